@@ -1,0 +1,55 @@
+/*
+ * A growing byte buffer to encode into, and a bounded cursor to decode from.
+ *
+ * A buffer that could not grow remembers it: encoders call buf_add_*() without looking and ask
+ * buf_error() once at the end. A cursor that ran past its end likewise yields zeros and remembers.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf {
+	uint8_t *data;
+	size_t len, size;
+	bool failed;
+};
+
+#define BUF_EMPTY ((struct buf){ 0 })
+
+void buf_release(struct buf *b); /* frees, leaves BUF_EMPTY */
+void buf_clear(struct buf *b);	 /* len = 0, keeps the memory */
+void buf_move(struct buf *to, struct buf *from);
+int buf_reserve(struct buf *b, size_t more);
+int buf_error(const struct buf *b); /* 0 or -ENOMEM */
+
+void buf_add(struct buf *b, const void *p, size_t len);
+void buf_add_u8(struct buf *b, uint8_t v);
+void buf_add_le32(struct buf *b, uint32_t v);
+void buf_add_le64(struct buf *b, uint64_t v);
+void buf_add_varint(struct buf *b, uint64_t v); /* LEB128, at most 10 bytes */
+
+struct cursor {
+	const uint8_t *p, *end;
+	bool failed;
+};
+
+static inline struct cursor cursor_of(const void *p, size_t len)
+{
+	return (struct cursor){ p, len > 0 ? (const uint8_t *)p + len : p, false }; /* p may be NULL if empty */
+}
+
+const void *cursor_take(struct cursor *c, size_t len); /* borrows from the input; NULL past the end */
+uint8_t cursor_u8(struct cursor *c);
+uint32_t cursor_le32(struct cursor *c);
+uint64_t cursor_le64(struct cursor *c);
+uint64_t cursor_varint(struct cursor *c); /* over-long or over-wide encodings fail */
+static inline size_t cursor_left(const struct cursor *c)
+{
+	return c->failed ? 0 : (size_t)(c->end - c->p);
+}
+static inline bool cursor_done(const struct cursor *c) /* everything taken, nothing failed */
+{
+	return !c->failed && c->p == c->end;
+}

@@ -1,0 +1,307 @@
+#include "base/conf.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+#define HELP_COLUMN 30
+
+static _Thread_local char why_not_chosen[160]; /* a reason that names the choices */
+
+/* Index of `value` in "a|b|c", or -1. */
+static int choice_find(const char *choices, const char *value)
+{
+	size_t len = strlen(value);
+
+	for (int i = 0;; i++) {
+		size_t n = strcspn(choices, "|");
+
+		if (n == len && memcmp(choices, value, n) == 0)
+			return i;
+		if (choices[n] == '\0')
+			return -1;
+		choices += n + 1;
+	}
+}
+
+static int parse_number(const char *s, uint64_t *ret)
+{
+	uint64_t n;
+	char *end;
+
+	if (!isdigit((unsigned char)*s))
+		return -EINVAL;
+	errno = 0;
+	n = strtoull(s, &end, 10);
+	if (errno != 0)
+		return -errno;
+	if (*end != '\0')
+		return -EINVAL;
+	*ret = n;
+	return 0;
+}
+
+static int set_string(char **field, const char *value)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		return -ENOMEM;
+	free(*field);
+	*field = copy;
+	return 0;
+}
+
+static int set_choice(int *field, const struct conf_key *k, const char *value, const char **ret_why)
+{
+	int i = choice_find(k->choices, value);
+
+	if (i < 0) {
+		snprintf(why_not_chosen, sizeof(why_not_chosen), "must be one of %s", k->choices);
+		*ret_why = why_not_chosen;
+		return -EINVAL;
+	}
+	*field = i;
+	return 0;
+}
+
+static int set_integer(uint64_t *field, enum conf_type type, const char *value, const char **ret_why)
+{
+	int r = type == CONF_SIZE ? parse_size(value, field) : parse_number(value, field);
+
+	if (r == -ERANGE)
+		*ret_why = "too large";
+	else if (r < 0)
+		*ret_why = type == CONF_SIZE ? "not a size such as 4096, 64K or 1.5G" : "not a whole number";
+	return r < 0 ? -EINVAL : 0;
+}
+
+/* Flags apart, which have no value. */
+static int set_value(const struct conf_key *k, void *conf, const char *value, const char **ret_why)
+{
+	void *field = (char *)conf + k->off;
+
+	switch (k->type) {
+	case CONF_STRING:
+		return set_string(field, value);
+	case CONF_CHOICE:
+		return set_choice(field, k, value, ret_why);
+	default:
+		return set_integer(field, k->type, value, ret_why);
+	}
+}
+
+static void set_zero(const struct conf_key *k, void *conf)
+{
+	void *field = (char *)conf + k->off;
+
+	switch (k->type) {
+	case CONF_SIZE:
+	case CONF_NUMBER:
+		*(uint64_t *)field = 0;
+		break;
+	case CONF_FLAG:
+		*(bool *)field = false;
+		break;
+	case CONF_STRING:
+		*(char **)field = NULL;
+		break;
+	case CONF_CHOICE:
+		*(int *)field = 0;
+		break;
+	}
+}
+
+static int set_default(const struct conf_key *k, void *conf)
+{
+	const char *why;
+	int i;
+
+	if (!k->fallback)
+		return 0;
+	if (k->type != CONF_FLAG)
+		return set_value(k, conf, k->fallback, &why);
+	i = choice_find("no|yes", k->fallback);
+	if (i < 0)
+		return -EINVAL;
+	*(bool *)((char *)conf + k->off) = i;
+	return 0;
+}
+
+int conf_set_defaults(const struct conf_key *keys, void *conf)
+{
+	int r;
+
+	/* All of them first: whatever happens next, conf_release() must find pointers. */
+	for (const struct conf_key *k = keys; k->name; k++)
+		set_zero(k, conf);
+	for (const struct conf_key *k = keys; k->name; k++) {
+		r = set_default(k, conf);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static const struct conf_key *key_find(const struct conf_key *keys, const char *name)
+{
+	for (; keys->name; keys++)
+		if (strcmp(keys->name, name) == 0)
+			return keys;
+	return NULL;
+}
+
+static int set_flag(const struct conf_key *k, void *conf, bool on, const char *value, const char **ret_why)
+{
+	if (value) {
+		*ret_why = "takes no value";
+		return -EINVAL;
+	}
+	*(bool *)((char *)conf + k->off) = on;
+	return 1;
+}
+
+int conf_set(const struct conf_key *keys, void *conf, const char *name, const char *value, const char **ret_why)
+{
+	const struct conf_key *k = key_find(keys, name);
+	int r;
+
+	if (k && k->type == CONF_FLAG)
+		return set_flag(k, conf, true, value, ret_why);
+	if (!k && strncmp(name, "no", 2) == 0) {
+		k = key_find(keys, name + 2);
+		return k && k->type == CONF_FLAG ? set_flag(k, conf, false, value, ret_why) : 0;
+	}
+	if (!k)
+		return 0;
+	if (!value || *value == '\0') {
+		*ret_why = "needs a value";
+		return -EINVAL;
+	}
+	r = set_value(k, conf, value, ret_why);
+	return r < 0 ? r : 1;
+}
+
+void conf_release(const struct conf_key *keys, void *conf)
+{
+	for (const struct conf_key *k = keys; k->name; k++)
+		if (k->type == CONF_STRING) {
+			char **field = (char **)((char *)conf + k->off);
+
+			free(TAKE(*field));
+		}
+}
+
+static void help_name(const struct conf_key *k, char *ret, size_t size)
+{
+	static const char *const value[] = {
+		[CONF_SIZE] = "SIZE",
+		[CONF_NUMBER] = "N",
+		[CONF_STRING] = "STRING",
+		[CONF_FLAG] = NULL,
+	};
+
+	if (k->type == CONF_FLAG)
+		snprintf(ret, size, "%s", k->name);
+	else
+		snprintf(ret, size, "%s=%s", k->name, k->type == CONF_CHOICE ? k->choices : value[k->type]);
+}
+
+void conf_help(const struct conf_key *keys, FILE *to)
+{
+	for (const struct conf_key *k = keys; k->name; k++) {
+		char name[128];
+
+		if (!k->help)
+			continue;
+		help_name(k, name, sizeof(name));
+		fprintf(to, "  %-*s  %s", HELP_COLUMN, name, k->help);
+		if (k->fallback)
+			fprintf(to, " (default %s)", k->fallback);
+		fputc('\n', to);
+	}
+}
+
+/* The exponent of two behind a unit: "K", "Ki", "KiB" ... or "B" or nothing. */
+static int parse_unit(const char *s, unsigned *ret)
+{
+	static const char letters[] = "KMGTPE";
+	const char *letter = *s ? strchr(letters, toupper((unsigned char)*s)) : NULL;
+	unsigned shift = 0;
+
+	if (letter) {
+		shift = 10 * (unsigned)(letter - letters + 1);
+		s++;
+		if (*s == 'i')
+			s++;
+	}
+	if (*s == 'B')
+		s++;
+	if (*s != '\0')
+		return -EINVAL;
+	*ret = shift;
+	return 0;
+}
+
+int parse_size(const char *s, uint64_t *ret)
+{
+	uint64_t whole = 0, part = 0, scale = 1;
+	unsigned __int128 bytes;
+	unsigned shift;
+	char *end;
+	int r;
+
+	if (!isdigit((unsigned char)*s))
+		return -EINVAL;
+	errno = 0;
+	whole = strtoull(s, &end, 10);
+	if (errno != 0)
+		return -errno;
+	if (*end == '.') {
+		if (!isdigit((unsigned char)*++end))
+			return -EINVAL;
+		for (; isdigit((unsigned char)*end); end++)
+			if (scale < 1000000000000000000) { /* further digits are less than a byte even of E */
+				part = part * 10 + (uint64_t)(*end - '0');
+				scale *= 10;
+			}
+	}
+	r = parse_unit(end, &shift);
+	if (r < 0)
+		return r;
+	if (shift == 0 && scale > 1)
+		return -EINVAL; /* "1.5" bytes */
+	bytes = ((unsigned __int128)whole << shift) + ((unsigned __int128)part << shift) / scale;
+	if (bytes > UINT64_MAX)
+		return -ERANGE;
+	*ret = (uint64_t)bytes;
+	return 0;
+}
+
+struct human human_size(uint64_t bytes)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double v = (double)bytes;
+	struct human h;
+	char number[8];
+	size_t unit = 0;
+
+	/* 1000 to 1023 would take a fourth digit. */
+	for (; v >= 999.5; v /= 1024)
+		unit++;
+	snprintf(number, sizeof(number), "%.*f", v < 9.995 ? 2 : v < 99.95 ? 1 : 0, v);
+	if (strchr(number, '.')) {
+		char *end = number + strlen(number);
+
+		while (end[-1] == '0')
+			end--;
+		if (end[-1] == '.')
+			end--;
+		*end = '\0';
+	}
+	snprintf(h.s, sizeof(h.s), "%s %s", number, units[unit]);
+	return h;
+}

@@ -1,0 +1,19 @@
+/*
+ * Latency histograms cheap enough for every request: power-of-two buckets of nanoseconds, each
+ * split in four, updated with relaxed atomics.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define HIST_BUCKETS 160
+
+struct hist {
+	_Atomic uint64_t nr, sum_ns, max_ns;
+	_Atomic uint64_t bucket[HIST_BUCKETS];
+};
+
+void hist_add(struct hist *h, uint64_t ns);
+/* Upper bound of the bucket that holds the given share (0.5, 0.99 ...); 0 when empty. */
+uint64_t hist_quantile_ns(const struct hist *h, double share);

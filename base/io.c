@@ -1,0 +1,303 @@
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mutex.h"
+#include "base/util.h"
+
+#define NS_PER_S 1000000000
+#define IOV_BATCH 64 /* vectors in one call where the caller's cannot be passed on as they are */
+
+static struct io_hook hook;
+static bool hooked; /* constant while threads run, as all of hook */
+
+void io_set_hook(const struct io_hook *h)
+{
+	hooked = h != NULL;
+	hook = h ? *h : (struct io_hook){ 0 };
+}
+
+static int before(const struct io_event *ev)
+{
+	return hooked && hook.before ? hook.before(hook.userdata, ev) : 0;
+}
+
+static void after(const struct io_event *ev, int64_t result)
+{
+	if (hooked && hook.after)
+		hook.after(hook.userdata, ev, result);
+}
+
+/* Report what a system call returned (-1 and errno, or its value), and turn it into our result. */
+static int finish(const struct io_event *ev, int returned)
+{
+	int r = returned < 0 ? -errno : returned;
+
+	after(ev, r);
+	return r;
+}
+
+int io_open(int dirfd, const char *name, int flags, mode_t mode)
+{
+	struct io_event ev = { .op = IO_OPEN, .fd = dirfd, .name = name, .new_fd = -1, .flags = flags };
+	bool changes = flags & (O_CREAT | O_TRUNC);
+	int fd, r;
+
+	r = changes ? before(&ev) : 0;
+	if (r < 0)
+		return r;
+	fd = TEMP_FAILURE_RETRY(openat(dirfd, name, flags | O_CLOEXEC, mode));
+	if (!changes)
+		return fd < 0 ? -errno : fd;
+	ev.new_fd = fd;
+	return finish(&ev, fd);
+}
+
+int io_close(int fd)
+{
+	/* After EINTR the descriptor is gone on Linux: closing again might hit somebody else's. */
+	return close(fd) < 0 && errno != EINTR ? -errno : 0;
+}
+
+static uint64_t iov_len(const struct iovec *iov, int iovcnt)
+{
+	uint64_t len = 0;
+
+	for (int i = 0; i < iovcnt; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
+/* What lies in [from, to) of `iov`, or the first part of it; returns the number of vectors. */
+static int iov_part(const struct iovec *iov, int iovcnt, uint64_t from, uint64_t to, struct iovec part[IOV_BATCH])
+{
+	uint64_t start = 0;
+	int n = 0;
+
+	for (int i = 0; i < iovcnt && start < to && n < IOV_BATCH; start += iov[i].iov_len, i++) {
+		uint64_t end = start + iov[i].iov_len, lo = MAX(start, from), hi = MIN(end, to);
+
+		if (lo < hi)
+			part[n++] = (struct iovec){ (char *)iov[i].iov_base + (lo - start), hi - lo };
+	}
+	return n;
+}
+
+/* Moves the first `len` bytes of the event's. *done counts those moved even when it fails. */
+static int transfer(const struct io_event *ev, uint64_t len, uint64_t *done)
+{
+	struct iovec part[IOV_BATCH];
+
+	for (*done = 0; *done < len;) {
+		const struct iovec *iov = ev->iov;
+		int iovcnt = ev->iovcnt;
+		ssize_t n;
+
+		if (*done > 0 || len < ev->len || iovcnt > IOV_MAX) {
+			iovcnt = iov_part(ev->iov, ev->iovcnt, *done, len, part);
+			iov = part;
+		}
+		if (ev->op == IO_READ)
+			n = preadv(ev->fd, iov, iovcnt, (off_t)(ev->off + *done));
+		else
+			n = pwritev(ev->fd, iov, iovcnt, (off_t)(ev->off + *done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return ev->op == IO_READ ? 0 : -EIO;
+		*done += (uint64_t)n;
+	}
+	return 0;
+}
+
+ssize_t io_preadv(int fd, const struct iovec *iov, int iovcnt, uint64_t off)
+{
+	struct io_event ev = {
+		.op = IO_READ,
+		.fd = fd,
+		.iov = iov,
+		.iovcnt = iovcnt,
+		.off = off,
+		.len = iov_len(iov, iovcnt),
+	};
+	uint64_t done;
+	int64_t n;
+	int r;
+
+	r = before(&ev);
+	if (r < 0)
+		return r;
+	r = transfer(&ev, ev.len, &done);
+	n = r < 0 ? r : (int64_t)done;
+	after(&ev, n);
+	return n;
+}
+
+ssize_t io_pread(int fd, void *p, size_t len, uint64_t off)
+{
+	struct iovec iov = { p, len };
+
+	return io_preadv(fd, &iov, 1, off);
+}
+
+int io_pwritev(int fd, const struct iovec *iov, int iovcnt, uint64_t off)
+{
+	struct io_event ev = {
+		.op = IO_WRITE,
+		.fd = fd,
+		.iov = iov,
+		.iovcnt = iovcnt,
+		.off = off,
+		.len = iov_len(iov, iovcnt),
+	};
+	uint64_t len = ev.len, done;
+	int cut, r;
+
+	cut = before(&ev);
+	if (cut < 0)
+		return cut;
+	if (cut > 0)
+		len = MIN(len, (uint64_t)cut);
+	r = transfer(&ev, len, &done);
+	if (r == 0 && cut > 0)
+		r = -ENOSPC;
+	after(&ev, r < 0 && done == 0 ? r : (int64_t)done);
+	return r;
+}
+
+int io_pwrite(int fd, const void *p, size_t len, uint64_t off)
+{
+	struct iovec iov = { (void *)p, len };
+
+	return io_pwritev(fd, &iov, 1, off);
+}
+
+int io_sync(int fd)
+{
+	struct io_event ev = { .op = IO_SYNC, .fd = fd };
+	int r = before(&ev);
+
+	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(fdatasync(fd)));
+}
+
+int io_sync_dir(int dirfd)
+{
+	struct io_event ev = { .op = IO_SYNC_DIR, .fd = dirfd };
+	int r = before(&ev);
+
+	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(fsync(dirfd)));
+}
+
+int io_truncate(int fd, uint64_t len)
+{
+	struct io_event ev = { .op = IO_TRUNCATE, .fd = fd, .len = len };
+	int r = before(&ev);
+
+	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)len)));
+}
+
+int io_allocate(int fd, uint64_t off, uint64_t len)
+{
+	struct io_event ev = { .op = IO_ALLOCATE, .fd = fd, .off = off, .len = len };
+	int r;
+
+	r = before(&ev);
+	if (r < 0)
+		return r;
+	do
+		r = -posix_fallocate(fd, (off_t)off, (off_t)len); /* returns the errno instead of setting it */
+	while (r == -EINTR);
+	after(&ev, r);
+	return r;
+}
+
+int io_punch(int fd, uint64_t off, uint64_t len)
+{
+	struct io_event ev = { .op = IO_PUNCH, .fd = fd, .off = off, .len = len };
+	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	int r = before(&ev);
+
+	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(fallocate(fd, mode, (off_t)off, (off_t)len)));
+}
+
+int io_rename(int olddirfd, const char *old, int newdirfd, const char *name)
+{
+	struct io_event ev = { .op = IO_RENAME, .fd = olddirfd, .name = old, .new_fd = newdirfd, .new_name = name };
+	int r = before(&ev);
+
+	return r < 0 ? r : finish(&ev, renameat(olddirfd, old, newdirfd, name));
+}
+
+int io_unlink(int dirfd, const char *name)
+{
+	struct io_event ev = { .op = IO_UNLINK, .fd = dirfd, .name = name };
+	int r = before(&ev);
+
+	return r < 0 ? r : finish(&ev, unlinkat(dirfd, name, 0));
+}
+
+int io_mkdir(int dirfd, const char *name, mode_t mode)
+{
+	struct io_event ev = { .op = IO_MKDIR, .fd = dirfd, .name = name };
+	int r = before(&ev);
+
+	return r < 0 ? r : finish(&ev, mkdirat(dirfd, name, mode));
+}
+
+/*
+ * Transfers queue in time: each may begin when those before it, at the given rate, are over. No
+ * credit is saved up while idle, so the rate also holds over short spans.
+ */
+struct io_rate {
+	uint64_t bytes_per_s; /* constant */
+	struct mutex lock; /* leaf */
+	uint64_t free_ns GUARDED_BY(lock); /* monotonic time from which on nobody is in the queue */
+};
+
+int io_rate_new(uint64_t bytes_per_s, struct io_rate **ret)
+{
+	struct io_rate *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->bytes_per_s = bytes_per_s;
+	mutex_init(&r->lock);
+	*ret = r;
+	return 0;
+}
+
+void io_rate_free(struct io_rate *r)
+{
+	if (!r)
+		return;
+	mutex_release(&r->lock);
+	free(r);
+}
+
+void io_rate_wait(struct io_rate *r, uint64_t bytes)
+{
+	uint64_t begin_ns, now;
+	struct timespec ts;
+
+	if (!r || r->bytes_per_s == 0)
+		return;
+	now = monotonic_ns();
+	mutex_lock(&r->lock);
+	begin_ns = MAX(now, r->free_ns);
+	r->free_ns = begin_ns + (uint64_t)((double)bytes * NS_PER_S / (double)r->bytes_per_s);
+	mutex_unlock(&r->lock);
+	if (begin_ns == now)
+		return;
+	ts = (struct timespec){ .tv_sec = (time_t)(begin_ns / NS_PER_S), .tv_nsec = (long)(begin_ns % NS_PER_S) };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+}

@@ -1,0 +1,37 @@
+/*
+ * Logs are for people: object first, values bare, the cause met and not the one guessed.
+ * Whoever detects a cause logs it, once; all above pass the errno on.
+ *
+ * Sinks: stderr (default), a file, syslog. Lines are "2026-01-31T12:00:00.123Z error pack 7: ..."
+ * (syslog adds its own time). Safe from any thread.
+ */
+#pragma once
+
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include "base/util.h"
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_NOTICE, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+int log_to_file(const char *path); /* appends; reopened by log_reopen() after rotation */
+void log_to_syslog(const char *ident);
+void log_to_stderr(void);
+void log_reopen(void);
+void log_set_level(enum log_level max);
+int log_level_parse(const char *s, enum log_level *ret);
+bool log_enabled(enum log_level level);
+
+void log_line(enum log_level level, const char *fmt, ...) _printf_(2, 3);
+/* Log at error level with ": strerror(-r)" appended, and return r (a negative errno). */
+int log_errno(int r, const char *fmt, ...) _printf_(2, 3);
+
+#define log_error(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_notice(...) log_line(LOG_LEVEL_NOTICE, __VA_ARGS__)
+#define log_info(...) log_line(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)                                             \
+	do {                                                       \
+		if (log_enabled(LOG_LEVEL_DEBUG))                  \
+			log_line(LOG_LEVEL_DEBUG, __VA_ARGS__);    \
+	} while (0)

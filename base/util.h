@@ -1,0 +1,59 @@
+/* The small words every file uses: cleanup, hand-over, sizes, rounding. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define _cleanup_(f) __attribute__((cleanup(f)))
+#define _printf_(fmt, args) __attribute__((format(printf, fmt, args)))
+#define _unused_ __attribute__((unused))
+
+/* Hand a pointer over: the value comes out, the variable is left NULL so that its cleanup does nothing. */
+#define TAKE(p)                         \
+	({                              \
+		__typeof__(p) _p = (p); \
+		(p) = NULL;             \
+		_p;                     \
+	})
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)                       \
+	({                              \
+		__typeof__(a) _a = (a); \
+		__typeof__(b) _b = (b); \
+		_a < _b ? _a : _b;      \
+	})
+#define MAX(a, b)                       \
+	({                              \
+		__typeof__(a) _a = (a); \
+		__typeof__(b) _b = (b); \
+		_a > _b ? _a : _b;      \
+	})
+#define KiB(n) ((uint64_t)(n) << 10)
+#define MiB(n) ((uint64_t)(n) << 20)
+#define GiB(n) ((uint64_t)(n) << 30)
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+
+/* `to` is a power of two. */
+static inline uint64_t round_down(uint64_t n, uint64_t to)
+{
+	return n & ~(to - 1);
+}
+
+static inline uint64_t round_up(uint64_t n, uint64_t to)
+{
+	return round_down(n + to - 1, to);
+}
+
+static inline void freep(void *p)
+{
+	free(*(void **)p);
+}
+
+void closep(int *fd); /* closes *fd if >= 0 */
+
+/* Wall clock in nanoseconds since the epoch, and a clock that never jumps. */
+uint64_t now_ns(void);
+uint64_t monotonic_ns(void);

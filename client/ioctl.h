@@ -1,0 +1,54 @@
+/*
+ * ioctls on files of a ckptfs mount. Every argument starts with its size and version, so that it can grow: a caller sets
+ * them, the daemon refuses what it does not know (EINVAL). A kernel that does not have ckptfs under the descriptor says
+ * ENOTTY. What changes a file needs a descriptor open for writing (EBADF).
+ */
+#pragma once
+
+#include <linux/ioctl.h>
+#include <stdint.h>
+
+#define CKPTFS_IOC_TYPE 'K'
+#define CKPTFS_IOC_VERSION 1
+
+/*
+ * A number that stands for this open file in other calls, while it stays open. A descriptor itself cannot travel through
+ * FUSE, and whoever has this number has had the file open for reading (else EBADF).
+ */
+struct ckptfs_handle {
+	uint32_t size, version;
+	uint64_t handle; /* out */
+};
+
+/*
+ * Share bytes with another open file of the same mount instead of copying them. Ranges may be unaligned; in one file they
+ * must not overlap (EINVAL). Mapped pages of the source that were changed count after msync(). Where both descriptors
+ * are at hand, copy_file_range(2) does the same.
+ */
+struct ckptfs_clone {
+	uint32_t size, version;
+	uint64_t from; /* handle of the source; ESTALE when it has been closed */
+	uint64_t from_off, to_off;
+	uint64_t len;  /* 0: to the end of the source */
+	uint64_t done; /* out: bytes shared */
+};
+
+/* Make everything that was changed on the mount durable. On any descriptor. */
+struct ckptfs_sync {
+	uint32_t size, version;
+};
+
+/* Figures about one regular file; the same and more, as JSON, are in the extended attribute user.ckptfs.stat. */
+struct ckptfs_stat {
+	uint32_t size, version;
+	uint64_t file_size, mapped; /* out, bytes */
+	uint64_t extents, frames;   /* out; frames: places that a full read visits */
+	uint8_t fingerprint[16];    /* out: equal for equal content in one store */
+	uint32_t durable;	    /* out: 1: everything written is committed */
+	uint32_t reserved;
+};
+
+#define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)
+#define CKPTFS_IOC_CLONE _IOWR(CKPTFS_IOC_TYPE, 2, struct ckptfs_clone)
+#define CKPTFS_IOC_SYNC _IOW(CKPTFS_IOC_TYPE, 3, struct ckptfs_sync)
+#define CKPTFS_IOC_STAT _IOWR(CKPTFS_IOC_TYPE, 4, struct ckptfs_stat)

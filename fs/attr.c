@@ -1,0 +1,295 @@
+#include "fs/attr.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "fs/acl.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/xattr.h"
+
+#define NS_PER_S INT64_C(1000000000)
+#define DAY_NS (86400 * NS_PER_S)
+/* What stdio and cp take for their buffers: a request costs about as much as copying this much. */
+#define BLKSIZE 131072
+#define DIRECTORY_SIZE 4096
+
+int attr_load(struct fs *fs, uint64_t ino, struct ns_inode *ret)
+{
+	int64_t atime_ns;
+	int r = ns_get_inode(fs->db, ino, ret);
+
+	if (r > 0 && inodes_atime(fs->inodes, ino, &atime_ns))
+		ret->atime_ns = atime_ns;
+	return r;
+}
+
+void attr_store(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	ns_inode_encode(in, &value);
+	engine_tx_put(tx, ns_key_inode(in->ino), value.data, value.len);
+	inodes_written(fs->inodes, in->ino); /* if the transaction fails a read time is lost, no more */
+	if (S_ISREG(in->mode) && in->mode & (S_ISUID | S_ISGID))
+		inodes_set_privileged(fs->inodes, in->ino);
+}
+
+static struct timespec timespec_of(int64_t ns)
+{
+	struct timespec ts = { ns / NS_PER_S, ns % NS_PER_S };
+
+	if (ts.tv_nsec < 0) { /* before 1970 */
+		ts.tv_nsec += NS_PER_S;
+		ts.tv_sec--;
+	}
+	return ts;
+}
+
+static void fill(const struct ns_inode *in, const struct ns_content *c, struct stat *ret)
+{
+	int64_t mtime_ns = c->mtime_ns ? c->mtime_ns : in->mtime_ns;
+	int64_t ctime_ns = MAX(c->ctime_ns, in->ctime_ns);
+
+	*ret = (struct stat){
+		.st_ino = in->ino,
+		.st_mode = in->mode,
+		.st_nlink = in->nlink,
+		.st_uid = in->uid,
+		.st_gid = in->gid,
+		.st_rdev = in->rdev,
+		.st_size = (off_t)c->size,
+		.st_blocks = (blkcnt_t)((c->mapped + 511) / 512),
+		.st_blksize = BLKSIZE,
+		.st_atim = timespec_of(in->atime_ns),
+		.st_mtim = timespec_of(mtime_ns),
+		.st_ctim = timespec_of(ctime_ns),
+	};
+}
+
+/* Of a regular file: from the open content if there is one, else as the view has it. */
+static int content_of(struct fs *fs, struct inode *i, struct ns_content *ret)
+{
+	struct content *c = inode_content(fs->inodes, i);
+	int r;
+
+	*ret = (struct ns_content){ 0 };
+	if (!c) {
+		r = ns_get_content(fs->db, i->ino, ret);
+		return r < 0 ? r : 0;
+	}
+	content_stat(c, ret);
+	inode_content_close(fs->inodes, i);
+	return 0;
+}
+
+static int symlink_length(struct fs *fs, uint64_t ino, uint64_t *ret)
+{
+	_cleanup_(buf_release) struct buf target = BUF_EMPTY;
+	int r = ns_get_symlink(fs->db, ino, &target);
+
+	if (r < 0)
+		return r;
+	*ret = target.len;
+	return 0;
+}
+
+static int stat_of(struct fs *fs, struct inode *i, const struct ns_inode *in, struct stat *ret)
+{
+	struct ns_content c = { 0 };
+	int r = 0;
+
+	if (S_ISREG(in->mode))
+		r = content_of(fs, i, &c);
+	else if (S_ISLNK(in->mode))
+		r = symlink_length(fs, i->ino, &c.size);
+	else if (S_ISDIR(in->mode))
+		c.size = DIRECTORY_SIZE;
+	if (r < 0)
+		return r;
+	fill(in, &c, ret);
+	return 0;
+}
+
+int attr_stat(struct fs *fs, struct inode *i, struct stat *ret)
+{
+	struct ns_inode in;
+	int r = attr_load(fs, i->ino, &in);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	return stat_of(fs, i, &in, ret);
+}
+
+bool attr_privileged(const struct ns_inode *in)
+{
+	return S_ISREG(in->mode) && (in->mode & (S_ISUID | S_ISGID) || in->flags & INODE_HAS_XATTRS);
+}
+
+static void drop_setid(struct ns_inode *in)
+{
+	in->mode &= ~(uint32_t)S_ISUID;
+	if (in->mode & S_IXGRP) /* else the bit stands for mandatory locking and is nobody's privilege */
+		in->mode &= ~(uint32_t)S_ISGID;
+}
+
+/* Truncate, and set the content's mtime. A file that was never written to has its mtime in the record alone. */
+static int change_content(struct fs *fs, struct inode *i, const struct attr_change *change)
+{
+	struct content *c;
+	struct ns_content now;
+	int r;
+
+	r = inode_content_open(fs->inodes, i, &c);
+	if (r < 0)
+		return r;
+	if (change->what & ATTR_SIZE)
+		r = change->size > INT64_MAX ? -EFBIG : content_truncate(c, change->size);
+	content_stat(c, &now);
+	if (r == 0 && change->what & ATTR_MTIME && now.mtime_ns != 0)
+		r = content_set_mtime(c, change->mtime_ns);
+	inode_content_close(fs->inodes, i);
+	return r;
+}
+
+static void apply_change(struct ns_inode *in, const struct attr_change *c)
+{
+	if (c->what & ATTR_UID)
+		in->uid = c->uid;
+	if (c->what & ATTR_GID)
+		in->gid = c->gid;
+	if ((c->what == 0 || c->what & (ATTR_UID | ATTR_GID)) && !S_ISDIR(in->mode))
+		drop_setid(in);
+	if (c->what & ATTR_MODE)
+		in->mode = (in->mode & S_IFMT) | (c->mode & 07777);
+	if (c->what & ATTR_SIZE && c->kill_setid)
+		drop_setid(in);
+	if (c->what & ATTR_ATIME)
+		in->atime_ns = c->atime_ns;
+	if (c->what & ATTR_MTIME)
+		in->mtime_ns = c->mtime_ns;
+	in->ctime_ns = (int64_t)now_ns();
+}
+
+/* Read, change and write the record. */
+static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *c, struct ns_inode *ret) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct ns_inode in;
+	int r;
+
+	r = attr_load(fs, ino, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	apply_change(&in, c);
+	if (in.flags & INODE_HAS_XATTRS) {
+		if (c->what & ATTR_MODE)
+			r = xattr_acl_chmod(fs, &tx, &in);
+		if (S_ISREG(in.mode) && (c->what == 0 || c->what & (ATTR_UID | ATTR_GID | ATTR_SIZE)))
+			xattr_drop_capabilities(&tx, ino);
+		if (r < 0)
+			return r;
+	}
+	attr_store(fs, &tx, &in);
+	r = engine_tx_apply(fs->engine, &tx);
+	if (r < 0)
+		return r;
+	*ret = in;
+	return 0;
+}
+
+int attr_change(struct fs *fs, struct inode *i, const struct attr_change *c, struct stat *ret)
+{
+	struct ns_inode in;
+	int r;
+
+	r = ns_get_inode(fs->db, i->ino, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	if (S_ISREG(in.mode) && c->what & (ATTR_SIZE | ATTR_MTIME)) {
+		r = change_content(fs, i, c);
+		if (r < 0)
+			return r;
+		if (c->what == ATTR_SIZE && !attr_privileged(&in)) /* the content's own ctime has changed */
+			return attr_stat(fs, i, ret);
+	}
+	rwlock_lock(&fs->names);
+	r = change_record(fs, i->ino, c, &in);
+	rwlock_unlock(&fs->names);
+	if (r == 0 && fs->sync)
+		r = engine_sync(fs->engine);
+	return r < 0 ? r : stat_of(fs, i, &in, ret);
+}
+
+static int drop_privileges(struct fs *fs, struct inode *i, bool kill_setid) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct ns_inode in, before;
+	int r;
+
+	r = attr_load(fs, i->ino, &before);
+	if (r <= 0)
+		return r;
+	in = before;
+	if (kill_setid)
+		drop_setid(&in);
+	if (in.flags & INODE_HAS_XATTRS)
+		xattr_drop_capabilities(&tx, i->ino);
+	i->privileged = false;
+	attr_store(fs, &tx, &in); /* sets it again if there still are set-id bits */
+	r = engine_tx_apply(fs->engine, &tx);
+	return r < 0 ? r : in.mode != before.mode;
+}
+
+int attr_drop_privileges(struct fs *fs, struct inode *i, bool kill_setid)
+{
+	int r;
+
+	if (!i->privileged)
+		return 0;
+	rwlock_lock(&fs->names);
+	r = drop_privileges(fs, i, kill_setid);
+	rwlock_unlock(&fs->names);
+	return r;
+}
+
+static bool out_of_date(int64_t atime_ns, int64_t mtime_ns, int64_t ctime_ns, int64_t now)
+{
+	return atime_ns <= mtime_ns || atime_ns <= ctime_ns || now - atime_ns >= DAY_NS;
+}
+
+/* Nothing here is decided under a lock: a race makes a read time a moment older or newer. */
+void attr_touch(struct fs *fs, struct inode *i)
+{
+	int64_t now = (int64_t)now_ns();
+	struct ns_content c = { 0 };
+	struct ns_inode in;
+
+	if (fs->noatime || fs->read_only)
+		return;
+	if (content_of(fs, i, &c) < 0)
+		return;
+	if (i->atime_ns != 0 && !out_of_date(i->atime_ns, c.mtime_ns, c.ctime_ns, now))
+		return;
+	if (attr_load(fs, i->ino, &in) <= 0)
+		return;
+	if (out_of_date(in.atime_ns, MAX(c.mtime_ns, S_ISREG(in.mode) ? 0 : in.mtime_ns),
+			MAX(c.ctime_ns, in.ctime_ns), now)) {
+		i->atime_ns = now;
+		i->atime_dirty = true;
+	} else {
+		i->atime_ns = in.atime_ns;
+	}
+}
+
+int attr_readlink(struct fs *fs, struct inode *i, struct buf *ret)
+{
+	int r = ns_get_symlink(fs->db, i->ino, ret);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	attr_touch(fs, i);
+	return buf_error(ret);
+}

@@ -1,0 +1,168 @@
+#include "fs/checks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/options.h"
+
+void checks_release(struct checks *c)
+{
+	free(TAKE(c->store));
+	free(TAKE(c->mountpoint));
+}
+
+static void closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+static int check_empty(const char *path)
+{
+	_cleanup_(closedirp) DIR *d = opendir(path);
+	struct dirent *e;
+
+	if (!d)
+		return log_errno(-errno, "mountpoint %s: cannot look into it", path);
+	while ((e = readdir(d)))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
+			log_error("mountpoint %s: not empty (it has %s); -o nonempty mounts over it", path, e->d_name);
+			return -ENOTEMPTY;
+		}
+	return 0;
+}
+
+static int check_mountpoint(const struct options *o, char **ret)
+{
+	_cleanup_(freep) char *path = NULL;
+	struct stat st;
+	int r;
+
+	if (stat(o->mountpoint, &st) < 0) {
+		r = -errno;
+		if (r == -ENOENT)
+			log_error("mountpoint %s: does not exist; mkdir it first", o->mountpoint);
+		else if (r == -ENOTCONN)
+			log_error("mountpoint %s: the daemon of an earlier mount has died; umount it first", o->mountpoint);
+		else
+			log_errno(r, "mountpoint %s", o->mountpoint);
+		return r;
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		log_error("mountpoint %s: not a directory", o->mountpoint);
+		return -ENOTDIR;
+	}
+	path = realpath(o->mountpoint, NULL);
+	if (!path)
+		return log_errno(-errno, "mountpoint %s", o->mountpoint);
+	if (!o->nonempty) {
+		r = check_empty(path);
+		if (r < 0)
+			return r;
+	}
+	*ret = TAKE(path);
+	return 0;
+}
+
+/* The absolute path of a store that is still to be made. */
+static int check_new_store(const struct options *o, char **ret)
+{
+	_cleanup_(freep) char *copy1 = strdup(o->store);
+	_cleanup_(freep) char *copy2 = strdup(o->store);
+	_cleanup_(freep) char *parent = NULL;
+
+	if (!copy1 || !copy2)
+		return -ENOMEM;
+	if (o->engine.read_only) {
+		log_error("store %s: does not exist, and a read-only mount does not make it", o->store);
+		return -ENOENT;
+	}
+	parent = realpath(dirname(copy1), NULL);
+	if (!parent)
+		return log_errno(-errno, "store %s: its parent directory", o->store);
+	if (access(parent, W_OK | X_OK) < 0)
+		return log_errno(-errno, "store %s: cannot be made in %s", o->store, parent);
+	return asprintf(ret, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, basename(copy2)) < 0 ? -ENOMEM : 0;
+}
+
+static int check_store(const struct options *o, char **ret)
+{
+	_cleanup_(freep) char *path = NULL;
+	struct stat st;
+
+	if (stat(o->store, &st) < 0)
+		return errno == ENOENT ? check_new_store(o, ret) : log_errno(-errno, "store %s", o->store);
+	if (!S_ISDIR(st.st_mode)) {
+		log_error("store %s: not a directory; a store is a directory of its own", o->store);
+		return -ENOTDIR;
+	}
+	if (access(o->store, R_OK | X_OK | (o->engine.read_only ? 0 : W_OK)) < 0)
+		return log_errno(-errno, "store %s: not accessible for this user", o->store);
+	path = realpath(o->store, NULL);
+	if (!path)
+		return log_errno(-errno, "store %s", o->store);
+	*ret = TAKE(path);
+	return 0;
+}
+
+/* Is `path` the directory `dir` or something below it? */
+static bool inside(const char *path, const char *dir)
+{
+	size_t n = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+
+	return strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static int check_apart(const struct checks *c)
+{
+	if (inside(c->store, c->mountpoint)) {
+		log_error("store %s: lies below the mountpoint %s, which would hide it", c->store, c->mountpoint);
+		return -ELOOP;
+	}
+	if (inside(c->mountpoint, c->store)) {
+		log_error("mountpoint %s: lies inside the store %s", c->mountpoint, c->store);
+		return -ELOOP;
+	}
+	return 0;
+}
+
+static int check_device(void)
+{
+	_cleanup_(closep) int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0)
+		return 0;
+	if (errno == ENOENT || errno == ENODEV)
+		return log_errno(-errno, "/dev/fuse: the kernel has no FUSE; modprobe fuse");
+	if (geteuid() == 0)
+		return log_errno(-errno, "/dev/fuse: cannot open");
+	return 0; /* fusermount3 opens it for us */
+}
+
+int checks_run(const struct options *o, struct checks *ret)
+{
+	_cleanup_(checks_release) struct checks c = { 0 };
+	int r;
+
+	r = check_mountpoint(o, &c.mountpoint);
+	if (r == 0)
+		r = check_store(o, &c.store);
+	if (r == 0)
+		r = check_apart(&c);
+	if (r == 0)
+		r = check_device();
+	if (r < 0)
+		return r;
+	*ret = (struct checks){ TAKE(c.store), TAKE(c.mountpoint) };
+	return 0;
+}

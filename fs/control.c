@@ -1,0 +1,360 @@
+#include "fs/control.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/hist.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/json.h"
+#include "fs/options.h"
+#include "store/engine/engine.h"
+
+#define SCHEMA_VERSION 1
+#define STATFS_BLOCK 4096
+#define STATFS_FRESH_NS 1000000000 /* some programs poll it */
+#define BYTES_PER_INODE 16384	   /* for a plausible number of free inodes, as mke2fs assumes */
+
+struct control {
+	/* Constant once requests are served. */
+	char *store, *mountpoint;
+	const char *const *names;
+	struct control_paths paths; /* readahead_kib comes a little later than the rest */
+	uint64_t started_ns;
+
+	struct hist request[CONTROL_REQUESTS];
+	atomic_uint nr_threads;
+
+	struct mutex lock; /* leaf */
+	struct engine_space space GUARDED_BY(lock);
+	uint64_t space_ns GUARDED_BY(lock); /* when it was asked for; 0: never */
+};
+
+int control_new(const struct options *o, struct control **ret)
+{
+	struct control *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	mutex_init(&c->lock);
+	c->started_ns = monotonic_ns();
+	c->store = realpath(o->store, NULL);
+	c->mountpoint = strdup(o->mountpoint);
+	if (!c->store || !c->mountpoint) {
+		control_free(c);
+		return -ENOMEM;
+	}
+	*ret = c;
+	return 0;
+}
+
+void control_free(struct control *c)
+{
+	if (!c)
+		return;
+	mutex_release(&c->lock);
+	free(c->store);
+	free(c->mountpoint);
+	free(c);
+}
+
+void control_name_requests(struct control *c, const char *const *names)
+{
+	c->names = names;
+}
+
+void control_set_paths(struct control *c, const struct control_paths *p)
+{
+	c->paths = *p;
+}
+
+void control_set_readahead(struct control *c, uint32_t kib)
+{
+	c->paths.readahead_kib = kib;
+}
+
+void control_set_threads(struct control *c, unsigned nr)
+{
+	c->nr_threads = nr;
+}
+
+void control_count(struct control *c, unsigned request, uint64_t ns)
+{
+	if (request < CONTROL_REQUESTS)
+		hist_add(&c->request[request], ns);
+}
+
+static void add_head(struct json *j, const char *kind)
+{
+	json_open(j, NULL);
+	json_u64(j, "schema_version", SCHEMA_VERSION);
+	json_string(j, "kind", kind);
+}
+
+static void add_identity(struct json *j, struct fs *fs)
+{
+	const uint8_t *id = engine_store_id(fs->engine);
+	char hex[33];
+
+	for (unsigned i = 0; i < 16; i++)
+		snprintf(hex + 2 * i, 3, "%02x", id[i]);
+	json_string(j, "version", CKPTFS_VERSION);
+	json_string(j, "store", fs->control->store);
+	json_string(j, "mountpoint", fs->control->mountpoint);
+	json_string(j, "store_id", hex);
+	json_u64(j, "pid", (uint64_t)getpid());
+	json_u64(j, "uptime_ns", monotonic_ns() - fs->control->started_ns);
+	json_bool(j, "read_only", fs->read_only);
+}
+
+/* In the order of s3qlstat: logical, after deduplication, on disk. */
+static void add_bytes(struct json *j, const struct engine_stats *s)
+{
+	json_u64(j, "logical_bytes", s->logical);
+	json_u64(j, "stored_bytes", s->stored_bytes);
+	json_u64(j, "stored_chunks", s->stored_chunks);
+	json_u64(j, "pack_disk_bytes", s->pack_disk);
+	json_u64(j, "journal_disk_bytes", s->journal_disk);
+	json_u64(j, "index_disk_bytes", s->index_disk);
+	json_u64(j, "disk_bytes", s->pack_disk + s->journal_disk + s->index_disk);
+}
+
+static void add_traffic(struct json *j, const struct engine_stats *s)
+{
+	json_u64(j, "written_bytes", s->written);
+	json_u64(j, "read_bytes", s->read);
+	json_open(j, "written_by_cause");
+	json_u64(j, "zero_bytes", s->zero);
+	json_u64(j, "champion_bytes", s->champion);
+	json_u64(j, "successor_bytes", s->successor);
+	json_u64(j, "memory_bytes", s->memory);
+	json_u64(j, "index_bytes", s->indexed);
+	json_u64(j, "new_bytes", s->fresh);
+	json_close(j);
+}
+
+static void add_memory(struct json *j, struct fs *fs, const struct engine_stats *s)
+{
+	json_open(j, "memory");
+	json_u64(j, "cache_limit_bytes", s->cache_limit);
+	json_u64(j, "fingerprint_bytes", s->fptable_memory);
+	json_u64(j, "fingerprint_limit_bytes", s->fptable_limit);
+	json_u64(j, "fingerprint_entries", s->fptable_entries);
+	json_u64(j, "table_bytes", s->table_memory);
+	json_u64(j, "segment_bytes", s->segment_memory);
+	json_u64(j, "index_bytes", s->index_memory);
+	json_u64(j, "dirty_bytes", s->dirty_memory);
+	json_u64(j, "dirty_limit_bytes", s->dirty_limit);
+	json_u64(j, "inodes", inodes_count(fs->inodes));
+	json_close(j);
+	json_open(j, "tables");
+	json_u64(j, "hits", s->table_hits);
+	json_u64(j, "misses", s->table_misses);
+	json_close(j);
+}
+
+static void add_durability(struct json *j, const struct engine_stats *s)
+{
+	json_open(j, "durability");
+	json_u64(j, "lag_ns", s->unsynced_age_ns);
+	json_u64(j, "commits", s->nr_commits);
+	json_u64(j, "commit_waiters", s->nr_commit_waiters);
+	json_u64(j, "commit_ns_sum", s->commit_ns_sum);
+	json_u64(j, "journal_number", s->journal_number);
+	json_close(j);
+	json_open(j, "health");
+	json_u64(j, "damaged", s->nr_damaged);
+	json_u64(j, "healed", s->nr_healed);
+	json_u64(j, "verified_different", s->verified_different);
+	json_close(j);
+}
+
+static void add_paths(struct json *j, struct control *c, const struct engine_stats *s)
+{
+	json_open(j, "paths");
+	json_bool(j, "pack_direct_io", s->direct_io);
+	json_bool(j, "write_direct_io", true);
+	json_bool(j, "write_without_capability_check", c->paths.killpriv);
+	json_bool(j, "parallel_directory_lookups", c->paths.parallel_dirs);
+	json_bool(j, "direct_io_mmap", c->paths.direct_mmap);
+	json_u64(j, "readahead_kib", c->paths.readahead_kib);
+	json_u64(j, "threads", c->nr_threads);
+	json_close(j);
+}
+
+static void add_requests(struct json *j, struct control *c)
+{
+	json_open(j, "requests");
+	for (unsigned i = 0; c->names && i < CONTROL_REQUESTS; i++) {
+		const struct hist *h = &c->request[i];
+
+		if (!c->names[i] || h->nr == 0)
+			continue;
+		json_open(j, c->names[i]);
+		json_u64(j, "count", h->nr);
+		json_u64(j, "mean_ns", h->sum_ns / h->nr);
+		json_u64(j, "p50_ns", hist_quantile_ns(h, 0.5));
+		json_u64(j, "p99_ns", hist_quantile_ns(h, 0.99));
+		json_u64(j, "max_ns", h->max_ns);
+		json_close(j);
+	}
+	json_close(j);
+}
+
+static int mount_stat(struct fs *fs, struct buf *ret)
+{
+	struct json j = json_to(ret);
+	struct engine_stats s = { 0 };
+
+	engine_stats(fs->engine, &s);
+	add_head(&j, "mount");
+	add_identity(&j, fs);
+	add_bytes(&j, &s);
+	add_traffic(&j, &s);
+	add_memory(&j, fs, &s);
+	add_durability(&j, &s);
+	add_paths(&j, fs->control, &s);
+	add_requests(&j, fs->control);
+	json_close(&j);
+	return buf_error(ret);
+}
+
+static int info_of(struct fs *fs, struct inode *i, struct content_info *ret)
+{
+	struct content *c;
+	int r = inode_content_open(fs->inodes, i, &c);
+
+	if (r < 0)
+		return r;
+	r = content_info(c, ret);
+	inode_content_close(fs->inodes, i);
+	return r;
+}
+
+static int file_stat(struct fs *fs, struct inode *i, struct buf *ret)
+{
+	struct json j = json_to(ret);
+	struct content_info info;
+	int r = info_of(fs, i, &info);
+
+	if (r < 0)
+		return r;
+	add_head(&j, "file");
+	json_u64(&j, "inode", i->ino);
+	json_u64(&j, "size_bytes", info.size);
+	json_u64(&j, "mapped_bytes", info.mapped);
+	json_u64(&j, "extents", info.extents);
+	json_u64(&j, "frames", info.frames);
+	/* Places to read per MiB: 1 is a file written in one go. */
+	json_ratio(&j, "fragmentation", info.mapped ? (double)info.frames * (double)MiB(1) / (double)round_up(info.mapped, MiB(1)) : 0);
+	json_bool(&j, "durable", info.durable);
+	json_string(&j, "fingerprint", fp_hex(info.fingerprint).s);
+	json_close(&j);
+	return buf_error(ret);
+}
+
+static int other_stat(struct inode *i, uint32_t mode, struct buf *ret)
+{
+	struct json j = json_to(ret);
+
+	add_head(&j, S_ISDIR(mode) ? "directory" : "other");
+	json_u64(&j, "inode", i->ino);
+	json_close(&j);
+	return buf_error(ret);
+}
+
+static int fingerprint(struct fs *fs, struct inode *i, struct buf *ret)
+{
+	struct content_info info;
+	int r = info_of(fs, i, &info);
+
+	if (r < 0)
+		return r;
+	buf_add(ret, fp_hex(info.fingerprint).s, 2 * FP_LEN);
+	return buf_error(ret);
+}
+
+int control_xattr(struct fs *fs, struct inode *i, const char *name, struct buf *ret)
+{
+	bool stat = strcmp(name, "user.ckptfs.stat") == 0;
+	struct ns_inode in;
+	int r;
+
+	if (!stat && strcmp(name, "user.ckptfs.fingerprint") != 0)
+		return 0;
+	r = ns_get_inode(fs->db, i->ino, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	if (stat && i->ino == NS_ROOT_INO)
+		r = mount_stat(fs, ret);
+	else if (S_ISREG(in.mode))
+		r = stat ? file_stat(fs, i, ret) : fingerprint(fs, i, ret);
+	else
+		r = stat ? other_stat(i, in.mode, ret) : -ENODATA;
+	return r < 0 ? r : 1;
+}
+
+int control_statfs(struct fs *fs, struct statvfs *ret)
+{
+	struct control *c = fs->control;
+	struct engine_space space;
+	uint64_t now = monotonic_ns();
+	bool fresh;
+	int r;
+
+	mutex_lock(&c->lock);
+	fresh = c->space_ns != 0 && now - c->space_ns < STATFS_FRESH_NS;
+	space = c->space;
+	mutex_unlock(&c->lock);
+	if (!fresh) {
+		r = engine_space(fs->engine, &space);
+		if (r < 0)
+			return r;
+		mutex_lock(&c->lock);
+		c->space = space;
+		c->space_ns = now;
+		mutex_unlock(&c->lock);
+	}
+	*ret = (struct statvfs){
+		.f_bsize = STATFS_BLOCK,
+		.f_frsize = STATFS_BLOCK,
+		.f_blocks = space.total / STATFS_BLOCK,
+		.f_bfree = space.free / STATFS_BLOCK,
+		.f_bavail = space.avail / STATFS_BLOCK,
+		.f_files = space.total / BYTES_PER_INODE,
+		.f_ffree = space.avail / BYTES_PER_INODE,
+		.f_favail = space.avail / BYTES_PER_INODE,
+		.f_namemax = NS_NAME_MAX,
+	};
+	return 0;
+}
+
+void control_dump(struct fs *fs)
+{
+	struct control *c = fs->control;
+	struct engine_stats s = { 0 };
+
+	engine_stats(fs->engine, &s);
+	log_notice("state: %u threads, %" PRIu64 " inodes referred to", c->nr_threads, inodes_count(fs->inodes));
+	log_notice("state: logical %" PRIu64 " stored %" PRIu64 " in %" PRIu64 " chunks; written %" PRIu64 " read %" PRIu64,
+		   s.logical, s.stored_bytes, s.stored_chunks, s.written, s.read);
+	log_notice("state: dirty %" PRIu64 " of %" PRIu64 ", fingerprints %" PRIu64 " of %" PRIu64 ", index %" PRIu64,
+		   s.dirty_memory, s.dirty_limit, s.fptable_memory, s.fptable_limit, s.index_memory);
+	log_notice("state: commit %" PRIu64 ", oldest change not durable %" PRIu64 " ms old, damaged %" PRIu64
+		   ", healed %" PRIu64, s.journal_number, s.unsynced_age_ns / 1000000, s.nr_damaged, s.nr_healed);
+	for (unsigned i = 0; c->names && i < CONTROL_REQUESTS; i++)
+		if (c->names[i] && c->request[i].nr > 0)
+			log_notice("state: %s: %" PRIu64 " requests, mean %" PRIu64 " us, p99 %" PRIu64 " us, max %" PRIu64 " us",
+				   c->names[i], c->request[i].nr, c->request[i].sum_ns / c->request[i].nr / 1000,
+				   hist_quantile_ns(&c->request[i], 0.99) / 1000, c->request[i].max_ns / 1000);
+}

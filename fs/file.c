@@ -1,0 +1,288 @@
+#include "fs/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/namespace.h"
+#include "fs/series.h"
+#include "store/engine/engine.h"
+
+static bool writable(int flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY;
+}
+
+static void file_free(struct fs *fs, struct file *f)
+{
+	if (f->content)
+		inode_content_close(fs->inodes, f->inode);
+	names_put(fs, f->inode);
+	free(f);
+}
+
+static int new_file(struct fs *fs, uint64_t ino, int flags, struct file **ret)
+{
+	struct file *f = calloc(1, sizeof(*f));
+	int r;
+
+	if (!f)
+		return -ENOMEM;
+	f->flags = flags;
+	f->direct = (flags & O_ACCMODE) == O_WRONLY;
+	r = inode_get(fs->inodes, ino, &f->inode);
+	if (r == 0)
+		r = inode_content_open(fs->inodes, f->inode, &f->content);
+	if (r < 0) {
+		file_free(fs, f);
+		return r;
+	}
+	*ret = f;
+	return 0;
+}
+
+/* From here on it counts as open. */
+static void count_open(struct file *f, int by)
+{
+	if (f->direct)
+		f->inode->nr_direct += (uint32_t)by;
+	else
+		f->inode->nr_cached += (uint32_t)by;
+}
+
+int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret_mode_changed, struct file **ret)
+{
+	struct ns_inode in;
+	struct file *f;
+	int r;
+
+	r = ns_get_inode(fs->db, ino, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	if (!S_ISREG(in.mode))
+		return -EINVAL; /* the kernel opens the others itself */
+	r = new_file(fs, ino, flags, &f);
+	if (r < 0)
+		return r;
+	if (attr_privileged(&in))
+		f->inode->privileged = true;
+	if (flags & O_TRUNC && !fs->read_only) {
+		r = content_truncate(f->content, 0);
+		if (r == 0)
+			r = attr_drop_privileges(fs, f->inode, kill_setid);
+	}
+	if (r < 0) {
+		file_free(fs, f);
+		return r;
+	}
+	*ret_mode_changed = r > 0;
+	count_open(f, 1);
+	*ret = f;
+	return 0;
+}
+
+int file_open_new(struct fs *fs, uint64_t ino, uint64_t dir, int flags, struct file **ret)
+{
+	struct file *f;
+	int r = new_file(fs, ino, flags, &f);
+
+	if (r < 0)
+		return r;
+	f->dir = dir;
+	count_open(f, 1);
+	*ret = f;
+	return 0;
+}
+
+static void forget_handle(struct fs *fs, struct file *f)
+{
+	struct file **at;
+
+	mutex_lock(&fs->handles_lock);
+	for (at = &fs->handles; *at != f; at = &(*at)->next)
+		;
+	*at = f->next;
+	mutex_unlock(&fs->handles_lock);
+}
+
+void file_close(struct fs *fs, struct file *f)
+{
+	if (f->wrote) {
+		content_flush(f->content); /* for stat() by name; close(2) has had its answer from file_flush() */
+		series_closed(fs, f->inode->series, f->inode->ino);
+	}
+	if (f->handle != 0)
+		forget_handle(fs, f);
+	count_open(f, -1);
+	file_free(fs, f);
+}
+
+/* Once per file, at its first write, if it starts from nothing. */
+static void choose_champion(struct fs *fs, struct file *f)
+{
+	struct ns_content c;
+	uint64_t ino;
+
+	if (atomic_exchange(&f->champion_chosen, true))
+		return;
+	content_stat(f->content, &c);
+	if (c.size > 0)
+		return; /* what is being overwritten is compared with first */
+	ino = series_champion(fs, f->inode->series, f->dir);
+	if (ino != f->inode->ino)
+		content_set_champion(f->content, ino);
+}
+
+int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
+	       int flags, bool kill_setid, struct file_written *ret)
+{
+	int r;
+
+	if (off > INT64_MAX - len)
+		return -EFBIG;
+	if (!f->champion_chosen)
+		choose_champion(fs, f);
+	r = b ? content_write_buffer(f->content, b, p, len, off) : content_write(f->content, p, len, off);
+	if (r < 0)
+		return r;
+	f->wrote = true;
+	r = attr_drop_privileges(fs, f->inode, kill_setid);
+	if (r < 0)
+		return r;
+	*ret = (struct file_written){ .invalidate = f->direct && f->inode->nr_cached > 0, .mode_changed = r > 0 };
+	return flags & (O_SYNC | O_DSYNC) ? content_sync(f->content) : 0;
+}
+
+ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off)
+{
+	ssize_t n = content_read(f->content, p, len, off);
+
+	if (n > 0)
+		attr_touch(fs, f->inode);
+	return n;
+}
+
+int file_flush(struct file *f)
+{
+	return writable(f->flags) ? content_flush(f->content) : 0;
+}
+
+static int allocate(struct content *c, int mode, uint64_t off, uint64_t len)
+{
+	bool keep_size = mode & FALLOC_FL_KEEP_SIZE;
+	int r;
+
+	switch (mode & ~FALLOC_FL_KEEP_SIZE) {
+	case 0:
+		return content_allocate(c, off, len, !keep_size);
+	case FALLOC_FL_PUNCH_HOLE:
+		return keep_size ? content_punch(c, off, len) : -EOPNOTSUPP;
+	case FALLOC_FL_ZERO_RANGE:
+		r = content_punch(c, off, len);
+		return r < 0 || keep_size ? r : content_allocate(c, off, len, true);
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_t len, bool kill_setid)
+{
+	int r;
+
+	if (!writable(f->flags))
+		return -EBADF;
+	if (off > INT64_MAX - len)
+		return -EFBIG;
+	r = allocate(f->content, mode, off, len);
+	if (r < 0)
+		return r;
+	f->wrote = true;
+	r = attr_drop_privileges(fs, f->inode, kill_setid);
+	return r < 0 ? r : 0;
+}
+
+static int share(struct fs *fs, struct inode *from, struct content *content, uint64_t from_off, struct file *to,
+		 uint64_t to_off, uint64_t len, bool kill_setid, uint64_t *ret)
+{
+	int r;
+
+	if (!writable(to->flags))
+		return -EBADF;
+	if (from_off > INT64_MAX - len || to_off > INT64_MAX - len)
+		return -EFBIG;
+	if (from == to->inode && from_off < to_off + len && to_off < from_off + len)
+		return -EINVAL;
+	r = content_clone(content, from_off, to->content, to_off, len, ret);
+	if (r < 0)
+		return r;
+	to->wrote = true;
+	r = attr_drop_privileges(fs, to->inode, kill_setid);
+	return r < 0 ? r : 0;
+}
+
+int file_clone(struct fs *fs, struct file *from, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
+	       bool kill_setid, uint64_t *ret)
+{
+	return share(fs, from->inode, from->content, from_off, to, to_off, len, kill_setid, ret);
+}
+
+int file_handle(struct fs *fs, struct file *f, uint64_t *ret)
+{
+	if ((f->flags & O_ACCMODE) == O_WRONLY)
+		return -EBADF;
+	mutex_lock(&fs->handles_lock);
+	while (f->handle == 0) {
+		if (getrandom(&f->handle, sizeof(f->handle), 0) != sizeof(f->handle)) {
+			f->handle = 0;
+			break;
+		}
+		if (f->handle != 0) {
+			f->next = fs->handles;
+			fs->handles = f;
+		}
+	}
+	*ret = f->handle;
+	mutex_unlock(&fs->handles_lock);
+	return *ret != 0 ? 0 : -EIO;
+}
+
+/* Pin the inode, for the file may be closed meanwhile. */
+static struct inode *inode_of_handle(struct fs *fs, uint64_t handle)
+{
+	struct inode *i = NULL;
+
+	mutex_lock(&fs->handles_lock);
+	for (struct file *f = fs->handles; f && !i; f = f->next)
+		if (f->handle == handle)
+			i = inode_find(fs->inodes, f->inode->ino);
+	mutex_unlock(&fs->handles_lock);
+	return i;
+}
+
+int file_clone_handle(struct fs *fs, uint64_t handle, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
+		      bool kill_setid, uint64_t *ret)
+{
+	struct inode *from = inode_of_handle(fs, handle);
+	struct ns_content c;
+	struct content *content;
+	int r;
+
+	if (!from)
+		return -ESTALE;
+	r = inode_content_open(fs->inodes, from, &content);
+	if (r == 0) {
+		content_stat(content, &c);
+		if (len == 0)
+			len = c.size > from_off ? c.size - from_off : 0;
+		r = share(fs, from, content, from_off, to, to_off, len, kill_setid, ret);
+		inode_content_close(fs->inodes, from);
+	}
+	names_put(fs, from);
+	return r;
+}

@@ -1,0 +1,73 @@
+#include "fs/fs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/control.h"
+#include "fs/inode.h"
+#include "fs/namespace.h"
+#include "fs/options.h"
+#include "fs/series.h"
+
+static void fs_free(struct fs *fs)
+{
+	if (!fs)
+		return;
+	inodes_free(fs->inodes);
+	series_free(fs->series);
+	control_free(fs->control);
+	mutex_release(&fs->handles_lock);
+	rwlock_release(&fs->names);
+	free(fs);
+}
+
+static void fs_freep(struct fs **fs)
+{
+	fs_free(*fs);
+}
+
+int fs_open(struct engine *e, const struct options *o, struct fs **ret)
+{
+	_cleanup_(fs_freep) struct fs *fs = calloc(1, sizeof(*fs));
+	int r;
+
+	if (!fs)
+		return -ENOMEM;
+	rwlock_init(&fs->names);
+	mutex_init(&fs->handles_lock);
+	fs->engine = e;
+	fs->db = engine_db(e);
+	fs->key = engine_key(e);
+	fs->read_only = o->engine.read_only;
+	fs->noatime = o->noatime;
+	fs->sync = o->sync;
+	r = inodes_new(e, &fs->inodes);
+	if (r == 0)
+		r = series_new(&fs->series);
+	if (r == 0)
+		r = control_new(o, &fs->control);
+	if (r == 0 && !fs->read_only)
+		r = names_make_root(fs);
+	if (r == 0 && !fs->read_only)
+		r = names_clear_orphans(fs);
+	if (r < 0)
+		return r;
+	*ret = TAKE(fs);
+	return 0;
+}
+
+int fs_close(struct fs *fs)
+{
+	int r, last;
+
+	if (!fs)
+		return 0;
+	r = names_finish_all(fs);
+	if (r < 0)
+		log_errno(r, "store: read times and files without a name could not be written off");
+	last = engine_close(fs->engine);
+	fs_free(fs);
+	return last < 0 ? last : r;
+}

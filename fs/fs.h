@@ -1,0 +1,58 @@
+/*
+ * One mounted store as the daemon sees it: what every part of fs/ below the requests shares.
+ *
+ * Order of locks: fs.names, then the inode table's, then those of the engine. fs.names is held across look-ups in
+ * the view and across engine_tx_apply(), never across content I/O, a sync or a reply.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mutex.h"
+#include "store/engine/engine.h"
+
+struct control;
+struct file;
+struct inodes;
+struct options;
+struct series;
+
+struct fs {
+	/* Constant after fs_open(). */
+	struct engine *engine;
+	struct db *db;
+	const struct fp_key *key;
+	struct inodes *inodes;
+	struct series *series;
+	struct control *control;
+	bool read_only, noatime;
+	bool sync; /* every change of names is durable before it is answered */
+
+	/*
+	 * Shared: look-ups that need several keys to agree. Exclusive: every change of names, attributes and
+	 * extended attributes, so each of them is one read, one decision and one transaction.
+	 */
+	struct rwlock names;
+
+	struct mutex handles_lock; /* inside nothing, around the inode table's */
+	struct file *handles GUARDED_BY(handles_lock); /* open files that have a handle */
+};
+
+/* Who asks, as far as it matters to new entries. */
+struct who {
+	uint32_t uid, gid;
+	uint32_t umask;
+};
+
+/* Bits of ns_inode.flags. */
+enum inode_flags {
+	INODE_HAS_XATTRS = 1 << 0, /* some may exist; never set: none do */
+	INODE_BEQUEATHS = 1 << 1,  /* a directory with a default ACL or settings that new entries inherit */
+};
+
+/* Takes the engine over (closed by fs_close()) if it succeeds. Removes what a crash left without a name, and makes the root. */
+int fs_open(struct engine *e, const struct options *o, struct fs **ret);
+/* Writes what is still kept in memory, then closes the engine: its last error. NULL is fine. */
+int fs_close(struct fs *fs);

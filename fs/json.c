@@ -1,0 +1,83 @@
+#include "fs/json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void add(struct json *j, const char *s)
+{
+	buf_add(j->out, s, strlen(s));
+}
+
+static void add_quoted(struct json *j, const char *s)
+{
+	buf_add_u8(j->out, '"');
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+		char escaped[8];
+
+		if (c == '"' || c == '\\')
+			buf_add_u8(j->out, '\\');
+		if (c < ' ') {
+			snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+			add(j, escaped);
+		} else {
+			buf_add_u8(j->out, c);
+		}
+	}
+	buf_add_u8(j->out, '"');
+}
+
+static void add_key(struct json *j, const char *key)
+{
+	if (j->comma)
+		buf_add_u8(j->out, ',');
+	j->comma = true;
+	if (key) {
+		add_quoted(j, key);
+		buf_add_u8(j->out, ':');
+	}
+}
+
+void json_open(struct json *j, const char *key)
+{
+	add_key(j, key);
+	buf_add_u8(j->out, '{');
+	j->comma = false;
+}
+
+void json_close(struct json *j)
+{
+	buf_add_u8(j->out, '}');
+	j->comma = true;
+}
+
+void json_u64(struct json *j, const char *key, uint64_t v)
+{
+	char s[24];
+
+	add_key(j, key);
+	snprintf(s, sizeof(s), "%" PRIu64, v);
+	add(j, s);
+}
+
+void json_ratio(struct json *j, const char *key, double v)
+{
+	char s[32];
+
+	add_key(j, key);
+	snprintf(s, sizeof(s), "%.3f", v);
+	add(j, s);
+}
+
+void json_bool(struct json *j, const char *key, bool v)
+{
+	add_key(j, key);
+	add(j, v ? "true" : "false");
+}
+
+void json_string(struct json *j, const char *key, const char *v)
+{
+	add_key(j, key);
+	add_quoted(j, v);
+}

@@ -1,0 +1,373 @@
+#define FUSE_USE_VERSION 314
+
+#include "fs/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "fs/control.h"
+#include "fs/fs.h"
+#include "fs/ops/notify.h"
+#include "fs/ops/ops.h"
+#include "store/engine/engine.h"
+
+#define FIRST_THREADS 2u
+#define MAX_THREADS 16u
+#define WAKE_SIGNAL SIGUSR2
+#define WAKE_AGAIN_NS 5000000
+
+/* Header and arguments of a write: what lies before its payload. */
+#define WRITE_FRONT (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
+static_assert(WRITE_FRONT == 80 && WRITE_FRONT <= ENGINE_BUFFER_FRONT, "kernel ABI");
+
+/* Of the protocol since 7.39; not in every header yet. */
+#define INIT_DIRECT_IO_ALLOW_MMAP (UINT64_C(1) << 36)
+#define OPEN_KILL_SUIDGID 1u
+
+/* Features asked for here because libfuse does not (or not in every version). */
+#define EXTRA_FEATURES (FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 | INIT_DIRECT_IO_ALLOW_MMAP)
+
+struct worker {
+	struct loop *loop;
+	pthread_t thread;
+	struct engine_buffer *buffer; /* NULL after the engine has taken it */
+	void *read_buffer;	      /* made when first needed */
+	uint32_t opcode;	      /* of the request being worked on */
+	uint64_t init_flags;	      /* of INIT: what the kernel offers */
+	bool kills_setid;
+	atomic_bool done;
+};
+
+struct loop {
+	/* Constant. */
+	struct fuse_session *se;
+	struct fs *fs;
+	struct notify *notify;
+	int fd, event_fd;
+
+	atomic_bool stop, answers, ended;
+	atomic_uint nr_idle; /* threads that wait for a request */
+
+	struct mutex lock; /* leaf */
+	struct worker *worker[MAX_THREADS] GUARDED_BY(lock);
+	unsigned nr GUARDED_BY(lock);
+};
+
+static _Thread_local struct worker *self;
+
+static const char *const request_names[CONTROL_REQUESTS] = {
+	[FUSE_LOOKUP] = "lookup",	[FUSE_FORGET] = "forget",	  [FUSE_GETATTR] = "getattr",
+	[FUSE_SETATTR] = "setattr",	[FUSE_READLINK] = "readlink",	  [FUSE_SYMLINK] = "symlink",
+	[FUSE_MKNOD] = "mknod",		[FUSE_MKDIR] = "mkdir",		  [FUSE_UNLINK] = "unlink",
+	[FUSE_RMDIR] = "rmdir",		[FUSE_RENAME] = "rename",	  [FUSE_LINK] = "link",
+	[FUSE_OPEN] = "open",		[FUSE_READ] = "read",		  [FUSE_WRITE] = "write",
+	[FUSE_STATFS] = "statfs",	[FUSE_RELEASE] = "release",	  [FUSE_FSYNC] = "fsync",
+	[FUSE_SETXATTR] = "setxattr",	[FUSE_GETXATTR] = "getxattr",	  [FUSE_LISTXATTR] = "listxattr",
+	[FUSE_REMOVEXATTR] = "removexattr", [FUSE_FLUSH] = "flush",	  [FUSE_INIT] = "init",
+	[FUSE_OPENDIR] = "opendir",	[FUSE_READDIR] = "readdir",	  [FUSE_RELEASEDIR] = "releasedir",
+	[FUSE_FSYNCDIR] = "fsyncdir",	[FUSE_ACCESS] = "access",	  [FUSE_CREATE] = "create",
+	[FUSE_INTERRUPT] = "interrupt", [FUSE_IOCTL] = "ioctl",		  [FUSE_BATCH_FORGET] = "batch_forget",
+	[FUSE_FALLOCATE] = "fallocate", [FUSE_READDIRPLUS] = "readdirplus", [FUSE_RENAME2] = "rename2",
+	[FUSE_LSEEK] = "lseek",		[FUSE_COPY_FILE_RANGE] = "copy_file_range", [FUSE_TMPFILE] = "tmpfile",
+};
+
+struct engine_buffer **loop_buffer(void)
+{
+	return &self->buffer;
+}
+
+void *loop_read_buffer(void)
+{
+	if (!self->read_buffer && posix_memalign(&self->read_buffer, 4096, ENGINE_BUFFER_SIZE) != 0)
+		self->read_buffer = NULL;
+	return self->read_buffer;
+}
+
+bool loop_kills_setid(void)
+{
+	return self->kills_setid;
+}
+
+struct notify *loop_notify(void)
+{
+	return self->loop->notify;
+}
+
+static void tell(struct loop *l)
+{
+	uint64_t one = 1;
+	ssize_t n _unused_ = write(l->event_fd, &one, sizeof(one));
+}
+
+/* Add features to libfuse's answer to INIT, as far as the kernel has them, and note which there are. */
+static void extend_init(struct worker *w, struct fuse_init_out *out)
+{
+	uint64_t extra = EXTRA_FEATURES & w->init_flags;
+	struct control_paths paths = {
+		.killpriv = extra & FUSE_HANDLE_KILLPRIV_V2,
+		.parallel_dirs = extra & FUSE_PARALLEL_DIROPS,
+		.direct_mmap = extra & INIT_DIRECT_IO_ALLOW_MMAP,
+	};
+
+	out->flags |= (uint32_t)extra;
+	if (w->init_flags & FUSE_INIT_EXT) {
+		out->flags |= FUSE_INIT_EXT;
+		out->flags2 |= (uint32_t)(extra >> 32);
+	}
+	control_set_paths(w->loop->fs->control, &paths);
+}
+
+static ssize_t session_writev(int fd, struct iovec *iov, int count, _unused_ void *userdata)
+{
+	if (self && self->opcode == FUSE_INIT && count == 2 && iov[1].iov_len == sizeof(struct fuse_init_out))
+		extend_init(self, iov[1].iov_base);
+	return writev(fd, iov, count);
+}
+
+static ssize_t session_read(int fd, void *p, size_t len, _unused_ void *userdata)
+{
+	return read(fd, p, len);
+}
+
+/* Flags that libfuse does not hand on. */
+static void look_at(struct worker *w, const struct fuse_in_header *in)
+{
+	const void *arg = in + 1;
+
+	w->opcode = in->opcode;
+	switch (in->opcode) {
+	case FUSE_WRITE:
+		w->kills_setid = ((const struct fuse_write_in *)arg)->write_flags & FUSE_WRITE_KILL_SUIDGID;
+		break;
+	case FUSE_SETATTR:
+		w->kills_setid = ((const struct fuse_setattr_in *)arg)->valid & FATTR_KILL_SUIDGID;
+		break;
+	case FUSE_OPEN:
+		w->kills_setid = ((const struct fuse_open_in *)arg)->open_flags & OPEN_KILL_SUIDGID;
+		break;
+	case FUSE_INIT:
+		w->init_flags = ((const struct fuse_init_in *)arg)->flags;
+		if (w->init_flags & FUSE_INIT_EXT)
+			w->init_flags |= (uint64_t)((const struct fuse_init_in *)arg)->flags2 << 32;
+		break;
+	default:
+		w->kills_setid = in->uid != 0; /* the kernel does not say, so by the rule of thumb */
+	}
+}
+
+static void serve(struct worker *w, void *p, size_t len)
+{
+	struct loop *l = w->loop;
+	struct fuse_buf buf = { .size = len, .mem = p };
+	const struct fuse_in_header *in = p;
+	uint64_t start = monotonic_ns();
+	uint32_t opcode = in->opcode;
+
+	look_at(w, in);
+	if (opcode == FUSE_TMPFILE)
+		ops_tmpfile(l->fs, l->fd, in, len);
+	else
+		fuse_session_process_buf(l->se, &buf);
+	control_count(l->fs->control, opcode, monotonic_ns() - start);
+	if (opcode == FUSE_INIT && !fuse_session_exited(l->se)) {
+		l->answers = true;
+		tell(l);
+	}
+}
+
+static void end(struct loop *l)
+{
+	l->ended = true;
+	tell(l);
+}
+
+static int add_thread(struct loop *l);
+
+/* One request. 0: go on, <0: the thread ends. */
+static int turn(struct worker *w)
+{
+	struct loop *l = w->loop;
+	uint8_t *p;
+	ssize_t n;
+	int r;
+
+	if (!w->buffer) {
+		r = engine_buffer_get(l->fs->engine, &w->buffer);
+		if (r < 0)
+			return log_errno(r, "request buffer");
+	}
+	p = w->buffer->data - WRITE_FRONT;
+	l->nr_idle++;
+	n = read(l->fd, p, WRITE_FRONT + ENGINE_BUFFER_SIZE);
+	if (atomic_fetch_sub(&l->nr_idle, 1) == 1 && n > 0 && !l->stop)
+		add_thread(l); /* nobody else would see the next request */
+	if (n < 0) {
+		if (errno == EINTR || errno == EAGAIN || errno == ENOENT) /* ENOENT: given up while we read it */
+			return 0;
+		return errno == ENODEV ? -ENODEV : log_errno(-errno, "requests: cannot read from the kernel");
+	}
+	if ((size_t)n < sizeof(struct fuse_in_header)) {
+		log_error("requests: the kernel sent %zd bytes", n);
+		return -EIO;
+	}
+	serve(w, p, (size_t)n);
+	return fuse_session_exited(l->se) ? -ENODEV : 0;
+}
+
+static void *run(void *userdata)
+{
+	struct worker *w = userdata;
+	struct loop *l = w->loop;
+	sigset_t wake;
+	int r = 0;
+
+	sigemptyset(&wake);
+	sigaddset(&wake, WAKE_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &wake, NULL);
+	self = w;
+	while (r == 0 && !l->stop)
+		r = turn(w);
+	if (r < 0)
+		end(l);
+	engine_buffer_put(l->fs->engine, TAKE(w->buffer));
+	free(TAKE(w->read_buffer));
+	w->done = true;
+	return NULL;
+}
+
+static int start_thread(struct loop *l) REQUIRES(l->lock)
+{
+	struct worker *w;
+	int r;
+
+	if (l->nr == MAX_THREADS || l->stop)
+		return 0;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	w->loop = l;
+	r = pthread_create(&w->thread, NULL, run, w);
+	if (r != 0) {
+		free(w);
+		return -r;
+	}
+	l->worker[l->nr++] = w;
+	control_set_threads(l->fs->control, l->nr);
+	return 0;
+}
+
+static int add_thread(struct loop *l)
+{
+	int r;
+
+	mutex_lock(&l->lock);
+	r = start_thread(l);
+	mutex_unlock(&l->lock);
+	return r < 0 ? log_errno(r, "requests: cannot start another thread") : 0;
+}
+
+/* Only there to make read(2) return. */
+static void on_wake(_unused_ int signal)
+{
+}
+
+int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
+{
+	static const struct fuse_custom_io io = { .writev = session_writev, .read = session_read };
+	struct sigaction wake = { .sa_handler = on_wake };
+	struct loop *l = calloc(1, sizeof(*l));
+	int r;
+
+	if (!l)
+		return -ENOMEM;
+	mutex_init(&l->lock);
+	l->se = se;
+	l->fs = fs;
+	l->fd = fuse_session_fd(se);
+	l->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = l->event_fd < 0 ? -errno : 0;
+	if (r == 0)
+		r = fuse_session_custom_io(se, &io, l->fd);
+	if (r == 0)
+		r = notify_new(se, &l->notify);
+	if (r < 0) {
+		loop_free(l);
+		return r;
+	}
+	sigaction(WAKE_SIGNAL, &wake, NULL);
+	control_name_requests(fs->control, request_names);
+	*ret = l;
+	return 0;
+}
+
+void loop_free(struct loop *l)
+{
+	if (!l)
+		return;
+	notify_free(l->notify);
+	if (l->event_fd >= 0)
+		close(l->event_fd);
+	mutex_release(&l->lock);
+	free(l);
+}
+
+int loop_start(struct loop *l)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < FIRST_THREADS && r == 0; i++)
+		r = add_thread(l);
+	return r;
+}
+
+int loop_event_fd(struct loop *l)
+{
+	return l->event_fd;
+}
+
+bool loop_answers(struct loop *l)
+{
+	return l->answers;
+}
+
+bool loop_ended(struct loop *l)
+{
+	return l->ended;
+}
+
+/* A signal may come just before the read(2) it should interrupt, so it is sent until the thread is through. */
+static void join(struct worker *w)
+{
+	while (!w->done) {
+		pthread_kill(w->thread, WAKE_SIGNAL);
+		nanosleep(&(struct timespec){ .tv_nsec = WAKE_AGAIN_NS }, NULL);
+	}
+	pthread_join(w->thread, NULL);
+	free(w);
+}
+
+void loop_stop(struct loop *l)
+{
+	unsigned nr;
+
+	notify_stop(l->notify); /* first, as it may wait for pages that only a request of ours fills */
+	l->stop = true;
+	mutex_lock(&l->lock);
+	nr = l->nr; /* none is started after this */
+	mutex_unlock(&l->lock);
+	for (unsigned i = 0; i < nr; i++)
+		join(l->worker[i]);
+	l->nr = 0;
+}

@@ -1,0 +1,374 @@
+/*
+ * mount.ckptfs: from the command line to a mounted filesystem and, in the end, back.
+ *
+ * Order: everything that can be checked without changing anything; fork (before the engine, whose threads would not
+ * survive it); open the store; mount; answer the kernel's first request; only then does the parent return 0. At the end:
+ * finish all requests, unmount, write what is kept in memory, commit, close. A daemon that is killed instead leaves what the
+ * last commit left.
+ *
+ * Exit status, as of mount(8):
+ *    0  mounted (in the foreground: unmounted, everything durable)
+ *    1  usage: an unknown option, a bad value, options that contradict the store; or no permission
+ *    2  system error: no memory, no /dev/fuse, a process that cannot be made
+ *   32  mount failed: mountpoint, store, its version, its damage, in use by another mount, or the kernel said no
+ */
+#define FUSE_USE_VERSION 314
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/checks.h"
+#include "fs/control.h"
+#include "fs/fs.h"
+#include "fs/loop.h"
+#include "fs/options.h"
+#include "fs/ops/ops.h"
+#include "store/engine/engine.h"
+
+enum exit_status { EXIT_MOUNTED = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED = 32 };
+
+#define READAHEAD_KIB 4096
+
+/* One run of the program. */
+struct run {
+	struct options o;
+	struct checks paths;
+	struct fs *fs;
+	struct fuse_session *se;
+	struct loop *loop;
+	int parent_fd; /* tells the parent how the mount went; -1: there is none, or it has been told */
+	int signal_fd;
+};
+
+static enum exit_status status_of(int r)
+{
+	switch (r) {
+	case 0: return EXIT_MOUNTED;
+	case -EINVAL:
+	case -EPERM:
+	case -EACCES: return EXIT_USAGE;
+	case -ENOMEM:
+	case -EMFILE:
+	case -ENODEV: return EXIT_SYSTEM;
+	default: return EXIT_FAILED;
+	}
+}
+
+/* Wait for the child's word; without one it has died. */
+static enum exit_status await_child(int fd, pid_t child)
+{
+	uint8_t status;
+	int wstatus;
+
+	if (TEMP_FAILURE_RETRY(read(fd, &status, 1)) == 1)
+		return status;
+	if (waitpid(child, &wstatus, 0) == child && WIFEXITED(wstatus) && WEXITSTATUS(wstatus) != 0)
+		return (enum exit_status)WEXITSTATUS(wstatus);
+	log_error("the daemon died before the filesystem answered");
+	return EXIT_FAILED;
+}
+
+/* 0: we are the child, 1: the parent, whose exit status is in *ret. */
+static int fork_daemon(struct run *run, enum exit_status *ret)
+{
+	int fds[2];
+	pid_t child;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return log_errno(-errno, "pipe");
+	child = fork();
+	if (child < 0)
+		return log_errno(-errno, "fork");
+	if (child == 0) {
+		close(fds[0]);
+		run->parent_fd = fds[1];
+		return 0;
+	}
+	close(fds[1]);
+	*ret = await_child(fds[0], child);
+	close(fds[0]);
+	return 1;
+}
+
+/* Leave the terminal, then let the parent go. */
+static void become_daemon(struct run *run)
+{
+	uint8_t ok = EXIT_MOUNTED;
+	int null;
+
+	log_set_level((enum log_level)run->o.log_level);
+	if (run->parent_fd < 0)
+		return;
+	if (!run->o.log)
+		log_to_syslog("ckptfs");
+	else if (log_to_file(run->o.log) < 0)
+		log_to_syslog("ckptfs");
+	setsid();
+	if (chdir("/") < 0)
+		log_errno(-errno, "chdir /");
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && null >= 0; fd++)
+		dup2(null, fd);
+	if (null > STDERR_FILENO)
+		close(null);
+	if (write(run->parent_fd, &ok, 1) < 0)
+		log_errno(-errno, "parent: cannot be told");
+	close(run->parent_fd);
+	run->parent_fd = -1;
+}
+
+static int block_signals(struct run *run)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2); /* the loop's own */
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	sigdelset(&set, SIGUSR2);
+	signal(SIGPIPE, SIG_IGN);
+	run->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return run->signal_fd < 0 ? log_errno(-errno, "signals") : 0;
+}
+
+/* Commas and backslashes in a path would end the option. */
+static void add_escaped(struct buf *b, const char *s)
+{
+	for (; *s; s++) {
+		if (*s == ',' || *s == '\\')
+			buf_add_u8(b, '\\');
+		buf_add_u8(b, (uint8_t)*s);
+	}
+}
+
+static void add_text(struct buf *b, const char *s)
+{
+	buf_add(b, s, strlen(s));
+}
+
+/* Root's mounts are for everybody unless told otherwise, as with any filesystem; the kernel checks permissions either way. */
+static int mount_options(const struct run *run, struct buf *ret)
+{
+	const struct options *o = &run->o;
+	bool allow_other = geteuid() == 0 && !o->private;
+
+	add_text(ret, "subtype=ckptfs,default_permissions,fsname=");
+	add_escaped(ret, run->paths.store);
+	if (o->kernel.len > 0) {
+		buf_add_u8(ret, ',');
+		buf_add(ret, o->kernel.data, o->kernel.len);
+	}
+	if (allow_other)
+		add_text(ret, ",allow_other");
+	buf_add_u8(ret, 0);
+	return buf_error(ret);
+}
+
+static int open_session(struct run *run)
+{
+	_cleanup_(buf_release) struct buf options = BUF_EMPTY;
+	char *argv[] = { (char *)"mount.ckptfs", (char *)"-o", NULL, NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+	int r = mount_options(run, &options);
+
+	if (r < 0)
+		return r;
+	argv[2] = (char *)options.data;
+	run->se = fuse_session_new(&args, &ops_table, sizeof(ops_table), run->fs);
+	fuse_opt_free_args(&args);
+	if (!run->se) {
+		log_error("mount options %s: not accepted", (const char *)options.data);
+		return -EINVAL;
+	}
+	if (fuse_session_mount(run->se, run->paths.mountpoint) != 0) {
+		log_error("mountpoint %s: the kernel or fusermount3 refused the mount", run->paths.mountpoint);
+		return -ENXIO;
+	}
+	return 0;
+}
+
+static int open_store(struct run *run)
+{
+	struct engine *e;
+	int r = engine_open(run->paths.store, &run->o.engine, &e);
+
+	if (r < 0)
+		return r; /* logged in full */
+	r = fs_open(e, &run->o, &run->fs);
+	if (r < 0)
+		engine_close(e);
+	return r;
+}
+
+/* Larger read-ahead than FUSE's 128 KiB; only root may, and only after the mount. */
+static void raise_readahead(struct run *run)
+{
+	char path[64], value[16];
+	_cleanup_(closep) int fd = -1;
+	struct stat st;
+	int n;
+
+	if (stat(run->paths.mountpoint, &st) < 0)
+		return;
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(st.st_dev), minor(st.st_dev));
+	n = snprintf(value, sizeof(value), "%u", READAHEAD_KIB);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, value, (size_t)n) != n) {
+		log_info("read-ahead stays at the kernel's default: %s cannot be written", path);
+		return;
+	}
+	log_debug("read-ahead raised to %u KiB in %s", READAHEAD_KIB, path);
+	control_set_readahead(run->fs->control, READAHEAD_KIB);
+}
+
+/* true: the daemon is to end. */
+static bool handle_signal(struct run *run)
+{
+	struct signalfd_siginfo info;
+
+	while (read(run->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		switch (info.ssi_signo) {
+		case SIGUSR1: control_dump(run->fs); break;
+		case SIGHUP: log_reopen(); break;
+		default:
+			log_notice("signal %u: unmounting %s", info.ssi_signo, run->paths.mountpoint);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Until unmounted or told to end. -ENXIO: never answered. */
+static int attend(struct run *run)
+{
+	struct pollfd fds[] = {
+		{ .fd = loop_event_fd(run->loop), .events = POLLIN },
+		{ .fd = run->signal_fd, .events = POLLIN },
+	};
+	bool answered = false, end = false;
+	uint64_t count;
+	ssize_t n _unused_;
+
+	while (!end) {
+		if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
+			return log_errno(-errno, "poll");
+		n = read(fds[0].fd, &count, sizeof(count));
+		if (!answered && loop_answers(run->loop)) {
+			answered = true;
+			become_daemon(run);
+			raise_readahead(run);
+			log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
+		}
+		end = handle_signal(run) || loop_ended(run->loop);
+	}
+	if (answered)
+		return 0;
+	log_error("mountpoint %s: unmounted before the filesystem answered", run->paths.mountpoint);
+	return -ENXIO;
+}
+
+static int serve(struct run *run)
+{
+	int r = loop_new(run->se, run->fs, &run->loop);
+
+	if (r < 0)
+		return log_errno(r, "requests");
+	r = loop_start(run->loop);
+	if (r == 0)
+		r = attend(run);
+	loop_stop(run->loop);
+	return r;
+}
+
+/* The error of the last commit, which nobody else would hear of. */
+static int close_all(struct run *run)
+{
+	int r;
+
+	if (run->se)
+		fuse_session_unmount(run->se);
+	r = fs_close(run->fs);
+	loop_free(run->loop);
+	if (run->se)
+		fuse_session_destroy(run->se);
+	if (run->signal_fd >= 0)
+		close(run->signal_fd);
+	if (r < 0)
+		log_errno(r, "store %s: closed, but the last changes may not be durable", run->paths.store);
+	else if (run->fs)
+		log_info("store %s: unmounted, everything durable", run->paths.store);
+	return r;
+}
+
+static enum exit_status mount_and_serve(struct run *run)
+{
+	int r, last;
+
+	r = block_signals(run);
+	if (r == 0)
+		r = open_store(run);
+	if (r == 0)
+		r = open_session(run);
+	if (r == 0)
+		r = serve(run);
+	last = close_all(run);
+	return status_of(r < 0 ? r : last);
+}
+
+static enum exit_status run_main(struct run *run, int argc, char *argv[])
+{
+	enum exit_status status;
+	int r;
+
+	r = options_parse(&run->o, argc, argv);
+	if (r < 0)
+		return status_of(r);
+	if (run->o.help) {
+		options_help(stdout);
+		return EXIT_MOUNTED;
+	}
+	if (run->o.version) {
+		puts("mount.ckptfs " CKPTFS_VERSION);
+		return EXIT_MOUNTED;
+	}
+	/* Until it answers, speak to whoever mounts, and only of what matters to them. */
+	log_set_level(run->o.verbose ? LOG_LEVEL_INFO : LOG_LEVEL_NOTICE);
+	r = checks_run(&run->o, &run->paths);
+	if (r < 0)
+		return status_of(r == -EACCES ? r : r == -ENOMEM ? r : -ENXIO);
+	if (run->o.fake)
+		return EXIT_MOUNTED;
+	if (!run->o.foreground) {
+		r = fork_daemon(run, &status);
+		if (r != 0)
+			return r < 0 ? EXIT_SYSTEM : status;
+	}
+	return mount_and_serve(run);
+}
+
+int main(int argc, char *argv[])
+{
+	struct run run = { .parent_fd = -1, .signal_fd = -1 };
+	enum exit_status status = EXIT_SYSTEM;
+
+	if (options_init(&run.o) == 0)
+		status = run_main(&run, argc, argv);
+	options_release(&run.o);
+	checks_release(&run.paths);
+	return (int)status;
+}

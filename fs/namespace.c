@@ -1,0 +1,444 @@
+#include "fs/namespace.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/series.h"
+#include "fs/xattr.h"
+
+#define NLINK_MAX (UINT32_MAX / 2)
+
+int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
+{
+	int r = attr_load(fs, dir, ret);
+
+	if (r < 0)
+		return r;
+	if (r == 0 || ret->nlink == 0)
+		return -ENOENT;
+	return S_ISDIR(ret->mode) ? 0 : -ENOTDIR;
+}
+
+int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret)
+{
+	if (strlen(name) > NS_NAME_MAX)
+		return -ENAMETOOLONG;
+	return ns_find(fs->db, fs->key, dir, name, ret);
+}
+
+void names_put_entry(struct engine_tx *tx, uint64_t dir, const struct ns_dirent *d, const char *name)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_dirent e = *d;
+
+	e.name_len = (uint8_t)strlen(name);
+	memcpy(e.name, name, (size_t)e.name_len + 1);
+	ns_dirent_encode(&e, &value);
+	engine_tx_put(tx, ns_key_dirent(dir, e.cookie), value.data, value.len);
+}
+
+/* Everything a store holds of an inode. */
+static int erase(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
+{
+	engine_tx_del(tx, ns_key_inode(in->ino));
+	if (S_ISREG(in->mode))
+		engine_tx_drop_content(tx, in->ino);
+	if (S_ISLNK(in->mode))
+		engine_tx_del(tx, ns_key_symlink(in->ino));
+	return xattr_drop_all(fs, tx, in);
+}
+
+int names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now)
+{
+	in->nlink = S_ISDIR(in->mode) ? 0 : in->nlink - 1;
+	in->ctime_ns = now;
+	if (in->nlink == 0) {
+		if (!inodes_set_orphan(fs->inodes, in->ino, true))
+			return erase(fs, tx, in);
+		engine_tx_put(tx, ns_key_orphan(in->ino), NULL, 0);
+	}
+	attr_store(fs, tx, in);
+	return 0;
+}
+
+static int apply_and_sync(struct fs *fs, int r)
+{
+	return r == 0 && fs->sync ? engine_sync(fs->engine) : r;
+}
+
+int names_settle(struct fs *fs, uint64_t ino)
+{
+	struct inode *i = inode_find(fs->inodes, ino);
+	struct content *c;
+	int r = 0;
+
+	if (!i)
+		return 0;
+	c = inode_content(fs->inodes, i);
+	if (c) {
+		r = content_flush(c);
+		inode_content_close(fs->inodes, i);
+	}
+	names_put(fs, i);
+	return r;
+}
+
+/* Count a look-up and describe what was found. The name tells the series, which open() is not told. */
+static int enter(struct fs *fs, uint64_t dir, const char *name, uint64_t ino, struct stat *ret)
+{
+	struct inode *i;
+	int r;
+
+	r = inode_get_lookup(fs->inodes, ino, &i);
+	if (r < 0)
+		return r;
+	if (name)
+		i->series = series_key(fs, dir, name);
+	r = attr_stat(fs, i, ret);
+	if (r < 0)
+		inode_forget(fs->inodes, ino, 1); /* pinned, so nothing is left to do yet */
+	inode_put(fs->inodes, i);		  /* looked up or, having failed, of no consequence */
+	return r;
+}
+
+static int lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *ret) REQUIRES_SHARED(fs->names)
+{
+	struct ns_dirent d;
+	struct ns_inode in;
+	int r;
+
+	if (strcmp(name, ".") == 0)
+		return enter(fs, 0, NULL, dir, ret);
+	if (strcmp(name, "..") == 0) {
+		r = names_load_dir(fs, dir, &in);
+		return r < 0 ? r : enter(fs, 0, NULL, in.parent, ret);
+	}
+	r = names_find(fs, dir, name, &d);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	return enter(fs, dir, name, d.ino, ret);
+}
+
+int names_lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *ret)
+{
+	int r;
+
+	rwlock_lock_shared(&fs->names);
+	r = lookup(fs, dir, name, ret);
+	rwlock_unlock_shared(&fs->names);
+	return r;
+}
+
+static struct ns_inode new_inode(uint64_t ino, const struct names_new *n, const struct who *who,
+				 const struct ns_inode *dir, int64_t now)
+{
+	struct ns_inode in = {
+		.ino = ino, .mode = n->mode, .nlink = S_ISDIR(n->mode) ? 2 : 1, .uid = who->uid, .gid = who->gid,
+		.rdev = n->rdev, .atime_ns = now, .mtime_ns = now, .ctime_ns = now, .btime_ns = now,
+	};
+
+	if (S_ISDIR(in.mode))
+		in.parent = dir->ino;
+	if (dir->mode & S_ISGID) {
+		in.gid = dir->gid;
+		if (S_ISDIR(in.mode))
+			in.mode |= S_ISGID;
+	}
+	return in;
+}
+
+static uint8_t type_of(uint32_t mode)
+{
+	return (uint8_t)IFTODT(mode);
+}
+
+/* The directory side of a new name. */
+static void add_entry(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, struct ns_dirent *d, const char *name,
+		      const struct ns_inode *in, int64_t now)
+{
+	d->ino = in->ino;
+	d->type = type_of(in->mode);
+	names_put_entry(tx, dir->ino, d, name);
+	if (S_ISDIR(in->mode))
+		dir->nlink++;
+	dir->mtime_ns = dir->ctime_ns = now;
+	attr_store(fs, tx, dir);
+}
+
+static int make(struct fs *fs, uint64_t dir_ino, const char *name, uint64_t ino, const struct names_new *n,
+		const struct who *who) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int64_t now = (int64_t)now_ns();
+	struct ns_inode dir, in;
+	struct ns_dirent d;
+	int r;
+
+	r = names_load_dir(fs, dir_ino, &dir);
+	if (r < 0)
+		return r;
+	if (name) {
+		r = names_find(fs, dir_ino, name, &d);
+		if (r != 0)
+			return r < 0 ? r : -EEXIST;
+		if (S_ISDIR(n->mode) && dir.nlink >= NLINK_MAX)
+			return -EMLINK;
+	}
+	in = new_inode(ino, n, who, &dir, now);
+	r = xattr_inherit(fs, &tx, &dir, who->umask, &in);
+	if (r < 0)
+		return r;
+	if (name) {
+		add_entry(fs, &tx, &dir, &d, name, &in, now);
+	} else {
+		in.nlink = 0;
+		engine_tx_put(&tx, ns_key_orphan(ino), NULL, 0);
+	}
+	if (n->target)
+		engine_tx_put(&tx, ns_key_symlink(ino), n->target, strlen(n->target));
+	attr_store(fs, &tx, &in);
+	return engine_tx_apply(fs->engine, &tx);
+}
+
+int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names_new *n, const struct who *who,
+	       struct stat *ret)
+{
+	uint64_t ino;
+	int r;
+
+	if (name && strlen(name) > NS_NAME_MAX)
+		return -ENAMETOOLONG;
+	r = engine_new_number(fs->engine, &ino);
+	if (r < 0)
+		return r;
+	rwlock_lock(&fs->names);
+	r = make(fs, dir, name, ino, n, who);
+	if (r == 0)
+		r = enter(fs, dir, name, ino, ret);
+	if (r == 0 && !name)
+		inodes_set_orphan(fs->inodes, ino, true);
+	rwlock_unlock(&fs->names);
+	return apply_and_sync(fs, r);
+}
+
+static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *name) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int64_t now = (int64_t)now_ns();
+	struct ns_inode dir, in;
+	struct ns_dirent d;
+	int r;
+
+	r = names_load_dir(fs, dir_ino, &dir);
+	if (r < 0)
+		return r;
+	r = attr_load(fs, ino, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	if (S_ISDIR(in.mode))
+		return -EPERM;
+	if (in.nlink >= NLINK_MAX)
+		return -EMLINK;
+	r = names_find(fs, dir_ino, name, &d);
+	if (r != 0)
+		return r < 0 ? r : -EEXIST;
+	if (in.nlink++ == 0)
+		engine_tx_del(&tx, ns_key_orphan(ino));
+	in.ctime_ns = now;
+	attr_store(fs, &tx, &in);
+	add_entry(fs, &tx, &dir, &d, name, &in, now);
+	r = engine_tx_apply(fs->engine, &tx);
+	if (r == 0)
+		inodes_set_orphan(fs->inodes, ino, false);
+	return r;
+}
+
+int names_link(struct fs *fs, uint64_t ino, uint64_t dir, const char *name, struct stat *ret)
+{
+	int r = names_settle(fs, ino);
+
+	if (r < 0)
+		return r;
+	rwlock_lock(&fs->names);
+	r = link_one(fs, ino, dir, name);
+	if (r == 0)
+		r = enter(fs, dir, name, ino, ret);
+	rwlock_unlock(&fs->names);
+	return apply_and_sync(fs, r);
+}
+
+/* unlink and rmdir. */
+static int remove_one(struct fs *fs, uint64_t dir_ino, const char *name, bool want_dir) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int64_t now = (int64_t)now_ns();
+	struct ns_inode dir, in;
+	struct ns_dirent d;
+	int r;
+
+	r = names_load_dir(fs, dir_ino, &dir);
+	if (r < 0)
+		return r;
+	r = names_find(fs, dir_ino, name, &d);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	r = attr_load(fs, d.ino, &in);
+	if (r <= 0)
+		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", d.ino);
+	if (S_ISDIR(in.mode) != want_dir)
+		return want_dir ? -ENOTDIR : -EISDIR;
+	if (want_dir) {
+		r = ns_has_entries(fs->db, d.ino);
+		if (r != 0)
+			return r < 0 ? r : -ENOTEMPTY;
+		dir.nlink--;
+	}
+	engine_tx_del(&tx, ns_key_dirent(dir_ino, d.cookie));
+	dir.mtime_ns = dir.ctime_ns = now;
+	attr_store(fs, &tx, &dir);
+	r = names_drop(fs, &tx, &in, now);
+	if (r == 0)
+		r = engine_tx_apply(fs->engine, &tx);
+	if (r < 0 && in.nlink == 0)
+		inodes_set_orphan(fs->inodes, in.ino, false);
+	return r;
+}
+
+int names_unlink(struct fs *fs, uint64_t dir, const char *name)
+{
+	int r;
+
+	rwlock_lock(&fs->names);
+	r = remove_one(fs, dir, name, false);
+	rwlock_unlock(&fs->names);
+	return apply_and_sync(fs, r);
+}
+
+int names_rmdir(struct fs *fs, uint64_t dir, const char *name)
+{
+	int r;
+
+	rwlock_lock(&fs->names);
+	r = remove_one(fs, dir, name, true);
+	rwlock_unlock(&fs->names);
+	return apply_and_sync(fs, r);
+}
+
+/* The end of an inode that nobody refers to any more. */
+static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *rest)
+{
+	struct ns_inode in;
+	int r = ns_get_inode(fs->db, rest->ino, &in);
+
+	if (r <= 0)
+		return r;
+	if (rest->orphan) {
+		engine_tx_del(tx, ns_key_orphan(rest->ino));
+		return erase(fs, tx, &in);
+	}
+	if (rest->atime_dirty) {
+		in.atime_ns = rest->atime_ns;
+		attr_store(fs, tx, &in);
+	}
+	return 0;
+}
+
+void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct inode_rest rest;
+	bool locked = false;
+	int r = 0;
+
+	for (size_t k = 0; k < n; k++) {
+		if (!inode_forget(fs->inodes, f[k].ino, f[k].nlookup))
+			continue;
+		if (!locked)
+			rwlock_lock(&fs->names);
+		locked = true;
+		if (r == 0 && inodes_take_idle(fs->inodes, f[k].ino, &rest))
+			r = finish(fs, &tx, &rest);
+	}
+	if (!locked)
+		return;
+	if (r == 0)
+		r = engine_tx_apply(fs->engine, &tx);
+	rwlock_unlock(&fs->names);
+	if (r < 0)
+		log_warning("forgetting inodes: %s; what has no name goes at the next mount", strerror(-r));
+}
+
+void names_put(struct fs *fs, struct inode *i)
+{
+	uint64_t ino;
+
+	if (!i)
+		return;
+	ino = i->ino;
+	if (inode_put(fs->inodes, i))
+		names_forget(fs, &(struct names_forget){ ino, 0 }, 1);
+}
+
+int names_clear_orphans(struct fs *fs)
+{
+	uint64_t ino = 0, nr = 0;
+	int r;
+
+	while ((r = ns_next_orphan(fs->db, ino, &ino)) > 0) {
+		_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+
+		engine_tx_del(&tx, ns_key_orphan(ino));
+		r = finish(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true });
+		if (r == 0)
+			r = engine_tx_apply(fs->engine, &tx);
+		if (r < 0)
+			return log_errno(r, "inode %" PRIu64 ": without a name, cannot be removed", ino);
+		nr++;
+	}
+	if (nr > 0)
+		log_info("store: removed %" PRIu64 " files that were open without a name", nr);
+	return r;
+}
+
+int names_finish_all(struct fs *fs)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct inode_rest rest;
+	int r = 0;
+
+	while (inodes_take_any(fs->inodes, &rest)) {
+		if (r < 0 || fs->read_only)
+			continue;
+		if (rest.orphan || rest.atime_dirty)
+			r = finish(fs, &tx, &rest);
+		if (r == 0 && tx.records.len > MiB(1))
+			r = engine_tx_apply(fs->engine, &tx);
+	}
+	return r < 0 || fs->read_only ? r : engine_tx_apply(fs->engine, &tx);
+}
+
+int names_make_root(struct fs *fs)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int64_t now = (int64_t)now_ns();
+	struct ns_inode root = {
+		.ino = NS_ROOT_INO, .mode = S_IFDIR | 0755, .nlink = 2, .uid = getuid(), .gid = getgid(),
+		.atime_ns = now, .mtime_ns = now, .ctime_ns = now, .btime_ns = now, .parent = NS_ROOT_INO,
+	};
+	int r = ns_get_inode(fs->db, NS_ROOT_INO, &root);
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	attr_store(fs, &tx, &root);
+	return engine_tx_apply(fs->engine, &tx);
+}

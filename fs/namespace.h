@@ -1,0 +1,58 @@
+/*
+ * Names: every change is one decision under fs.names and one engine transaction, so after a crash it has happened or
+ * it has not. What has lost its last name but is still referred to is marked as an orphan in the same
+ * transaction; it goes when the kernel forgets it, or at the next mount.
+ *
+ * The kernel has checked permissions (default_permissions); what is checked here is what must hold for the
+ * store to stay sound.
+ *
+ * Functions that give a `struct stat` count one look-up of the kernel's for that inode.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "index/namespace.h"
+
+struct engine_tx;
+struct fs;
+struct inode;
+struct who;
+
+/* "." and ".." are understood too. -ENOENT: absent. */
+int names_lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *ret);
+
+struct names_new {
+	uint32_t mode; /* with type */
+	uint64_t rdev;
+	const char *target; /* symbolic links */
+};
+/* Make an inode of any type; `name` NULL: without a name (O_TMPFILE). */
+int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names_new *n, const struct who *who,
+	       struct stat *ret);
+int names_link(struct fs *fs, uint64_t ino, uint64_t dir, const char *name, struct stat *ret);
+int names_unlink(struct fs *fs, uint64_t dir, const char *name);
+int names_rmdir(struct fs *fs, uint64_t dir, const char *name);
+/* `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE. */
+int names_rename(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to, unsigned flags);
+
+/* What the kernel no longer refers to: `n` pairs of inode and count, and one inode that a request has done with. */
+struct names_forget {
+	uint64_t ino, nlookup;
+};
+void names_forget(struct fs *fs, const struct names_forget *f, size_t n);
+void names_put(struct fs *fs, struct inode *i); /* NULL is fine; not under fs.names */
+/* At mount: remove orphans of a crash. At unmount: write all read times. */
+int names_clear_orphans(struct fs *fs);
+int names_finish_all(struct fs *fs);
+int names_make_root(struct fs *fs);
+
+/* Parts shared with rename.c. Under fs.names, exclusive. */
+int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret); /* -ENOENT: removed */
+int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret); /* 1/0/<0, checks the length */
+void names_put_entry(struct engine_tx *tx, uint64_t dir, const struct ns_dirent *d, const char *name);
+/* One name less: the record, or when none is left an orphan or nothing. Changes *in. */
+int names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now);
+/* Wait until data written to `ino` cannot be overtaken by a change of its name. Not under fs.names. */
+int names_settle(struct fs *fs, uint64_t ino);

@@ -1,0 +1,140 @@
+#include "client/ioctl.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "fs/file.h"
+#include "fs/inode.h"
+#include "fs/loop.h"
+#include "fs/ops/notify.h"
+#include "fs/ops/ops.h"
+#include "store/engine/engine.h"
+
+/* Size and version first, in every argument. */
+struct head {
+	uint32_t size, version;
+};
+
+static int check_argument(const void *in, size_t in_len, size_t want)
+{
+	struct head h;
+
+	if (in_len < want)
+		return -EINVAL;
+	memcpy(&h, in, sizeof(h));
+	return h.size == want && h.version == CKPTFS_IOC_VERSION ? 0 : -EINVAL;
+}
+
+static void ioctl_handle(fuse_req_t req, struct file *f, const void *in)
+{
+	struct ckptfs_handle arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = file_handle(fs_of(req), f, &arg.handle);
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+}
+
+/* The kernel does not know that an ioctl has changed the file. */
+static struct notify_growth growth_since(struct file *f, const struct ns_content *before)
+{
+	struct notify_growth g = { 0 };
+	struct ns_content now;
+
+	content_stat(f->content, &now);
+	if (now.size > before->size && content_read(f->content, &g.last, 1, now.size - 1) == 1)
+		g.size = now.size;
+	return g;
+}
+
+static void ioctl_clone(fuse_req_t req, struct file *f, const void *in)
+{
+	struct notify_growth growth;
+	struct ns_content before;
+	struct ckptfs_clone arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	content_stat(f->content, &before);
+	r = file_clone_handle(fs_of(req), arg.from, arg.from_off, f, arg.to_off, arg.len, loop_kills_setid(), &arg.done);
+	if (r < 0) {
+		ops_reply(req, r);
+		return;
+	}
+	growth = growth_since(f, &before);
+	notify_then_reply_ioctl(loop_notify(), req, f->inode->ino, arg.to_off, arg.done, growth, &arg, sizeof(arg));
+}
+
+static void ioctl_sync(fuse_req_t req)
+{
+	int r = engine_sync(fs_of(req)->engine);
+
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_ioctl(req, 0, NULL, 0);
+}
+
+static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
+{
+	struct content_info info;
+	struct ckptfs_stat arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = content_info(f->content, &info);
+	if (r < 0) {
+		ops_reply(req, r);
+		return;
+	}
+	arg.file_size = info.size;
+	arg.mapped = info.mapped;
+	arg.extents = info.extents;
+	arg.frames = info.frames;
+	arg.durable = info.durable;
+	arg.reserved = 0;
+	memset(arg.fingerprint, 0, sizeof(arg.fingerprint));
+	fp_encode(info.fingerprint, arg.fingerprint);
+	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+}
+
+static size_t argument_size(unsigned cmd)
+{
+	switch (cmd) {
+	case CKPTFS_IOC_HANDLE:
+	case CKPTFS_IOC_CLONE:
+	case CKPTFS_IOC_SYNC:
+	case CKPTFS_IOC_STAT: return _IOC_SIZE(cmd);
+	default: return 0;
+	}
+}
+
+void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
+	      const void *in, size_t in_len, size_t out_len)
+{
+	size_t size = argument_size(cmd);
+	int r = 0;
+
+	(void)ino;
+	(void)arg;
+	(void)out_len;
+	if (size == 0)
+		r = -ENOTTY;
+	else
+		r = check_argument(in, in_len, size);
+	if (r == 0 && flags & FUSE_IOCTL_DIR && cmd != CKPTFS_IOC_SYNC)
+		r = -EISDIR;
+	if (r < 0)
+		ops_reply(req, r);
+	else if (cmd == CKPTFS_IOC_HANDLE)
+		ioctl_handle(req, file_of(fi), in);
+	else if (cmd == CKPTFS_IOC_CLONE)
+		ioctl_clone(req, file_of(fi), in);
+	else if (cmd == CKPTFS_IOC_STAT)
+		ioctl_stat(req, file_of(fi), in);
+	else
+		ioctl_sync(req);
+}

@@ -1,0 +1,51 @@
+#include <errno.h>
+
+#include "fs/control.h"
+#include "fs/namespace.h"
+#include "fs/ops/ops.h"
+
+#define FORGET_BATCH 64
+
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct stat st;
+	int r = names_lookup(fs_of(req), parent, name, &st);
+
+	if (r == -ENOENT) /* the kernel may remember that there is no such name */
+		fuse_reply_entry(req, &(struct fuse_entry_param){ .entry_timeout = OPS_FOREVER });
+	else
+		ops_reply_entry(req, r, &st);
+}
+
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
+{
+	names_forget(fs_of(req), &(struct names_forget){ ino, nlookup }, 1);
+	fuse_reply_none(req);
+}
+
+void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	struct names_forget batch[FORGET_BATCH];
+	size_t n = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		batch[n++] = (struct names_forget){ forgets[i].ino, forgets[i].nlookup };
+		if (n == FORGET_BATCH || i == count - 1) {
+			names_forget(fs_of(req), batch, n);
+			n = 0;
+		}
+	}
+	fuse_reply_none(req);
+}
+
+void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs st;
+	int r = control_statfs(fs_of(req), &st);
+
+	(void)ino;
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_statfs(req, &st);
+}

@@ -1,0 +1,51 @@
+#include <sys/stat.h>
+
+#include "fs/namespace.h"
+#include "fs/ops/ops.h"
+
+static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct names_new *n)
+{
+	struct who who = ops_who(req);
+	struct stat st;
+	int r = names_make(fs_of(req), parent, name, n, &who, &st);
+
+	ops_reply_entry(req, r, &st);
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	make(req, parent, name, &(struct names_new){ .mode = mode, .rdev = rdev });
+}
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	make(req, parent, name, &(struct names_new){ .mode = S_IFDIR | (mode & 07777) });
+}
+
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	make(req, parent, name, &(struct names_new){ .mode = S_IFLNK | 0777, .target = target });
+}
+
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+	struct stat st;
+	int r = names_link(fs_of(req), ino, parent, name, &st);
+
+	ops_reply_entry(req, r, &st);
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	ops_reply(req, names_unlink(fs_of(req), parent, name));
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	ops_reply(req, names_rmdir(fs_of(req), parent, name));
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t from_dir, const char *from, fuse_ino_t to_dir, const char *to, unsigned flags)
+{
+	ops_reply(req, names_rename(fs_of(req), from_dir, from, to_dir, to, flags));
+}

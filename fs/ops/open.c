@@ -1,0 +1,172 @@
+#include "fs/ops/ops.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "fs/file.h"
+#include "fs/loop.h"
+#include "fs/namespace.h"
+#include "fs/ops/notify.h"
+
+/* The cache is kept in any case: even an open that goes around it must not empty it for the others. */
+static void describe(const struct file *f, struct fuse_file_info *fi)
+{
+	fi->fh = (uintptr_t)f;
+	fi->direct_io = f->direct;
+	fi->keep_cache = 1;
+}
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct fs *fs = fs_of(req);
+	bool mode_changed;
+	struct file *f;
+	int r;
+
+	r = file_open(fs, ino, fi->flags, loop_kills_setid(), &mode_changed, &f);
+	if (r < 0) {
+		ops_reply(req, r);
+		return;
+	}
+	if (mode_changed)
+		notify_mode_changed(loop_notify(), ino);
+	describe(f, fi);
+	if (fuse_reply_open(req, fi) < 0)
+		file_close(fs, f);
+}
+
+/* Make a file and open it; both undone if the second fails. `name` NULL: without a name. */
+static int create(struct fs *fs, uint64_t dir, const char *name, uint32_t mode, int flags, const struct who *who,
+		  struct stat *ret_st, struct file **ret)
+{
+	struct names_new n = { .mode = S_IFREG | (mode & 07777) };
+	int r = names_make(fs, dir, name, &n, who, ret_st);
+
+	if (r < 0)
+		return r;
+	r = file_open_new(fs, ret_st->st_ino, dir, flags, ret);
+	if (r < 0) {
+		if (name)
+			names_unlink(fs, dir, name);
+		names_forget(fs, &(struct names_forget){ ret_st->st_ino, 1 }, 1);
+	}
+	return r;
+}
+
+static void undo(struct fs *fs, struct file *f, uint64_t ino)
+{
+	file_close(fs, f);
+	names_forget(fs, &(struct names_forget){ ino, 1 }, 1);
+}
+
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+{
+	struct who who = ops_who(req);
+	struct fs *fs = fs_of(req);
+	struct fuse_entry_param e;
+	struct file *f;
+	struct stat st;
+	int r;
+
+	r = create(fs, parent, name, mode, fi->flags, &who, &st, &f);
+	if (r < 0) {
+		ops_reply(req, r);
+		return;
+	}
+	describe(f, fi);
+	e = ops_entry(&st);
+	if (fuse_reply_create(req, &e, fi) < 0)
+		undo(fs, f, st.st_ino);
+}
+
+static struct fuse_attr attr_of(const struct stat *st)
+{
+	return (struct fuse_attr){
+		.ino = st->st_ino,
+		.size = (uint64_t)st->st_size,
+		.blocks = (uint64_t)st->st_blocks,
+		.atime = (uint64_t)st->st_atim.tv_sec,
+		.mtime = (uint64_t)st->st_mtim.tv_sec,
+		.ctime = (uint64_t)st->st_ctim.tv_sec,
+		.atimensec = (uint32_t)st->st_atim.tv_nsec,
+		.mtimensec = (uint32_t)st->st_mtim.tv_nsec,
+		.ctimensec = (uint32_t)st->st_ctim.tv_nsec,
+		.mode = st->st_mode,
+		.nlink = (uint32_t)st->st_nlink,
+		.uid = st->st_uid,
+		.gid = st->st_gid,
+		.rdev = (uint32_t)st->st_rdev,
+		.blksize = (uint32_t)st->st_blksize,
+	};
+}
+
+struct tmpfile_answer {
+	struct fuse_out_header header;
+	struct fuse_entry_out entry;
+	struct fuse_open_out open;
+};
+
+static struct tmpfile_answer tmpfile_answer(uint64_t unique, const struct file *f, const struct stat *st)
+{
+	return (struct tmpfile_answer){
+		.header = { .len = sizeof(struct tmpfile_answer), .unique = unique },
+		.entry = {
+			.nodeid = st->st_ino,
+			.entry_valid = (uint64_t)OPS_FOREVER,
+			.attr_valid = (uint64_t)OPS_FOREVER,
+			.attr = attr_of(st),
+		},
+		.open = {
+			.fh = (uintptr_t)f,
+			.open_flags = FOPEN_KEEP_CACHE | (f->direct ? FOPEN_DIRECT_IO : 0),
+		},
+	};
+}
+
+static void answer_error(int fd, uint64_t unique, int error)
+{
+	struct fuse_out_header header = { .len = sizeof(header), .error = -error, .unique = unique };
+
+	if (write(fd, &header, sizeof(header)) < 0 && errno != ENOENT)
+		log_errno(-errno, "requests: cannot answer");
+}
+
+void ops_tmpfile(struct fs *fs, int fd, const struct fuse_in_header *in, size_t len)
+{
+	const struct fuse_create_in *arg = (const void *)(in + 1);
+	struct tmpfile_answer answer;
+	struct file *f;
+	struct stat st;
+	struct who who;
+	int r;
+
+	if (len < sizeof(*in) + sizeof(*arg)) {
+		answer_error(fd, in->unique, EIO);
+		return;
+	}
+	who = (struct who){ .uid = in->uid, .gid = in->gid, .umask = arg->umask };
+	r = create(fs, in->nodeid, NULL, arg->mode, (int)arg->flags, &who, &st, &f);
+	if (r < 0) {
+		answer_error(fd, in->unique, ops_errno(r));
+		return;
+	}
+	answer = tmpfile_answer(in->unique, f, &st);
+	if (write(fd, &answer, sizeof(answer)) < 0)
+		undo(fs, f, st.st_ino);
+}
+
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	ops_reply(req, file_flush(file_of(fi)));
+}
+
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	file_close(fs_of(req), file_of(fi));
+	fuse_reply_err(req, 0);
+}

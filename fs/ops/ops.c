@@ -1,0 +1,106 @@
+#include "fs/ops/ops.h"
+
+#include <errno.h>
+
+#include "fs/namespace.h"
+#include "store/engine/engine.h"
+
+#define MAX_BACKGROUND 64 /* read-ahead and asynchronous requests in flight */
+
+/* Locks are left out on purpose: the kernel then keeps them itself, and one kernel is all there is. */
+const struct fuse_lowlevel_ops ops_table = {
+	.init = op_init,
+	.lookup = op_lookup,
+	.forget = op_forget,
+	.forget_multi = op_forget_multi,
+	.statfs = op_statfs,
+	.mknod = op_mknod,
+	.mkdir = op_mkdir,
+	.symlink = op_symlink,
+	.link = op_link,
+	.unlink = op_unlink,
+	.rmdir = op_rmdir,
+	.rename = op_rename,
+	.getattr = op_getattr,
+	.setattr = op_setattr,
+	.readlink = op_readlink,
+	.open = op_open,
+	.create = op_create,
+	.flush = op_flush,
+	.release = op_release,
+	.read = op_read,
+	.lseek = op_lseek,
+	.write = op_write,
+	.fsync = op_fsync,
+	.fallocate = op_fallocate,
+	.copy_file_range = op_copy_file_range,
+	.opendir = op_opendir,
+	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.fsyncdir = op_fsyncdir,
+	.setxattr = op_setxattr,
+	.getxattr = op_getxattr,
+	.listxattr = op_listxattr,
+	.removexattr = op_removexattr,
+	.ioctl = op_ioctl,
+};
+
+/*
+ * Not among them: the writeback cache (data must reach us in the order and at the size it was written), automatic
+ * invalidation (content changes only through this mount), splicing (one copy into an aligned buffer is cheaper), and the
+ * first version of set-id handling, which leaves too much to us.
+ */
+void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+	static const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_EXPORT_SUPPORT |
+				       FUSE_CAP_DONT_MASK | FUSE_CAP_IOCTL_DIR | FUSE_CAP_READDIRPLUS |
+				       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
+				       FUSE_CAP_POSIX_ACL | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA;
+
+	(void)userdata;
+	conn->want = conn->capable & wanted;
+	conn->max_write = ENGINE_BUFFER_SIZE;
+	conn->max_background = MAX_BACKGROUND;
+	conn->congestion_threshold = MAX_BACKGROUND;
+}
+
+struct who ops_who(fuse_req_t req)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+
+	return (struct who){ .uid = ctx->uid, .gid = ctx->gid, .umask = ctx->umask };
+}
+
+int ops_errno(int r)
+{
+	return r == -EBADMSG ? EIO : -r;
+}
+
+void ops_reply(fuse_req_t req, int r)
+{
+	fuse_reply_err(req, ops_errno(r));
+}
+
+struct fuse_entry_param ops_entry(const struct stat *st)
+{
+	return (struct fuse_entry_param){
+		.ino = st->st_ino,
+		.attr = *st,
+		.attr_timeout = OPS_FOREVER,
+		.entry_timeout = OPS_FOREVER,
+	};
+}
+
+void ops_reply_entry(fuse_req_t req, int r, const struct stat *st)
+{
+	struct fs *fs = fs_of(req);
+	struct fuse_entry_param e;
+
+	if (r < 0) {
+		ops_reply(req, r);
+		return;
+	}
+	e = ops_entry(st);
+	if (fuse_reply_entry(req, &e) < 0)
+		names_forget(fs, &(struct names_forget){ st->st_ino, 1 }, 1);
+}

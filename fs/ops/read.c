@@ -1,0 +1,33 @@
+#include <errno.h>
+
+#include "base/util.h"
+#include "fs/file.h"
+#include "fs/loop.h"
+#include "fs/ops/ops.h"
+#include "store/engine/engine.h"
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	void *p = loop_read_buffer();
+	ssize_t n;
+
+	(void)ino;
+	n = p ? file_read(fs_of(req), file_of(fi), p, MIN(size, ENGINE_BUFFER_SIZE), (uint64_t)off) : -ENOMEM;
+	if (n < 0)
+		ops_reply(req, (int)n);
+	else
+		fuse_reply_buf(req, p, (size_t)n);
+}
+
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	uint64_t found;
+	int r;
+
+	(void)ino;
+	r = off < 0 ? -ENXIO : content_seek(file_of(fi)->content, (uint64_t)off, whence, &found);
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_lseek(req, (off_t)found);
+}

@@ -1,0 +1,114 @@
+#include "fs/xattr.h"
+
+#include <errno.h>
+#include <linux/limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "fs/acl.h"
+#include "fs/inode.h"
+#include "fs/namespace.h"
+#include "fs/ops/ops.h"
+
+#define GROUPS_MAX 1024
+
+/* Is the caller a member of the group, or root? */
+static bool in_group(fuse_req_t req, gid_t gid)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	gid_t groups[GROUPS_MAX];
+	int n;
+
+	if (ctx->uid == 0 || ctx->gid == gid)
+		return true;
+	n = fuse_req_getgroups(req, GROUPS_MAX, groups);
+	for (int i = 0; i < MIN(n, GROUPS_MAX); i++)
+		if (groups[i] == gid)
+			return true;
+	return false;
+}
+
+static bool kills_setgid(fuse_req_t req, uint64_t ino, const char *name)
+{
+	struct ns_inode in;
+
+	if (strcmp(name, ACL_ACCESS_NAME) != 0 || ns_get_inode(fs_of(req)->db, ino, &in) <= 0)
+		return false;
+	return in.mode & S_ISGID && !in_group(req, in.gid);
+}
+
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *p, size_t len, int flags)
+{
+	bool kill = kills_setgid(req, ino, name);
+	struct fs *fs = fs_of(req);
+	struct inode *i;
+	int r;
+
+	r = inode_get(fs->inodes, ino, &i);
+	if (r == 0) {
+		r = xattr_set(fs, i, name, p, len, flags, kill);
+		names_put(fs, i);
+	}
+	ops_reply(req, r);
+}
+
+/* The two steps of getxattr and listxattr: size 0 asks how much there is. */
+static void reply_value(fuse_req_t req, int r, const struct buf *value, size_t size, size_t max, int too_long)
+{
+	if (r == 0 && value->len > max)
+		r = -too_long;
+	else if (r == 0 && size > 0 && value->len > size)
+		r = -ERANGE;
+	if (r < 0)
+		ops_reply(req, r);
+	else if (size == 0)
+		fuse_reply_xattr(req, value->len);
+	else
+		fuse_reply_buf(req, (const char *)value->data, value->len);
+}
+
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct fs *fs = fs_of(req);
+	struct inode *i;
+	int r;
+
+	r = inode_get(fs->inodes, ino, &i);
+	if (r == 0) {
+		r = xattr_get(fs, i, name, &value);
+		names_put(fs, i);
+	}
+	reply_value(req, r, &value, size, XATTR_SIZE_MAX, E2BIG);
+}
+
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
+	struct fs *fs = fs_of(req);
+	struct inode *i;
+	int r;
+
+	r = inode_get(fs->inodes, ino, &i);
+	if (r == 0) {
+		r = xattr_list(fs, i, fuse_req_ctx(req)->uid == 0, &names);
+		names_put(fs, i);
+	}
+	reply_value(req, r, &names, size, XATTR_LIST_MAX, E2BIG);
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct fs *fs = fs_of(req);
+	struct inode *i;
+	int r;
+
+	r = inode_get(fs->inodes, ino, &i);
+	if (r == 0) {
+		r = xattr_remove(fs, i, name);
+		names_put(fs, i);
+	}
+	ops_reply(req, r);
+}

@@ -1,0 +1,32 @@
+/*
+ * What the command line and `-o` of mount.ckptfs say: one table of our own options (defaults and
+ * --help come from it too), one of the kernel's that are passed on, one of those that only
+ * mount(8), fstab or systemd mean anything by.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "store/engine/engine.h"
+
+struct options {
+	struct engine_conf engine;
+	char *cluster, *log; /* NULL: not given */
+	int chunking, compress, log_level;
+	int hash; /* enum fp_kind, 0: as stored */
+	bool noatime, sync, nonempty, private; /* private: only the user who mounted may look */
+	struct buf kernel; /* "nosuid,nodev": what goes to mount(2), no final NUL */
+
+	const char *store, *mountpoint; /* borrowed from argv */
+	bool sloppy, fake, verbose, foreground, help, version;
+};
+
+int options_init(struct options *o);
+void options_release(struct options *o);
+/* The command line. -EINVAL: the reason has been printed. With help or version set the rest was not looked at. */
+int options_parse(struct options *o, int argc, char *argv[]);
+/* One comma-separated list as after -o. */
+int options_parse_list(struct options *o, const char *list);
+void options_help(FILE *to);

@@ -1,0 +1,302 @@
+#include "fs/xattr.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/acl.h"
+#include "fs/attr.h"
+#include "fs/control.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+
+#define CAPABILITY_NAME "security.capability"
+#define OURS "user.ckptfs."
+
+/* Settings that can be made so far, with the one value each has so far. */
+static const struct {
+	const char *name, *value;
+} settings[] = {
+	{ OURS "chunking", "page" },
+	{ OURS "compress", "none" },
+};
+
+static bool starts_with(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_acl(const char *name)
+{
+	return strcmp(name, ACL_ACCESS_NAME) == 0 || strcmp(name, ACL_DEFAULT_NAME) == 0;
+}
+
+static bool is_bequeathed(const char *name)
+{
+	return strcmp(name, ACL_DEFAULT_NAME) == 0 || starts_with(name, OURS);
+}
+
+static int check_name(const char *name)
+{
+	if (strlen(name) > XATTR_NAME_MAX)
+		return -ERANGE;
+	if (starts_with(name, "user.") || starts_with(name, "trusted.") || starts_with(name, "security.") || is_acl(name))
+		return 0;
+	return -EOPNOTSUPP;
+}
+
+/* May a name under user.ckptfs. be changed? `p` NULL: removed. */
+static int check_setting(const char *name, const void *p, size_t len)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
+		if (strcmp(name, settings[i].name) != 0)
+			continue;
+		if (!p || (len == strlen(settings[i].value) && memcmp(p, settings[i].value, len) == 0))
+			return 0;
+		log_warning("xattr %s: the only value is %s", name, settings[i].value);
+		return -EINVAL;
+	}
+	return -EPERM;
+}
+
+int xattr_get(struct fs *fs, struct inode *i, const char *name, struct buf *ret)
+{
+	int r = check_name(name);
+
+	if (r < 0)
+		return r;
+	if (starts_with(name, OURS)) {
+		r = control_xattr(fs, i, name, ret);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
+	r = ns_get_xattr(fs->db, i->ino, name, ret);
+	if (r <= 0)
+		return r < 0 ? r : -ENODATA;
+	return buf_error(ret);
+}
+
+int xattr_list(struct fs *fs, struct inode *i, bool privileged, struct buf *ret)
+{
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY;
+	const char *name, *end;
+	int r;
+
+	r = ns_list_xattrs(fs->db, i->ino, &all);
+	if (r < 0)
+		return r;
+	end = (const char *)all.data + all.len;
+	for (name = (const char *)all.data; name < end; name += strlen(name) + 1)
+		if (privileged || !starts_with(name, "trusted."))
+			buf_add(ret, name, strlen(name) + 1);
+	return buf_error(ret);
+}
+
+/* XATTR_CREATE, XATTR_REPLACE. */
+static int check_presence(struct fs *fs, uint64_t ino, const char *name, int flags)
+{
+	_cleanup_(buf_release) struct buf old = BUF_EMPTY;
+	int r;
+
+	if (!(flags & (XATTR_CREATE | XATTR_REPLACE)))
+		return 0;
+	r = ns_get_xattr(fs->db, ino, name, &old);
+	if (r < 0)
+		return r;
+	if (r > 0 && flags & XATTR_CREATE)
+		return -EEXIST;
+	return r == 0 && flags & XATTR_REPLACE ? -ENODATA : 0;
+}
+
+/* An access ACL changes the mode, and is not kept where the mode says it all: then *drop. */
+static int set_acl(struct ns_inode *in, const char *name, const void *p, size_t len, bool kill_setgid, bool *drop)
+{
+	int r = acl_check(p, len);
+
+	if (r < 0)
+		return r;
+	if (strcmp(name, ACL_DEFAULT_NAME) == 0)
+		return S_ISDIR(in->mode) ? 0 : -EACCES;
+	in->mode = (in->mode & ~0777u) | acl_mode(p, len, drop);
+	if (kill_setgid)
+		in->mode &= ~(uint32_t)S_ISGID;
+	return 0;
+}
+
+static int set(struct fs *fs, uint64_t ino, const char *name, const void *p, size_t len, int flags, bool kill_setgid)
+	REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct ns_inode in;
+	bool drop = false;
+	int r;
+
+	r = attr_load(fs, ino, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	r = check_presence(fs, ino, name, flags);
+	if (r < 0)
+		return r;
+	if (is_acl(name)) {
+		r = set_acl(&in, name, p, len, kill_setgid, &drop);
+		if (r < 0)
+			return r;
+	}
+	if (drop) {
+		engine_tx_del(&tx, ns_key_xattr(ino, name));
+	} else {
+		engine_tx_put(&tx, ns_key_xattr(ino, name), p, len);
+		in.flags |= INODE_HAS_XATTRS;
+	}
+	if (S_ISDIR(in.mode) && is_bequeathed(name))
+		in.flags |= INODE_BEQUEATHS;
+	in.ctime_ns = (int64_t)now_ns();
+	attr_store(fs, &tx, &in);
+	return engine_tx_apply(fs->engine, &tx);
+}
+
+int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, size_t len, int flags, bool kill_setgid)
+{
+	int r = check_name(name);
+
+	if (r == 0 && starts_with(name, OURS))
+		r = check_setting(name, p, len);
+	if (r < 0)
+		return r;
+	rwlock_lock(&fs->names);
+	r = set(fs, i->ino, name, p, len, flags, kill_setgid);
+	rwlock_unlock(&fs->names);
+	if (r == 0 && strcmp(name, CAPABILITY_NAME) == 0)
+		i->privileged = true;
+	if (r == 0 && fs->sync)
+		r = engine_sync(fs->engine);
+	return r;
+}
+
+static int remove_one(struct fs *fs, uint64_t ino, const char *name) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct ns_inode in;
+	int r;
+
+	r = check_presence(fs, ino, name, XATTR_REPLACE);
+	if (r < 0)
+		return r == -ENODATA && is_acl(name) ? 0 : r; /* no ACL to remove is no error */
+	r = attr_load(fs, ino, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	engine_tx_del(&tx, ns_key_xattr(ino, name));
+	in.ctime_ns = (int64_t)now_ns();
+	attr_store(fs, &tx, &in);
+	return engine_tx_apply(fs->engine, &tx);
+}
+
+int xattr_remove(struct fs *fs, struct inode *i, const char *name)
+{
+	int r = check_name(name);
+
+	if (r == 0 && starts_with(name, OURS))
+		r = check_setting(name, NULL, 0);
+	if (r < 0)
+		return r;
+	rwlock_lock(&fs->names);
+	r = remove_one(fs, i->ino, name);
+	rwlock_unlock(&fs->names);
+	if (r == 0 && fs->sync)
+		r = engine_sync(fs->engine);
+	return r;
+}
+
+int xattr_acl_chmod(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
+{
+	_cleanup_(buf_release) struct buf acl = BUF_EMPTY;
+	int r = ns_get_xattr(fs->db, in->ino, ACL_ACCESS_NAME, &acl);
+
+	if (r <= 0)
+		return r;
+	r = acl_check(acl.data, acl.len);
+	if (r < 0)
+		return log_errno(-EBADMSG, "inode %" PRIu64 ": its access list is damaged", in->ino);
+	acl_chmod(acl.data, acl.len, in->mode);
+	engine_tx_put(tx, ns_key_xattr(in->ino, ACL_ACCESS_NAME), acl.data, acl.len);
+	return 0;
+}
+
+void xattr_drop_capabilities(struct engine_tx *tx, uint64_t ino)
+{
+	engine_tx_del(tx, ns_key_xattr(ino, CAPABILITY_NAME));
+}
+
+int xattr_drop_all(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
+{
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY;
+	const char *name, *end;
+	int r;
+
+	if (!(in->flags & INODE_HAS_XATTRS))
+		return 0;
+	r = ns_list_xattrs(fs->db, in->ino, &all);
+	if (r < 0)
+		return r;
+	end = (const char *)all.data + all.len;
+	for (name = (const char *)all.data; name < end; name += strlen(name) + 1)
+		engine_tx_del(tx, ns_key_xattr(in->ino, name));
+	return 0;
+}
+
+static void put(struct engine_tx *tx, struct ns_inode *in, const char *name, const struct buf *value)
+{
+	engine_tx_put(tx, ns_key_xattr(in->ino, name), value->data, value->len);
+	in->flags |= INODE_HAS_XATTRS | (S_ISDIR(in->mode) && is_bequeathed(name) ? INODE_BEQUEATHS : 0);
+}
+
+/* 1: there was a default list and it has taken the place of the umask. */
+static int inherit_acl(struct fs *fs, struct engine_tx *tx, const struct ns_inode *dir, struct ns_inode *in)
+{
+	_cleanup_(buf_release) struct buf acl = BUF_EMPTY;
+	bool mode_says_all;
+	int r;
+
+	r = ns_get_xattr(fs->db, dir->ino, ACL_DEFAULT_NAME, &acl);
+	if (r <= 0)
+		return r;
+	r = acl_check(acl.data, acl.len);
+	if (r < 0)
+		return log_errno(-EBADMSG, "inode %" PRIu64 ": its default access list is damaged", dir->ino);
+	if (S_ISDIR(in->mode))
+		put(tx, in, ACL_DEFAULT_NAME, &acl);
+	in->mode = acl_inherit(acl.data, acl.len, in->mode, &mode_says_all);
+	if (!mode_says_all)
+		put(tx, in, ACL_ACCESS_NAME, &acl);
+	return 1;
+}
+
+int xattr_inherit(struct fs *fs, struct engine_tx *tx, const struct ns_inode *dir, uint32_t umask, struct ns_inode *in)
+{
+	int r = 0;
+
+	if (S_ISLNK(in->mode))
+		return 0;
+	if (dir->flags & INODE_BEQUEATHS)
+		r = inherit_acl(fs, tx, dir, in);
+	if (r < 0)
+		return r;
+	if (r == 0)
+		in->mode &= ~umask;
+	if (!(dir->flags & INODE_BEQUEATHS) || !(S_ISDIR(in->mode) || S_ISREG(in->mode)))
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
+		_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+		r = ns_get_xattr(fs->db, dir->ino, settings[i].name, &value);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			put(tx, in, settings[i].name, &value);
+	}
+	return 0;
+}

@@ -1,0 +1,86 @@
+/*
+ * The RocksDB under index/: the only file that includes rocksdb/c.h.
+ *
+ * Two column families. `view` holds every table of names, attributes and recipes under one-byte
+ * prefixes (index_format.h). One family, because the flush of one memtable is atomic by nature: the
+ * view on disk is the state at one commit and carries that commit's number. No WAL: the journal is
+ * the log. The memtable is written out only by db_view_flush(), never by RocksDB's own decision
+ * (its limit is set far above the one the engine flushes at), so nothing uncommitted reaches disk.
+ * `fingerprints` is fed by ingested SST files only and needs no order with the view: its entries
+ * are hints that are checked against the packs.
+ *
+ * Foreign errors become errno here: -EBADMSG damaged, -ENOSPC, -EIO, -EBUSY (locked by another process).
+ * All functions may be called from any thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct db;
+struct db_batch;
+struct db_iter;
+struct db_snapshot;
+
+enum db_family { DB_VIEW, DB_FINGERPRINTS };
+
+struct db_conf {
+	uint64_t cache;	    /* bytes for blocks, filters and indexes together */
+	bool create;	    /* make it if it is not there */
+	bool read_only;
+};
+
+int db_open(const char *dir, const struct db_conf *conf, struct db **ret);
+void db_close(struct db *db); /* NULL is fine; unflushed changes are dropped */
+
+/* 1 found (appended to *ret, which may be NULL to ask for presence), 0 absent, <0. */
+int db_get(struct db *db, enum db_family family, const void *key, size_t key_len, struct buf *ret);
+/* For each of n equally long keys: 1/0 in found[i], and the value, if exactly value_len long, in values + i * value_len. */
+int db_get_many(struct db *db, enum db_family family, const void *keys, size_t key_len, size_t n, void *values,
+		size_t value_len, uint8_t *found);
+
+/* A batch is applied to the view whole or not at all. It belongs to one thread. */
+int db_batch_new(struct db *db, struct db_batch **ret);
+void db_batch_put(struct db_batch *b, const void *key, size_t key_len, const void *value, size_t value_len);
+void db_batch_del(struct db_batch *b, const void *key, size_t key_len);
+/* Delete all keys from `from` up to but not including `to`. */
+void db_batch_del_range(struct db_batch *b, const void *from, size_t from_len, const void *to, size_t to_len);
+int db_batch_apply(struct db_batch *b); /* and empties it for reuse */
+void db_batch_free(struct db_batch *b);
+static inline void db_batch_freep(struct db_batch **b)
+{
+	db_batch_free(*b);
+}
+
+/* All keys with `prefix`, from `from` on (NULL: from the prefix), in order. Pins one state of the view. */
+int db_iter_new(struct db *db, const struct db_snapshot *snapshot, const void *prefix, size_t prefix_len,
+		const void *from, size_t from_len, struct db_iter **ret);
+/* 1: next entry, borrowed until the next call; 0: end; <0. */
+int db_iter_next(struct db_iter *it, const void **key, size_t *key_len, const void **value, size_t *value_len);
+void db_iter_free(struct db_iter *it);
+static inline void db_iter_freep(struct db_iter **it)
+{
+	db_iter_free(*it);
+}
+
+int db_snapshot_new(struct db *db, struct db_snapshot **ret);
+void db_snapshot_free(struct db_snapshot *s);
+
+/* Start writing the memtable out; on return it is cut, later writes go to a new one. */
+int db_view_flush_start(struct db *db);
+int db_view_flush_wait(struct db *db); /* until it is durable, or has failed */
+uint64_t db_view_unflushed(struct db *db); /* bytes in memtables */
+
+/* Add entries (equally long keys and values, key after key and value after value, sorted, distinct) to
+ * `fingerprints` as one SST file. An entry that is there already is replaced. Durable on return. */
+int db_ingest(struct db *db, const void *keys, size_t key_len, const void *values, size_t value_len, size_t n);
+int db_compact(struct db *db, enum db_family family); /* when the node is idle; blocks */
+
+struct db_stats {
+	uint64_t view_disk, fingerprints_disk; /* bytes of SST files */
+	uint64_t fingerprints_nr;	       /* estimated */
+	uint64_t memory;		       /* memtables, block cache, table readers */
+};
+void db_stats(struct db *db, struct db_stats *ret);

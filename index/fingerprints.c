@@ -1,0 +1,135 @@
+#include "index/fingerprints.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/le.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/index_format.h"
+
+#define FIND_BATCH 256 /* look-ups per call into RocksDB: a 1 MiB segment of pages */
+#define BLOCK_SIZE 4096
+#define PACK_BITS (8 * FINGERPRINT_VALUE_LEN - FINGERPRINT_BLOCK_BITS)
+
+static void key_put(struct fp fp, uint8_t ret[FINGERPRINT_KEY_LEN])
+{
+	uint8_t bytes[FP_LEN];
+
+	fp_encode(fp, bytes);
+	memcpy(ret, bytes, FINGERPRINT_KEY_LEN);
+}
+
+static void value_put(const struct fingerprint_entry *e, uint8_t ret[FINGERPRINT_VALUE_LEN])
+{
+	struct le64 v = le64_put((uint64_t)e->pack << FINGERPRINT_BLOCK_BITS | e->block);
+
+	memcpy(ret, v.b, FINGERPRINT_VALUE_LEN);
+}
+
+static struct addr value_get(const uint8_t p[FINGERPRINT_VALUE_LEN])
+{
+	struct le64 v = { { 0 } };
+	uint64_t n;
+
+	memcpy(v.b, p, FINGERPRINT_VALUE_LEN);
+	n = le64_get(v);
+	return (struct addr){
+		.pack = (uint32_t)(n >> FINGERPRINT_BLOCK_BITS),
+		.off = (uint32_t)(n & ((1u << FINGERPRINT_BLOCK_BITS) - 1)) * BLOCK_SIZE,
+	};
+}
+
+int fingerprints_find(struct db *db, const struct fp *fps, size_t n, struct addr *ret)
+{
+	uint8_t keys[FIND_BATCH][FINGERPRINT_KEY_LEN], values[FIND_BATCH][FINGERPRINT_VALUE_LEN], found[FIND_BATCH];
+	int r;
+
+	for (size_t done = 0; done < n; done += FIND_BATCH) {
+		size_t nr = MIN(n - done, (size_t)FIND_BATCH);
+
+		for (size_t i = 0; i < nr; i++)
+			key_put(fps[done + i], keys[i]);
+		r = db_get_many(db, DB_FINGERPRINTS, keys, FINGERPRINT_KEY_LEN, nr, values, FINGERPRINT_VALUE_LEN,
+				found);
+		if (r < 0)
+			return r;
+		for (size_t i = 0; i < nr; i++)
+			ret[done + i] = found[i] ? value_get(values[i]) : ADDR_NONE;
+	}
+	return 0;
+}
+
+/* The key as a number of the same order. */
+static uint64_t sort_key(const struct fingerprint_entry *e)
+{
+	uint8_t key[FINGERPRINT_KEY_LEN];
+
+	key_put(e->fp, key);
+	return be64_get(key);
+}
+
+/*
+ * Stable, least significant digit first: four passes of 16 bits, so the result is in `e` again.
+ * Stable because of equal keys the last one given must win, which qsort() cannot promise.
+ */
+static int sort_entries(struct fingerprint_entry *e, struct fingerprint_entry *scratch, size_t n)
+{
+	_cleanup_(freep) size_t *start = malloc(sizeof(*start) << 16);
+	struct fingerprint_entry *from = e, *to = scratch, *other;
+
+	if (!start)
+		return -ENOMEM;
+	for (unsigned shift = 0; shift < 64; shift += 16) {
+		size_t sum = 0;
+
+		memset(start, 0, sizeof(*start) << 16);
+		for (size_t i = 0; i < n; i++)
+			start[sort_key(&from[i]) >> shift & 0xffff]++;
+		for (size_t d = 0; d <= 0xffff; d++) {
+			size_t nr = start[d];
+
+			start[d] = sum;
+			sum += nr;
+		}
+		for (size_t i = 0; i < n; i++)
+			to[start[sort_key(&from[i]) >> shift & 0xffff]++] = from[i];
+		other = from;
+		from = to;
+		to = other;
+	}
+	return 0;
+}
+
+int fingerprints_ingest(struct db *db, struct fingerprint_entry *entries, size_t n)
+{
+	_cleanup_(freep) struct fingerprint_entry *scratch = NULL;
+	uint8_t *keys, *values;
+	size_t nr = 0;
+	int r;
+
+	if (n == 0)
+		return 0;
+	scratch = calloc(n, sizeof(*scratch));
+	if (!scratch)
+		return -ENOMEM;
+	r = sort_entries(entries, scratch, n);
+	if (r < 0)
+		return r;
+	/* The scratch space is done with: keys and values fit into it. */
+	static_assert(sizeof(*scratch) >= FINGERPRINT_KEY_LEN + FINGERPRINT_VALUE_LEN, "room for both");
+	keys = (uint8_t *)scratch;
+	values = keys + n * FINGERPRINT_KEY_LEN;
+	for (size_t i = 0; i < n; i++) {
+		assert(entries[i].pack > 0 && entries[i].pack >> PACK_BITS == 0);
+		assert(entries[i].block >> FINGERPRINT_BLOCK_BITS == 0);
+		if (i + 1 < n && sort_key(&entries[i]) == sort_key(&entries[i + 1]))
+			continue;
+		key_put(entries[i].fp, keys + nr * FINGERPRINT_KEY_LEN);
+		value_put(&entries[i], values + nr * FINGERPRINT_VALUE_LEN);
+		nr++;
+	}
+	return db_ingest(db, keys, FINGERPRINT_KEY_LEN, values, FINGERPRINT_VALUE_LEN, nr);
+}

@@ -1,0 +1,24 @@
+/*
+ * Fingerprint -> where a chunk may lie. Hints: the caller checks the full fingerprint in the pack's
+ * table, so a stale or truncated-key match costs a look and never a wrong share.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "base/fp.h"
+
+struct db;
+
+struct fingerprint_entry {
+	struct fp fp;
+	uint32_t pack;
+	uint32_t block; /* logical offset / 4096, below 2^20 */
+};
+
+/* ret[i] is the address of a likely match of fps[i], or ADDR_NONE. One batched look-up. */
+int fingerprints_find(struct db *db, const struct fp *fps, size_t n, struct addr *ret);
+/* Add entries in bulk. Sorts `entries` in place; of equal keys the last one given stays. Durable on return. */
+int fingerprints_ingest(struct db *db, struct fingerprint_entry *entries, size_t n);

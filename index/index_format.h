@@ -1,0 +1,65 @@
+/*
+ * Keys and values of the view and of the fingerprint table, as bytes. docs/format.md changes with this.
+ *
+ * Every key of the view starts with a table letter; numbers in keys are big-endian so that they sort.
+ *
+ *   'I' ino                 -> struct inode_value_disk                 attributes (all inodes)
+ *   'C' ino                 -> struct content_value_disk               size, data times, mapped bytes (regular files)
+ *   'D' parent cookie       -> struct dirent_value_disk, name          one name in a directory
+ *   'L' ino                 -> target                                  symbolic link
+ *   'X' ino name            -> value                                   extended attribute
+ *   'O' ino                 -> (empty)                                 no name left, still open: removed at mount
+ *   'R' ino segment         -> extents (recipes.h)                     1 MiB of a file
+ *   'M' name                -> meta (engine's)                         commit number, pack marks, next inode ...
+ *
+ * A directory entry's cookie is its place in readdir order: (keyed hash of the name) << 4 | n, 63 bits,
+ * where n tells apart names of equal hash. Cookies below 16 are "." and "..".
+ *
+ * Fingerprint table: key = first 8 bytes of the fingerprint as on disk, value = 6 bytes: pack << 20 | block
+ * (little-endian, 48 bits), block = logical offset / 4096. Short on purpose: a hit is checked against the full
+ * fingerprint in the pack's own table, and 14 bytes per 4 KiB page keep the index under 0.5 % of the data.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/le.h"
+
+enum view_table {
+	VIEW_INODE = 'I',
+	VIEW_CONTENT = 'C',
+	VIEW_DIRENT = 'D',
+	VIEW_SYMLINK = 'L',
+	VIEW_XATTR = 'X',
+	VIEW_ORPHAN = 'O',
+	VIEW_RECIPE = 'R',
+	VIEW_META = 'M',
+};
+
+struct inode_value_disk {
+	struct le32 mode, nlink, uid, gid;
+	struct le64 rdev;
+	struct le64 atime_ns, mtime_ns, ctime_ns, btime_ns; /* two's complement */
+	struct le64 parent; /* directories: of ".."; else 0 */
+	struct le32 flags, reserved;
+};
+static_assert(sizeof(struct inode_value_disk) == 72, "on disk");
+
+struct content_value_disk {
+	struct le64 size, mapped;
+	struct le64 mtime_ns, ctime_ns;
+};
+static_assert(sizeof(struct content_value_disk) == 32, "on disk");
+
+struct dirent_value_disk {
+	struct le64 ino;
+	uint8_t type; /* DT_* */
+	/* name follows, 1 to 255 bytes, to the end of the value */
+};
+static_assert(sizeof(struct dirent_value_disk) == 9, "on disk");
+
+#define FINGERPRINT_KEY_LEN 8
+#define FINGERPRINT_VALUE_LEN 6
+#define FINGERPRINT_BLOCK_BITS 20

@@ -1,0 +1,461 @@
+/*
+ * Keys and values of the namespace tables.
+ *
+ * A name is found by its cookie: the keyed hash of the name picks 16 neighbouring cookies, and the
+ * entry is in one of them. The first is asked for by itself, since nearly every name is there and a
+ * point look-up can use the filters; only when it is not, all 16 are walked: a removed name leaves
+ * a gap before names that came after it.
+ */
+#include "index/namespace.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/le.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/index_format.h"
+
+#define COOKIE_MIN 16 /* below: "." and ".." */
+#define COOKIE_MAX ((UINT64_C(1) << 63) - 1)
+#define COOKIES_PER_HASH 16
+#define DIRENT_KEY_LEN 17
+#define XATTR_PREFIX_LEN 9
+
+static struct ns_key key_of(enum view_table table)
+{
+	struct ns_key k;
+
+	k.b[0] = (uint8_t)table;
+	k.len = 1;
+	return k;
+}
+
+static void key_add_number(struct ns_key *k, uint64_t n)
+{
+	be64_put(k->b + k->len, n);
+	k->len += 8;
+}
+
+static void key_add_name(struct ns_key *k, const char *name)
+{
+	size_t len = strlen(name);
+
+	assert(len <= NS_NAME_MAX);
+	memcpy(k->b + k->len, name, len);
+	k->len += len;
+}
+
+static struct ns_key key_of_number(enum view_table table, uint64_t n)
+{
+	struct ns_key k = key_of(table);
+
+	key_add_number(&k, n);
+	return k;
+}
+
+struct ns_key ns_key_inode(uint64_t ino)
+{
+	return key_of_number(VIEW_INODE, ino);
+}
+
+struct ns_key ns_key_content(uint64_t ino)
+{
+	return key_of_number(VIEW_CONTENT, ino);
+}
+
+struct ns_key ns_key_dirent(uint64_t parent, uint64_t cookie)
+{
+	struct ns_key k = key_of_number(VIEW_DIRENT, parent);
+
+	key_add_number(&k, cookie);
+	return k;
+}
+
+struct ns_key ns_key_dirents(uint64_t parent)
+{
+	return key_of_number(VIEW_DIRENT, parent);
+}
+
+struct ns_key ns_key_symlink(uint64_t ino)
+{
+	return key_of_number(VIEW_SYMLINK, ino);
+}
+
+struct ns_key ns_key_xattr(uint64_t ino, const char *name)
+{
+	struct ns_key k = key_of_number(VIEW_XATTR, ino);
+
+	key_add_name(&k, name);
+	return k;
+}
+
+struct ns_key ns_key_xattrs(uint64_t ino)
+{
+	return key_of_number(VIEW_XATTR, ino);
+}
+
+struct ns_key ns_key_orphan(uint64_t ino)
+{
+	return key_of_number(VIEW_ORPHAN, ino);
+}
+
+struct ns_key ns_key_orphans(void)
+{
+	return key_of(VIEW_ORPHAN);
+}
+
+struct ns_key ns_key_meta(const char *name)
+{
+	struct ns_key k = key_of(VIEW_META);
+
+	key_add_name(&k, name);
+	return k;
+}
+
+void ns_inode_encode(const struct ns_inode *in, struct buf *ret)
+{
+	struct inode_value_disk d = {
+		.mode = le32_put(in->mode),
+		.nlink = le32_put(in->nlink),
+		.uid = le32_put(in->uid),
+		.gid = le32_put(in->gid),
+		.rdev = le64_put(in->rdev),
+		.atime_ns = le64_put((uint64_t)in->atime_ns),
+		.mtime_ns = le64_put((uint64_t)in->mtime_ns),
+		.ctime_ns = le64_put((uint64_t)in->ctime_ns),
+		.btime_ns = le64_put((uint64_t)in->btime_ns),
+		.parent = le64_put(in->parent),
+		.flags = le32_put(in->flags),
+	};
+
+	buf_add(ret, &d, sizeof(d));
+}
+
+static bool mode_is_valid(uint32_t mode)
+{
+	if (mode & ~(uint32_t)(S_IFMT | 07777))
+		return false;
+	switch (mode & S_IFMT) {
+	case S_IFREG:
+	case S_IFDIR:
+	case S_IFLNK:
+	case S_IFIFO:
+	case S_IFSOCK:
+	case S_IFCHR:
+	case S_IFBLK:
+		return true;
+	default:
+		return false;
+	}
+}
+
+int ns_inode_decode(uint64_t ino, const void *p, size_t len, struct ns_inode *ret)
+{
+	const struct inode_value_disk *d = p;
+
+	if (len != sizeof(*d) || !mode_is_valid(le32_get(d->mode)) || le32_get(d->reserved) != 0)
+		return -EBADMSG;
+	*ret = (struct ns_inode){
+		.ino = ino,
+		.mode = le32_get(d->mode),
+		.nlink = le32_get(d->nlink),
+		.uid = le32_get(d->uid),
+		.gid = le32_get(d->gid),
+		.rdev = le64_get(d->rdev),
+		.atime_ns = (int64_t)le64_get(d->atime_ns),
+		.mtime_ns = (int64_t)le64_get(d->mtime_ns),
+		.ctime_ns = (int64_t)le64_get(d->ctime_ns),
+		.btime_ns = (int64_t)le64_get(d->btime_ns),
+		.parent = le64_get(d->parent),
+		.flags = le32_get(d->flags),
+	};
+	return 0;
+}
+
+void ns_content_encode(const struct ns_content *c, struct buf *ret)
+{
+	struct content_value_disk d = {
+		.size = le64_put(c->size),
+		.mapped = le64_put(c->mapped),
+		.mtime_ns = le64_put((uint64_t)c->mtime_ns),
+		.ctime_ns = le64_put((uint64_t)c->ctime_ns),
+	};
+
+	buf_add(ret, &d, sizeof(d));
+}
+
+int ns_content_decode(const void *p, size_t len, struct ns_content *ret)
+{
+	const struct content_value_disk *d = p;
+
+	if (len != sizeof(*d) || le64_get(d->size) > INT64_MAX)
+		return -EBADMSG;
+	*ret = (struct ns_content){
+		.size = le64_get(d->size),
+		.mapped = le64_get(d->mapped),
+		.mtime_ns = (int64_t)le64_get(d->mtime_ns),
+		.ctime_ns = (int64_t)le64_get(d->ctime_ns),
+	};
+	return 0;
+}
+
+void ns_dirent_encode(const struct ns_dirent *d, struct buf *ret)
+{
+	struct dirent_value_disk head = { .ino = le64_put(d->ino), .type = d->type };
+
+	buf_add(ret, &head, sizeof(head));
+	buf_add(ret, d->name, d->name_len);
+}
+
+static bool type_is_valid(uint8_t type)
+{
+	switch (type) {
+	case DT_REG:
+	case DT_DIR:
+	case DT_LNK:
+	case DT_FIFO:
+	case DT_SOCK:
+	case DT_CHR:
+	case DT_BLK:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool name_is_valid(const char *name, size_t len)
+{
+	if (len == 0 || len > NS_NAME_MAX || memchr(name, '\0', len) || memchr(name, '/', len))
+		return false;
+	return !(name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')));
+}
+
+int ns_dirent_decode(uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret)
+{
+	const struct dirent_value_disk *d = p;
+	const char *name = (const char *)p + sizeof(*d);
+	size_t name_len;
+
+	if (len <= sizeof(*d) || cookie < COOKIE_MIN || cookie > COOKIE_MAX)
+		return -EBADMSG;
+	name_len = len - sizeof(*d);
+	if (!name_is_valid(name, name_len) || !type_is_valid(d->type) || le64_get(d->ino) == 0)
+		return -EBADMSG;
+	ret->ino = le64_get(d->ino);
+	ret->cookie = cookie;
+	ret->type = d->type;
+	ret->name_len = (uint8_t)name_len;
+	memcpy(ret->name, name, name_len);
+	ret->name[name_len] = '\0';
+	return 0;
+}
+
+int ns_get_inode(struct db *db, uint64_t ino, struct ns_inode *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key k = ns_key_inode(ino);
+	int r;
+
+	r = db_get(db, DB_VIEW, k.b, k.len, &value);
+	if (r <= 0)
+		return r;
+	r = ns_inode_decode(ino, value.data, value.len, ret);
+	return r < 0 ? log_errno(r, "inode %" PRIu64 ": damaged attributes in the index", ino) : 1;
+}
+
+int ns_get_content(struct db *db, uint64_t ino, struct ns_content *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key k = ns_key_content(ino);
+	int r;
+
+	r = db_get(db, DB_VIEW, k.b, k.len, &value);
+	if (r <= 0)
+		return r;
+	r = ns_content_decode(value.data, value.len, ret);
+	return r < 0 ? log_errno(r, "inode %" PRIu64 ": damaged size and times in the index", ino) : 1;
+}
+
+int ns_get_symlink(struct db *db, uint64_t ino, struct buf *ret)
+{
+	struct ns_key k = ns_key_symlink(ino);
+
+	return db_get(db, DB_VIEW, k.b, k.len, ret);
+}
+
+int ns_get_xattr(struct db *db, uint64_t ino, const char *name, struct buf *ret)
+{
+	struct ns_key k = ns_key_xattr(ino, name);
+
+	return db_get(db, DB_VIEW, k.b, k.len, ret);
+}
+
+static int dirent_decode_or_log(uint64_t dir, uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret)
+{
+	int r;
+
+	r = ns_dirent_decode(cookie, p, len, ret);
+	if (r < 0)
+		return log_errno(r, "directory %" PRIu64 ": damaged entry %" PRIx64 " in the index", dir, cookie);
+	return 1;
+}
+
+/* The first of the 16 cookies that names of this hash can have. */
+static uint64_t cookie_of(const struct fp_key *key, const char *name, size_t len)
+{
+	uint64_t cookie = fp_hash64(key, name, len) >> 1 & ~(uint64_t)(COOKIES_PER_HASH - 1);
+
+	return MAX(cookie, (uint64_t)COOKIE_MIN);
+}
+
+/* 1: the entry at `cookie` is this name; 0: it is not there or is another. */
+static int find_at(struct db *db, uint64_t dir, uint64_t cookie, const char *name, struct ns_dirent *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key k = ns_key_dirent(dir, cookie);
+	struct ns_dirent d;
+	int r;
+
+	r = db_get(db, DB_VIEW, k.b, k.len, &value);
+	if (r <= 0)
+		return r;
+	r = dirent_decode_or_log(dir, cookie, value.data, value.len, &d);
+	if (r < 0)
+		return r;
+	if (strcmp(d.name, name) != 0)
+		return 0;
+	*ret = d;
+	return 1;
+}
+
+int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *name, struct ns_dirent *ret)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	size_t len = strlen(name);
+	uint64_t first, unused;
+	struct ns_dirent d;
+	int r;
+
+	if (len > NS_NAME_MAX)
+		return -ENAMETOOLONG;
+	if (len == 0)
+		return -EINVAL;
+	first = unused = cookie_of(key, name, len);
+	r = find_at(db, dir, first, name, ret);
+	if (r != 0)
+		return r;
+	r = ns_readdir_open(db, dir, first - 1, &it);
+	if (r < 0)
+		return r;
+	while ((r = ns_readdir_next(it, &d)) > 0 && d.cookie < first + COOKIES_PER_HASH) {
+		if (strcmp(d.name, name) == 0) {
+			*ret = d;
+			return 1;
+		}
+		if (d.cookie == unused)
+			unused++;
+	}
+	if (r < 0)
+		return r;
+	if (unused == first + COOKIES_PER_HASH)
+		return -ENOSPC;
+	ret->cookie = unused;
+	return 0;
+}
+
+int ns_has_entries(struct db *db, uint64_t dir)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key k = ns_key_dirents(dir);
+	const void *key, *value;
+	size_t key_len, value_len;
+	int r;
+
+	r = db_iter_new(db, NULL, k.b, k.len, NULL, 0, &it);
+	if (r < 0)
+		return r;
+	return db_iter_next(it, &key, &key_len, &value, &value_len);
+}
+
+int ns_readdir_open(struct db *db, uint64_t dir, uint64_t after, struct db_iter **ret)
+{
+	struct ns_key prefix = ns_key_dirents(dir), from;
+
+	if (after > COOKIE_MAX)
+		return -EINVAL;
+	from = ns_key_dirent(dir, after + 1);
+	return db_iter_new(db, NULL, prefix.b, prefix.len, from.b, from.len, ret);
+}
+
+int ns_readdir_next(struct db_iter *it, struct ns_dirent *ret)
+{
+	const void *key, *value;
+	size_t key_len, value_len;
+	int r;
+
+	r = db_iter_next(it, &key, &key_len, &value, &value_len);
+	if (r <= 0)
+		return r;
+	if (key_len != DIRENT_KEY_LEN)
+		return log_errno(-EBADMSG, "directory: key of %zu bytes in the index", key_len);
+	return dirent_decode_or_log(be64_get((const uint8_t *)key + 1), be64_get((const uint8_t *)key + 9), value,
+				    value_len, ret);
+}
+
+void ns_readdir_close(struct db_iter *it)
+{
+	db_iter_free(it);
+}
+
+int ns_list_xattrs(struct db *db, uint64_t ino, struct buf *ret)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key k = ns_key_xattrs(ino);
+	size_t key_len, value_len, len;
+	const void *key, *value;
+	const char *name;
+	int r;
+
+	r = db_iter_new(db, NULL, k.b, k.len, NULL, 0, &it);
+	if (r < 0)
+		return r;
+	while ((r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		name = (const char *)key + XATTR_PREFIX_LEN;
+		len = key_len - XATTR_PREFIX_LEN;
+		if (len == 0 || len > NS_NAME_MAX || memchr(name, '\0', len))
+			return log_errno(-EBADMSG, "inode %" PRIu64 ": damaged attribute name in the index", ino);
+		buf_add(ret, name, len);
+		buf_add_u8(ret, 0);
+	}
+	return r < 0 ? r : buf_error(ret);
+}
+
+int ns_next_orphan(struct db *db, uint64_t after, uint64_t *ret)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = ns_key_orphans(), from;
+	const void *key, *value;
+	size_t key_len, value_len;
+	int r;
+
+	if (after == UINT64_MAX)
+		return 0;
+	from = ns_key_orphan(after + 1);
+	r = db_iter_new(db, NULL, prefix.b, prefix.len, from.b, from.len, &it);
+	if (r < 0)
+		return r;
+	r = db_iter_next(it, &key, &key_len, &value, &value_len);
+	if (r <= 0)
+		return r;
+	if (key_len != 9)
+		return log_errno(-EBADMSG, "orphans: key of %zu bytes in the index", key_len);
+	*ret = be64_get((const uint8_t *)key + 1);
+	return 1;
+}

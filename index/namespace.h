@@ -1,0 +1,89 @@
+/*
+ * Names and attributes in the view: typed keys and values, nothing else. Whoever changes names builds
+ * an engine transaction from the *_encode functions; whoever reads uses the ns_get_* functions.
+ *
+ * All decoders are pure functions of (bytes, length) and trust nothing: -EBADMSG.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+
+struct buf;
+struct db;
+struct db_iter;
+struct db_snapshot;
+
+#define NS_NAME_MAX 255
+#define NS_ROOT_INO 1
+
+struct ns_inode {
+	uint64_t ino;
+	uint32_t mode, nlink, uid, gid;
+	uint64_t rdev;
+	int64_t atime_ns, mtime_ns, ctime_ns, btime_ns;
+	uint64_t parent;
+	uint32_t flags;
+};
+
+struct ns_content {
+	uint64_t size, mapped;
+	int64_t mtime_ns, ctime_ns;
+};
+
+struct ns_dirent {
+	uint64_t ino;
+	uint64_t cookie;
+	uint8_t type; /* DT_* */
+	uint8_t name_len;
+	char name[NS_NAME_MAX + 1];
+};
+
+/* Keys, on the stack. */
+struct ns_key {
+	uint8_t b[1 + 8 + 8 + NS_NAME_MAX];
+	size_t len;
+};
+struct ns_key ns_key_inode(uint64_t ino);
+struct ns_key ns_key_content(uint64_t ino);
+struct ns_key ns_key_dirent(uint64_t parent, uint64_t cookie);
+struct ns_key ns_key_dirents(uint64_t parent); /* prefix of all of them */
+struct ns_key ns_key_symlink(uint64_t ino);
+struct ns_key ns_key_xattr(uint64_t ino, const char *name); /* name at most 255 bytes */
+struct ns_key ns_key_xattrs(uint64_t ino);		     /* prefix */
+struct ns_key ns_key_orphan(uint64_t ino);
+struct ns_key ns_key_orphans(void); /* prefix */
+struct ns_key ns_key_meta(const char *name);
+
+void ns_inode_encode(const struct ns_inode *in, struct buf *ret);
+int ns_inode_decode(uint64_t ino, const void *p, size_t len, struct ns_inode *ret);
+void ns_content_encode(const struct ns_content *c, struct buf *ret);
+int ns_content_decode(const void *p, size_t len, struct ns_content *ret);
+void ns_dirent_encode(const struct ns_dirent *d, struct buf *ret);
+int ns_dirent_decode(uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret);
+
+/* 1 found, 0 absent, <0. */
+int ns_get_inode(struct db *db, uint64_t ino, struct ns_inode *ret);
+int ns_get_content(struct db *db, uint64_t ino, struct ns_content *ret);
+int ns_get_symlink(struct db *db, uint64_t ino, struct buf *ret);
+int ns_get_xattr(struct db *db, uint64_t ino, const char *name, struct buf *ret);
+/* Find a name. Absent (0): ret->cookie is the free cookie at which it can be added. -ENOSPC: 16 names of one hash. */
+int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *name, struct ns_dirent *ret);
+/* 1: the directory has an entry. */
+int ns_has_entries(struct db *db, uint64_t dir);
+
+/* Entries with cookie > after, in cookie order. 1 next, 0 end, <0. */
+int ns_readdir_open(struct db *db, uint64_t dir, uint64_t after, struct db_iter **ret);
+int ns_readdir_next(struct db_iter *it, struct ns_dirent *ret);
+void ns_readdir_close(struct db_iter *it); /* NULL is fine */
+static inline void ns_readdir_closep(struct db_iter **it)
+{
+	ns_readdir_close(*it);
+}
+/* Names of extended attributes, each with its final NUL, appended to *ret. */
+int ns_list_xattrs(struct db *db, uint64_t ino, struct buf *ret);
+/* Inodes without a name, in order, from `after` + 1. 1 next in *ret, 0 none, <0. */
+int ns_next_orphan(struct db *db, uint64_t after, uint64_t *ret);

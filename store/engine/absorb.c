@@ -1,0 +1,177 @@
+/*
+ * Fingerprints from memory into RocksDB, in bulk.
+ *
+ * New ones collect in `recent`. When it is full it becomes `frozen`, still asked by everyone, and is ingested as one sorted
+ * file; then it goes. What has been absorbed is told by the marks of the last commit at the time of freezing: everything
+ * before them was in the table. A crash before the marks are written: those frames' tables are read once more.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/fingerprints.h"
+#include "store/engine/engine_internal.h"
+
+#define BYTES_PER_ENTRY 55 /* 24 at 7/16 to 7/8 full */
+
+static size_t entries_max(const struct engine *e)
+{
+	/* Two tables in an eighth of the cache each. */
+	return e->conf.ingest_entries ? e->conf.ingest_entries : e->conf.cache / 8 / BYTES_PER_ENTRY;
+}
+
+bool absorb_wanted(struct engine *e)
+{
+	bool wanted;
+
+	mutex_lock(&e->append_lock);
+	wanted = e->recent.nr >= entries_max(e) && e->frozen.nr == 0;
+	mutex_unlock(&e->append_lock);
+	return wanted;
+}
+
+static int put_absorbed(struct engine *e, const struct pack_marks *marks)
+{
+	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key key = ns_key_meta("absorbed");
+	int r;
+
+	marks_encode(marks, &value);
+	r = buf_error(&value);
+	if (r < 0)
+		return r;
+	r = db_batch_new(e->db, &batch);
+	if (r < 0)
+		return r;
+	db_batch_put(batch, key.b, key.len, value.data, value.len);
+	return db_batch_apply(batch);
+}
+
+static int ingest(struct engine *e, const struct fptable *t)
+{
+	_cleanup_(freep) struct fingerprint_entry *entries = malloc(MAX(t->nr, (size_t)1) * sizeof(*entries));
+	size_t n = 0;
+
+	if (!entries)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->size; i++)
+		if (t->slots[i].pack)
+			entries[n++] = (struct fingerprint_entry){ t->slots[i].fp, t->slots[i].pack, t->slots[i].off / PACK_BLOCK };
+	return fingerprints_ingest(e->db, entries, n);
+}
+
+/* `recent` becomes `frozen`, unless there is a frozen one that could not be ingested before. */
+static int freeze(struct engine *e)
+{
+	struct fptable fresh;
+	struct pack_marks marks;
+	int r = 0;
+
+	mutex_lock(&e->log.lock);
+	marks = e->log.marks;
+	mutex_unlock(&e->log.lock);
+	mutex_lock(&e->append_lock);
+	if (e->frozen.nr == 0 && e->recent.nr > 0)
+		r = fptable_init(&fresh, 0);
+	if (r == 0 && e->frozen.nr == 0 && e->recent.nr > 0) {
+		e->frozen = e->recent;
+		e->frozen_marks = marks;
+		e->recent = fresh;
+	}
+	mutex_unlock(&e->append_lock);
+	return r;
+}
+
+/* One thread at a time. `frozen` is not changed while it is ingested, so it is read without the lock. */
+static int freeze_and_ingest(struct engine *e)
+{
+	int r = freeze(e);
+
+	if (r < 0 || e->frozen.nr == 0)
+		return r;
+	r = ingest(e, &e->frozen);
+	if (r < 0)
+		return r;
+	mutex_lock(&e->append_lock);
+	fptable_release(&e->frozen);
+	e->absorb_generation++;
+	cond_broadcast(&e->filling_cond);
+	mutex_unlock(&e->append_lock);
+	return 0;
+}
+
+int absorb(struct engine *e)
+{
+	int r = freeze_and_ingest(e);
+
+	return r < 0 ? r : put_absorbed(e, &e->frozen_marks);
+}
+
+/* Called before a job appends: past twice its size the table waits for the background to catch up. */
+void absorb_throttle(struct engine *e)
+{
+	assert(mutex_held(&e->append_lock));
+	while (e->recent.nr >= 2 * entries_max(e) && e->frozen.nr > 0)
+		if (!cond_wait_for(&e->filling_cond, &e->append_lock, 1000 * 1000 * 1000))
+			break; /* the disk may be full: memory is bounded by what it still takes */
+}
+
+static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint32_t pack, uint32_t frame)
+{
+	const struct pack_mark *m = &absorbed->stream[s];
+
+	return pack < m->pack || (pack == m->pack && frame < m->nr_frames);
+}
+
+static int load_frame(struct engine *e, const struct pack_frame_rec *rec)
+{
+	struct addr a = rec->first;
+	int r = 0;
+
+	mutex_lock(&e->append_lock);
+	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++, a.off += rec->chunk_len)
+		if (!fptable_find(&e->recent, rec->fps[i]))
+			r = fptable_insert(&e->recent, rec->fps[i], a);
+	mutex_unlock(&e->append_lock);
+	return r;
+}
+
+int absorb_load(struct engine *e)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	struct ns_key key = ns_key_meta("absorbed");
+	struct pack_marks absorbed = { 0 };
+	struct pack_iter it;
+	uint32_t from = UINT32_MAX;
+	int r;
+
+	if (!rec)
+		return -ENOMEM;
+	r = db_get(e->db, DB_VIEW, key.b, key.len, &value);
+	if (r > 0)
+		r = marks_decode(value.data, value.len, &absorbed);
+	if (r < 0)
+		return r;
+	for (int i = 0; i < PACK_NR_STREAMS; i++)
+		from = MIN(from, absorbed.stream[i].pack);
+	it = pack_iter(e->packs, MAX(from, 1u), 0);
+	while ((r = pack_iter_next(&it, rec)) > 0) {
+		enum pack_stream s;
+
+		r = packs_stream_of(e->packs, rec->pack, &s);
+		if (r < 0)
+			return r;
+		if (r == 0 || rec->damaged || already(&absorbed, s, rec->pack, rec->frame))
+			continue;
+		r = load_frame(e, rec);
+		if (r == 0 && absorb_wanted(e))
+			r = freeze_and_ingest(e); /* its marks are told when all is loaded and more is absorbed */
+		if (r < 0)
+			return r;
+	}
+	return r;
+}

@@ -1,0 +1,477 @@
+/*
+ * One file's bytes: the object, its recipe in memory, and how it gets into the view.
+ *
+ * A content lives as long as anyone refers to it: an opener, a job, its stage, or the list of dirty ones, which
+ * view.c empties. Two states side by side: `live`, what applications see, and `logged`, what the log says; the recipe is
+ * of the logged state. They meet when nothing is staged and no job is under way.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "store/engine/engine_internal.h"
+
+static struct content **bucket_of(struct engine *e, uint64_t ino)
+{
+	return &e->contents[ino * 0x9e3779b97f4a7c15u >> 52]; /* 12 bits: CONTENT_BUCKETS */
+}
+
+static_assert(CONTENT_BUCKETS == 1 << 12, "bucket_of() takes 12 bits");
+
+static struct content *find_locked(struct engine *e, uint64_t ino) REQUIRES(e->contents_lock)
+{
+	struct content *c = *bucket_of(e, ino);
+
+	while (c && c->ino != ino)
+		c = c->next;
+	if (c)
+		c->refs++;
+	return c;
+}
+
+int content_lookup(struct engine *e, uint64_t ino, struct content **ret)
+{
+	struct content *c;
+
+	mutex_lock(&e->contents_lock);
+	c = find_locked(e, ino);
+	mutex_unlock(&e->contents_lock);
+	if (!c)
+		return 0;
+	*ret = c;
+	return 1;
+}
+
+struct content *content_ref(struct content *c)
+{
+	mutex_lock(&c->e->contents_lock);
+	c->refs++;
+	mutex_unlock(&c->e->contents_lock);
+	return c;
+}
+
+static struct content *content_alloc(struct engine *e, uint64_t ino)
+{
+	struct content *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->e = e;
+	c->ino = ino;
+	c->refs = 1;
+	c->jobs_end = &c->jobs;
+	mutex_init(&c->lock);
+	cond_init(&c->drained);
+	return c;
+}
+
+static size_t segment_bytes(const struct segment *s)
+{
+	return sizeof(*s) + s->size * sizeof(*s->x);
+}
+
+static void segment_free(struct content *c, struct segment *s)
+{
+	atomic_fetch_sub(&c->e->segment_memory, segment_bytes(s));
+	if (s->dirty)
+		atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
+	c->nr_segments--;
+	free(s->x);
+	free(s);
+}
+
+/* Free all segments, or only those the view has too. */
+static void segments_free(struct content *c, bool only_clean)
+{
+	for (size_t i = 0; i < c->nr_buckets; i++)
+		for (struct segment **p = &c->buckets[i], *s; (s = *p);) {
+			if (only_clean && s->dirty) {
+				p = &s->next;
+				continue;
+			}
+			*p = s->next;
+			segment_free(c, s);
+		}
+}
+
+static void content_free(struct content *c)
+{
+	segments_free(c, false);
+	free(c->buckets);
+	cond_release(&c->drained);
+	mutex_release(&c->lock);
+	free(c);
+}
+
+/* Find it or put `fresh` into the table. Either way the result is referenced. */
+static struct content *find_or_add(struct engine *e, struct content *fresh)
+{
+	struct content *c;
+
+	mutex_lock(&e->contents_lock);
+	c = find_locked(e, fresh->ino);
+	if (!c) {
+		fresh->next = *bucket_of(e, fresh->ino);
+		*bucket_of(e, fresh->ino) = fresh;
+		c = fresh;
+	}
+	mutex_unlock(&e->contents_lock);
+	return c;
+}
+
+int content_open(struct engine *e, uint64_t ino, struct content **ret)
+{
+	struct content *fresh = content_alloc(e, ino), *c;
+	int r;
+
+	if (!fresh)
+		return -ENOMEM;
+	mutex_lock(&fresh->lock); /* whoever finds it in the table waits until it is loaded */
+	c = find_or_add(e, fresh);
+	if (c == fresh) {
+		r = ns_get_content(e->db, ino, &fresh->logged);
+		fresh->load_error = MIN(r, 0);
+		fresh->live = fresh->logged;
+	}
+	mutex_unlock(&fresh->lock);
+	if (c != fresh)
+		content_free(fresh);
+	mutex_lock(&c->lock);
+	r = c->load_error;
+	mutex_unlock(&c->lock);
+	if (r < 0) {
+		content_close(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+void content_close(struct content *c)
+{
+	struct content **p;
+	struct engine *e;
+
+	if (!c)
+		return;
+	e = c->e;
+	mutex_lock(&e->contents_lock);
+	if (--c->refs > 0) {
+		mutex_unlock(&e->contents_lock);
+		return;
+	}
+	for (p = bucket_of(e, c->ino); *p != c; p = &(*p)->next)
+		;
+	*p = c->next;
+	mutex_unlock(&e->contents_lock);
+	content_free(c);
+}
+
+/* --- segments --- */
+
+static struct segment **segment_bucket(struct content *c, uint64_t number)
+{
+	return &c->buckets[(number * 0x9e3779b97f4a7c15u >> 32) & (c->nr_buckets - 1)];
+}
+
+static struct segment *segment_cached(struct content *c, uint64_t number)
+{
+	struct segment *s = c->nr_buckets ? *segment_bucket(c, number) : NULL;
+
+	while (s && s->number != number)
+		s = s->next;
+	return s;
+}
+
+static int buckets_grow(struct content *c)
+{
+	size_t nr = MAX(2 * c->nr_buckets, (size_t)8), old_nr = c->nr_buckets;
+	struct segment **old = c->buckets, **buckets = calloc(nr, sizeof(*buckets)), *s;
+
+	if (!buckets)
+		return -ENOMEM;
+	c->buckets = buckets;
+	c->nr_buckets = nr;
+	for (size_t i = 0; i < old_nr; i++)
+		while ((s = old[i])) {
+			old[i] = s->next;
+			s->next = *segment_bucket(c, s->number);
+			*segment_bucket(c, s->number) = s;
+		}
+	free(old);
+	return 0;
+}
+
+int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret)
+{
+	struct segment *s = segment_cached(c, number);
+	struct extent *x = NULL;
+	size_t nr = 0;
+	int r;
+
+	assert(mutex_held(&c->lock));
+	if (s) {
+		*ret = s;
+		return 1;
+	}
+	r = c->dropped ? 0 : recipe_get(c->e->db, c->ino, number, &x, &nr);
+	if (r < 0)
+		return r;
+	if (r == 0 && !make)
+		return 0;
+	if (atomic_load(&c->e->segment_memory) > c->e->segment_limit)
+		segments_free(c, true);
+	s = calloc(1, sizeof(*s));
+	if (!s || (c->nr_segments >= c->nr_buckets && buckets_grow(c) < 0)) {
+		free(s);
+		free(x);
+		return -ENOMEM;
+	}
+	*s = (struct segment){ .number = number, .x = x, .nr = (uint32_t)nr, .size = (uint32_t)nr };
+	s->next = *segment_bucket(c, number);
+	*segment_bucket(c, number) = s;
+	c->nr_segments++;
+	atomic_fetch_add(&c->e->segment_memory, segment_bytes(s));
+	*ret = s;
+	return 1;
+}
+
+/* The first segment >= from with data, cached or in the view. 1/0/<0. */
+int content_next_segment(struct content *c, uint64_t from, uint64_t *ret)
+{
+	uint64_t best = UINT64_MAX, n;
+	struct segment *s;
+	int r;
+
+	for (size_t i = 0; i < c->nr_buckets; i++)
+		for (s = c->buckets[i]; s; s = s->next)
+			if (s->number >= from && s->nr > 0)
+				best = MIN(best, s->number);
+	while (!c->dropped && (r = recipe_next(c->e->db, c->ino, from, &n)) != 0) {
+		if (r < 0)
+			return r;
+		s = segment_cached(c, n);
+		if (n >= best)
+			break;
+		if (!s || s->nr > 0) {
+			best = n;
+			break;
+		}
+		from = n + 1; /* emptied in memory */
+	}
+	*ret = best;
+	return best != UINT64_MAX;
+}
+
+/* --- changing the logged state --- */
+
+static void content_mark_dirty(struct content *c)
+{
+	struct engine *e = c->e;
+
+	if (c->dirty)
+		return;
+	c->dirty = true;
+	mutex_lock(&e->contents_lock);
+	c->refs++;
+	c->next_dirty = e->dirty_contents;
+	e->dirty_contents = c;
+	mutex_unlock(&e->contents_lock);
+}
+
+static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, const struct extent *x, size_t nr)
+	REQUIRES(c->lock)
+{
+	struct engine *e = c->e;
+	struct segment *s;
+	size_t before;
+	int64_t grown;
+	bool was_dirty;
+	int r;
+
+	r = content_segment(c, number, nr > 0, &s);
+	if (r <= 0)
+		return r;
+	before = segment_bytes(s);
+	was_dirty = s->dirty;
+	r = segment_replace(s, off, len, x, nr, &grown);
+	if (r < 0)
+		return r;
+	atomic_fetch_add(&e->segment_memory, segment_bytes(s) - before);
+	atomic_fetch_add(&e->dirty_segment_memory, segment_bytes(s) - (was_dirty ? before : 0));
+	c->logged.mapped += (uint64_t)grown;
+	atomic_fetch_add(&e->logical, grown);
+	return 0;
+}
+
+/* Extents of [off, off+len) that fall into one segment, moved to offsets relative to their part of it. */
+static int replace_part(struct content *c, uint64_t number, uint32_t off, uint32_t len, const struct replace *rp)
+	REQUIRES(c->lock)
+{
+	uint64_t part = number * SEGMENT_SIZE + off - rp->off; /* where this part starts in the range */
+	struct extent_list l = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < rp->nr && r == 0; i++) {
+		uint64_t start = MAX((uint64_t)rp->x[i].off, part);
+		uint64_t end = MIN((uint64_t)rp->x[i].off + rp->x[i].len, part + len);
+		struct addr a = rp->x[i].addr;
+
+		if (start >= end)
+			continue;
+		a.off += (uint32_t)(start - rp->x[i].off);
+		r = extent_list_add(&l, (uint32_t)(start - part), (uint32_t)(end - start), a);
+	}
+	if (r == 0)
+		r = replace_in_segment(c, number, off, len, l.x, l.nr);
+	extent_list_release(&l);
+	return r;
+}
+
+/* A hole over many segments: visit only those that exist. */
+static int punch_segments(struct content *c, uint64_t off, uint64_t end) REQUIRES(c->lock)
+{
+	uint64_t n = off / SEGMENT_SIZE;
+	int r;
+
+	while ((r = content_next_segment(c, n, &n)) > 0 && n * SEGMENT_SIZE < end) {
+		uint64_t start = MAX(off, n * SEGMENT_SIZE), stop = MIN(end, (n + 1) * SEGMENT_SIZE);
+
+		r = replace_in_segment(c, n, (uint32_t)(start % SEGMENT_SIZE), (uint32_t)(stop - start), NULL, 0);
+		if (r < 0)
+			return r;
+		n++;
+	}
+	return MIN(r, 0);
+}
+
+int content_apply(struct content *c, const struct replace *rp)
+{
+	uint64_t end = rp->off + rp->len, at = rp->off;
+	int r = 0;
+
+	assert(mutex_held(&c->lock));
+	content_mark_dirty(c);
+	if (rp->nr == 0 && rp->len > 0)
+		r = punch_segments(c, rp->off, end);
+	while (rp->nr > 0 && at < end && r == 0) {
+		uint64_t stop = MIN(end, round_down(at, SEGMENT_SIZE) + SEGMENT_SIZE);
+
+		r = replace_part(c, at / SEGMENT_SIZE, (uint32_t)(at % SEGMENT_SIZE), (uint32_t)(stop - at), rp);
+		at = stop;
+	}
+	if (r < 0)
+		return r;
+	c->logged.size = rp->size;
+	c->logged.mtime_ns = rp->mtime_ns;
+	c->logged.ctime_ns = rp->ctime_ns;
+	return 0;
+}
+
+/* Load what the change touches first: then nothing but memory can fail after it is in the log. */
+static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock)
+{
+	struct segment *s;
+	int r;
+
+	if (rp->nr == 0)
+		return 0;
+	for (uint64_t n = rp->off / SEGMENT_SIZE; n * SEGMENT_SIZE < rp->off + rp->len; n++) {
+		r = content_segment(c, n, true, &s);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int content_log(struct content *c, const struct replace *rp)
+{
+	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
+	int r;
+
+	r = preload(c, rp);
+	if (r < 0)
+		return r;
+	replace_encode(rp, &rec);
+	r = log_append(c->e, RECORD_REPLACE, &rec, &c->log_end);
+	if (r < 0)
+		return r;
+	return content_apply(c, rp);
+}
+
+void content_forget(struct content *c)
+{
+	assert(mutex_held(&c->lock));
+	atomic_fetch_sub(&c->e->logical, (int64_t)c->logged.mapped);
+	segments_free(c, false);
+	c->dropped = true;
+	c->logged = c->live = (struct ns_content){ 0 };
+}
+
+/* --- into the view --- */
+
+static void write_back_segment(struct content *c, struct segment *s, struct buf *value, struct db_batch *batch)
+{
+	struct ns_key key = recipe_key(c->ino, s->number);
+
+	buf_clear(value);
+	if (s->nr > 0) {
+		recipe_encode(s->x, s->nr, value);
+		db_batch_put(batch, key.b, key.len, value->data, value->len);
+	} else {
+		db_batch_del(batch, key.b, key.len);
+	}
+}
+
+/* Both are called with every change locked out. */
+int content_write_back(struct content *c, struct db_batch *batch)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key key = ns_key_content(c->ino);
+
+	mutex_lock(&c->lock);
+	for (size_t i = 0; i < c->nr_buckets && !c->dropped; i++)
+		for (struct segment *s = c->buckets[i]; s; s = s->next)
+			if (s->dirty)
+				write_back_segment(c, s, &value, batch);
+	if (!c->dropped) {
+		buf_clear(&value);
+		ns_content_encode(&c->logged, &value);
+		db_batch_put(batch, key.b, key.len, value.data, value.len);
+	}
+	mutex_unlock(&c->lock);
+	return buf_error(&value);
+}
+
+void content_written_back(struct content *c)
+{
+	mutex_lock(&c->lock);
+	for (size_t i = 0; i < c->nr_buckets; i++)
+		for (struct segment *s = c->buckets[i]; s; s = s->next)
+			if (s->dirty) {
+				s->dirty = false;
+				atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
+			}
+	c->dirty = false;
+	mutex_unlock(&c->lock);
+	content_close(c);
+}
+
+/* Give back memory of clean segments when all contents together hold too much. */
+void contents_trim(struct engine *e)
+{
+	if (atomic_load(&e->segment_memory) <= e->segment_limit)
+		return;
+	for (size_t i = 0; i < CONTENT_BUCKETS; i++) {
+		mutex_lock(&e->contents_lock);
+		for (struct content *c = e->contents[i]; c; c = c->next)
+			if (mutex_trylock(&c->lock)) { /* the order is the other way round: only if it is free */
+				segments_free(c, true);
+				mutex_unlock(&c->lock);
+			}
+		mutex_unlock(&e->contents_lock);
+	}
+}

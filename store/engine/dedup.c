@@ -1,0 +1,518 @@
+/*
+ * New or known: what a job does with its pages.
+ *
+ *   page ── all zero ─────────────────────────────▶ hole
+ *     │ fingerprint
+ *     ├─ same as the champion's at this offset? ──▶ champion   (a comparison with the pack's table, no look-up)
+ *     ├─ same as what lies behind the last match? ▶ successor  (likewise: neighbours stay neighbours)
+ *     ├─ in memory: stored lately? ───────────────▶ memory
+ *     ├─ in RocksDB? ─────────────────────────────▶ indexed    (one first; after a miss the rest in one batch)
+ *     └─ no: append ──────────────────────────────▶ fresh
+ *
+ * Every answer is an address whose full fingerprint has been compared in the pack's own table. To be exact when several
+ * writers bring the same new page at once, the last look into memory and the reservation of the place happen under one lock
+ * (append_lock); RocksDB needs no second look unless fingerprints moved into it meanwhile (absorb_generation).
+ *
+ * A place given out before its bytes are written may be shared at once. Whoever shares waits for the write before its
+ * recipe says so; if the write failed, it begins again. Crash: nothing in the log points at a frame that was not written.
+ *
+ * Many new pages make a frame of their own, written from the job's memory; few are copied into the small frame that all
+ * jobs share and that is written when it is full or at a commit. The small frame is in our hands: sharing needs no wait.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/fingerprints.h"
+#include "store/engine/engine_internal.h"
+
+#define PAGES_MAX (ENGINE_BUFFER_SIZE / PACK_BLOCK)
+#define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a frame of their own: its table costs 0.5 % */
+
+enum cause { UNKNOWN, ZERO, CHAMPION, SUCCESSOR, MEMORY, INDEXED, FRESH };
+
+struct batch {
+	struct engine *e;
+	struct content *c;
+	const uint8_t *data;
+	uint64_t off;
+	uint32_t page;
+	unsigned n;
+	struct fp fps[PAGES_MAX];
+	struct addr addr[PAGES_MAX];
+	uint8_t cause[PAGES_MAX];
+	bool alone[PAGES_MAX]; /* must not be shared: its twin has other bytes, or cannot be healed */
+};
+
+static const uint8_t *page_of(const struct batch *b, unsigned i)
+{
+	return b->data + (size_t)i * b->page;
+}
+
+static bool is_zero(const uint8_t *p, size_t len)
+{
+	const uint64_t *w = (const uint64_t *)(const void *)p;
+
+	if (w[0] | w[1])
+		return false; /* most pages show it at once */
+	return memcmp(p, p + 8, len - 8) == 0;
+}
+
+/* Fingerprint runs of pages that are not zero. */
+static void fingerprint(struct batch *b)
+{
+	unsigned i = 0;
+
+	while (i < b->n) {
+		unsigned start = i;
+
+		while (i < b->n && !is_zero(page_of(b, i), b->page))
+			i++;
+		if (i > start)
+			fp_of_each(&b->e->key, page_of(b, start), b->page, i - start, b->fps + start);
+		if (i < b->n)
+			b->cause[i++] = ZERO;
+	}
+}
+
+/* With `verify`, equal fingerprints are not enough. */
+static bool same_bytes(struct batch *b, unsigned i, struct addr a)
+{
+	_cleanup_(freep) uint8_t *stored = NULL;
+
+	if (!b->e->conf.verify)
+		return true;
+	stored = aligned_alloc(PACK_BLOCK, b->page);
+	if (!stored || packs_read(b->e->packs, a, b->page, stored) < 0)
+		return packs_is_damaged(b->e->packs, a); /* the caller heals it */
+	if (memcmp(stored, page_of(b, i), b->page) == 0)
+		return true;
+	atomic_fetch_add_explicit(&b->e->count.verified_different, b->page, memory_order_relaxed);
+	return false;
+}
+
+/* Page i is what lies at `a`. A copy known to be damaged is written again first: for all who share it. */
+static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
+{
+	if (!same_bytes(b, i, a) ||
+	    (packs_is_damaged(b->e->packs, a) && packs_heal(b->e->packs, a, page_of(b, i), b->page) < 0)) {
+		b->alone[i] = true;
+		return false;
+	}
+	b->addr[i] = a;
+	b->cause[i] = cause;
+	return true;
+}
+
+static bool matches(struct batch *b, unsigned i, struct addr a)
+{
+	struct fp fp;
+
+	return packs_fps(b->e->packs, a, b->page, 1, &fp) > 0 && fp_equal(fp, b->fps[i]);
+}
+
+static struct addr after(const struct batch *b, struct addr a)
+{
+	a.off += b->page;
+	return a;
+}
+
+/* How many of the addresses from i on lie side by side in one frame, as one table look-up can answer. */
+static unsigned run_length(const struct batch *b, const struct addr *a, unsigned i)
+{
+	uint32_t frame_end = (a[i].off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE * PACK_FRAME_STRIDE + 1 + PACK_FRAME_STRIDE;
+	unsigned n = 1;
+
+	while (i + n < b->n && addr_equal(a[i + n], after(b, a[i + n - 1])) && a[i + n].off / PACK_BLOCK < frame_end)
+		n++;
+	return n;
+}
+
+static void compare_with(struct batch *b, const struct addr *a)
+{
+	struct fp fps[PAGES_MAX];
+
+	for (unsigned i = 0, n; i < b->n; i += n) {
+		n = 1;
+		if (addr_is_none(a[i]) || a[i].off % PACK_BLOCK)
+			continue;
+		n = run_length(b, a, i);
+		if (packs_fps(b->e->packs, a[i], b->page, n, fps) <= 0)
+			continue;
+		for (unsigned k = i; k < i + n; k++)
+			if (b->cause[k] == UNKNOWN && fp_equal(fps[k - i], b->fps[k]))
+				take(b, k, a[k], CHAMPION);
+	}
+}
+
+static bool all_known(const struct batch *b)
+{
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] == UNKNOWN)
+			return false;
+	return true;
+}
+
+/* The file's own old bytes, then those of the latest of its series. Without them we only look longer. */
+static void ask_champions(struct batch *b)
+{
+	struct addr a[PAGES_MAX];
+	struct content *champion;
+	uint64_t ino;
+
+	if (content_addresses(b->c, b->off, b->page, b->n, a) == 0)
+		compare_with(b, a);
+	mutex_lock(&b->c->lock);
+	ino = b->c->champion_ino;
+	mutex_unlock(&b->c->lock);
+	if (ino == 0 || all_known(b) || content_open(b->e, ino, &champion) < 0)
+		return;
+	if (content_addresses(champion, b->off, b->page, b->n, a) == 0)
+		compare_with(b, a);
+	content_close(champion);
+}
+
+static struct addr find_in_memory(struct engine *e, struct fp fp) REQUIRES(e->append_lock)
+{
+	struct fptable_slot *s = fptable_find(&e->recent, fp);
+
+	if (!s)
+		s = fptable_find(&e->frozen, fp);
+	return s ? (struct addr){ .pack = s->pack, .off = s->off } : ADDR_NONE;
+}
+
+static bool try_successor(struct batch *b, unsigned i)
+{
+	struct addr a;
+
+	if (i == 0 || addr_is_none(b->addr[i - 1]))
+		return false;
+	a = after(b, b->addr[i - 1]);
+	return matches(b, i, a) && take(b, i, a, SUCCESSOR);
+}
+
+static void ask_memory(struct batch *b, uint64_t *ret_generation)
+{
+	struct engine *e = b->e;
+	struct addr a[PAGES_MAX];
+
+	mutex_lock(&e->append_lock);
+	*ret_generation = e->absorb_generation;
+	for (unsigned i = 0; i < b->n; i++)
+		a[i] = b->cause[i] == UNKNOWN ? find_in_memory(e, b->fps[i]) : ADDR_NONE;
+	mutex_unlock(&e->append_lock);
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] == UNKNOWN && !try_successor(b, i) && !addr_is_none(a[i]))
+			take(b, i, a[i], MEMORY);
+}
+
+/* All still unknown from `from` on, in one batched look-up. */
+static int ask_index_all(struct batch *b, unsigned from)
+{
+	struct fp fps[PAGES_MAX];
+	struct addr a[PAGES_MAX];
+	unsigned n = 0;
+	int r;
+
+	for (unsigned i = from; i < b->n; i++)
+		if (b->cause[i] == UNKNOWN)
+			fps[n++] = b->fps[i];
+	r = n > 0 ? fingerprints_find(b->e->db, fps, n, a) : 0;
+	if (r < 0)
+		return r;
+	n = 0;
+	for (unsigned i = from; i < b->n; i++)
+		if (b->cause[i] == UNKNOWN) {
+			if (!addr_is_none(a[n]) && matches(b, i, a[n]))
+				take(b, i, a[n], INDEXED);
+			n++;
+		}
+	return 0;
+}
+
+/* One hit is often followed by its neighbours, which cost no further look-up; one miss by more misses. */
+static int ask_index(struct batch *b)
+{
+	struct addr a;
+	int r;
+
+	for (unsigned i = 0; i < b->n; i++) {
+		if (b->cause[i] != UNKNOWN || try_successor(b, i))
+			continue;
+		r = fingerprints_find(b->e->db, &b->fps[i], 1, &a);
+		if (r < 0)
+			return r;
+		if (addr_is_none(a) || !matches(b, i, a) || !take(b, i, a, INDEXED))
+			return ask_index_all(b, i + 1);
+	}
+	return 0;
+}
+
+/* --- appending --- */
+
+/* A place in memory's table for a page of this very job: pack PLACEHOLDER, offset = index of the page. */
+#define PLACEHOLDER UINT32_MAX
+
+static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e->append_lock)
+{
+	unsigned nr = 0;
+	int r;
+
+	for (unsigned i = 0; i < b->n; i++) {
+		struct addr a;
+
+		if (b->cause[i] != UNKNOWN)
+			continue;
+		a = b->alone[i] ? ADDR_NONE : find_in_memory(e, b->fps[i]);
+		if (addr_is_none(a)) {
+			r = b->alone[i] ? 0 : fptable_insert(&e->recent, b->fps[i], (struct addr){ .pack = PLACEHOLDER, .off = i });
+			if (r < 0)
+				return r;
+			b->cause[i] = FRESH;
+			nr++;
+		} else {
+			b->addr[i] = a; /* maybe a placeholder: resolved below */
+			b->cause[i] = MEMORY;
+		}
+	}
+	*ret_nr = nr;
+	return 0;
+}
+
+static void unclaim(struct engine *e, struct batch *b) REQUIRES(e->append_lock)
+{
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] == FRESH || b->addr[i].pack == PLACEHOLDER) {
+			if (b->cause[i] == FRESH && !b->alone[i])
+				fptable_remove(&e->recent, b->fps[i]);
+			b->addr[i] = ADDR_NONE;
+			b->cause[i] = UNKNOWN;
+		}
+}
+
+static void place(struct engine *e, struct batch *b, unsigned i, struct pack_frame *f) REQUIRES(e->append_lock)
+{
+	struct fptable_slot *s = b->alone[i] ? NULL : fptable_find(&e->recent, b->fps[i]);
+
+	b->addr[i] = pack_frame_add(f, b->fps[i], page_of(b, i));
+	if (s) {
+		s->pack = b->addr[i].pack;
+		s->off = b->addr[i].off;
+	}
+}
+
+static int small_frame(struct engine *e, uint32_t page, struct pack_frame **full, unsigned *nr_full) REQUIRES(e->append_lock)
+{
+	if (e->small && pack_frame_room(e->small) == 0) {
+		full[(*nr_full)++] = TAKE(e->small);
+		e->nr_filling++;
+	}
+	return e->small ? 0 : packs_frame_open(e->packs, PACK_SMALL, page, &e->small);
+}
+
+/* Give every claimed page its place. *bulk is the job's own frame, `full` are small frames that are to be written now. */
+static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack_frame **bulk, struct pack_frame **full,
+		     unsigned *nr_full) REQUIRES(e->append_lock)
+{
+	int r = 0;
+
+	if (nr * (uint64_t)b->page >= BULK_MIN)
+		r = packs_frame_open(e->packs, PACK_BULK, b->page, bulk);
+	else if (nr > 0 && e->nr_unwritten >= NR_UNWRITTEN_MAX)
+		r = e->unwritten_error;
+	for (unsigned i = 0; i < b->n && r == 0; i++) {
+		if (b->cause[i] != FRESH)
+			continue;
+		if (!*bulk)
+			r = small_frame(e, b->page, full, nr_full);
+		if (r == 0)
+			place(e, b, i, *bulk ? *bulk : e->small);
+	}
+	for (unsigned i = 0; i < b->n && r == 0; i++)
+		if (b->addr[i].pack == PLACEHOLDER)
+			b->addr[i] = b->addr[b->addr[i].off];
+	return r;
+}
+
+/* A small frame that cannot be written now stays in memory, readable, and is tried again at the next commit. */
+static void write_small(struct engine *e, struct pack_frame *f)
+{
+	int r = packs_frame_write(e->packs, f);
+
+	mutex_lock(&e->append_lock);
+	if (r < 0) {
+		e->unwritten[e->nr_unwritten++] = f;
+		e->unwritten_error = r;
+	}
+	e->nr_filling--;
+	cond_broadcast(&e->filling_cond);
+	mutex_unlock(&e->append_lock);
+}
+
+static int write_bulk(struct batch *b, struct pack_frame *f)
+{
+	struct engine *e = b->e;
+	int r = packs_frame_write(e->packs, f);
+
+	if (r == 0)
+		return 0;
+	mutex_lock(&e->append_lock);
+	unclaim(e, b);
+	mutex_unlock(&e->append_lock);
+	packs_frame_abandon(e->packs, f);
+	return r;
+}
+
+/* 1: appended; 0: fingerprints moved into RocksDB since we asked it, ask again; <0. */
+static int append(struct batch *b, uint64_t generation)
+{
+	struct pack_frame *bulk = NULL, *full[2]; /* few pages overflow one frame at most once */
+	struct engine *e = b->e;
+	unsigned nr, nr_full = 0;
+	int r;
+
+	mutex_lock(&e->append_lock);
+	while (e->nr_filling + e->nr_unwritten >= NR_UNWRITTEN_MAX && e->nr_filling > 0)
+		cond_wait(&e->filling_cond, &e->append_lock);
+	absorb_throttle(e);
+	if (e->absorb_generation != generation) {
+		mutex_unlock(&e->append_lock);
+		return 0;
+	}
+	r = claim(e, b, &nr);
+	if (r == 0)
+		r = place_all(e, b, nr, &bulk, full, &nr_full);
+	if (r < 0)
+		unclaim(e, b);
+	mutex_unlock(&e->append_lock);
+	for (unsigned i = 0; i < nr_full; i++)
+		write_small(e, full[i]);
+	if (r < 0) {
+		if (bulk)
+			packs_frame_abandon(e->packs, bulk);
+		return r;
+	}
+	if (bulk)
+		r = write_bulk(b, bulk);
+	return r < 0 ? r : 1;
+}
+
+/* Whose bytes we share may still be on their way. 1: all there, 0: one failed and is unknown again. */
+static int wait_for_shared(struct batch *b)
+{
+	int all = 1;
+
+	for (unsigned i = 0; i < b->n; i++) {
+		if (b->cause[i] == ZERO || b->cause[i] == FRESH || packs_wait(b->e->packs, b->addr[i]) == 0)
+			continue;
+		b->addr[i] = ADDR_NONE;
+		b->cause[i] = UNKNOWN;
+		all = 0;
+	}
+	if (!all)
+		sched_yield(); /* the owner is about to take it out of the table */
+	return all;
+}
+
+static void count(struct batch *b)
+{
+	struct engine_counters *k = &b->e->count;
+	_Atomic uint64_t *const counter[] = {
+		[ZERO] = &k->zero,     [CHAMPION] = &k->champion, [SUCCESSOR] = &k->successor,
+		[MEMORY] = &k->memory, [INDEXED] = &k->indexed,	  [FRESH] = &k->fresh,
+	};
+	uint64_t nr[FRESH + 1] = { 0 };
+
+	for (unsigned i = 0; i < b->n; i++)
+		nr[b->cause[i]]++;
+	for (int i = ZERO; i <= FRESH; i++)
+		if (nr[i])
+			atomic_fetch_add_explicit(counter[i], nr[i] * b->page, memory_order_relaxed);
+}
+
+static int extents_of(struct batch *b, uint32_t len, struct extent_list *ret)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < b->n && r == 0; i++)
+		if (b->cause[i] != ZERO)
+			r = extent_list_add(ret, i * b->page, MIN(b->page, len - i * b->page), b->addr[i]);
+	return r;
+}
+
+static int settle(struct batch *b)
+{
+	uint64_t generation;
+	int r;
+
+	do {
+		do {
+			ask_memory(b, &generation);
+			r = all_known(b) ? 1 : ask_index(b);
+			if (r == 0)
+				r = all_known(b) ? 1 : append(b, generation);
+		} while (r == 0);
+		if (r < 0)
+			return r;
+	} while (wait_for_shared(b) == 0);
+	return 0;
+}
+
+int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64_t off, uint32_t len, struct extent_list *ret)
+{
+	_cleanup_(freep) struct batch *b = malloc(sizeof(*b));
+	uint32_t page = (uint32_t)e->conf.page;
+	int r;
+
+	if (!b)
+		return -ENOMEM;
+	b->e = e;
+	b->c = c;
+	b->data = data;
+	b->off = off;
+	b->page = page;
+	b->n = (unsigned)((len + page - 1) / page);
+	memset(b->cause, UNKNOWN, b->n);
+	memset(b->alone, 0, b->n);
+	memset(b->addr, 0, b->n * sizeof(b->addr[0]));
+	fingerprint(b);
+	ask_champions(b);
+	if (!all_known(b)) {
+		r = settle(b);
+		if (r < 0)
+			return r;
+	} else if (wait_for_shared(b) == 0) {
+		r = settle(b);
+		if (r < 0)
+			return r;
+	}
+	r = extents_of(b, len, ret);
+	if (r == 0)
+		count(b);
+	return r;
+}
+
+/*
+ * Called by a commit: every chunk the log refers to is written, then durable. The sync's point is set under the lock that
+ * frames are opened with, when no small frame is open: each frame before it is with a thread that is writing it.
+ */
+int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
+{
+	struct pack_frame *mine[ARRAY_SIZE(e->unwritten) + 1];
+	unsigned nr = 0;
+
+	mutex_lock(&e->append_lock);
+	while (e->nr_unwritten > 0)
+		mine[nr++] = e->unwritten[--e->nr_unwritten];
+	if (e->small)
+		mine[nr++] = TAKE(e->small);
+	e->nr_filling += nr;
+	packs_sync_begin(e->packs);
+	mutex_unlock(&e->append_lock);
+	for (unsigned i = 0; i < nr; i++)
+		write_small(e, mine[i]);
+	return packs_sync_end(e->packs, ret); /* a frame that cannot be written makes it fail */
+}

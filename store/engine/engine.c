@@ -1,0 +1,339 @@
+/*
+ * Opening and closing a store.
+ *
+ * Order of opening: superblock and lock, index, journal, journal into the view, packs cut at the last commit, fingerprints
+ * that RocksDB has not absorbed, then the threads. Nothing of the truth (packs, journal) is changed before all of the
+ * journal could be read. Closing is a commit and a flush of the view; whoever is killed instead opens a little later.
+ */
+#include "store/engine/engine.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "store/engine/engine_internal.h"
+#include "store/journal/journal.h"
+
+#define ABSORB_AT_CLOSE 65536 /* fewer are faster read again from the packs than merged into RocksDB */
+
+static struct engine *engine_alloc(const char *path, const struct engine_conf *conf)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	e->conf = *conf;
+	e->dirs = STORE_DIRS_NONE;
+	e->segment_limit = conf->cache / 8;
+	rwlock_init(&e->view_lock);
+	mutex_init(&e->contents_lock);
+	mutex_init(&e->log.lock);
+	cond_init(&e->log.committed_cond);
+	mutex_init(&e->append_lock);
+	cond_init(&e->filling_cond);
+	buffers_init(e);
+	e->path = strdup(path);
+	if (!e->path || fptable_init(&e->recent, 0) < 0) {
+		engine_free(e);
+		return NULL;
+	}
+	return e;
+}
+
+static void abandon_frames(struct engine *e)
+{
+	while (e->nr_unwritten > 0)
+		packs_frame_abandon(e->packs, e->unwritten[--e->nr_unwritten]);
+	if (e->small)
+		packs_frame_abandon(e->packs, TAKE(e->small));
+}
+
+/* Contents that are still dirty because the last flush failed: the journal has them. */
+static void release_contents(struct engine *e)
+{
+	struct content *c;
+
+	while ((c = e->dirty_contents)) {
+		e->dirty_contents = c->next_dirty;
+		content_close(c);
+	}
+}
+
+void engine_free(struct engine *e)
+{
+	release_contents(e);
+	abandon_frames(e);
+	packs_close(e->packs);
+	journal_close(e->journal);
+	db_close(e->db);
+	store_dirs_release(&e->dirs);
+	io_rate_free(e->read_rate);
+	io_rate_free(e->write_rate);
+	fptable_release(&e->recent);
+	fptable_release(&e->frozen);
+	buf_release(&e->log.pending);
+	buffers_release(e);
+	cond_release(&e->filling_cond);
+	mutex_release(&e->append_lock);
+	cond_release(&e->log.committed_cond);
+	mutex_release(&e->log.lock);
+	mutex_release(&e->contents_lock);
+	rwlock_release(&e->view_lock);
+	free(e->path);
+	free(e);
+}
+
+static int check_conf(const struct engine_conf *conf)
+{
+	if (conf->page < PACK_BLOCK || conf->page > PACK_FRAME_BYTES || (conf->page & (conf->page - 1)))
+		return log_errno(-EINVAL, "page=%" PRIu64 ": must be a power of two from 4K to 1M", conf->page);
+	return 0;
+}
+
+static int open_journal(struct engine *e)
+{
+	struct journal_conf jc = { .segment_bytes = e->conf.journal_segment };
+
+	memcpy(jc.store_id, e->dirs.sb.store_id, sizeof(jc.store_id));
+	return journal_open(e->dirs.journal, &jc, &e->journal);
+}
+
+/* The index is made with the store. Later it must be there: a new one would show an empty filesystem. */
+static int open_index(struct engine *e, bool rebuild)
+{
+	_cleanup_(freep) char *dir = NULL;
+	bool empty = journal_last(e->journal) == 0 && journal_snapshot_number(e->journal) == 0;
+	struct db_conf dc = { .cache = e->conf.cache / 2, .create = empty || rebuild };
+	int r;
+
+	if (asprintf(&dir, "%s/index", e->path) < 0)
+		return -ENOMEM;
+	r = db_open(dir, &dc, &e->db);
+	if (r == -ENOENT || r == -EBADMSG)
+		return log_errno(-ENODATA, "store %s: its index is %s; no data is lost: run fsck.ckptfs --rebuild %s", e->path,
+				 r == -ENOENT ? "missing" : "damaged", e->path);
+	return r;
+}
+
+static int open_packs(struct engine *e, const struct pack_marks *marks)
+{
+	struct packs_conf pc = {
+		.key = &e->key,
+		.pack_bytes = e->conf.pack_bytes,
+		.table_memory = e->conf.cache / 8,
+		.read_rate = e->read_rate,
+		.write_rate = e->write_rate,
+	};
+
+	memcpy(pc.store_id, e->dirs.sb.store_id, sizeof(pc.store_id));
+	return packs_open(e->dirs.packs, &pc, marks, &e->packs);
+}
+
+static int engine_load(struct engine *e, bool rebuild)
+{
+	struct pack_marks marks;
+	int r;
+
+	r = store_dirs_open(e->path, &e->conf, &e->dirs);
+	if (r < 0)
+		return r;
+	fp_key_init(&e->key, e->dirs.sb.hash, e->dirs.sb.secret);
+	r = io_rate_new(e->conf.read_rate, &e->read_rate);
+	if (r < 0)
+		return r;
+	r = io_rate_new(e->conf.write_rate, &e->write_rate);
+	if (r < 0)
+		return r;
+	r = open_journal(e);
+	if (r < 0)
+		return r;
+	r = open_index(e, rebuild);
+	if (r < 0)
+		return r;
+	r = recover_view(e, &marks);
+	if (r < 0)
+		return r;
+	r = open_packs(e, &marks);
+	if (r < 0)
+		return r;
+	e->log.marks = marks;
+	return absorb_load(e);
+}
+
+int engine_open(const char *path, const struct engine_conf *conf, struct engine **ret)
+{
+	struct engine *e;
+	int r;
+
+	r = check_conf(conf);
+	if (r < 0)
+		return r;
+	e = engine_alloc(path, conf);
+	if (!e)
+		return -ENOMEM;
+	r = engine_load(e, false);
+	if (r < 0) {
+		engine_free(e);
+		return r;
+	}
+	reserve_make(e);
+	r = jobs_start(e);
+	if (r == 0)
+		r = keeper_start(e);
+	if (r < 0) {
+		keeper_stop(e);
+		jobs_stop(e);
+		engine_free(e);
+		return r;
+	}
+	*ret = e;
+	return 0;
+}
+
+int engine_close(struct engine *e)
+{
+	int r, q;
+
+	if (!e)
+		return 0;
+	stages_flush_all(e);
+	keeper_stop(e);
+	jobs_stop(e); /* after all that was queued */
+	r = engine_sync(e);
+	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)
+		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);
+	q = view_flush(e, view_wants_snapshot(e));
+	engine_free(e);
+	return r < 0 ? r : q;
+}
+
+/* --- rebuilding --- */
+
+static int remove_index(const char *path)
+{
+	_cleanup_(freep) char *dir = NULL;
+	struct dirent *de;
+	int r = 0;
+	DIR *d;
+
+	if (asprintf(&dir, "%s/index", path) < 0)
+		return -ENOMEM;
+	d = opendir(dir);
+	if (!d)
+		return errno == ENOENT ? 0 : log_errno(-errno, "%s: cannot list", dir);
+	while (r == 0 && (de = readdir(d)))
+		if (de->d_type != DT_DIR && io_unlink(dirfd(d), de->d_name) < 0)
+			r = log_errno(-errno, "%s/%s: cannot remove", dir, de->d_name);
+	closedir(d);
+	return r;
+}
+
+int engine_rebuild(const char *path, const struct engine_conf *conf)
+{
+	_cleanup_(store_dirs_release) struct store_dirs lock = STORE_DIRS_NONE;
+	struct engine_conf c = *conf;
+	struct engine *e;
+	int r;
+
+	c.read_only = true; /* never create a store here */
+	r = store_dirs_open(path, &c, &lock);
+	if (r < 0)
+		return r;
+	r = remove_index(path);
+	store_dirs_release(&lock);
+	if (r < 0)
+		return r;
+	e = engine_alloc(path, &c);
+	if (!e)
+		return -ENOMEM;
+	r = engine_load(e, true);
+	if (r == 0)
+		r = absorb(e);
+	if (r == 0)
+		r = view_flush(e, false);
+	if (r == 0)
+		log_notice("store %s: index rebuilt up to commit %" PRIu64, path, journal_last(e->journal));
+	engine_free(e);
+	return r;
+}
+
+/* --- small questions --- */
+
+struct db *engine_db(struct engine *e)
+{
+	return e->db;
+}
+
+const struct fp_key *engine_key(const struct engine *e)
+{
+	return &e->key;
+}
+
+const uint8_t *engine_store_id(const struct engine *e)
+{
+	return e->dirs.sb.store_id;
+}
+
+void engine_stats(struct engine *e, struct engine_stats *ret)
+{
+	struct engine_counters *k = &e->count;
+	struct engine_stats s = {
+		.written = k->written,
+		.zero = k->zero,
+		.champion = k->champion,
+		.successor = k->successor,
+		.memory = k->memory,
+		.indexed = k->indexed,
+		.fresh = k->fresh,
+		.verified_different = k->verified_different,
+		.read = k->read,
+		.logical = (uint64_t)e->logical,
+		.segment_memory = e->segment_memory,
+		.nr_commits = k->nr_commits,
+		.nr_commit_waiters = k->nr_commit_waiters,
+		.commit_ns_sum = k->commit_ns_sum,
+		.dirty_limit = e->conf.dirty,
+		.cache_limit = e->conf.cache,
+	};
+	struct journal_stats js;
+	struct pack_stats ps;
+	struct db_stats ds;
+
+	packs_stats(e->packs, &ps);
+	journal_stats(e->journal, &js);
+	db_stats(e->db, &ds);
+	s.stored_chunks = ps.nr_chunks;
+	s.stored_bytes = ps.chunk_bytes;
+	s.pack_disk = ps.disk_bytes;
+	s.table_memory = ps.table_memory;
+	s.table_hits = ps.table_hits;
+	s.table_misses = ps.table_misses;
+	s.nr_damaged = ps.nr_damaged;
+	s.nr_healed = ps.nr_healed;
+	s.direct_io = ps.direct_io;
+	s.journal_disk = js.disk_bytes;
+	s.index_disk = ds.view_disk + ds.fingerprints_disk;
+	s.index_memory = ds.memory;
+	mutex_lock(&e->append_lock);
+	s.fptable_entries = e->recent.nr + e->frozen.nr;
+	s.fptable_memory = fptable_memory(&e->recent) + fptable_memory(&e->frozen);
+	mutex_unlock(&e->append_lock);
+	s.fptable_limit = e->conf.cache / 4;
+	mutex_lock(&e->buffers.lock);
+	s.dirty_memory = e->buffers.nr * ENGINE_BUFFER_SIZE;
+	mutex_unlock(&e->buffers.lock);
+	mutex_lock(&e->log.lock);
+	s.unsynced_age_ns = e->log.pending.len > 0 ? monotonic_ns() - e->log.oldest_ns : 0;
+	s.journal_number = journal_last(e->journal);
+	mutex_unlock(&e->log.lock);
+	*ret = s;
+}

@@ -1,0 +1,168 @@
+/*
+ * The dedup engine: what every producer of data (fs, gpu, mpi-agent) sees of a store.
+ *
+ * It keeps two kinds of things: names and attributes, changed by transactions of keys and values
+ * (index/namespace.h), and the bytes of files, changed through `struct content`. Both kinds of
+ * changes enter one log in the order in which they take effect, and a commit makes a prefix of that log
+ * durable. So after any crash the store is exactly what it was at one moment, not before the last
+ * acknowledged sync: never a rename without the data it names, never half a file.
+ *
+ * Bytes take effect in the log when they have been cut, fingerprinted and given an address, a little
+ * after content_write() returned; per file in the order they were written. content_flush() waits for it:
+ * call it before a change that must not overtake the data (rename, link, close).
+ *
+ * Thread rule: everything may be called from any thread. Negative errno throughout.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/fp.h"
+#include "index/namespace.h"
+
+struct content;
+struct db;
+struct engine;
+
+struct engine_conf {
+	uint64_t page;	      /* chunk size of new data: power of two, 4 KiB to 1 MiB */
+	uint64_t cache;	      /* memory for look-ups: fingerprints, tables, RocksDB */
+	uint64_t dirty;	      /* memory for data not yet in packs */
+	uint64_t commit_s;    /* a change is durable after this many seconds at the latest; 0: only when asked */
+	uint64_t write_rate, read_rate; /* bytes of pack I/O per second, 0: unlimited */
+	int hash;	      /* enum fp_kind, 0: FP_XXH3 for a new store, as stored for an old one */
+	const char *cluster;  /* file whose bytes are the fingerprint key of a new store; NULL: random */
+	bool verify;	      /* compare bytes before sharing a chunk */
+	bool read_only;
+	/* Sizes of internal steps; 0: the default. Tests make them tiny so that every transition happens soon. */
+	uint64_t pack_bytes;	    /* of a full pack */
+	uint64_t journal_segment;   /* of a journal file */
+	uint64_t snapshot_bytes;    /* of journal before a snapshot replaces it */
+	uint64_t view_flush_bytes;  /* of unflushed view */
+	uint64_t ingest_entries;    /* fingerprints in memory before RocksDB absorbs them */
+};
+
+/*
+ * Open a store, creating it if `path` is missing or an empty directory. After a crash this recovers: cuts the packs
+ * at the last commit and replays the journal into the view. The causes of failure are logged in full; the errno tells
+ * them apart: -EBUSY in use, -ENOTDIR not a directory, -EACCES/-EPERM, -EOPNOTSUPP another version or unknown
+ * features, -ENODATA the index is missing or unusable (fsck.ckptfs --rebuild), -EBADMSG damage, -EEXIST not empty and not a
+ * store, -EINVAL options that contradict the store.
+ */
+int engine_open(const char *path, const struct engine_conf *conf, struct engine **ret);
+/* Commit everything and close. The error of that last commit, if any; the engine is gone either way. NULL is fine. */
+int engine_close(struct engine *e);
+/* Packs and journal -> a new index. The store must not be open. Progress to the log. */
+int engine_rebuild(const char *path, const struct engine_conf *conf);
+
+struct db *engine_db(struct engine *e); /* the view, for reading (ns_get_*) */
+const struct fp_key *engine_key(const struct engine *e);
+const uint8_t *engine_store_id(const struct engine *e); /* 16 bytes */
+
+/*
+ * Transactions on names and attributes. Built on the stack, applied whole: visible to ns_get_* at once, in the
+ * log before anything that starts later, durable with the next commit.
+ */
+struct engine_tx {
+	struct buf records;
+};
+#define ENGINE_TX_EMPTY ((struct engine_tx){ BUF_EMPTY })
+void engine_tx_put(struct engine_tx *tx, struct ns_key key, const void *value, size_t len);
+void engine_tx_del(struct engine_tx *tx, struct ns_key key);
+void engine_tx_del_prefix(struct engine_tx *tx, struct ns_key prefix);
+/* Forget an inode's bytes, recipe and size. Whoever has its content open must not write to it any more. */
+void engine_tx_drop_content(struct engine_tx *tx, uint64_t ino);
+int engine_tx_apply(struct engine *e, struct engine_tx *tx); /* and empties it; -ENOSPC, -EIO: nothing happened */
+void engine_tx_release(struct engine_tx *tx);
+
+/* Numbers that are never given twice in the life of a store: inode numbers. */
+int engine_new_number(struct engine *e, uint64_t *ret);
+
+/* Make everything that is in the log durable. Concurrent callers share one commit. */
+int engine_sync(struct engine *e);
+
+/*
+ * Memory that carries data from the kernel to the packs without a copy. `data` is 4 KiB aligned, has
+ * ENGINE_BUFFER_SIZE bytes, and ENGINE_BUFFER_FRONT more before it for a request header. Getting one waits while
+ * all of `dirty` is in use.
+ */
+#define ENGINE_BUFFER_SIZE ((size_t)1 << 20)
+#define ENGINE_BUFFER_FRONT ((size_t)4096)
+struct engine_buffer {
+	uint8_t *data;
+	struct engine_buffer *next;
+};
+int engine_buffer_get(struct engine *e, struct engine_buffer **ret);
+void engine_buffer_put(struct engine *e, struct engine_buffer *b); /* NULL is fine */
+
+/*
+ * The bytes of one regular file. One object per inode however often it is opened; content_open() and
+ * content_close() count. The content of an inode that has none yet is empty.
+ */
+int content_open(struct engine *e, uint64_t ino, struct content **ret);
+void content_close(struct content *c); /* NULL is fine; unflushed data goes on being processed */
+
+/* Size, mapped bytes and data times as an application sees them now. */
+void content_stat(struct content *c, struct ns_content *ret);
+/* The inode whose bytes at the same offset are likely the same as what comes: the latest of the series. 0: none. */
+void content_set_champion(struct content *c, uint64_t ino);
+
+/* Copies p. Returns when the bytes are in the engine's hands. -ENOSPC, -EFBIG, -EIO. off == CONTENT_APPEND: at the end. */
+#define CONTENT_APPEND UINT64_MAX
+int content_write(struct content *c, const void *p, size_t len, uint64_t off);
+/* The same for bytes inside *b; may take the buffer instead of copying, then *b is NULL afterwards. */
+int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off);
+/* Bytes read, fewer than len only at the end of the file. Every byte is checked: -EIO after logging what is damaged. */
+ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off);
+int content_truncate(struct content *c, uint64_t size);
+int content_punch(struct content *c, uint64_t off, uint64_t len); /* zeros, no space; size stays */
+/* Make [off, off+len) readable zeros where it is a hole and extend the size if told. Space is not reserved ahead: nobody
+ * knows what will be new; but -ENOSPC if the store has less than len free. */
+int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend);
+/* Share bytes instead of copying them; ranges may be unaligned and, in one file, must not overlap. *ret: bytes done. */
+int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len, uint64_t *ret);
+/* SEEK_DATA, SEEK_HOLE; -ENXIO past the end. */
+int content_seek(struct content *c, uint64_t off, int whence, uint64_t *ret);
+int content_set_mtime(struct content *c, int64_t mtime_ns);
+
+/* Wait until all that was written to c is in the log. Returns, once, an error that data met after write() had returned. */
+int content_flush(struct content *c);
+int content_sync(struct content *c); /* flush, then engine_sync() */
+
+struct engine_space {
+	uint64_t total, free, avail; /* bytes of the disk under the store; avail is less the reserve */
+};
+int engine_space(struct engine *e, struct engine_space *ret);
+
+/* What ckptfs-stat shows. Bytes unless said. */
+struct engine_stats {
+	uint64_t written;			/* by applications since the mount */
+	uint64_t zero, champion, successor, memory, indexed, fresh; /* written, by what became of it */
+	uint64_t verified_different;		/* matches that verify found to differ */
+	uint64_t logical;			/* mapped bytes of all files */
+	uint64_t stored_chunks, stored_bytes;	/* distinct chunks in packs */
+	uint64_t pack_disk, journal_disk, index_disk;
+	uint64_t read;				/* bytes read by applications */
+	uint64_t table_hits, table_misses;
+	uint64_t fptable_entries, fptable_memory, fptable_limit;
+	uint64_t segment_memory, dirty_memory, dirty_limit, cache_limit, index_memory, table_memory;
+	uint64_t nr_commits, nr_commit_waiters;
+	uint64_t commit_ns_sum;
+	uint64_t unsynced_age_ns;		/* durability lag: age of the oldest change not yet durable */
+	uint64_t nr_damaged, nr_healed;
+	uint64_t journal_number;
+	bool direct_io;				/* packs bypass the page cache */
+};
+void engine_stats(struct engine *e, struct engine_stats *ret);
+
+/* What ckptfs-stat shows of one file. */
+struct content_info {
+	uint64_t size, mapped, extents, frames; /* frames: places a full read has to visit */
+	struct fp fingerprint; /* of the recipe's chunk fingerprints in order: equal files have equal ones */
+	bool durable;	       /* everything written is committed */
+};
+int content_info(struct content *c, struct content_info *ret);

@@ -1,0 +1,250 @@
+/*
+ * What the files of store/engine share. Nobody else includes this.
+ *
+ * Who does what:
+ *   engine.c    opening, closing, transactions, numbers, space
+ *   buffers.c   the bounded memory that carries data
+ *   content.c   one file: its segments, staging, reading, ranges
+ *   jobs.c      data on its way from write() into the log: workers, order per file
+ *   dedup.c     what a job does: new or known
+ *   txlog.c     the one ordered log; applying it to the view
+ *   commit.c    the commit point; group commit
+ *   view.c      writing the view out, snapshots of the journal
+ *   absorb.c    fingerprints from memory into RocksDB
+ *   recover.c   opening after a crash; rebuild
+ *
+ * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
+ * log.lock, append_lock, buffers.lock, queue.lock. The last five are leaves but for append_lock > packs' own locks and
+ * log.lock > RocksDB. Nobody waits for a job while holding view_lock: the job needs it to finish.
+ */
+#pragma once
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+
+#include "base/mutex.h"
+#include "index/recipes.h"
+#include "store/engine/engine.h"
+#include "store/engine/fptable.h"
+#include "store/engine/record_format.h"
+#include "store/engine/segment.h"
+#include "store/engine/superblock.h"
+#include "store/pack/pack.h"
+
+struct db_batch;
+struct job;
+struct io_rate;
+struct journal;
+
+#define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
+#define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
+#define CONTENT_BUCKETS 4096
+#define CONTENT_MAX_SIZE INT64_MAX /* what off_t can say */
+
+/* Bytes on their way. One job is at most 1 MiB, page-aligned at its start. */
+struct job {
+	struct content *c; /* holds a reference */
+	struct engine_buffer *b;
+	const uint8_t *data;
+	uint64_t off;
+	uint32_t len; /* data is zero-padded up to the page */
+	uint64_t size_after; /* of the file, if this job extends it */
+	int64_t time_ns;
+	struct extent_list extents; /* the result, relative to off */
+	int error;
+	bool done;
+	struct job *next_in_file;  /* content.lock */
+	struct job *next_in_queue; /* queue.lock */
+};
+
+struct content {
+	struct engine *e;
+	uint64_t ino;
+	struct content *next;	    /* in its hash bucket: contents_lock */
+	unsigned refs;		    /* contents_lock */
+	struct content *next_dirty; /* contents_lock */
+	struct content *prev_staged, *next_staged; /* contents_lock */
+
+	struct mutex lock;
+	struct cond drained;
+	struct ns_content live GUARDED_BY(lock);   /* as an application sees it, less mapped */
+	struct ns_content logged GUARDED_BY(lock); /* as the log has it; changes under view_lock too */
+	bool dirty GUARDED_BY(lock);		   /* logged or a segment differs from the view; on the dirty list */
+	bool dropped GUARDED_BY(lock);
+	struct segment **buckets GUARDED_BY(lock); /* nr_buckets, a power of two or 0 */
+	size_t nr_buckets, nr_segments;
+	struct job *jobs, **jobs_end GUARDED_BY(lock); /* in the order written */
+	/* Staging: one contiguous range of fresh bytes inside one segment. */
+	struct engine_buffer *stage GUARDED_BY(lock);
+	uint64_t stage_base;		  /* file offset of stage->data[0], segment aligned */
+	uint32_t stage_start, stage_end;  /* fresh bytes in it */
+	int64_t stage_time_ns;
+	int error GUARDED_BY(lock); /* met after write() returned, told by the next flush */
+	uint64_t champion_ino GUARDED_BY(lock);
+	uint64_t nr_submitted, nr_finished GUARDED_BY(lock); /* jobs ever */
+	int load_error GUARDED_BY(lock); /* its record could not be read */
+	uint64_t log_end GUARDED_BY(lock); /* log position behind this content's last record */
+};
+
+/* Counters: relaxed, for people. */
+struct engine_counters {
+	_Atomic uint64_t written, zero, champion, successor, memory, indexed, fresh, verified_different, read;
+	_Atomic uint64_t nr_commits, nr_commit_waiters, commit_ns_sum;
+};
+
+struct engine {
+	/* constant after engine_open() */
+	struct engine_conf conf;
+	char *path;
+	struct store_dirs dirs;
+	struct fp_key key;
+	struct db *db;
+	struct packs *packs;
+	struct journal *journal;
+	struct io_rate *read_rate, *write_rate;
+	uint64_t segment_limit;
+
+	struct rwlock view_lock; /* shared: change logged state; exclusive: the view is being cut */
+
+	struct mutex contents_lock;
+	struct content *contents[CONTENT_BUCKETS] GUARDED_BY(contents_lock);
+	struct content *dirty_contents GUARDED_BY(contents_lock);
+	struct content *staged_first, *staged_last GUARDED_BY(contents_lock); /* oldest first */
+
+	struct {
+		struct mutex lock;
+		struct buf pending GUARDED_BY(lock);	/* records not yet in the journal */
+		uint64_t end GUARDED_BY(lock);		/* bytes ever logged */
+		uint64_t committed GUARDED_BY(lock);	/* bytes of them durable */
+		uint64_t oldest_ns GUARDED_BY(lock);	/* when the oldest pending one came */
+		struct cond committed_cond;
+		bool committing GUARDED_BY(lock);
+		int last_error GUARDED_BY(lock);	/* of the last commit, and what it had tried to reach */
+		uint64_t last_error_end GUARDED_BY(lock);
+		struct pack_marks marks GUARDED_BY(lock); /* of the last commit */
+		int failed GUARDED_BY(lock);		/* nothing can be made durable any more */
+		uint64_t next_number, numbers_end GUARDED_BY(lock);
+	} log;
+
+	struct mutex append_lock;
+	struct fptable recent, frozen GUARDED_BY(append_lock); /* not yet absorbed; being absorbed */
+	struct pack_marks frozen_marks GUARDED_BY(append_lock);
+	uint64_t absorb_generation GUARDED_BY(append_lock);
+	struct pack_frame *small GUARDED_BY(append_lock);
+	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4] GUARDED_BY(append_lock); /* a job may add two past the limit */
+	unsigned nr_unwritten GUARDED_BY(append_lock);
+	int unwritten_error GUARDED_BY(append_lock);
+	unsigned nr_filling GUARDED_BY(append_lock); /* small frames that left `small` and are being written */
+	struct cond filling_cond;
+
+	struct {
+		struct mutex lock;
+		struct cond free_cond;
+		struct engine_buffer *free GUARDED_BY(lock);
+		uint64_t nr, max GUARDED_BY(lock);
+	} buffers;
+
+	struct {
+		struct mutex lock;
+		struct cond cond;
+		struct job *first, **last GUARDED_BY(lock);
+		bool stop GUARDED_BY(lock);
+		pthread_t workers[NR_WORKERS];
+		unsigned nr_workers;
+	} queue;
+
+	struct {
+		struct mutex lock;
+		struct cond cond;
+		bool stop GUARDED_BY(lock);
+		bool running;
+		pthread_t thread;
+	} keeper; /* the background thread: timer, view, snapshot, absorbing */
+
+	_Atomic uint64_t segment_memory, dirty_segment_memory;
+	_Atomic int64_t logical;
+	_Atomic uint64_t space_avail, space_checked_ns;
+	_Atomic bool has_reserve;
+	struct engine_counters count;
+};
+
+/* engine.c */
+void engine_free(struct engine *e); /* without committing; half-built is fine */
+
+/* buffers.c */
+int buffers_init(struct engine *e);
+void buffers_release(struct engine *e);
+
+/* content.c */
+struct content *content_ref(struct content *c);
+int content_lookup(struct engine *e, uint64_t ino, struct content **ret); /* 1 in memory (referenced), 0 not */
+int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock);
+/* Make the logged state what `rp` says. In the log or from it. */
+int content_apply(struct content *c, const struct replace *rp) REQUIRES(c->lock);
+void content_forget(struct content *c) REQUIRES(c->lock); /* drop: all segments, size 0 */
+/* Apply and log in one go: what every change of bytes ends in. Needs view_lock shared. */
+int content_log(struct content *c, const struct replace *rp) REQUIRES(c->lock);
+/* Return holding view_lock shared and c->lock, with nothing staged and no job of c under way. */
+void content_lock_quiet(struct content *c) ACQUIRE(c->lock) ACQUIRE_SHARED(c->e->view_lock);
+void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(c->e->view_lock);
+/* Addresses of the chunks of `page` bytes from off on, as far as each page is one whole chunk; else ADDR_NONE. */
+int content_addresses(struct content *c, uint64_t off, uint32_t page, unsigned n, struct addr *ret);
+/* Put the dirty parts into the view. view_lock held exclusively. */
+int content_write_back(struct content *c, struct db_batch *batch);
+void content_written_back(struct content *c); /* the view has them; takes the dirty list's reference */
+int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);
+void contents_trim(struct engine *e);
+
+/* The logged state only, under the lock. */
+int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) REQUIRES(c->lock);
+
+/* stage.c */
+int stage_flush(struct content *c) REQUIRES(c->lock); /* may drop and retake the lock; the job is queued or done */
+int stages_flush_all(struct engine *e);
+bool stages_flush_oldest(struct engine *e); /* false: nothing is staged */
+
+/* jobs.c */
+int jobs_start(struct engine *e);
+void jobs_stop(struct engine *e);
+struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len);
+void job_submit(struct content *c, struct job *j) REQUIRES(c->lock); /* fixes its place in the file's order */
+void job_queue(struct job *j);			      /* a worker will run it */
+void job_run(struct job *j);			      /* run it here */
+/* Wait until no job of c overlaps the range. May drop and retake the lock. */
+void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock);
+
+/* dedup.c */
+int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64_t off, uint32_t len,
+		struct extent_list *ret);
+int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* all frames there are, durable */
+
+/* txlog.c */
+int log_append(struct engine *e, uint8_t type, const struct buf *record, uint64_t *ret_end);
+void log_throttle(struct engine *e); /* keeps the log in memory bounded; no lock held */
+int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, struct db_batch *batch);
+
+/* view.c */
+int view_flush(struct engine *e, bool snapshot);
+int view_write_back(struct engine *e);
+int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number, const struct pack_marks *marks);
+bool view_wants_flush(struct engine *e);
+bool view_wants_snapshot(struct engine *e);
+
+/* absorb.c */
+int absorb_load(struct engine *e); /* at open: fingerprints of frames RocksDB has not seen */
+int absorb(struct engine *e);
+void absorb_throttle(struct engine *e) REQUIRES(e->append_lock);
+bool absorb_wanted(struct engine *e);
+
+/* keeper.c */
+int keeper_start(struct engine *e);
+void keeper_stop(struct engine *e);
+
+/* recover.c */
+int recover_view(struct engine *e, struct pack_marks *ret); /* journal into the view; what the packs are cut at */
+
+/* space.c */
+int space_check(struct engine *e, uint64_t need); /* -ENOSPC */
+void reserve_make(struct engine *e);		   /* if there is room and none yet */
+bool reserve_release(struct engine *e);		   /* true: room was made, try again */

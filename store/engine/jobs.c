@@ -1,0 +1,169 @@
+/*
+ * Data on its way from write() into the log.
+ *
+ *   submitted (has its place in the file's order) -> run (cut, fingerprinted, stored: any worker, any order)
+ *     -> done -> drained into recipe and log, strictly in the file's order
+ *
+ * Drained in order, a file in the log is always what it was at one moment. A job that failed is left out and its error
+ * kept for the next flush: like a page that could not be written back.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+
+struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len)
+{
+	struct job *j = calloc(1, sizeof(*j));
+
+	if (j)
+		*j = (struct job){ .c = content_ref(c), .b = b, .data = data, .off = off, .len = len, .time_ns = (int64_t)now_ns() };
+	return j;
+}
+
+static void job_free(struct job *j)
+{
+	engine_buffer_put(j->c->e, j->b);
+	extent_list_release(&j->extents);
+	content_close(j->c);
+	free(j);
+}
+
+void job_submit(struct content *c, struct job *j)
+{
+	assert(mutex_held(&c->lock));
+	*c->jobs_end = j;
+	c->jobs_end = &j->next_in_file;
+	c->nr_submitted++;
+}
+
+void job_queue(struct job *j)
+{
+	struct engine *e = j->c->e;
+
+	mutex_lock(&e->queue.lock);
+	*e->queue.last = j;
+	e->queue.last = &j->next_in_queue;
+	cond_signal(&e->queue.cond);
+	mutex_unlock(&e->queue.lock);
+}
+
+static void drain_one(struct content *c, struct job *j) REQUIRES(c->lock)
+{
+	struct replace rp = {
+		.ino = c->ino,
+		.size = MAX(c->logged.size, j->off + j->len),
+		.mtime_ns = j->time_ns,
+		.ctime_ns = j->time_ns,
+		.off = j->off,
+		.len = j->len,
+		.x = j->extents.x,
+		.nr = j->extents.nr,
+	};
+	int r = j->error;
+
+	if (c->dropped)
+		return;
+	if (r == 0)
+		r = content_log(c, &rp);
+	if (r < 0 && c->error == 0)
+		c->error = r;
+}
+
+void job_run(struct job *j)
+{
+	struct content *c = content_ref(j->c);
+	struct engine *e = c->e;
+	struct job *drained = NULL, *next;
+
+	j->error = dedup_store(e, c, j->data, j->off, j->len, &j->extents);
+	rwlock_lock_shared(&e->view_lock);
+	mutex_lock(&c->lock);
+	j->done = true;
+	while ((next = c->jobs) && next->done) {
+		c->jobs = next->next_in_file;
+		if (!c->jobs)
+			c->jobs_end = &c->jobs;
+		drain_one(c, next);
+		c->nr_finished++;
+		next->next_in_file = drained;
+		drained = next;
+	}
+	cond_broadcast(&c->drained);
+	mutex_unlock(&c->lock);
+	rwlock_unlock_shared(&e->view_lock);
+	while ((next = drained)) {
+		drained = next->next_in_file;
+		job_free(next);
+	}
+	content_close(c);
+	log_throttle(e);
+}
+
+static struct job *queue_take(struct engine *e)
+{
+	struct job *j;
+
+	mutex_lock(&e->queue.lock);
+	while (!e->queue.first && !e->queue.stop)
+		cond_wait(&e->queue.cond, &e->queue.lock);
+	j = e->queue.first;
+	if (j) {
+		e->queue.first = j->next_in_queue;
+		if (!e->queue.first)
+			e->queue.last = &e->queue.first;
+	}
+	mutex_unlock(&e->queue.lock);
+	return j;
+}
+
+static void *worker(void *arg)
+{
+	struct engine *e = arg;
+	struct job *j;
+
+	pthread_setname_np(pthread_self(), "ckptfs-worker");
+	while ((j = queue_take(e)))
+		job_run(j);
+	return NULL;
+}
+
+void jobs_wait_range(struct content *c, uint64_t off, uint64_t len)
+{
+	struct job *j;
+
+again:
+	assert(mutex_held(&c->lock));
+	for (j = c->jobs; j; j = j->next_in_file)
+		if (j->off < off + len && off < j->off + j->len) {
+			cond_wait(&c->drained, &c->lock);
+			goto again;
+		}
+}
+
+int jobs_start(struct engine *e)
+{
+	mutex_init(&e->queue.lock);
+	cond_init(&e->queue.cond);
+	e->queue.last = &e->queue.first;
+	for (; e->queue.nr_workers < NR_WORKERS; e->queue.nr_workers++) {
+		int r = pthread_create(&e->queue.workers[e->queue.nr_workers], NULL, worker, e);
+
+		if (r != 0)
+			return -r;
+	}
+	return 0;
+}
+
+void jobs_stop(struct engine *e)
+{
+	mutex_lock(&e->queue.lock);
+	e->queue.stop = true;
+	cond_broadcast(&e->queue.cond);
+	mutex_unlock(&e->queue.lock);
+	while (e->queue.nr_workers > 0)
+		pthread_join(e->queue.workers[--e->queue.nr_workers], NULL);
+	cond_release(&e->queue.cond);
+	mutex_release(&e->queue.lock);
+}

@@ -1,0 +1,80 @@
+/* The background thread: commits by timer, writes the view out, lets RocksDB absorb fingerprints, trims memory. */
+#include <errno.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+
+#define TICK_NS (100 * 1000 * 1000ull)
+#define RETRY_NS (5 * 1000 * 1000 * 1000ull) /* after a failure: the disk may be full, do not spin */
+
+static void commit_by_timer(struct engine *e, uint64_t *last_ns)
+{
+	uint64_t now = monotonic_ns();
+
+	if (e->conf.commit_s == 0 || now - *last_ns < e->conf.commit_s * 1000 * 1000 * 1000 / 2)
+		return;
+	*last_ns = now;
+	stages_flush_all(e);
+	engine_sync(e); /* logged where it failed; tried again next time */
+}
+
+static int tend(struct engine *e)
+{
+	int r = 0;
+
+	if (absorb_wanted(e))
+		r = absorb(e);
+	if (r == 0 && (view_wants_flush(e) || view_wants_snapshot(e)))
+		r = view_flush(e, view_wants_snapshot(e));
+	contents_trim(e);
+	reserve_make(e);
+	return r;
+}
+
+static void *keeper(void *arg)
+{
+	struct engine *e = arg;
+	uint64_t last_commit_ns = monotonic_ns(), not_before_ns = 0;
+	bool stop = false;
+
+	pthread_setname_np(pthread_self(), "ckptfs-keeper");
+	while (!stop) {
+		commit_by_timer(e, &last_commit_ns);
+		if (monotonic_ns() >= not_before_ns && tend(e) < 0)
+			not_before_ns = monotonic_ns() + RETRY_NS;
+		mutex_lock(&e->keeper.lock);
+		if (!e->keeper.stop)
+			cond_wait_for(&e->keeper.cond, &e->keeper.lock, TICK_NS);
+		stop = e->keeper.stop;
+		mutex_unlock(&e->keeper.lock);
+	}
+	return NULL;
+}
+
+int keeper_start(struct engine *e)
+{
+	int r;
+
+	mutex_init(&e->keeper.lock);
+	cond_init(&e->keeper.cond);
+	r = pthread_create(&e->keeper.thread, NULL, keeper, e);
+	if (r != 0)
+		return -r;
+	e->keeper.running = true;
+	return 0;
+}
+
+void keeper_stop(struct engine *e)
+{
+	if (!e->keeper.running)
+		return;
+	mutex_lock(&e->keeper.lock);
+	e->keeper.stop = true;
+	cond_signal(&e->keeper.cond);
+	mutex_unlock(&e->keeper.lock);
+	pthread_join(e->keeper.thread, NULL);
+	e->keeper.running = false;
+	cond_release(&e->keeper.cond);
+	mutex_release(&e->keeper.lock);
+}

@@ -1,0 +1,301 @@
+/*
+ * Changes of ranges without new bytes: size, holes, clones, times; and questions about ranges.
+ * Each settles the file first, then is one record in the log.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/le.h"
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+
+/* Nothing changes but what the caller sets afterwards. */
+static struct replace replace_nothing(const struct content *c)
+{
+	return (struct replace){
+		.ino = c->ino,
+		.size = c->logged.size,
+		.mtime_ns = c->logged.mtime_ns,
+		.ctime_ns = (int64_t)now_ns(),
+	};
+}
+
+static int log_and_show(struct content *c, const struct replace *rp) REQUIRES(c->lock)
+{
+	int r = c->e->conf.read_only ? -EROFS : content_log(c, rp);
+
+	if (r == 0)
+		c->live = c->logged;
+	return r;
+}
+
+int content_truncate(struct content *c, uint64_t size)
+{
+	struct replace rp;
+	int r;
+
+	if (size > CONTENT_MAX_SIZE)
+		return -EFBIG;
+	content_lock_quiet(c);
+	rp = replace_nothing(c);
+	rp.mtime_ns = rp.ctime_ns;
+	rp.size = size;
+	if (size < c->logged.size) {
+		rp.off = size;
+		rp.len = c->logged.size - size;
+	}
+	r = log_and_show(c, &rp);
+	content_unlock_quiet(c);
+	return r;
+}
+
+int content_punch(struct content *c, uint64_t off, uint64_t len)
+{
+	struct replace rp;
+	int r;
+
+	content_lock_quiet(c);
+	rp = replace_nothing(c);
+	rp.mtime_ns = rp.ctime_ns;
+	rp.off = MIN(off, c->logged.size);
+	rp.len = MIN(len, c->logged.size - rp.off);
+	r = log_and_show(c, &rp);
+	content_unlock_quiet(c);
+	return r;
+}
+
+int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
+{
+	struct replace rp;
+	int r;
+
+	if (off > CONTENT_MAX_SIZE || len > CONTENT_MAX_SIZE - off)
+		return -EFBIG;
+	r = space_check(c->e, len);
+	if (r < 0)
+		return r;
+	content_lock_quiet(c);
+	rp = replace_nothing(c);
+	if (extend && off + len > c->logged.size) {
+		rp.size = off + len;
+		rp.mtime_ns = rp.ctime_ns;
+	}
+	r = log_and_show(c, &rp);
+	content_unlock_quiet(c);
+	return r;
+}
+
+int content_set_mtime(struct content *c, int64_t mtime_ns)
+{
+	struct replace rp;
+	int r;
+
+	content_lock_quiet(c);
+	rp = replace_nothing(c);
+	rp.mtime_ns = mtime_ns;
+	r = log_and_show(c, &rp);
+	content_unlock_quiet(c);
+	return r;
+}
+
+void content_set_champion(struct content *c, uint64_t ino)
+{
+	mutex_lock(&c->lock);
+	c->champion_ino = ino == c->ino ? 0 : ino;
+	mutex_unlock(&c->lock);
+}
+
+/* Extents of [off, off+len), offsets relative to off. */
+static int copy_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret) REQUIRES(c->lock)
+{
+	uint64_t end = off + len;
+	struct segment *s;
+	int r;
+
+	for (uint64_t n = off / SEGMENT_SIZE; n * SEGMENT_SIZE < end; n++) {
+		uint64_t base = n * SEGMENT_SIZE;
+
+		r = content_segment(c, n, false, &s);
+		if (r < 0)
+			return r;
+		for (uint32_t i = 0; r > 0 && i < s->nr; i++) {
+			uint64_t start = MAX(base + s->x[i].off, off), stop = MIN(base + s->x[i].off + s->x[i].len, end);
+			struct addr a = s->x[i].addr;
+
+			if (start >= stop)
+				continue;
+			a.off += (uint32_t)(start - base - s->x[i].off);
+			r = extent_list_add(ret, (uint32_t)(start - off), (uint32_t)(stop - start), a);
+			if (r < 0)
+				return r;
+			r = 1;
+		}
+	}
+	return 0;
+}
+
+/* At most 1 MiB: one record. */
+static int clone_piece(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len)
+{
+	struct extent_list l = { 0 };
+	struct replace rp;
+	int r;
+
+	content_lock_quiet(from);
+	r = copy_extents(from, from_off, len, &l);
+	content_unlock_quiet(from);
+	if (r == 0) {
+		content_lock_quiet(to);
+		rp = replace_nothing(to);
+		rp.mtime_ns = rp.ctime_ns;
+		rp.size = MAX(to->logged.size, to_off + len);
+		rp.off = to_off;
+		rp.len = len;
+		rp.x = l.x;
+		rp.nr = l.nr;
+		r = log_and_show(to, &rp);
+		content_unlock_quiet(to);
+	}
+	extent_list_release(&l);
+	return r;
+}
+
+int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len, uint64_t *ret)
+{
+	uint64_t done = 0;
+	int r = 0;
+
+	mutex_lock(&from->lock);
+	len = from_off < from->live.size ? MIN(len, from->live.size - from_off) : 0;
+	mutex_unlock(&from->lock);
+	if (len > CONTENT_MAX_SIZE || to_off > CONTENT_MAX_SIZE - len)
+		return -EFBIG;
+	if (from == to && from_off < to_off + len && to_off < from_off + len)
+		return -EINVAL;
+	while (done < len && r == 0) {
+		uint64_t n = MIN(len - done, (uint64_t)SEGMENT_SIZE);
+
+		r = clone_piece(from, from_off + done, to, to_off + done, n);
+		if (r == 0)
+			done += n;
+	}
+	if (r < 0 && done == 0)
+		return r;
+	*ret = done;
+	return 0;
+}
+
+/* Where the extent that covers `at`, or else the next one, starts and ends. 1/0/<0. */
+static int next_data(struct content *c, uint64_t at, uint64_t *ret_start, uint64_t *ret_end) REQUIRES(c->lock)
+{
+	uint64_t n = at / SEGMENT_SIZE;
+	struct segment *s;
+	int r;
+
+	while ((r = content_next_segment(c, n, &n)) > 0) {
+		size_t i;
+
+		r = content_segment(c, n, false, &s);
+		if (r < 0)
+			return r;
+		i = r == 0 ? 0 : segment_find(s, n == at / SEGMENT_SIZE ? (uint32_t)(at % SEGMENT_SIZE) : 0);
+		if (r > 0 && i < s->nr) {
+			*ret_start = n * SEGMENT_SIZE + s->x[i].off;
+			*ret_end = *ret_start + s->x[i].len;
+			return 1;
+		}
+		n++;
+	}
+	return r;
+}
+
+int content_seek(struct content *c, uint64_t off, int whence, uint64_t *ret)
+{
+	uint64_t size, start = 0, end = 0;
+	int r;
+
+	content_lock_quiet(c);
+	size = c->logged.size;
+	if (off >= size) {
+		r = -ENXIO;
+	} else if (whence == SEEK_DATA) {
+		r = next_data(c, off, &start, &end);
+		r = r == 0 || (r > 0 && start >= size) ? -ENXIO : r;
+		*ret = r > 0 ? MAX(start, off) : *ret;
+	} else {
+		while ((r = next_data(c, off, &start, &end)) > 0 && start <= off)
+			off = end;
+		*ret = r < 0 ? *ret : MIN(off, size);
+	}
+	content_unlock_quiet(c);
+	return MIN(r, 0);
+}
+
+/* Fold in, chunk by chunk, where it lies in the file and its fingerprint: how chunks make up extents must not show. */
+static int fold_extent(struct engine *e, const struct extent *x, uint64_t base, struct fp *state)
+{
+	uint32_t done = 0;
+
+	while (done < x->len) {
+		struct addr a = x->addr, start;
+		uint8_t bytes[2 * FP_LEN + 8];
+		uint32_t len;
+		struct fp fp;
+		int r;
+
+		a.off += done;
+		r = packs_chunk_at(e->packs, a, &start, &len, &fp);
+		if (r <= 0)
+			return r < 0 ? r : -EBADMSG;
+		fp_encode(*state, bytes);
+		fp_encode(fp, bytes + FP_LEN);
+		be64_put(bytes + 2 * FP_LEN, base + x->off + done);
+		*state = fp_of(&e->key, bytes, sizeof(bytes));
+		done += len - (a.off - start.off);
+	}
+	return 1;
+}
+
+int content_info(struct content *c, struct content_info *ret)
+{
+	struct content_info info = { 0 };
+	uint64_t at = 0, start, end;
+	struct engine *e = c->e;
+	uint32_t last_pack = 0, last_frame = 0;
+	int r;
+
+	content_lock_quiet(c);
+	info.size = c->logged.size;
+	info.mapped = c->logged.mapped;
+	while ((r = next_data(c, at, &start, &end)) > 0) {
+		uint32_t off = (uint32_t)(start % SEGMENT_SIZE);
+		struct segment *s;
+
+		r = content_segment(c, start / SEGMENT_SIZE, false, &s);
+		if (r <= 0)
+			break;
+		for (size_t i = segment_find(s, off); i < s->nr && r > 0; i++) {
+			uint32_t frame = (s->x[i].addr.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+
+			info.extents++;
+			info.frames += s->x[i].addr.pack != last_pack || frame != last_frame;
+			last_pack = s->x[i].addr.pack;
+			last_frame = frame;
+			r = fold_extent(e, &s->x[i], s->number * SEGMENT_SIZE, &info.fingerprint);
+		}
+		if (r < 0)
+			break;
+		at = (start / SEGMENT_SIZE + 1) * SEGMENT_SIZE;
+	}
+	mutex_lock(&e->log.lock);
+	info.durable = c->log_end <= e->log.committed;
+	mutex_unlock(&e->log.lock);
+	content_unlock_quiet(c);
+	if (r < 0)
+		return r;
+	info.fingerprint.lo ^= info.size; /* a hole at the end counts too */
+	*ret = info;
+	return 0;
+}

@@ -1,0 +1,170 @@
+/*
+ * Giving bytes out: recipe -> extents -> verified reads from packs. What is still staged or on its way is first made
+ * part of the recipe; then the lock is let go and the packs are read.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+
+struct pieces {
+	struct pack_piece *p;
+	size_t nr, size;
+	struct pack_piece few[64];
+};
+
+static void pieces_release(struct pieces *ps)
+{
+	if (ps->p != ps->few)
+		free(ps->p);
+}
+
+static int pieces_add(struct pieces *ps, struct addr a, uint32_t len, void *buf)
+{
+	if (ps->nr == ps->size) {
+		struct pack_piece *p = malloc(2 * ps->size * sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		memcpy(p, ps->p, ps->nr * sizeof(*p));
+		pieces_release(ps);
+		ps->p = p;
+		ps->size *= 2;
+	}
+	ps->p[ps->nr++] = (struct pack_piece){ a, len, buf };
+	return 0;
+}
+
+/* [off, off+len) of one segment: holes are zeroed here, the rest becomes pieces. */
+static int collect_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, uint8_t *to, struct pieces *ps)
+	REQUIRES(c->lock)
+{
+	uint32_t at = off, end = off + len;
+	struct segment *s;
+	int r;
+
+	r = content_segment(c, number, false, &s);
+	if (r < 0)
+		return r;
+	for (size_t i = r > 0 ? segment_find(s, off) : 0; r > 0 && i < s->nr && s->x[i].off < end; i++) {
+		uint32_t start = MAX(s->x[i].off, at), stop = MIN(s->x[i].off + s->x[i].len, end);
+		struct addr a = s->x[i].addr;
+		int q;
+
+		memset(to + (at - off), 0, start - at);
+		a.off += start - s->x[i].off;
+		q = pieces_add(ps, a, stop - start, to + (start - off));
+		if (q < 0)
+			return q;
+		at = stop;
+	}
+	memset(to + (at - off), 0, end - at);
+	return 0;
+}
+
+static int collect(struct content *c, uint8_t *to, size_t len, uint64_t off, struct pieces *ps) REQUIRES(c->lock)
+{
+	while (len > 0) {
+		uint32_t at = (uint32_t)(off % SEGMENT_SIZE), n = (uint32_t)MIN(len, (size_t)(SEGMENT_SIZE - at));
+		int r = collect_segment(c, off / SEGMENT_SIZE, at, n, to, ps);
+
+		if (r < 0)
+			return r;
+		to += n;
+		off += n;
+		len -= n;
+	}
+	return 0;
+}
+
+static int read_pieces(struct content *c, const struct pieces *ps, uint64_t off)
+{
+	int r = ps->nr > 0 ? packs_read_pieces(c->e->packs, ps->p, ps->nr) : 0;
+
+	if (r < 0) /* packs has named pack and offset; here is the file */
+		log_error("inode %" PRIu64 ": bytes from %" PRIu64 " on cannot be read", c->ino, off);
+	return r == -EBADMSG ? -EIO : r;
+}
+
+int content_read_logged(struct content *c, void *p, size_t len, uint64_t off)
+{
+	struct pieces ps = { .p = ps.few, .size = ARRAY_SIZE(ps.few) };
+	int r;
+
+	assert(mutex_held(&c->lock));
+	r = collect(c, p, len, off, &ps);
+	if (r == 0)
+		r = read_pieces(c, &ps, off);
+	pieces_release(&ps);
+	return r;
+}
+
+static void settle_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock)
+{
+	while (c->stage && c->stage_base + c->stage_start < off + len && off < c->stage_base + c->stage_end)
+		stage_flush(c); /* an error stays for the next flush; the bytes are gone */
+	jobs_wait_range(c, off, len);
+}
+
+ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off)
+{
+	struct pieces ps = { .p = ps.few, .size = ARRAY_SIZE(ps.few) };
+	int r = 0;
+
+	mutex_lock(&c->lock);
+	if (off >= c->live.size)
+		len = 0;
+	else if (len > c->live.size - off)
+		len = (size_t)(c->live.size - off);
+	if (len > 0) {
+		settle_range(c, off, len);
+		r = collect(c, p, len, off, &ps);
+	}
+	mutex_unlock(&c->lock);
+	if (r == 0)
+		r = read_pieces(c, &ps, off);
+	pieces_release(&ps);
+	if (r < 0)
+		return r;
+	atomic_fetch_add_explicit(&c->e->count.read, len, memory_order_relaxed);
+	return (ssize_t)len;
+}
+
+void content_stat(struct content *c, struct ns_content *ret)
+{
+	mutex_lock(&c->lock);
+	*ret = c->live;
+	ret->mapped = c->logged.mapped;
+	for (struct job *j = c->jobs; j; j = j->next_in_file)
+		ret->mapped += j->len; /* at most: some may be zeros or overwrite */
+	if (c->stage)
+		ret->mapped += c->stage_end - c->stage_start;
+	mutex_unlock(&c->lock);
+}
+
+int content_addresses(struct content *c, uint64_t off, uint32_t page, unsigned n, struct addr *ret)
+{
+	int r = 0;
+
+	mutex_lock(&c->lock);
+	for (unsigned i = 0; i < n && r >= 0; i++) {
+		uint32_t at = (uint32_t)((off + (uint64_t)i * page) % SEGMENT_SIZE);
+		struct segment *s;
+		size_t x;
+
+		ret[i] = ADDR_NONE;
+		r = content_segment(c, (off + (uint64_t)i * page) / SEGMENT_SIZE, false, &s);
+		if (r <= 0)
+			continue;
+		x = segment_find(s, at);
+		if (x < s->nr && s->x[x].off <= at) {
+			ret[i] = s->x[x].addr;
+			ret[i].off += at - s->x[x].off;
+		}
+	}
+	mutex_unlock(&c->lock);
+	return MIN(r, 0);
+}

@@ -1,0 +1,82 @@
+#include "store/engine/record_format.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+
+void replace_encode(const struct replace *rp, struct buf *ret)
+{
+	buf_add_varint(ret, rp->ino);
+	buf_add_varint(ret, rp->size);
+	buf_add_le64(ret, (uint64_t)rp->mtime_ns);
+	buf_add_le64(ret, (uint64_t)rp->ctime_ns);
+	buf_add_varint(ret, rp->off);
+	buf_add_varint(ret, rp->len);
+	if (rp->nr > 0)
+		recipe_encode(rp->x, rp->nr, ret);
+}
+
+int replace_decode(const void *p, size_t len, struct replace *ret)
+{
+	struct cursor c = cursor_of(p, len);
+	struct replace rp = { 0 };
+	int r;
+
+	rp.ino = cursor_varint(&c);
+	rp.size = cursor_varint(&c);
+	rp.mtime_ns = (int64_t)cursor_le64(&c);
+	rp.ctime_ns = (int64_t)cursor_le64(&c);
+	rp.off = cursor_varint(&c);
+	rp.len = cursor_varint(&c);
+	if (c.failed || rp.len > UINT64_MAX - rp.off)
+		return -EBADMSG;
+	if (cursor_left(&c) > 0) {
+		r = recipe_decode(c.p, cursor_left(&c), &rp.x, &rp.nr);
+		if (r < 0)
+			return r;
+		if (rp.nr > 0 && (uint64_t)rp.x[rp.nr - 1].off + rp.x[rp.nr - 1].len > rp.len) {
+			free(rp.x);
+			return -EBADMSG;
+		}
+	}
+	*ret = rp;
+	return 0;
+}
+
+void marks_encode(const struct pack_marks *m, struct buf *ret)
+{
+	buf_add_varint(ret, PACK_NR_STREAMS);
+	for (int i = 0; i < PACK_NR_STREAMS; i++) {
+		buf_add_varint(ret, m->stream[i].pack);
+		buf_add_varint(ret, m->stream[i].nr_frames);
+	}
+	buf_add_varint(ret, m->next_pack);
+	buf_add_varint(ret, m->counts.nr_frames);
+	buf_add_varint(ret, m->counts.nr_chunks);
+	buf_add_varint(ret, m->counts.chunk_bytes);
+}
+
+int marks_decode(const void *p, size_t len, struct pack_marks *ret)
+{
+	struct cursor c = cursor_of(p, len);
+	struct pack_marks m = { 0 };
+
+	if (cursor_varint(&c) != PACK_NR_STREAMS)
+		return -EBADMSG;
+	for (int i = 0; i < PACK_NR_STREAMS; i++) {
+		uint64_t pack = cursor_varint(&c), frames = cursor_varint(&c);
+
+		if (pack > UINT32_MAX || frames > UINT32_MAX)
+			return -EBADMSG;
+		m.stream[i] = (struct pack_mark){ (uint32_t)pack, (uint32_t)frames };
+	}
+	m.next_pack = (uint32_t)cursor_varint(&c);
+	m.counts.nr_frames = cursor_varint(&c);
+	m.counts.nr_chunks = cursor_varint(&c);
+	m.counts.chunk_bytes = cursor_varint(&c);
+	if (!cursor_done(&c) || m.next_pack == 0)
+		return -EBADMSG;
+	*ret = m;
+	return 0;
+}

@@ -1,0 +1,109 @@
+#include "store/engine/segment.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "store/pack/pack.h"
+
+static uint32_t frame_of(struct addr a)
+{
+	return (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+}
+
+/* May `next` be appended to `x`? Only inside one frame: between frames lies a table. */
+static bool continues(const struct extent *x, uint32_t off, struct addr next)
+{
+	return x->off + x->len == off && x->addr.node == next.node && x->addr.pack == next.pack &&
+	       x->addr.off + x->len == next.off && frame_of(x->addr) == frame_of(next);
+}
+
+int extent_list_add(struct extent_list *l, uint32_t off, uint32_t len, struct addr a)
+{
+	if (l->nr > 0 && continues(&l->x[l->nr - 1], off, a)) {
+		l->x[l->nr - 1].len += len;
+		return 0;
+	}
+	if (l->nr == l->size) {
+		size_t size = MAX(2 * l->size, (size_t)4);
+		struct extent *x = realloc(l->x, size * sizeof(*x));
+
+		if (!x)
+			return -ENOMEM;
+		l->x = x;
+		l->size = size;
+	}
+	l->x[l->nr++] = (struct extent){ off, len, a };
+	return 0;
+}
+
+void extent_list_release(struct extent_list *l)
+{
+	free(l->x);
+	*l = (struct extent_list){ 0 };
+}
+
+size_t segment_find(const struct segment *s, uint32_t off)
+{
+	size_t lo = 0, hi = s->nr;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (s->x[mid].off + s->x[mid].len > off)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return lo;
+}
+
+uint64_t segment_mapped(const struct segment *s)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < s->nr; i++)
+		sum += s->x[i].len;
+	return sum;
+}
+
+static struct addr addr_plus(struct addr a, uint32_t n)
+{
+	a.off += n;
+	return a;
+}
+
+/* The part of x inside [from, to). */
+static int add_part(struct extent_list *l, const struct extent *x, uint32_t from, uint32_t to)
+{
+	uint32_t start = MAX(x->off, from), end = MIN(x->off + x->len, to);
+
+	return start < end ? extent_list_add(l, start, end - start, addr_plus(x->addr, start - x->off)) : 0;
+}
+
+int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct extent *x, size_t nr, int64_t *ret_mapped)
+{
+	struct extent_list l = { .x = malloc((s->nr + nr + 2) * sizeof(*l.x)), .size = s->nr + nr + 2 };
+	uint64_t before = segment_mapped(s);
+	int r = 0;
+
+	assert((uint64_t)off + len <= SEGMENT_SIZE);
+	if (!l.x)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->nr && r == 0; i++)
+		r = add_part(&l, &s->x[i], 0, off);
+	for (size_t i = 0; i < nr && r == 0; i++)
+		r = extent_list_add(&l, off + x[i].off, x[i].len, x[i].addr);
+	for (uint32_t i = 0; i < s->nr && r == 0; i++)
+		r = add_part(&l, &s->x[i], off + len, SEGMENT_SIZE);
+	assert(r == 0); /* the list was made large enough */
+	free(s->x);
+	s->x = l.x;
+	s->nr = (uint32_t)l.nr;
+	s->size = (uint32_t)l.size;
+	s->dirty = true;
+	*ret_mapped = (int64_t)segment_mapped(s) - (int64_t)before;
+	return 0;
+}

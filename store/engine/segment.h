@@ -1,0 +1,34 @@
+/*
+ * One segment (1 MiB) of a file's recipe in memory: extents in order of offset, no two overlapping, no two that could
+ * be one. Pure: no I/O, no lock.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "index/recipes.h"
+
+struct segment {
+	uint64_t number; /* file offset / SEGMENT_SIZE */
+	struct extent *x;
+	uint32_t nr, size;
+	bool dirty;	      /* differs from the view */
+	struct segment *next; /* in its hash bucket */
+};
+
+/* Set [off, off+len) to `nr` extents given relative to `off`; what they leave out becomes a hole.
+ * *ret_mapped is by how many mapped bytes the segment grew. -ENOMEM leaves it as it was. */
+int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct extent *x, size_t nr, int64_t *ret_mapped);
+/* Index of the first extent that ends after `off`; s->nr if none. */
+size_t segment_find(const struct segment *s, uint32_t off);
+uint64_t segment_mapped(const struct segment *s);
+
+/* An extent list under construction: appends and merges neighbours that lie side by side in one frame. */
+struct extent_list {
+	struct extent *x;
+	size_t nr, size;
+};
+int extent_list_add(struct extent_list *l, uint32_t off, uint32_t len, struct addr a);
+void extent_list_release(struct extent_list *l);

@@ -1,0 +1,76 @@
+/*
+ * A full disk is an ENOSPC at write, and deleting goes on. Data is refused while the disk has less than the reserve left, so
+ * that journal and index can still grow; and the file `reserve` holds some blocks that are given up when even a commit
+ * finds none, because somebody else filled the disk.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/statvfs.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+
+#define RESERVE_FILE_BYTES MiB(8)
+#define CHECK_NS (50 * 1000 * 1000ull) /* ask the disk at most every 50 ms while there is plenty */
+
+static uint64_t reserve_bytes(uint64_t total)
+{
+	return MIN(total / 32, MiB(64));
+}
+
+int engine_space(struct engine *e, struct engine_space *ret)
+{
+	struct statvfs st;
+	uint64_t reserve;
+
+	if (fstatvfs(e->dirs.root, &st) < 0)
+		return log_errno(-errno, "store %s: cannot ask for free space", e->path);
+	ret->total = (uint64_t)st.f_blocks * st.f_frsize;
+	ret->free = (uint64_t)st.f_bfree * st.f_frsize;
+	ret->avail = (uint64_t)st.f_bavail * st.f_frsize;
+	reserve = reserve_bytes(ret->total);
+	ret->avail -= MIN(ret->avail, reserve);
+	return 0;
+}
+
+int space_check(struct engine *e, uint64_t need)
+{
+	uint64_t now = monotonic_ns(), avail = atomic_load(&e->space_avail);
+	struct engine_space sp;
+	int r;
+
+	/* What is known is good for a while, less all that may be on its way. */
+	if (now - atomic_load(&e->space_checked_ns) < CHECK_NS && avail > need + e->conf.dirty + GiB(1))
+		return 0;
+	r = engine_space(e, &sp);
+	if (r < 0)
+		return r;
+	atomic_store(&e->space_avail, sp.avail);
+	atomic_store(&e->space_checked_ns, now);
+	return sp.avail < need ? -ENOSPC : 0;
+}
+
+void reserve_make(struct engine *e)
+{
+	struct engine_space sp;
+	int fd;
+
+	if (e->has_reserve || engine_space(e, &sp) < 0 || sp.avail < 4 * RESERVE_FILE_BYTES)
+		return;
+	fd = io_open(e->dirs.root, "reserve", O_WRONLY | O_CREAT, 0600);
+	if (fd < 0)
+		return;
+	e->has_reserve = io_allocate(fd, 0, RESERVE_FILE_BYTES) == 0;
+	io_close(fd);
+}
+
+bool reserve_release(struct engine *e)
+{
+	if (io_unlink(e->dirs.root, "reserve") < 0)
+		return false;
+	e->has_reserve = false;
+	log_warning("store %s: the disk is full, the reserve has been given up to finish what was begun", e->path);
+	return true;
+}

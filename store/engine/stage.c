@@ -1,0 +1,337 @@
+/*
+ * Taking bytes in.
+ *
+ * A large aligned write becomes a job as it is, without a copy. Everything else is copied into the file's stage: a buffer
+ * for one segment with one contiguous range of fresh bytes. Bytes next to or over that range join it; a write elsewhere,
+ * a full segment, a read of it, a flush, the timer or want of memory sends the stage on as a job.
+ *
+ * A job consists of whole pages. Where the range ends inside a page that had bytes before, those are read first, after
+ * the jobs that may still change them; all this under the file's lock, so the order of writes is the order of jobs.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+
+#define TAKE_MIN KiB(64)   /* a smaller write is not worth a whole buffer */
+#define INLINE_MAX KiB(64) /* a smaller job is done sooner here than handed to a worker */
+
+static void staged_unlink(struct content *c) REQUIRES(c->e->contents_lock)
+{
+	struct engine *e = c->e;
+
+	*(c->prev_staged ? &c->prev_staged->next_staged : &e->staged_first) = c->next_staged;
+	*(c->next_staged ? &c->next_staged->prev_staged : &e->staged_last) = c->prev_staged;
+	c->prev_staged = c->next_staged = NULL;
+}
+
+static void stage_begin(struct content *c, struct engine_buffer *b, uint64_t off)
+{
+	struct engine *e = c->e;
+
+	c->stage = b;
+	c->stage_base = round_down(off, SEGMENT_SIZE);
+	c->stage_start = c->stage_end = (uint32_t)(off - c->stage_base);
+	mutex_lock(&e->contents_lock);
+	c->refs++;
+	c->prev_staged = e->staged_last;
+	*(e->staged_last ? &e->staged_last->next_staged : &e->staged_first) = c;
+	e->staged_last = c;
+	mutex_unlock(&e->contents_lock);
+}
+
+/* The reference that the stage held passes to the caller. */
+static struct engine_buffer *stage_end(struct content *c)
+{
+	struct engine_buffer *b = TAKE(c->stage);
+
+	mutex_lock(&c->e->contents_lock);
+	staged_unlink(c);
+	mutex_unlock(&c->e->contents_lock);
+	return b;
+}
+
+/* Complete the first and last page of the stage with what the file had there. 0 only with nothing else in the way. */
+static int stage_fill(struct content *c, uint32_t *ret_start, uint32_t *ret_end) REQUIRES(c->lock)
+{
+	uint32_t page = (uint32_t)c->e->conf.page, start = c->stage_start, end = c->stage_end;
+	uint32_t head = (uint32_t)round_down(start, page), tail = (uint32_t)round_up(end, page);
+	uint64_t base = c->stage_base;
+	uint32_t old_end;
+	int r;
+
+	if (head < start) {
+		r = content_read_logged(c, c->stage->data + head, start - head, base + head);
+		if (r < 0)
+			return r;
+	}
+	old_end = c->logged.size > base + end ? (uint32_t)MIN(c->logged.size - base, (uint64_t)tail) : end;
+	if (old_end > end) {
+		r = content_read_logged(c, c->stage->data + end, old_end - end, base + end);
+		if (r < 0)
+			return r;
+	}
+	memset(c->stage->data + old_end, 0, tail - old_end);
+	*ret_start = head;
+	*ret_end = old_end;
+	return 0;
+}
+
+int stage_flush(struct content *c)
+{
+	uint32_t page = (uint32_t)c->e->conf.page, start = 0, end = 0;
+	struct engine_buffer *b;
+	struct job *j;
+	int r;
+
+	assert(mutex_held(&c->lock));
+	/* Waiting lets go of the lock: look again afterwards, others may have flushed or added. */
+	while (c->stage) {
+		uint64_t head = c->stage_base + round_down(c->stage_start, page);
+		uint64_t tail = c->stage_base + round_down(c->stage_end, page);
+		uint64_t seen = c->nr_finished;
+
+		if (c->stage_start % page)
+			jobs_wait_range(c, head, page);
+		if (c->stage && c->stage_end % page)
+			jobs_wait_range(c, tail, page);
+		if (seen == c->nr_finished)
+			break;
+	}
+	if (!c->stage)
+		return 0;
+	r = stage_fill(c, &start, &end);
+	j = r == 0 ? job_new(c, c->stage, c->stage->data + start, c->stage_base + start, end - start) : NULL;
+	if (r == 0 && !j)
+		r = -ENOMEM;
+	b = stage_end(c);
+	if (r < 0) { /* these bytes are lost: say so at the next flush */
+		c->error = c->error ? c->error : r;
+		engine_buffer_put(c->e, b);
+		content_close(c);
+		return r;
+	}
+	j->time_ns = c->stage_time_ns;
+	job_submit(c, j);
+	mutex_unlock(&c->lock);
+	if (end - start <= INLINE_MAX)
+		job_run(j);
+	else
+		job_queue(j);
+	mutex_lock(&c->lock);
+	content_close(c); /* the stage's reference; the caller has one */
+	return 0;
+}
+
+bool stages_flush_oldest(struct engine *e)
+{
+	struct content *c;
+
+	mutex_lock(&e->contents_lock);
+	c = e->staged_first;
+	if (c)
+		c->refs++;
+	mutex_unlock(&e->contents_lock);
+	if (!c)
+		return false;
+	mutex_lock(&c->lock);
+	stage_flush(c); /* its error waits in the content */
+	mutex_unlock(&c->lock);
+	content_close(c);
+	return true;
+}
+
+int stages_flush_all(struct engine *e)
+{
+	size_t most = 0;
+
+	/* Those staged by now, not those that keep coming. */
+	mutex_lock(&e->contents_lock);
+	for (struct content *c = e->staged_first; c; c = c->next_staged)
+		most++;
+	mutex_unlock(&e->contents_lock);
+	while (most-- > 0 && stages_flush_oldest(e))
+		;
+	return 0;
+}
+
+static void live_written(struct content *c, uint64_t end)
+{
+	c->live.size = MAX(c->live.size, end);
+	c->live.mtime_ns = c->live.ctime_ns = (int64_t)now_ns();
+}
+
+static bool stage_takes(const struct content *c, uint64_t off, size_t len)
+{
+	uint64_t at = off - c->stage_base;
+
+	return c->stage && off >= c->stage_base && at + len <= SEGMENT_SIZE && at <= c->stage_end && at + len >= c->stage_start;
+}
+
+static void stage_add(struct content *c, const void *p, size_t len, uint64_t off)
+{
+	uint32_t at = (uint32_t)(off - c->stage_base);
+
+	memcpy(c->stage->data + at, p, len);
+	c->stage_start = MIN(c->stage_start, at);
+	c->stage_end = MAX(c->stage_end, at + (uint32_t)len);
+	live_written(c, off + len);
+	c->stage_time_ns = c->live.mtime_ns;
+}
+
+/* Bytes of one segment. Called and returns with the lock held, may let go of it in between. */
+static int write_piece(struct content *c, const void *p, size_t len, uint64_t off) REQUIRES(c->lock)
+{
+	struct engine_buffer *b = NULL;
+	int r;
+
+	while (!stage_takes(c, off, len)) {
+		if (c->stage) {
+			stage_flush(c); /* an error is not this write's: it waits for the next flush */
+		} else if (b) {
+			stage_begin(c, TAKE(b), off);
+		} else {
+			mutex_unlock(&c->lock);
+			r = engine_buffer_get(c->e, &b);
+			mutex_lock(&c->lock);
+			if (r < 0)
+				return r;
+		}
+	}
+	engine_buffer_put(c->e, b); /* another writer's stage took the bytes */
+	stage_add(c, p, len, off);
+	if (c->stage_start == 0 && c->stage_end == SEGMENT_SIZE)
+		stage_flush(c);
+	return 0;
+}
+
+static int write_check(struct content *c, size_t len, uint64_t off)
+{
+	if (c->e->conf.read_only)
+		return -EROFS;
+	if (off != CONTENT_APPEND && (off > CONTENT_MAX_SIZE || len > CONTENT_MAX_SIZE - off))
+		return -EFBIG;
+	return space_check(c->e, len);
+}
+
+int content_write(struct content *c, const void *p, size_t len, uint64_t off)
+{
+	const uint8_t *from = p;
+	int r;
+
+	r = write_check(c, len, off);
+	if (r < 0 || len == 0)
+		return r;
+	atomic_fetch_add_explicit(&c->e->count.written, len, memory_order_relaxed);
+	mutex_lock(&c->lock);
+	if (off == CONTENT_APPEND)
+		off = c->live.size;
+	while (len > 0 && r == 0) {
+		size_t n = MIN(len, (size_t)(SEGMENT_SIZE - off % SEGMENT_SIZE));
+
+		r = write_piece(c, from, n, off);
+		from += n;
+		off += n;
+		len -= n;
+	}
+	mutex_unlock(&c->lock);
+	return r;
+}
+
+/* A job straight from the request: whole pages, or up to the end of the file where the rest of the page is ours to zero. */
+static bool may_take(const struct content *c, const struct engine_buffer *b, const uint8_t *p, size_t len, uint64_t off)
+{
+	uint64_t page = c->e->conf.page;
+	size_t at = (size_t)(p - b->data);
+
+	if (len < TAKE_MIN || off % page || (uintptr_t)p % PACK_BLOCK || at + round_up(len, page) > ENGINE_BUFFER_SIZE)
+		return false;
+	return len % page == 0 || off + len >= c->live.size;
+}
+
+int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off)
+{
+	uint8_t *data = (*b)->data + ((const uint8_t *)p - (*b)->data);
+	struct job *j = NULL;
+	int r;
+
+	if (off == CONTENT_APPEND || len < TAKE_MIN)
+		return content_write(c, p, len, off);
+	r = write_check(c, len, off);
+	if (r < 0)
+		return r;
+	mutex_lock(&c->lock);
+	while (c->stage && r == 0)
+		r = stage_flush(c); /* it was written earlier */
+	r = 0;			    /* its error is not this write's */
+	if (!c->stage && may_take(c, *b, p, len, off))
+		j = job_new(c, *b, data, off, (uint32_t)len);
+	if (j) {
+		memset(data + len, 0, round_up(len, c->e->conf.page) - len);
+		live_written(c, off + len);
+		j->time_ns = c->live.mtime_ns;
+		job_submit(c, j);
+	}
+	mutex_unlock(&c->lock);
+	if (!j)
+		return content_write(c, p, len, off);
+	atomic_fetch_add_explicit(&c->e->count.written, len, memory_order_relaxed);
+	*b = NULL;
+	job_queue(j);
+	return 0;
+}
+
+int content_flush(struct content *c)
+{
+	uint64_t upto;
+	int r;
+
+	mutex_lock(&c->lock);
+	while (c->stage)
+		stage_flush(c); /* an error stays in c->error */
+	upto = c->nr_submitted;
+	while (c->nr_finished < upto)
+		cond_wait(&c->drained, &c->lock);
+	r = c->error;
+	c->error = 0;
+	mutex_unlock(&c->lock);
+	return r;
+}
+
+int content_sync(struct content *c)
+{
+	int r = content_flush(c);
+
+	return r < 0 ? r : engine_sync(c->e);
+}
+
+void content_lock_quiet(struct content *c) NO_THREAD_SAFETY_ANALYSIS /* leaves with both held */
+{
+	struct engine *e = c->e;
+
+	for (;;) {
+		mutex_lock(&c->lock);
+		while (c->stage || c->jobs) {
+			if (c->stage)
+				stage_flush(c);
+			else
+				cond_wait(&c->drained, &c->lock);
+		}
+		mutex_unlock(&c->lock);
+		/* A job needs view_lock to finish, so it is taken only now, and then all looked at again. */
+		rwlock_lock_shared(&e->view_lock);
+		mutex_lock(&c->lock);
+		if (!c->stage && !c->jobs)
+			return;
+		mutex_unlock(&c->lock);
+		rwlock_unlock_shared(&e->view_lock);
+	}
+}
+
+void content_unlock_quiet(struct content *c)
+{
+	mutex_unlock(&c->lock);
+	rwlock_unlock_shared(&c->e->view_lock);
+}

@@ -1,0 +1,26 @@
+/*
+ * The store's directory: recognising, creating and locking it.
+ *
+ * Creation order: directories, then superblock.tmp, fsync, rename, fsync of the store. A store without a superblock is
+ * not a store: a crash before the rename leaves an attempt that the next mount clears away and begins again.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "store/engine/superblock_format.h"
+
+struct engine_conf;
+
+struct store_dirs {
+	int root, packs, journal; /* descriptors, -1: none */
+	int lock;		  /* the superblock, locked for as long as it is open */
+	bool created;		  /* by this call */
+	struct superblock sb;
+};
+
+#define STORE_DIRS_NONE ((struct store_dirs){ .root = -1, .packs = -1, .journal = -1, .lock = -1 })
+
+/* Open and lock `path`, creating the store if conf allows. Errors as engine_open(). */
+int store_dirs_open(const char *path, const struct engine_conf *conf, struct store_dirs *ret);
+void store_dirs_release(struct store_dirs *d);

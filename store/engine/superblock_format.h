@@ -1,0 +1,44 @@
+/* The first bytes of a store: who it is, how its chunks are fingerprinted. docs/format.md changes with this. */
+#pragma once
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+#include "base/le.h"
+
+#define SUPERBLOCK_MAGIC "CKPTFS\r\n"
+#define SUPERBLOCK_VERSION 1u
+#define SUPERBLOCK_SIZE 4096u /* written twice, one copy after the other: losing the key would lose the store */
+
+/* Unknown bit in `incompat`: refuse; in `compat`: ignore. */
+#define SUPERBLOCK_INCOMPAT_KNOWN 0u
+
+struct superblock_disk {
+	uint8_t magic[8];
+	struct le32 version, compat, incompat;
+	struct le32 hash; /* enum fp_kind */
+	uint8_t store_id[16];
+	uint8_t secret[FP_KEY_LEN]; /* fingerprint key */
+	struct le64 created_ns;
+	struct le32 flags; /* SUPERBLOCK_CLUSTER */
+	uint8_t reserved[4092 - 84];
+	struct le32 crc32c; /* over all bytes before it */
+};
+static_assert(sizeof(struct superblock_disk) == SUPERBLOCK_SIZE, "on disk");
+static_assert(offsetof(struct superblock_disk, crc32c) == 4092, "on disk");
+
+#define SUPERBLOCK_CLUSTER 1u /* the secret came from a key file that other stores share */
+
+struct superblock {
+	enum fp_kind hash;
+	uint8_t store_id[16];
+	uint8_t secret[FP_KEY_LEN];
+	uint64_t created_ns;
+	uint32_t flags;
+};
+
+/* -EBADMSG: not a superblock or damaged; -EOPNOTSUPP: another version or unknown features. */
+int superblock_decode(const void *p, size_t len, struct superblock *ret);
+void superblock_encode(const struct superblock *sb, struct superblock_disk *ret);

@@ -1,0 +1,295 @@
+/*
+ * The one ordered log. A change is appended and applied to the view's memtable under one lock, so the view always is
+ * what the log says; it reaches disk only through view.c, at a commit.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/index_format.h"
+#include "store/engine/engine_internal.h"
+#include "store/journal/journal.h"
+
+#define PENDING_MAX MiB(32) /* past this whoever adds to the log commits first */
+
+void engine_tx_put(struct engine_tx *tx, struct ns_key key, const void *value, size_t len)
+{
+	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
+
+	buf_add_varint(&rec, key.len);
+	buf_add(&rec, key.b, key.len);
+	buf_add(&rec, value, len);
+	tx->records.failed |= buf_error(&rec) < 0;
+	journal_record_add(&tx->records, RECORD_PUT, rec.data, rec.len);
+}
+
+void engine_tx_del(struct engine_tx *tx, struct ns_key key)
+{
+	journal_record_add(&tx->records, RECORD_DEL, key.b, key.len);
+}
+
+void engine_tx_del_prefix(struct engine_tx *tx, struct ns_key prefix)
+{
+	journal_record_add(&tx->records, RECORD_DEL_PREFIX, prefix.b, prefix.len);
+}
+
+void engine_tx_drop_content(struct engine_tx *tx, uint64_t ino)
+{
+	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
+
+	buf_add_varint(&rec, ino);
+	tx->records.failed |= buf_error(&rec) < 0;
+	journal_record_add(&tx->records, RECORD_DROP, rec.data, rec.len);
+}
+
+void engine_tx_release(struct engine_tx *tx)
+{
+	buf_release(&tx->records);
+}
+
+/* The first key after all that start with `prefix`. A table letter is never 0xff, so there is one. */
+static struct ns_key prefix_end(const void *prefix, size_t len)
+{
+	struct ns_key k = { .len = len };
+
+	memcpy(k.b, prefix, len);
+	while (k.len > 0 && ++k.b[k.len - 1] == 0)
+		k.len--;
+	return k;
+}
+
+static void batch_del_prefix(struct db_batch *batch, const void *prefix, size_t len)
+{
+	struct ns_key end = prefix_end(prefix, len);
+
+	db_batch_del_range(batch, prefix, len, end.b, end.len);
+}
+
+static int apply_put(const void *p, size_t len, struct db_batch *batch)
+{
+	struct cursor c = cursor_of(p, len);
+	uint64_t key_len = cursor_varint(&c);
+	const void *key;
+
+	if (key_len == 0 || key_len > sizeof(((struct ns_key *)0)->b))
+		return -EBADMSG;
+	key = cursor_take(&c, (size_t)key_len);
+	if (!key)
+		return -EBADMSG;
+	db_batch_put(batch, key, (size_t)key_len, c.p, cursor_left(&c));
+	return 0;
+}
+
+static int apply_drop(struct engine *e, const void *p, size_t len, struct db_batch *batch)
+{
+	struct cursor cur = cursor_of(p, len);
+	uint64_t ino = cursor_varint(&cur);
+	struct ns_key recipes, content;
+	struct ns_content was;
+	struct content *c;
+	int r;
+
+	if (!cursor_done(&cur))
+		return -EBADMSG;
+	recipes = recipe_prefix(ino);
+	content = ns_key_content(ino);
+	if (content_lookup(e, ino, &c) > 0) {
+		mutex_lock(&c->lock);
+		content_forget(c);
+		mutex_unlock(&c->lock);
+		content_close(c);
+	} else {
+		r = ns_get_content(e->db, ino, &was);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			atomic_fetch_sub(&e->logical, (int64_t)was.mapped);
+	}
+	batch_del_prefix(batch, recipes.b, recipes.len);
+	db_batch_del(batch, content.b, content.len);
+	return 0;
+}
+
+static int apply_replace(struct engine *e, const void *p, size_t len)
+{
+	struct replace rp;
+	struct content *c;
+	int r;
+
+	r = replace_decode(p, len, &rp);
+	if (r < 0)
+		return r;
+	r = content_open(e, rp.ino, &c);
+	if (r == 0) {
+		mutex_lock(&c->lock);
+		r = content_apply(c, &rp);
+		c->live = c->logged;
+		mutex_unlock(&c->lock);
+		content_close(c);
+	}
+	free(rp.x);
+	return r;
+}
+
+int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, struct db_batch *batch)
+{
+	switch (type) {
+	case RECORD_MARKS:
+		return 0; /* whoever reads the journal looks at it */
+	case RECORD_PUT:
+		return apply_put(p, len, batch);
+	case RECORD_DEL:
+		db_batch_del(batch, p, len);
+		return 0;
+	case RECORD_DEL_PREFIX:
+		if (len == 0 || len > sizeof(((struct ns_key *)0)->b))
+			return -EBADMSG;
+		batch_del_prefix(batch, p, len);
+		return 0;
+	case RECORD_DROP:
+		return apply_drop(e, p, len, batch);
+	case RECORD_REPLACE:
+		return apply_replace(e, p, len);
+	default:
+		return -EBADMSG;
+	}
+}
+
+static int apply_all(struct engine *e, const struct buf *records, struct db_batch *batch)
+{
+	struct journal_iter it = journal_iter(records->data, records->len);
+	const void *p;
+	uint8_t type;
+	size_t len;
+	int r;
+
+	while ((r = journal_iter_next(&it, &type, &p, &len)) > 0) {
+		r = log_apply_record(e, type, p, len, batch);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+/* Behind the lock because of the order: what is appended later is applied later. */
+static int append_locked(struct engine *e, const void *records, size_t len, uint64_t *ret_end)
+{
+	assert(mutex_held(&e->log.lock));
+	if (e->log.failed)
+		return e->log.failed;
+	if (buf_reserve(&e->log.pending, len) < 0)
+		return -ENOMEM;
+	if (e->log.pending.len == 0)
+		e->log.oldest_ns = monotonic_ns();
+	buf_add(&e->log.pending, records, len);
+	e->log.end += len;
+	*ret_end = e->log.end;
+	return 0;
+}
+
+int engine_tx_apply(struct engine *e, struct engine_tx *tx)
+{
+	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	uint64_t end;
+	int r;
+
+	if (e->conf.read_only)
+		return -EROFS;
+	r = buf_error(&tx->records);
+	if (r < 0)
+		return r;
+	r = db_batch_new(e->db, &batch);
+	if (r < 0)
+		return r;
+	rwlock_lock_shared(&e->view_lock);
+	r = apply_all(e, &tx->records, batch); /* into the batch; only a drop changes anything yet */
+	if (r == 0) {
+		mutex_lock(&e->log.lock);
+		r = e->log.failed ? e->log.failed : db_batch_apply(batch);
+		if (r == 0)
+			r = append_locked(e, tx->records.data, tx->records.len, &end);
+		mutex_unlock(&e->log.lock);
+	}
+	rwlock_unlock_shared(&e->view_lock);
+	buf_clear(&tx->records);
+	if (r == 0)
+		log_throttle(e);
+	return r;
+}
+
+int log_append(struct engine *e, uint8_t type, const struct buf *record, uint64_t *ret_end)
+{
+	_cleanup_(buf_release) struct buf framed = BUF_EMPTY;
+	int r = buf_error(record);
+
+	if (r < 0)
+		return r;
+	journal_record_add(&framed, type, record->data, record->len);
+	if (buf_error(&framed) < 0)
+		return -ENOMEM;
+	mutex_lock(&e->log.lock);
+	r = append_locked(e, framed.data, framed.len, ret_end);
+	mutex_unlock(&e->log.lock);
+	return r;
+}
+
+void log_throttle(struct engine *e)
+{
+	bool full;
+
+	mutex_lock(&e->log.lock);
+	full = e->log.pending.len > PENDING_MAX && !e->log.last_error;
+	mutex_unlock(&e->log.lock);
+	if (full)
+		engine_sync(e); /* its error stays for whoever asks for durability */
+}
+
+#define NUMBERS_AT_ONCE 4096 /* reserved in the log together: a crash skips the rest of them */
+
+/* Before any number of the next lot is used its end is in the log, so no crash can give a number twice. */
+static int reserve_numbers(struct engine *e) REQUIRES(e->log.lock)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	struct le64 end = le64_put(e->log.numbers_end + NUMBERS_AT_ONCE);
+	uint64_t log_end;
+	int r;
+
+	engine_tx_put(&tx, ns_key_meta("next_number"), &end, sizeof(end));
+	r = buf_error(&tx.records);
+	if (r < 0)
+		return r;
+	r = db_batch_new(e->db, &batch);
+	if (r < 0)
+		return r;
+	r = apply_all(e, &tx.records, batch);
+	if (r < 0)
+		return r;
+	r = db_batch_apply(batch);
+	if (r < 0)
+		return r;
+	r = append_locked(e, tx.records.data, tx.records.len, &log_end);
+	if (r < 0)
+		return r;
+	e->log.numbers_end += NUMBERS_AT_ONCE;
+	return 0;
+}
+
+int engine_new_number(struct engine *e, uint64_t *ret)
+{
+	int r = 0;
+
+	if (e->conf.read_only)
+		return -EROFS;
+	rwlock_lock_shared(&e->view_lock);
+	mutex_lock(&e->log.lock);
+	if (e->log.next_number == e->log.numbers_end)
+		r = reserve_numbers(e);
+	if (r == 0)
+		*ret = e->log.next_number++;
+	mutex_unlock(&e->log.lock);
+	rwlock_unlock_shared(&e->view_lock);
+	return r;
+}

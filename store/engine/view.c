@@ -1,0 +1,199 @@
+/*
+ * Writing the view out. RocksDB has no log of its own here; what it has on disk is the state at one commit.
+ *
+ *   1. lock all changes out
+ *   2. put the dirty segments and sizes into the view, commit what is left of the log: the view is now the state at
+ *      commit N; put N and the marks into it as well
+ *   3. cut the memtable, let changes in again
+ *   4. RocksDB writes it, atomically: crash before: the old view and a longer replay; after: the new one
+ *   5. if the journal has grown: snapshot of the view as of N into the journal, then what came before N can go
+ * Step 1 to 3 cost a commit of what came in since a commit just before, and memory work.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/le.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/index_format.h"
+#include "store/engine/engine_internal.h"
+#include "store/journal/journal.h"
+
+#define VIEW_FLUSH_BYTES MiB(32)
+#define SNAPSHOT_BYTES MiB(64)
+#define BATCH_CONTENTS 256 /* contents per batch: bounds its memory */
+
+bool view_wants_flush(struct engine *e)
+{
+	uint64_t limit = e->conf.view_flush_bytes ? e->conf.view_flush_bytes : VIEW_FLUSH_BYTES;
+
+	return db_view_unflushed(e->db) + atomic_load(&e->dirty_segment_memory) > limit;
+}
+
+bool view_wants_snapshot(struct engine *e)
+{
+	uint64_t limit = e->conf.snapshot_bytes ? e->conf.snapshot_bytes : SNAPSHOT_BYTES;
+	struct journal_stats st;
+
+	journal_stats(e->journal, &st);
+	/* Not before as much was added as the snapshot itself weighs: each byte is rewritten twice at most. */
+	return journal_bytes_since_snapshot(e->journal) > MAX(limit, st.snapshot_bytes);
+}
+
+static void put_meta(struct db_batch *batch, const char *name, const void *value, size_t len)
+{
+	struct ns_key key = ns_key_meta(name);
+
+	db_batch_put(batch, key.b, key.len, value, len);
+}
+
+int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number, const struct pack_marks *marks)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct le64 n = le64_put(number), logical = le64_put((uint64_t)atomic_load(&e->logical));
+
+	marks_encode(marks, &value);
+	put_meta(batch, "commit", &n, sizeof(n));
+	put_meta(batch, "marks", value.data, value.len);
+	put_meta(batch, "logical", &logical, sizeof(logical));
+	return buf_error(&value);
+}
+
+static unsigned take_dirty(struct engine *e, struct content **ret, unsigned max)
+{
+	unsigned n = 0;
+
+	mutex_lock(&e->contents_lock);
+	while (n < max && e->dirty_contents) {
+		ret[n++] = e->dirty_contents;
+		e->dirty_contents = e->dirty_contents->next_dirty;
+	}
+	mutex_unlock(&e->contents_lock);
+	return n;
+}
+
+static void put_back_dirty(struct engine *e, struct content *c)
+{
+	mutex_lock(&e->contents_lock);
+	c->next_dirty = e->dirty_contents;
+	e->dirty_contents = c;
+	mutex_unlock(&e->contents_lock);
+}
+
+/*
+ * All dirty contents into the view's memtable. Changes are locked out, or nobody else is there yet; readers are not: a
+ * content stays dirty and in memory until the view has it.
+ */
+int view_write_back(struct engine *e)
+{
+	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	struct content *some[BATCH_CONTENTS];
+	unsigned n;
+	int r;
+
+	r = db_batch_new(e->db, &batch);
+	while (r == 0 && (n = take_dirty(e, some, BATCH_CONTENTS)) > 0) {
+		for (unsigned i = 0; i < n && r == 0; i++)
+			r = content_write_back(some[i], batch);
+		if (r == 0)
+			r = db_batch_apply(batch);
+		for (unsigned i = 0; i < n; i++)
+			if (r == 0)
+				content_written_back(some[i]);
+			else
+				put_back_dirty(e, some[i]);
+	}
+	return r;
+}
+
+static int write_snapshot(struct engine *e, uint64_t number, const struct pack_marks *marks, struct db_snapshot *state)
+{
+	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	const void *key, *value;
+	size_t key_len, value_len;
+	struct journal_snapshot *s;
+	int r;
+
+	r = journal_snapshot_new(e->journal, number, &s);
+	if (r < 0)
+		return r;
+	marks_encode(marks, &rec);
+	r = journal_snapshot_add(s, RECORD_MARKS, rec.data, rec.len);
+	if (r == 0)
+		r = db_iter_new(e->db, state, NULL, 0, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		struct ns_key number_key = ns_key_meta("next_number");
+
+		/* Of the engine's own entries only this one is part of the state; the others tell about the view. */
+		if (*(const uint8_t *)key == VIEW_META &&
+		    (key_len != number_key.len || memcmp(key, number_key.b, key_len) != 0))
+			continue;
+		buf_clear(&rec);
+		buf_add_varint(&rec, key_len);
+		buf_add(&rec, key, key_len);
+		buf_add(&rec, value, value_len);
+		r = buf_error(&rec);
+		if (r == 0)
+			r = journal_snapshot_add(s, RECORD_PUT, rec.data, rec.len);
+	}
+	if (r < 0) {
+		journal_snapshot_abort(s);
+		return r;
+	}
+	return journal_snapshot_commit(s);
+}
+
+/* Steps 1 to 3. *ret_state pins the view as of *ret_number if asked for. */
+static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pack_marks *ret_marks, struct db_snapshot **ret_state)
+{
+	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	int r;
+
+	r = db_batch_new(e->db, &batch);
+	if (r < 0)
+		return r;
+	r = engine_sync(e); /* most of it, while changes still go on */
+	if (r < 0)
+		return r;
+	rwlock_lock(&e->view_lock);
+	r = view_write_back(e);
+	if (r == 0)
+		r = engine_sync(e);
+	if (r == 0) {
+		mutex_lock(&e->log.lock);
+		*ret_number = journal_last(e->journal);
+		*ret_marks = e->log.marks;
+		mutex_unlock(&e->log.lock);
+		r = view_put_position(batch, e, *ret_number, ret_marks);
+	}
+	if (r == 0)
+		r = db_batch_apply(batch);
+	if (r == 0 && snapshot)
+		r = db_snapshot_new(e->db, ret_state);
+	if (r == 0)
+		r = db_view_flush_start(e->db);
+	rwlock_unlock(&e->view_lock);
+	return r;
+}
+
+int view_flush(struct engine *e, bool snapshot)
+{
+	struct db_snapshot *state = NULL;
+	struct pack_marks marks;
+	uint64_t number;
+	int r;
+
+	r = cut(e, snapshot, &number, &marks, &state);
+	if (r == 0)
+		r = db_view_flush_wait(e->db);
+	if (r == 0 && snapshot && number > 0)
+		r = write_snapshot(e, number, &marks, state);
+	if (state)
+		db_snapshot_free(state);
+	if (r < 0)
+		log_errno(r, "store %s: the index could not be written out; the journal keeps everything", e->path);
+	return r;
+}

@@ -1,0 +1,81 @@
+/*
+ * The journal: the ordered record of every committed change, and with the packs the truth of the store.
+ *
+ * It is a sequence of groups, one per commit, numbered from 1 without gaps. A group is written with one write,
+ * carries its number, its length and a checksum over all of it, and is there whole or not at all. What a group
+ * holds is a sequence of records (type, bytes); the journal does not know what they mean.
+ *
+ * Files: journal/<first number, 16 hex digits>.log, preallocated and zero-filled so that an append changes no file
+ * metadata and fdatasync is one flush; journal/<number>.snap, the live state as of that commit, after which all
+ * that came before can go; journal/spare, a segment ahead, so that a full disk does not keep deletions out.
+ *
+ * Crash order of an append: write the group, fdatasync, acknowledged. A group torn by a crash fails its checksum
+ * and, being the last, is not there. A group that fails its checksum and is followed by a valid one of a later
+ * number is damage and not a torn tail: -EBADMSG.
+ * Crash order of a snapshot: write a .tmp, fsync, rename, fsync directory, unlink what it replaces: a stray .tmp is
+ * removed on open; older files that survive are ignored and removed.
+ *
+ * Thread rule: append from one thread at a time; a snapshot may be written by another at the same time.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct journal;
+struct journal_reader;
+struct journal_snapshot;
+
+struct journal_conf {
+	uint8_t store_id[16];
+	uint64_t segment_bytes; /* of a .log file; 0: 16 MiB; the first ones of a journal are smaller, from 1 MiB on */
+	bool read_only;
+};
+
+/* `dirfd` is journal/ itself (kept until close, not closed). Finds the end and cuts a torn tail off. */
+int journal_open(int dirfd, const struct journal_conf *conf, struct journal **ret);
+void journal_close(struct journal *j); /* NULL is fine */
+
+uint64_t journal_last(const struct journal *j);	   /* number of the last group, 0: none */
+uint64_t journal_snapshot_number(const struct journal *j); /* newest snapshot, 0: none */
+uint64_t journal_bytes_since_snapshot(const struct journal *j);
+
+/* A record is added to a buffer of the caller's; several make up a group. */
+void journal_record_add(struct buf *group, uint8_t type, const void *p, size_t len);
+/* Append records as group journal_last() + 1 and make it durable. On an error (ENOSPC, EIO) nothing has been
+ * appended and the same call may be tried again. */
+int journal_append(struct journal *j, const void *records, size_t len);
+
+/* Groups after number `after`, oldest first (`after` 0: everything the journal still has, the snapshot first, as a group
+ * whose number is the snapshot's; it comes in several parts of bounded size with the same number). -ENOENT: groups after
+ * `after` were dropped in favour of a newer snapshot; start from 0. */
+int journal_read(struct journal *j, uint64_t after, struct journal_reader **ret);
+/* 1: a group, borrowed until the next call; 0: end; -EBADMSG: damage; -ENOENT: a snapshot committed since journal_read()
+ * has replaced what comes next. */
+int journal_read_next(struct journal_reader *r, uint64_t *number, bool *is_snapshot, const void **records, size_t *len);
+void journal_reader_free(struct journal_reader *r);
+static inline void journal_reader_freep(struct journal_reader **r)
+{
+	journal_reader_free(*r);
+}
+
+/* Records within a group. On the stack, borrowing. 1/0/-EBADMSG. */
+struct journal_iter {
+	const uint8_t *p, *end;
+};
+struct journal_iter journal_iter(const void *records, size_t len);
+int journal_iter_next(struct journal_iter *it, uint8_t *type, const void **p, size_t *len);
+
+/* Write the live state as of group `number`, piece by piece, then drop what it replaces. One at a time (-EBUSY);
+ * `number` is above the newest snapshot's and not above journal_last() (-EINVAL). */
+int journal_snapshot_new(struct journal *j, uint64_t number, struct journal_snapshot **ret);
+int journal_snapshot_add(struct journal_snapshot *s, uint8_t type, const void *p, size_t len);
+int journal_snapshot_commit(struct journal_snapshot *s); /* frees s either way */
+void journal_snapshot_abort(struct journal_snapshot *s); /* NULL is fine */
+
+struct journal_stats {
+	uint64_t disk_bytes, nr_groups, nr_files, snapshot_bytes;
+};
+void journal_stats(struct journal *j, struct journal_stats *ret);

@@ -1,0 +1,119 @@
+/*
+ * Appending a group: one write into the zero-filled space of the current segment, one fdatasync, acknowledged.
+ * A crash before the sync leaves a torn group, which is not there, or a whole one, which nobody was promised.
+ *
+ * When the write fails, the segment is as good as before, but bytes of the failed group may be in it. They are zeroed,
+ * and the zeros synced, before the next attempt: a shorter group must not be followed by the rest of a longer one.
+ *
+ * When the sync fails, nothing can be said about what was written since the last sync that worked: the kernel may
+ * have marked the pages clean, and a second fdatasync would succeed without writing them. So the segment is given up.
+ * Its groups before this one are durable; this one is written again, from memory, into a new segment that starts
+ * with its number and so hides whatever the old segment holds in its place. Should that fail too, the error is the
+ * caller's, and every later attempt begins with a new segment.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "store/journal/journal.h"
+#include "store/journal/journal_internal.h"
+
+#define SPARE_RETRY_BYTES MiB(1) /* appended between two attempts to get a spare on a full disk */
+
+/* The message names the group that is being appended. */
+static int sync_or_give_up(struct journal *j, uint64_t number)
+{
+	int r;
+
+	r = io_sync(j->fd);
+	if (r < 0) {
+		log_errno(r, "journal: group %" PRIu64 ": cannot sync, segment given up", number);
+		closep(&j->fd);
+		j->fd = -1;
+	}
+	return r;
+}
+
+static int clear_stale(struct journal *j, uint64_t number)
+{
+	int r;
+
+	if (j->stale_end <= j->off)
+		return 0;
+	r = journal_zero(j->fd, j->off, j->stale_end);
+	if (r < 0)
+		return log_errno(r, "journal: group %" PRIu64 ": cannot clear a failed write", number);
+	r = sync_or_give_up(j, number);
+	if (r < 0)
+		return r;
+	j->stale_end = 0;
+	return 0;
+}
+
+/* Into the current segment, which has room. If the segment had to be given up, j->fd is -1. */
+static int put(struct journal *j, struct journal_group *g, const void *records, size_t len)
+{
+	int r;
+
+	r = clear_stale(j, g->number);
+	if (r < 0)
+		return r;
+	j->stale_end = j->off + journal_group_bytes(len);
+	r = journal_group_write(j->fd, j->off, g, records, len);
+	if (r < 0)
+		return log_errno(r, "journal: group %" PRIu64 ": cannot write %zu bytes", g->number, len);
+	return sync_or_give_up(j, g->number);
+}
+
+/* The group is durable. True: there is no spare. */
+static bool advance(struct journal *j, uint64_t number, uint64_t bytes)
+{
+	struct journal_segment *s;
+	bool no_spare;
+
+	j->off += bytes;
+	j->stale_end = 0;
+	atomic_fetch_add(&j->appended, bytes);
+	mutex_lock(&j->lock);
+	s = &j->segments[j->nr_segments - 1];
+	s->last = number;
+	s->end = j->off;
+	no_spare = j->spare == SPARE_NONE;
+	mutex_unlock(&j->lock);
+	atomic_store(&j->last, number);
+	return no_spare;
+}
+
+int journal_append(struct journal *j, const void *records, size_t len)
+{
+	struct journal_group g = { .number = journal_last(j) + 1 };
+	uint64_t bytes = journal_group_bytes(len);
+	int r;
+
+	if (j->read_only)
+		return -EROFS;
+	if (len > JOURNAL_PAYLOAD_MAX)
+		return log_errno(-EINVAL, "journal: group %" PRIu64 ": %zu bytes are too many", g.number, len);
+	memcpy(g.store_id, j->store_id, sizeof(g.store_id));
+	if (j->fd < 0 || bytes > j->size - j->off) {
+		r = journal_segment_start(j, g.number, bytes);
+		if (r < 0)
+			return r;
+	}
+	r = put(j, &g, records, len);
+	if (r < 0 && j->fd < 0) {
+		r = journal_segment_start(j, g.number, bytes);
+		if (r == 0)
+			r = put(j, &g, records, len);
+	}
+	if (r < 0)
+		return r;
+	if (advance(j, g.number, bytes) && atomic_load(&j->appended) >= j->spare_next_try) {
+		j->spare_next_try = atomic_load(&j->appended) + SPARE_RETRY_BYTES;
+		journal_spare_refill(j); /* this group is durable whatever becomes of it */
+	}
+	return 0;
+}

@@ -1,0 +1,159 @@
+/*
+ * The packs of one store: append-only files that hold chunk bytes and the fingerprints of them.
+ *
+ * A pack is a header block and then frames at a fixed stride of 257 blocks of 4 KiB: one table block
+ * (which chunks, their fingerprints, sealed with a keyed checksum) and up to 256 blocks of chunk bytes.
+ * A frame that holds less leaves a hole in the file, which costs nothing, and so
+ *   - the table of any address is found by division, without a search or a map;
+ *   - a table and its bytes are one contiguous read;
+ *   - a frame is written once, whole, and never touched again: appending cannot damage what is there.
+ * Frames of a stream are numbered in order; a pack is full at a number of frames or bytes and the stream
+ * goes on in the next pack. Two streams, so that large frames are written straight from the caller's
+ * memory while scattered single chunks collect in one frame.
+ *
+ * What is durable is told by marks: per stream the current pack and how many of its frames are complete
+ * and synced. The caller keeps the marks in its journal. Opening with marks cuts off everything after
+ * them: bytes that nothing committed refers to, possibly torn. Crash order: frame written -> pack synced ->
+ * marks committed by the caller. Packs with an id at or above `next_pack` did not exist at the commit and are
+ * removed; packs below it that no stream is at are complete.
+ *
+ * Thread rule: all functions from any thread, except that a pack_frame belongs to one thread at a time.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "base/fp.h"
+
+struct buf;
+struct io_rate;
+struct packs;
+struct pack_frame;
+
+#define PACK_BLOCK 4096u
+#define PACK_FRAME_BLOCKS 256u	/* data blocks of a full frame */
+#define PACK_FRAME_STRIDE 257u	/* with the table block in front */
+#define PACK_FRAME_BYTES (PACK_BLOCK * PACK_FRAME_BLOCKS)
+
+enum pack_stream { PACK_BULK, PACK_SMALL, PACK_NR_STREAMS };
+
+struct pack_mark {
+	uint32_t pack;	    /* the stream's current pack, 0: none yet */
+	uint32_t nr_frames; /* complete and durable ones in it */
+};
+
+/* What the frames before the marks hold, kept with them so that a mount need not count. */
+struct pack_counts {
+	uint64_t nr_chunks, chunk_bytes, nr_frames;
+};
+
+struct pack_marks {
+	struct pack_mark stream[PACK_NR_STREAMS];
+	uint32_t next_pack; /* smallest id never used, from 1 */
+	struct pack_counts counts;
+};
+
+struct packs_conf {
+	const struct fp_key *key; /* borrowed for the life of the packs */
+	uint8_t store_id[16];
+	uint16_t node;
+	uint64_t pack_bytes;   /* data bytes after which a pack is full; 0: 256 MiB */
+	uint64_t table_memory; /* limit on cached frame tables */
+	struct io_rate *read_rate, *write_rate; /* borrowed; NULL: unlimited */
+	bool read_only;	       /* opens without cutting or removing anything */
+};
+
+/* `dirfd` is packs/ itself (kept until close, not closed). Marks of zeros with next_pack 1: a new store. */
+int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks *marks, struct packs **ret);
+void packs_close(struct packs *p); /* NULL is fine */
+
+/*
+ * Writing. A frame is opened, filled and written by one thread. Opening takes the next place of the stream and
+ * costs no I/O but the creation of a new pack now and then, so it may be called under a short lock.
+ */
+int packs_frame_open(struct packs *p, enum pack_stream s, uint32_t chunk_len, struct pack_frame **ret);
+/* Chunks that still fit. chunk_len is a multiple of PACK_BLOCK, at most PACK_FRAME_BYTES. */
+unsigned pack_frame_room(const struct pack_frame *f);
+/* Add one chunk. PACK_BULK borrows `data` (4 KiB aligned) until the frame is written; PACK_SMALL copies it.
+ * From here on its address can be given out: packs_fps() knows it, packs_read() has its bytes (from memory, or
+ * by waiting for the write). */
+struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data);
+/* Write the frame with one aligned write. On an error its chunks are not there, packs_wait() says so to whoever
+ * already shares them, and `f` lives on: write it again (PACK_SMALL, memory is ours) or abandon it. On success
+ * frees f. A frame without chunks is dropped. */
+int packs_frame_write(struct packs *p, struct pack_frame *f);
+void packs_frame_abandon(struct packs *p, struct pack_frame *f);
+/* Until the frame that holds `a` has been written: 0, or the error it failed with. 0 at once for all written ones and for
+ * small frames, whose bytes are in our memory until then. */
+int packs_wait(struct packs *p, struct addr a);
+
+/*
+ * Make all frames opened before packs_sync_begin() durable (waits for those being written) and tell the marks. Two steps, so
+ * that the caller can make sure, under the lock it opens frames with, that none of them is open and left lying: such a
+ * frame would never be done. From begin to end no other sync runs.
+ */
+void packs_sync_begin(struct packs *p);
+int packs_sync_end(struct packs *p, struct pack_marks *ret);
+/* Both at once. */
+int packs_sync(struct packs *p, struct pack_marks *ret);
+
+/*
+ * Reading. Addresses may point inside a chunk. A range lies in one frame.
+ * Every chunk is checked against its fingerprint: -EBADMSG with the pack and offset logged, and remembered as damaged.
+ */
+int packs_read(struct packs *p, struct addr a, uint32_t len, void *buf);
+/* The same for several pieces of one request: neighbouring ranges become one read where that helps. */
+struct pack_piece {
+	struct addr addr;
+	uint32_t len;
+	void *buf;
+};
+int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr);
+/* Ask the disk for a range that will be read soon. */
+void packs_prefetch(struct packs *p, struct addr a, uint32_t len);
+
+/* Fingerprints of `n` chunks of `chunk_len` that lie side by side from `a`, all in one frame.
+ * 1: told; 0: the address holds no such chunks (a stale hint); <0. */
+int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, struct fp *ret);
+/* Length and start of the chunk that holds `a`. 1/0/<0 as above. */
+int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp);
+
+/* Damage found so far in this mount. Cheap when there is none. */
+bool packs_is_damaged(struct packs *p, struct addr chunk);
+void packs_set_damaged(struct packs *p, struct addr chunk);
+/* Write a damaged chunk's bytes over its place again, durable; whoever refers to it reads well again. */
+int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len);
+
+/* All frames of all packs in order of pack and frame, for absorbing, rebuilding and checking. Damaged tables are
+ * reported (rec.damaged) and skipped over. */
+struct pack_iter {
+	struct packs *packs;
+	uint32_t pack, frame;
+	uint32_t end_pack; /* stop before */
+};
+struct pack_frame_rec {
+	uint32_t pack, frame;
+	struct addr first; /* of its first chunk */
+	uint32_t chunk_len, nr_chunks;
+	bool damaged;
+	struct fp fps[PACK_FRAME_BLOCKS];
+};
+/* From (pack, frame) on. */
+struct pack_iter pack_iter(struct packs *p, uint32_t pack, uint32_t frame);
+int pack_iter_next(struct pack_iter *it, struct pack_frame_rec *ret); /* 1/0/<0 */
+/* The stream a pack belongs to; 1/0 no such pack/<0. */
+int packs_stream_of(struct packs *p, uint32_t pack, enum pack_stream *ret);
+
+struct pack_stats {
+	uint64_t nr_packs, nr_frames, nr_chunks;
+	uint64_t chunk_bytes; /* bytes of chunks in all packs */
+	uint64_t disk_bytes;  /* blocks of the files */
+	uint64_t table_memory, table_hits, table_misses;
+	uint64_t nr_damaged, nr_healed;
+	uint64_t read_bytes, written_bytes;
+	bool direct_io; /* false: the filesystem refused O_DIRECT, packs go through the page cache */
+};
+void packs_stats(struct packs *p, struct pack_stats *ret);

@@ -1,0 +1,147 @@
+#include "store/pack/pack_format.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checksum.h"
+
+static uint32_t header_crc(const struct pack_header_disk *d)
+{
+	return crc32c(d, offsetof(struct pack_header_disk, crc32c));
+}
+
+void pack_header_encode(const struct pack_header *h, struct pack_header_disk *ret)
+{
+	*ret = (struct pack_header_disk){
+		.version = le32_put(PACK_VERSION),
+		.compat = le32_put(h->compat),
+		.incompat = le32_put(h->incompat),
+		.pack = le32_put(h->pack),
+		.node = le16_put(h->node),
+		.stream = le16_put((uint16_t)h->stream),
+		.created_ns = le64_put(h->created_ns),
+	};
+	memcpy(ret->magic, PACK_MAGIC, sizeof(ret->magic));
+	memcpy(ret->store_id, h->store_id, sizeof(ret->store_id));
+	ret->crc32c = le32_put(header_crc(ret));
+}
+
+int pack_header_decode(const void *p, size_t len, struct pack_header *ret)
+{
+	const struct pack_header_disk *d = p;
+	uint16_t stream;
+
+	if (len < sizeof(*d) || memcmp(d->magic, PACK_MAGIC, sizeof(d->magic)) != 0)
+		return -EBADMSG;
+	if (header_crc(d) != le32_get(d->crc32c))
+		return -EBADMSG;
+	stream = le16_get(d->stream);
+	if (le32_get(d->version) != PACK_VERSION || (le32_get(d->incompat) & ~PACK_INCOMPAT_KNOWN) != 0 ||
+	    stream >= PACK_NR_STREAMS)
+		return -EOPNOTSUPP;
+	if (le32_get(d->pack) == 0)
+		return -EBADMSG;
+	*ret = (struct pack_header){
+		.compat = le32_get(d->compat),
+		.incompat = le32_get(d->incompat),
+		.pack = le32_get(d->pack),
+		.node = le16_get(d->node),
+		.stream = (enum pack_stream)stream,
+		.created_ns = le64_get(d->created_ns),
+	};
+	memcpy(ret->store_id, d->store_id, sizeof(ret->store_id));
+	return 0;
+}
+
+uint64_t pack_table_seal(const struct pack_table_disk *d, const struct fp_key *key)
+{
+	struct pack_table_disk unsealed = *d;
+
+	unsealed.seal = le64_put(0);
+	return fp_hash64(key, &unsealed, sizeof(unsealed));
+}
+
+void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uint32_t pack, uint32_t frame,
+		       struct pack_table_disk *ret)
+{
+	assert(pack_chunk_len_valid(t->chunk_len));
+	assert(t->nr_chunks > 0 && t->nr_chunks <= PACK_FRAME_BYTES / t->chunk_len);
+
+	*ret = (struct pack_table_disk){
+		.version = le32_put(PACK_TABLE_VERSION),
+		.kind = PACK_TABLE_EQUAL,
+		.codec = PACK_CODEC_NONE,
+		.pack = le32_put(pack),
+		.frame = le32_put(frame),
+		.chunk_len = le32_put(t->chunk_len),
+		.nr_chunks = le32_put(t->nr_chunks),
+		.stored_len = le32_put(t->chunk_len * t->nr_chunks),
+	};
+	memcpy(ret->magic, PACK_TABLE_MAGIC, sizeof(ret->magic));
+	for (uint32_t i = 0; i < t->nr_chunks; i++)
+		fp_encode(t->fps[i], ret->fps[i]);
+	ret->seal = le64_put(pack_table_seal(ret, key));
+}
+
+static bool is_zero(const void *p, size_t len)
+{
+	const uint8_t *b = p;
+
+	return len == 0 || (b[0] == 0 && memcmp(b, b + 1, len - 1) == 0);
+}
+
+bool pack_block_is_zero(const void *block)
+{
+	return is_zero(block, PACK_BLOCK);
+}
+
+int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint32_t pack, uint32_t frame,
+		      struct pack_table *ret)
+{
+	const struct pack_table_disk *d = p;
+	uint32_t chunk_len, nr_chunks;
+
+	if (len < sizeof(*d) || memcmp(d->magic, PACK_TABLE_MAGIC, sizeof(d->magic)) != 0)
+		return -EBADMSG;
+	if (pack_table_seal(d, key) != le64_get(d->seal))
+		return -EBADMSG;
+	if (le32_get(d->version) != PACK_TABLE_VERSION || d->kind != PACK_TABLE_EQUAL ||
+	    d->codec != PACK_CODEC_NONE || le16_get(d->flags) != 0 || !is_zero(d->reserved, sizeof(d->reserved)))
+		return -EOPNOTSUPP;
+	chunk_len = le32_get(d->chunk_len);
+	nr_chunks = le32_get(d->nr_chunks);
+	if (le32_get(d->pack) != pack || le32_get(d->frame) != frame || !pack_chunk_len_valid(chunk_len))
+		return -EBADMSG;
+	if (nr_chunks == 0 || nr_chunks > PACK_FRAME_BYTES / chunk_len ||
+	    le32_get(d->stored_len) != chunk_len * nr_chunks)
+		return -EBADMSG;
+	if (!is_zero((const uint8_t *)d->fps + nr_chunks * FP_LEN, (PACK_FRAME_BLOCKS - nr_chunks) * FP_LEN))
+		return -EBADMSG;
+	ret->chunk_len = chunk_len;
+	ret->nr_chunks = nr_chunks;
+	for (uint32_t i = 0; i < nr_chunks; i++)
+		ret->fps[i] = fp_decode(d->fps[i]);
+	return 0;
+}
+
+struct pack_name pack_name(uint32_t pack)
+{
+	struct pack_name n;
+
+	snprintf(n.s, sizeof(n.s), "%08" PRIx32 ".pack", pack);
+	return n;
+}
+
+bool pack_name_parse(const char *name, uint32_t *ret)
+{
+	uint32_t pack;
+
+	if (sscanf(name, "%8" SCNx32, &pack) != 1 || pack == 0)
+		return false;
+	if (strcmp(name, pack_name(pack).s) != 0)
+		return false;
+	*ret = pack;
+	return true;
+}

@@ -1,0 +1,125 @@
+/*
+ * The bytes of a pack file. docs/format.md ("Packs") changes with this.
+ *
+ *   block 0            struct pack_header_disk
+ *   block 1 + f * 257  struct pack_table_disk of frame f, then up to 256 blocks of chunk bytes, or a hole
+ *
+ * The seal of a table is keyed with the store's secret: bytes that a user wrote never pass for a table, so
+ * a table may be looked for at its place without knowing whether one was ever written there.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+#include "base/le.h"
+#include "store/pack/pack.h"
+
+#define PACK_MAGIC "ckptPACK"
+#define PACK_TABLE_MAGIC "ckptTABL"
+#define PACK_VERSION 1u
+#define PACK_TABLE_VERSION 1u
+#define PACK_INCOMPAT_KNOWN 0u
+
+/* 3000 frames end below 3 GiB: offsets fit 32 bits and block numbers 20 bits. */
+#define PACK_FRAMES_MAX 3000u
+
+struct pack_header_disk {
+	uint8_t magic[8];
+	struct le32 version, compat, incompat; /* unknown bit in incompat: refuse; in compat: ignore */
+	struct le32 pack;
+	uint8_t store_id[16];
+	struct le16 node, stream;
+	struct le32 reserved0;
+	struct le64 created_ns;
+	uint8_t reserved[4036];
+	struct le32 crc32c; /* over all bytes before it */
+};
+static_assert(sizeof(struct pack_header_disk) == PACK_BLOCK, "on disk");
+static_assert(offsetof(struct pack_header_disk, created_ns) == 48, "on disk");
+static_assert(offsetof(struct pack_header_disk, crc32c) == 4092, "on disk");
+
+struct pack_header {
+	uint32_t compat, incompat, pack;
+	uint8_t store_id[16];
+	uint16_t node;
+	enum pack_stream stream;
+	uint64_t created_ns;
+};
+
+enum pack_table_kind { PACK_TABLE_EQUAL = 1 /* chunks of one length, side by side */ };
+enum pack_codec { PACK_CODEC_NONE = 0 };
+
+struct pack_table_disk {
+	uint8_t magic[8];
+	struct le64 seal; /* fp_hash64() of the whole block with this field zero */
+	struct le32 version;
+	uint8_t kind, codec;
+	struct le16 flags; /* none known: all refused */
+	struct le32 pack, frame;
+	struct le32 chunk_len, nr_chunks;
+	struct le32 stored_len; /* bytes of data that follow */
+	uint8_t reserved[212];
+	uint8_t fps[PACK_FRAME_BLOCKS][FP_LEN]; /* those not used are zero */
+};
+static_assert(sizeof(struct pack_table_disk) == PACK_BLOCK, "on disk");
+static_assert(offsetof(struct pack_table_disk, stored_len) == 40, "on disk");
+static_assert(offsetof(struct pack_table_disk, fps) == 256, "on disk");
+
+struct pack_table {
+	uint32_t chunk_len, nr_chunks;
+	struct fp fps[PACK_FRAME_BLOCKS]; /* the first nr_chunks */
+};
+
+void pack_header_encode(const struct pack_header *h, struct pack_header_disk *ret);
+/* -EBADMSG: not a header or damaged; -EOPNOTSUPP: intact, of a version or with features not known here. */
+int pack_header_decode(const void *p, size_t len, struct pack_header *ret);
+
+/* t->chunk_len and t->nr_chunks as pack_frame_add() allows them. */
+void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uint32_t pack, uint32_t frame,
+		       struct pack_table_disk *ret);
+/* -EBADMSG: no table of this pack and frame, or damaged; -EOPNOTSUPP: intact, of a kind not known here. */
+int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint32_t pack, uint32_t frame,
+		      struct pack_table *ret);
+uint64_t pack_table_seal(const struct pack_table_disk *d, const struct fp_key *key);
+
+bool pack_block_is_zero(const void *block); /* PACK_BLOCK bytes */
+
+static inline bool pack_chunk_len_valid(uint32_t chunk_len)
+{
+	return chunk_len > 0 && chunk_len <= PACK_FRAME_BYTES && chunk_len % PACK_BLOCK == 0;
+}
+
+/* Where the table of a frame is in the file, and where its data. */
+static inline uint32_t pack_table_off(uint32_t frame)
+{
+	return (1 + frame * PACK_FRAME_STRIDE) * PACK_BLOCK;
+}
+
+static inline uint32_t pack_data_off(uint32_t frame)
+{
+	return pack_table_off(frame) + PACK_BLOCK;
+}
+
+/* The frame that an offset lies in, and how far into its data; false: it points at a header, a table or too far. */
+static inline bool pack_place_of(uint32_t off, uint32_t *ret_frame, uint32_t *ret_in)
+{
+	uint32_t block = off / PACK_BLOCK;
+	uint32_t frame = block == 0 ? 0 : (block - 1) / PACK_FRAME_STRIDE;
+
+	if (frame >= PACK_FRAMES_MAX || off < pack_data_off(frame))
+		return false;
+	*ret_frame = frame;
+	*ret_in = off - pack_data_off(frame);
+	return true;
+}
+
+/* packs/<8 hex digits>.pack */
+struct pack_name {
+	char s[16];
+};
+struct pack_name pack_name(uint32_t pack);
+bool pack_name_parse(const char *name, uint32_t *ret); /* false: not a pack's */

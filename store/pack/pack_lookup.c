@@ -1,0 +1,167 @@
+/* Finding the chunk at an address: tables from memory or disk, and healing what they tell is damaged. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "store/pack/packs_impl.h"
+
+int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void *block, size_t len,
+		      struct pack_table *ret)
+{
+	int r;
+
+	if (len == 0 || (len == PACK_BLOCK && pack_block_is_zero(block)))
+		return 0;
+	r = pack_table_decode(block, len, p->conf.key, pack, frame, ret);
+	if (r < 0) {
+		if (pack_places_add(&p->damaged, pack, pack_table_off(frame)))
+			log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": table cannot be used", pack, frame);
+		return r;
+	}
+	atomic_store_explicit(&p->likely_chunk_len, ret->chunk_len, memory_order_relaxed);
+	return 1;
+}
+
+int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_table *ret)
+{
+	_Alignas(PACK_BLOCK) uint8_t block[PACK_BLOCK];
+	ssize_t n;
+
+	io_rate_wait(p->conf.read_rate, sizeof(block));
+	n = io_pread(file->fd, block, sizeof(block), pack_table_off(frame));
+	if (n == -EINVAL) /* the file ends inside the block, and direct I/O cannot read on from there */
+		n = 1;
+	if (n < 0)
+		return log_errno((int)n, "pack %" PRIu32 " frame %" PRIu32 ": cannot read table", file->pack, frame);
+	p->read_bytes += (uint64_t)n;
+	return packs_check_table(p, file->pack, frame, block, (size_t)n, ret);
+}
+
+/* A table from disk into memory, and into the view as pack_tables_get() would have it. */
+static int find_on_disk(struct packs *p, uint32_t pack, uint32_t frame, struct table_view *ret)
+{
+	struct pack_table table;
+	struct pack_file *file;
+	int r;
+
+	if (frame >= packs_nr_frames(p, pack))
+		return 0;
+	if (pack_places_has(&p->damaged, pack, pack_table_off(frame)))
+		return -EBADMSG;
+	r = packs_file_get(p, pack, &file);
+	if (r <= 0)
+		return r < 0 ? r : -EBADMSG;
+	r = packs_load_table(p, file, frame, &table);
+	pack_file_put(p->files, file);
+	if (r <= 0)
+		return r;
+	pack_tables_insert(p->tables, pack, frame, &table);
+	ret->chunk_len = table.chunk_len;
+	ret->nr_chunks = table.nr_chunks;
+	memcpy(ret->fps, table.fps, table.nr_chunks * sizeof(*table.fps));
+	return 1;
+}
+
+/* Table of the frame that holds `len` bytes from a. 1, 0: there are no chunks, <0. The view has no frame in it. */
+static int find_table(struct packs *p, struct addr a, uint32_t len, uint32_t *ret_frame, uint32_t *ret_in,
+		      struct table_view *ret)
+{
+	if (a.node != 0 || !pack_place_of(a.off, ret_frame, ret_in))
+		return 0;
+	if (!pack_tables_get(p->tables, a.pack, *ret_frame, *ret_in, len, ret))
+		return find_on_disk(p, a.pack, *ret_frame, ret);
+	pack_tables_put(p->tables, ret);
+	return ret->error == 0;
+}
+
+int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, struct fp *ret)
+{
+	struct table_view v;
+	uint32_t frame, in;
+	int r;
+
+	if (!pack_chunk_len_valid(chunk_len) || n == 0 || n > PACK_FRAME_BYTES / chunk_len)
+		return -EINVAL;
+	r = find_table(p, a, n * chunk_len, &frame, &in, &v);
+	if (r <= 0)
+		return r;
+	if (v.chunk_len != chunk_len || in % chunk_len != 0 || in / chunk_len + n > v.nr_chunks)
+		return 0;
+	memcpy(ret, &v.fps[in / chunk_len], n * sizeof(*ret));
+	return 1;
+}
+
+int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp)
+{
+	struct table_view v;
+	uint32_t frame, in, i;
+	int r;
+
+	r = find_table(p, a, 1, &frame, &in, &v);
+	if (r <= 0)
+		return r;
+	i = in / v.chunk_len;
+	if (i >= v.nr_chunks)
+		return 0;
+	*ret_start = (struct addr){ .pack = a.pack, .off = pack_data_off(frame) + i * v.chunk_len };
+	*ret_len = v.chunk_len;
+	*ret_fp = v.fps[i];
+	return 1;
+}
+
+/* Direct I/O wants aligned memory; the caller's may be anything. */
+static int write_chunk(struct packs *p, struct pack_file *file, uint32_t off, const void *data, uint32_t len)
+{
+	struct pack_buffer *b = pack_buffer_get(&p->buffers);
+	int r;
+
+	if (!b)
+		return -ENOMEM;
+	memcpy(b->data, data, len);
+	io_rate_wait(p->conf.write_rate, len);
+	r = io_pwrite(file->fd, b->data, len, off);
+	pack_buffer_put(&p->buffers, b);
+	if (r >= 0)
+		r = io_sync(file->fd);
+	if (r < 0)
+		return log_errno(r, "pack %" PRIu32 " offset %" PRIu32 ": cannot heal chunk", file->pack, off);
+	p->written_bytes += len;
+	return 0;
+}
+
+int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len)
+{
+	struct pack_file *file;
+	struct addr start;
+	uint32_t chunk_len;
+	struct fp fp;
+	int r;
+
+	if (p->conf.read_only)
+		return -EROFS;
+	r = packs_chunk_at(p, chunk, &start, &chunk_len, &fp);
+	if (r < 0)
+		return r;
+	if (r == 0)
+		return -EBADMSG;
+	if (!addr_equal(start, chunk) || chunk_len != len || !fp_equal(fp_of(p->conf.key, data, len), fp))
+		return -EINVAL;
+	r = packs_wait(p, chunk);
+	if (r < 0)
+		return r;
+	r = packs_file_get(p, chunk.pack, &file);
+	if (r <= 0)
+		return r < 0 ? r : -EBADMSG;
+	r = write_chunk(p, file, chunk.off, data, len);
+	pack_file_put(p->files, file);
+	if (r < 0)
+		return r;
+	if (pack_places_remove(&p->damaged, chunk.pack, chunk.off)) {
+		p->nr_healed++;
+		log_notice("pack %" PRIu32 " offset %" PRIu32 ": chunk %s healed", chunk.pack, chunk.off, fp_hex(fp).s);
+	}
+	return 0;
+}

@@ -1,0 +1,204 @@
+/*
+ * Making frames durable: take the marks as they are at the beginning; wait for all frames below them; wipe what is left to
+ * wipe; fdatasync the packs written to since; fsync the directory if it got new packs. Then the marks are true. A crash
+ * before that leaves bytes after the last marks that were told, which the next mount cuts off.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "store/pack/packs_impl.h"
+
+static int wait_for_frames(struct packs *p, uint64_t number) REQUIRES(p->lock)
+{
+	assert(mutex_held(&p->lock));
+	for (;;) {
+		struct pack_frame *f = p->first;
+
+		if (!f || f->number > number)
+			return 0;
+		for (; f && f->number <= number; f = f->next)
+			if (f->error < 0 && f->abandoned == 0) /* else it is about to go */
+				return f->error;
+		cond_wait(&p->changed, &p->lock);
+	}
+}
+
+/* Only one sync runs, and nobody else takes from the list: its head stays what it is without the lock. */
+static int wipe_unclean(struct packs *p) REQUIRES(p->lock)
+{
+	struct pack_frame *f, **at = &p->unclean;
+	int r, result = 0;
+
+	assert(mutex_held(&p->lock));
+	while ((f = *at)) {
+		mutex_unlock(&p->lock);
+		r = packs_frame_wipe(f);
+		mutex_lock(&p->lock);
+		if (r < 0) {
+			result = r;
+			at = &f->next;
+			continue;
+		}
+		while (*at != f) /* others were put in front of it meanwhile */
+			at = &(*at)->next;
+		*at = f->next;
+		packs_set_dirty(p, f->file);
+		packs_frame_free(f);
+	}
+	return result;
+}
+
+static int sync_file(struct packs *p, struct pack_file *file)
+{
+	struct stat st;
+	int r;
+
+	if (file->sync_error < 0)
+		return file->sync_error;
+	r = io_sync(file->fd);
+	if (r < 0) {
+		/*
+		 * What went through the page cache is gone when writing it back failed, and the next fdatasync would
+		 * say nothing of it. What was written directly is on the disk; only its flush needs repeating.
+		 */
+		if (!file->direct)
+			file->sync_error = r;
+		return log_errno(r, "pack %" PRIu32 ": cannot sync", file->pack);
+	}
+	if (fstat(file->fd, &st) == 0) {
+		mutex_lock(&p->lock);
+		if (!file->dirty) /* else a frame written since is counted, and may be in here or not */
+			packs_count_disk(p, file, (uint64_t)st.st_blocks * 512);
+		mutex_unlock(&p->lock);
+	}
+	return 0;
+}
+
+/* Sync the files of the dirty list, which is the caller's now; those that fail are dirty again. */
+static int sync_files(struct packs *p, struct pack_file *list)
+{
+	int r, result = 0;
+
+	for (struct pack_file *file = list, *next; file; file = next) {
+		next = file->next_dirty;
+		mutex_lock(&p->lock);
+		file->dirty = false;
+		mutex_unlock(&p->lock);
+		r = sync_file(p, file);
+		if (r < 0) {
+			result = r;
+			mutex_lock(&p->lock);
+			packs_set_dirty(p, file);
+			mutex_unlock(&p->lock);
+		}
+		pack_file_put(p->files, file);
+	}
+	return result;
+}
+
+static int sync_dir(struct packs *p)
+{
+	int r = io_sync_dir(p->dirfd);
+
+	return r < 0 ? log_errno(r, "packs: cannot sync directory") : 0;
+}
+
+static struct pack_marks marks_now(struct packs *p) REQUIRES(p->lock)
+{
+	struct pack_marks m = { .next_pack = p->next_pack, .counts = p->counts };
+
+	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
+		m.stream[s] = p->streams[s].at;
+	return m;
+}
+
+/* From here on `sync_number` says which frames this sync is about. */
+static void start_sync(struct packs *p) REQUIRES(p->lock)
+{
+	assert(mutex_held(&p->lock));
+	p->syncing = true;
+	while (p->creating)
+		cond_wait(&p->changed, &p->lock);
+	p->counts.nr_chunks += p->later.nr_chunks;
+	p->counts.chunk_bytes += p->later.chunk_bytes;
+	p->counts.nr_frames += p->later.nr_frames;
+	p->later = (struct pack_counts){ 0 };
+	p->sync_number = p->last_number;
+	p->sync_marks = marks_now(p);
+}
+
+static int run_sync(struct packs *p, struct pack_marks *ret) REQUIRES(p->lock)
+{
+	struct pack_file *dirty;
+	bool dir_dirty;
+	int r;
+
+	assert(mutex_held(&p->lock));
+	r = wait_for_frames(p, p->sync_number);
+	if (r < 0)
+		return r;
+	r = wipe_unclean(p);
+	if (r < 0)
+		return r;
+	p->sync_marks.counts = p->counts; /* now with all frames that were waited for */
+	dirty = TAKE(p->dirty);
+	dir_dirty = p->dir_dirty;
+	p->dir_dirty = false;
+	mutex_unlock(&p->lock);
+	r = sync_files(p, dirty);
+	if (r >= 0 && dir_dirty)
+		r = sync_dir(p);
+	mutex_lock(&p->lock);
+	p->dir_dirty |= r < 0 && dir_dirty;
+	if (r >= 0)
+		*ret = p->sync_marks;
+	return r;
+}
+
+void packs_sync_begin(struct packs *p)
+{
+	mutex_lock(&p->lock);
+	while (p->syncing)
+		cond_wait(&p->changed, &p->lock);
+	start_sync(p);
+	mutex_unlock(&p->lock);
+}
+
+int packs_sync_end(struct packs *p, struct pack_marks *ret)
+{
+	int r;
+
+	mutex_lock(&p->lock);
+	assert(p->syncing);
+	r = run_sync(p, ret);
+	p->syncing = false;
+	cond_broadcast(&p->changed);
+	mutex_unlock(&p->lock);
+	return r;
+}
+
+int packs_sync(struct packs *p, struct pack_marks *ret)
+{
+	packs_sync_begin(p);
+	return packs_sync_end(p, ret);
+}
+
+void packs_forget_unsynced(struct packs *p)
+{
+	for (struct pack_frame *f = p->unclean, *next; f; f = next) {
+		next = f->next;
+		packs_frame_free(f);
+	}
+	for (struct pack_file *file = p->dirty, *next; file; file = next) {
+		next = file->next_dirty;
+		file->dirty = false;
+		pack_file_put(p->files, file);
+	}
+	p->unclean = NULL;
+	p->dirty = NULL;
+}

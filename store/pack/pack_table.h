@@ -1,0 +1,63 @@
+/*
+ * Frame tables in memory: (pack, frame) -> the fingerprints of its chunks.
+ *
+ * A table is in one of three states:
+ *
+ *   pinned ──written──▶ cached ──evicted──▶ (none)      pinned: its frame is being filled or written, the bytes are in the
+ *      │                   ▲                            frame; cached: as on disk, kept while memory lasts;
+ *      └──lost──▶ lost     └──insert, read from disk    lost: its frame could not be written. Kept for good, so that
+ *                                                       nobody takes its addresses for something else.
+ *
+ * Sharded by key, one short mutex each; the limit on memory is divided among the shards and kept by a clock.
+ * Thread rule: any thread, except that a pinned table belongs to the thread that fills its frame.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+#include "store/pack/pack.h"
+
+struct pack_frame;
+struct pack_table;
+struct pack_tables;
+struct table;
+
+int pack_tables_new(uint64_t limit, struct pack_tables **ret);
+void pack_tables_free(struct pack_tables *ts); /* NULL is fine */
+
+/* A table for a frame to come: made first, since that may fail; pinned when its place is known. */
+struct table *table_new(uint32_t chunk_len); /* NULL: no memory */
+void table_free(struct table *t);	     /* one that was never pinned; NULL is fine */
+void pack_tables_pin(struct pack_tables *ts, struct table *t, uint32_t pack, uint32_t frame, struct pack_frame *f);
+/* Of a pinned table, by its owner. Whoever looks it up afterwards sees the chunk, and what was stored before the call. */
+void table_add(struct table *t, struct fp fp);
+uint32_t table_nr_chunks(const struct table *t);
+void table_copy(const struct table *t, struct pack_table *ret);
+
+/* End of being pinned. Return when nobody uses the frame any more. */
+void pack_tables_written(struct pack_tables *ts, struct table *t);
+void pack_tables_lost(struct pack_tables *ts, struct table *t, int error);
+void pack_tables_drop(struct pack_tables *ts, struct table *t); /* no address of it was given out */
+
+/* What pack_tables_get() tells. */
+struct table_view {
+	uint32_t chunk_len, nr_chunks;
+	int error;		  /* < 0: lost, with this */
+	struct pack_frame *frame; /* not NULL: pinned, and used until pack_tables_put() */
+	struct table *table;	  /* of `frame` */
+	struct fp fps[PACK_FRAME_BLOCKS]; /* only those asked for, at their own index */
+};
+/* Look up and copy the fingerprints of the chunks that overlap `len` bytes from `from` of the frame's data. */
+bool pack_tables_get(struct pack_tables *ts, uint32_t pack, uint32_t frame, uint32_t from, uint32_t len,
+		     struct table_view *ret);
+void pack_tables_put(struct pack_tables *ts, struct table_view *v);
+/* Cache what was read from disk. Without memory for it, it is not cached. */
+void pack_tables_insert(struct pack_tables *ts, uint32_t pack, uint32_t frame, const struct pack_table *t);
+
+struct pack_tables_stats {
+	uint64_t memory, hits, misses;
+};
+void pack_tables_stats(struct pack_tables *ts, struct pack_tables_stats *ret);

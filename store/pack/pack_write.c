@@ -1,0 +1,352 @@
+/*
+ * Filling and writing frames.
+ *
+ *   packs_frame_open ──▶ open ──packs_frame_write──▶ written (and freed)
+ *                          │                   └────▶ failed ──packs_frame_write──▶ ...
+ *                          └──packs_frame_abandon──▶ lost  ◀──packs_frame_abandon──┘
+ *
+ * A place (pack, frame) is given once and never again in a mount, whatever becomes of the frame: its addresses may have
+ * been handed out. A lost frame leaves a place where no table decodes: never written, or wiped. Wiping matters because a
+ * write that fails half-way may have left an intact table in front of bytes that are not there. As long as wiping fails
+ * no marks are told that cover the place, so a later mount either cuts it off or finds it wiped.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "store/pack/packs_impl.h"
+
+void packs_frame_free(struct pack_frame *f)
+{
+	if (!f)
+		return;
+	pack_buffer_put(&f->packs->buffers, f->buffer);
+	pack_file_put(f->packs->files, f->file);
+	free(f->chunks);
+	free(f);
+}
+
+static int frame_new(struct packs *p, enum pack_stream s, uint32_t chunk_len, struct pack_frame **ret)
+{
+	struct pack_frame *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return -ENOMEM;
+	f->packs = p;
+	f->stream = s;
+	f->chunk_len = chunk_len;
+	f->nr_max = PACK_FRAME_BYTES / chunk_len;
+	f->table = table_new(chunk_len);
+	if (s == PACK_SMALL)
+		f->buffer = pack_buffer_get(&p->buffers);
+	else
+		f->chunks = calloc(f->nr_max, sizeof(*f->chunks));
+	if (!f->table || (!f->buffer && !f->chunks)) {
+		table_free(f->table);
+		packs_frame_free(f);
+		return -ENOMEM;
+	}
+	*ret = f;
+	return 0;
+}
+
+static void list_add(struct packs *p, struct pack_frame *f) REQUIRES(p->lock)
+{
+	f->prev = p->last;
+	*(p->last ? &p->last->next : &p->first) = f;
+	p->last = f;
+}
+
+static void list_remove(struct packs *p, struct pack_frame *f) REQUIRES(p->lock)
+{
+	*(f->prev ? &f->prev->next : &p->first) = f->next;
+	*(f->next ? &f->next->prev : &p->last) = f->prev;
+	f->prev = f->next = NULL;
+}
+
+void packs_set_dirty(struct packs *p, struct pack_file *file)
+{
+	assert(mutex_held(&p->lock));
+	if (file->dirty)
+		return;
+	file->dirty = true;
+	file->next_dirty = p->dirty;
+	p->dirty = pack_file_ref(p->files, file);
+}
+
+void packs_count_disk(struct packs *p, struct pack_file *file, uint64_t now_bytes)
+{
+	p->disk_bytes += now_bytes - file->disk_bytes;
+	file->disk_bytes = now_bytes;
+}
+
+static bool stream_wants_pack(const struct packs *p, const struct stream *st)
+{
+	return !st->file || st->at.nr_frames >= PACK_FRAMES_MAX || st->data_bytes >= p->conf.pack_bytes;
+}
+
+static int stream_start_pack(struct packs *p, enum pack_stream s) REQUIRES(p->lock)
+{
+	uint32_t pack = p->next_pack;
+	struct stream *st = &p->streams[s];
+	struct pack_file *file, *old;
+	int r;
+
+	p->creating = true;
+	mutex_unlock(&p->lock);
+	r = pack_files_create(p->files, pack, s, &file);
+	mutex_lock(&p->lock);
+	p->creating = false;
+	cond_broadcast(&p->changed);
+	if (r < 0)
+		return r;
+	old = st->file;
+	*st = (struct stream){ .at = { .pack = pack }, .file = file };
+	p->next_pack++;
+	p->nr_packs++;
+	p->dir_dirty = true;
+	packs_set_dirty(p, file);
+	packs_count_disk(p, file, PACK_BLOCK);
+	pack_file_put(p->files, old);
+	return 0;
+}
+
+/* Gives f the next place of its stream. */
+static int frame_place(struct packs *p, struct pack_frame *f) REQUIRES(p->lock)
+{
+	struct stream *st = &p->streams[f->stream];
+	int r;
+
+	assert(mutex_held(&p->lock));
+	while (stream_wants_pack(p, st)) {
+		if (p->creating) {
+			cond_wait(&p->changed, &p->lock);
+			continue;
+		}
+		r = stream_start_pack(p, f->stream);
+		if (r < 0)
+			return r;
+	}
+	f->file = pack_file_ref(p->files, st->file);
+	f->frame = st->at.nr_frames++;
+	f->number = ++p->last_number;
+	list_add(p, f);
+	return 0;
+}
+
+int packs_frame_open(struct packs *p, enum pack_stream s, uint32_t chunk_len, struct pack_frame **ret)
+{
+	struct pack_frame *f;
+	int r;
+
+	if (!pack_chunk_len_valid(chunk_len) || s >= PACK_NR_STREAMS)
+		return -EINVAL;
+	if (p->conf.read_only)
+		return -EROFS;
+	r = frame_new(p, s, chunk_len, &f);
+	if (r < 0)
+		return r;
+	mutex_lock(&p->lock);
+	r = frame_place(p, f);
+	mutex_unlock(&p->lock);
+	if (r < 0) {
+		table_free(f->table);
+		packs_frame_free(f);
+		return r;
+	}
+	pack_tables_pin(p->tables, f->table, f->file->pack, f->frame, f);
+	*ret = f;
+	return 0;
+}
+
+unsigned pack_frame_room(const struct pack_frame *f)
+{
+	return f->nr_max - table_nr_chunks(f->table);
+}
+
+struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data)
+{
+	uint32_t i = table_nr_chunks(f->table);
+
+	assert(i < f->nr_max);
+	if (f->stream == PACK_SMALL) {
+		memcpy(f->buffer->data + (size_t)i * f->chunk_len, data, f->chunk_len);
+	} else {
+		assert((uintptr_t)data % PACK_BLOCK == 0);
+		f->chunks[i] = data;
+	}
+	table_add(f->table, fp);
+	return (struct addr){ .pack = f->file->pack, .off = pack_data_off(f->frame) + i * f->chunk_len };
+}
+
+const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i)
+{
+	return f->stream == PACK_SMALL ? f->buffer->data + (size_t)i * f->chunk_len : f->chunks[i];
+}
+
+static int frame_pwrite(struct pack_frame *f, uint32_t nr_chunks)
+{
+	_Alignas(PACK_BLOCK) struct pack_table_disk block;
+	struct iovec iov[1 + PACK_FRAME_BLOCKS] = { { &block, sizeof(block) } };
+	struct pack_table table;
+	int n = 1;
+
+	table_copy(f->table, &table);
+	pack_table_encode(&table, f->packs->conf.key, f->file->pack, f->frame, &block);
+	for (uint32_t i = 0; i < nr_chunks; i++) {
+		const uint8_t *chunk = pack_frame_chunk(f, i);
+		struct iovec *last = &iov[n - 1];
+
+		if (n > 1 && (const uint8_t *)last->iov_base + last->iov_len == chunk)
+			last->iov_len += f->chunk_len;
+		else
+			iov[n++] = (struct iovec){ (void *)chunk, f->chunk_len };
+	}
+	return io_pwritev(f->file->fd, iov, n, pack_table_off(f->frame));
+}
+
+static void finish_written(struct packs *p, struct pack_frame *f, uint32_t nr_chunks)
+{
+	uint64_t bytes = (uint64_t)nr_chunks * f->chunk_len;
+	struct stream *st = &p->streams[f->stream];
+	struct pack_counts *counts;
+
+	mutex_lock(&p->lock);
+	counts = p->syncing && f->number > p->sync_number ? &p->later : &p->counts;
+	counts->nr_frames++;
+	counts->nr_chunks += nr_chunks;
+	counts->chunk_bytes += bytes;
+	if (st->file == f->file)
+		st->data_bytes += bytes;
+	packs_count_disk(p, f->file, f->file->disk_bytes + PACK_BLOCK + bytes);
+	packs_set_dirty(p, f->file);
+	list_remove(p, f);
+	f->written = true;
+	cond_broadcast(&p->changed);
+	mutex_unlock(&p->lock);
+
+	p->written_bytes += PACK_BLOCK + bytes;
+	pack_tables_written(p->tables, f->table);
+	packs_frame_free(f);
+}
+
+static void finish_empty(struct packs *p, struct pack_frame *f)
+{
+	mutex_lock(&p->lock);
+	list_remove(p, f);
+	cond_broadcast(&p->changed);
+	mutex_unlock(&p->lock);
+	pack_tables_drop(p->tables, f->table);
+	packs_frame_free(f);
+}
+
+int packs_frame_write(struct packs *p, struct pack_frame *f)
+{
+	uint32_t nr_chunks = table_nr_chunks(f->table);
+	int r;
+
+	if (nr_chunks == 0) {
+		finish_empty(p, f);
+		return 0;
+	}
+	mutex_lock(&p->lock);
+	f->error = 0;
+	mutex_unlock(&p->lock);
+
+	io_rate_wait(p->conf.write_rate, PACK_BLOCK + (uint64_t)nr_chunks * f->chunk_len);
+	f->tried = true;
+	r = frame_pwrite(f, nr_chunks);
+	if (r < 0) {
+		log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write", f->file->pack, f->frame);
+		mutex_lock(&p->lock);
+		f->error = r;
+		cond_broadcast(&p->changed);
+		mutex_unlock(&p->lock);
+		return r;
+	}
+	finish_written(p, f, nr_chunks);
+	return 0;
+}
+
+int packs_frame_wipe(struct pack_frame *f)
+{
+	_Alignas(PACK_BLOCK) uint8_t block[PACK_BLOCK];
+	uint64_t off = pack_table_off(f->frame);
+	ssize_t n;
+	int r;
+
+	n = io_pread(f->file->fd, block, sizeof(block), off);
+	if (n == 0 || (n == sizeof(block) && pack_block_is_zero(block)))
+		return 0;
+	r = io_punch(f->file->fd, off, PACK_BLOCK * PACK_FRAME_STRIDE); /* gives the space back as well */
+	if (r < 0) {
+		memset(block, 0, sizeof(block));
+		r = io_pwrite(f->file->fd, block, sizeof(block), off);
+	}
+	if (r < 0)
+		return log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot wipe what a failed write left",
+				 f->file->pack, f->frame);
+	return 0;
+}
+
+void packs_frame_abandon(struct packs *p, struct pack_frame *f)
+{
+	int error, r;
+
+	if (table_nr_chunks(f->table) == 0) {
+		finish_empty(p, f);
+		return;
+	}
+	r = f->tried ? packs_frame_wipe(f) : 0;
+
+	mutex_lock(&p->lock);
+	error = f->abandoned = f->error < 0 ? f->error : -EIO;
+	cond_broadcast(&p->changed);
+	mutex_unlock(&p->lock);
+	pack_tables_lost(p->tables, f->table, error);
+	f->table = NULL;
+
+	/* Only now: as long as the frame is on the list no sync passes it, and afterwards a sync may free it. */
+	mutex_lock(&p->lock);
+	list_remove(p, f);
+	if (f->tried)
+		packs_set_dirty(p, f->file);
+	if (r < 0) {
+		f->next = p->unclean;
+		p->unclean = f;
+	}
+	cond_broadcast(&p->changed);
+	mutex_unlock(&p->lock);
+	if (r >= 0)
+		packs_frame_free(f);
+}
+
+int packs_wait(struct packs *p, struct addr a)
+{
+	struct table_view v;
+	uint32_t frame, in;
+	int r;
+
+	if (a.node != 0 || !pack_place_of(a.off, &frame, &in))
+		return -EINVAL;
+	if (!pack_tables_get(p->tables, a.pack, frame, 0, 0, &v))
+		return 0;
+	if (!v.frame)
+		return v.error;
+	mutex_lock(&p->lock);
+	/* A small frame is memory of ours until it is written: nobody need wait for it. */
+	while (v.frame->stream == PACK_BULK && !v.frame->written && v.frame->error == 0 && v.frame->abandoned == 0)
+		cond_wait(&p->changed, &p->lock);
+	if (v.frame->written || v.frame->stream == PACK_SMALL)
+		r = 0;
+	else
+		r = v.frame->abandoned < 0 ? v.frame->abandoned : v.frame->error;
+	mutex_unlock(&p->lock);
+	pack_tables_put(p->tables, &v);
+	return r;
+}

@@ -1,0 +1,105 @@
+/*
+ * What the files of store/pack share: the body of struct packs. Nobody outside this folder includes it.
+ *
+ * Lock order: packs.lock or pack_prefetch.lock, then the locks of pack_files, pack_tables' shards, pack_places and
+ * pack_buffers, which are all leaves. No lock is held across disk I/O.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "base/mutex.h"
+#include "store/pack/pack.h"
+#include "store/pack/pack_buffers.h"
+#include "store/pack/pack_files.h"
+#include "store/pack/pack_places.h"
+#include "store/pack/pack_prefetch.h"
+#include "store/pack/pack_table.h"
+
+struct stream {
+	struct pack_mark at;	/* frames opened so far, written or not */
+	uint64_t data_bytes;	/* written to the pack */
+	struct pack_file *file; /* of the pack, referenced; NULL: the next frame starts a new pack */
+};
+
+struct pack_frame {
+	/* constant after packs_frame_open() */
+	struct packs *packs;
+	struct pack_file *file; /* referenced */
+	enum pack_stream stream;
+	uint32_t frame, chunk_len, nr_max;
+	uint64_t number;
+	struct table *table;
+
+	/* of the owner */
+	struct pack_buffer *buffer; /* PACK_SMALL: chunk bytes */
+	const uint8_t **chunks;	    /* PACK_BULK: where they are */
+	bool tried;		    /* to write: the place may hold anything */
+
+	/* guarded by packs.lock */
+	struct pack_frame *prev, *next;
+	bool written;
+	int error;     /* the last write failed with */
+	int abandoned; /* what whoever shares its chunks is told */
+};
+
+struct packs {
+	/* constant after packs_open() */
+	int dirfd;
+	struct packs_conf conf;
+	struct pack_files *files;
+	struct pack_tables *tables;
+	struct pack_prefetch *prefetch;
+
+	struct pack_buffers buffers;
+	struct pack_places damaged; /* chunks by their address, tables by theirs, whole packs and headers as offset 0 */
+	_Atomic uint32_t likely_chunk_len; /* of the table met last: what a reader without a table guesses */
+	_Atomic uint64_t nr_packs, nr_healed, read_bytes, written_bytes;
+
+	struct mutex lock;
+	struct cond changed; /* something of the below that others wait for */
+	struct stream streams[PACK_NR_STREAMS] GUARDED_BY(lock);
+	uint32_t next_pack GUARDED_BY(lock);
+	bool creating GUARDED_BY(lock); /* a pack: one at a time, and no marks meanwhile */
+	uint64_t disk_bytes GUARDED_BY(lock);
+
+	/* Frames opened and not yet written or given up, in order of their number, which counts all frames of the mount. */
+	struct pack_frame *first GUARDED_BY(lock), *last GUARDED_BY(lock);
+	uint64_t last_number GUARDED_BY(lock);
+	struct pack_frame *unclean GUARDED_BY(lock); /* given up, and the place may still look like a frame */
+
+	/* What the next sync has to do. */
+	struct pack_file *dirty GUARDED_BY(lock);
+	bool dir_dirty GUARDED_BY(lock);
+
+	/* One sync at a time. Marks stand for the frames up to `sync_number`; those after it that are done meanwhile count in
+	 * `later`. */
+	bool syncing GUARDED_BY(lock);
+	uint64_t sync_number GUARDED_BY(lock);
+	struct pack_marks sync_marks GUARDED_BY(lock);
+	struct pack_counts counts GUARDED_BY(lock), later GUARDED_BY(lock);
+};
+
+/* packs.c: the file of a pack. 1/0/<0 as pack_files_get(); a damaged header or a missing pack is logged the first time. */
+int packs_file_get(struct packs *p, uint32_t pack, struct pack_file **ret);
+/* How many frames of a pack can be there, by what was opened; 0: the pack is not ours. */
+uint32_t packs_nr_frames(struct packs *p, uint32_t pack);
+
+/* pack_lookup.c: a table block as read from its place: 1: decoded; 0: there is none, only zeros or the end of the file;
+ * -EBADMSG, -EOPNOTSUPP: logged the first time, and remembered. */
+int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void *block, size_t len,
+		      struct pack_table *ret);
+/* The same, reading it. */
+int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_table *ret);
+
+/* pack_write.c: bytes of a chunk in a frame that a table_view holds. */
+const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i);
+/* pack_write.c: make the place of a lost frame look as if nothing had been written there. */
+int packs_frame_wipe(struct pack_frame *f);
+void packs_frame_free(struct pack_frame *f); /* neither listed nor in a table any more; NULL is fine */
+/* pack_write.c: a file that the next sync has to see to, and the disk space it takes now. */
+void packs_set_dirty(struct packs *p, struct pack_file *file) REQUIRES(p->lock);
+void packs_count_disk(struct packs *p, struct pack_file *file, uint64_t now_bytes) REQUIRES(p->lock);
+
+/* pack_sync.c: let go of what was left to be synced. */
+void packs_forget_unsynced(struct packs *p);

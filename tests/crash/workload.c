@@ -1,0 +1,299 @@
+#include "tests/crash/workload.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/util.h"
+#include "store/engine/engine.h"
+#include "tests/crash/fate.h"
+#include "tests/crash/model.h"
+#include "tests/crash/tree.h"
+
+#define PAGE 4096u
+#define NR_POOL 20 /* pages that many files share */
+#define NR_FILES 5 /* names per directory */
+
+void work_bytes(uint64_t seed, uint64_t off, uint64_t len, uint8_t *ret)
+{
+	for (uint64_t done = 0; done < len;) {
+		uint64_t page = (off + done) / PAGE, in = (off + done) % PAGE, n = MIN(PAGE - in, len - done);
+		struct fate_rng rng = fate_rng(seed, page, 0);
+		uint64_t id = fate_random(&rng, 32), words[PAGE / 8];
+
+		rng = id < NR_POOL ? fate_rng(id, 0, 1) : fate_rng(seed, page, 1); /* a shared page or one of its own */
+		for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+			words[i] = id < 2 ? 0 : fate_random(&rng, UINT64_MAX);
+		memcpy(ret + done, (uint8_t *)words + in, n);
+		done += n;
+	}
+}
+
+/* A path of the pool, there or not. */
+static void any_path(struct fate_rng *rng, struct model *m, char ret[WORKLOAD_PATH])
+{
+	unsigned dir = (unsigned)fate_random(rng, 3), file = (unsigned)fate_random(rng, NR_FILES);
+	char name[WORKLOAD_PATH];
+
+	memset(ret, 0, WORKLOAD_PATH);
+	snprintf(name, sizeof(name), "d%u", dir);
+	if (dir < 2 && model_find(m, name))
+		snprintf(ret, WORKLOAD_PATH, "d%u/f%u", dir, file);
+	else
+		snprintf(ret, WORKLOAD_PATH, "f%u", file);
+}
+
+/* A name of a file of this type that is there. NULL after some tries: hardly any. */
+static struct model_node *present(struct fate_rng *rng, struct model *m, uint32_t type, char ret[WORKLOAD_PATH])
+{
+	for (int i = 0; i < 50; i++) {
+		struct model_node *n;
+
+		any_path(rng, m, ret);
+		n = model_find(m, ret);
+		if (n && (type == 0 || (n->mode & S_IFMT) == type))
+			return n;
+	}
+	return NULL;
+}
+
+static void choose_range(struct fate_rng *rng, uint64_t size, struct work *op)
+{
+	bool aligned = fate_random(rng, 2);
+
+	op->off = fate_random(rng, size + 2 * PAGE);
+	op->len = 1 + fate_random(rng, 12 * PAGE);
+	if (fate_random(rng, 24) == 0) /* far behind the end: another segment, a hole before it */
+		op->off += MiB(1) * (1 + fate_random(rng, 2));
+	if (aligned) {
+		op->off = round_down(op->off, PAGE);
+		op->len = round_up(op->len, PAGE);
+	}
+	op->off = MIN(op->off, MiB(3));
+	op->len = MIN(op->len, round_up(op->off + 1, MiB(1)) - op->off); /* one segment, one step of the log */
+	op->seed = fate_random(rng, 40);
+}
+
+static bool choose_bytes(struct fate_rng *rng, struct model *m, struct work *op)
+{
+	struct model_node *n = present(rng, m, S_IFREG, op->path), *from;
+
+	if (!n)
+		return false;
+	choose_range(rng, n->size, op);
+	switch (op->kind) {
+	case WORK_TRUNCATE:
+		op->len = fate_random(rng, 3) ? fate_random(rng, n->size + 1) : n->size + fate_random(rng, 3 * PAGE);
+		break;
+	case WORK_APPEND:
+		op->len = MIN(op->len, round_up(n->size + 1, MiB(1)) - n->size);
+		break;
+	case WORK_CLONE:
+		from = present(rng, m, S_IFREG, op->other);
+		if (!from || from == n || from->size == 0)
+			return false;
+		op->other_off = fate_random(rng, from->size);
+		if (op->off % PAGE == 0)
+			op->other_off = round_down(op->other_off, PAGE);
+		op->len = MIN(op->len, from->size - op->other_off);
+		break;
+	default:
+		break;
+	}
+	return true;
+}
+
+/* Kinds by how often they come. */
+static const enum work_kind kinds[] = {
+	WORK_CREATE, WORK_CREATE, WORK_CREATE, WORK_MKDIR,  WORK_SYMLINK, WORK_LINK,   WORK_RENAME,   WORK_RENAME,
+	WORK_UNLINK, WORK_UNLINK, WORK_OWNER,  WORK_XATTR,  WORK_XATTR,	  WORK_MTIME,  WORK_WRITE,    WORK_WRITE,
+	WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_APPEND,  WORK_APPEND, WORK_TRUNCATE, WORK_PUNCH,
+	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,   WORK_SYNC,	  WORK_SYNC,   WORK_ALLOCATE,
+};
+
+/* false: this one makes no sense now, draw another. */
+static bool choose(struct fate_rng *rng, struct model *m, struct work *op)
+{
+	struct model_node *n, *other;
+
+	memset(op, 0, sizeof(*op));
+	op->kind = kinds[fate_random(rng, ARRAY_SIZE(kinds))];
+	op->mode = 0600 | (uint32_t)fate_random(rng, 64);
+	op->uid = (uint32_t)fate_random(rng, 1000);
+	op->mtime_ns = (int64_t)fate_random(rng, (uint64_t)TREE_TIME_NOW);
+	switch (op->kind) {
+	case WORK_SYNC:
+		return true;
+	case WORK_CREATE:
+	case WORK_SYMLINK:
+		any_path(rng, m, op->path);
+		if (op->kind == WORK_SYMLINK)
+			snprintf(op->value, sizeof(op->value), "to %u", op->uid);
+		return !model_find(m, op->path);
+	case WORK_MKDIR:
+		snprintf(op->path, sizeof(op->path), "d%u", (unsigned)fate_random(rng, 2));
+		return !model_find(m, op->path);
+	case WORK_LINK:
+	case WORK_RENAME:
+		n = present(rng, m, op->kind == WORK_LINK ? S_IFREG : 0, op->path);
+		any_path(rng, m, op->other);
+		other = model_find(m, op->other);
+		return n && n != other && (op->kind == WORK_RENAME || !other);
+	case WORK_XATTR:
+		if (fate_random(rng, 3))
+			snprintf(op->value, sizeof(op->value), "value %u", op->uid);
+		return present(rng, m, 0, op->path);
+	case WORK_UNLINK:
+	case WORK_OWNER:
+		return present(rng, m, 0, op->path);
+	case WORK_MTIME:
+		return present(rng, m, S_IFREG, op->path);
+	default:
+		return choose_bytes(rng, m, op);
+	}
+}
+
+int workload_new(uint64_t seed, size_t nr, struct workload **ret)
+{
+	_cleanup_(model_release) struct model m = { 0 };
+	struct fate_rng rng = fate_rng(seed, 0, 0);
+	struct workload *w = calloc(1, sizeof(*w));
+	int r = 0;
+
+	if (!w)
+		return -ENOMEM;
+	w->ops = calloc(nr, sizeof(*w->ops));
+	w->lists = calloc(nr + 1, sizeof(*w->lists));
+	for (size_t i = 0; w->ops && w->lists && r == 0 && i <= nr; i++) {
+		struct buf list = BUF_EMPTY;
+
+		r = model_list(&m, &list);
+		w->lists[i] = (char *)list.data;
+		if (i == nr || r < 0)
+			break;
+		while (!choose(&rng, &m, &w->ops[i]))
+			;
+		r = model_apply(&m, &w->ops[i]);
+		w->nr++;
+	}
+	if (r < 0 || w->nr < nr) {
+		workload_free(w);
+		return r < 0 ? r : -ENOMEM;
+	}
+	*ret = w;
+	return 0;
+}
+
+void workload_free(struct workload *w)
+{
+	if (!w)
+		return;
+	for (size_t i = 0; w->lists && i <= w->nr; i++)
+		free(w->lists[i]);
+	free(w->lists);
+	free(w->ops);
+	free(w);
+}
+
+static int clone(struct engine *e, const char *from_path, struct content *to, const struct work *op)
+{
+	struct content *from;
+	uint64_t done = 0;
+	int r = tree_open(e, from_path, &from);
+
+	if (r < 0)
+		return r;
+	r = content_clone(from, op->other_off, to, op->off, op->len, &done);
+	content_close(from);
+	return r == 0 && done != op->len ? -EIO : r;
+}
+
+static int write_bytes(struct content *c, const struct work *op)
+{
+	_cleanup_(freep) uint8_t *bytes = malloc(op->len + 1);
+	struct ns_content st;
+
+	if (!bytes)
+		return -ENOMEM;
+	content_stat(c, &st);
+	work_bytes(op->seed, op->kind == WORK_APPEND ? st.size : op->off, op->len, bytes);
+	return content_write(c, bytes, op->len, op->kind == WORK_APPEND ? CONTENT_APPEND : op->off);
+}
+
+static int apply_bytes(struct engine *e, const char *path, const char *other, const struct work *op)
+{
+	struct content *c;
+	int r = tree_open(e, path, &c), q;
+
+	if (r < 0)
+		return r;
+	switch (op->kind) {
+	case WORK_TRUNCATE:
+		r = content_truncate(c, op->len);
+		break;
+	case WORK_PUNCH:
+		r = content_punch(c, op->off, op->len);
+		break;
+	case WORK_ALLOCATE:
+		r = content_allocate(c, op->off, op->len, true);
+		break;
+	case WORK_CLONE:
+		r = clone(e, other, c, op);
+		break;
+	case WORK_MTIME:
+		r = content_set_mtime(c, op->mtime_ns);
+		break;
+	default:
+		r = write_bytes(c, op);
+		break;
+	}
+	q = content_flush(c);
+	content_close(c);
+	return r < 0 ? r : q;
+}
+
+int work_apply(struct engine *e, const char *top, const struct work *op)
+{
+	char path[2 * WORKLOAD_PATH], other[2 * WORKLOAD_PATH];
+
+	snprintf(path, sizeof(path), "%s/%s", top, op->path);
+	snprintf(other, sizeof(other), "%s/%s", top, op->other);
+	switch (op->kind) {
+	case WORK_CREATE:
+		return tree_create(e, path, op->mode);
+	case WORK_MKDIR:
+		return tree_mkdir(e, path);
+	case WORK_SYMLINK:
+		return tree_symlink(e, path, op->value);
+	case WORK_LINK:
+		return tree_link(e, path, other);
+	case WORK_RENAME:
+		return tree_rename(e, path, other);
+	case WORK_UNLINK:
+		return tree_unlink(e, path);
+	case WORK_OWNER:
+		return tree_set_owner(e, path, op->mode, op->uid);
+	case WORK_XATTR:
+		return tree_set_xattr(e, path, "user.a", op->value[0] ? op->value : NULL);
+	case WORK_SYNC:
+		return engine_sync(e);
+	default:
+		return apply_bytes(e, path, other, op);
+	}
+}
+
+struct work_text work_text(const struct work *op)
+{
+	static const char *const verbs[] = {
+		"create", "mkdir", "symlink", "link", "rename", "unlink", "owner", "xattr", "mtime",
+		"write", "append", "truncate", "punch", "allocate", "clone", "sync",
+	};
+	struct work_text t;
+
+	snprintf(t.s, sizeof(t.s), "%s %s %s off %" PRIu64 " len %" PRIu64 " from %" PRIu64 " seed %" PRIu64, verbs[op->kind],
+		 op->path, op->other, op->off, op->len, op->other_off, op->seed);
+	return t;
+}

@@ -1,0 +1,44 @@
+#!/bin/bash
+# kill -9 of the daemon at random moments under 8 writers; nothing that was acknowledged may be lost (writers.c).
+#   ROUNDS   how often (default 30)
+#   WRITERS  how many (default 8)
+. "$(dirname "$0")/lib.sh"
+need_root
+
+: "${ROUNDS:=30}" "${WRITERS:=8}"
+writers=$(program writers)
+mkdir "$WORK/acks"
+
+# A mount that is killed while it recovers must be as good as none.
+mount_and_kill() {
+	"$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" --foreground >>"$WORK/daemon.log" 2>&1 &
+	local pid=$!
+	sleep "0.0$((RANDOM % 90 + 10))"
+	kill -KILL "$pid" 2>/dev/null || true
+	{ wait "$pid" || true; } 2>/dev/null
+	umount -l "$MNT" 2>/dev/null || true
+}
+
+fs_mount commit=1
+for round in $(seq "$ROUNDS"); do
+	"$writers" run "$MNT" "$WORK/acks" "$WRITERS" >"$WORK/run.log" 2>&1 &
+	pid=$!
+	sleep "$((RANDOM % 2)).$((RANDOM % 900 + 100))"
+	if plain; then # without a daemon only the writers can be killed
+		{ kill -KILL $(pgrep -P "$pid") "$pid"; wait "$pid" || true; } 2>/dev/null
+	else
+		kill -KILL "$DAEMON"
+		wait "$pid" || { cat "$WORK/run.log"; fail "round $round: a writer met an error that was not the daemon's death"; }
+		fs_kill
+		[ $((round % 4)) != 0 ] || mount_and_kill
+		fs_mount commit=1
+	fi
+	"$writers" verify "$MNT" "$WORK/acks" "$WRITERS" >"$WORK/verify.log" 2>&1 || {
+		cat "$WORK/verify.log"
+		fail "round $round of $ROUNDS"
+	}
+done
+fs_remount
+"$writers" verify "$MNT" "$WORK/acks" "$WRITERS" || fail "after a clean remount"
+fs_umount
+echo "$ROUNDS rounds, no violation"

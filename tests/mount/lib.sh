@@ -1,0 +1,109 @@
+# Sourced by every test that runs on a mount: a store and a mountpoint of its own, and nothing left behind.
+#
+# Environment:
+#   CKPTFS_BUILD    build directory: fs/mount.ckptfs, tools/, tests/mount/ (the programs of this folder)
+#   TMPDIR          where store and mountpoint are made (default /tmp)
+#   CKPTFS_OPTIONS  more mount options, separated by commas
+#   CKPTFS_PLAIN    not empty: no mount at all, the tests run on a plain directory (to test the tests on ext4)
+#
+# A test sources this file and then uses $MNT, $STORE and $WORK (scratch outside of the mount). The daemon runs in the
+# foreground as a child of the test, so that its end can be waited for and its exit code counts.
+
+set -euo pipefail
+
+: "${CKPTFS_BUILD:?is the build directory and must be set}"
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+PYTHON=/usr/bin/python3
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/ckptfs-test.XXXXXX")
+STORE=$WORK/store
+MNT=$WORK/mnt
+DAEMON=
+export CKPTFS_BUILD WORK STORE MNT PYTHON
+chmod 755 "$WORK" # other users reach the mountpoint
+mkdir "$MNT"
+
+skip() { echo "skipped: $*"; exit 77; }
+fail() { echo "FAILED: $*" >&2; exit 1; }
+plain() { [ -n "${CKPTFS_PLAIN:-}" ]; }
+need_mount() { ! plain || skip "needs a ckptfs mount"; }
+need_root() { [ "$(id -u)" = 0 ] || skip "needs root"; }
+need() {
+	local c
+	for c; do
+		command -v "$c" >/dev/null || skip "$c is not installed"
+	done
+}
+program() { # NAME: path of a program that was built for these tests
+	local p=$CKPTFS_BUILD/tests/mount/$1
+	[ -x "$p" ] || fail "$p is missing: build first"
+	echo "$p"
+}
+mounted() { grep -qs " $MNT fuse" /proc/mounts; }
+running() { # PID: alive and not a zombie
+	[ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" != Z ]
+}
+
+# fs_mount [OPTIONS]: mount $STORE on $MNT; returns once it answers
+fs_mount() {
+	local options tries=0
+	plain && return
+	options=$(IFS=,; set -- ${CKPTFS_OPTIONS:+"$CKPTFS_OPTIONS"} ${1:+"$1"}; echo "$*")
+	"$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" --foreground ${options:+-o "$options"} >>"$WORK/daemon.log" 2>&1 &
+	DAEMON=$!
+	until mounted && stat -f "$MNT" >/dev/null 2>&1; do
+		running "$DAEMON" || fail "mount.ckptfs ended instead of mounting"
+		[ $((tries += 1)) -lt 6000 ] || fail "no answer from the mount after 5 minutes"
+		sleep 0.05
+	done
+}
+
+# fs_umount: unmount, wait for the daemon, whose exit code must be 0
+fs_umount() {
+	local code=0 tries=0
+	plain && return
+	until umount "$MNT" 2>"$WORK/umount.log"; do # whoever has just ended may still hold it for a moment
+		[ $((tries += 1)) -lt 100 ] || fail "umount: $(cat "$WORK/umount.log")"
+		sleep 0.1
+	done
+	wait "$DAEMON" || code=$?
+	DAEMON=
+	[ "$code" = 0 ] || fail "the daemon ended with exit code $code after umount"
+}
+
+fs_remount() { fs_umount; fs_mount "$@"; }
+
+# fs_kill: kill -9 the daemon and take the dead mount away
+fs_kill() {
+	[ -n "$DAEMON" ] || return 0
+	kill -KILL "$DAEMON" 2>/dev/null || true
+	{ wait "$DAEMON" || true; } 2>/dev/null
+	DAEMON=
+	umount -l "$MNT" 2>/dev/null || true
+}
+
+stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; }
+
+cleanup() {
+	local code=$? pid
+	trap - EXIT
+	set +e
+	cd /
+	for pid in $(jobs -p); do
+		[ "$pid" = "$DAEMON" ] || kill -KILL "$pid" 2>/dev/null
+	done
+	if [ "$code" != 0 ] && [ "$code" != 77 ] && [ -s "$WORK/daemon.log" ]; then
+		echo "--- last lines of the daemon's log" >&2
+		tail -n "${CKPTFS_LOG_LINES:-40}" "$WORK/daemon.log" >&2
+	fi
+	fs_kill
+	while mounted; do umount -l "$MNT" || break; done
+	if [ -n "${CKPTFS_KEEP:-}" ] && [ "$code" != 0 ]; then
+		echo "kept: $WORK" >&2
+	else
+		rm -rf --one-file-system "$WORK"
+	fi
+	exit "$code"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP

@@ -1,0 +1,54 @@
+#!/bin/bash
+# The random tester (model.c) on a mount, with the remounts and kills of the daemon that it asks for.
+#   MODEL_RUNS  runs, separated by spaces, each WORKERS:OPERATIONS-PER-PHASE:PHASES (model.c tells the letters)
+#   MODEL_SEED  of the first run (default: random); the tester prints it
+. "$(dirname "$0")/lib.sh"
+need_root
+
+if plain; then
+	: "${MODEL_RUNS:=1:5000:nr 4:10000:nrr}"
+else
+	: "${MODEL_RUNS:=1:6000:rkkkr 4:10000:nrkkr 2:0:kkkkkkkk}" # together 50,000 operations and some
+fi
+seed=${MODEL_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+model=$(program model)
+
+run() { # WORKERS OPERATIONS PHASES SEED
+	local line code=0
+	rm -rf "$MNT/model"
+	mkdir "$MNT/model"
+	rm -f "$WORK/in" "$WORK/out"
+	mkfifo "$WORK/in" "$WORK/out"
+	"$model" --dir "$MNT/model" --workers "$1" --ops "$2" --phases "$3" --seed "$4" <"$WORK/in" >"$WORK/out" &
+	local pid=$!
+	exec 8>"$WORK/in" 9<"$WORK/out"
+	while read -r line <&9; do
+		case $line in
+		remount)
+			fs_remount commit=1
+			echo go >&8
+			;;
+		kill)
+			sleep "$((RANDOM % 3)).$((RANDOM % 900 + 100))"
+			[ -z "$DAEMON" ] || kill -KILL "$DAEMON"
+			;;
+		dead)
+			fs_kill
+			fs_mount commit=1
+			echo go >&8
+			;;
+		*) echo "$line" ;;
+		esac
+	done
+	exec 8>&- 9<&-
+	wait "$pid" || code=$?
+	[ "$code" = 0 ] || fail "the model and the mount differ (exit code $code)"
+}
+
+fs_mount commit=1
+for spec in $MODEL_RUNS; do
+	IFS=: read -r workers ops phases <<<"$spec"
+	run "$workers" "$ops" "$phases" "$seed"
+	seed=$((seed + 1))
+done
+fs_umount

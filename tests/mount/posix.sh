@@ -1,0 +1,9 @@
+#!/bin/bash
+# Our own POSIX checks on a mount: posix.sh [NAME...]
+. "$(dirname "$0")/lib.sh"
+need_root
+
+fs_mount
+mkdir "$MNT/posix"
+"$(program posix)" "$MNT/posix" "$@" || fail "see the lines with \"not ok\""
+fs_umount

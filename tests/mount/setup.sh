@@ -1,0 +1,185 @@
+#!/bin/bash
+# mount.ckptfs from the outside: each wrong way to mount has its own message and exit code and changes nothing; the right
+# ways (by hand, as a daemon, by mount(8), by fstab, read-only) work and end cleanly.
+. "$(dirname "$0")/lib.sh"
+need_root
+need_mount
+
+helper=$CKPTFS_BUILD/fs/mount.ckptfs
+failures=0
+
+snapshot() { # all that a failed mount could have changed
+	(cd "$WORK" && find . -path ./mnt -prune -o -path ./log -prune -o -type f -printf '%p %s %m %T@ ' -exec sha256sum {} \; \
+		-o -printf '%p %y %m\n')
+	find "$MNT" -xdev -printf '%p %y\n'
+	cat /proc/mounts
+}
+
+# refused NAME CODE REGEX COMMAND...: the command fails with this code, says this, and changes nothing
+refused() {
+	local name=$1 code=$2 regex=$3 got=0
+	shift 3
+	snapshot >"$WORK/log/before"
+	"$@" >"$WORK/log/said" 2>&1 || got=$?
+	sleep 0.1
+	snapshot >"$WORK/log/after"
+	if [ "$got" != "$code" ]; then
+		echo "not ok $name: exit code $got, expected $code: $(cat "$WORK/log/said")"
+	elif ! grep -Eq -- "$regex" "$WORK/log/said"; then
+		echo "not ok $name: says \"$(cat "$WORK/log/said")\", expected /$regex/"
+	elif ! diff "$WORK/log/before" "$WORK/log/after" >"$WORK/log/diff"; then
+		echo "not ok $name: something has changed: $(head -n 3 "$WORK/log/diff")"
+	else
+		echo "ok $name"
+		return
+	fi
+	failures=$((failures + 1))
+}
+
+# works NAME COMMAND...
+works() {
+	local name=$1
+	shift
+	if "$@" >"$WORK/log/said" 2>&1; then
+		echo "ok $name"
+	else
+		echo "not ok $name: exit code $?: $(tail -n 5 "$WORK/log/said")"
+		failures=$((failures + 1))
+	fi
+}
+
+daemon_pid() { stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
+gone() { # PID: ends within a minute
+	local i
+	for i in $(seq 600); do
+		running "$1" || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+mkdir "$WORK/log" "$WORK/empty" "$WORK/full" "$WORK/notstore"
+echo x >"$WORK/full/file"
+echo x >"$WORK/file"
+echo x >"$WORK/notstore/something"
+
+# A store to be refused in many ways, and one of a version to come.
+fs_mount
+echo content >"$MNT/file"
+fs_umount
+cp -a "$STORE" "$WORK/future"
+"$PYTHON" - "$WORK/future/superblock" <<'PY'
+import struct, sys
+def crc32c(data):
+    crc = 0xffffffff
+    for b in data:
+        crc ^= b
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+with open(sys.argv[1], "r+b") as f:
+    for copy in range(2):
+        f.seek(copy * 4096)
+        block = bytearray(f.read(4096))
+        block[8:12] = struct.pack("<I", 99)
+        block[4092:] = struct.pack("<I", crc32c(block[:4092]))
+        f.seek(copy * 4096)
+        f.write(block)
+PY
+cp -a "$STORE" "$WORK/damaged"
+dd if=/dev/zero of="$WORK/damaged/superblock" bs=4096 count=2 conv=notrunc status=none
+cp -a "$STORE" "$WORK/noindex"
+rm -r "$WORK/noindex/index"
+head -c 32 /dev/urandom >"$WORK/key"
+
+refused "no arguments" 1 'Usage|usage|STORE' "$helper"
+refused "no mountpoint" 1 'MOUNTPOINT|mountpoint' "$helper" "$STORE"
+refused "too many arguments" 1 'third|argument|usage' "$helper" "$STORE" "$MNT" third
+refused "an unknown option" 1 'nosuchoption' "$helper" "$STORE" "$MNT" -o nosuchoption
+refused "an unknown option with a value" 1 'nosuch' "$helper" "$STORE" "$MNT" -o nosuch=5
+refused "an unknown flag" 1 'wrong' "$helper" "$STORE" "$MNT" --wrong
+refused "a value that is not one" 1 'page' "$helper" "$STORE" "$MNT" -o page=banana
+refused "a page that is too small" 1 'page' "$helper" "$STORE" "$MNT" -o page=1K
+refused "a page that is not a power of two" 1 'page' "$helper" "$STORE" "$MNT" -o page=12K
+refused "a cache that is too small" 1 'cache' "$helper" "$STORE" "$MNT" -o cache=1M
+refused "a chunking that is not known" 1 'chunking' "$helper" "$STORE" "$MNT" -o chunking=magic
+refused "another hash than the store's" 1 'hash' "$helper" "$STORE" "$MNT" -o hash=sha256
+refused "a cluster key for an old store" 1 'cluster' "$helper" "$STORE" "$MNT" -o cluster="$WORK/key"
+refused "no mountpoint there" 32 "mountpoint $WORK/nowhere: .*not exist" "$helper" "$STORE" "$WORK/nowhere"
+refused "a mountpoint that is a file" 32 "mountpoint $WORK/file: not a directory" "$helper" "$STORE" "$WORK/file"
+refused "a mountpoint that is not empty" 32 "mountpoint $WORK/full: not empty" "$helper" "$STORE" "$WORK/full"
+refused "a store that is a file" 32 "store $WORK/file: not a directory" "$helper" "$WORK/file" "$MNT"
+refused "a directory that is not a store" 32 "store $WORK/notstore: .*not a ckptfs store" "$helper" "$WORK/notstore" "$MNT"
+refused "a store whose parent is not there" 32 "store $WORK/no/store" "$helper" "$WORK/no/store" "$MNT"
+refused "a store below the mountpoint" 32 'below the mountpoint' "$helper" "$MNT/store" "$MNT"
+refused "the store as mountpoint" 32 'not empty|inside the store|below the mountpoint' "$helper" "$STORE" "$STORE"
+refused "a mountpoint inside the store" 32 'inside the store' "$helper" "$WORK/empty/.." "$WORK/empty"
+refused "a store of another version" 32 "store $WORK/future: .*version" "$helper" "$WORK/future" "$MNT"
+refused "a store with a damaged superblock" 32 "store $WORK/damaged: .*superblock" "$helper" "$WORK/damaged" "$MNT"
+refused "a store without its index" 32 "fsck.ckptfs --rebuild" "$helper" "$WORK/noindex" "$MNT"
+refused "a read-only mount of a new store" 32 'not exist' "$helper" "$WORK/new" "$MNT" -o ro
+
+works "unknown options are ignored with -s" "$helper" -s "$STORE" "$MNT" -o nosuchoption
+pid=$(daemon_pid)
+works "it is fuse.ckptfs in /proc/mounts" grep -q "^$STORE $MNT fuse.ckptfs rw," /proc/mounts
+works "content is there" grep -qx content "$MNT/file"
+mkdir "$WORK/second"
+refused "a second mount of a mounted store" 32 "store $STORE: in use" "$helper" "$STORE" "$WORK/second"
+mkdir "$MNT/inner" "$WORK/second/d"
+refused "a store on the mount itself" 32 "below the mountpoint|not empty|store" "$helper" "$MNT/store" "$MNT"
+refused "a mount on a busy mountpoint" 32 "not empty" "$helper" "$WORK/new" "$MNT"
+works "umount" umount "$MNT"
+works "the daemon ends" gone "$pid"
+
+works "-f checks and mounts nothing" "$helper" -f "$STORE" "$MNT"
+works "really nothing" sh -c "! grep -q ' $MNT ' /proc/mounts"
+works "--help" "$helper" --help
+works "--version" "$helper" --version
+
+works "a read-only mount" "$helper" "$STORE" "$MNT" -o ro
+pid=$(daemon_pid)
+works "is read" grep -qx content "$MNT/file"
+works "is not written" sh -c "! touch '$MNT/new' 2>&1 && touch '$MNT/new' 2>&1 | grep -q 'Read-only'"
+works "fusermount3 -u" fusermount3 -u "$MNT"
+works "the daemon of a read-only mount ends" gone "$pid"
+
+works "umount.ckptfs" sh -c "'$helper' '$STORE' '$MNT' && '$CKPTFS_BUILD/tools/umount.ckptfs' '$MNT'"
+works "umount.ckptfs waits for the store" "$helper" "$STORE" "$MNT"
+pid=$(daemon_pid)
+echo more >"$MNT/more"
+kill -TERM "$pid"
+works "SIGTERM unmounts" gone "$pid"
+works "and leaves no dead mount" sh -c "! grep -q ' $MNT ' /proc/mounts"
+works "and loses nothing" sh -c "'$helper' '$STORE' '$MNT' && grep -qx more '$MNT/more' && umount '$MNT'"
+works "a log file" sh -c "sleep 0.5; '$helper' '$STORE' '$MNT' -o log='$WORK/log/daemon' && umount '$MNT' && sleep 0.5 &&
+	grep -q . '$WORK/log/daemon'"
+
+# mount(8) finds its helpers in /sbin only: a private copy of that directory, seen by nobody else.
+cat >"$WORK/mount8" <<'SH'
+set -eu
+mkdir "$WORK/real" "$WORK/sbin"
+mount --bind /usr/sbin "$WORK/real"
+ln -s "$WORK/real"/* "$WORK/sbin/"
+rm -f "$WORK/sbin/mount.ckptfs" "$WORK/sbin/umount.ckptfs"
+cp "$CKPTFS_BUILD/fs/mount.ckptfs" "$CKPTFS_BUILD/tools/umount.ckptfs" "$WORK/sbin/"
+mount --bind "$WORK/sbin" /usr/sbin
+mount -t ckptfs "$STORE" "$MNT" -o noatime,commit=3
+grep -qx content "$MNT/file"
+grep "^$STORE $MNT fuse.ckptfs" /proc/mounts | grep -q noatime
+umount "$MNT"
+echo "$STORE $MNT ckptfs cache=64M,noauto,nofail,x-systemd.automount 0 0" >"$WORK/fstab"
+for i in 1 2 3; do # by mountpoint, by source, all
+	case $i in
+	1) mount -T "$WORK/fstab" "$MNT" ;;
+	2) mount -T "$WORK/fstab" "$STORE" ;;
+	3) sed -i s/noauto,// "$WORK/fstab"; mount -T "$WORK/fstab" -a ;;
+	esac
+	grep -qx content "$MNT/file"
+	umount "$MNT"
+done
+! mount -t ckptfs "$STORE" "$MNT" -o nosuchoption
+SH
+works "mount(8) and fstab" unshare -m bash -c '. "$WORK/mount8"'
+rm -rf "$WORK/sbin"
+
+[ "$failures" = 0 ] || fail "$failures ways to mount behave otherwise"

@@ -1,0 +1,284 @@
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/conf.h"
+#include "base/util.h"
+
+static void sizes_are_parsed(void **state _unused_)
+{
+	static const struct {
+		const char *s;
+		uint64_t bytes;
+	} t[] = {
+		{ "0", 0 },
+		{ "4096", 4096 },
+		{ "100B", 100 },
+		{ "1K", 1024 },
+		{ "1k", 1024 },
+		{ "1Ki", 1024 },
+		{ "1KiB", 1024 },
+		{ "1KB", 1024 },
+		{ "64K", 65536 },
+		{ "256M", MiB(256) },
+		{ "1.5G", MiB(1536) },
+		{ "1.50G", MiB(1536) },
+		{ "0.001K", 1 },
+		{ "2T", UINT64_C(2) << 40 },
+		{ "1P", UINT64_C(1) << 50 },
+		{ "15E", UINT64_C(15) << 60 },
+		{ "18446744073709551615", UINT64_MAX },
+		{ "15.99999999999999999999999999E", UINT64_MAX - 1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		uint64_t bytes = 0;
+
+		assert_int_equal(parse_size(t[i].s, &bytes), 0);
+		assert_true(bytes == t[i].bytes);
+	}
+}
+
+static void what_is_no_size_is_refused(void **state _unused_)
+{
+	static const struct {
+		const char *s;
+		int r;
+	} t[] = {
+		{ "", -EINVAL },
+		{ "K", -EINVAL },
+		{ "-1", -EINVAL },
+		{ "+1", -EINVAL },
+		{ " 1", -EINVAL },
+		{ "1 K", -EINVAL },
+		{ "1.5", -EINVAL },
+		{ "1.5B", -EINVAL },
+		{ "1.K", -EINVAL },
+		{ ".5K", -EINVAL },
+		{ "1Kx", -EINVAL },
+		{ "1Bi", -EINVAL },
+		{ "0x10", -EINVAL },
+		{ "1e3", -EINVAL },
+		{ "1KiBB", -EINVAL },
+		{ "1X", -EINVAL },
+		{ "16E", -ERANGE },
+		{ "18446744073709551616", -ERANGE },
+		{ "18014398509481984K", -ERANGE },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		uint64_t bytes = 42;
+
+		assert_int_equal(parse_size(t[i].s, &bytes), t[i].r);
+		assert_int_equal(bytes, 42);
+	}
+}
+
+static void sizes_are_shown_with_three_digits(void **state _unused_)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *s;
+	} t[] = {
+		{ 0, "0 B" },
+		{ 1, "1 B" },
+		{ 10, "10 B" },
+		{ 100, "100 B" },
+		{ 999, "999 B" },
+		{ 1000, "0.98 KiB" },
+		{ 1023, "1 KiB" },
+		{ 1024, "1 KiB" },
+		{ 1536, "1.5 KiB" },
+		{ 10 * 1024, "10 KiB" },
+		{ 10 * 1024 + 512, "10.5 KiB" },
+		{ 100 * 1024 + 512, "100 KiB" },
+		{ 1023 * 1024, "1 MiB" },
+		{ MiB(1536), "1.5 GiB" },
+		{ MiB(1500), "1.46 GiB" },
+		{ GiB(3), "3 GiB" },
+		{ UINT64_MAX, "16 EiB" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
+		assert_string_equal(human_size(t[i].bytes).s, t[i].s);
+}
+
+struct example {
+	uint64_t cache, seconds, hidden;
+	bool verify, atime, nothing;
+	char *log, *agent;
+	int chunking;
+};
+
+static const struct conf_key keys[] = {
+	{ "cache", CONF_SIZE, offsetof(struct example, cache), "256M", NULL, "memory for look-ups" },
+	{ "commit", CONF_NUMBER, offsetof(struct example, seconds), "5", NULL, "seconds between commits" },
+	{ "hidden", CONF_NUMBER, offsetof(struct example, hidden), "7", NULL, NULL },
+	{ "verify", CONF_FLAG, offsetof(struct example, verify), NULL, NULL, "compare bytes" },
+	{ "atime", CONF_FLAG, offsetof(struct example, atime), "yes", NULL, "keep access times" },
+	{ "nothing", CONF_FLAG, offsetof(struct example, nothing), NULL, NULL, NULL },
+	{ "log", CONF_STRING, offsetof(struct example, log), NULL, NULL, "log file" },
+	{ "agent", CONF_STRING, offsetof(struct example, agent), "/run/x", NULL, "socket" },
+	{ "chunking", CONF_CHOICE, offsetof(struct example, chunking), "cdc", "page|cdc|auto", "how to cut" },
+	{ 0 },
+};
+
+static void defaults_come_from_the_table(void **state _unused_)
+{
+	struct example c;
+
+	memset(&c, 0xff, sizeof(c));
+	assert_int_equal(conf_set_defaults(keys, &c), 0);
+	assert_int_equal(c.cache, MiB(256));
+	assert_int_equal(c.seconds, 5);
+	assert_int_equal(c.hidden, 7);
+	assert_false(c.verify);
+	assert_true(c.atime);
+	assert_null(c.log);
+	assert_string_equal(c.agent, "/run/x");
+	assert_int_equal(c.chunking, 1);
+	conf_release(keys, &c);
+	assert_null(c.agent);
+}
+
+static void a_bad_default_is_an_error(void **state _unused_)
+{
+	static const struct conf_key bad[][2] = {
+		{ { "a", CONF_SIZE, 0, "much", NULL, NULL } },
+		{ { "a", CONF_FLAG, 0, "maybe", NULL, NULL } },
+		{ { "a", CONF_CHOICE, 0, "c", "a|b", NULL } },
+	};
+	struct example c;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(conf_set_defaults(bad[i], &c), -EINVAL);
+}
+
+static void values_are_set(void **state _unused_)
+{
+	const char *why = NULL;
+	struct example c;
+
+	assert_int_equal(conf_set_defaults(keys, &c), 0);
+	assert_int_equal(conf_set(keys, &c, "cache", "1.5G", &why), 1);
+	assert_int_equal(conf_set(keys, &c, "commit", "60", &why), 1);
+	assert_int_equal(conf_set(keys, &c, "verify", NULL, &why), 1);
+	assert_int_equal(conf_set(keys, &c, "noatime", NULL, &why), 1);
+	assert_int_equal(conf_set(keys, &c, "log", "first", &why), 1);
+	assert_int_equal(conf_set(keys, &c, "log", "second", &why), 1);
+	assert_int_equal(conf_set(keys, &c, "chunking", "auto", &why), 1);
+	assert_null(why);
+	assert_int_equal(c.cache, MiB(1536));
+	assert_int_equal(c.seconds, 60);
+	assert_true(c.verify);
+	assert_false(c.atime);
+	assert_string_equal(c.log, "second");
+	assert_int_equal(c.chunking, 2);
+
+	assert_int_equal(conf_set(keys, &c, "noverify", NULL, &why), 1);
+	assert_false(c.verify);
+	conf_release(keys, &c);
+}
+
+static void a_flag_whose_name_begins_with_no(void **state _unused_)
+{
+	const char *why = NULL;
+	struct example c;
+
+	assert_int_equal(conf_set_defaults(keys, &c), 0);
+	assert_int_equal(conf_set(keys, &c, "nothing", NULL, &why), 1);
+	assert_true(c.nothing);
+	assert_int_equal(conf_set(keys, &c, "nonothing", NULL, &why), 1);
+	assert_false(c.nothing);
+	conf_release(keys, &c);
+}
+
+static void unknown_names_are_not_taken(void **state _unused_)
+{
+	static const char *const names[] = { "", "no", "cach", "caches", "nocache", "nolog", "nonverify", "nonoverify" };
+	const char *why = NULL;
+	struct example c;
+
+	assert_int_equal(conf_set_defaults(keys, &c), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		assert_int_equal(conf_set(keys, &c, names[i], "1", &why), 0);
+	assert_null(why);
+	conf_release(keys, &c);
+}
+
+static void bad_values_are_refused_with_a_reason(void **state _unused_)
+{
+	static const struct {
+		const char *name, *value, *why;
+	} t[] = {
+		{ "cache", NULL, "needs a value" },
+		{ "cache", "", "needs a value" },
+		{ "cache", "much", "not a size such as 4096, 64K or 1.5G" },
+		{ "cache", "16E", "too large" },
+		{ "commit", "1K", "not a whole number" },
+		{ "commit", "-1", "not a whole number" },
+		{ "commit", "18446744073709551616", "too large" },
+		{ "verify", "yes", "takes no value" },
+		{ "noverify", "1", "takes no value" },
+		{ "log", NULL, "needs a value" },
+		{ "chunking", "pag", "must be one of page|cdc|auto" },
+		{ "chunking", "page|cdc", "must be one of page|cdc|auto" },
+	};
+	struct example c, before;
+
+	assert_int_equal(conf_set_defaults(keys, &c), 0);
+	before = c;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		const char *why = NULL;
+
+		assert_int_equal(conf_set(keys, &c, t[i].name, t[i].value, &why), -EINVAL);
+		assert_string_equal(why, t[i].why);
+	}
+	assert_int_equal(c.cache, before.cache);
+	assert_int_equal(c.seconds, before.seconds);
+	assert_int_equal(c.verify, before.verify);
+	assert_int_equal(c.chunking, before.chunking);
+	conf_release(keys, &c);
+}
+
+static void help_lists_what_is_not_hidden(void **state _unused_)
+{
+	_cleanup_(freep) char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	assert_non_null(f);
+	conf_help(keys, f);
+	fclose(f);
+	assert_string_equal(text, "  cache=SIZE                      memory for look-ups (default 256M)\n"
+				  "  commit=N                        seconds between commits (default 5)\n"
+				  "  verify                          compare bytes\n"
+				  "  atime                           keep access times (default yes)\n"
+				  "  log=STRING                      log file\n"
+				  "  agent=STRING                    socket (default /run/x)\n"
+				  "  chunking=page|cdc|auto          how to cut (default cdc)\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sizes_are_parsed),
+		cmocka_unit_test(what_is_no_size_is_refused),
+		cmocka_unit_test(sizes_are_shown_with_three_digits),
+		cmocka_unit_test(defaults_come_from_the_table),
+		cmocka_unit_test(a_bad_default_is_an_error),
+		cmocka_unit_test(values_are_set),
+		cmocka_unit_test(a_flag_whose_name_begins_with_no),
+		cmocka_unit_test(unknown_names_are_not_taken),
+		cmocka_unit_test(bad_values_are_refused_with_a_reason),
+		cmocka_unit_test(help_lists_what_is_not_hidden),
+	};
+
+	return cmocka_run_group_tests_name("conf", tests, NULL, NULL);
+}

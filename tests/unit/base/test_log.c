@@ -1,0 +1,258 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+
+static char dir[] = "/tmp/ckptfs-test-log-XXXXXX";
+static char path[64], moved[64];
+
+static int set_up(void **state _unused_)
+{
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(path, sizeof(path), "%s/log", dir);
+	snprintf(moved, sizeof(moved), "%s/log.1", dir);
+	return 0;
+}
+
+static int tear_down(void **state _unused_)
+{
+	unlink(path);
+	unlink(moved);
+	return rmdir(dir);
+}
+
+static int begin(void **state _unused_)
+{
+	unlink(path);
+	unlink(moved);
+	log_set_level(LOG_LEVEL_INFO);
+	return log_to_file(path);
+}
+
+static int end(void **state _unused_)
+{
+	log_to_stderr();
+	return 0;
+}
+
+static char text[1 << 20];
+
+/* Everything in the file, less the time of each line, which is checked. */
+static const char *logged(const char *file)
+{
+	FILE *f = fopen(file, "re");
+	char line[4096];
+
+	assert_non_null(f);
+	text[0] = '\0';
+	while (fgets(line, sizeof(line), f)) {
+		int year, month, day, hour, minute, second, ms, n = 0;
+
+		assert_int_equal(sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %n", &year, &month, &day, &hour, &minute,
+					&second, &ms, &n),
+				 7);
+		assert_int_equal(n, strlen("2026-01-31T12:00:00.123Z "));
+		strncat(text, line + n, sizeof(text) - strlen(text) - 1);
+	}
+	fclose(f);
+	return text;
+}
+
+static void a_line_has_time_level_and_message(void **state _unused_)
+{
+	log_error("pack %d: %s", 7, "gone");
+	log_warning("w");
+	log_notice("n");
+	log_info("100%% done");
+	assert_string_equal(logged(path), "error pack 7: gone\nwarning w\nnotice n\ninfo 100% done\n");
+}
+
+static void levels_above_the_limit_are_left_out(void **state _unused_)
+{
+	log_debug("not yet");
+	assert_false(log_enabled(LOG_LEVEL_DEBUG));
+	log_set_level(LOG_LEVEL_DEBUG);
+	assert_true(log_enabled(LOG_LEVEL_DEBUG));
+	log_debug("now");
+	log_set_level(LOG_LEVEL_ERROR);
+	log_warning("no more");
+	log_error("still");
+	assert_string_equal(logged(path), "debug now\nerror still\n");
+}
+
+static void an_errno_is_explained_returned_and_left_alone(void **state _unused_)
+{
+	errno = EAGAIN;
+	assert_int_equal(log_errno(-ENOENT, "index %s: cannot open", "a"), -ENOENT);
+	assert_int_equal(errno, EAGAIN);
+	assert_string_equal(logged(path), "error index a: cannot open: No such file or directory\n");
+}
+
+static void control_characters_cannot_forge_a_line(void **state _unused_)
+{
+	log_info("file a\nb\033[2J\x7f\tgr\xc3\xbc\xc3\x9f");
+	assert_string_equal(logged(path), "info file a?b?[2J??gr\xc3\xbc\xc3\x9f\n");
+}
+
+static void an_over_long_line_is_cut(void **state _unused_)
+{
+	char x[5000];
+	struct stat st;
+
+	memset(x, 'x', sizeof(x) - 1);
+	x[sizeof(x) - 1] = '\0';
+	log_errno(-EIO, "%s", x);
+	log_info("next");
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, 2048 + strlen("2026-01-31T12:00:00.123Z info next\n"));
+	assert_string_equal(strrchr(logged(path), 'i'), "info next\n");
+}
+
+static void reopening_follows_a_rotation(void **state _unused_)
+{
+	log_info("old");
+	assert_int_equal(rename(path, moved), 0);
+	log_info("still old");
+	log_reopen();
+	log_info("new");
+	assert_string_equal(logged(moved), "info old\ninfo still old\n");
+	assert_string_equal(logged(path), "info new\n");
+}
+
+static void reopening_works_after_the_directory_changed(void **state _unused_)
+{
+	_cleanup_(freep) char *here = getcwd(NULL, 0);
+
+	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(log_to_file("log"), 0);
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(rename(path, moved), 0);
+	log_reopen();
+	log_info("new");
+	assert_string_equal(logged(path), "info new\n");
+	assert_int_equal(chdir(here), 0);
+}
+
+static void what_is_there_is_appended_to(void **state _unused_)
+{
+	log_info("first");
+	assert_int_equal(log_to_file(path), 0);
+	log_info("second");
+	assert_string_equal(logged(path), "info first\ninfo second\n");
+}
+
+static void a_file_that_cannot_be_opened_is_logged_where_we_were(void **state _unused_)
+{
+	char expected[128];
+
+	assert_int_equal(log_to_file(dir), -EISDIR);
+	snprintf(expected, sizeof(expected), "error log %s: cannot open: Is a directory\n", dir);
+	assert_string_equal(logged(path), expected);
+}
+
+static void stderr_takes_the_same_lines(void **state _unused_)
+{
+	_cleanup_(closep) int saved = dup(STDERR_FILENO);
+	int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	assert_true(saved >= 0 && fd >= 0);
+	log_to_stderr();
+	dup2(fd, STDERR_FILENO);
+	close(fd);
+	log_info("to stderr");
+	log_reopen(); /* of no meaning here */
+	dup2(saved, STDERR_FILENO);
+	assert_string_equal(logged(path), "info to stderr\n");
+}
+
+static void level_names_are_parsed(void **state _unused_)
+{
+	static const char *const names[] = { "error", "warning", "notice", "info", "debug" };
+	enum log_level level;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		assert_int_equal(log_level_parse(names[i], &level), 0);
+		assert_int_equal(level, i);
+	}
+	level = LOG_LEVEL_NOTICE;
+	assert_int_equal(log_level_parse("loud", &level), -EINVAL);
+	assert_int_equal(log_level_parse("", &level), -EINVAL);
+	assert_int_equal(level, LOG_LEVEL_NOTICE);
+}
+
+#define NR_THREADS 4
+#define NR_LINES 500
+
+static void *chatter(void *arg)
+{
+	for (int i = 0; i < NR_LINES; i++)
+		log_info("%s", (const char *)arg);
+	return NULL;
+}
+
+static size_t count_lines(const char *s, const char *line)
+{
+	size_t n = 0;
+
+	for (; (s = strstr(s, line)); s += strlen(line))
+		n++;
+	return n;
+}
+
+static void lines_of_threads_do_not_mix_or_vanish_while_reopening(void **state _unused_)
+{
+	static char words[NR_THREADS][200];
+	pthread_t threads[NR_THREADS];
+	size_t total = 0;
+
+	for (size_t i = 0; i < NR_THREADS; i++) {
+		memset(words[i], (int)('a' + i), sizeof(words[i]) - 1);
+		assert_int_equal(pthread_create(&threads[i], NULL, chatter, words[i]), 0);
+	}
+	for (int i = 0; i < 20; i++)
+		log_reopen();
+	for (size_t i = 0; i < NR_THREADS; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	logged(path);
+	for (size_t i = 0; i < NR_THREADS; i++) {
+		char line[256];
+
+		snprintf(line, sizeof(line), "info %.199s\n", words[i]);
+		assert_int_equal(count_lines(text, line), NR_LINES);
+		total += NR_LINES * strlen(line);
+	}
+	assert_int_equal(strlen(text), total);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_line_has_time_level_and_message, begin, end),
+		cmocka_unit_test_setup_teardown(levels_above_the_limit_are_left_out, begin, end),
+		cmocka_unit_test_setup_teardown(an_errno_is_explained_returned_and_left_alone, begin, end),
+		cmocka_unit_test_setup_teardown(control_characters_cannot_forge_a_line, begin, end),
+		cmocka_unit_test_setup_teardown(an_over_long_line_is_cut, begin, end),
+		cmocka_unit_test_setup_teardown(reopening_follows_a_rotation, begin, end),
+		cmocka_unit_test_setup_teardown(reopening_works_after_the_directory_changed, begin, end),
+		cmocka_unit_test_setup_teardown(what_is_there_is_appended_to, begin, end),
+		cmocka_unit_test_setup_teardown(a_file_that_cannot_be_opened_is_logged_where_we_were, begin, end),
+		cmocka_unit_test_setup_teardown(stderr_takes_the_same_lines, begin, end),
+		cmocka_unit_test(level_names_are_parsed),
+		cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix_or_vanish_while_reopening, begin, end),
+	};
+
+	return cmocka_run_group_tests_name("log", tests, set_up, tear_down);
+}

@@ -1,0 +1,145 @@
+/* Many threads at once: exact dedup, right bytes, no lost acknowledgement. Made to be run under TSan. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "store/engine/engine.h"
+#include "tests/unit/engine/rig.h"
+
+#define NR_THREADS 4
+#define FILE_BYTES (MiB(3) + 4096 * 5)
+
+struct thread {
+	pthread_t id;
+	struct rig *rig;
+	unsigned nr;
+};
+
+static void in_threads(struct rig *rig, void *(*f)(void *))
+{
+	struct thread t[NR_THREADS];
+
+	for (unsigned i = 0; i < NR_THREADS; i++) {
+		t[i] = (struct thread){ .rig = rig, .nr = i };
+		assert_int_equal(pthread_create(&t[i].id, NULL, f, &t[i]), 0);
+	}
+	for (unsigned i = 0; i < NR_THREADS; i++)
+		pthread_join(t[i].id, NULL);
+}
+
+static void *write_the_same(void *arg)
+{
+	struct thread *t = arg;
+
+	rig_write(t->rig, 100 + t->nr, FILE_BYTES, 77);
+	return NULL;
+}
+
+static void the_same_new_pages_from_all_sides_are_stored_once(void **state)
+{
+	struct rig *rig = *state;
+
+	in_threads(rig, write_the_same);
+	assert_int_equal(rig_stats(rig).stored_bytes, FILE_BYTES);
+	for (unsigned i = 0; i < NR_THREADS; i++)
+		rig_check(rig, 100 + i, FILE_BYTES, 77);
+}
+
+static void *append_and_sync(void *arg)
+{
+	struct thread *t = arg;
+	struct content *c = rig_content(t->rig, 200 + t->nr);
+	uint8_t piece[5000];
+
+	for (unsigned i = 0; i < 60; i++) {
+		memset(piece, (int)(t->nr * 60 + i), sizeof(piece));
+		assert_int_equal(content_write(c, piece, sizeof(piece), CONTENT_APPEND), 0);
+		assert_int_equal(content_sync(c), 0);
+	}
+	content_close(c);
+	return NULL;
+}
+
+static void synced_appends_of_all_threads_survive(void **state)
+{
+	struct rig *rig = *state;
+	uint8_t got[5000];
+
+	in_threads(rig, append_and_sync);
+	rig_crash(rig);
+	for (unsigned n = 0; n < NR_THREADS; n++) {
+		struct content *c = rig_content(rig, 200 + n);
+
+		for (unsigned i = 0; i < 60; i++) {
+			assert_int_equal(content_read(c, got, sizeof(got), i * sizeof(got)), sizeof(got));
+			for (size_t k = 0; k < sizeof(got); k++)
+				assert_int_equal(got[k], (uint8_t)(n * 60 + i));
+		}
+		content_close(c);
+	}
+}
+
+/* One file, each thread its own pages; reading what is being written gives old or new, never other bytes. */
+static void *overwrite_own_pages(void *arg)
+{
+	struct thread *t = arg;
+	struct content *c = rig_content(t->rig, 300);
+	uint8_t page[4096], got[4096];
+
+	for (unsigned i = 0; i < 200; i++) {
+		uint64_t off = (i % 50 * NR_THREADS + t->nr) * 4096;
+
+		rig_pattern(page, sizeof(page), off + i);
+		assert_int_equal(content_write(c, page, sizeof(page), off), 0);
+		assert_int_equal(content_read(c, got, sizeof(got), off), sizeof(got));
+		assert_memory_equal(got, page, sizeof(page));
+	}
+	content_close(c);
+	return NULL;
+}
+
+static void threads_in_one_file_see_their_own_writes(void **state)
+{
+	in_threads(*state, overwrite_own_pages);
+}
+
+static int setup_with_tiny_steps(void **state)
+{
+	struct rig *rig;
+	int r = rig_setup(state);
+
+	rig = *state;
+	if (r < 0)
+		return r;
+	rig_close(rig);
+	rig->conf.pack_bytes = MiB(1);
+	rig->conf.journal_segment = KiB(64);
+	rig->conf.snapshot_bytes = KiB(16);
+	rig->conf.view_flush_bytes = KiB(16);
+	rig->conf.ingest_entries = 300;
+	rig->conf.dirty = MiB(24);
+	rig->conf.commit_s = 1;
+	rig_open(rig);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(the_same_new_pages_from_all_sides_are_stored_once, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(synced_appends_of_all_threads_survive, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(threads_in_one_file_see_their_own_writes, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(the_same_new_pages_from_all_sides_are_stored_once, setup_with_tiny_steps, rig_teardown),
+		cmocka_unit_test_setup_teardown(synced_appends_of_all_threads_survive, setup_with_tiny_steps, rig_teardown),
+		cmocka_unit_test_setup_teardown(threads_in_one_file_see_their_own_writes, setup_with_tiny_steps, rig_teardown),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,239 @@
+/* The engine as a producer sees it: what is written comes back, once stored, after every kind of close. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "store/engine/engine.h"
+#include "tests/unit/engine/rig.h"
+
+static void what_is_written_is_read_back(void **state)
+{
+	struct rig *rig = *state;
+	static const struct {
+		uint64_t off;
+		size_t len;
+	} writes[] = { { 0, 1 }, { 1, 4095 }, { 4096, 4096 }, { 100, 5000 }, { MiB(1) - 10, 20 }, { MiB(3) + 77, MiB(2) } };
+	_cleanup_(freep) uint8_t *model = calloc(1, MiB(6)), *got = malloc(MiB(6));
+	struct content *c = rig_content(rig, 7);
+	struct ns_content st;
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(writes); i++) {
+		rig_pattern(model + writes[i].off, writes[i].len, i + 1);
+		assert_int_equal(content_write(c, model + writes[i].off, writes[i].len, writes[i].off), 0);
+		size = MAX(size, writes[i].off + writes[i].len);
+		assert_int_equal(content_read(c, got, MiB(6), 0), size);
+		assert_memory_equal(got, model, size);
+	}
+	content_stat(c, &st);
+	assert_int_equal(st.size, size);
+	assert_int_equal(content_sync(c), 0);
+	content_close(c);
+	rig_reopen(rig);
+	c = rig_content(rig, 7);
+	assert_int_equal(content_read(c, got, MiB(6), 0), size);
+	assert_memory_equal(got, model, size);
+	content_close(c);
+}
+
+static void same_bytes_twice_are_stored_once(void **state)
+{
+	struct rig *rig = *state;
+	struct engine_stats before, after;
+
+	rig_write(rig, 10, MiB(3) + 4096, 1);
+	before = rig_stats(rig);
+	assert_int_equal(before.stored_bytes, MiB(3) + 4096);
+	rig_write(rig, 11, MiB(3) + 4096, 1);
+	after = rig_stats(rig);
+	assert_int_equal(after.stored_bytes, before.stored_bytes);
+	rig_check(rig, 10, MiB(3) + 4096, 1);
+	rig_check(rig, 11, MiB(3) + 4096, 1);
+}
+
+static void a_store_that_was_closed_still_knows_its_pages(void **state)
+{
+	struct rig *rig = *state;
+	struct engine_stats st;
+
+	rig_write(rig, 10, MiB(2), 1);
+	rig_reopen(rig);
+	rig_write(rig, 11, MiB(2), 1);
+	st = rig_stats(rig);
+	assert_int_equal(st.stored_bytes, MiB(2));
+	rig_check(rig, 11, MiB(2), 1);
+}
+
+static void zeros_are_holes(void **state)
+{
+	struct rig *rig = *state;
+	_cleanup_(freep) uint8_t *zeros = calloc(1, MiB(2));
+	struct content *c = rig_content(rig, 5);
+	struct engine_stats st;
+	struct ns_content ct;
+	uint64_t at;
+
+	assert_int_equal(content_write(c, zeros, MiB(2), 0), 0);
+	assert_int_equal(content_flush(c), 0);
+	st = rig_stats(rig);
+	assert_int_equal(st.stored_bytes, 0);
+	content_stat(c, &ct);
+	assert_int_equal(ct.size, MiB(2));
+	assert_int_equal(ct.mapped, 0);
+	assert_int_equal(content_seek(c, 0, SEEK_DATA, &at), -ENXIO);
+	assert_int_equal(content_seek(c, 5, SEEK_HOLE, &at), 0);
+	assert_int_equal(at, 5);
+	content_close(c);
+}
+
+static void truncate_cuts_and_extends_with_zeros(void **state)
+{
+	struct rig *rig = *state;
+	_cleanup_(freep) uint8_t *want = calloc(1, MiB(3)), *got = malloc(MiB(3));
+	struct content *c = rig_content(rig, 5);
+
+	rig_pattern(want, MiB(3), 9);
+	assert_int_equal(content_write(c, want, MiB(3), 0), 0);
+	assert_int_equal(content_truncate(c, MiB(1) + 123), 0);
+	assert_int_equal(content_truncate(c, MiB(3)), 0);
+	memset(want + MiB(1) + 123, 0, MiB(2) - 123);
+	assert_int_equal(content_read(c, got, MiB(3), 0), MiB(3));
+	assert_memory_equal(got, want, MiB(3));
+	content_close(c);
+}
+
+static void a_clone_shares_and_then_differs(void **state)
+{
+	struct rig *rig = *state;
+	struct content *a, *b;
+	struct engine_stats st;
+	uint64_t done;
+
+	rig_write(rig, 20, MiB(4), 3);
+	a = rig_content(rig, 20);
+	b = rig_content(rig, 21);
+	assert_int_equal(content_clone(a, 0, b, 0, MiB(4), &done), 0);
+	assert_int_equal(done, MiB(4));
+	rig_check(rig, 21, MiB(4), 3);
+	assert_int_equal(content_write(b, "x", 1, MiB(2)), 0);
+	assert_int_equal(content_flush(b), 0);
+	rig_check(rig, 20, MiB(4), 3);
+	st = rig_stats(rig);
+	assert_int_equal(st.stored_bytes, MiB(4) + 4096);
+	content_close(a);
+	content_close(b);
+}
+
+static void a_synced_change_survives_losing_the_engine(void **state)
+{
+	struct rig *rig = *state;
+
+	rig_write(rig, 30, MiB(1) + 5, 4);
+	assert_int_equal(engine_sync(rig->e), 0);
+	rig_write(rig, 31, MiB(1), 5); /* not synced */
+	rig_crash(rig);
+	rig_check(rig, 30, MiB(1) + 5, 4);
+	rig_check_absent(rig, 31);
+}
+
+static void a_deleted_index_is_rebuilt(void **state)
+{
+	struct rig *rig = *state;
+	struct engine_stats st;
+
+	rig_write(rig, 40, MiB(2) + 9, 6);
+	rig_name(rig, "forty", 40);
+	rig_close(rig);
+	rig_remove_index(rig);
+	assert_int_equal(engine_open(rig->path, &rig->conf, &rig->e), -ENODATA);
+	assert_int_equal(engine_rebuild(rig->path, &rig->conf), 0);
+	rig_open(rig);
+	rig_check(rig, 40, MiB(2) + 9, 6);
+	assert_int_equal(rig_find(rig, "forty"), 40);
+	rig_write(rig, 41, MiB(2), 6);
+	st = rig_stats(rig);
+	assert_int_equal(st.stored_bytes, MiB(2) + 4096); /* the short last page of the first is the only one that differs */
+	assert_int_equal(st.logical, MiB(4) + 9);
+}
+
+static void a_dropped_content_is_empty(void **state)
+{
+	struct rig *rig = *state;
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct engine_stats st;
+
+	rig_write(rig, 50, MiB(2), 7);
+	engine_tx_drop_content(&tx, 50);
+	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+	rig_check_absent(rig, 50);
+	st = rig_stats(rig);
+	assert_int_equal(st.logical, 0);
+	rig_reopen(rig);
+	rig_check_absent(rig, 50);
+}
+
+static void numbers_are_never_given_twice(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t last = 0, n;
+
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 5000; i++) {
+			assert_int_equal(engine_new_number(rig->e, &n), 0);
+			assert_true(n > last);
+			last = n;
+		}
+		assert_int_equal(engine_sync(rig->e), 0);
+		round == 1 ? rig_crash(rig) : rig_reopen(rig);
+	}
+}
+
+static void a_second_opening_is_refused(void **state)
+{
+	struct rig *rig = *state;
+	struct engine *second;
+
+	assert_int_equal(engine_open(rig->path, &rig->conf, &second), -EBUSY);
+}
+
+static void another_hash_is_refused(void **state)
+{
+	struct rig *rig = *state;
+	struct engine_conf conf = rig->conf;
+
+	rig_close(rig);
+	conf.hash = FP_SHA256;
+	assert_int_equal(engine_open(rig->path, &conf, &rig->e), -EINVAL);
+	rig->e = NULL;
+	rig_open(rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_is_written_is_read_back, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(same_bytes_twice_are_stored_once, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_store_that_was_closed_still_knows_its_pages, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(zeros_are_holes, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(truncate_cuts_and_extends_with_zeros, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_clone_shares_and_then_differs, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_synced_change_survives_losing_the_engine, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_deleted_index_is_rebuilt, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_dropped_content_is_empty, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(numbers_are_never_given_twice, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_second_opening_is_refused, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(another_hash_is_refused, rig_setup, rig_teardown),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+#include "tests/unit/index/rig.h"
+
+#include "index/fingerprints.h"
+
+static struct fp fp_nr(uint64_t n)
+{
+	return (struct fp){ .lo = n * 0x9e3779b97f4a7c15, .hi = (n * 0xc2b2ae3d27d4eb4f) >> 8 };
+}
+
+static struct fingerprint_entry entry(uint64_t n, uint32_t pack, uint32_t block)
+{
+	return (struct fingerprint_entry){ .fp = fp_nr(n), .pack = pack, .block = block };
+}
+
+static struct addr find(struct rig *rig, struct fp fp)
+{
+	struct addr a = { .pack = 99 };
+
+	assert_int_equal(fingerprints_find(rig->db, &fp, 1, &a), 0);
+	return a;
+}
+
+static void present_are_found_and_absent_are_nowhere(void **state)
+{
+	struct rig *rig = *state;
+	enum { N = 5000 };
+	struct fingerprint_entry *e = malloc(N * sizeof(*e));
+	struct fp *fps = malloc(2 * N * sizeof(*fps));
+	struct addr *a = malloc(2 * N * sizeof(*a));
+
+	assert_true(e && fps && a);
+	for (uint32_t i = 0; i < N; i++)
+		e[i] = entry(i, 1 + i / 1000, i * 200 + 1);
+	assert_int_equal(fingerprints_ingest(rig->db, e, N), 0);
+	for (uint32_t i = 0; i < 2 * N; i++)
+		fps[i] = fp_nr(i);
+	assert_int_equal(fingerprints_find(rig->db, fps, 2 * N, a), 0);
+	for (uint32_t i = 0; i < N; i++)
+		assert_true(addr_equal(a[i], (struct addr){ .pack = 1 + i / 1000, .off = (i * 200 + 1) * 4096 }));
+	for (uint32_t i = N; i < 2 * N; i++)
+		assert_true(addr_is_none(a[i]));
+	free(e);
+	free(fps);
+	free(a);
+}
+
+static void entries_come_out_sorted_by_their_bytes(void **state)
+{
+	struct rig *rig = *state;
+	/* Little-endian bytes: 0x0100 sorts before 0x01. */
+	struct fingerprint_entry e[] = {
+		{ .fp = { .lo = 1 }, .pack = 1 },
+		{ .fp = { .lo = 0x0100 }, .pack = 2 },
+		{ .fp = { .lo = UINT64_C(1) << 56 }, .pack = 3 },
+		{ .fp = { .lo = 0 }, .pack = 4 },
+	};
+
+	assert_int_equal(fingerprints_ingest(rig->db, e, ARRAY_SIZE(e)), 0);
+	assert_int_equal(e[0].pack, 4);
+	assert_int_equal(e[1].pack, 3);
+	assert_int_equal(e[2].pack, 2);
+	assert_int_equal(e[3].pack, 1);
+	assert_int_equal(find(rig, (struct fp){ .lo = 0x0100 }).pack, 2);
+	assert_int_equal(find(rig, (struct fp){ .lo = 0x0101 }).pack, 0);
+}
+
+static void largest_address_fits(void **state)
+{
+	struct rig *rig = *state;
+	struct fingerprint_entry e = entry(1, (1u << 28) - 1, (1u << 20) - 1);
+	struct addr a;
+
+	assert_int_equal(fingerprints_ingest(rig->db, &e, 1), 0);
+	a = find(rig, fp_nr(1));
+	assert_int_equal(a.pack, (1u << 28) - 1);
+	assert_int_equal(a.off, 0xfffff000);
+	assert_int_equal(a.node, 0);
+}
+
+static void of_equal_keys_the_last_one_given_stays(void **state)
+{
+	struct rig *rig = *state;
+	enum { N = 3000 };
+	struct fingerprint_entry *e = malloc(N * sizeof(*e));
+
+	assert_non_null(e);
+	for (uint32_t i = 0; i < N; i++)
+		e[i] = entry(i % 10, 1 + i, i);
+	assert_int_equal(fingerprints_ingest(rig->db, e, N), 0);
+	for (uint32_t i = 0; i < 10; i++)
+		assert_int_equal(find(rig, fp_nr(i)).pack, N - 10 + 1 + i);
+	/* Only the first 8 bytes of a fingerprint are the key. */
+	assert_int_equal(find(rig, (struct fp){ .lo = fp_nr(3).lo, .hi = 0 }).pack, N - 10 + 1 + 3);
+	free(e);
+}
+
+static void a_later_ingestion_replaces(void **state)
+{
+	struct rig *rig = *state;
+	struct fingerprint_entry first[] = { entry(1, 1, 1), entry(2, 1, 2) };
+	struct fingerprint_entry second[] = { entry(2, 5, 6), entry(3, 5, 7) };
+
+	assert_int_equal(fingerprints_ingest(rig->db, first, 2), 0);
+	assert_int_equal(fingerprints_ingest(rig->db, second, 2), 0);
+	assert_int_equal(fingerprints_ingest(rig->db, second, 0), 0);
+	rig_reopen(rig);
+	assert_true(addr_equal(find(rig, fp_nr(1)), (struct addr){ .pack = 1, .off = 4096 }));
+	assert_true(addr_equal(find(rig, fp_nr(2)), (struct addr){ .pack = 5, .off = 6 * 4096 }));
+	assert_true(addr_equal(find(rig, fp_nr(3)), (struct addr){ .pack = 5, .off = 7 * 4096 }));
+}
+
+static void the_index_takes_at_most_18_bytes_per_entry(void **state)
+{
+	struct rig *rig = *state;
+	enum { N = 500000 };
+	struct fingerprint_entry *e = malloc(N * sizeof(*e));
+	struct fp_key key;
+	struct db_stats st;
+
+	assert_non_null(e);
+	fp_key_init(&key, FP_XXH3, (const uint8_t[FP_KEY_LEN]){ 7 });
+	for (uint32_t i = 0; i < N; i++)
+		e[i] = (struct fingerprint_entry){ fp_of(&key, &i, sizeof(i)), 1 + i / 65536, i % 65536 };
+	assert_int_equal(fingerprints_ingest(rig->db, e, N), 0);
+	db_stats(rig->db, &st);
+	assert_in_range(st.fingerprints_disk, N * 10, N * 18);
+	free(e);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		rig_test(present_are_found_and_absent_are_nowhere),
+		rig_test(entries_come_out_sorted_by_their_bytes),
+		rig_test(largest_address_fits),
+		rig_test(of_equal_keys_the_last_one_given_stays),
+		rig_test(a_later_ingestion_replaces),
+		rig_test(the_index_takes_at_most_18_bytes_per_entry),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+#include "tests/unit/index/rig.h"
+
+#include "index/recipes.h"
+
+static void expect_extents(const struct extent *a, const struct extent *b, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		assert_int_equal(a[i].off, b[i].off);
+		assert_int_equal(a[i].len, b[i].len);
+		assert_true(addr_equal(a[i].addr, b[i].addr));
+	}
+}
+
+static const struct extent sample[] = {
+	{ 0, 4096, { .pack = 7, .off = 8192 } },
+	{ 4096, 4096, { .pack = 7, .off = 12288 } },	/* neighbour in both */
+	{ 16384, 1, { .pack = 3, .off = 0xffffffff } }, /* after a hole, back to an earlier pack, last byte */
+	{ 16385, 100, { .pack = UINT32_MAX, .off = 0, .node = UINT16_MAX } },
+	{ SEGMENT_SIZE - 1, 1, { .pack = 1, .off = 4096, .node = 2 } },
+};
+
+static void key_bytes_and_their_decoding(void **state)
+{
+	struct ns_key k = recipe_key(0x0102030405060708, 9);
+	uint64_t ino = 0, segment = 0;
+
+	(void)state;
+	assert_int_equal(k.len, 17);
+	assert_memory_equal(k.b, "R\1\2\3\4\5\6\7\10\0\0\0\0\0\0\0\11", 17);
+	assert_int_equal(recipe_prefix(0x0102030405060708).len, 9);
+	assert_memory_equal(recipe_prefix(0x0102030405060708).b, k.b, 9);
+	assert_int_equal(recipe_key_decode(k.b, k.len, &ino, &segment), 0);
+	assert_int_equal(ino, 0x0102030405060708);
+	assert_int_equal(segment, 9);
+	assert_int_equal(recipe_key_decode(k.b, k.len - 1, &ino, &segment), -EBADMSG);
+	k.b[0] = 'D';
+	assert_int_equal(recipe_key_decode(k.b, k.len, &ino, &segment), -EBADMSG);
+}
+
+static void extents_round_trip(void **state)
+{
+	struct buf b = BUF_EMPTY;
+	struct extent *x = NULL;
+	size_t nr;
+
+	(void)state;
+	for (size_t n = 0; n <= ARRAY_SIZE(sample); n++) {
+		buf_clear(&b);
+		recipe_encode(sample, n, &b);
+		assert_int_equal(buf_error(&b), 0);
+		assert_int_equal(recipe_decode(b.data, b.len, &x, &nr), 0);
+		assert_int_equal(nr, n);
+		assert_true((x == NULL) == (n == 0));
+		expect_extents(x, sample, n);
+		free(x);
+	}
+	buf_release(&b);
+}
+
+static void value_is_the_bytes_of_the_format(void **state)
+{
+	struct buf b = BUF_EMPTY;
+
+	(void)state;
+	recipe_encode(sample, 2, &b);
+	/* version, 2, (gap 0, 4096, node 0, pack +7, offset +8192), (gap 0, 4096, node 0, pack +0, offset +0) */
+	assert_int_equal(b.len, 2 + 8 + 6);
+	assert_memory_equal(b.data, "\1\2\0\x80\x20\0\x0e\x80\x80\1\0\x80\x20\0\0\0", b.len);
+	buf_release(&b);
+}
+
+static void a_fully_scattered_segment_round_trips(void **state)
+{
+	enum { N = 256 };
+	struct extent in[N], *out;
+	struct buf b = BUF_EMPTY;
+	size_t nr;
+
+	(void)state;
+	for (uint32_t i = 0; i < N; i++)
+		in[i] = (struct extent){ i * 4096, 4096, { .pack = 1 + (i * 2654435761u >> 8), .off = i * 2654435761u } };
+	recipe_encode(in, N, &b);
+	assert_int_equal(recipe_decode(b.data, b.len, &out, &nr), 0);
+	assert_int_equal(nr, N);
+	expect_extents(out, in, N);
+	free(out);
+	buf_release(&b);
+}
+
+static void every_cut_and_every_extra_byte_is_refused(void **state)
+{
+	struct extent *x = (struct extent *)sample;
+	struct buf b = BUF_EMPTY;
+	size_t nr = 99;
+
+	(void)state;
+	recipe_encode(sample, ARRAY_SIZE(sample), &b);
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(recipe_decode(b.data, len, &x, &nr), -EBADMSG);
+	buf_add_u8(&b, 0);
+	assert_int_equal(recipe_decode(b.data, b.len, &x, &nr), -EBADMSG);
+	assert_ptr_equal(x, sample);
+	assert_int_equal(nr, 99);
+	buf_release(&b);
+}
+
+static void impossible_values_are_refused(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t len;
+	} cases[] = {
+#define CASE(bytes) { bytes, sizeof(bytes) - 1 }
+		CASE("\0\0"),				/* version */
+		CASE("\2\0"),				/* version */
+		CASE("\1\1\0\0\0\2\0"),			/* length 0 */
+		CASE("\1\1\0\1\0\0\0"),			/* pack 0 */
+		CASE("\1\1\0\1\0\1\0"),			/* pack -1 */
+		CASE("\1\1\0\1\0\2\1"),			/* offset -1 */
+		CASE("\1\1\1\x80\x80\x40\0\2\0"),	/* gap 1 and 1 MiB: past the end */
+		CASE("\1\1\0\x81\x80\x40\0\2\0"),	/* 1 MiB and a byte */
+		CASE("\1\1\0\1\x80\x80\4\2\0"),		/* node 65536 */
+		CASE("\1\1\0\1\0\x80\x80\x80\x80\x20\0"), /* pack 2^32 */
+		CASE("\1\1\0\1\0\2\x80\x80\x80\x80\x20"), /* offset 2^32 */
+		CASE("\1\1\0\2\0\2\xfe\xff\xff\xff\x1f"), /* two bytes at 2^32 - 1 */
+		CASE("\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\0\1\0\2\0"), /* 2^64 - 1 extents */
+		CASE("\1\2\0\1\0\2\0"),			/* one of two */
+		CASE("\1\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\1\0\2\0"), /* gap that wraps */
+		CASE("\1\2\0\1\0\2\0\0\1\0\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1\0"), /* pack that overflows */
+		CASE("\1\2\0\1\0\2\0\0\1\0\0\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"), /* offset that overflows */
+		CASE("\1\x80\0"),			/* over-long number */
+#undef CASE
+	};
+	struct extent *x = NULL;
+	size_t nr;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(recipe_decode(cases[i].bytes, cases[i].len, &x, &nr), -EBADMSG);
+	/* and the largest of what is possible is not */
+	assert_int_equal(recipe_decode("\1\1\0\x80\x80\x40\xff\xff\3\xfe\xff\xff\xff\x1f\x80\x80\x80\xff\x1f", 19, &x, &nr), 0);
+	assert_int_equal(nr, 1);
+	expect_extents(x, &(struct extent){ 0, SEGMENT_SIZE, { .pack = UINT32_MAX, .off = 0xfff00000, .node = UINT16_MAX } }, 1);
+	free(x);
+}
+
+static void segments_are_got_and_walked(void **state)
+{
+	struct rig *rig = *state;
+	static const uint64_t segments[] = { 0, 2, 16777215 };
+	struct buf b = BUF_EMPTY;
+	struct ns_key k;
+	struct extent *x;
+	uint64_t s = 77;
+	size_t nr;
+
+	recipe_encode(sample, 1, &b);
+	for (size_t i = 0; i < ARRAY_SIZE(segments); i++) {
+		k = recipe_key(5, segments[i]);
+		rig_put_bytes(rig, k.b, k.len, &b);
+	}
+	k = recipe_key(4, 9);
+	rig_put_bytes(rig, k.b, k.len, &b);
+	k = recipe_key(6, 0);
+	rig_put_bytes(rig, k.b, k.len, &b);
+	assert_int_equal(recipe_get(rig->db, 5, 2, &x, &nr), 1);
+	assert_int_equal(nr, 1);
+	expect_extents(x, sample, 1);
+	free(x);
+	assert_int_equal(recipe_get(rig->db, 5, 1, &x, &nr), 0);
+	assert_int_equal(recipe_next(rig->db, 5, 0, &s), 1);
+	assert_int_equal(s, 0);
+	assert_int_equal(recipe_next(rig->db, 5, 1, &s), 1);
+	assert_int_equal(s, 2);
+	assert_int_equal(recipe_next(rig->db, 5, 3, &s), 1);
+	assert_int_equal(s, 16777215);
+	assert_int_equal(recipe_next(rig->db, 5, 16777216, &s), 0);
+	assert_int_equal(recipe_next(rig->db, 7, 0, &s), 0);
+	b.data[0] = 9;
+	k = recipe_key(5, 2);
+	rig_put_bytes(rig, k.b, k.len, &b);
+	assert_int_equal(recipe_get(rig->db, 5, 2, &x, &nr), -EBADMSG);
+	buf_release(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(key_bytes_and_their_decoding),
+		cmocka_unit_test(extents_round_trip),
+		cmocka_unit_test(value_is_the_bytes_of_the_format),
+		cmocka_unit_test(a_fully_scattered_segment_round_trips),
+		cmocka_unit_test(every_cut_and_every_extra_byte_is_refused),
+		cmocka_unit_test(impossible_values_are_refused),
+		rig_test(segments_are_got_and_walked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

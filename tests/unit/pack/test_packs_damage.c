@@ -1,0 +1,583 @@
+#include "pack_rig.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static void damage_of_any_byte_of_a_table_is_found(void **state)
+{
+	struct pack_frame_rec rec;
+	struct pack_iter it;
+	struct addr a;
+	struct fp fp;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	a = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 2);
+	rig_sync(&rig);
+	for (uint32_t i = 0; i < PACK_BLOCK; i++) {
+		flip_byte(&rig, 1, pack_table_off(0) + i);
+		rig_reopen(&rig);
+		if (i % 2)
+			assert_int_equal(packs_fps(rig.p, a, PACK_BLOCK, 1, &fp), -EBADMSG);
+		assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 0, 2), -EBADMSG);
+		it = pack_iter(rig.p, 0, 0);
+		assert_int_equal(pack_iter_next(&it, &rec), 1);
+		assert_true(rec.damaged);
+		assert_int_equal(rec.nr_chunks, 0);
+		assert_int_equal(pack_iter_next(&it, &rec), 0);
+		flip_byte(&rig, 1, pack_table_off(0) + i);
+	}
+	rig_reopen(&rig);
+	assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 0, 2), 0);
+	rig_release(&rig);
+}
+
+static void damage_of_any_byte_of_a_header_is_found_and_harmless(void **state)
+{
+	enum pack_stream stream;
+	struct pack_stats stats;
+	struct addr a;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	a = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 2);
+	rig_sync(&rig);
+	for (uint32_t i = 0; i < PACK_BLOCK; i++) {
+		flip_byte(&rig, 1, i);
+		rig_reopen(&rig);
+		assert_int_equal(packs_stream_of(rig.p, 1, &stream), -EBADMSG);
+		packs_stats(rig.p, &stats);
+		assert_int_equal(stats.nr_damaged, 1);
+		assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 0, 2), 0);
+		if (i == 0) /* nothing is added to it any more */
+			assert_int_equal(rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 7, 1).pack, 2);
+		flip_byte(&rig, 1, i);
+	}
+	rig_release(&rig);
+}
+
+static void damaged_data_is_found_and_healed(void **state)
+{
+	static const uint32_t lens[] = { 4096, 65536, 1048576 };
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	for (size_t c = 0; c < ARRAY_SIZE(lens); c++) {
+		uint32_t nr = PACK_FRAME_BYTES / lens[c], bad = nr / 3;
+		struct addr a = rig_write_frame(&rig, PACK_BULK, lens[c], 50, nr);
+		struct addr chunk = { .pack = a.pack, .off = a.off + bad * lens[c] };
+		uint8_t *right = aligned_bytes(lens[c] + 8);
+		struct pack_stats stats;
+
+		flip_byte(&rig, a.pack, chunk.off + lens[c] - 1);
+		assert_false(packs_is_damaged(rig.p, chunk));
+		assert_int_equal(rig_check(&rig, a, lens[c], 50, nr), -EBADMSG);
+		assert_true(packs_is_damaged(rig.p, chunk));
+		assert_int_equal(packs_read(rig.p, chunk, 1, right), -EBADMSG);
+		if (nr > 1) {
+			assert_false(packs_is_damaged(rig.p, a));
+			assert_int_equal(rig_check(&rig, a, lens[c], 50, bad), 0);
+		}
+		packs_stats(rig.p, &stats);
+		assert_int_equal(stats.nr_damaged, 1);
+
+		fill_chunk(right, 49, lens[c]);
+		assert_int_equal(packs_heal(rig.p, chunk, right, lens[c]), -EINVAL); /* other bytes */
+		fill_chunk(right + 8, 50 + bad, lens[c]);			      /* not aligned */
+		assert_int_equal(packs_heal(rig.p, chunk, right + 8, lens[c] - 1), -EINVAL);
+		assert_int_equal(packs_heal(rig.p, chunk, right + 8, lens[c]), 0);
+		assert_false(packs_is_damaged(rig.p, chunk));
+		assert_int_equal(rig_check(&rig, a, lens[c], 50, nr), 0);
+		packs_stats(rig.p, &stats);
+		assert_int_equal(stats.nr_damaged, 0);
+		assert_int_equal(stats.nr_healed, c + 1);
+		free(right);
+	}
+	rig_sync(&rig);
+	rig_release(&rig);
+}
+
+static void a_cut_or_missing_pack_is_damage(void **state)
+{
+	static const uint32_t sizes[] = { 0, 100, 4096, 5000, 8192, 8192 + 100, 3 * 4096, 8192 + 255 * 4096 };
+	struct pack_frame_rec rec;
+	struct pack_iter it;
+	struct fp fp;
+	struct addr a;
+	struct rig rig;
+
+	(void)state;
+	for (size_t i = 0; i <= ARRAY_SIZE(sizes); i++) {
+		rig_init(&rig, (struct packs_conf){ .pack_bytes = PACK_FRAME_BYTES, .table_memory = MiB(1) });
+		a = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 256);
+		rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 256); /* so that it is not the one to go on in */
+		rig_sync(&rig);
+		if (i < ARRAY_SIZE(sizes)) {
+			int fd = openat(rig.dirfd, pack_name(1).s, O_RDWR | O_CLOEXEC);
+
+			assert_int_equal(ftruncate(fd, sizes[i]), 0);
+			close(fd);
+		} else {
+			assert_int_equal(unlinkat(rig.dirfd, pack_name(1).s, 0), 0);
+		}
+		rig_reopen(&rig);
+		assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 0, 256), -EBADMSG);
+		if (i < ARRAY_SIZE(sizes) && sizes[i] == 8192 + 255 * 4096)
+			assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 0, 255), 0);
+		packs_fps(rig.p, a, PACK_BLOCK, 1, &fp);
+		it = pack_iter(rig.p, 2, 0);
+		assert_int_equal(pack_iter_next(&it, &rec), 1);
+		assert_int_equal(rec.pack, 2);
+		rig_release(&rig);
+	}
+}
+
+static void a_store_goes_on_when_its_last_pack_is_missing(void **state)
+{
+	struct addr a, b;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	a = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 1);
+	rig_sync(&rig);
+	assert_int_equal(unlinkat(rig.dirfd, pack_name(1).s, 0), 0);
+	rig_reopen(&rig);
+	assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 0, 1), -EBADMSG);
+	b = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 1);
+	assert_int_equal(b.pack, 2);
+	rig_sync(&rig);
+	assert_mark(rig.marks.stream[PACK_BULK], 2, 1);
+	rig_reopen(&rig);
+	assert_int_equal(rig_check(&rig, b, PACK_BLOCK, 0, 1), 0);
+	rig_release(&rig);
+}
+
+/* Fails the call of number `at` of the kinds in `ops`, once or from then on. */
+struct failing {
+	unsigned ops;
+	unsigned at, seen;
+	bool for_good;
+	int result; /* < 0: errno; > 0: a write cut to so many bytes, then ENOSPC */
+};
+
+static int fail_before(void *userdata, const struct io_event *ev)
+{
+	struct failing *f = userdata;
+
+	if (!(f->ops & 1u << ev->op))
+		return 0;
+	f->seen++;
+	if (f->seen != f->at && !(f->for_good && f->seen > f->at))
+		return 0;
+	if (f->result > 0 && ev->op != IO_WRITE)
+		return -ENOSPC;
+	return f->result;
+}
+
+static void a_disk_error_is_eio_and_not_damage(void **state)
+{
+	struct failing failing = { .ops = 1u << IO_READ, .at = 1, .for_good = true, .result = -EIO };
+	struct io_hook hook = { .before = fail_before, .userdata = &failing };
+	struct addr a;
+	struct fp fp;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	a = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 256);
+	rig_sync(&rig);
+	rig_reopen(&rig);
+	io_set_hook(&hook);
+	assert_int_equal(packs_fps(rig.p, a, PACK_BLOCK, 1, &fp), -EIO);
+	assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 0, 256), -EIO);
+	io_set_hook(NULL);
+	assert_false(packs_is_damaged(rig.p, a));
+	assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 0, 256), 0);
+	rig_release(&rig);
+}
+
+static void a_failed_frame_can_be_written_again(void **state)
+{
+	struct failing failing = { .ops = 1u << IO_WRITE, .at = 1, .result = 3 * PACK_BLOCK };
+	struct io_hook hook = { .before = fail_before, .userdata = &failing };
+	struct pack_marks marks;
+	struct pack_frame *f;
+	struct addr a;
+	void *memory;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	f = rig_fill_frame(&rig, PACK_SMALL, PACK_BLOCK, 5, 100, &a, &memory);
+	io_set_hook(&hook);
+	assert_int_equal(packs_frame_write(rig.p, f), -ENOSPC);
+	assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 5, 100), 0); /* from memory */
+	assert_int_equal(packs_sync(rig.p, &marks), -ENOSPC);
+	assert_int_equal(packs_frame_write(rig.p, f), 0);
+	io_set_hook(NULL);
+	assert_int_equal(packs_wait(rig.p, a), 0);
+	rig_sync(&rig);
+	assert_mark(rig.marks.stream[PACK_SMALL], 1, 1);
+	rig_reopen(&rig);
+	assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 5, 100), 0);
+	free(memory);
+	rig_release(&rig);
+}
+
+static void a_half_written_frame_leaves_nothing_behind(void **state)
+{
+	struct failing failing = { .ops = 1u << IO_WRITE, .at = 1, .result = 3 * PACK_BLOCK };
+	struct io_hook hook = { .before = fail_before, .userdata = &failing };
+	struct pack_frame_rec rec;
+	struct pack_iter it;
+	struct pack_frame *f;
+	struct addr a;
+	void *memory;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	f = rig_fill_frame(&rig, PACK_BULK, PACK_BLOCK, 5, 100, &a, &memory);
+	io_set_hook(&hook);
+	assert_int_equal(packs_frame_write(rig.p, f), -ENOSPC);
+	io_set_hook(NULL);
+	packs_frame_abandon(rig.p, f);
+	free(memory);
+	assert_int_equal(packs_wait(rig.p, a), -ENOSPC);
+	rig_sync(&rig);
+	assert_int_equal(pack_stat(&rig, 1).st_blocks * 512, PACK_BLOCK);
+	for (unsigned reopened = 0; reopened < 2; reopened++) {
+		it = pack_iter(rig.p, 0, 0);
+		assert_int_equal(pack_iter_next(&it, &rec), 0);
+		rig_reopen(&rig);
+	}
+	rig_release(&rig);
+}
+
+static void no_marks_cover_a_place_that_could_not_be_wiped(void **state)
+{
+	struct failing failing = { .ops = 1u << IO_WRITE | 1u << IO_PUNCH, .at = 1, .for_good = true,
+				   .result = 3 * PACK_BLOCK };
+	struct io_hook hook = { .before = fail_before, .userdata = &failing };
+	struct pack_frame_rec rec;
+	struct pack_marks marks;
+	struct pack_frame *f;
+	struct pack_iter it;
+	struct addr a;
+	void *memory;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	f = rig_fill_frame(&rig, PACK_BULK, PACK_BLOCK, 5, 100, &a, &memory);
+	io_set_hook(&hook);
+	assert_int_equal(packs_frame_write(rig.p, f), -ENOSPC); /* the table is there and two chunks */
+	failing.result = -EIO;
+	packs_frame_abandon(rig.p, f);
+	free(memory);
+	assert_int_equal(packs_sync(rig.p, &marks), -EIO);
+	assert_int_equal(packs_sync(rig.p, &marks), -EIO);
+	io_set_hook(NULL);
+	rig_sync(&rig);
+	assert_mark(rig.marks.stream[PACK_BULK], 1, 1);
+	rig_reopen(&rig);
+	it = pack_iter(rig.p, 0, 0);
+	assert_int_equal(pack_iter_next(&it, &rec), 0);
+	rig_release(&rig);
+}
+
+/* What the load below has been promised. */
+struct promised {
+	struct addr addr[64];
+	uint64_t number[64];
+	uint32_t nr[64];
+	unsigned count;
+	struct pack_marks marks;
+};
+
+static void load_frame(struct rig *rig, enum pack_stream s, uint64_t number, uint32_t nr, struct promised *new)
+{
+	uint8_t *memory = aligned_bytes(nr * PACK_BLOCK);
+	struct addr first = ADDR_NONE;
+	struct pack_frame *f;
+
+	if (packs_frame_open(rig->p, s, PACK_BLOCK, &f) < 0) {
+		free(memory);
+		return;
+	}
+	for (uint32_t i = 0; i < nr; i++) {
+		uint8_t *chunk = memory + i * PACK_BLOCK;
+		struct addr a;
+
+		fill_chunk(chunk, number + i, PACK_BLOCK);
+		a = pack_frame_add(f, fp_of(&rig->key, chunk, PACK_BLOCK), chunk);
+		first = i == 0 ? a : first;
+	}
+	if (packs_frame_write(rig->p, f) == 0 || (s == PACK_SMALL && packs_frame_write(rig->p, f) == 0)) {
+		new->addr[new->count] = first;
+		new->number[new->count] = number;
+		new->nr[new->count++] = nr;
+	} else {
+		packs_frame_abandon(rig->p, f);
+	}
+	free(memory);
+}
+
+/* Writes, reads and syncs, whatever fails. Afterwards `promised` has what the last successful sync covered. */
+static void load(struct rig *rig, struct promised *promised)
+{
+	struct promised new = { .marks = rig->marks };
+
+	*promised = new;
+	for (unsigned i = 0; i < 12; i++) {
+		load_frame(rig, PACK_BULK, i * 1000, 30 + i, &new);
+		if (i % 2)
+			load_frame(rig, PACK_SMALL, 500 + i * 1000, 3, &new);
+		for (unsigned j = 0; j < new.count; j++) {
+			int r = rig_check(rig, new.addr[j], PACK_BLOCK, new.number[j], new.nr[j]);
+
+			assert_true(r == 0 || r == -EIO || r == -ENOSPC);
+		}
+		if (i % 3 == 2 && packs_sync(rig->p, &new.marks) == 0)
+			*promised = new;
+	}
+}
+
+/* Marks told are true, nothing after them is seen, no table stands for bytes that are not there. */
+static void check_promised(struct rig *rig, const struct promised *promised)
+{
+	struct pack_counts counts = { 0 };
+	struct pack_frame_rec rec;
+	struct pack_iter it;
+
+	for (unsigned i = 0; i < promised->count; i++)
+		assert_int_equal(rig_check(rig, promised->addr[i], PACK_BLOCK, promised->number[i], promised->nr[i]), 0);
+	it = pack_iter(rig->p, 0, 0);
+	while (pack_iter_next(&it, &rec) > 0) {
+		uint8_t *memory = aligned_bytes(PACK_FRAME_BYTES);
+
+		assert_false(rec.damaged);
+		assert_int_equal(packs_read(rig->p, rec.first, rec.nr_chunks * rec.chunk_len, memory), 0);
+		counts.nr_frames++;
+		counts.nr_chunks += rec.nr_chunks;
+		counts.chunk_bytes += rec.nr_chunks * rec.chunk_len;
+		free(memory);
+	}
+	assert_int_equal(counts.nr_frames, promised->count);
+	assert_memory_equal(&counts, &promised->marks.counts, sizeof(counts));
+}
+
+static void whatever_call_fails_what_was_synced_is_there(void **state)
+{
+	static const struct {
+		int result;
+		bool for_good;
+	} kinds[] = { { -EIO, false }, { -ENOSPC, false }, { 2 * PACK_BLOCK, false }, { 5 * PACK_BLOCK, true }, { -EIO, true } };
+	unsigned nr_points = 0;
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++)
+		for (unsigned at = 1;; at++) {
+			struct failing failing = { .ops = ~0u, .at = at, .for_good = kinds[k].for_good,
+						   .result = kinds[k].result };
+			struct io_hook hook = { .before = fail_before, .userdata = &failing };
+			struct promised promised;
+			struct rig rig;
+
+			rig_init_in_memory(&rig, (struct packs_conf){ .pack_bytes = 100 * PACK_BLOCK, .table_memory = KiB(64) });
+			io_set_hook(&hook);
+			load(&rig, &promised);
+			io_set_hook(NULL);
+			if (failing.seen < at) {
+				rig_release(&rig);
+				break;
+			}
+			nr_points++;
+			rig.marks = promised.marks;
+			rig_reopen(&rig);
+			check_promised(&rig, &promised);
+			load_frame(&rig, PACK_BULK, 1, 5, &promised); /* and it goes on */
+			rig_sync(&rig);
+			promised.marks = rig.marks;
+			rig_reopen(&rig);
+			check_promised(&rig, &promised);
+			rig_release(&rig);
+			if (kinds[k].for_good)
+				at += 6; /* every call is met by the others */
+		}
+	assert_true(nr_points > 500);
+}
+
+/* Threads that write and read what others have written, while one syncs. */
+enum { NR_WRITERS = 3, NR_ROUNDS = 60 };
+
+struct shared {
+	struct rig *rig;
+	_Atomic uint64_t published[NR_WRITERS][NR_ROUNDS]; /* pack << 32 | off */
+	atomic_uint nr_running;
+};
+
+struct writer {
+	struct shared *shared;
+	unsigned id;
+	pthread_t thread;
+};
+
+static uint64_t number_of(unsigned writer, unsigned round)
+{
+	return 100000 * (uint64_t)writer + 300 * round;
+}
+
+static unsigned nr_of(unsigned round)
+{
+	return 1 + round * 37 % 256;
+}
+
+static void *writer_thread(void *arg)
+{
+	struct writer *w = arg;
+	struct shared *sh = w->shared;
+	unsigned seed = w->id;
+
+	for (unsigned round = 0; round < NR_ROUNDS; round++) {
+		enum pack_stream s = (w->id + round) % 3 == 0 ? PACK_SMALL : PACK_BULK;
+		struct addr a = ADDR_NONE;
+		struct pack_frame *f;
+		void *memory;
+
+		f = rig_fill_frame(sh->rig, s, PACK_BLOCK, number_of(w->id, round), nr_of(round), &a, &memory);
+		atomic_store(&sh->published[w->id][round], (uint64_t)a.pack << 32 | a.off);
+		for (unsigned i = 0; i < 4; i++) {
+			unsigned other = (unsigned)rand_r(&seed) % NR_WRITERS;
+			unsigned r = (unsigned)rand_r(&seed) % (round + 1);
+			uint64_t there = atomic_load(&sh->published[other][r]);
+			struct addr b = { .pack = (uint32_t)(there >> 32), .off = (uint32_t)there };
+
+			if (there == 0)
+				continue;
+			packs_prefetch(sh->rig->p, b, PACK_FRAME_BYTES);
+			assert_int_equal(rig_check(sh->rig, b, PACK_BLOCK, number_of(other, r), nr_of(r)), 0);
+			if (other < w->id) /* never in a circle: those wait for nobody that waits for this frame */
+				assert_int_equal(packs_wait(sh->rig->p, b), 0);
+		}
+		assert_int_equal(packs_frame_write(sh->rig->p, f), 0);
+		free(memory);
+	}
+	sh->nr_running--;
+	return NULL;
+}
+
+static void *sync_thread(void *arg)
+{
+	struct shared *sh = arg;
+	struct pack_marks last = { 0 };
+
+	while (sh->nr_running > 0) {
+		struct pack_marks m;
+
+		assert_int_equal(packs_sync(sh->rig->p, &m), 0);
+		assert_true(m.counts.nr_frames >= last.counts.nr_frames);
+		last = m;
+		usleep(1000);
+	}
+	return NULL;
+}
+
+static void many_threads_write_read_and_sync(void **state)
+{
+	struct writer writers[NR_WRITERS];
+	struct shared sh = { .nr_running = NR_WRITERS };
+	pthread_t syncers[2];
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .pack_bytes = MiB(8), .table_memory = KiB(256) });
+	sh.rig = &rig;
+	for (unsigned i = 0; i < NR_WRITERS; i++) {
+		writers[i] = (struct writer){ .shared = &sh, .id = i };
+		assert_int_equal(pthread_create(&writers[i].thread, NULL, writer_thread, &writers[i]), 0);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&syncers[i], NULL, sync_thread, &sh), 0);
+	for (unsigned i = 0; i < NR_WRITERS; i++)
+		pthread_join(writers[i].thread, NULL);
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(syncers[i], NULL);
+	rig_sync(&rig);
+	assert_int_equal(rig.marks.counts.nr_frames, NR_WRITERS * NR_ROUNDS);
+	rig_reopen(&rig);
+	for (unsigned w = 0; w < NR_WRITERS; w++)
+		for (unsigned r = 0; r < NR_ROUNDS; r++) {
+			struct addr a = { .pack = (uint32_t)(sh.published[w][r] >> 32), .off = (uint32_t)sh.published[w][r] };
+
+			assert_int_equal(rig_check(&rig, a, PACK_BLOCK, number_of(w, r), nr_of(r)), 0);
+		}
+	rig_release(&rig);
+}
+
+/* Marks of a sync that ran among writers count the frames below them and no others. */
+static void marks_are_exact_while_others_write(void **state)
+{
+	struct writer writers[NR_WRITERS];
+	struct shared sh = { .nr_running = NR_WRITERS };
+	struct pack_marks marks[32];
+	unsigned nr_marks = 0;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .pack_bytes = MiB(8), .table_memory = KiB(256) });
+	sh.rig = &rig;
+	for (unsigned i = 0; i < NR_WRITERS; i++) {
+		writers[i] = (struct writer){ .shared = &sh, .id = i };
+		assert_int_equal(pthread_create(&writers[i].thread, NULL, writer_thread, &writers[i]), 0);
+	}
+	while (sh.nr_running > 0 && nr_marks < ARRAY_SIZE(marks))
+		assert_int_equal(packs_sync(rig.p, &marks[nr_marks++]), 0);
+	for (unsigned i = 0; i < NR_WRITERS; i++)
+		pthread_join(writers[i].thread, NULL);
+	packs_close(rig.p);
+	while (nr_marks-- > 0) { /* the later first: opening cuts */
+		struct pack_counts counts = { 0 };
+		struct pack_frame_rec rec;
+		struct pack_iter it;
+
+		rig.marks = marks[nr_marks];
+		rig_open(&rig);
+		it = pack_iter(rig.p, 0, 0);
+		while (pack_iter_next(&it, &rec) > 0) {
+			assert_false(rec.damaged);
+			counts.nr_frames++;
+			counts.nr_chunks += rec.nr_chunks;
+			counts.chunk_bytes += rec.nr_chunks * rec.chunk_len;
+		}
+		assert_memory_equal(&counts, &rig.marks.counts, sizeof(counts));
+		packs_close(rig.p);
+	}
+	rig.p = NULL;
+	rig_release(&rig);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(damage_of_any_byte_of_a_table_is_found),
+		cmocka_unit_test(damage_of_any_byte_of_a_header_is_found_and_harmless),
+		cmocka_unit_test(damaged_data_is_found_and_healed),
+		cmocka_unit_test(a_cut_or_missing_pack_is_damage),
+		cmocka_unit_test(a_store_goes_on_when_its_last_pack_is_missing),
+		cmocka_unit_test(a_disk_error_is_eio_and_not_damage),
+		cmocka_unit_test(a_failed_frame_can_be_written_again),
+		cmocka_unit_test(a_half_written_frame_leaves_nothing_behind),
+		cmocka_unit_test(no_marks_cover_a_place_that_could_not_be_wiped),
+		cmocka_unit_test(whatever_call_fails_what_was_synced_is_there),
+		cmocka_unit_test(many_threads_write_read_and_sync),
+		cmocka_unit_test(marks_are_exact_while_others_write),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests_name("packs_damage", tests, NULL, NULL);
+}
