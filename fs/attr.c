@@ -69,22 +69,6 @@ static void fill(const struct ns_inode *in, const struct ns_content *c, struct s
 	};
 }
 
-/* Of a regular file: from the open content if there is one, else as the view has it. */
-static int content_of(struct fs *fs, struct inode *i, struct ns_content *ret)
-{
-	struct content *c = inode_content(fs->inodes, i);
-	int r;
-
-	*ret = (struct ns_content){ 0 };
-	if (!c) {
-		r = ns_get_content(fs->db, i->ino, ret);
-		return r < 0 ? r : 0;
-	}
-	content_stat(c, ret);
-	inode_content_close(fs->inodes, i);
-	return 0;
-}
-
 static int symlink_length(struct fs *fs, uint64_t ino, uint64_t *ret)
 {
 	_cleanup_(buf_release) struct buf target = BUF_EMPTY;
@@ -96,15 +80,15 @@ static int symlink_length(struct fs *fs, uint64_t ino, uint64_t *ret)
 	return 0;
 }
 
-static int stat_of(struct fs *fs, struct inode *i, const struct ns_inode *in, struct stat *ret)
+static int stat_of(struct fs *fs, const struct ns_inode *in, struct stat *ret)
 {
 	struct ns_content c = { 0 };
 	int r = 0;
 
 	if (S_ISREG(in->mode))
-		r = content_of(fs, i, &c);
+		r = content_peek(fs->engine, in->ino, &c);
 	else if (S_ISLNK(in->mode))
-		r = symlink_length(fs, i->ino, &c.size);
+		r = symlink_length(fs, in->ino, &c.size);
 	else if (S_ISDIR(in->mode))
 		c.size = DIRECTORY_SIZE;
 	if (r < 0)
@@ -120,7 +104,7 @@ int attr_stat(struct fs *fs, struct inode *i, struct stat *ret)
 
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	return stat_of(fs, i, &in, ret);
+	return stat_of(fs, &in, ret);
 }
 
 bool attr_privileged(const struct ns_inode *in)
@@ -220,7 +204,7 @@ int attr_change(struct fs *fs, struct inode *i, const struct attr_change *c, str
 	rwlock_unlock(&fs->names);
 	if (r == 0 && fs->sync)
 		r = engine_sync(fs->engine);
-	return r < 0 ? r : stat_of(fs, i, &in, ret);
+	return r < 0 ? r : stat_of(fs, &in, ret);
 }
 
 static int drop_privileges(struct fs *fs, struct inode *i, bool kill_setid) REQUIRES(fs->names)
@@ -269,7 +253,7 @@ void attr_touch(struct fs *fs, struct inode *i)
 
 	if (fs->noatime || fs->read_only)
 		return;
-	if (content_of(fs, i, &c) < 0)
+	if (content_peek(fs->engine, i->ino, &c) < 0)
 		return;
 	if (i->atime_ns != 0 && !out_of_date(i->atime_ns, c.mtime_ns, c.ctime_ns, now))
 		return;

@@ -12,8 +12,6 @@
  *    2  system error: no memory, no /dev/fuse, a process that cannot be made
  *   32  mount failed: mountpoint, store, its version, its damage, in use by another mount, or the kernel said no
  */
-#define FUSE_USE_VERSION 314
-
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
@@ -165,16 +163,16 @@ static void add_text(struct buf *b, const char *s)
 static int mount_options(const struct run *run, struct buf *ret)
 {
 	const struct options *o = &run->o;
-	bool allow_other = geteuid() == 0 && !o->private;
+	bool root = geteuid() == 0;
 
 	add_text(ret, "subtype=ckptfs,default_permissions,fsname=");
 	add_escaped(ret, run->paths.store);
+	if (root)
+		add_text(ret, o->private ? ",suid,dev" : ",suid,dev,allow_other"); /* libfuse assumes otherwise */
 	if (o->kernel.len > 0) {
 		buf_add_u8(ret, ',');
 		buf_add(ret, o->kernel.data, o->kernel.len);
 	}
-	if (allow_other)
-		add_text(ret, ",allow_other");
 	buf_add_u8(ret, 0);
 	return buf_error(ret);
 }
@@ -332,7 +330,7 @@ static enum exit_status mount_and_serve(struct run *run)
 
 static enum exit_status run_main(struct run *run, int argc, char *argv[])
 {
-	enum exit_status status;
+	enum exit_status status = EXIT_SYSTEM;
 	int r;
 
 	r = options_parse(&run->o, argc, argv);
@@ -356,7 +354,7 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 	if (!run->o.foreground) {
 		r = fork_daemon(run, &status);
 		if (r != 0)
-			return r < 0 ? EXIT_SYSTEM : status;
+			return status;
 	}
 	return mount_and_serve(run);
 }

@@ -155,11 +155,11 @@ static void scan(struct fs *fs, uint64_t dir)
 	for (unsigned i = 0; i < SCAN_ENTRIES && ns_readdir_next(it, &d) > 0; i++) {
 		uint64_t key, known;
 
-		if (d.type != DT_REG || ns_get_content(fs->db, d.ino, &c) <= 0 || c.size == 0)
+		if (d.type != DT_REG || content_peek(fs->engine, d.ino, &c) < 0 || c.size == 0)
 			continue;
 		key = series_key(fs, dir, d.name);
 		known = get(fs->series, key);
-		if (known == 0 || ns_get_content(fs->db, known, &best) <= 0 || best.mtime_ns < c.mtime_ns)
+		if (known == 0 || content_peek(fs->engine, known, &best) < 0 || best.mtime_ns < c.mtime_ns)
 			put(fs->series, key, d.ino);
 	}
 }

@@ -1,6 +1,8 @@
 #include "fs/xattr.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <linux/limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>

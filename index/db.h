@@ -1,5 +1,5 @@
 /*
- * The RocksDB under index/: the only file that includes rocksdb/c.h.
+ * The RocksDB under index/: nothing else includes rocksdb/c.h.
  *
  * Two column families. `view` holds every table of names, attributes and recipes under one-byte
  * prefixes (index_format.h). One family, because the flush of one memtable is atomic by nature: the

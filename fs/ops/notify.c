@@ -1,5 +1,3 @@
-#define FUSE_USE_VERSION 314
-
 #include "fs/ops/notify.h"
 
 #include <errno.h>

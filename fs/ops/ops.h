@@ -4,8 +4,6 @@
  */
 #pragma once
 
-#define FUSE_USE_VERSION 314
-
 #include <fuse_lowlevel.h>
 #include <stdint.h>
 #include <sys/stat.h>

@@ -108,6 +108,8 @@ void content_close(struct content *c); /* NULL is fine; unflushed data goes on b
 
 /* Size, mapped bytes and data times as an application sees them now. */
 void content_stat(struct content *c, struct ns_content *ret);
+/* The same of any inode, without opening it: what is in memory if there is something, else as the view has it. Zeros: none. */
+int content_peek(struct engine *e, uint64_t ino, struct ns_content *ret);
 /* The inode whose bytes at the same offset are likely the same as what comes: the latest of the series. 0: none. */
 void content_set_champion(struct content *c, uint64_t ino);
 

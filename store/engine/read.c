@@ -145,6 +145,24 @@ void content_stat(struct content *c, struct ns_content *ret)
 	mutex_unlock(&c->lock);
 }
 
+int content_peek(struct engine *e, uint64_t ino, struct ns_content *ret)
+{
+	struct ns_content found = { 0 };
+	struct content *c;
+	int r = content_lookup(e, ino, &c);
+
+	if (r > 0) {
+		content_stat(c, &found);
+		content_close(c);
+	} else {
+		r = ns_get_content(e->db, ino, &found);
+	}
+	if (r < 0)
+		return r;
+	*ret = found;
+	return 0;
+}
+
 int content_addresses(struct content *c, uint64_t off, uint32_t page, unsigned n, struct addr *ret)
 {
 	int r = 0;

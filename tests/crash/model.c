@@ -89,7 +89,8 @@ static int apply_bytes(struct model *m, struct model_node *n, const struct work 
 	struct model_node *from;
 	int r = 0;
 
-	n->mtime_ns = TREE_TIME_NOW;
+	if (op->kind != WORK_ALLOCATE || off + op->len > n->size)
+		n->mtime_ns = TREE_TIME_NOW;
 	switch (op->kind) {
 	case WORK_TRUNCATE:
 		return resize(n, op->len);

@@ -36,6 +36,7 @@ struct node {
 	uint64_t size;	/* of files; the data behind it are zeros */
 	int64_t mtime_ns;	/* -1: whatever the clock said */
 	uint64_t xattr[NR_XATTRS]; /* hash of the value of user.mN, 0: absent */
+	bool late_writes;	/* somebody holds it open and has written: when that reaches the daemon is open */
 	uint64_t attributes;	/* hash of all that stat says, 0: not known; must survive a remount */
 	char target[TARGET_SIZE];
 };
@@ -120,8 +121,21 @@ bool check_exact(struct tree *t, int rootfd, bool same_attributes);
 bool check_survivors(struct tree *const *trees, unsigned nr, int rootfd);
 
 /* model_ops.c */
+#define NR_HELD 6
+
+/* A file that a worker keeps open, and perhaps mapped, over many operations. */
+struct held {
+	struct tree *tree; /* NULL: free */
+	uint64_t id;
+	int node, fd;
+	uint8_t *map;
+	size_t map_len;
+	bool writable;
+};
+
 struct worker {
 	struct tree *tree;
+	struct held held[NR_HELD];
 	int dirfd;
 	uint64_t rng;
 	bool may_die;	/* the mount may vanish */

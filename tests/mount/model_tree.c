@@ -343,6 +343,7 @@ void log_reset(struct tree *t)
 		if (t->node[i].type == NODE_NONE)
 			continue;
 		node_born(t, i, t->node[i].ino);
+		t->node[i].late_writes = false;
 		put_node(t, i);
 		if (t->node[i].type == NODE_FILE)
 			put_pages(t, i, 0, t->node[i].size);

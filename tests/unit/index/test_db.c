@@ -174,7 +174,8 @@ static void expect_keys(struct rig *rig, const struct db_snapshot *snapshot, con
 	size_t key_len, value_len;
 	int r;
 
-	assert_int_equal(db_iter_new(rig->db, snapshot, prefix, strlen(prefix), from, from ? strlen(from) : 0, &it), 0);
+	assert_int_equal(db_iter_new(rig->db, snapshot, prefix, prefix ? strlen(prefix) : 0, from,
+				     from ? strlen(from) : 0, &it), 0);
 	while ((r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		if (all[0])
 			strcat(all, " ");
@@ -204,6 +205,8 @@ static void iterators_stay_within_prefix_and_bounds(void **state)
 	expect_keys(rig, NULL, "\xff", NULL, "\xff \xff\xff \xff\xff" "1");
 	expect_keys(rig, NULL, "\xff\xff", NULL, "\xff\xff \xff\xff" "1");
 	expect_keys(rig, NULL, "d", NULL, "");
+	expect_keys(rig, NULL, "", NULL, "a b b1 b2 b\xff b\xff\xff c \xff \xff\xff \xff\xff" "1");
+	expect_keys(rig, NULL, NULL, NULL, "a b b1 b2 b\xff b\xff\xff c \xff \xff\xff \xff\xff" "1");
 	expect_keys(rig, NULL, "", "b\xff\xff", "b\xff\xff c \xff \xff\xff \xff\xff" "1");
 }
 
@@ -571,6 +574,7 @@ static void read_only_reads_and_refuses_writes(void **state)
 	assert_int_equal(db_batch_new(rig->db, &b), 0);
 	db_batch_put(b, "k", 1, "w", 1);
 	assert_int_equal(db_batch_apply(b), -EROFS);
+	assert_int_equal(db_view_flush_start(rig->db), -EROFS);
 	db_batch_free(b);
 }
 
@@ -728,6 +732,60 @@ static void a_full_disk_fails_an_ingestion_and_later_ones_succeed(void **state)
 	assert_int_equal(umount(rig->dir), 0);
 }
 
+/* Let all writes to the file that RocksDB has open as `pattern` fail with ENOSPC. */
+static void make_full(const char *pattern)
+{
+	int full = open("/dev/full", O_WRONLY | O_CLOEXEC), nr = 0;
+	DIR *d = opendir("/proc/self/fd");
+	char target[400];
+	struct dirent *de;
+	ssize_t len;
+
+	assert_true(full >= 0 && d);
+	while ((de = readdir(d))) {
+		len = readlinkat(dirfd(d), de->d_name, target, sizeof(target) - 1);
+		if (len < 0)
+			continue;
+		target[len] = '\0';
+		if (fnmatch(pattern, target, 0) != 0)
+			continue;
+		assert_true(dup2(full, atoi(de->d_name)) >= 0);
+		nr++;
+	}
+	assert_int_equal(nr, 1);
+	closedir(d);
+	close(full);
+}
+
+static void a_manifest_that_cannot_be_written_stops_all_and_flushes_nothing(void **state)
+{
+	struct rig *rig = *state;
+	struct db_batch *b;
+	char pattern[100];
+
+	rig_put(rig, "state", "1");
+	rig_flush(rig);
+	rig_put(rig, "state", "2");
+	snprintf(pattern, sizeof(pattern), "%s/MANIFEST-*", rig->dir);
+	make_full(pattern);
+	assert_int_equal(db_view_flush_start(rig->db), 0);
+	rig_put(rig, "state", "3"); /* not committed: must not reach the disk */
+	assert_int_equal(db_view_flush_wait(rig->db), -ENOSPC);
+	assert_int_equal(db_view_flush_start(rig->db), -ENOSPC);
+	assert_int_equal(db_batch_new(rig->db, &b), 0);
+	db_batch_put(b, "state", 5, "4", 1);
+	assert_int_equal(db_batch_apply(b), -ENOSPC);
+	db_batch_free(b);
+	rig_expect(rig, "state", "3");
+	sleep(7); /* RocksDB looks every 5 s whether it can recover, which would be a flush of everything */
+	rig_reopen(rig);
+	rig_expect(rig, "state", "1");
+	rig_put(rig, "state", "5");
+	rig_flush(rig);
+	rig_reopen(rig);
+	rig_expect(rig, "state", "5");
+}
+
 struct race {
 	struct rig *rig;
 	atomic_bool done;
@@ -800,6 +858,7 @@ int main(int argc, char **argv)
 		rig_test(a_kill_leaves_a_whole_flushed_state),
 		rig_test(flushes_during_writes_keep_batches_whole),
 		rig_test(a_full_disk_fails_the_flush_and_later_ones_recover),
+		rig_test(a_manifest_that_cannot_be_written_stops_all_and_flushes_nothing),
 		rig_test(a_full_disk_fails_an_ingestion_and_later_ones_succeed),
 	};
 

@@ -59,6 +59,20 @@ static void a_snapshot_replaces_what_came_before(void **state _unused_)
 	rig_check(&rig, 0);
 }
 
+static void what_comes_after_a_snapshot_is_kept_wherever_a_segment_ends(void **state _unused_)
+{
+	_cleanup_(rig_release) struct rig rig;
+
+	rig_init(&rig, SEGMENT);
+	rig_open(&rig);
+	rig_append(&rig, 100);
+	for (uint64_t number = 1; number <= 100; number++) {
+		assert_int_equal(rig_try_snapshot(&rig, number, 2, RIG_SNAPSHOT_RECORD), 0);
+		rig_check(&rig, 0);
+		rig_check(&rig, number);
+	}
+}
+
 static void a_snapshot_comes_in_parts_of_a_mib(void **state _unused_)
 {
 	_cleanup_(rig_release) struct rig rig;
@@ -197,6 +211,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_snapshot_replaces_what_came_before),
+		cmocka_unit_test(what_comes_after_a_snapshot_is_kept_wherever_a_segment_ends),
 		cmocka_unit_test(a_snapshot_comes_in_parts_of_a_mib),
 		cmocka_unit_test(a_damaged_snapshot_is_an_error_at_every_byte),
 		cmocka_unit_test(a_snapshot_needs_a_number_that_makes_sense),

@@ -169,6 +169,13 @@ static inline void assert_mark(struct pack_mark m, uint32_t pack, uint32_t nr_fr
 	assert_int_equal(m.nr_frames, nr_frames);
 }
 
+static inline void assert_counts(struct pack_counts got, struct pack_counts expected)
+{
+	assert_int_equal(got.nr_frames, expected.nr_frames);
+	assert_int_equal(got.nr_chunks, expected.nr_chunks);
+	assert_int_equal(got.chunk_bytes, expected.chunk_bytes);
+}
+
 static inline bool pack_exists(struct rig *rig, uint32_t pack)
 {
 	return faccessat(rig->dirfd, pack_name(pack).s, F_OK, 0) == 0;

@@ -27,7 +27,7 @@ static void table_of(uint32_t chunk_len, uint32_t nr_chunks, struct pack_table *
 	t->chunk_len = chunk_len;
 	t->nr_chunks = nr_chunks;
 	for (uint32_t i = 0; i < nr_chunks; i++)
-		t->fps[i] = (struct fp){ .lo = i * 0x0101010101010101, .hi = i };
+		t->fps[i] = (struct fp){ .lo = i * UINT64_C(0x0101010101010101), .hi = i };
 }
 
 static void a_header_decodes_to_what_was_encoded(void **state)

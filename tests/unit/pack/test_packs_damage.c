@@ -333,11 +333,11 @@ static void load(struct rig *rig, struct promised *promised)
 	struct promised new = { .marks = rig->marks };
 
 	*promised = new;
-	for (unsigned i = 0; i < 12; i++) {
-		load_frame(rig, PACK_BULK, i * 1000, 30 + i, &new);
+	for (unsigned i = 0; i < 9; i++) {
+		load_frame(rig, PACK_BULK, i * 1000, 8 + i, &new);
 		if (i % 2)
 			load_frame(rig, PACK_SMALL, 500 + i * 1000, 3, &new);
-		for (unsigned j = 0; j < new.count; j++) {
+		for (unsigned j = i % 4; j < new.count; j += 4) {
 			int r = rig_check(rig, new.addr[j], PACK_BLOCK, new.number[j], new.nr[j]);
 
 			assert_true(r == 0 || r == -EIO || r == -ENOSPC);
@@ -368,7 +368,7 @@ static void check_promised(struct rig *rig, const struct promised *promised)
 		free(memory);
 	}
 	assert_int_equal(counts.nr_frames, promised->count);
-	assert_memory_equal(&counts, &promised->marks.counts, sizeof(counts));
+	assert_counts(promised->marks.counts, counts);
 }
 
 static void whatever_call_fails_what_was_synced_is_there(void **state)
@@ -388,7 +388,7 @@ static void whatever_call_fails_what_was_synced_is_there(void **state)
 			struct promised promised;
 			struct rig rig;
 
-			rig_init_in_memory(&rig, (struct packs_conf){ .pack_bytes = 100 * PACK_BLOCK, .table_memory = KiB(64) });
+			rig_init_in_memory(&rig, (struct packs_conf){ .pack_bytes = 25 * PACK_BLOCK, .table_memory = 0 });
 			io_set_hook(&hook);
 			load(&rig, &promised);
 			io_set_hook(NULL);
@@ -409,7 +409,7 @@ static void whatever_call_fails_what_was_synced_is_there(void **state)
 			if (kinds[k].for_good)
 				at += 6; /* every call is met by the others */
 		}
-	assert_true(nr_points > 500);
+	assert_true(nr_points > 150);
 }
 
 /* Threads that write and read what others have written, while one syncs. */
@@ -554,7 +554,7 @@ static void marks_are_exact_while_others_write(void **state)
 			counts.nr_chunks += rec.nr_chunks;
 			counts.chunk_bytes += rec.nr_chunks * rec.chunk_len;
 		}
-		assert_memory_equal(&counts, &rig.marks.counts, sizeof(counts));
+		assert_counts(rig.marks.counts, counts);
 		packs_close(rig.p);
 	}
 	rig.p = NULL;

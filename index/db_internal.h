@@ -1,0 +1,55 @@
+/*
+ * What the files of db share. They are the only ones that include rocksdb/c.h:
+ *   db.c          open and close, reading, figures
+ *   db_options.c  every option, and why
+ *   db_write.c    batches, flushes, ingestion, compaction
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include <rocksdb/c.h>
+
+#include "base/mutex.h"
+#include "index/db.h"
+
+#define DB_NR_FAMILIES 2
+#define DB_UNFLUSHED_NR_MAX 32 /* memtables that wait after failed flushes */
+
+struct db {
+	/* constant after db_open() */
+	char *dir, *ingest_dir;
+	rocksdb_t *rocks;
+	rocksdb_column_family_handle_t *cf[DB_NR_FAMILIES];
+	rocksdb_options_t *options[DB_NR_FAMILIES];
+	rocksdb_cache_t *cache;
+	rocksdb_env_t *env;
+	rocksdb_readoptions_t *read;
+	rocksdb_writeoptions_t *write;
+	rocksdb_flushoptions_t *flush;
+
+	atomic_uint next_ingest;
+	atomic_int stopped; /* errno that RocksDB stopped writing for, or 0 */
+
+	struct mutex lock; /* leaf; held across the start of a flush, which does no I/O */
+	uint64_t errors_before GUARDED_BY(lock); /* background errors when the last flush was started */
+	int flush_error GUARDED_BY(lock);	 /* of the last flush that was waited for */
+};
+
+struct db_snapshot {
+	struct db *db;
+	const rocksdb_snapshot_t *snapshot;
+};
+
+/* Fills in everything down to `flush`. db_close() frees it, also when this fails. */
+int db_options_make(struct db *db, const struct db_conf *conf);
+
+/* RocksDB's messages are the only form in which the C API gives its codes. */
+int db_errno_of(const char *err);
+uint64_t db_property(struct db *db, enum db_family family, const char *name);
+
+static inline void db_err_freep(char **err)
+{
+	if (*err)
+		rocksdb_free(*err);
+}

@@ -1,0 +1,100 @@
+/*
+ * Every option of RocksDB. Those that keep the view's memtable in memory are explained in db_write.c.
+ */
+#include "index/db_internal.h"
+
+#include <errno.h>
+
+#include "base/log.h"
+#include "base/util.h"
+
+#define CACHE_MIN MiB(8)
+#define MEMTABLE_SIZE (UINT64_C(1) << 60) /* see db_write.c */
+
+static void set_table(rocksdb_options_t *o, rocksdb_cache_t *cache, size_t block_size, double bits_per_key)
+{
+	rocksdb_block_based_table_options_t *t = rocksdb_block_based_options_create();
+
+	rocksdb_block_based_options_set_format_version(t, 5);
+	rocksdb_block_based_options_set_block_cache(t, cache);
+	rocksdb_block_based_options_set_block_size(t, block_size);
+	rocksdb_block_based_options_set_filter_policy(t, rocksdb_filterpolicy_create_ribbon(bits_per_key));
+	rocksdb_block_based_options_set_whole_key_filtering(t, 1);
+	/* Filters and indexes in pieces, in the cache: a table of any size costs only what is used of it. */
+	rocksdb_block_based_options_set_cache_index_and_filter_blocks(t, 1);
+	rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(t, 1);
+	rocksdb_block_based_options_set_pin_top_level_index_and_filter(t, 1);
+	rocksdb_block_based_options_set_index_type(t, rocksdb_block_based_table_index_type_two_level_index_search);
+	rocksdb_block_based_options_set_partition_filters(t, 1);
+	rocksdb_block_based_options_set_metadata_block_size(t, KiB(4));
+	rocksdb_options_set_block_based_table_factory(o, t);
+	rocksdb_block_based_options_destroy(t);
+}
+
+static void set_common(struct db *db, rocksdb_options_t *o, const struct db_conf *conf)
+{
+	rocksdb_options_set_env(o, db->env);
+	rocksdb_options_set_create_if_missing(o, conf->create);
+	rocksdb_options_set_create_missing_column_families(o, 1); /* creation may have been cut short */
+	rocksdb_options_set_paranoid_checks(o, 0);		  /* see db_write.c */
+	rocksdb_options_set_max_open_files(o, 256);
+	rocksdb_options_set_max_background_jobs(o, 2);
+	rocksdb_options_set_info_log_level(o, 2); /* warnings */
+	rocksdb_options_set_keep_log_file_num(o, 1);
+	rocksdb_options_set_max_log_file_size(o, MiB(1));
+	rocksdb_options_set_stats_dump_period_sec(o, 0);
+	rocksdb_options_set_stats_persist_period_sec(o, 0);
+	rocksdb_options_set_bytes_per_sync(o, MiB(1)); /* no burst of dirty pages at the end of a file */
+	/* No delays and stops: the engine looks at db_view_unflushed() and decides. */
+	rocksdb_options_set_level0_slowdown_writes_trigger(o, 1 << 20);
+	rocksdb_options_set_level0_stop_writes_trigger(o, 1 << 20);
+	rocksdb_options_set_soft_pending_compaction_bytes_limit(o, 0);
+	rocksdb_options_set_hard_pending_compaction_bytes_limit(o, 0);
+}
+
+static void set_view(rocksdb_options_t *o, rocksdb_cache_t *cache)
+{
+	rocksdb_options_set_write_buffer_size(o, MEMTABLE_SIZE);
+	rocksdb_options_set_max_write_buffer_number(o, 2 * DB_UNFLUSHED_NR_MAX);
+	rocksdb_options_set_compression(o, rocksdb_lz4_compression);
+	rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
+	set_table(o, cache, KiB(4), 10);
+}
+
+static void set_fingerprints(rocksdb_options_t *o, rocksdb_cache_t *cache)
+{
+	rocksdb_options_set_compression(o, rocksdb_zstd_compression);
+	rocksdb_options_set_compaction_style(o, rocksdb_universal_compaction);
+	rocksdb_options_set_level0_file_num_compaction_trigger(o, 8);
+	set_table(o, cache, KiB(8), 10);
+}
+
+int db_options_make(struct db *db, const struct db_conf *conf)
+{
+	_cleanup_(db_err_freep) char *err = NULL;
+	rocksdb_options_t *base;
+
+	db->env = rocksdb_create_default_env();
+	rocksdb_env_lower_thread_pool_cpu_priority(db->env); /* compactions; flushes have the other pool */
+	rocksdb_env_lower_thread_pool_io_priority(db->env);
+	db->cache = rocksdb_cache_create_lru(MAX(conf->cache, CACHE_MIN));
+	db->read = rocksdb_readoptions_create();
+	db->write = rocksdb_writeoptions_create();
+	rocksdb_writeoptions_disable_WAL(db->write, 1);
+	db->flush = rocksdb_flushoptions_create();
+	rocksdb_flushoptions_set_wait(db->flush, 0);
+	base = rocksdb_options_create();
+	for (size_t i = 0; i < DB_NR_FAMILIES && !err; i++) {
+		db->options[i] = rocksdb_options_create();
+		/* The C API has no functions for these. */
+		rocksdb_get_options_from_string(base, "avoid_flush_during_shutdown=true;max_bgerror_resume_count=0",
+						db->options[i], &err);
+		set_common(db, db->options[i], conf);
+	}
+	rocksdb_options_destroy(base);
+	if (err)
+		return log_errno(-EOPNOTSUPP, "index %s: RocksDB takes no option: %s", db->dir, err);
+	set_view(db->options[DB_VIEW], db->cache);
+	set_fingerprints(db->options[DB_FINGERPRINTS], db->cache);
+	return 0;
+}

@@ -1,0 +1,279 @@
+/*
+ * RocksDB with everything that it likes to do by itself tamed.
+ *
+ * The view must reach disk only where db_view_flush_start() cut it. What else would write a memtable
+ * out, and why it does not:
+ *   memtable full        no limit: RocksDB makes 64 GiB of what db_options.c asks for
+ *   close                avoid_flush_during_shutdown
+ *   recovery from error  With paranoid_checks a failed flush stops the database, and as soon as there is
+ *                        space RocksDB flushes *all* memtables to get going again. Without, the memtable
+ *                        just stays, writes go on and the next flush takes both: so it is off, and
+ *                        check_files() does at open what it would have done. A failed write of the
+ *                        MANIFEST still stops the database. It stays so until it is opened again, since
+ *                        RocksDB waits for free space of the size of a full memtable, as asked for: 1 EiB.
+ *   manual compaction    compact_range() flushes first, suggest_compact_range() does not
+ *   ingestion            flushes the family it goes to, and that one has no memtable
+ *
+ * RocksDB tells nobody about a flush that failed, so db_view_flush_wait() watches: the memtable is pending
+ * again, nothing runs, and errors have been counted.
+ *
+ * A crash leaves: the view of the last finished flush; ingest/ with files nobody refers to, removed at open.
+ */
+#include "index/db_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+
+#define FLUSH_MARGIN MiB(8) /* free space wanted beside the memtables' own */
+#define FLUSH_STUCK_NS (500 * UINT64_C(1000000))
+
+struct db_batch {
+	struct db *db;
+	rocksdb_writebatch_t *batch;
+};
+
+int db_batch_new(struct db *db, struct db_batch **ret)
+{
+	struct db_batch *b = malloc(sizeof(*b));
+
+	if (!b)
+		return -ENOMEM;
+	b->db = db;
+	b->batch = rocksdb_writebatch_create();
+	*ret = b;
+	return 0;
+}
+
+void db_batch_put(struct db_batch *b, const void *key, size_t key_len, const void *value, size_t value_len)
+{
+	rocksdb_writebatch_put(b->batch, key, key_len, value, value_len);
+}
+
+void db_batch_del(struct db_batch *b, const void *key, size_t key_len)
+{
+	rocksdb_writebatch_delete(b->batch, key, key_len);
+}
+
+void db_batch_del_range(struct db_batch *b, const void *from, size_t from_len, const void *to, size_t to_len)
+{
+	rocksdb_writebatch_delete_range(b->batch, from, from_len, to, to_len);
+}
+
+/* RocksDB refuses writes: it has stopped over a failed write of its MANIFEST. Tell it once. */
+static int note_stopped(struct db *db, const char *err)
+{
+	int r = db_errno_of(err), none = 0;
+
+	if (!atomic_compare_exchange_strong(&db->stopped, &none, r))
+		return none;
+	return log_errno(r, "index %s: stopped, works again after the next mount: %s", db->dir, err);
+}
+
+static int write_batch(struct db *db, rocksdb_writebatch_t *batch)
+{
+	_cleanup_(db_err_freep) char *err = NULL;
+	int r = atomic_load(&db->stopped);
+
+	if (r < 0)
+		return r;
+	rocksdb_write(db->rocks, db->write, batch, &err);
+	return err ? note_stopped(db, err) : 0;
+}
+
+int db_batch_apply(struct db_batch *b)
+{
+	int r = write_batch(b->db, b->batch);
+
+	if (r == 0)
+		rocksdb_writebatch_clear(b->batch);
+	return r;
+}
+
+void db_batch_free(struct db_batch *b)
+{
+	if (!b)
+		return;
+	rocksdb_writebatch_destroy(b->batch);
+	free(b);
+}
+
+/* After a failure in the background: can RocksDB still write? An empty batch asks. */
+static int check_stopped(struct db *db)
+{
+	rocksdb_writebatch_t *empty = rocksdb_writebatch_create();
+	int r = write_batch(db, empty);
+
+	rocksdb_writebatch_destroy(empty);
+	return r;
+}
+
+uint64_t db_view_unflushed(struct db *db)
+{
+	return db_property(db, DB_VIEW, "rocksdb.cur-size-all-mem-tables");
+}
+
+static uint64_t background_errors(struct db *db)
+{
+	return db_property(db, DB_VIEW, "rocksdb.background-errors");
+}
+
+static uint64_t nr_waiting(struct db *db)
+{
+	return db_property(db, DB_VIEW, "rocksdb.num-immutable-mem-table");
+}
+
+static bool has_space(struct db *db)
+{
+	struct statvfs st;
+
+	if (statvfs(db->dir, &st) < 0)
+		return true;
+	return (geteuid() == 0 ? st.f_bfree : st.f_bavail) * st.f_frsize >= db_view_unflushed(db) + FLUSH_MARGIN;
+}
+
+int db_view_flush_start(struct db *db)
+{
+	_cleanup_(db_err_freep) char *err = NULL;
+	int r;
+
+	r = atomic_load(&db->stopped);
+	if (r < 0)
+		return r;
+	mutex_lock(&db->lock);
+	/* Each try adds a memtable to those that wait: try only when it can succeed. */
+	if (db->flush_error < 0 && (!has_space(db) || nr_waiting(db) >= DB_UNFLUSHED_NR_MAX)) {
+		r = db->flush_error;
+	} else {
+		db->errors_before = background_errors(db);
+		rocksdb_flush_cf(db->rocks, db->flush, db->cf[DB_VIEW], &err);
+	}
+	mutex_unlock(&db->lock);
+	if (err)
+		return log_errno(db_errno_of(err), "index %s: cannot flush: %s", db->dir, err);
+	return r;
+}
+
+static bool has_new_errors(struct db *db)
+{
+	uint64_t before;
+
+	mutex_lock(&db->lock);
+	before = db->errors_before;
+	mutex_unlock(&db->lock);
+	return background_errors(db) > before;
+}
+
+/* The memtable is to be written, but nobody is at it. */
+static bool is_idle(struct db *db)
+{
+	return db_property(db, DB_VIEW, "rocksdb.mem-table-flush-pending") &&
+	       db_property(db, DB_VIEW, "rocksdb.num-running-flushes") == 0;
+}
+
+static int flush_result(struct db *db, int r)
+{
+	mutex_lock(&db->lock);
+	db->flush_error = r;
+	mutex_unlock(&db->lock);
+	return r;
+}
+
+int db_view_flush_wait(struct db *db)
+{
+	uint64_t pause_ns = 100000, idle_since = 0;
+	int r;
+
+	while (nr_waiting(db) > 0) {
+		if (has_new_errors(db)) {
+			r = check_stopped(db);
+			if (r < 0)
+				return flush_result(db, r);
+			/* The error may be a compaction's, and the flush may be about to start. */
+			if (!is_idle(db))
+				idle_since = 0;
+			else if (idle_since == 0)
+				idle_since = monotonic_ns();
+			else if (monotonic_ns() - idle_since > FLUSH_STUCK_NS)
+				return flush_result(db, log_errno(has_space(db) ? -EIO : -ENOSPC,
+								  "index %s: flush failed; kept in memory", db->dir));
+		}
+		nanosleep(&(struct timespec){ .tv_nsec = (long)pause_ns }, NULL);
+		pause_ns = MIN(2 * pause_ns, UINT64_C(4000000));
+	}
+	return flush_result(db, 0);
+}
+
+static int write_table(struct db *db, const char *path, const char *keys, size_t key_len, const char *values,
+		       size_t value_len, size_t n)
+{
+	_cleanup_(db_err_freep) char *err = NULL;
+	rocksdb_envoptions_t *env = rocksdb_envoptions_create();
+	rocksdb_sstfilewriter_t *w = rocksdb_sstfilewriter_create(env, db->options[DB_FINGERPRINTS]);
+
+	rocksdb_sstfilewriter_open(w, path, &err);
+	for (size_t i = 0; i < n && !err; i++)
+		rocksdb_sstfilewriter_put(w, keys + i * key_len, key_len, values + i * value_len, value_len, &err);
+	if (!err)
+		rocksdb_sstfilewriter_finish(w, &err);
+	rocksdb_sstfilewriter_destroy(w);
+	rocksdb_envoptions_destroy(env);
+	return err ? log_errno(db_errno_of(err), "index %s: cannot write: %s", path, err) : 0;
+}
+
+static int ingest_table(struct db *db, const char *path)
+{
+	_cleanup_(db_err_freep) char *err = NULL;
+	rocksdb_ingestexternalfileoptions_t *o = rocksdb_ingestexternalfileoptions_create();
+
+	rocksdb_ingestexternalfileoptions_set_move_files(o, 1);
+	rocksdb_ingest_external_file_cf(db->rocks, db->cf[DB_FINGERPRINTS], &path, 1, o, &err);
+	rocksdb_ingestexternalfileoptions_destroy(o);
+	if (!err)
+		return 0;
+	check_stopped(db);
+	return log_errno(db_errno_of(err), "index %s: cannot ingest: %s", path, err);
+}
+
+int db_ingest(struct db *db, const void *keys, size_t key_len, const void *values, size_t value_len, size_t n)
+{
+	_cleanup_(freep) char *path = NULL;
+	int r;
+
+	if (n == 0)
+		return 0;
+	if (asprintf(&path, "%s/%u.sst", db->ingest_dir, atomic_fetch_add(&db->next_ingest, 1)) < 0)
+		return -ENOMEM;
+	r = write_table(db, path, keys, key_len, values, value_len, n);
+	if (r == 0)
+		r = ingest_table(db, path);
+	if (r < 0)
+		unlink(path);
+	return r;
+}
+
+int db_compact(struct db *db, enum db_family family)
+{
+	_cleanup_(db_err_freep) char *err = NULL;
+	uint64_t before = background_errors(db);
+
+	if (family == DB_FINGERPRINTS) {
+		rocksdb_compact_range_cf(db->rocks, db->cf[family], NULL, 0, NULL, 0);
+	} else {
+		rocksdb_suggest_compact_range_cf(db->rocks, db->cf[family], "", 0, "\xff", 1, &err);
+		if (err)
+			return log_errno(db_errno_of(err), "index %s: cannot compact: %s", db->dir, err);
+		while (background_errors(db) == before && (db_property(db, family, "rocksdb.compaction-pending") ||
+							   db_property(db, family, "rocksdb.num-running-compactions")))
+			nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	}
+	if (background_errors(db) > before)
+		return log_errno(has_space(db) ? -EIO : -ENOSPC, "index %s: compaction failed", db->dir);
+	return 0;
+}

@@ -1,0 +1,153 @@
+/* Superblock and records: round trips, and every damaged byte noticed. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/checksum.h"
+#include "base/util.h"
+#include "store/engine/record_format.h"
+#include "store/engine/superblock_format.h"
+
+static struct superblock some_superblock(void)
+{
+	struct superblock sb = { .hash = FP_SHA256, .created_ns = 1234567890123456789u, .flags = SUPERBLOCK_CLUSTER };
+
+	memset(sb.store_id, 0xab, sizeof(sb.store_id));
+	memset(sb.secret, 0xcd, sizeof(sb.secret));
+	return sb;
+}
+
+static void a_superblock_comes_back(void **state)
+{
+	struct superblock sb = some_superblock(), got;
+	struct superblock_disk d;
+
+	(void)state;
+	superblock_encode(&sb, &d);
+	assert_int_equal(superblock_decode(&d, sizeof(d), &got), 0);
+	assert_int_equal(got.hash, sb.hash);
+	assert_int_equal(got.created_ns, sb.created_ns);
+	assert_int_equal(got.flags, sb.flags);
+	assert_memory_equal(got.store_id, sb.store_id, sizeof(sb.store_id));
+	assert_memory_equal(got.secret, sb.secret, sizeof(sb.secret));
+}
+
+static void every_flipped_bit_of_a_superblock_is_noticed(void **state)
+{
+	struct superblock sb = some_superblock(), got;
+	struct superblock_disk d;
+	uint8_t *bytes = (uint8_t *)&d;
+
+	(void)state;
+	superblock_encode(&sb, &d);
+	for (size_t i = 0; i < sizeof(d); i++) {
+		bytes[i] ^= 1 << i % 8;
+		assert_int_equal(superblock_decode(&d, sizeof(d), &got), -EBADMSG);
+		bytes[i] ^= 1 << i % 8;
+	}
+	for (size_t len = 0; len < sizeof(d); len += 97)
+		assert_int_equal(superblock_decode(&d, len, &got), -EBADMSG);
+}
+
+static void another_version_or_feature_is_refused(void **state)
+{
+	struct superblock sb = some_superblock(), got;
+	struct superblock_disk d;
+
+	(void)state;
+	superblock_encode(&sb, &d);
+	d.version = le32_put(SUPERBLOCK_VERSION + 1);
+	d.crc32c = le32_put(crc32c(&d, offsetof(struct superblock_disk, crc32c)));
+	assert_int_equal(superblock_decode(&d, sizeof(d), &got), -EOPNOTSUPP);
+	superblock_encode(&sb, &d);
+	d.incompat = le32_put(1u << 31);
+	d.crc32c = le32_put(crc32c(&d, offsetof(struct superblock_disk, crc32c)));
+	assert_int_equal(superblock_decode(&d, sizeof(d), &got), -EOPNOTSUPP);
+	superblock_encode(&sb, &d);
+	d.compat = le32_put(1u << 31);
+	d.crc32c = le32_put(crc32c(&d, offsetof(struct superblock_disk, crc32c)));
+	assert_int_equal(superblock_decode(&d, sizeof(d), &got), 0);
+}
+
+static void a_replace_comes_back(void **state)
+{
+	struct extent x[] = { { 0, 4096, { .pack = 3, .off = 8192 } }, { 8192, 100, { .pack = 9, .off = 1 << 30 } } };
+	struct replace rp = { 77, 5000000, -1, 1700000000123456789, 1 << 20, 12288, x, 2 }, got;
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	replace_encode(&rp, &b);
+	assert_int_equal(buf_error(&b), 0);
+	assert_int_equal(replace_decode(b.data, b.len, &got), 0);
+	assert_int_equal(got.ino, rp.ino);
+	assert_int_equal(got.size, rp.size);
+	assert_int_equal(got.mtime_ns, rp.mtime_ns);
+	assert_int_equal(got.ctime_ns, rp.ctime_ns);
+	assert_int_equal(got.off, rp.off);
+	assert_int_equal(got.len, rp.len);
+	assert_int_equal(got.nr, 2);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(got.x[i].off, x[i].off);
+		assert_int_equal(got.x[i].len, x[i].len);
+		assert_true(addr_equal(got.x[i].addr, x[i].addr));
+	}
+	free(got.x);
+	for (size_t len = 0; len < b.len; len++)
+		if (replace_decode(b.data, len, &got) == 0) { /* cut exactly before the extents: a hole, and well-formed */
+			assert_int_equal(got.nr, 0);
+			free(got.x);
+		}
+}
+
+static void a_replace_that_overflows_is_refused(void **state)
+{
+	struct extent x[] = { { 0, 4096, { .pack = 3, .off = 8192 } } };
+	struct replace beyond = { .ino = 1, .off = 0, .len = 4095, .x = x, .nr = 1 }, got;
+	struct replace wraps = { .ino = 1, .off = UINT64_MAX - 5, .len = 10 };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	replace_encode(&beyond, &b);
+	assert_int_equal(replace_decode(b.data, b.len, &got), -EBADMSG);
+	buf_clear(&b);
+	replace_encode(&wraps, &b);
+	assert_int_equal(replace_decode(b.data, b.len, &got), -EBADMSG);
+}
+
+static void marks_come_back(void **state)
+{
+	struct pack_marks m = { .stream = { { 5, 70 }, { 6, 8 } }, .next_pack = 9, .counts = { 10, 40960, 3 } }, got;
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	marks_encode(&m, &b);
+	assert_int_equal(marks_decode(b.data, b.len, &got), 0);
+	assert_memory_equal(&got.stream, &m.stream, sizeof(m.stream));
+	assert_int_equal(got.next_pack, 9);
+	assert_int_equal(got.counts.nr_chunks, 10);
+	assert_int_equal(got.counts.chunk_bytes, 40960);
+	assert_int_equal(got.counts.nr_frames, 3);
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(marks_decode(b.data, len, &got), -EBADMSG);
+	buf_add_u8(&b, 0);
+	assert_int_equal(marks_decode(b.data, b.len, &got), -EBADMSG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_superblock_comes_back),
+		cmocka_unit_test(every_flipped_bit_of_a_superblock_is_noticed),
+		cmocka_unit_test(another_version_or_feature_is_refused),
+		cmocka_unit_test(a_replace_comes_back),
+		cmocka_unit_test(a_replace_that_overflows_is_refused),
+		cmocka_unit_test(marks_come_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

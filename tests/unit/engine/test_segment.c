@@ -1,0 +1,105 @@
+/* A segment against the plainest model there is: an address per byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "store/engine/segment.h"
+#include "store/pack/pack.h"
+
+#define SPAN 4096u /* the model looks at this much of the segment */
+
+static uint64_t model[SPAN]; /* pack << 32 | offset of each byte, 0: hole */
+
+static void check(const struct segment *s)
+{
+	uint32_t at = 0;
+	uint64_t mapped = 0;
+
+	for (uint32_t i = 0; i < s->nr; i++) {
+		assert_true(s->x[i].len > 0);
+		assert_true(s->x[i].off >= at);
+		for (; at < s->x[i].off; at++)
+			assert_int_equal(model[at], 0);
+		for (uint32_t k = 0; k < s->x[i].len; k++, at++)
+			assert_int_equal(model[at], (uint64_t)s->x[i].addr.pack << 32 | (s->x[i].addr.off + k));
+		mapped += s->x[i].len;
+	}
+	for (; at < SPAN; at++)
+		assert_int_equal(model[at], 0);
+	assert_int_equal(segment_mapped(s), mapped);
+	for (uint32_t off = 0; off < SPAN; off += 37) {
+		size_t i = segment_find(s, off);
+
+		assert_true(i == s->nr || s->x[i].off + s->x[i].len > off);
+		assert_true(i == 0 || s->x[i - 1].off + s->x[i - 1].len <= off);
+	}
+}
+
+static void a_segment_is_what_the_last_writes_say(void **state)
+{
+	struct segment s = { 0 };
+	int64_t sum = 0, grown;
+
+	(void)state;
+	srandom(4711);
+	for (int round = 0; round < 3000; round++) {
+		uint32_t off = (uint32_t)random() % SPAN, len = 1 + (uint32_t)random() % (SPAN - off);
+		struct extent x[2];
+		size_t nr = (size_t)random() % 3;
+		uint32_t at = 0;
+
+		for (size_t i = 0; i < nr; i++) {
+			uint32_t room = len - at;
+
+			if (room == 0) {
+				nr = i;
+				break;
+			}
+			x[i].off = at + (uint32_t)random() % room;
+			x[i].len = 1 + (uint32_t)random() % (len - x[i].off);
+			x[i].addr = (struct addr){ .pack = 1 + (uint32_t)random() % 3, .off = 8192 + (uint32_t)random() % 9000 };
+			at = x[i].off + x[i].len;
+		}
+		assert_int_equal(segment_replace(&s, off, len, x, nr, &grown), 0);
+		sum += grown;
+		memset(model + off, 0, len * sizeof(model[0]));
+		for (size_t i = 0; i < nr; i++)
+			for (uint32_t k = 0; k < x[i].len; k++)
+				model[off + x[i].off + k] = (uint64_t)x[i].addr.pack << 32 | (x[i].addr.off + k);
+		check(&s);
+		assert_int_equal(sum, segment_mapped(&s));
+	}
+	free(s.x);
+}
+
+static void neighbours_in_one_frame_are_one_extent(void **state)
+{
+	struct extent_list l = { 0 };
+	uint32_t first = 2 * PACK_BLOCK, last = (PACK_FRAME_STRIDE)*PACK_BLOCK; /* first and last block of frame 0 */
+
+	(void)state;
+	assert_int_equal(extent_list_add(&l, 0, 4096, (struct addr){ .pack = 1, .off = first }), 0);
+	assert_int_equal(extent_list_add(&l, 4096, 4096, (struct addr){ .pack = 1, .off = first + 4096 }), 0);
+	assert_int_equal(l.nr, 1);
+	assert_int_equal(l.x[0].len, 8192);
+	assert_int_equal(extent_list_add(&l, 8192, 4096, (struct addr){ .pack = 2, .off = first + 8192 }), 0);
+	assert_int_equal(l.nr, 2); /* another pack */
+	assert_int_equal(extent_list_add(&l, 12288, 4096, (struct addr){ .pack = 2, .off = last }), 0);
+	assert_int_equal(extent_list_add(&l, 16384, 4096, (struct addr){ .pack = 2, .off = last + 4096 }), 0);
+	assert_int_equal(l.nr, 4); /* the next block is the table of the next frame */
+	extent_list_release(&l);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_segment_is_what_the_last_writes_say),
+		cmocka_unit_test(neighbours_in_one_frame_are_one_extent),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
