@@ -32,6 +32,7 @@ struct journal_conf {
 	uint8_t store_id[16];
 	uint64_t segment_bytes; /* of a .log file; 0: 16 MiB; the first ones of a journal are smaller, from 1 MiB on */
 	bool read_only;
+	bool spare_by_caller; /* the caller calls journal_prepare() after appends; else journal_append() does */
 };
 
 /* `dirfd` is journal/ itself (kept until close, not closed). Finds the end and cuts a torn tail off. */
@@ -47,6 +48,9 @@ void journal_record_add(struct buf *group, uint8_t type, const void *p, size_t l
 /* Append records as group journal_last() + 1 and make it durable. On an error (ENOSPC, EIO) nothing has been
  * appended and the same call may be tried again. */
 int journal_append(struct journal *j, const void *records, size_t len);
+/* Have the next segment ready, for a full disk and so that no append waits for it. Writes and syncs a whole segment once per
+ * segment, else costs nothing. From any thread. An error has been logged, and is tried again after some more appends. */
+int journal_prepare(struct journal *j);
 
 /* Groups after number `after`, oldest first (`after` 0: everything the journal still has, the snapshot first, as a group
  * whose number is the snapshot's; it comes in several parts of bounded size with the same number). -ENOENT: groups after

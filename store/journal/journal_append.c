@@ -21,8 +21,6 @@
 #include "store/journal/journal.h"
 #include "store/journal/journal_internal.h"
 
-#define SPARE_RETRY_BYTES MiB(1) /* appended between two attempts to get a spare on a full disk */
-
 /* The message names the group that is being appended. */
 static int sync_or_give_up(struct journal *j, uint64_t number)
 {
@@ -68,11 +66,10 @@ static int put(struct journal *j, struct journal_group *g, const void *records, 
 	return sync_or_give_up(j, g->number);
 }
 
-/* The group is durable. True: there is no spare. */
-static bool advance(struct journal *j, uint64_t number, uint64_t bytes)
+/* The group is durable. */
+static void advance(struct journal *j, uint64_t number, uint64_t bytes)
 {
 	struct journal_segment *s;
-	bool no_spare;
 
 	j->off += bytes;
 	j->stale_end = 0;
@@ -81,10 +78,8 @@ static bool advance(struct journal *j, uint64_t number, uint64_t bytes)
 	s = &j->segments[j->nr_segments - 1];
 	s->last = number;
 	s->end = j->off;
-	no_spare = j->spare == SPARE_NONE;
 	mutex_unlock(&j->lock);
 	atomic_store(&j->last, number);
-	return no_spare;
 }
 
 int journal_append(struct journal *j, const void *records, size_t len)
@@ -111,9 +106,8 @@ int journal_append(struct journal *j, const void *records, size_t len)
 	}
 	if (r < 0)
 		return r;
-	if (advance(j, g.number, bytes) && atomic_load(&j->appended) >= j->spare_next_try) {
-		j->spare_next_try = atomic_load(&j->appended) + SPARE_RETRY_BYTES;
-		journal_spare_refill(j); /* this group is durable whatever becomes of it */
-	}
+	advance(j, g.number, bytes);
+	if (!j->spare_by_caller)
+		(void)journal_prepare(j); /* this group is durable whatever becomes of it */
 	return 0;
 }

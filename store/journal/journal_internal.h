@@ -28,13 +28,12 @@ struct journal {
 	int dirfd; /* constant after journal_open(), as are all up to the next comment */
 	uint8_t store_id[JOURNAL_ID_LEN];
 	uint64_t segment_bytes;
-	bool read_only;
+	bool read_only, spare_by_caller;
 
 	/* Of the appending thread. */
 	int fd;		    /* segment being appended to; -1: the next group needs a new one */
 	uint64_t off, size; /* where the next group goes, and bytes of that segment */
 	uint64_t stale_end; /* > off: a failed write may have left bytes up to here */
-	uint64_t spare_next_try; /* value of `appended` */
 
 	/* Read by any thread, without the lock. */
 	_Atomic uint64_t last, snapshot_number, snapshot_bytes;
@@ -46,6 +45,7 @@ struct journal {
 	size_t nr_segments GUARDED_BY(lock), room GUARDED_BY(lock);
 	enum journal_spare spare GUARDED_BY(lock);
 	uint64_t spare_bytes GUARDED_BY(lock);
+	uint64_t spare_next_try GUARDED_BY(lock); /* value of `appended` */
 	unsigned nr_readers GUARDED_BY(lock); /* while there are any, no file is overwritten, only unlinked */
 	bool snapshot_open GUARDED_BY(lock);
 };
@@ -67,8 +67,6 @@ struct journal_name journal_snap_name(uint64_t number);
 int journal_segments_reserve(struct journal *j);
 /* Start segment `number` with space for a group of `group_bytes`, durable. Of the appending thread. */
 int journal_segment_start(struct journal *j, uint64_t number, uint64_t group_bytes);
-/* Have a spare if there is none. Failure is no error: it is logged and tried again later. */
-void journal_spare_refill(struct journal *j);
 /* Remove the segments whose groups are all at or below `number`; one may become the spare. */
 void journal_segments_drop(struct journal *j, uint64_t number);
 /* Zero bytes [from, to) of a file, not synced. */

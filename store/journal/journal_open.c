@@ -403,6 +403,7 @@ int journal_open(int dirfd, const struct journal_conf *conf, struct journal **re
 	j->segment_bytes = conf->segment_bytes ? conf->segment_bytes : DEFAULT_SEGMENT_BYTES;
 	j->segment_bytes = round_up(MAX(j->segment_bytes, MIN_SEGMENT_BYTES), JOURNAL_BLOCK);
 	j->read_only = conf->read_only;
+	j->spare_by_caller = conf->spare_by_caller;
 	r = load(j);
 	if (r < 0)
 		return r;
@@ -412,7 +413,7 @@ int journal_open(int dirfd, const struct journal_conf *conf, struct journal **re
 			if (r < 0)
 				return r;
 		}
-		journal_spare_refill(j);
+		(void)journal_prepare(j); /* without one a full disk keeps deletions out, but all else works */
 	}
 	*ret = TAKE(j);
 	return 0;

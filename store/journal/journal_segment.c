@@ -31,6 +31,7 @@
 
 #define FIRST_SEGMENT_BYTES MiB(1) /* of a new journal; each next one is twice as large, so a small store stays small */
 #define ZERO_BYTES (1u << 20)
+#define SPARE_RETRY_BYTES MiB(1) /* appended between two attempts to get a spare on a full disk */
 
 static const uint8_t zeros[ZERO_BYTES];
 
@@ -148,20 +149,29 @@ static void spare_set(struct journal *j, enum journal_spare spare, uint64_t byte
 	mutex_unlock(&j->lock);
 }
 
-void journal_spare_refill(struct journal *j)
+/* Own the spare's files to make one, if there is none and the last attempt is not too recent. */
+static bool spare_wanted(struct journal *j, uint64_t *ret_bytes)
 {
-	uint64_t bytes;
 	bool wanted;
-	int r;
 
 	mutex_lock(&j->lock);
-	wanted = j->spare == SPARE_NONE;
-	bytes = next_bytes(j);
-	if (wanted)
+	wanted = j->spare == SPARE_NONE && j->appended >= j->spare_next_try;
+	if (wanted) {
 		j->spare = SPARE_BUSY;
+		j->spare_next_try = j->appended + SPARE_RETRY_BYTES;
+		*ret_bytes = next_bytes(j);
+	}
 	mutex_unlock(&j->lock);
-	if (!wanted)
-		return;
+	return wanted;
+}
+
+int journal_prepare(struct journal *j)
+{
+	uint64_t bytes;
+	int r;
+
+	if (j->read_only || !spare_wanted(j, &bytes))
+		return 0;
 	r = create_zeroed(j, SPARE_TMP_NAME, bytes);
 	if (r == 0) {
 		r = io_rename(j->dirfd, SPARE_TMP_NAME, j->dirfd, SPARE_NAME);
@@ -169,6 +179,7 @@ void journal_spare_refill(struct journal *j)
 			log_errno(r, "journal %s: cannot rename", SPARE_TMP_NAME);
 	}
 	spare_set(j, r < 0 ? SPARE_NONE : SPARE_READY, bytes);
+	return r;
 }
 
 /* The new segment takes the place of an older one of the same first group, if that got no group. */
@@ -183,6 +194,7 @@ static void segments_add(struct journal *j, uint64_t number, uint64_t bytes)
 	}
 	s = &j->segments[j->nr_segments - 1];
 	*s = (struct journal_segment){ .first = number, .last = number - 1, .size = bytes, .end = JOURNAL_BLOCK };
+	j->spare_next_try = 0;
 	mutex_unlock(&j->lock);
 }
 
@@ -254,7 +266,6 @@ int journal_segment_start(struct journal *j, uint64_t number, uint64_t group_byt
 	j->off = JOURNAL_BLOCK;
 	j->size = bytes;
 	j->stale_end = 0;
-	j->spare_next_try = 0;
 	return 0;
 }
 

@@ -578,7 +578,7 @@ static void read_only_reads_and_refuses_writes(void **state)
 	db_batch_free(b);
 }
 
-/* What the child of the next test does until it is killed: flush after flush, each a state of its own. */
+/* What the child of the next test does until it is killed: flush after flush, each a state of its own. Tells of the first. */
 static int flush_forever(const char *dir)
 {
 	struct db_conf conf = { .cache = MiB(16), .create = true };
@@ -598,6 +598,8 @@ static int flush_forever(const char *dir)
 			return 1;
 		if (n % 3 == 0 && db_view_flush_wait(db) < 0)
 			return 1;
+		if (n == 0 && write(STDOUT_FILENO, "", 1) != 1)
+			return 1;
 	}
 }
 
@@ -605,18 +607,23 @@ static void a_kill_leaves_a_whole_flushed_state(void **state)
 {
 	struct rig *rig = *state;
 	struct buf first = BUF_EMPTY;
+	int status, started[2];
 	char key[16];
-	int status;
 	pid_t pid;
 
 	for (int round = 0; round < 5; round++) {
 		rig_close(rig);
+		assert_int_equal(pipe(started), 0);
 		pid = fork();
 		if (pid == 0) {
+			dup2(started[1], STDOUT_FILENO);
 			execl("/proc/self/exe", "flush_forever", rig->dir, NULL); /* threads do not survive a fork */
 			_exit(1);
 		}
-		usleep(200000 + (useconds_t)round * 7000);
+		close(started[1]);
+		assert_int_equal(read(started[0], key, 1), 1);
+		close(started[0]);
+		usleep(50000 + (useconds_t)round * 7000);
 		assert_int_equal(kill(pid, SIGKILL), 0);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		assert_true(WIFSIGNALED(status));

@@ -86,7 +86,8 @@ static void inode_round_trips(void **state)
 
 static void damaged_inodes_are_refused(void **state)
 {
-	static const uint32_t bad_modes[] = { 0, 0644, S_IFREG | S_IFDIR | S_IFLNK, 0200000 | S_IFREG, 0x80000000 | S_IFDIR };
+	static const uint32_t bad_modes[] = { 0, 0644, S_IFREG | S_IFDIR | S_IFLNK, 0200000 | S_IFREG,
+					      0x80000000 | S_IFDIR };
 	struct ns_inode in = sample_inode(5), out = { .ino = 99 };
 	struct buf b = BUF_EMPTY;
 
