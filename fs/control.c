@@ -202,6 +202,7 @@ static void add_requests(struct json *j, struct control *c)
 			continue;
 		json_open(j, c->names[i]);
 		json_u64(j, "count", h->nr);
+		json_u64(j, "sum_ns", h->sum_ns);
 		json_u64(j, "mean_ns", h->sum_ns / h->nr);
 		json_u64(j, "p50_ns", hist_quantile_ns(h, 0.5));
 		json_u64(j, "p99_ns", hist_quantile_ns(h, 0.99));

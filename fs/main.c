@@ -169,6 +169,8 @@ static int mount_options(const struct run *run, struct buf *ret)
 	add_escaped(ret, run->paths.store);
 	if (root)
 		add_text(ret, o->private ? ",suid,dev" : ",suid,dev,allow_other"); /* libfuse assumes otherwise */
+	if (o->engine.read_only)
+		add_text(ret, ",ro");
 	if (o->kernel.len > 0) {
 		buf_add_u8(ret, ',');
 		buf_add(ret, o->kernel.data, o->kernel.len);

@@ -51,12 +51,12 @@ static const struct {
 
 enum kernel_kind { KERNEL_PASS, KERNEL_IGNORE };
 
-/* Options without a value that are not ours. rw is the default of mount(2) and not known to fusermount3 in old versions. */
+/* Options without a value that are not ours. Of `ro` and `rw` the last one counts, so they are not passed on as they come. */
 static const struct {
 	const char *name;
 	enum kernel_kind kind;
 } kernel_options[] = {
-	{ "ro", KERNEL_PASS },	      { "nosuid", KERNEL_PASS },	   { "suid", KERNEL_PASS },
+	{ "ro", KERNEL_IGNORE },    { "nosuid", KERNEL_PASS },	   { "suid", KERNEL_PASS },
 	{ "nodev", KERNEL_PASS },     { "dev", KERNEL_PASS },		   { "noexec", KERNEL_PASS },
 	{ "exec", KERNEL_PASS },      { "noatime", KERNEL_PASS },	   { "atime", KERNEL_IGNORE },
 	{ "sync", KERNEL_PASS },      { "dirsync", KERNEL_PASS },	   { "async", KERNEL_IGNORE },

@@ -37,7 +37,8 @@ void db_close(struct db *db); /* NULL is fine; unflushed changes are dropped */
 
 /* 1 found (appended to *ret, which may be NULL to ask for presence), 0 absent, <0. */
 int db_get(struct db *db, enum db_family family, const void *key, size_t key_len, struct buf *ret);
-/* For each of n equally long keys: 1/0 in found[i], and the value, if exactly value_len long, in values + i * value_len. */
+/* For each of n equally long keys: 1/0 in found[i], and the value in values + i * value_len.
+ * A value that is not value_len long is damage. */
 int db_get_many(struct db *db, enum db_family family, const void *keys, size_t key_len, size_t n, void *values,
 		size_t value_len, uint8_t *found);
 
@@ -47,7 +48,8 @@ void db_batch_put(struct db_batch *b, const void *key, size_t key_len, const voi
 void db_batch_del(struct db_batch *b, const void *key, size_t key_len);
 /* Delete all keys from `from` up to but not including `to`. */
 void db_batch_del_range(struct db_batch *b, const void *from, size_t from_len, const void *to, size_t to_len);
-int db_batch_apply(struct db_batch *b); /* and empties it for reuse */
+/* And empties it for reuse. Fails only once RocksDB has stopped until the next db_open(): nothing applied, b as before. */
+int db_batch_apply(struct db_batch *b);
 void db_batch_free(struct db_batch *b);
 static inline void db_batch_freep(struct db_batch **b)
 {
@@ -70,7 +72,9 @@ void db_snapshot_free(struct db_snapshot *s);
 
 /* Start writing the memtable out; on return it is cut, later writes go to a new one. */
 int db_view_flush_start(struct db *db);
-int db_view_flush_wait(struct db *db); /* until it is durable, or has failed */
+/* Until it is durable, or has failed. After a failure it stays in memory, reads and writes go on, and the next flush
+ * takes it too; db_view_flush_start() says -ENOSPC until there is room for all. */
+int db_view_flush_wait(struct db *db);
 uint64_t db_view_unflushed(struct db *db); /* bytes in memtables */
 
 /* Add entries (equally long keys and values, key after key and value after value, sorted, distinct) to

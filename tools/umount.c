@@ -5,7 +5,7 @@
  * so that an error is told while the mount is still there and nothing is lost; unmount; wait until the lock on the store's
  * superblock is free, which is the last thing the daemon lets go of.
  *
- * umount(8) finds this program as umount.fuse.ckptfs (the type in /proc/self/mountinfo), hence a link of that name.
+ * umount(8) finds this program as umount.fuse.ckptfs (the type in /proc/self/mounts), hence a link of that name.
  * Exit status as of umount(8): 0 done, 1 usage or permission, 2 system error, 32 failed.
  */
 #include <errno.h>
@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "client/ioctl.h"
+#include "tools/mounts.h"
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED = 32 };
 
@@ -46,57 +47,23 @@ static void help(FILE *to)
 	      to);
 }
 
-/* Fields of mountinfo have blanks and the like as \ooo. In place. */
-static void unescape(char *s)
-{
-	char *to = s;
-
-	for (; *s; s++)
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] && s[3]) {
-			*to++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
-			s += 3;
-		} else {
-			*to++ = *s;
-		}
-	*to = '\0';
-}
-
-static void fclosep(FILE **f)
-{
-	if (*f)
-		fclose(*f);
-}
-
-/* One line of mountinfo: is it a ckptfs on `path`? Then *ret is its store. */
-static bool line_matches(char *line, const char *path, char **ret)
-{
-	char point[4096], type[64], source[4096];
-	char *rest = strstr(line, " - ");
-
-	if (!rest || sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1 ||
-	    sscanf(rest, " - %63s %4095s", type, source) != 2)
-		return false;
-	unescape(point);
-	unescape(source);
-	if (strcmp(point, path) != 0 || strcmp(type, "fuse.ckptfs") != 0)
-		return false;
-	free(*ret);
-	*ret = strdup(source);
-	return true;
-}
-
 /* The store mounted on `path`; of several the last, which lies on top. */
 static int find_store(const char *path, char **ret)
 {
-	_cleanup_(fclosep) FILE *f = fopen("/proc/self/mountinfo", "re");
-	_cleanup_(freep) char *line = NULL, *store = NULL;
+	_cleanup_(mounts_close) struct mounts m = { 0 };
+	_cleanup_(freep) char *store = NULL;
 	bool found = false;
-	size_t size = 0;
+	int r;
 
-	if (!f)
-		return log_errno(-errno, "/proc/self/mountinfo");
-	while (getline(&line, &size, f) > 0)
-		found |= line_matches(line, path, &store);
+	r = mounts_open(&m);
+	if (r < 0)
+		return log_errno(r, "/proc/self/mounts");
+	while (mounts_next(&m) > 0)
+		if (strcmp(m.point, path) == 0) {
+			found = true;
+			free(store);
+			store = strdup(m.store);
+		}
 	if (!found) {
 		log_error("%s: no ckptfs is mounted there; /proc/mounts lists what is", path);
 		return -ENOENT;

@@ -134,6 +134,7 @@ int content_open(struct engine *e, uint64_t ino, struct content **ret)
 	if (c == fresh) {
 		r = ns_get_content(e->db, ino, &fresh->logged);
 		fresh->load_error = MIN(r, 0);
+		fresh->in_view = r > 0;
 		fresh->live = fresh->logged;
 	}
 	mutex_unlock(&fresh->lock);
@@ -217,7 +218,7 @@ int content_segment(struct content *c, uint64_t number, bool make, struct segmen
 		*ret = s;
 		return 1;
 	}
-	r = c->dropped ? 0 : recipe_get(c->e->db, c->ino, number, &x, &nr);
+	r = c->in_view && !c->dropped ? recipe_get(c->e->db, c->ino, number, &x, &nr) : 0;
 	if (r < 0)
 		return r;
 	if (r == 0 && !make)
@@ -250,7 +251,7 @@ int content_next_segment(struct content *c, uint64_t from, uint64_t *ret)
 		for (s = c->buckets[i]; s; s = s->next)
 			if (s->number >= from && s->nr > 0)
 				best = MIN(best, s->number);
-	while (!c->dropped && (r = recipe_next(c->e->db, c->ino, from, &n)) != 0) {
+	while (c->in_view && !c->dropped && (r = recipe_next(c->e->db, c->ino, from, &n)) != 0) {
 		if (r < 0)
 			return r;
 		s = segment_cached(c, n);
@@ -456,6 +457,7 @@ void content_written_back(struct content *c)
 				atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
 			}
 	c->dirty = false;
+	c->in_view = !c->dropped;
 	mutex_unlock(&c->lock);
 	content_close(c);
 }

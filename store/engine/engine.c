@@ -101,7 +101,7 @@ static int check_conf(const struct engine_conf *conf)
 
 static int open_journal(struct engine *e)
 {
-	struct journal_conf jc = { .segment_bytes = e->conf.journal_segment };
+	struct journal_conf jc = { .segment_bytes = e->conf.journal_segment, .spare_by_caller = true };
 
 	memcpy(jc.store_id, e->dirs.sb.store_id, sizeof(jc.store_id));
 	return journal_open(e->dirs.journal, &jc, &e->journal);

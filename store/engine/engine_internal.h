@@ -71,6 +71,7 @@ struct content {
 	struct ns_content live GUARDED_BY(lock);   /* as an application sees it, less mapped */
 	struct ns_content logged GUARDED_BY(lock); /* as the log has it; changes under view_lock too */
 	bool dirty GUARDED_BY(lock);		   /* logged or a segment differs from the view; on the dirty list */
+	bool in_view GUARDED_BY(lock);		   /* RocksDB has an entry, and maybe segments, of it */
 	bool dropped GUARDED_BY(lock);
 	struct segment **buckets GUARDED_BY(lock); /* nr_buckets, a power of two or 0 */
 	size_t nr_buckets, nr_segments;

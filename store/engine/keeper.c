@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
+#include "store/journal/journal.h"
 
 #define TICK_NS (100 * 1000 * 1000ull)
 #define RETRY_NS (5 * 1000 * 1000 * 1000ull) /* after a failure: the disk may be full, do not spin */
@@ -23,6 +24,7 @@ static int tend(struct engine *e)
 {
 	int r = 0;
 
+	journal_prepare(e->journal); /* else the next commit that fills a file does it, and tells if it cannot */
 	if (absorb_wanted(e))
 		r = absorb(e);
 	if (r == 0 && (view_wants_flush(e) || view_wants_snapshot(e)))

@@ -50,10 +50,11 @@ static int replay_group(struct replay *rp, uint64_t number, bool is_snapshot, co
 	int r;
 
 	while ((r = journal_iter_next(&it, &type, &p, &n)) > 0) {
-		if (type == RECORD_MARKS)
-			r = marks_decode(p, n, &rp->marks);
-		else
-			r = log_apply_record(rp->e, type, p, n, rp->batch);
+		if (type == RECORD_DEL_PREFIX || type == RECORD_DROP)
+			r = db_batch_apply(rp->batch); /* they look at what is in the view */
+		if (r >= 0)
+			r = type == RECORD_MARKS ? marks_decode(p, n, &rp->marks) :
+						   log_apply_record(rp->e, type, p, n, rp->batch);
 		if (r < 0)
 			break;
 		if (is_snapshot && type == RECORD_PUT)

@@ -210,7 +210,10 @@ static int store_create(int root, const char *path, const struct engine_conf *co
 		if (r < 0)
 			return r;
 	}
-	r = superblock_write(root, &sb);
+	/* Their names first: a superblock promises that they are there. */
+	r = io_sync_dir(root);
+	if (r == 0)
+		r = superblock_write(root, &sb);
 	return r < 0 ? log_errno(r, "store %s: cannot write its superblock", path) : 0;
 }
 

@@ -49,22 +49,23 @@ void engine_tx_release(struct engine_tx *tx)
 	buf_release(&tx->records);
 }
 
-/* The first key after all that start with `prefix`. A table letter is never 0xff, so there is one. */
-static struct ns_key prefix_end(const void *prefix, size_t len)
+/*
+ * Key by key: a range tombstone would be one entry, but every get in RocksDB then looks at all of them (measured: an unlink
+ * of one file among 20,000 went from 10 us to milliseconds).
+ */
+static int batch_del_prefix(struct engine *e, struct db_batch *batch, const void *prefix, size_t len)
 {
-	struct ns_key k = { .len = len };
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	const void *key, *value;
+	size_t key_len, value_len;
+	int r;
 
-	memcpy(k.b, prefix, len);
-	while (k.len > 0 && ++k.b[k.len - 1] == 0)
-		k.len--;
-	return k;
-}
-
-static void batch_del_prefix(struct db_batch *batch, const void *prefix, size_t len)
-{
-	struct ns_key end = prefix_end(prefix, len);
-
-	db_batch_del_range(batch, prefix, len, end.b, end.len);
+	r = db_iter_new(e->db, NULL, prefix, len, NULL, 0, &it);
+	if (r < 0)
+		return r;
+	while ((r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0)
+		db_batch_del(batch, key, key_len);
+	return r;
 }
 
 static int apply_put(const void *p, size_t len, struct db_batch *batch)
@@ -89,6 +90,7 @@ static int apply_drop(struct engine *e, const void *p, size_t len, struct db_bat
 	struct ns_key recipes, content;
 	struct ns_content was;
 	struct content *c;
+	bool in_view = true;
 	int r;
 
 	if (!cursor_done(&cur))
@@ -97,6 +99,7 @@ static int apply_drop(struct engine *e, const void *p, size_t len, struct db_bat
 	content = ns_key_content(ino);
 	if (content_lookup(e, ino, &c) > 0) {
 		mutex_lock(&c->lock);
+		in_view = c->in_view;
 		content_forget(c);
 		mutex_unlock(&c->lock);
 		content_close(c);
@@ -104,12 +107,14 @@ static int apply_drop(struct engine *e, const void *p, size_t len, struct db_bat
 		r = ns_get_content(e->db, ino, &was);
 		if (r < 0)
 			return r;
+		in_view = r > 0;
 		if (r > 0)
 			atomic_fetch_sub(&e->logical, (int64_t)was.mapped);
 	}
-	batch_del_prefix(batch, recipes.b, recipes.len);
+	if (!in_view)
+		return 0; /* it came and went between two flushes */
 	db_batch_del(batch, content.b, content.len);
-	return 0;
+	return batch_del_prefix(e, batch, recipes.b, recipes.len);
 }
 
 static int apply_replace(struct engine *e, const void *p, size_t len)
@@ -144,10 +149,9 @@ int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, 
 		db_batch_del(batch, p, len);
 		return 0;
 	case RECORD_DEL_PREFIX:
-		if (len == 0 || len > sizeof(((struct ns_key *)0)->b))
+		if (len == 0)
 			return -EBADMSG;
-		batch_del_prefix(batch, p, len);
-		return 0;
+		return batch_del_prefix(e, batch, p, len);
 	case RECORD_DROP:
 		return apply_drop(e, p, len, batch);
 	case RECORD_REPLACE:

@@ -46,18 +46,19 @@ uint64_t journal_bytes_since_snapshot(const struct journal *j);
 /* A record is added to a buffer of the caller's; several make up a group. */
 void journal_record_add(struct buf *group, uint8_t type, const void *p, size_t len);
 /* Append records as group journal_last() + 1 and make it durable. On an error (ENOSPC, EIO) nothing has been
- * appended and the same call may be tried again. */
+ * appended and the same call may be tried again; if it is not, the next opening may find the group, whole. */
 int journal_append(struct journal *j, const void *records, size_t len);
-/* Have the next segment ready, for a full disk and so that no append waits for it. Writes and syncs a whole segment once per
- * segment, else costs nothing. From any thread. An error has been logged, and is tried again after some more appends. */
+/* Have the next segment ready, for a full disk and so that no append waits for it. Writes and syncs a whole segment
+ * once per segment, else costs nothing. From any thread. An error has been logged, and is tried again after some more
+ * appends. */
 int journal_prepare(struct journal *j);
 
-/* Groups after number `after`, oldest first (`after` 0: everything the journal still has, the snapshot first, as a group
- * whose number is the snapshot's; it comes in several parts of bounded size with the same number). -ENOENT: groups after
- * `after` were dropped in favour of a newer snapshot; start from 0. */
+/* Groups after number `after`, oldest first (`after` 0: everything the journal still has, the snapshot first, as a
+ * group whose number is the snapshot's; it comes in several parts of bounded size with the same number). -ENOENT:
+ * groups after `after` were dropped in favour of a newer snapshot; start from 0. */
 int journal_read(struct journal *j, uint64_t after, struct journal_reader **ret);
-/* 1: a group, borrowed until the next call; 0: end; -EBADMSG: damage; -ENOENT: a snapshot committed since journal_read()
- * has replaced what comes next. */
+/* 1: a group, borrowed until the next call; 0: end; -EBADMSG: damage; -ENOENT: a snapshot committed since
+ * journal_read() has replaced what comes next. */
 int journal_read_next(struct journal_reader *r, uint64_t *number, bool *is_snapshot, const void **records, size_t *len);
 void journal_reader_free(struct journal_reader *r);
 static inline void journal_reader_freep(struct journal_reader **r)

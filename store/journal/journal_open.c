@@ -309,9 +309,9 @@ static int find_end(struct journal *j)
 	if (r < 0)
 		return r;
 	if (t.nonzero_end > 0)
-		log_warning("journal %s: group %" PRIu64 " at offset %" PRIu64 " is incomplete and %s (%" PRIu64
-			    " bytes): it was never acknowledged", w.name.s, s->last + 1, s->end,
-			    j->read_only ? "ignored" : "dropped", t.nonzero_end - s->end);
+		log_warning("journal %s: last group %" PRIu64 " at offset %" PRIu64 " is incomplete: %" PRIu64
+			    " bytes %s", w.name.s, s->last + 1, s->end, t.nonzero_end - s->end,
+			    j->read_only ? "ignored" : "dropped");
 	j->last = s->last;
 	if (!j->read_only) {
 		r = settle_tail(j, &w, s, &t);

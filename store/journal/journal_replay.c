@@ -27,7 +27,7 @@ struct journal_reader {
 	uint64_t off; /* in it */
 };
 
-/* The journal's state at one moment. Opens the snapshot at once: its name may be gone soon. */
+/* Snapshot and segments as they are at one moment. */
 static int capture(struct journal *j, struct journal_reader *rd, uint64_t after)
 {
 	struct journal_segment *segments;
@@ -44,6 +44,7 @@ static int capture(struct journal *j, struct journal_reader *rd, uint64_t after)
 	return segments ? 0 : -ENOMEM;
 }
 
+/* Opens the snapshot at once: its name may be gone soon. */
 static int reader_start(struct journal *j, struct journal_reader *rd, uint64_t after)
 {
 	int r;

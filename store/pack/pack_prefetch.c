@@ -76,8 +76,8 @@ static struct slot *find(struct pack_prefetch *pf, uint32_t pack, uint32_t frame
 	return NULL;
 }
 
-/* The table too, if it is not in memory, in one read where they are neighbours. Failures are not logged but for those of
- * the table: the reader will meet and tell them. */
+/* The table too, if it is not in memory, in one read where they are neighbours. Failures are not logged but for those
+ * of the table: the reader will meet and tell them. */
 static bool fill_from(struct packs *p, struct pack_file *file, const struct slot *wish, struct pack_buffer *b)
 {
 	bool has_table, with_table;

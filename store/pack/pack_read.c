@@ -1,11 +1,11 @@
 /*
  * Reading chunks.
  *
- * All that a request wants from one frame becomes one plan: for each wanted chunk the memory it is read into, whole, since
- * only a whole chunk can be checked. That is the caller's own memory where it is aligned and covers the chunk, else a buffer
- * of ours from which the wanted part is copied when the chunk has proved intact. Chunks with small gaps between them
- * are one vectored read, the gaps going nowhere: scattered pages of an often changed file would otherwise be a disk
- * access each.
+ * All that a request wants from one frame becomes one plan: for each wanted chunk the memory it is read into, whole,
+ * since only a whole chunk can be checked. That is the caller's own memory where it is aligned and covers the chunk,
+ * else a buffer of ours from which the wanted part is copied when the chunk has proved intact. Chunks with small gaps
+ * between them are one vectored read, the gaps going nowhere: scattered pages of an often changed file would otherwise
+ * be a disk access each.
  *
  * A table that is not in memory is read with the data in the same request, by guessing that its chunks are as long as
  * those met last. A wrong guess, or any trouble, falls back to reading the table first.
@@ -193,7 +193,9 @@ static int read_by_guess(struct plan *pl)
 	struct pack_table table;
 	int r;
 
-	if (first_chunk(pl->wants, guess) * guess > PACK_SKIP_BYTES || (pl->end - 1) / guess >= PACK_FRAME_BYTES / guess)
+	if (first_chunk(pl->wants, guess) * guess > PACK_SKIP_BYTES)
+		return 0;
+	if ((pl->end - 1) / guess >= PACK_FRAME_BYTES / guess)
 		return 0;
 	plan_make(pl, guess, true);
 	if (plan_read(pl, true, PACK_SKIP_BYTES) < 0)
@@ -213,7 +215,8 @@ static int read_by_table(struct plan *pl, uint32_t chunk_len, uint32_t nr_chunks
 	int r;
 
 	if (pl->end > chunk_len * nr_chunks)
-		return log_errno(-EBADMSG, "pack %" PRIu32 " offset %" PRIu32 ": no chunk there", pack, off + pl->end - 1);
+		return log_errno(-EBADMSG, "pack %" PRIu32 " offset %" PRIu32 ": no chunk there", pack,
+				 off + pl->end - 1);
 	plan_make(pl, chunk_len, true);
 	r = plan_read(pl, false, PACK_SKIP_BYTES);
 	if (r == -EIO) /* perhaps of a chunk that nobody asked for */
@@ -287,7 +290,8 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 static bool read_ahead(struct plan *pl, const struct table_view *v)
 {
 	const struct want *w = pl->wants;
-	uint32_t from = first_chunk(w, v->chunk_len) * v->chunk_len, to = ((pl->end - 1) / v->chunk_len + 1) * v->chunk_len;
+	uint32_t from = first_chunk(w, v->chunk_len) * v->chunk_len;
+	uint32_t to = ((pl->end - 1) / v->chunk_len + 1) * v->chunk_len;
 	bool there;
 
 	if (to > v->chunk_len * v->nr_chunks)

@@ -1,7 +1,7 @@
 /*
- * Making frames durable: take the marks as they are at the beginning; wait for all frames below them; wipe what is left to
- * wipe; fdatasync the packs written to since; fsync the directory if it got new packs. Then the marks are true. A crash
- * before that leaves bytes after the last marks that were told, which the next mount cuts off.
+ * Making frames durable: take the marks as they are at the beginning; wait for all frames below them; wipe what is left
+ * to wipe; fdatasync the packs written to since; fsync the directory if it got new packs. Then the marks are true. A
+ * crash before that leaves bytes after the last marks that were told, which the next mount cuts off.
  */
 #include <assert.h>
 #include <errno.h>

@@ -3,10 +3,12 @@
  *
  * A table is in one of three states:
  *
- *   pinned ──written──▶ cached ──evicted──▶ (none)      pinned: its frame is being filled or written, the bytes are in the
- *      │                   ▲                            frame; cached: as on disk, kept while memory lasts;
- *      └──lost──▶ lost     └──insert, read from disk    lost: its frame could not be written. Kept for good, so that
- *                                                       nobody takes its addresses for something else.
+ *   pinned ──written──▶ cached ──evicted──▶ (none)
+ *      │                   ▲
+ *      └──lost──▶ lost     └──inserted, read from disk
+ *
+ * pinned: its frame is being filled or written, the bytes are in the frame; cached: as on disk, kept while memory lasts;
+ * lost: its frame could not be written. Kept for good, so that nobody takes its addresses for something else.
  *
  * Sharded by key, one short mutex each; the limit on memory is divided among the shards and kept by a clock.
  * Thread rule: any thread, except that a pinned table belongs to the thread that fills its frame.
@@ -32,7 +34,7 @@ void pack_tables_free(struct pack_tables *ts); /* NULL is fine */
 struct table *table_new(uint32_t chunk_len); /* NULL: no memory */
 void table_free(struct table *t);	     /* one that was never pinned; NULL is fine */
 void pack_tables_pin(struct pack_tables *ts, struct table *t, uint32_t pack, uint32_t frame, struct pack_frame *f);
-/* Of a pinned table, by its owner. Whoever looks it up afterwards sees the chunk, and what was stored before the call. */
+/* Of a pinned table, by its owner. Whoever looks it up afterwards sees the chunk and what was stored before. */
 void table_add(struct table *t, struct fp fp);
 uint32_t table_nr_chunks(const struct table *t);
 void table_copy(const struct table *t, struct pack_table *ret);

@@ -6,9 +6,9 @@
  *                          └──packs_frame_abandon──▶ lost  ◀──packs_frame_abandon──┘
  *
  * A place (pack, frame) is given once and never again in a mount, whatever becomes of the frame: its addresses may have
- * been handed out. A lost frame leaves a place where no table decodes: never written, or wiped. Wiping matters because a
- * write that fails half-way may have left an intact table in front of bytes that are not there. As long as wiping fails
- * no marks are told that cover the place, so a later mount either cuts it off or finds it wiped.
+ * been handed out. A lost frame leaves a place where no table decodes: never written, or wiped. Wiping matters because
+ * a write that fails half-way may have left an intact table in front of bytes that are not there. As long as wiping
+ * fails no marks are told that cover the place, so a later mount either cuts it off or finds it wiped.
  */
 #include <assert.h>
 #include <errno.h>

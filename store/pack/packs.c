@@ -1,13 +1,13 @@
 /*
  * Opening and closing the packs of a store, and going through them.
  *
- * Opening with marks brings the directory to the state of the marks: packs that came later are removed, and in the pack
- * that a stream is at everything after the marked frames is cut. Nothing committed refers to either. It may be repeated:
- * a crash half-way leaves less to do. New packs reuse the numbers of the removed ones, and their header is written before
- * anything else.
+ * Opening with marks brings the directory to the state of the marks: packs that came later are removed, and in the
+ * pack that a stream is at everything after the marked frames is cut. Nothing committed refers to either. It may be
+ * repeated: a crash half-way leaves less to do. New packs reuse the numbers of the removed ones, and their header is
+ * written before anything else.
  *
- * A pack that should be there and is not, or whose header is damaged, does not keep the store from opening: its chunks are
- * damaged, all others read as before, and its stream goes on in a new pack.
+ * A pack that should be there and is not, or whose header is damaged, does not keep the store from opening: all other
+ * chunks read as before (and those behind a damaged header too), and its stream goes on in a new pack.
  */
 #include <assert.h>
 #include <dirent.h>

@@ -80,12 +80,12 @@ struct packs {
 	struct pack_counts counts GUARDED_BY(lock), later GUARDED_BY(lock);
 };
 
-/* packs.c: the file of a pack. 1/0/<0 as pack_files_get(); a damaged header or a missing pack is logged the first time. */
+/* packs.c: the file of a pack. 1/0/<0 as pack_files_get(); a missing pack or damaged header is logged the first time. */
 int packs_file_get(struct packs *p, uint32_t pack, struct pack_file **ret);
 /* How many frames of a pack can be there, by what was opened; 0: the pack is not ours. */
 uint32_t packs_nr_frames(struct packs *p, uint32_t pack);
 
-/* pack_lookup.c: a table block as read from its place: 1: decoded; 0: there is none, only zeros or the end of the file;
+/* pack_lookup.c: a table block as read from its place. 1: decoded; 0: there is none, only zeros or the end of the file;
  * -EBADMSG, -EOPNOTSUPP: logged the first time, and remembered. */
 int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void *block, size_t len,
 		      struct pack_table *ret);

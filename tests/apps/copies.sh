@@ -36,8 +36,8 @@ look() { # DIRECTORY: all that a copy must carry
 		cd "$1"
 		find . -mindepth 1 ! -type d -printf '%p %y %m %U %G %n %s %T@ %l\n' | sort
 		find . -mindepth 1 -type d -printf '%p %y %m %U %G %T@\n' | sort
-		getfattr -Rdhm- . 2>/dev/null
-		getfacl -Rpn . 2>/dev/null
+		find . -print0 | sort -z | xargs -0 getfattr -dhm- 2>/dev/null
+		find . ! -type l -print0 | sort -z | xargs -0 getfacl -pn 2>/dev/null
 		find . -type f -exec sha256sum {} + | sort
 		[ "$(stat -c %i a/big)" = "$(stat -c %i c/hard)" ] && echo "hard link"
 		[ "$(($(stat -c %b a/sparse) * 512))" -lt 2000000 ] && echo "sparse"

@@ -5,18 +5,16 @@
  * dropped from the page cache, and looks up batches of 256 (a 1 MiB segment of pages): scattered ones that
  * are there, ones that are not, and runs that were written one after the other. Every answer is checked.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <dirent.h>
 
 #include "base/conf.h"
 #include "base/fp.h"
@@ -26,6 +24,7 @@
 #include "index/fingerprints.h"
 
 #define LOOKUP_BATCH 256
+#define SETTLED_NS UINT64_C(4000000000)
 #define PACK_ENTRIES 65536 /* pages of a 256 MiB pack */
 
 struct bench {
@@ -62,7 +61,10 @@ static struct fp fp_nr(uint64_t n)
 
 static struct addr addr_nr(uint64_t n)
 {
-	return (struct addr){ .pack = 1 + (uint32_t)(n / PACK_ENTRIES), .off = (1 + (uint32_t)(n % PACK_ENTRIES)) * 4096 };
+	return (struct addr){
+		.pack = 1 + (uint32_t)(n / PACK_ENTRIES),
+		.off = (1 + (uint32_t)(n % PACK_ENTRIES)) * 4096,
+	};
 }
 
 static uint64_t status_kib(const char *field)
@@ -80,40 +82,40 @@ static uint64_t status_kib(const char *field)
 	return kib;
 }
 
-/* Calls f for every table file of the database. */
-static uint64_t for_each_table(struct bench *b, void (*f)(int fd))
+/* The table files, those that are being written too. */
+struct tables {
+	uint64_t nr, bytes;
+};
+
+static struct tables tables_of(struct bench *b, bool drop_from_page_cache)
 {
+	struct tables t = { 0 };
 	struct dirent *de;
-	uint64_t nr = 0;
+	struct stat st;
 	DIR *d;
 	int fd;
 
 	d = opendir(b->dir);
 	if (!d)
-		return 0;
+		return t;
 	while ((de = readdir(d))) {
 		if (!strstr(de->d_name, ".sst"))
 			continue;
 		fd = openat(dirfd(d), de->d_name, O_RDONLY | O_CLOEXEC);
 		if (fd < 0)
 			continue;
-		f(fd);
+		if (drop_from_page_cache) {
+			fdatasync(fd);
+			posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+		}
+		if (fstat(fd, &st) == 0) {
+			t.nr++;
+			t.bytes += (uint64_t)st.st_size;
+		}
 		close(fd);
-		nr++;
 	}
 	closedir(d);
-	return nr;
-}
-
-static void drop_from_page_cache(int fd)
-{
-	fdatasync(fd);
-	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-}
-
-static void do_nothing(int fd)
-{
-	(void)fd;
+	return t;
 }
 
 static int open_db(struct bench *b)
@@ -151,28 +153,30 @@ static int insert(struct bench *b)
 	report(b, "insert_per_s", (double)b->nr * 1e9 / (double)ns, "/s", "bulk insert");
 	report(b, "insert_batch_worst_s", (double)worst_ns / 1e9, "s", "slowest batch");
 	report(b, "insert_wall_s", (double)wall / 1e9, "s", "all batches, generating included");
-	report(b, "insert_rss_peak_mib", (double)status_kib("VmHWM:") / 1024, "MiB", "resident at most (2 batches in it)");
-	report(b, "tables", (double)for_each_table(b, do_nothing), "", "tables after the last batch");
+	report(b, "insert_rss_peak_mib", (double)status_kib("VmHWM:") / 1024, "MiB",
+	       "resident at most (2 batches in it)");
+	report(b, "tables", (double)tables_of(b, false).nr, "", "tables after the last batch");
 	db_stats(b->db, &st);
 	report(b, "bytes_per_entry", (double)st.fingerprints_disk / (double)b->nr, "bytes", "on disk per entry");
 	return 0;
 }
 
-/* Wait until compactions in the background have come to rest. */
+/* Wait until compactions in the background have come to rest: nothing was written for a while. */
 static void settle(struct bench *b)
 {
-	uint64_t start = monotonic_ns(), last = 0, same = 0;
-	struct db_stats st;
+	uint64_t start = monotonic_ns(), changed = start;
+	struct tables last = { 0 }, now;
 
-	while (same < 10) {
-		db_stats(b->db, &st);
-		same = st.fingerprints_disk == last ? same + 1 : 0;
-		last = st.fingerprints_disk;
+	while (monotonic_ns() - changed < SETTLED_NS) {
+		now = tables_of(b, false);
+		if (now.bytes != last.bytes || now.nr != last.nr)
+			changed = monotonic_ns();
+		last = now;
 		usleep(200000);
 	}
-	report(b, "settle_s", (double)(monotonic_ns() - start) / 1e9 - 2, "s", "until compaction came to rest");
-	report(b, "tables_settled", (double)for_each_table(b, do_nothing), "", "tables then");
-	report(b, "bytes_per_entry_settled", (double)last / (double)b->nr, "bytes", "on disk per entry then");
+	report(b, "settle_s", (double)(changed - start) / 1e9, "s", "until compaction came to rest");
+	report(b, "tables_settled", (double)last.nr, "", "tables then");
+	report(b, "bytes_per_entry_settled", (double)last.bytes / (double)b->nr, "bytes", "on disk per entry then");
 }
 
 static int restart(struct bench *b)
@@ -185,7 +189,7 @@ static int restart(struct bench *b)
 	db_close(b->db);
 	b->db = NULL;
 	report(b, "close_ms", (double)(monotonic_ns() - start) / 1e6, "ms", "close");
-	for_each_table(b, drop_from_page_cache);
+	tables_of(b, true);
 	start = monotonic_ns();
 	r = open_db(b);
 	if (r < 0)

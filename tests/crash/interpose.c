@@ -241,6 +241,17 @@ DEFINE_FD_CALL(fsync, OP_SYNC, (int fd), 0, 0, fd)
 DEFINE_FD_CALL(ftruncate, OP_TRUNCATE, (int fd, off_t len), 0, (uint64_t)len, fd, len)
 DEFINE_FD_CALL(ftruncate64, OP_TRUNCATE, (int fd, off64_t len), 0, (uint64_t)len, fd, len)
 
+static int allocate(int (*next)(int, off64_t, off64_t), int fd, off64_t off, off64_t len)
+{
+	struct stat st;
+
+	if (!record_is_sparse())
+		return next(fd, off, len);
+	if (fstat(fd, &st) < 0 || (st.st_size < off + len && NEXT(ftruncate)(fd, off + len) < 0))
+		return errno;
+	return 0;
+}
+
 /* Returns the errno instead of setting it. */
 #define DEFINE_POSIX_FALLOCATE(name, off_type)                         \
 	int name(int fd, off_type off, off_type len)                   \
@@ -249,8 +260,8 @@ DEFINE_FD_CALL(ftruncate64, OP_TRUNCATE, (int fd, off64_t len), 0, (uint64_t)len
 		int r;                                                 \
                                                                        \
 		if (!record_begin(&c, OP_ALLOCATE, fd))                \
-			return NEXT(name)(fd, off, len);               \
-		r = c.error ? c.error : NEXT(name)(fd, off, len);      \
+			return allocate(NEXT(name), fd, off, len);     \
+		r = c.error ? c.error : allocate(NEXT(name), fd, off, len); \
 		record_end(&c, r == 0, (uint64_t)off, (uint64_t)len);  \
 		return r;                                              \
 	}

@@ -22,7 +22,7 @@ struct name {
 	char *name;
 };
 
-static atomic_bool recording;
+static atomic_bool recording, sparse;
 static _Atomic uint32_t fd_obj[MAX_FDS]; /* object + 1, 0: not watched */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all below */
@@ -93,6 +93,14 @@ static void path_of(uint32_t obj, char *ret, size_t size)
 		}
 }
 
+static uint32_t parent_of(uint32_t dir)
+{
+	for (size_t i = 0; i < nr_names; i++)
+		if (names[i].obj == dir)
+			return names[i].dir;
+	return NO_OBJ; /* above the root */
+}
+
 /* `path` below the root. false: elsewhere. Directory on the way missing: elsewhere too, the call will fail. */
 static bool resolve(int dirfd, const char *path, uint32_t *ret_dir, char name[256], uint32_t *ret_obj)
 {
@@ -117,14 +125,14 @@ static bool resolve(int dirfd, const char *path, uint32_t *ret_dir, char name[25
 			memcpy(name, path, len);
 			name[len] = 0;
 			dir = obj;
-			obj = find(dir, name);
+			obj = strcmp(name, "..") == 0 ? parent_of(dir) : find(dir, name);
 		}
 		path += len;
 		path += *path == '/';
 	}
 	*ret_dir = dir;
 	*ret_obj = obj;
-	return true;
+	return strcmp(name, "..") != 0 || obj != NO_OBJ;
 }
 
 static bool is_info_log(const char *name)
@@ -293,6 +301,16 @@ void record_set_fault(record_fault f, void *userdata)
 	fault = f;
 	fault_userdata = userdata;
 	pthread_mutex_unlock(&lock);
+}
+
+void record_set_sparse(bool on)
+{
+	atomic_store(&sparse, on);
+}
+
+bool record_is_sparse(void)
+{
+	return atomic_load(&sparse);
 }
 
 static int import_file(int dirfd, const char *name, uint32_t obj)

@@ -27,6 +27,9 @@ int record_stop(struct oplog *ret);
 typedef int (*record_fault)(void *userdata, enum op_kind kind, const char *path);
 void record_set_fault(record_fault fault, void *userdata);
 
+/* Let posix_fallocate() only extend the file: in memory, blocks that nobody writes to cost time for nothing. */
+void record_set_sparse(bool on);
+
 /* For interpose.c. begin: false: not watched, nothing to end. Else the caller makes the call, unless error is set. */
 struct record_call {
 	enum op_kind kind;
@@ -44,3 +47,4 @@ void record_end(struct record_call *c, bool ok, uint64_t off, uint64_t len);
 void record_end_write(struct record_call *c, int64_t result, uint64_t off, const struct iovec *iov, int iovcnt);
 void record_end_open(struct record_call *c, int fd, int flags);
 void record_forget(int fd); /* closed */
+bool record_is_sparse(void);

@@ -4,8 +4,10 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 #include "store/engine/engine.h"
@@ -34,6 +36,10 @@ int tree_open(struct engine *e, const char *path, struct content **ret);
  * -EIO, -EBADMSG: something could not be read.
  */
 int tree_list(struct engine *e, const char *path, struct buf *ret);
+/* The same for a damaged store: what cannot be read is a line "f0 !" and the rest goes on. */
+int tree_list_damaged(struct engine *e, const char *path, struct buf *ret);
+/* Is everything in `found` (of a damaged store) as in `expected`, or told to be unreadable? Why not: to `to`. */
+bool tree_agrees(const char *expected, const char *found, FILE *to);
 /* A line as tree_list() writes it, for models. */
 struct tree_line {
 	const char *name;

@@ -117,27 +117,39 @@ static int list_one(struct engine *e, const struct ns_inode *in, const char *pat
 	return 0;
 }
 
-static int list_dir(struct engine *e, uint64_t dir, const char *prefix, struct buf *ret)
+static int list_dir(struct engine *e, uint64_t dir, const char *prefix, bool damaged, struct buf *ret);
+
+static int list_entry(struct engine *e, uint64_t ino, const char *path, bool damaged, struct buf *ret)
+{
+	struct ns_inode in;
+	int r = ns_get_inode(engine_db(e), ino, &in);
+
+	if (r <= 0)
+		return r < 0 ? r : -EBADMSG; /* a name without an inode */
+	r = list_one(e, &in, path, ret);
+	return r == 0 && S_ISDIR(in.mode) ? list_dir(e, in.ino, path, damaged, ret) : r;
+}
+
+static int list_dir(struct engine *e, uint64_t dir, const char *prefix, bool damaged, struct buf *ret)
 {
 	_cleanup_(entries_release) struct entries l = { 0 };
 	int r = read_dir(e, dir, &l);
 
 	for (size_t i = 0; r == 0 && i < l.nr; i++) {
 		char path[1024];
-		struct ns_inode in;
 
 		snprintf(path, sizeof(path), "%s%s%s", prefix, prefix[0] ? "/" : "", l.v[i].name);
-		r = ns_get_inode(engine_db(e), l.v[i].ino, &in);
-		if (r <= 0)
-			return r < 0 ? r : -EBADMSG; /* a name without an inode */
-		r = list_one(e, &in, path, ret);
-		if (r == 0 && S_ISDIR(in.mode))
-			r = list_dir(e, in.ino, path, ret);
+		r = list_entry(e, l.v[i].ino, path, damaged, ret);
+		if (r < 0 && damaged) {
+			buf_add(ret, path, strlen(path));
+			buf_add(ret, " !\n", 3);
+			r = 0;
+		}
 	}
 	return r;
 }
 
-int tree_list(struct engine *e, const char *path, struct buf *ret)
+static int list(struct engine *e, const char *path, bool damaged, struct buf *ret)
 {
 	_cleanup_(buf_release) struct buf text = BUF_EMPTY;
 	uint64_t dir = NS_ROOT_INO;
@@ -148,10 +160,10 @@ int tree_list(struct engine *e, const char *path, struct buf *ret)
 		struct ns_dirent d;
 
 		r = ns_find(engine_db(e), engine_key(e), NS_ROOT_INO, path, &d);
-		dir = d.ino;
+		dir = r > 0 ? d.ino : 0;
 	}
 	if (r > 0)
-		r = list_dir(e, dir, "", &text);
+		r = list_dir(e, dir, "", damaged, &text);
 	if (r < 0)
 		return r;
 	buf_add_u8(&text, 0);
@@ -159,4 +171,56 @@ int tree_list(struct engine *e, const char *path, struct buf *ret)
 	if (r == 0)
 		buf_move(ret, &text);
 	return r;
+}
+
+int tree_list(struct engine *e, const char *path, struct buf *ret)
+{
+	return list(e, path, false, ret);
+}
+
+int tree_list_damaged(struct engine *e, const char *path, struct buf *ret)
+{
+	return list(e, path, true, ret);
+}
+
+/* The line of `path`, which is the first word of a line; NULL: none. */
+static const char *find_line(const char *text, const char *path, size_t len)
+{
+	while (*text) {
+		const char *next = strchrnul(text, '\n');
+
+		if (strncmp(text, path, len) == 0 && text[len] == ' ')
+			return text;
+		text = *next ? next + 1 : next;
+	}
+	return NULL;
+}
+
+static bool is_unreadable(const char *line)
+{
+	return line && strncmp(line + strcspn(line, " "), " !", 2) == 0;
+}
+
+/* Each line of `a` is in `b` too. A line whose path, or directory, is unreadable in either is not asked for. */
+static bool lines_agree(const char *a, const char *b, const char *unreadable_in, FILE *to)
+{
+	while (*a) {
+		size_t path_len = strcspn(a, " "), len = strcspn(a, "\n");
+		const char *there = find_line(b, a, path_len), *slash = memchr(a, '/', path_len);
+		bool excused = is_unreadable(a) || is_unreadable(there) ||
+			       (slash && is_unreadable(find_line(unreadable_in, a, (size_t)(slash - a))));
+
+		if (!excused && (!there || strncmp(a, there, len + 1) != 0)) {
+			fprintf(to, "differs:\n  %.*s\n  %.*s\n", (int)len, a, there ? (int)strcspn(there, "\n") : 6,
+				there ? there : "(none)");
+			return false;
+		}
+		a += len + (a[len] == '\n');
+	}
+	return true;
+}
+
+bool tree_agrees(const char *expected, const char *found, FILE *to)
+{
+	return lines_agree(expected, found, found, to) && lines_agree(found, expected, found, to);
 }

@@ -30,7 +30,7 @@ static void read_records(const void *records, size_t len)
 	assert(sum <= len);
 }
 
-/* What is accepted encodes to the same bytes, but for the reserved ones and, after padding that is not zeros, checksums. */
+/* What is accepted encodes to the same bytes, but for reserved ones and, where padding is not zeros, checksums. */
 static void check_group(const uint8_t *p, const struct journal_group *g, const void *payload)
 {
 	struct journal_group again = *g;

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 need_mount
+need openssl
 
 : "${DEDUP_MIB:=256}"
 tool=$CKPTFS_BUILD/tools/ckptfs-stat
@@ -21,16 +22,18 @@ near() { # WHAT A B: equal but for the blocks that directories and half-filled f
 	echo "ok $1: du says $2, ckptfs-stat says $3"
 }
 checkpoint() { # NAME: the same bytes each time
-	openssl enc -aes-128-ctr -nosalt -K 00112233445566778899aabbccddeeff -iv 0 -in /dev/zero 2>/dev/null |
-		head -c "$size" | dd of="$MNT/$1" bs=1M iflag=fullblock conv=fsync status=none
+	(
+		set +o pipefail # openssl ends when head has enough
+		openssl enc -aes-128-ctr -nosalt -K 00112233445566778899aabbccddeeff -iv 0 -in /dev/zero 2>/dev/null |
+			head -c "$size" | dd of="$MNT/$1" bs=1M iflag=fullblock conv=fsync status=none
+	)
 }
-need openssl
-
 # Exactness.
+exact=yes
 fs_mount
-"$PYTHON" "$HERE/dedup.py" "$MNT" "$tool" "$WORK/state" first || fail "not exact"
+"$PYTHON" "$HERE/dedup.py" "$MNT" "$tool" "$WORK/state" first || exact=no
 fs_remount
-"$PYTHON" "$HERE/dedup.py" "$MNT" "$tool" "$WORK/state" again || fail "not exact after a remount"
+"$PYTHON" "$HERE/dedup.py" "$MNT" "$tool" "$WORK/state" again || exact=no
 fs_remount cache=16M
 checkpoint small-cache.1
 before=$(value stored_bytes)
@@ -43,17 +46,19 @@ checkpoint verified
 echo "ok with -o verify as well"
 fs_umount
 
-# Costs, on a store of its own.
+# Costs, on a store of its own. du looks after an unmount: a mounted index has room taken ahead.
 STORE=$WORK/store2
 fs_mount
 checkpoint ckpt.1
 fs_remount
 [ "$(value stored_bytes)" = "$size" ] || fail "$(value stored_bytes) bytes stored of a checkpoint of $size distinct ones"
-near "packs on disk" "$(used "$STORE/packs")" "$(value pack_disk_bytes)"
-near "index on disk" "$(used "$STORE/index")" "$(value index_disk_bytes)"
-near "journal on disk" "$(used "$STORE/journal")" "$(value journal_disk_bytes)"
-at_most "packs and index beyond the pages" "$(($(used "$STORE/packs" "$STORE/index") - size))" "$((size / 100))"
+says=$(for key in pack index journal; do value ${key}_disk_bytes; done)
 fs_umount
+set -- $says
+near "packs on disk" "$(used "$STORE/packs")" "$1"
+near "index on disk" "$(used "$STORE/index")" "$2"
+near "journal on disk" "$(used "$STORE/journal")" "$3"
+at_most "packs and index beyond the pages" "$(($(used "$STORE/packs" "$STORE/index") - size))" "$((size / 100))"
 one=$(used "$STORE")
 fs_mount
 checkpoint ckpt.2
@@ -61,3 +66,4 @@ stored=$(value stored_bytes)
 fs_umount
 [ "$stored" = "$size" ] || fail "the equal checkpoint has stored $((stored - size)) bytes of pages"
 at_most "an equal checkpoint" "$(($(used "$STORE") - one))" "$((size / 2000))"
+[ "$exact" = yes ] || fail "not exact"

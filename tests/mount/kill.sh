@@ -16,7 +16,7 @@ mount_and_kill() {
 	sleep "0.0$((RANDOM % 90 + 10))"
 	kill -KILL "$pid" 2>/dev/null || true
 	{ wait "$pid" || true; } 2>/dev/null
-	umount -l "$MNT" 2>/dev/null || true
+	fs_kill
 }
 
 fs_mount commit=1
@@ -27,7 +27,7 @@ for round in $(seq "$ROUNDS"); do
 	if plain; then # without a daemon only the writers can be killed
 		{ kill -KILL $(pgrep -P "$pid") "$pid"; wait "$pid" || true; } 2>/dev/null
 	else
-		kill -KILL "$DAEMON"
+		daemon_kill
 		wait "$pid" || { cat "$WORK/run.log"; fail "round $round: a writer met an error that was not the daemon's death"; }
 		fs_kill
 		[ $((round % 4)) != 0 ] || mount_and_kill

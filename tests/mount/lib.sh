@@ -72,13 +72,18 @@ fs_umount() {
 
 fs_remount() { fs_umount; fs_mount "$@"; }
 
-# fs_kill: kill -9 the daemon and take the dead mount away
-fs_kill() {
+# daemon_kill: kill -9 the daemon; whoever uses the mount notices
+daemon_kill() {
 	[ -n "$DAEMON" ] || return 0
 	kill -KILL "$DAEMON" 2>/dev/null || true
 	{ wait "$DAEMON" || true; } 2>/dev/null
 	DAEMON=
-	umount -l "$MNT" 2>/dev/null || true
+}
+
+# fs_kill: and take the dead mount away
+fs_kill() {
+	daemon_kill
+	while mounted; do umount -l "$MNT" || break; done
 }
 
 stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; }
@@ -96,7 +101,6 @@ cleanup() {
 		tail -n "${CKPTFS_LOG_LINES:-40}" "$WORK/daemon.log" >&2
 	fi
 	fs_kill
-	while mounted; do umount -l "$MNT" || break; done
 	if [ -n "${CKPTFS_KEEP:-}" ] && [ "$code" != 0 ]; then
 		echo "kept: $WORK" >&2
 	else

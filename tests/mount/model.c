@@ -7,6 +7,7 @@
  *   r  a remount: prints "remount", waits for a line on stdin, compares everything, attributes to the nanosecond
  *   k  a crash: prints "kill" when the workers start, which go on until the mount is dead; then prints "dead", waits for a
  *      line, and looks for what it finds in the history of the model
+ *   K  the same without any fsync, so that what survives is what the daemon commits by itself
  * Exit code 0: no difference. With one worker the same seed gives the same operations again.
  */
 #include "model.h"
@@ -63,7 +64,7 @@ static struct tree *make_tree(int rootfd, const char *name)
 /* One worker's part of a phase; never returns. */
 static void work(const struct options *o, unsigned phase, unsigned i, struct tree *own, struct tree *common, bool kill_phase)
 {
-	struct worker w = { .may_die = kill_phase, .rng = mix(mix(o->seed, phase + 1), i + 1) | 1 };
+	struct worker w = { .may_die = kill_phase, .no_sync = o->phases[phase] == 'K', .rng = mix(mix(o->seed, phase + 1), i + 1) | 1 };
 	int rootfd = open_root(o), fds[2], r = OP_OK;
 	uint64_t n;
 
@@ -139,21 +140,21 @@ static bool compare(const struct options *o, struct tree **trees, bool same_attr
 static bool run_phase(const struct options *o, unsigned phase, struct tree **trees)
 {
 	char kind = o->phases[phase];
-	bool good;
+	bool kill_phase = kind == 'k' || kind == 'K', good;
 	unsigned i;
 	int rootfd;
 
 	for (i = 0; i <= o->workers; i++) {
 		log_reset(trees[i]);
-		trees[i]->logging = kind == 'k';
+		trees[i]->logging = kill_phase;
 	}
-	if (kind == 'k')
+	if (kill_phase)
 		puts("kill");
 	fflush(stdout);
-	good = run_workers(o, phase, trees, kind == 'k');
+	good = run_workers(o, phase, trees, kill_phase);
 	if (!good)
 		return false;
-	if (kind == 'k') {
+	if (kill_phase) {
 		ask("dead");
 		rootfd = open_root(o);
 		good = check_survivors(trees, o->workers + 1, rootfd);
@@ -193,7 +194,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (!o.dir || o.workers < 1 || o.workers > MAX_WORKERS) {
-		fprintf(stderr, "usage: model --dir DIR [--seed N] [--ops N] [--workers N] [--phases nrk...]\n");
+		fprintf(stderr, "usage: model --dir DIR [--seed N] [--ops N] [--workers N] [--phases nrkK...]\n");
 		return 2;
 	}
 	printf("# seed %llu, %u workers, phases %s of %llu operations\n", (unsigned long long)o.seed, o.workers, o.phases,
@@ -203,7 +204,7 @@ int main(int argc, char **argv)
 		snprintf(name, sizeof(name), i < o.workers ? "w%u" : "shared", i);
 		trees[i] = make_tree(rootfd, name);
 	}
-	if (strchr(o.phases, 'k') && fsync(rootfd) < 0)
+	if (strpbrk(o.phases, "kK") && fsync(rootfd) < 0)
 		die("fsync");
 	close(rootfd);
 	for (i = 0; o.phases[i]; i++)

@@ -139,6 +139,7 @@ struct worker {
 	int dirfd;
 	uint64_t rng;
 	bool may_die;	/* the mount may vanish */
+	bool no_sync;	/* nothing is synced: only the daemon's own commits make anything durable */
 	uint8_t *buf;	/* FILE_MAX_SIZE, aligned */
 	uint8_t *buf2;
 };

@@ -8,7 +8,7 @@ need_root
 if plain; then
 	: "${MODEL_RUNS:=1:5000:nr 4:10000:nrr}"
 else
-	: "${MODEL_RUNS:=1:6000:rkkkr 4:10000:nrkkr 2:0:kkkkkkkk}" # together 50,000 operations and some
+	: "${MODEL_RUNS:=1:5000:rkKKr 4:10000:nrkKr 2:10000:rKKk}" # 50,000 operations, and those between the kills
 fi
 seed=${MODEL_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 model=$(program model)
@@ -30,7 +30,7 @@ run() { # WORKERS OPERATIONS PHASES SEED
 			;;
 		kill)
 			sleep "$((RANDOM % 3)).$((RANDOM % 900 + 100))"
-			[ -z "$DAEMON" ] || kill -KILL "$DAEMON"
+			daemon_kill
 			;;
 		dead)
 			fs_kill

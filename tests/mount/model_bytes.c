@@ -58,13 +58,15 @@ int op_write(struct worker *w)
 
 	if (!random_file(w, &n, path))
 		return OP_OK;
+	if (w->no_sync)
+		mode &= ~O_SYNC;
 	DO(fd = openat(w->dirfd, path, mode));
 	for (i = 0; i < times; i++) {
 		DONE(write_once(w, fd, n, path, mode & O_APPEND, mode & O_DIRECT));
 		if (mode & O_SYNC)
 			acknowledged(w);
 	}
-	if (roll(w, 8) == 0) {
+	if (roll(w, 8) == 0 && !w->no_sync) {
 		step_begin(w->tree, "fdatasync");
 		DO(fdatasync(fd));
 		acknowledged(w);
@@ -194,7 +196,7 @@ int op_mmap(struct worker *w)
 		random_data(w, w->buf, off, len);
 		put_bytes(w, n, w->buf, off, len, "mmap write");
 		memcpy(p + off, w->buf, len);
-		if (roll(w, 2))
+		if (roll(w, 2) && !w->no_sync)
 			DO(msync(p, size, MS_SYNC));
 	}
 	DONE(same_bytes(w, path, p, data_of(w->tree, n), 0, size));
@@ -252,7 +254,7 @@ int op_replace(struct worker *w)
 	DONE(learn(w, n, temp));
 	DONE(write_once(w, fd, n, temp, true, false));
 	DONE(write_once(w, fd, n, temp, false, false));
-	if (roll(w, 3) == 0) {
+	if (roll(w, 3) == 0 && !w->no_sync) {
 		step_begin(t, "fsync");
 		DO(fsync(fd));
 		acknowledged(w);

@@ -83,7 +83,7 @@ int op_fsync(struct worker *w)
 	char path[PATH_SIZE];
 	int d = random_dent(w, A(FILE) | A(DIR)), fd;
 
-	if (d < 0)
+	if (d < 0 || w->no_sync)
 		return OP_OK;
 	dent_path(w, d, path);
 	DO(fd = openat(w->dirfd, path, O_RDONLY));
@@ -184,7 +184,7 @@ int op_seek(struct worker *w)
 		return OP_OK;
 	size = w->tree->node[n].size;
 	DO(fd = openat(w->dirfd, path, O_RDONLY));
-	if (w->tree->node[n].late_writes) /* the kernel does not send dirty pages of a map before it asks for holes */
+	if (w->tree->node[n].late_writes && !w->no_sync) /* the kernel does not send dirty pages of a map before it asks for holes */
 		DO(fsync(fd));
 	while (hole < size) {
 		off_t i;

@@ -41,8 +41,8 @@ build() {
 look() {
 	find . -printf '%p %i %y %m %U %G %n %s %b %T@ %C@ %l %D\n' | sed 's/ [0-9]*$//' | sort
 	find . -type b,c -exec stat -c '%n %t %T' {} + | sort
-	getfattr -Rdhm- . 2>/dev/null
-	getfacl -Rpn . 2>/dev/null
+	find . -print0 | sort -z | xargs -0 getfattr -dhm- 2>/dev/null
+	find . ! -type l -print0 | sort -z | xargs -0 getfacl -pn 2>/dev/null
 	find . -type f ! -name sparse -exec sha256sum {} + | sort
 	"$PYTHON" - <<-'PY'
 	import os

@@ -9,10 +9,10 @@ helper=$CKPTFS_BUILD/fs/mount.ckptfs
 failures=0
 
 snapshot() { # all that a failed mount could have changed
-	(cd "$WORK" && find . -path ./mnt -prune -o -path ./log -prune -o -type f -printf '%p %s %m %T@ ' -exec sha256sum {} \; \
+	(cd "$WORK" && find . -path ./mnt -prune -o -path ./log -prune -o -type f -printf '%p %s %m ' -exec sha256sum {} \; \
 		-o -printf '%p %y %m\n')
 	find "$MNT" -xdev -printf '%p %y\n'
-	cat /proc/mounts
+	grep -F " $WORK/" /proc/mounts || true
 }
 
 # refused NAME CODE REGEX COMMAND...: the command fails with this code, says this, and changes nothing
@@ -28,7 +28,7 @@ refused() {
 	elif ! grep -Eq -- "$regex" "$WORK/log/said"; then
 		echo "not ok $name: says \"$(cat "$WORK/log/said")\", expected /$regex/"
 	elif ! diff "$WORK/log/before" "$WORK/log/after" >"$WORK/log/diff"; then
-		echo "not ok $name: something has changed: $(head -n 3 "$WORK/log/diff")"
+		echo "not ok $name: something has changed: $(head -n 6 "$WORK/log/diff")"
 	else
 		echo "ok $name"
 		return

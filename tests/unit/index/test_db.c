@@ -578,7 +578,7 @@ static void read_only_reads_and_refuses_writes(void **state)
 	db_batch_free(b);
 }
 
-/* What the child of the next test does until it is killed: flush after flush, each a state of its own. Tells of the first. */
+/* The child of the next test, until it is killed: flush after flush, each a state of its own. Tells of the first. */
 static int flush_forever(const char *dir)
 {
 	struct db_conf conf = { .cache = MiB(16), .create = true };

@@ -4,8 +4,8 @@
  * that were appended.
  *
  * The disk assumed: a file's bytes are durable once its sync worked, names once the directory's did. What was not
- * synced may be there, missing, or there in part, sector by sector; names change in order. After a sync that failed,
- * bytes written before it are never made durable by a later sync: the kernel holds them for clean.
+ * synced may be there, missing, or there in part: sector by sector, name by name. After a sync that failed, bytes
+ * written before it are never made durable by a later sync: the kernel holds them for clean.
  */
 #include "rig.h"
 
@@ -17,7 +17,7 @@
 
 struct change {
 	enum io_op op; /* OPEN (creates), WRITE, SYNC, SYNC_DIR, RENAME, UNLINK */
-	unsigned file; /* OPEN, WRITE, SYNC */
+	unsigned file; /* OPEN, WRITE, SYNC, RENAME */
 	char name[32], new_name[32];
 	uint64_t off, len;
 	uint8_t *bytes;
@@ -25,8 +25,15 @@ struct change {
 	uint64_t acked; /* groups before it */
 };
 
+struct entry {
+	char name[32];
+	unsigned file;
+	bool there;
+};
+
 struct recorder {
 	struct rig *rig;
+	struct entry dir[FILES]; /* as it is now */
 	struct change changes[CHANGES];
 	size_t nr;
 	ino_t inode_of[FILES];
@@ -54,6 +61,49 @@ static struct change *add_change(struct recorder *rec, enum io_op op)
 	assert_true(rec->nr < CHANGES);
 	*c = (struct change){ .op = op, .acked = rec->rig->acked };
 	return c;
+}
+
+static struct entry *find_entry(struct entry *dir, const char *name)
+{
+	for (struct entry *e = dir; e < dir + FILES; e++)
+		if (e->there && strcmp(e->name, name) == 0)
+			return e;
+	return NULL;
+}
+
+static void remove_name(struct entry *dir, const char *name)
+{
+	struct entry *e = find_entry(dir, name);
+
+	if (e)
+		e->there = false;
+}
+
+static void set_name(struct entry *dir, const char *name, unsigned file)
+{
+	struct entry *e = dir;
+
+	remove_name(dir, name);
+	while (e->there)
+		e++;
+	*e = (struct entry){ .file = file, .there = true };
+	snprintf(e->name, sizeof(e->name), "%s", name);
+}
+
+/* A change of names made on its own: others before it may be missing. */
+static void change_name(struct entry *dir, const struct change *c)
+{
+	struct entry *old = find_entry(dir, c->name);
+
+	if (c->op == IO_OPEN)
+		set_name(dir, c->name, c->file);
+	else if (c->op == IO_UNLINK)
+		remove_name(dir, c->name);
+	else if (c->op == IO_RENAME) {
+		if (old && old->file == c->file)
+			old->there = false;
+		set_name(dir, c->new_name, c->file);
+	}
 }
 
 static void record_write(struct recorder *rec, const struct io_event *ev)
@@ -114,8 +164,11 @@ static void after(void *userdata, const struct io_event *ev, int64_t result)
 		c->file = file_of(rec, ev->fd);
 	if (ev->name)
 		snprintf(c->name, sizeof(c->name), "%s", ev->name);
-	if (ev->new_name)
+	if (ev->op == IO_RENAME) {
+		c->file = find_entry(rec->dir, ev->name)->file;
 		snprintf(c->new_name, sizeof(c->new_name), "%s", ev->new_name);
+	}
+	change_name(rec->dir, c);
 }
 
 static void recorder_release(struct recorder *rec)
@@ -171,52 +224,11 @@ static void write_bytes(struct content *to, const struct change *c, enum fate fa
 	}
 }
 
-struct entry {
-	char name[32];
-	unsigned file;
-	bool there;
-};
-
-static struct entry *find_entry(struct entry *dir, const char *name)
-{
-	for (struct entry *e = dir; e < dir + FILES; e++)
-		if (e->there && strcmp(e->name, name) == 0)
-			return e;
-	return NULL;
-}
-
-static void change_name(struct entry *dir, const struct change *c)
-{
-	struct entry *e, *old;
-
-	if (c->op == IO_OPEN) {
-		e = find_entry(dir, c->name);
-		for (struct entry *f = dir; !e; f++)
-			if (!f->there)
-				e = f;
-		*e = (struct entry){ .file = c->file, .there = true };
-		snprintf(e->name, sizeof(e->name), "%s", c->name);
-		return;
-	}
-	e = find_entry(dir, c->name);
-	if (!e)
-		return;
-	if (c->op == IO_UNLINK) {
-		e->there = false;
-		return;
-	}
-	old = find_entry(dir, c->new_name);
-	if (old)
-		old->there = false;
-	snprintf(e->name, sizeof(e->name), "%s", c->new_name);
-}
-
 /* Makes the directory that a crash after `nr` changes leaves. */
 static void make_state(struct recorder *rec, size_t nr, enum fate fate)
 {
 	struct content contents[FILES] = { 0 };
 	struct entry dir[FILES] = { 0 };
-	bool names_end = false;
 
 	for (size_t i = 0; i < nr; i++) {
 		const struct change *c = &rec->changes[i];
@@ -229,9 +241,7 @@ static void make_state(struct recorder *rec, size_t nr, enum fate fate)
 			write_bytes(&contents[c->file], c, failed ? fate : ALL);
 			continue;
 		}
-		if (failed && (fate == NONE || (fate == SOME && rand() % 4 == 0)))
-			names_end = true;
-		if (!names_end)
+		if (!failed || fate == ALL || (fate == SOME && rand() % 2))
 			change_name(dir, c);
 	}
 	for (struct entry *e = dir; e < dir + FILES; e++)

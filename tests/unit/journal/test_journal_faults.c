@@ -247,6 +247,47 @@ static void a_dropped_segment_becomes_the_spare(void **state _unused_)
 	open_and_check(&rig, journal_last(rig.j), journal_last(rig.j));
 }
 
+static void a_caller_can_make_the_spare_when_it_has_time(void **state _unused_)
+{
+	_cleanup_(rig_release) struct rig rig;
+
+	rig_init(&rig, RIG_LIFE_SEGMENT);
+	rig.conf.spare_by_caller = true;
+	rig_open(&rig);
+	assert_true(rig_has(&rig, "spare"));
+	while (rig_has(&rig, "spare"))
+		rig_append(&rig, 1);
+	rig_append(&rig, 1);
+	assert_false(rig_has(&rig, "spare"));
+	assert_int_equal(journal_prepare(rig.j), 0);
+	assert_int_equal(rig_size(&rig, "spare"), RIG_LIFE_SEGMENT);
+	assert_int_equal(journal_prepare(rig.j), 0);
+	rig_append(&rig, 50); /* with the spare, then without */
+	open_and_check(&rig, journal_last(rig.j), journal_last(rig.j));
+}
+
+/* On a full disk only every MiB of appends is worth an attempt and a line in the log. */
+static void a_spare_that_cannot_be_had_is_not_asked_for_all_the_time(void **state _unused_)
+{
+	_cleanup_(rig_release) struct rig rig;
+	struct only only = { IO_OPEN, 1000, -ENOSPC };
+	struct io_hook hook = { .before = fail_only, .userdata = &only };
+
+	rig_init(&rig, MiB(4));
+	rig_open(&rig);
+	assert_int_equal(rig_try_append(&rig, MiB(1)), 0); /* takes the spare of 2 MiB, gets another */
+	io_set_hook(&hook);
+	assert_int_equal(rig_try_append(&rig, MiB(2)), 0); /* takes that, gets none */
+	assert_int_equal(only.left, 999);
+	for (int i = 0; i < 90; i++)
+		assert_int_equal(rig_try_append(&rig, 10000), 0);
+	assert_int_equal(only.left, 999);
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(rig_try_append(&rig, 10000), 0);
+	assert_int_equal(only.left, 998);
+	rig_check(&rig, 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -258,6 +299,8 @@ int main(void)
 		cmocka_unit_test(a_failed_write_leaves_no_bytes),
 		cmocka_unit_test(a_full_disk_takes_a_segment_more),
 		cmocka_unit_test(a_dropped_segment_becomes_the_spare),
+		cmocka_unit_test(a_caller_can_make_the_spare_when_it_has_time),
+		cmocka_unit_test(a_spare_that_cannot_be_had_is_not_asked_for_all_the_time),
 	};
 
 	log_to_file("/dev/null");

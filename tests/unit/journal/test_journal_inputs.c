@@ -1,4 +1,4 @@
-/* Stored inputs: golden/journal pins the bytes of format version 1, should-fail/journal has one damaged input per file. */
+/* Stored inputs: golden/journal pins the bytes of version 1, should-fail/journal has one damaged input per file. */
 #include "rig.h"
 
 #include <dirent.h>

@@ -36,6 +36,15 @@ static void *snapshot(void *userdata)
 	return NULL;
 }
 
+static void *prepare(void *userdata)
+{
+	struct world *w = userdata;
+
+	while (!w->done)
+		assert_int_equal(journal_prepare(w->rig.j), 0);
+	return NULL;
+}
+
 static void *readers(void *userdata)
 {
 	struct world *w = userdata;
@@ -60,12 +69,13 @@ static void *readers(void *userdata)
 
 static void appends_snapshots_and_readers_do_not_disturb_each_other(void **state _unused_)
 {
-	static void *(*const parts[])(void *) = { append, snapshot, readers };
+	static void *(*const parts[])(void *) = { append, snapshot, prepare, readers };
 	_cleanup_(freep) struct world *w = calloc(1, sizeof(*w));
 	pthread_t threads[ARRAY_SIZE(parts)];
 
 	assert_non_null(w);
 	rig_init(&w->rig, KiB(8));
+	w->rig.conf.spare_by_caller = true;
 	rig_open(&w->rig);
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, parts[i], w), 0);

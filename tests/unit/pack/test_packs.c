@@ -533,6 +533,84 @@ static void impossible_requests_are_refused(void **state)
 	rig_release(&rig);
 }
 
+static void a_sync_covers_the_frames_opened_before_it_began(void **state)
+{
+	struct addr before, after;
+	struct pack_frame *f, *g;
+	void *fm, *gm;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	f = rig_fill_frame(&rig, PACK_BULK, PACK_BLOCK, 1, 10, &before, &fm);
+	packs_sync_begin(rig.p);
+	g = rig_fill_frame(&rig, PACK_BULK, PACK_BLOCK, 2, 20, &after, &gm); /* stays open, and is not waited for */
+	rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 3, 30);
+	assert_int_equal(packs_frame_write(rig.p, f), 0);
+	assert_int_equal(packs_sync_end(rig.p, &rig.marks), 0);
+	assert_mark(rig.marks.stream[PACK_BULK], 1, 1);
+	assert_counts(rig.marks.counts, (struct pack_counts){ .nr_chunks = 10, .chunk_bytes = 40960, .nr_frames = 1 });
+	assert_int_equal(packs_frame_write(rig.p, g), 0);
+	rig_reopen(&rig);
+	assert_int_equal(rig_check(&rig, before, PACK_BLOCK, 1, 10), 0);
+	assert_int_equal(rig_check(&rig, after, PACK_BLOCK, 2, 20), -EBADMSG);
+	free(fm);
+	free(gm);
+	rig_release(&rig);
+}
+
+static unsigned nr_open_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void many_packs_need_few_descriptors(void **state)
+{
+	enum { NR_PACKS = 600 };
+	unsigned nr_before;
+	struct addr a[NR_PACKS];
+	struct rig rig;
+
+	(void)state;
+	rig_init_in_memory(&rig, (struct packs_conf){ .pack_bytes = PACK_BLOCK, .table_memory = MiB(1) });
+	nr_before = nr_open_files();
+	for (unsigned i = 0; i < NR_PACKS; i++) {
+		a[i] = rig_write_frame(&rig, PACK_SMALL, PACK_BLOCK, i, 1);
+		assert_int_equal(a[i].pack, i + 1);
+		if (i % 100 == 0)
+			rig_sync(&rig);
+	}
+	rig_sync(&rig);
+	for (unsigned i = 0; i < 2 * NR_PACKS; i++)
+		assert_int_equal(rig_check(&rig, a[i % NR_PACKS], PACK_BLOCK, i % NR_PACKS, 1), 0);
+	assert_true(nr_open_files() <= nr_before + 256 + 2);
+	rig_release(&rig);
+}
+
+static void writing_keeps_to_its_rate(void **state)
+{
+	struct io_rate *rate;
+	uint64_t begin;
+	struct rig rig;
+
+	(void)state;
+	assert_int_equal(io_rate_new(MiB(20), &rate), 0);
+	rig_init(&rig, (struct packs_conf){ .write_rate = rate });
+	begin = monotonic_ns();
+	for (unsigned i = 0; i < 4; i++)
+		rig_write_frame(&rig, PACK_BULK, PACK_FRAME_BYTES, i, 1);
+	assert_true(monotonic_ns() - begin >= 150 * UINT64_C(1000000)); /* the last one may begin after 3 MiB */
+	rig_release(&rig);
+	io_rate_free(rate);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -553,6 +631,9 @@ int main(void)
 		cmocka_unit_test(tables_stay_within_their_memory),
 		cmocka_unit_test(what_is_read_ahead_is_right),
 		cmocka_unit_test(impossible_requests_are_refused),
+		cmocka_unit_test(a_sync_covers_the_frames_opened_before_it_began),
+		cmocka_unit_test(many_packs_need_few_descriptors),
+		cmocka_unit_test(writing_keeps_to_its_rate),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

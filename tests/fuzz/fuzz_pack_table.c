@@ -1,0 +1,32 @@
+/*
+ * The table of a frame: as it comes, and sealed for the place it names, so that what lies behind the seal is reached.
+ * What is accepted encodes to the same bytes.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "store/pack/pack_format.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
+{
+	static const uint8_t secret[FP_KEY_LEN] = "a secret of thirty-two bytes...";
+	static struct fp_key key;
+	struct pack_table_disk d = { 0 }, again;
+	struct pack_table t;
+
+	if (key.kind == 0)
+		fp_key_init(&key, FP_XXH3, secret);
+	(void)pack_table_decode(p, len, &key, 1, 0, &t);
+	memcpy(&d, p, len < sizeof(d) ? len : sizeof(d));
+	memcpy(d.magic, PACK_TABLE_MAGIC, sizeof(d.magic));
+	d.seal = le64_put(pack_table_seal(&d, &key));
+	if (pack_table_decode(&d, sizeof(d), &key, le32_get(d.pack), le32_get(d.frame), &t) == 0) {
+		assert(pack_chunk_len_valid(t.chunk_len));
+		assert(t.nr_chunks > 0 && t.nr_chunks * t.chunk_len <= PACK_FRAME_BYTES);
+		pack_table_encode(&t, &key, le32_get(d.pack), le32_get(d.frame), &again);
+		assert(memcmp(&again, &d, sizeof(d)) == 0);
+	}
+	return 0;
+}

@@ -1,0 +1,136 @@
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "fs/acl.h"
+
+enum tag { USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, GROUP = 8, MASK = 16, OTHER = 32 };
+
+struct entry {
+	uint16_t tag, perm;
+	uint32_t id;
+};
+
+#define NOBODY UINT32_MAX
+
+static void encode(struct buf *b, uint32_t version, const struct entry *e, size_t nr)
+{
+	buf_clear(b);
+	buf_add_le32(b, version);
+	for (size_t i = 0; i < nr; i++) {
+		buf_add_le32(b, (uint32_t)e[i].tag | (uint32_t)e[i].perm << 16);
+		buf_add_le32(b, e[i].id);
+	}
+}
+
+#define ENCODE(b, ...)                                                      \
+	do {                                                                \
+		const struct entry _e[] = { __VA_ARGS__ };                  \
+		encode(b, 2, _e, ARRAY_SIZE(_e));                           \
+	} while (0)
+
+static const struct entry minimal[] = { { USER_OBJ, 7, NOBODY }, { GROUP_OBJ, 5, NOBODY }, { OTHER, 4, NOBODY } };
+static const struct entry named[] = {
+	{ USER_OBJ, 7, NOBODY }, { USER, 6, 1000 },   { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY },
+	{ GROUP, 2, 50 },	 { MASK, 6, NOBODY }, { OTHER, 4, NOBODY },
+};
+
+static void well_formed_lists_are_accepted(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	encode(&b, 2, minimal, ARRAY_SIZE(minimal));
+	assert_int_equal(acl_check(b.data, b.len), 0);
+	encode(&b, 2, named, ARRAY_SIZE(named));
+	assert_int_equal(acl_check(b.data, b.len), 0);
+}
+
+static void every_malformed_list_is_refused(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	encode(&b, 1, minimal, ARRAY_SIZE(minimal));
+	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* version */
+	encode(&b, 2, minimal, ARRAY_SIZE(minimal));
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(acl_check(b.data, len), -EINVAL); /* cut off */
+	ENCODE(&b, { USER_OBJ, 8, NOBODY }, { GROUP_OBJ, 5, NOBODY }, { OTHER, 4, NOBODY });
+	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* permission beyond rwx */
+	ENCODE(&b, { GROUP_OBJ, 5, NOBODY }, { USER_OBJ, 7, NOBODY }, { OTHER, 4, NOBODY });
+	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* order */
+	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { USER_OBJ, 7, NOBODY }, { GROUP_OBJ, 5, NOBODY }, { OTHER, 4, NOBODY });
+	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* twice */
+	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { USER, 7, 1 }, { GROUP_OBJ, 5, NOBODY }, { OTHER, 4, NOBODY });
+	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* named entry without a mask */
+	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { GROUP_OBJ, 5, NOBODY }, { 64, 4, NOBODY });
+	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* unknown tag */
+	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { GROUP_OBJ, 5, NOBODY });
+	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* others missing */
+}
+
+static void the_mode_shows_the_mask_as_group_bits(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	bool all;
+
+	(void)state;
+	encode(&b, 2, minimal, ARRAY_SIZE(minimal));
+	assert_int_equal(acl_mode(b.data, b.len, &all), 0754);
+	assert_true(all);
+	encode(&b, 2, named, ARRAY_SIZE(named));
+	assert_int_equal(acl_mode(b.data, b.len, &all), 0764);
+	assert_false(all);
+}
+
+static void chmod_changes_mask_and_not_the_owning_group(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, want = BUF_EMPTY;
+
+	(void)state;
+	encode(&b, 2, named, ARRAY_SIZE(named));
+	acl_chmod(b.data, b.len, 0100620);
+	ENCODE(&want, { USER_OBJ, 6, NOBODY }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY }, { GROUP, 2, 50 },
+	       { MASK, 2, NOBODY }, { OTHER, 0, NOBODY });
+	assert_int_equal(b.len, want.len);
+	assert_memory_equal(b.data, want.data, b.len);
+}
+
+/* By hand after posix_acl_create_masq(), which applies the mode asked for to owner, mask and others. */
+static void a_new_entry_gets_no_more_than_asked_for_and_than_the_default_allows(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, want = BUF_EMPTY;
+	bool all;
+
+	(void)state;
+	encode(&b, 2, named, ARRAY_SIZE(named));
+	assert_int_equal(acl_inherit(b.data, b.len, 0100666, &all), 0100664);
+	assert_false(all);
+	ENCODE(&want, { USER_OBJ, 6, NOBODY }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY }, { GROUP, 2, 50 },
+	       { MASK, 6, NOBODY }, { OTHER, 4, NOBODY });
+	assert_memory_equal(b.data, want.data, b.len);
+
+	encode(&b, 2, minimal, ARRAY_SIZE(minimal));
+	assert_int_equal(acl_inherit(b.data, b.len, 0042777, &all), 0042754);
+	assert_true(all);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(well_formed_lists_are_accepted),
+		cmocka_unit_test(every_malformed_list_is_refused),
+		cmocka_unit_test(the_mode_shows_the_mask_as_group_bits),
+		cmocka_unit_test(chmod_changes_mask_and_not_the_owning_group),
+		cmocka_unit_test(a_new_entry_gets_no_more_than_asked_for_and_than_the_default_allows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
