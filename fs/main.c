@@ -270,8 +270,8 @@ static int attend(struct run *run)
 		n = read(fds[0].fd, &count, sizeof(count));
 		if (!answered && loop_answers(run->loop)) {
 			answered = true;
-			become_daemon(run);
 			raise_readahead(run);
+			become_daemon(run);
 			log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
 		}
 		end = handle_signal(run) || loop_ended(run->loop);

@@ -353,26 +353,32 @@ static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *
 	return 0;
 }
 
-void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
+static int finish_idle(struct fs *fs, const uint64_t *ino, size_t n) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct inode_rest rest;
-	bool locked = false;
 	int r = 0;
 
-	for (size_t k = 0; k < n; k++) {
-		if (!inode_forget(fs->inodes, f[k].ino, f[k].nlookup))
-			continue;
-		if (!locked)
-			rwlock_lock(&fs->names);
-		locked = true;
-		if (r == 0 && inodes_take_idle(fs->inodes, f[k].ino, &rest))
+	for (size_t k = 0; k < n && r == 0; k++)
+		if (inodes_take_idle(fs->inodes, ino[k], &rest))
 			r = finish(fs, &tx, &rest);
-	}
-	if (!locked)
+	return r < 0 ? r : engine_tx_apply(fs->engine, &tx);
+}
+
+void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
+{
+	uint64_t idle[NAMES_FORGET_MAX];
+	size_t nr = 0;
+	int r;
+
+	assert(n <= NAMES_FORGET_MAX);
+	for (size_t k = 0; k < n; k++)
+		if (inode_forget(fs->inodes, f[k].ino, f[k].nlookup))
+			idle[nr++] = f[k].ino;
+	if (nr == 0)
 		return;
-	if (r == 0)
-		r = engine_tx_apply(fs->engine, &tx);
+	rwlock_lock(&fs->names);
+	r = finish_idle(fs, idle, nr);
 	rwlock_unlock(&fs->names);
 	if (r < 0)
 		log_warning("forgetting inodes: %s; what has no name goes at the next mount", strerror(-r));

@@ -37,7 +37,8 @@ int names_rmdir(struct fs *fs, uint64_t dir, const char *name);
 /* `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE. */
 int names_rename(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to, unsigned flags);
 
-/* What the kernel no longer refers to: `n` pairs of inode and count, and one inode that a request has done with. */
+/* What the kernel no longer refers to: up to NAMES_FORGET_MAX inodes and counts, and one that a request has done with. */
+#define NAMES_FORGET_MAX 64
 struct names_forget {
 	uint64_t ino, nlookup;
 };

@@ -82,17 +82,28 @@ int xattr_get(struct fs *fs, struct inode *i, const char *name, struct buf *ret)
 	return buf_error(ret);
 }
 
+/* Names one after the other, each with its NUL. NULL at the end. */
+static const char *next_name(const struct buf *all, size_t *at)
+{
+	const char *name = (const char *)all->data;
+
+	if (*at >= all->len)
+		return NULL;
+	name += *at;
+	*at += strlen(name) + 1;
+	return name;
+}
+
 int xattr_list(struct fs *fs, struct inode *i, bool privileged, struct buf *ret)
 {
 	_cleanup_(buf_release) struct buf all = BUF_EMPTY;
-	const char *name, *end;
+	const char *name;
 	int r;
 
 	r = ns_list_xattrs(fs->db, i->ino, &all);
 	if (r < 0)
 		return r;
-	end = (const char *)all.data + all.len;
-	for (name = (const char *)all.data; name < end; name += strlen(name) + 1)
+	for (size_t at = 0; (name = next_name(&all, &at));)
 		if (privileged || !starts_with(name, "trusted."))
 			buf_add(ret, name, strlen(name) + 1);
 	return buf_error(ret);
@@ -236,7 +247,7 @@ void xattr_drop_capabilities(struct engine_tx *tx, uint64_t ino)
 int xattr_drop_all(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
 {
 	_cleanup_(buf_release) struct buf all = BUF_EMPTY;
-	const char *name, *end;
+	const char *name;
 	int r;
 
 	if (!(in->flags & INODE_HAS_XATTRS))
@@ -244,8 +255,7 @@ int xattr_drop_all(struct fs *fs, struct engine_tx *tx, const struct ns_inode *i
 	r = ns_list_xattrs(fs->db, in->ino, &all);
 	if (r < 0)
 		return r;
-	end = (const char *)all.data + all.len;
-	for (name = (const char *)all.data; name < end; name += strlen(name) + 1)
+	for (size_t at = 0; (name = next_name(&all, &at));)
 		engine_tx_del(tx, ns_key_xattr(in->ino, name));
 	return 0;
 }

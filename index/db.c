@@ -169,6 +169,7 @@ int db_open(const char *dir, const struct db_conf *conf, struct db **ret)
 	if (!db)
 		return -ENOMEM;
 	mutex_init(&db->lock);
+	mutex_init(&db->compaction_lock);
 	db->dir = strdup(dir);
 	if (!db->dir || asprintf(&db->ingest_dir, "%s/ingest", dir) < 0)
 		return -ENOMEM;
@@ -214,6 +215,7 @@ void db_close(struct db *db)
 		rocksdb_cache_destroy(db->cache);
 	if (db->env)
 		rocksdb_env_destroy(db->env);
+	mutex_release(&db->compaction_lock);
 	mutex_release(&db->lock);
 	free(db->ingest_dir);
 	free(db->dir);

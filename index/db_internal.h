@@ -31,6 +31,9 @@ struct db {
 	atomic_uint next_ingest;
 	atomic_int stopped; /* errno that RocksDB stopped writing for, or 0 */
 
+	struct mutex compaction_lock; /* leaf; only ever tried, so nobody waits for the I/O under it */
+	bool compaction_off GUARDED_BY(compaction_lock);
+
 	struct mutex lock; /* leaf; held across the start of a flush, which does no I/O */
 	uint64_t errors_before GUARDED_BY(lock); /* background errors when the last flush was started */
 	int flush_error GUARDED_BY(lock);	 /* of the last flush that was waited for */

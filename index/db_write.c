@@ -31,8 +31,10 @@
 #include "base/log.h"
 #include "base/util.h"
 
-#define FLUSH_MARGIN MiB(8) /* free space wanted beside the memtables' own */
+#define SPACE_MARGIN MiB(8) /* free space wanted beside what is to be written */
 #define FLUSH_STUCK_NS (500 * UINT64_C(1000000))
+#define RUNS_MAX 10
+#define CATCH_UP_NS (2000 * UINT64_C(1000000)) /* per ingestion at most */
 
 struct db_batch {
 	struct db *db;
@@ -129,13 +131,41 @@ static uint64_t nr_waiting(struct db *db)
 	return db_property(db, DB_VIEW, "rocksdb.num-immutable-mem-table");
 }
 
-static bool has_space(struct db *db)
+static uint64_t free_space(struct db *db)
 {
 	struct statvfs st;
 
 	if (statvfs(db->dir, &st) < 0)
-		return true;
-	return (geteuid() == 0 ? st.f_bfree : st.f_bavail) * st.f_frsize >= db_view_unflushed(db) + FLUSH_MARGIN;
+		return UINT64_MAX;
+	return (geteuid() == 0 ? st.f_bfree : st.f_bavail) * st.f_frsize;
+}
+
+static bool has_space(struct db *db)
+{
+	return free_space(db) >= db_view_unflushed(db) + SPACE_MARGIN;
+}
+
+/*
+ * A compaction that runs out of space is tried again every second, each time filling the disk up first. So
+ * none is started unless it could write everything once more.
+ */
+static void watch_compaction(struct db *db)
+{
+	static const char *const keys[] = { "disable_auto_compactions" };
+	_cleanup_(db_err_freep) char *err = NULL;
+	bool off;
+
+	if (!mutex_trylock(&db->compaction_lock))
+		return;
+	off = free_space(db) < db_property(db, DB_VIEW, "rocksdb.live-sst-files-size") +
+				       db_property(db, DB_FINGERPRINTS, "rocksdb.live-sst-files-size") + SPACE_MARGIN;
+	for (size_t i = 0; i < DB_NR_FAMILIES && off != db->compaction_off && !err; i++)
+		rocksdb_set_options_cf(db->rocks, db->cf[i], 1, keys, (const char *[]){ off ? "true" : "false" }, &err);
+	if (!err)
+		db->compaction_off = off;
+	mutex_unlock(&db->compaction_lock);
+	if (err)
+		log_warning("index %s: cannot turn compaction %s: %s", db->dir, off ? "off" : "on", err);
 }
 
 int db_view_flush_start(struct db *db)
@@ -146,6 +176,7 @@ int db_view_flush_start(struct db *db)
 	r = atomic_load(&db->stopped);
 	if (r < 0)
 		return r;
+	watch_compaction(db);
 	mutex_lock(&db->lock);
 	/* Each try adds a memtable to those that wait: try only when it can succeed. */
 	if (db->flush_error < 0 && (!has_space(db) || nr_waiting(db) >= DB_UNFLUSHED_NR_MAX)) {
@@ -241,6 +272,25 @@ static int ingest_table(struct db *db, const char *path)
 	return log_errno(db_errno_of(err), "index %s: cannot ingest: %s", path, err);
 }
 
+/* Tables of fingerprints that every look-up has to ask. */
+static uint64_t nr_runs(struct db *db)
+{
+	_cleanup_(db_err_freep) char *n = NULL;
+
+	n = rocksdb_property_value_cf(db->rocks, db->cf[DB_FINGERPRINTS], "rocksdb.num-files-at-level0");
+	return n ? strtoull(n, NULL, 10) : 0;
+}
+
+/* Give compaction time to catch up. */
+static void wait_for_compaction(struct db *db)
+{
+	uint64_t start = monotonic_ns(), errors = background_errors(db);
+
+	while (nr_runs(db) >= RUNS_MAX && db_property(db, DB_FINGERPRINTS, "rocksdb.num-running-compactions") > 0 &&
+	       background_errors(db) == errors && monotonic_ns() - start < CATCH_UP_NS)
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+}
+
 int db_ingest(struct db *db, const void *keys, size_t key_len, const void *values, size_t value_len, size_t n)
 {
 	_cleanup_(freep) char *path = NULL;
@@ -248,6 +298,8 @@ int db_ingest(struct db *db, const void *keys, size_t key_len, const void *value
 
 	if (n == 0)
 		return 0;
+	watch_compaction(db);
+	wait_for_compaction(db);
 	if (asprintf(&path, "%s/%u.sst", db->ingest_dir, atomic_fetch_add(&db->next_ingest, 1)) < 0)
 		return -ENOMEM;
 	r = write_table(db, path, keys, key_len, values, value_len, n);

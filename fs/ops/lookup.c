@@ -4,8 +4,6 @@
 #include "fs/namespace.h"
 #include "fs/ops/ops.h"
 
-#define FORGET_BATCH 64
-
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct stat st;
@@ -25,12 +23,12 @@ void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
 
 void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
-	struct names_forget batch[FORGET_BATCH];
+	struct names_forget batch[NAMES_FORGET_MAX];
 	size_t n = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		batch[n++] = (struct names_forget){ forgets[i].ino, forgets[i].nlookup };
-		if (n == FORGET_BATCH || i == count - 1) {
+		if (n == NAMES_FORGET_MAX || i == count - 1) {
 			names_forget(fs_of(req), batch, n);
 			n = 0;
 		}

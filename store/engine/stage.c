@@ -240,47 +240,43 @@ int content_write(struct content *c, const void *p, size_t len, uint64_t off)
 	return r;
 }
 
-/* A job straight from the request: whole pages, or up to the end of the file where the rest of the page is ours to zero. */
-static bool may_take(const struct content *c, const struct engine_buffer *b, const uint8_t *p, size_t len, uint64_t off)
+/* The whole pages of a request become a job as they are; what is left of a last page joins the stage. */
+static uint32_t takeable(const struct content *c, const struct engine_buffer *b, const uint8_t *p, size_t len, uint64_t off)
 {
 	uint64_t page = c->e->conf.page;
-	size_t at = (size_t)(p - b->data);
+	size_t at = (size_t)(p - b->data), whole = round_down(len, page);
 
-	if (len < TAKE_MIN || off % page || (uintptr_t)p % PACK_BLOCK || at + round_up(len, page) > ENGINE_BUFFER_SIZE)
-		return false;
-	return len % page == 0 || off + len >= c->live.size;
+	return off % page || (uintptr_t)p % PACK_BLOCK || at + whole > ENGINE_BUFFER_SIZE || whole < TAKE_MIN ? 0 : (uint32_t)whole;
 }
 
 int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off)
 {
-	uint8_t *data = (*b)->data + ((const uint8_t *)p - (*b)->data);
-	struct job *j = NULL;
+	uint32_t whole = off == CONTENT_APPEND ? 0 : takeable(c, *b, p, len, off);
+	const uint8_t *tail = (const uint8_t *)p + whole;
+	struct job *j;
 	int r;
 
-	if (off == CONTENT_APPEND || len < TAKE_MIN)
+	if (whole == 0)
 		return content_write(c, p, len, off);
 	r = write_check(c, len, off);
 	if (r < 0)
 		return r;
-	mutex_lock(&c->lock);
-	while (c->stage && r == 0)
-		r = stage_flush(c); /* it was written earlier */
-	r = 0;			    /* its error is not this write's */
-	if (!c->stage && may_take(c, *b, p, len, off))
-		j = job_new(c, *b, data, off, (uint32_t)len);
-	if (j) {
-		memset(data + len, 0, round_up(len, c->e->conf.page) - len);
-		live_written(c, off + len);
-		j->time_ns = c->live.mtime_ns;
-		job_submit(c, j);
-	}
-	mutex_unlock(&c->lock);
+	j = job_new(c, *b, p, off, whole);
 	if (!j)
-		return content_write(c, p, len, off);
-	atomic_fetch_add_explicit(&c->e->count.written, len, memory_order_relaxed);
+		return -ENOMEM;
+	mutex_lock(&c->lock);
+	while (c->stage)
+		stage_flush(c); /* it was written earlier; an error is not this write's */
+	live_written(c, off + whole);
+	j->time_ns = c->live.mtime_ns;
+	job_submit(c, j);
+	job_queue(j); /* before anything that may wait for a buffer: this one must be on its way back */
 	*b = NULL;
-	job_queue(j);
-	return 0;
+	if (len > whole)
+		r = write_piece(c, tail, len - whole, off + whole);
+	mutex_unlock(&c->lock);
+	atomic_fetch_add_explicit(&c->e->count.written, len, memory_order_relaxed);
+	return r;
 }
 
 int content_flush(struct content *c)

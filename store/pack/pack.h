@@ -78,22 +78,21 @@ int packs_frame_open(struct packs *p, enum pack_stream s, uint32_t chunk_len, st
 /* Chunks that still fit. chunk_len is a multiple of PACK_BLOCK, at most PACK_FRAME_BYTES. */
 unsigned pack_frame_room(const struct pack_frame *f);
 /* Add one chunk. PACK_BULK borrows `data` (4 KiB aligned) until the frame is written; PACK_SMALL copies it.
- * From here on its address can be given out: packs_fps() knows it, packs_read() has its bytes (from memory, or
- * by waiting for the write). */
+ * From here on its address can be given out: packs_fps() knows it, packs_read() has its bytes from memory. */
 struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data);
 /* Write the frame with one aligned write. On an error its chunks are not there, packs_wait() says so to whoever
  * already shares them, and `f` lives on: write it again (PACK_SMALL, memory is ours) or abandon it. On success
  * frees f. A frame without chunks is dropped. */
 int packs_frame_write(struct packs *p, struct pack_frame *f);
 void packs_frame_abandon(struct packs *p, struct pack_frame *f);
-/* Until the frame that holds `a` has been written: 0, or the error it failed with. 0 at once for all written ones and for
- * small frames, whose bytes are in our memory until then. */
+/* Until the frame that holds `a` has been written: 0, or the error it failed with. 0 at once for all written ones and
+ * for small frames, whose bytes are in our memory until then. */
 int packs_wait(struct packs *p, struct addr a);
 
 /*
- * Make all frames opened before packs_sync_begin() durable (waits for those being written) and tell the marks. Two steps, so
- * that the caller can make sure, under the lock it opens frames with, that none of them is open and left lying: such a
- * frame would never be done. From begin to end no other sync runs.
+ * Make all frames opened before packs_sync_begin() durable (waits for those being written) and tell the marks. Two
+ * steps, so that the caller can make sure, under the lock it opens frames with, that none of them is open and left
+ * lying: such a frame would never be done. From begin to end no other sync runs.
  */
 void packs_sync_begin(struct packs *p);
 int packs_sync_end(struct packs *p, struct pack_marks *ret);
@@ -112,11 +111,11 @@ struct pack_piece {
 	void *buf;
 };
 int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr);
-/* Ask the disk for a range that will be read soon. */
+/* Start reading a range that will be read soon: a thread of ours, a few buffers; ignored while all are in use. */
 void packs_prefetch(struct packs *p, struct addr a, uint32_t len);
 
 /* Fingerprints of `n` chunks of `chunk_len` that lie side by side from `a`, all in one frame.
- * 1: told; 0: the address holds no such chunks (a stale hint); <0. */
+ * 1: told; 0: the address holds no such chunks (a stale hint); -EBADMSG: the table is damaged, logged once. */
 int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, struct fp *ret);
 /* Length and start of the chunk that holds `a`. 1/0/<0 as above. */
 int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp);
@@ -128,7 +127,8 @@ void packs_set_damaged(struct packs *p, struct addr chunk);
 int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len);
 
 /* All frames of all packs in order of pack and frame, for absorbing, rebuilding and checking. Damaged tables are
- * reported (rec.damaged) and skipped over. */
+ * reported (rec.damaged) and skipped over; frames not written yet are passed over, so go no further than the marks.
+ * After an error the next call goes on behind it. */
 struct pack_iter {
 	struct packs *packs;
 	uint32_t pack, frame;

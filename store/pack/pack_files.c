@@ -238,7 +238,10 @@ static int file_write_header(struct pack_files *fs, const struct pack_file *f)
 {
 	_Alignas(PACK_BLOCK) struct pack_header_disk block;
 	struct pack_header h = {
-		.pack = f->pack, .node = fs->conf->node, .stream = f->stream, .created_ns = now_ns(),
+		.pack = f->pack,
+		.node = fs->conf->node,
+		.stream = f->stream,
+		.created_ns = now_ns(),
 	};
 
 	memcpy(h.store_id, fs->conf->store_id, sizeof(h.store_id));

@@ -27,7 +27,7 @@ struct pack_file {
 	bool dirty;
 	struct pack_file *next_dirty;
 	uint64_t disk_bytes; /* that packs.disk_bytes has counted of it */
-	int sync_error;	     /* of the running sync: unsynced bytes may be gone for good */
+	int sync_error; /* of the running sync: unsynced bytes may be gone for good */
 
 	/* of pack_files.c, guarded by its lock */
 	unsigned nr_refs;

@@ -107,15 +107,16 @@ int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint3
 		return -EBADMSG;
 	if (pack_table_seal(d, key) != le64_get(d->seal))
 		return -EBADMSG;
-	if (le32_get(d->version) != PACK_TABLE_VERSION || d->kind != PACK_TABLE_EQUAL ||
-	    d->codec != PACK_CODEC_NONE || le16_get(d->flags) != 0 || !is_zero(d->reserved, sizeof(d->reserved)))
+	if (le32_get(d->version) != PACK_TABLE_VERSION || d->kind != PACK_TABLE_EQUAL || d->codec != PACK_CODEC_NONE ||
+	    le16_get(d->flags) != 0 || !is_zero(d->reserved, sizeof(d->reserved)))
 		return -EOPNOTSUPP;
 	chunk_len = le32_get(d->chunk_len);
 	nr_chunks = le32_get(d->nr_chunks);
 	if (le32_get(d->pack) != pack || le32_get(d->frame) != frame || !pack_chunk_len_valid(chunk_len))
 		return -EBADMSG;
-	if (nr_chunks == 0 || nr_chunks > PACK_FRAME_BYTES / chunk_len ||
-	    le32_get(d->stored_len) != chunk_len * nr_chunks)
+	if (nr_chunks == 0 || nr_chunks > PACK_FRAME_BYTES / chunk_len)
+		return -EBADMSG;
+	if (le32_get(d->stored_len) != chunk_len * nr_chunks)
 		return -EBADMSG;
 	if (!is_zero((const uint8_t *)d->fps + nr_chunks * FP_LEN, (PACK_FRAME_BLOCKS - nr_chunks) * FP_LEN))
 		return -EBADMSG;

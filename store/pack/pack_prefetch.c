@@ -17,14 +17,14 @@ enum slot_state { SLOT_FREE, SLOT_WISHED, SLOT_READING, SLOT_READY };
 struct slot {
 	enum slot_state state;
 	uint32_t pack, frame, from, to;
-	uint64_t age;		    /* number of the wish */
+	uint64_t age; /* number of the wish */
 	struct pack_buffer *buffer; /* of a ready slot */
 	unsigned nr_users;
 	bool done;
 };
 
 struct pack_prefetch {
-	struct packs *packs;	  /* constant */
+	struct packs *packs; /* constant */
 	_Atomic unsigned nr_used; /* slots that are not free */
 
 	struct mutex lock; /* inside none; pack_buffers' inside it */

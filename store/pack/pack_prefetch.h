@@ -17,7 +17,7 @@ struct pack_prefetch;
 struct packs;
 
 int pack_prefetch_new(struct packs *p, struct pack_prefetch **ret); /* the thread starts with the first wish */
-void pack_prefetch_free(struct pack_prefetch *pf);		     /* NULL is fine */
+void pack_prefetch_free(struct pack_prefetch *pf); /* NULL is fine */
 
 /* Bytes [from, to) of a frame's data, block aligned. */
 void pack_prefetch_wish(struct pack_prefetch *pf, uint32_t pack, uint32_t frame, uint32_t from, uint32_t to);

@@ -22,14 +22,14 @@ struct table {
 	struct table *prev, *next; /* the clock; only cached ones are on it */
 	struct pack_frame *pinned_by;
 	unsigned nr_users; /* of pinned_by */
-	int error;	   /* < 0: lost */
-	bool used;	   /* since the hand passed */
+	int error; /* < 0: lost */
+	bool used; /* since the hand passed */
 
 	struct fp fps[];
 };
 
 struct shard {
-	struct mutex lock;   /* leaf */
+	struct mutex lock; /* leaf */
 	struct cond no_user; /* of a table that is about to be unpinned */
 	struct table **buckets GUARDED_BY(lock); /* a power of two of them, at least as many as tables */
 	size_t nr_buckets GUARDED_BY(lock), nr_tables GUARDED_BY(lock);

@@ -7,8 +7,8 @@
  *      │                   ▲
  *      └──lost──▶ lost     └──inserted, read from disk
  *
- * pinned: its frame is being filled or written, the bytes are in the frame; cached: as on disk, kept while memory lasts;
- * lost: its frame could not be written. Kept for good, so that nobody takes its addresses for something else.
+ * pinned: its frame is being filled or written and has the bytes; cached: as on disk, kept while memory lasts; lost: its
+ * frame could not be written. Kept for good, so that nobody takes its addresses for something else.
  *
  * Sharded by key, one short mutex each; the limit on memory is divided among the shards and kept by a clock.
  * Thread rule: any thread, except that a pinned table belongs to the thread that fills its frame.
@@ -32,7 +32,7 @@ void pack_tables_free(struct pack_tables *ts); /* NULL is fine */
 
 /* A table for a frame to come: made first, since that may fail; pinned when its place is known. */
 struct table *table_new(uint32_t chunk_len); /* NULL: no memory */
-void table_free(struct table *t);	     /* one that was never pinned; NULL is fine */
+void table_free(struct table *t); /* one that was never pinned; NULL is fine */
 void pack_tables_pin(struct pack_tables *ts, struct table *t, uint32_t pack, uint32_t frame, struct pack_frame *f);
 /* Of a pinned table, by its owner. Whoever looks it up afterwards sees the chunk and what was stored before. */
 void table_add(struct table *t, struct fp fp);
@@ -47,9 +47,9 @@ void pack_tables_drop(struct pack_tables *ts, struct table *t); /* no address of
 /* What pack_tables_get() tells. */
 struct table_view {
 	uint32_t chunk_len, nr_chunks;
-	int error;		  /* < 0: lost, with this */
+	int error; /* < 0: lost, with this */
 	struct pack_frame *frame; /* not NULL: pinned, and used until pack_tables_put() */
-	struct table *table;	  /* of `frame` */
+	struct table *table; /* of `frame` */
 	struct fp fps[PACK_FRAME_BLOCKS]; /* only those asked for, at their own index */
 };
 /* Look up and copy the fingerprints of the chunks that overlap `len` bytes from `from` of the frame's data. */

@@ -265,18 +265,17 @@ struct pack_iter pack_iter(struct packs *p, uint32_t pack, uint32_t frame)
 }
 
 /* The frames to look at: as many as were opened, and no further than the file goes. */
-static int nr_frames_there(struct packs *p, struct pack_file *file, uint32_t *ret)
+static uint32_t nr_frames_there(struct packs *p, struct pack_file *file)
 {
 	uint32_t n = packs_nr_frames(p, file->pack);
 	struct stat st;
 	uint64_t blocks;
 
 	if (fstat(file->fd, &st) < 0)
-		return log_errno(-errno, "pack %" PRIu32 ": cannot stat", file->pack);
+		return n;
 	blocks = ((uint64_t)st.st_size + PACK_BLOCK - 1) / PACK_BLOCK;
-	blocks -= MIN(blocks, (uint64_t)1);
-	*ret = (uint32_t)MIN((uint64_t)n, (blocks + PACK_FRAME_STRIDE - 1) / PACK_FRAME_STRIDE);
-	return 0;
+	blocks -= MIN(blocks, (uint64_t)1); /* the header's */
+	return (uint32_t)MIN((uint64_t)n, (blocks + PACK_FRAME_STRIDE - 1) / PACK_FRAME_STRIDE);
 }
 
 /* 1: *ret; 0: not written, or lost. */
@@ -311,15 +310,19 @@ static int next_in_pack(struct pack_iter *it, struct pack_frame_rec *ret)
 {
 	struct packs *p = it->packs;
 	struct pack_file *file;
-	uint32_t nr_frames = 0;
+	uint32_t nr_frames;
 	int r;
 
 	r = packs_file_get(p, it->pack, &file);
+	if (r < 0) {
+		it->pack++;
+		it->frame = 0;
+	}
 	if (r <= 0)
 		return r;
-	r = nr_frames_there(p, file, &nr_frames);
-	while (r == 0 && it->frame < nr_frames)
-		r = read_frame(p, file, it->frame++, ret);
+	nr_frames = nr_frames_there(p, file);
+	for (r = 0; r == 0 && it->frame < nr_frames; it->frame++)
+		r = read_frame(p, file, it->frame, ret);
 	pack_file_put(p->files, file);
 	return r;
 }

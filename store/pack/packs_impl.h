@@ -17,8 +17,8 @@
 #include "store/pack/pack_table.h"
 
 struct stream {
-	struct pack_mark at;	/* frames opened so far, written or not */
-	uint64_t data_bytes;	/* written to the pack */
+	struct pack_mark at; /* frames opened so far, written or not */
+	uint64_t data_bytes; /* written to the pack */
 	struct pack_file *file; /* of the pack, referenced; NULL: the next frame starts a new pack */
 };
 
@@ -33,13 +33,13 @@ struct pack_frame {
 
 	/* of the owner */
 	struct pack_buffer *buffer; /* PACK_SMALL: chunk bytes */
-	const uint8_t **chunks;	    /* PACK_BULK: where they are */
-	bool tried;		    /* to write: the place may hold anything */
+	const uint8_t **chunks; /* PACK_BULK: where they are */
+	bool tried; /* to write: the place may hold anything */
 
 	/* guarded by packs.lock */
 	struct pack_frame *prev, *next;
 	bool written;
-	int error;     /* the last write failed with */
+	int error; /* the last write failed with */
 	int abandoned; /* what whoever shares its chunks is told */
 };
 
@@ -63,7 +63,7 @@ struct packs {
 	bool creating GUARDED_BY(lock); /* a pack: one at a time, and no marks meanwhile */
 	uint64_t disk_bytes GUARDED_BY(lock);
 
-	/* Frames opened and not yet written or given up, in order of their number, which counts all frames of the mount. */
+	/* Frames opened and not yet written or given up, in order of their number, which counts those of the mount. */
 	struct pack_frame *first GUARDED_BY(lock), *last GUARDED_BY(lock);
 	uint64_t last_number GUARDED_BY(lock);
 	struct pack_frame *unclean GUARDED_BY(lock); /* given up, and the place may still look like a frame */
@@ -72,15 +72,15 @@ struct packs {
 	struct pack_file *dirty GUARDED_BY(lock);
 	bool dir_dirty GUARDED_BY(lock);
 
-	/* One sync at a time. Marks stand for the frames up to `sync_number`; those after it that are done meanwhile count in
-	 * `later`. */
+	/* One sync at a time. Marks stand for the frames up to `sync_number`; those after it that are done meanwhile
+	 * count in `later`. */
 	bool syncing GUARDED_BY(lock);
 	uint64_t sync_number GUARDED_BY(lock);
 	struct pack_marks sync_marks GUARDED_BY(lock);
 	struct pack_counts counts GUARDED_BY(lock), later GUARDED_BY(lock);
 };
 
-/* packs.c: the file of a pack. 1/0/<0 as pack_files_get(); a missing pack or damaged header is logged the first time. */
+/* packs.c: the file of a pack. 1/0/<0 as pack_files_get(); a missing pack or damaged header is logged once. */
 int packs_file_get(struct packs *p, uint32_t pack, struct pack_file **ret);
 /* How many frames of a pack can be there, by what was opened; 0: the pack is not ours. */
 uint32_t packs_nr_frames(struct packs *p, uint32_t pack);

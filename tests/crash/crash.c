@@ -17,6 +17,8 @@
 
 #include "base/util.h"
 #include "tests/crash/explore.h"
+#include "tests/crash/pool.h"
+#include "tests/crash/scratch.h"
 
 #define STATES_PER_ROUND 5000
 
@@ -37,7 +39,7 @@ static int record(const struct session *s, const char *scratch, const char *log_
 	int status;
 
 	snprintf(dir, sizeof(dir), "%s/record", scratch);
-	if (explore_empty_dir(dir) < 0)
+	if (scratch_empty(dir) < 0)
 		return -EIO;
 	fflush(stdout);
 	pid = fork();
@@ -138,13 +140,13 @@ static int parse(int argc, char **argv, struct options *o)
 		case 'S': o->one = sscanf(optarg, "%zu.%u", &o->point, &o->variant) == 2; break;
 		default: return -EINVAL;
 		}
-	return optind < argc || o->jobs < 1 || o->jobs > EXPLORE_JOBS_MAX || o->nr_ops < 1 ? -EINVAL : 0;
+	return optind < argc || o->jobs < 1 || o->jobs > POOL_JOBS_MAX || o->nr_ops < 1 ? -EINVAL : 0;
 }
 
 int main(int argc, char **argv)
 {
 	struct options o = { .seed = (uint64_t)time(NULL), .nr_states = 20000, .nr_ops = 400,
-			     .jobs = MIN((int)sysconf(_SC_NPROCESSORS_ONLN), EXPLORE_JOBS_MAX), .keep = getenv("CKPTFS_BUILD") };
+			     .jobs = pool_jobs(), .keep = getenv("CKPTFS_BUILD") };
 	char scratch[] = "/dev/shm/ckptfs-crash.XXXXXX";
 	bool good;
 
@@ -158,6 +160,6 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	good = run_rounds(&o, scratch);
-	explore_remove(scratch);
+	scratch_remove(scratch);
 	return good ? 0 : 1;
 }

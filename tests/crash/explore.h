@@ -14,8 +14,6 @@
 #include "tests/crash/oplog.h"
 #include "tests/crash/session.h"
 
-#define EXPLORE_JOBS_MAX 64
-
 struct explore {
 	const struct session *session;
 	const struct oplog *log;
@@ -35,6 +33,3 @@ struct explore_result {
 bool explore_all(const struct explore *x, struct explore_result *ret);
 /* One state, with the engine's log on stderr. */
 bool explore_one(const struct explore *x, size_t point, unsigned variant);
-
-int explore_empty_dir(const char *dir); /* made, or emptied */
-int explore_remove(const char *dir);

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -357,3 +358,15 @@ int link(const char *path, const char *new_path)
 {
 	return linkat(AT_FDCWD, path, AT_FDCWD, new_path, 0);
 }
+
+#define DEFINE_FSTATVFS(name, type)                            \
+	int name(int fd, struct type *st)                      \
+	{                                                      \
+		int r = NEXT(name)(fd, st);                    \
+                                                               \
+		if (r == 0 && record_is_full())                \
+			st->f_bfree = st->f_bavail = 0;        \
+		return r;                                      \
+	}
+DEFINE_FSTATVFS(fstatvfs, statvfs)
+DEFINE_FSTATVFS(fstatvfs64, statvfs64)

@@ -22,7 +22,7 @@ struct name {
 	char *name;
 };
 
-static atomic_bool recording, sparse;
+static atomic_bool recording, sparse, full;
 static _Atomic uint32_t fd_obj[MAX_FDS]; /* object + 1, 0: not watched */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all below */
@@ -311,6 +311,16 @@ void record_set_sparse(bool on)
 bool record_is_sparse(void)
 {
 	return atomic_load(&sparse);
+}
+
+void record_set_full(bool on)
+{
+	atomic_store(&full, on);
+}
+
+bool record_is_full(void)
+{
+	return atomic_load(&full);
 }
 
 static int import_file(int dirfd, const char *name, uint32_t obj)

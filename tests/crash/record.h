@@ -27,6 +27,8 @@ int record_stop(struct oplog *ret);
 typedef int (*record_fault)(void *userdata, enum op_kind kind, const char *path);
 void record_set_fault(record_fault fault, void *userdata);
 
+/* Let fstatvfs() say that nothing is free. */
+void record_set_full(bool on);
 /* Let posix_fallocate() only extend the file: in memory, blocks that nobody writes to cost time for nothing. */
 void record_set_sparse(bool on);
 
@@ -48,3 +50,4 @@ void record_end_write(struct record_call *c, int64_t result, uint64_t off, const
 void record_end_open(struct record_call *c, int fd, int flags);
 void record_forget(int fd); /* closed */
 bool record_is_sparse(void);
+bool record_is_full(void);

@@ -183,32 +183,34 @@ int tree_list_damaged(struct engine *e, const char *path, struct buf *ret)
 	return list(e, path, true, ret);
 }
 
-/* The line of `path`, which is the first word of a line; NULL: none. */
-static const char *find_line(const char *text, const char *path, size_t len)
+/* The line that starts with these bytes; NULL: none. */
+static const char *find_line(const char *text, const char *start, size_t len)
 {
 	while (*text) {
 		const char *next = strchrnul(text, '\n');
 
-		if (strncmp(text, path, len) == 0 && text[len] == ' ')
+		if (strncmp(text, start, len) == 0)
 			return text;
 		text = *next ? next + 1 : next;
 	}
 	return NULL;
 }
 
-static bool is_unreadable(const char *line)
+static bool is_unreadable(const char *found, const char *path, size_t len)
 {
-	return line && strncmp(line + strcspn(line, " "), " !", 2) == 0;
+	char line[1024];
+
+	len = (size_t)snprintf(line, sizeof(line), "%.*s !", (int)len, path);
+	return find_line(found, line, len);
 }
 
-/* Each line of `a` is in `b` too. A line whose path, or directory, is unreadable in either is not asked for. */
-static bool lines_agree(const char *a, const char *b, const char *unreadable_in, FILE *to)
+/* Each line of `a` is in `b` too, unless its path or the directory of it could not be read in `found`. */
+static bool lines_agree(const char *a, const char *b, const char *found, FILE *to)
 {
 	while (*a) {
 		size_t path_len = strcspn(a, " "), len = strcspn(a, "\n");
-		const char *there = find_line(b, a, path_len), *slash = memchr(a, '/', path_len);
-		bool excused = is_unreadable(a) || is_unreadable(there) ||
-			       (slash && is_unreadable(find_line(unreadable_in, a, (size_t)(slash - a))));
+		const char *there = find_line(b, a, path_len + 1), *slash = memchr(a, '/', path_len);
+		bool excused = is_unreadable(found, a, path_len) || (slash && is_unreadable(found, a, (size_t)(slash - a)));
 
 		if (!excused && (!there || strncmp(a, there, len + 1) != 0)) {
 			fprintf(to, "differs:\n  %.*s\n  %.*s\n", (int)len, a, there ? (int)strcspn(there, "\n") : 6,

@@ -5,22 +5,23 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#define MANY 100000
-#define LINKS_EACH 50000 /* ext4 allows 65000 links to a file */
+/* POSIX_MANY: fewer, where the daemon runs slowly under a sanitizer. */
+static int many(void)
+{
+	const char *s = getenv("POSIX_MANY");
 
+	return s ? atoi(s) : 100000;
+}
+
+/* Symlinks: of all objects they take the fewest calls to make. */
 static void make_many(int dir, int n)
 {
-	char name[32], target[32] = "";
+	char name[32];
 	int i;
 
 	for (i = 0; i < n; i++) {
 		snprintf(name, sizeof(name), "entry-%06d", i);
-		if (i % LINKS_EACH == 0) {
-			OK(close(OK(openat(dir, name, O_CREAT | O_WRONLY, 0644))));
-			strcpy(target, name);
-		} else {
-			OK(linkat(dir, target, dir, name, 0));
-		}
+		OK(symlinkat("x", dir, name));
 	}
 }
 
@@ -91,13 +92,13 @@ CHECK(readdir_lists_dots_types_and_inodes)
 CHECK(readdir_of_100000_entries_under_changes)
 {
 	char name[32];
-	int dir, k;
+	int dir, k, n = many();
 	pid_t pid;
 	DIR *d;
 
 	OK(mkdir("many", 0755));
 	dir = OK(open("many", O_RDONLY | O_DIRECTORY));
-	make_many(dir, MANY);
+	make_many(dir, n);
 	pid = OK(fork());
 	if (pid == 0) { /* until it is killed: others come and go, everywhere in the order of names */
 		for (k = 0;; k++) {
@@ -110,7 +111,7 @@ CHECK(readdir_of_100000_entries_under_changes)
 	}
 	for (k = 0; k < 2; k++) {
 		d = POINTER(fdopendir(OK(open("many", O_RDONLY | O_DIRECTORY))));
-		expect_all(d, MANY, __LINE__);
+		expect_all(d, n, __LINE__);
 		rewinddir(d);
 		closedir(d);
 	}

@@ -8,9 +8,9 @@ _ckptfs() {
 
 	case ${COMP_WORDS[0]##*/} in
 	mount.ckptfs) flags="-f -n -o -s -v --foreground --help --version" ;;
-	umount.ckptfs) flags="-l --help --version" ;;
-	fsck.ckptfs) flags="--rebuild --help --version" ;;
-	ckptfs-stat) flags="--json --help --version" ;;
+	umount.ckptfs) flags="-f -l -v --help --version" ;;
+	fsck.ckptfs) flags="--rebuild --cache --help --version" ;;
+	ckptfs-stat) flags="--json --prometheus --watch --help --version" ;;
 	esac
 	if [[ $prev == -o ]]; then
 		local done= last=$cur

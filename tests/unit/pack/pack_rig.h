@@ -1,13 +1,13 @@
 /* A store of packs in a scratch directory, and chunks whose bytes follow from a number. */
 #pragma once
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,8 +111,8 @@ static inline void *aligned_bytes(size_t len)
 }
 
 /* A frame that holds chunks number, number + 1 ... The memory it borrows is returned, to be freed after the write. */
-static inline struct pack_frame *rig_fill_frame(struct rig *rig, enum pack_stream s, uint32_t chunk_len, uint64_t number,
-						unsigned nr, struct addr *ret_first, void **ret_memory)
+static inline struct pack_frame *rig_fill_frame(struct rig *rig, enum pack_stream s, uint32_t chunk_len,
+						uint64_t number, unsigned nr, struct addr *ret_first, void **ret_memory)
 {
 	uint8_t *memory = aligned_bytes((size_t)nr * chunk_len);
 	struct pack_frame *f;

@@ -155,6 +155,7 @@ static void a_sealed_table_that_makes_no_sense_is_refused(void **state)
 		int expected = -EBADMSG;
 
 		d = good;
+		/* clang-format off */
 		switch (i) {
 		case 0: d.version = le32_put(2); expected = -EOPNOTSUPP; break;
 		case 1: d.kind = 2; expected = -EOPNOTSUPP; break;
@@ -170,6 +171,7 @@ static void a_sealed_table_that_makes_no_sense_is_refused(void **state)
 		case 11: d.stored_len = le32_put(8192 * 9); break;
 		case 12: d.fps[10][0] = 1; break;
 		}
+		/* clang-format on */
 		d.seal = le64_put(pack_table_seal(&d, &key));
 		assert_int_equal(pack_table_decode(&d, sizeof(d), &key, 7, 3, &got), expected);
 	}
@@ -204,8 +206,9 @@ static void offsets_and_frames_follow_from_each_other(void **state)
 
 static void names_of_packs_are_eight_hex_digits(void **state)
 {
-	static const char *const others[] = { "1.pack",	       "0000000A.pack", "00000000.pack", "0000000a.pac",
-					      "0000000a.pack.", "+000000a.pack", " 000000a.pack", "index", "" };
+	static const char *const others[] = { "1.pack",	       "0000000A.pack",	 "00000000.pack",
+					      "0000000a.pac",  "0000000a.pack.", "+000000a.pack",
+					      " 000000a.pack", "index",		 "" };
 	uint32_t pack;
 
 	(void)state;

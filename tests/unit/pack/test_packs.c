@@ -124,7 +124,8 @@ static void a_frame_is_one_disk_access(void **state)
 	assert_int_equal(nr_reads, 1); /* table and data */
 	nr_reads = 0;
 	for (unsigned i = 0; i < 64; i++) /* every fourth page, into memory of another order */
-		pieces[i] = (struct pack_piece){ { .pack = a.pack, .off = a.off + i * 4 * PACK_BLOCK }, PACK_BLOCK,
+		pieces[i] = (struct pack_piece){ { .pack = a.pack, .off = a.off + i * 4 * PACK_BLOCK },
+						 PACK_BLOCK,
 						 memory + (63 - i) * PACK_BLOCK };
 	assert_int_equal(packs_read_pieces(rig.p, pieces, 64), 0);
 	assert_int_equal(nr_reads, 1);

@@ -85,7 +85,7 @@ static void damaged_data_is_found_and_healed(void **state)
 
 		fill_chunk(right, 49, lens[c]);
 		assert_int_equal(packs_heal(rig.p, chunk, right, lens[c]), -EINVAL); /* other bytes */
-		fill_chunk(right + 8, 50 + bad, lens[c]);			      /* not aligned */
+		fill_chunk(right + 8, 50 + bad, lens[c]); /* not aligned */
 		assert_int_equal(packs_heal(rig.p, chunk, right + 8, lens[c] - 1), -EINVAL);
 		assert_int_equal(packs_heal(rig.p, chunk, right + 8, lens[c]), 0);
 		assert_false(packs_is_damaged(rig.p, chunk));
@@ -259,8 +259,9 @@ static void a_half_written_frame_leaves_nothing_behind(void **state)
 
 static void no_marks_cover_a_place_that_could_not_be_wiped(void **state)
 {
-	struct failing failing = { .ops = 1u << IO_WRITE | 1u << IO_PUNCH, .at = 1, .for_good = true,
-				   .result = 3 * PACK_BLOCK };
+	struct failing failing = {
+		.ops = 1u << IO_WRITE | 1u << IO_PUNCH, .at = 1, .for_good = true, .result = 3 * PACK_BLOCK
+	};
 	struct io_hook hook = { .before = fail_before, .userdata = &failing };
 	struct pack_frame_rec rec;
 	struct pack_marks marks;
@@ -435,7 +436,8 @@ static void check_promised(struct rig *rig, const struct promised *promised)
 	struct pack_iter it;
 
 	for (unsigned i = 0; i < promised->count; i++)
-		assert_int_equal(rig_check(rig, promised->addr[i], PACK_BLOCK, promised->number[i], promised->nr[i]), 0);
+		assert_int_equal(
+			rig_check(rig, promised->addr[i], PACK_BLOCK, promised->number[i], promised->nr[i]), 0);
 	it = pack_iter(rig->p, 0, 0);
 	while (pack_iter_next(&it, &rec) > 0) {
 		uint8_t *memory = aligned_bytes(PACK_FRAME_BYTES);
@@ -456,19 +458,22 @@ static void whatever_call_fails_what_was_synced_is_there(void **state)
 	static const struct {
 		int result;
 		bool for_good;
-	} kinds[] = { { -EIO, false }, { -ENOSPC, false }, { 2 * PACK_BLOCK, false }, { 5 * PACK_BLOCK, true }, { -EIO, true } };
+	} kinds[] = {
+		{ -EIO, false }, { -ENOSPC, false }, { 2 * PACK_BLOCK, false }, { 5 * PACK_BLOCK, true }, { -EIO, true }
+	};
 	unsigned nr_points = 0;
 
 	(void)state;
 	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++)
 		for (unsigned at = 1;; at++) {
-			struct failing failing = { .ops = ~0u, .at = at, .for_good = kinds[k].for_good,
-						   .result = kinds[k].result };
+			struct failing failing = {
+				.ops = ~0u, .at = at, .for_good = kinds[k].for_good, .result = kinds[k].result
+			};
 			struct io_hook hook = { .before = fail_before, .userdata = &failing };
 			struct promised promised;
 			struct rig rig;
 
-			rig_init_in_memory(&rig, (struct packs_conf){ .pack_bytes = 25 * PACK_BLOCK, .table_memory = 0 });
+			rig_init_in_memory(&rig, (struct packs_conf){ .pack_bytes = 25 * PACK_BLOCK });
 			io_set_hook(&hook);
 			load(&rig, &promised);
 			io_set_hook(NULL);

@@ -103,7 +103,8 @@ static void many_threads_write_read_and_sync(void **state)
 	rig_reopen(&rig);
 	for (unsigned w = 0; w < NR_WRITERS; w++)
 		for (unsigned r = 0; r < NR_ROUNDS; r++) {
-			struct addr a = { .pack = (uint32_t)(sh.published[w][r] >> 32), .off = (uint32_t)sh.published[w][r] };
+			struct addr a = { .pack = (uint32_t)(sh.published[w][r] >> 32),
+					  .off = (uint32_t)sh.published[w][r] };
 
 			assert_int_equal(rig_check(&rig, a, PACK_BLOCK, number_of(w, r), nr_of(r)), 0);
 		}

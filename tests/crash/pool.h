@@ -1,0 +1,29 @@
+/*
+ * Many numbered cases over a few processes. A case that fails, crashes or hangs ends the run and is named. RocksDB's
+ * threads do not survive fork: whoever calls this must not have opened a store before.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define POOL_JOBS_MAX 64
+
+enum pool_verdict { POOL_WRONG, POOL_RIGHT, POOL_ENOUGH /* right, and no more cases are wanted */ };
+
+struct pool {
+	const char *scratch; /* directory for notes */
+	int jobs;
+	uint64_t first, end; /* cases [first, end) */
+	/* In worker `me`. What it writes to `to`, and the engine's log, is shown if it fails. */
+	enum pool_verdict (*run)(void *userdata, int me, uint64_t nr, FILE *to);
+	/* On stdout: what case `nr` is, and how to run it alone. */
+	void (*describe)(void *userdata, int me, uint64_t nr);
+	void *userdata;
+};
+
+bool pool_run(const struct pool *p); /* tells on stdout */
+/* Run one function in a process of its own: one that opens stores in a process that must not. */
+bool pool_apart(bool (*run)(void *userdata), void *userdata);
+int pool_jobs(void); /* one per CPU */

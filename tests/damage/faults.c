@@ -1,0 +1,423 @@
+/*
+ * faults: every I/O call of a run fails once, and every call from some point on fails.
+ *
+ * The run: make a store, work on it, close it. The n-th call below it, ours or RocksDB's, gives EIO or ENOSPC, or writes
+ * half and then finds the disk full. Then the disk is well again, and:
+ *   whatever failed told so: no call failed with another errno, and if none failed, everything is there;
+ *   everything that a sync or a close acknowledged is there, and nothing that was not done;
+ *   the store opens, takes more, and the checker finds it sound.
+ * Besides: on a full disk data is refused with ENOSPC while deleting, syncing, reading and closing go on.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/util.h"
+#include "tests/crash/pool.h"
+#include "tests/crash/record.h"
+#include "tests/crash/scratch.h"
+#include "tests/crash/store_check.h"
+#include "tests/crash/tree.h"
+#include "tests/damage/rig.h"
+
+#define NR_OPS 70
+#define NR_SLACK 20 /* calls more than counted: threads make the number vary */
+
+enum mode { EIO_ONCE, EIO_FROM, ENOSPC_ONCE, ENOSPC_FROM, ENOSPC_SHORT, NR_MODES };
+
+static const struct {
+	const char *name;
+	int error;
+	bool stays; /* fails from the n-th call on */
+} modes[NR_MODES] = {
+	{ "EIO once", EIO, false },	  { "EIO from", EIO, true },	{ "ENOSPC once", ENOSPC, false },
+	{ "ENOSPC from", ENOSPC, true }, { "half a write", ENOSPC, false },
+};
+
+struct faults {
+	uint64_t seed;
+	char scratch[64];
+	struct workload *work;
+	uint64_t start[NR_MODES + 1]; /* first case of each mode */
+	uint64_t *counts;	      /* shared: calls of an undisturbed run, per mode */
+};
+
+/* One run: which call fails. */
+struct plan {
+	enum mode mode;
+	uint64_t nth; /* from 1 */
+	_Atomic uint64_t nr_calls;
+};
+
+/* A disk that is full still reads, opens and removes. */
+static bool concerns(enum mode mode, enum op_kind kind)
+{
+	if (mode == EIO_ONCE || mode == EIO_FROM)
+		return true;
+	return kind == OP_CREATE || kind == OP_MKDIR || kind == OP_WRITE || kind == OP_ALLOCATE || kind == OP_SYNC;
+}
+
+static int fail_call(void *userdata, enum op_kind kind, const char *path)
+{
+	struct plan *p = userdata;
+	uint64_t nr;
+
+	(void)path;
+	if (!concerns(p->mode, kind))
+		return 0;
+	nr = atomic_fetch_add(&p->nr_calls, 1) + 1;
+	return nr == p->nth || (nr > p->nth && modes[p->mode].stays) ? modes[p->mode].error : 0;
+}
+
+/* For base/io: a write that gets half way. */
+static int fail_half(void *userdata, const struct io_event *ev)
+{
+	struct plan *p = userdata;
+
+	if (ev->op != IO_WRITE || atomic_fetch_add(&p->nr_calls, 1) + 1 != p->nth)
+		return 0;
+	return ev->len > 1 ? (int)(ev->len / 2) : -ENOSPC;
+}
+
+static int arm(const char *dir, struct plan *p)
+{
+	struct io_hook hook = { .before = fail_half, .userdata = p };
+	int r;
+
+	if (p->mode == ENOSPC_SHORT) {
+		io_set_hook(&hook);
+		return 0;
+	}
+	r = record_start(dir);
+	record_set_fault(fail_call, p);
+	return r;
+}
+
+static void disarm(struct plan *p)
+{
+	struct oplog l;
+
+	if (p->mode == ENOSPC_SHORT) {
+		io_set_hook(NULL);
+		return;
+	}
+	record_set_fault(NULL, NULL);
+	record_stop(&l);
+	oplog_release(&l);
+}
+
+struct outcome {
+	uint64_t done, acked; /* operations */
+	int error;	      /* the first */
+};
+
+/* The run. Stops at the first failure, but closes in any case. */
+static struct outcome run(const struct workload *w, const char *path)
+{
+	static const char *const tops[] = { RIG_TOP };
+	struct engine_conf conf = tree_conf();
+	struct outcome o = { 0 };
+	struct engine *e;
+	int r;
+
+	o.error = engine_open(path, &conf, &e);
+	if (o.error < 0)
+		return o;
+	o.error = tree_format(e, tops, 1);
+	while (o.error == 0 && o.done < w->nr) {
+		o.error = work_apply(e, RIG_TOP, &w->ops[o.done]);
+		if (o.error < 0)
+			break;
+		o.done++;
+		if (w->ops[o.done - 1].kind == WORK_SYNC)
+			o.acked = o.done;
+	}
+	r = engine_close(e);
+	if (r == 0)
+		o.acked = o.done;
+	o.error = o.error ? o.error : r;
+	return o;
+}
+
+static bool check_moment(const struct workload *w, const struct outcome *o, const char *tree, FILE *to)
+{
+	for (uint64_t i = o->acked; i <= o->done + 1 && i <= w->nr; i++)
+		if (strcmp(w->lists[i], tree) == 0)
+			return true;
+	fprintf(to, "the tree is none of moments %" PRIu64 " to %" PRIu64 "\n--- found\n%s--- moment %" PRIu64 "\n%s", o->acked,
+		o->done + 1, tree, o->acked, w->lists[o->acked]);
+	return false;
+}
+
+static int write_more(struct engine *e)
+{
+	static const char *const tops[] = { RIG_TOP };
+	struct work op = { .kind = WORK_CREATE, .path = "after", .len = 50000, .seed = 1000, .mode = 0600 };
+	struct ns_inode root;
+	int r = ns_get_inode(engine_db(e), NS_ROOT_INO, &root);
+
+	if (r == 0)
+		r = tree_format(e, tops, 1);
+	if (r >= 0)
+		r = work_apply(e, RIG_TOP, &op);
+	op.kind = WORK_WRITE;
+	if (r == 0)
+		r = work_apply(e, RIG_TOP, &op);
+	return r < 0 ? r : engine_sync(e);
+}
+
+/* The disk is well again. */
+static bool check_after(const struct workload *w, const struct outcome *o, const char *path, FILE *to)
+{
+	_cleanup_(buf_release) struct buf tree = BUF_EMPTY;
+	struct engine_conf conf = rig_conf();
+	struct engine *e;
+	bool good;
+	int r;
+
+	r = engine_open(path, &conf, &e);
+	if (r < 0) {
+		fprintf(to, "cannot open afterwards: %s\n", strerror(-r));
+		return false;
+	}
+	r = tree_list(e, RIG_TOP, &tree);
+	good = r == 0 && check_moment(w, o, (char *)tree.data, to);
+	if (r == 0)
+		r = write_more(e);
+	if (r < 0)
+		fprintf(to, "cannot read or write afterwards: %s\n", strerror(-r));
+	if (engine_close(e) < 0 || r < 0)
+		return false;
+	return good && store_check(path, to);
+}
+
+static enum mode mode_of(const struct faults *f, uint64_t nr)
+{
+	enum mode m = 0;
+
+	while (nr >= f->start[m + 1])
+		m++;
+	return m;
+}
+
+static enum pool_verdict run_case(void *userdata, int me, uint64_t nr, FILE *to)
+{
+	struct faults *f = userdata;
+	enum mode mode = mode_of(f, nr);
+	struct plan plan = { .mode = mode, .nth = nr - f->start[mode] + 1 };
+	struct outcome o;
+	char dir[128], path[160];
+	bool good;
+
+	record_set_sparse(true);
+	snprintf(dir, sizeof(dir), "%s/w%d", f->scratch, me);
+	snprintf(path, sizeof(path), "%s/store", dir);
+	if (scratch_empty(dir) < 0 || arm(dir, &plan) < 0)
+		return POOL_WRONG;
+	o = run(f->work, path);
+	disarm(&plan);
+	fprintf(to, "%" PRIu64 " operations done, %" PRIu64 " acknowledged, told: %s\n", o.done, o.acked, strerror(-o.error));
+	good = o.error == 0 || o.error == -modes[mode].error;
+	if (!good)
+		fprintf(to, "that is not what the disk said\n");
+	return good && check_after(f->work, &o, path, to) ? POOL_RIGHT : POOL_WRONG;
+}
+
+static void describe(void *userdata, int me, uint64_t nr)
+{
+	const struct faults *f = userdata;
+	enum mode m = mode_of(f, nr);
+
+	(void)me;
+	printf("%s, call %" PRIu64 "\nagain: faults --seed %" PRIu64 " --case %" PRIu64 "\n", modes[m].name, nr - f->start[m] + 1,
+	       f->seed, nr);
+}
+
+/* How many calls there are to fail. */
+static bool count_calls(void *userdata)
+{
+	struct faults *f = userdata;
+	char dir[128], path[160];
+
+	record_set_sparse(true);
+	snprintf(dir, sizeof(dir), "%s/w0", f->scratch);
+	snprintf(path, sizeof(path), "%s/store", dir);
+	for (enum mode m = 0; m < NR_MODES; m++) {
+		struct plan plan = { .mode = m, .nth = UINT64_MAX };
+		struct outcome o;
+
+		if (scratch_empty(dir) < 0 || arm(dir, &plan) < 0)
+			return false;
+		o = run(f->work, path);
+		disarm(&plan);
+		f->counts[m] = plan.nr_calls + NR_SLACK;
+		if (o.error < 0 || o.acked != f->work->nr) {
+			printf("FAILED: the run fails without a fault: %s\n", strerror(-o.error));
+			return false;
+		}
+	}
+	return true;
+}
+
+#define CHECK(cond)                                                        \
+	do {                                                               \
+		if (!(cond)) {                                             \
+			printf("FAILED: full disk, line %d: %s\n", __LINE__, #cond); \
+			return false;                                      \
+		}                                                          \
+	} while (0)
+
+/* fstatvfs() says that nothing is left. */
+static bool full_disk(void *userdata)
+{
+	_cleanup_(buf_release) struct buf before = BUF_EMPTY, after = BUF_EMPTY;
+	static const char *const tops[] = { RIG_TOP };
+	static uint8_t bytes[200000];
+	struct faults *f = userdata;
+	struct engine_conf conf = tree_conf();
+	char dir[128], path[160];
+	struct content *c;
+	struct engine *e;
+
+	snprintf(dir, sizeof(dir), "%s/full", f->scratch);
+	snprintf(path, sizeof(path), "%s/store", dir);
+	work_bytes(1, 0, sizeof(bytes), bytes);
+	CHECK(scratch_empty(dir) == 0);
+	CHECK(engine_open(path, &conf, &e) == 0);
+	CHECK(tree_format(e, tops, 1) == 0);
+	CHECK(tree_create(e, "a/one", 0600) == 0 && tree_create(e, "a/two", 0600) == 0);
+	CHECK(tree_open(e, "a/one", &c) == 0);
+	CHECK(content_write(c, bytes, sizeof(bytes), 0) == 0);
+	CHECK(content_sync(c) == 0);
+	record_set_full(true);
+	nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL); /* what is known of free space gets old */
+	CHECK(content_write(c, bytes, 100000, 300000) == -ENOSPC);
+	CHECK(content_flush(c) == 0);
+	CHECK(content_read(c, bytes, 1000, 5) == 1000);
+	CHECK(content_truncate(c, 1000) == 0);
+	content_close(c);
+	CHECK(tree_unlink(e, "a/two") == 0);
+	CHECK(engine_sync(e) == 0);
+	CHECK(tree_list(e, "", &before) == 0);
+	CHECK(engine_close(e) == 0);
+	CHECK(engine_open(path, &conf, &e) == 0);
+	CHECK(tree_unlink(e, "a/one") == 0);
+	CHECK(engine_close(e) == 0);
+	record_set_full(false);
+	CHECK(engine_open(path, &conf, &e) == 0);
+	CHECK(tree_list(e, "", &after) == 0);
+	CHECK(strcmp((char *)before.data, "a 40755 nlink 2 uid 0\na/one 100600 nlink 1 uid 0 size 1000 mtime now") > 0);
+	CHECK(strcmp((char *)after.data, "a 40755 nlink 2 uid 0\n") == 0);
+	CHECK(engine_close(e) == 0);
+	return true;
+}
+
+static int fail_packs(void *userdata, enum op_kind kind, const char *path)
+{
+	(void)userdata;
+	return (kind == OP_WRITE || kind == OP_CREATE || kind == OP_ALLOCATE) && strstr(path, "/packs/") ? ENOSPC : 0;
+}
+
+/* The disk fills up behind our back: packs cannot be written, then they can again. */
+static bool full_packs(void *userdata)
+{
+	_cleanup_(oplog_release) struct oplog l = OPLOG_EMPTY;
+	_cleanup_(buf_release) struct buf before = BUF_EMPTY, after = BUF_EMPTY;
+	static const char *const tops[] = { RIG_TOP };
+	static uint8_t bytes[300000];
+	struct faults *f = userdata;
+	struct engine_conf conf = tree_conf();
+	char dir[128], path[160];
+	struct content *c;
+	struct engine *e;
+
+	snprintf(dir, sizeof(dir), "%s/full", f->scratch);
+	snprintf(path, sizeof(path), "%s/store", dir);
+	work_bytes(1, 0, sizeof(bytes), bytes);
+	CHECK(scratch_empty(dir) == 0 && record_start(dir) == 0);
+	CHECK(engine_open(path, &conf, &e) == 0);
+	CHECK(tree_format(e, tops, 1) == 0);
+	CHECK(tree_create(e, "a/one", 0600) == 0 && tree_create(e, "a/two", 0600) == 0);
+	CHECK(tree_open(e, "a/one", &c) == 0);
+	CHECK(content_write(c, bytes, 50000, 0) == 0);
+	CHECK(content_sync(c) == 0);
+	record_set_fault(fail_packs, NULL);
+	CHECK(content_write(c, bytes, sizeof(bytes), 4096) == -ENOSPC || content_sync(c) == -ENOSPC);
+	CHECK(tree_unlink(e, "a/two") == 0);
+	CHECK(content_read(c, bytes, 1000, 0) == 1000);
+	record_set_fault(NULL, NULL);
+	CHECK(engine_sync(e) == 0);
+	content_close(c);
+	CHECK(tree_list(e, "", &before) == 0);
+	CHECK(engine_close(e) == 0);
+	CHECK(engine_open(path, &conf, &e) == 0);
+	CHECK(tree_list(e, "", &after) == 0);
+	CHECK(strcmp((char *)before.data, (char *)after.data) == 0);
+	CHECK(!strstr((char *)after.data, "two"));
+	CHECK(engine_close(e) == 0);
+	CHECK(record_stop(&l) == 0);
+	return store_check(path, stdout);
+}
+
+static bool run_all(struct faults *f)
+{
+	bool good = pool_apart(full_disk, f) && pool_apart(full_packs, f);
+
+	printf("full disk: %s\n", good ? "right" : "WRONG");
+	for (enum mode m = 0; good && m < NR_MODES; m++) {
+		struct pool pool = { .scratch = f->scratch, .jobs = pool_jobs(), .first = f->start[m], .end = f->start[m + 1],
+				     .run = run_case, .describe = describe, .userdata = f };
+		uint64_t since = monotonic_ns();
+
+		good = pool_run(&pool);
+		printf("%s: %" PRIu64 " calls, %s, %.1f s\n", modes[m].name, pool.end - pool.first, good ? "right" : "WRONG",
+		       (double)(monotonic_ns() - since) / 1e9);
+	}
+	return good;
+}
+
+static bool prepare(struct faults *f)
+{
+	f->counts = mmap(NULL, NR_MODES * sizeof(*f->counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (f->counts == MAP_FAILED || workload_new(f->seed, NR_OPS, &f->work) < 0 || !pool_apart(count_calls, f))
+		return false;
+	for (enum mode m = 0; m < NR_MODES; m++)
+		f->start[m + 1] = f->start[m] + f->counts[m];
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "seed", required_argument, NULL, 's' },
+						 { "case", required_argument, NULL, 'c' }, { 0 } };
+	struct faults f = { .seed = (uint64_t)time(NULL), .scratch = "/dev/shm/ckptfs-faults.XXXXXX" };
+	bool one = false, good = false;
+	uint64_t nr = 0;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+		if (c == 's')
+			f.seed = strtoull(optarg, NULL, 0);
+		if (c == 'c') {
+			nr = strtoull(optarg, NULL, 0);
+			one = true;
+		}
+		if (c == '?')
+			return 2;
+	}
+	if (!mkdtemp(f.scratch))
+		return 1;
+	printf("seed %" PRIu64 "\n", f.seed);
+	if (prepare(&f))
+		good = one ? run_case(&f, 0, nr, stdout) == POOL_RIGHT : run_all(&f);
+	scratch_remove(f.scratch);
+	workload_free(f.work);
+	return good ? 0 : 1;
+}
