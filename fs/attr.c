@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "fs/acl.h"
+#include "fs/attr_cache.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
 #include "fs/xattr.h"
@@ -19,8 +20,14 @@
 int attr_load(struct fs *fs, uint64_t ino, struct ns_inode *ret)
 {
 	int64_t atime_ns;
-	int r = ns_get_inode(fs->db, ino, ret);
+	uint64_t ticket;
+	int r = 1;
 
+	if (!attr_cache_get(fs->attrs, ino, ret, &ticket)) {
+		r = ns_get_inode(fs->db, ino, ret);
+		if (r > 0)
+			attr_cache_fill(fs->attrs, ret, ticket);
+	}
 	if (r > 0 && inodes_atime(fs->inodes, ino, &atime_ns))
 		ret->atime_ns = atime_ns;
 	return r;
@@ -32,6 +39,7 @@ void attr_store(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
 
 	ns_inode_encode(in, &value);
 	engine_tx_put(tx, ns_key_inode(in->ino), value.data, value.len);
+	attr_cache_change(fs->attrs, in);
 	inodes_written(fs->inodes, in->ino); /* if the transaction fails a read time is lost, no more */
 	if (S_ISREG(in->mode) && in->mode & (S_ISUID | S_ISGID))
 		inodes_set_privileged(fs->inodes, in->ino);
@@ -67,6 +75,11 @@ static void fill(const struct ns_inode *in, const struct ns_content *c, struct s
 		.st_mtim = timespec_of(mtime_ns),
 		.st_ctim = timespec_of(ctime_ns),
 	};
+}
+
+void attr_fill(const struct ns_inode *in, uint64_t size, struct stat *ret)
+{
+	fill(in, &(struct ns_content){ .size = S_ISDIR(in->mode) ? DIRECTORY_SIZE : size }, ret);
 }
 
 static int symlink_length(struct fs *fs, uint64_t ino, uint64_t *ret)
@@ -105,6 +118,17 @@ int attr_stat(struct fs *fs, struct inode *i, struct stat *ret)
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	return stat_of(fs, &in, ret);
+}
+
+int attr_birth(struct fs *fs, uint64_t ino, struct timespec *ret)
+{
+	struct ns_inode in;
+	int r = attr_load(fs, ino, &in);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	*ret = timespec_of(in.btime_ns);
+	return 0;
 }
 
 bool attr_privileged(const struct ns_inode *in)
@@ -177,7 +201,7 @@ static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *
 			return r;
 	}
 	attr_store(fs, &tx, &in);
-	r = engine_tx_apply(fs->engine, &tx);
+	r = fs_apply(fs, &tx);
 	if (r < 0)
 		return r;
 	*ret = in;
@@ -189,7 +213,7 @@ int attr_change(struct fs *fs, struct inode *i, const struct attr_change *c, str
 	struct ns_inode in;
 	int r;
 
-	r = ns_get_inode(fs->db, i->ino, &in);
+	r = attr_load(fs, i->ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	if (S_ISREG(in.mode) && c->what & (ATTR_SIZE | ATTR_MTIME)) {
@@ -223,7 +247,7 @@ static int drop_privileges(struct fs *fs, struct inode *i, bool kill_setid) REQU
 		xattr_drop_capabilities(&tx, i->ino);
 	i->privileged = false;
 	attr_store(fs, &tx, &in); /* sets it again if there still are set-id bits */
-	r = engine_tx_apply(fs->engine, &tx);
+	r = fs_apply(fs, &tx);
 	return r < 0 ? r : in.mode != before.mode;
 }
 

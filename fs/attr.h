@@ -20,13 +20,16 @@ struct engine_tx;
 struct fs;
 struct inode;
 
-/* The record, with a read time from memory. 1 found, 0 absent, <0. Under fs.names. */
+/* The record, with a read time from memory. 1 found, 0 absent, <0. */
 int attr_load(struct fs *fs, uint64_t ino, struct ns_inode *ret);
 /* Add the record to a transaction. Under fs.names, exclusive. */
 void attr_store(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
 
+/* Of a record whose size is known; the rest of the content is taken as empty. */
+void attr_fill(const struct ns_inode *in, uint64_t size, struct stat *ret);
 /* Of a pinned inode. -ENOENT if it is gone. */
 int attr_stat(struct fs *fs, struct inode *i, struct stat *ret);
+int attr_birth(struct fs *fs, uint64_t ino, struct timespec *ret); /* what struct stat has no room for */
 
 enum attr_what {
 	ATTR_MODE = 1 << 0,

@@ -4,16 +4,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <mntent.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/options.h"
+
+#define AWAIT_TRIES 600
+#define AWAIT_NS 50000000 /* 30 seconds in all */
 
 void checks_release(struct checks *c)
 {
@@ -165,4 +171,35 @@ int checks_run(const struct options *o, struct checks *ret)
 		return r;
 	*ret = (struct checks){ TAKE(c.store), TAKE(c.mountpoint) };
 	return 0;
+}
+
+static bool is_mounted(const char *store)
+{
+	FILE *f = setmntent("/proc/self/mounts", "re");
+	struct mntent e;
+	char line[8192];
+	bool found = false;
+
+	while (f && !found && getmntent_r(f, &e, line, sizeof(line)))
+		found = strcmp(e.mnt_type, "fuse.ckptfs") == 0 && strcmp(e.mnt_fsname, store) == 0;
+	if (f)
+		endmntent(f);
+	return found;
+}
+
+void checks_await_store(const struct checks *c)
+{
+	_cleanup_(freep) char *path = NULL;
+	_cleanup_(closep) int fd = -1;
+
+	if (asprintf(&path, "%s/superblock", c->store) < 0)
+		return;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return; /* new, or what is wrong with it will be told when it is opened */
+	for (unsigned i = 0; i < AWAIT_TRIES && flock(fd, LOCK_SH | LOCK_NB) < 0 && !is_mounted(c->store); i++) {
+		if (i == 0)
+			log_info("store %s: waiting for the daemon of an earlier mount to finish", c->store);
+		nanosleep(&(struct timespec){ .tv_nsec = AWAIT_NS }, NULL);
+	}
 }

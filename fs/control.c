@@ -186,7 +186,6 @@ static void add_paths(struct json *j, struct control *c, const struct engine_sta
 	json_bool(j, "write_direct_io", true);
 	json_bool(j, "write_without_capability_check", c->paths.killpriv);
 	json_bool(j, "parallel_directory_lookups", c->paths.parallel_dirs);
-	json_bool(j, "direct_io_mmap", c->paths.direct_mmap);
 	json_u64(j, "readahead_kib", c->paths.readahead_kib);
 	json_u64(j, "threads", c->nr_threads);
 	json_close(j);
@@ -293,7 +292,7 @@ int control_xattr(struct fs *fs, struct inode *i, const char *name, struct buf *
 
 	if (!stat && strcmp(name, "user.ckptfs.fingerprint") != 0)
 		return 0;
-	r = ns_get_inode(fs->db, i->ino, &in);
+	r = attr_load(fs, i->ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	if (stat && i->ino == NS_ROOT_INO)

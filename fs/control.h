@@ -20,7 +20,6 @@ struct options;
 struct control_paths {
 	bool killpriv;	    /* buffered writes need no look at file capabilities */
 	bool parallel_dirs; /* look-ups in one directory go on in parallel */
-	bool direct_mmap;   /* files opened around the page cache can be mapped */
 	uint32_t readahead_kib;
 };
 

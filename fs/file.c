@@ -62,7 +62,7 @@ int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret
 	struct file *f;
 	int r;
 
-	r = ns_get_inode(fs->db, ino, &in);
+	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	if (!S_ISREG(in.mode))

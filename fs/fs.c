@@ -5,6 +5,8 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/attr.h"
+#include "fs/attr_cache.h"
 #include "fs/control.h"
 #include "fs/inode.h"
 #include "fs/namespace.h"
@@ -16,6 +18,7 @@ static void fs_free(struct fs *fs)
 	if (!fs)
 		return;
 	inodes_free(fs->inodes);
+	attr_cache_free(fs->attrs);
 	series_free(fs->series);
 	control_free(fs->control);
 	mutex_release(&fs->handles_lock);
@@ -45,17 +48,28 @@ int fs_open(struct engine *e, const struct options *o, struct fs **ret)
 	fs->sync = o->sync;
 	r = inodes_new(e, &fs->inodes);
 	if (r == 0)
+		r = attr_cache_new(&fs->attrs);
+	if (r == 0)
 		r = series_new(&fs->series);
 	if (r == 0)
 		r = control_new(o, &fs->control);
-	if (r == 0 && !fs->read_only)
-		r = names_make_root(fs);
+	if (r == 0)
+		r = names_open_root(fs);
 	if (r == 0 && !fs->read_only)
 		r = names_clear_orphans(fs);
 	if (r < 0)
 		return r;
 	*ret = TAKE(fs);
 	return 0;
+}
+
+int fs_apply(struct fs *fs, struct engine_tx *tx)
+{
+	int r = engine_tx_apply(fs->engine, tx);
+
+	if (r < 0)
+		attr_cache_clear(fs->attrs);
+	return r;
 }
 
 int fs_close(struct fs *fs)

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "store/engine/engine.h"
 
+struct attr_cache;
 struct control;
 struct file;
 struct inodes;
@@ -25,6 +26,7 @@ struct fs {
 	struct db *db;
 	const struct fp_key *key;
 	struct inodes *inodes;
+	struct attr_cache *attrs;
 	struct series *series;
 	struct control *control;
 	bool read_only, noatime;
@@ -35,6 +37,7 @@ struct fs {
 	 * extended attributes, so each of them is one read, one decision and one transaction.
 	 */
 	struct rwlock names;
+	atomic_bool shared_hash; /* INODE_SHARED_HASH */
 
 	struct mutex handles_lock; /* inside nothing, around the inode table's */
 	struct file *handles GUARDED_BY(handles_lock); /* open files that have a handle */
@@ -50,7 +53,11 @@ struct who {
 enum inode_flags {
 	INODE_HAS_XATTRS = 1 << 0, /* some may exist; never set: none do */
 	INODE_BEQUEATHS = 1 << 1,  /* a directory with a default ACL or settings that new entries inherit */
+	INODE_SHARED_HASH = 1 << 2, /* of the root: somewhere in the store two names of a directory share a hash */
 };
+
+/* engine_tx_apply(), and if it fails, nothing that was stored in the transaction is remembered. Under names, exclusive. */
+int fs_apply(struct fs *fs, struct engine_tx *tx);
 
 /* Takes the engine over (closed by fs_close()) if it succeeds. Removes what a crash left without a name, and makes the root. */
 int fs_open(struct engine *e, const struct options *o, struct fs **ret);

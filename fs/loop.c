@@ -21,7 +21,8 @@
 #include "fs/ops/ops.h"
 #include "store/engine/engine.h"
 
-#define FIRST_THREADS 2u
+#define MIN_READY 2u /* threads that are not in something long: as many as there are CPUs, within these limits */
+#define MAX_READY 4u
 #define MAX_THREADS 16u
 #define WAKE_SIGNAL SIGUSR2
 #define WAKE_AGAIN_NS 5000000
@@ -30,12 +31,10 @@
 #define WRITE_FRONT (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
 static_assert(WRITE_FRONT == 80 && WRITE_FRONT <= ENGINE_BUFFER_FRONT, "kernel ABI");
 
-/* Of the protocol since 7.39; not in every header yet. */
-#define INIT_DIRECT_IO_ALLOW_MMAP (UINT64_C(1) << 36)
-#define OPEN_KILL_SUIDGID 1u
+#define OPEN_KILL_SUIDGID 1u /* of struct fuse_open_in; not in every header */
 
 /* Features asked for here because libfuse does not (or not in every version). */
-#define EXTRA_FEATURES (FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 | INIT_DIRECT_IO_ALLOW_MMAP)
+#define EXTRA_FEATURES ((uint32_t)(FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2))
 
 struct worker {
 	struct loop *loop;
@@ -43,7 +42,7 @@ struct worker {
 	struct engine_buffer *buffer; /* NULL after the engine has taken it */
 	void *read_buffer;	      /* made when first needed */
 	uint32_t opcode;	      /* of the request being worked on */
-	uint64_t init_flags;	      /* of INIT: what the kernel offers */
+	uint32_t init_flags;	      /* of INIT: what the kernel offers */
 	bool kills_setid;
 	atomic_bool done;
 };
@@ -56,11 +55,12 @@ struct loop {
 	int fd, event_fd;
 
 	atomic_bool stop, answers, ended;
-	atomic_uint nr_idle; /* threads that wait for a request */
+	atomic_uint nr_long; /* threads in a request that may take long */
+	unsigned nr_ready;   /* threads there should be besides; constant */
 
 	struct mutex lock; /* leaf */
 	struct worker *worker[MAX_THREADS] GUARDED_BY(lock);
-	unsigned nr GUARDED_BY(lock);
+	atomic_uint nr; /* changed under lock */
 };
 
 static _Thread_local struct worker *self;
@@ -79,6 +79,7 @@ static const char *const request_names[CONTROL_REQUESTS] = {
 	[FUSE_INTERRUPT] = "interrupt", [FUSE_IOCTL] = "ioctl",		  [FUSE_BATCH_FORGET] = "batch_forget",
 	[FUSE_FALLOCATE] = "fallocate", [FUSE_READDIRPLUS] = "readdirplus", [FUSE_RENAME2] = "rename2",
 	[FUSE_LSEEK] = "lseek",		[FUSE_COPY_FILE_RANGE] = "copy_file_range", [FUSE_TMPFILE] = "tmpfile",
+	[OPS_STATX] = "statx",
 };
 
 struct engine_buffer **loop_buffer(void)
@@ -112,18 +113,13 @@ static void tell(struct loop *l)
 /* Add features to libfuse's answer to INIT, as far as the kernel has them, and note which there are. */
 static void extend_init(struct worker *w, struct fuse_init_out *out)
 {
-	uint64_t extra = EXTRA_FEATURES & w->init_flags;
+	uint32_t extra = EXTRA_FEATURES & w->init_flags;
 	struct control_paths paths = {
 		.killpriv = extra & FUSE_HANDLE_KILLPRIV_V2,
 		.parallel_dirs = extra & FUSE_PARALLEL_DIROPS,
-		.direct_mmap = extra & INIT_DIRECT_IO_ALLOW_MMAP,
 	};
 
-	out->flags |= (uint32_t)extra;
-	if (w->init_flags & FUSE_INIT_EXT) {
-		out->flags |= FUSE_INIT_EXT;
-		out->flags2 |= (uint32_t)(extra >> 32);
-	}
+	out->flags |= extra;
 	control_set_paths(w->loop->fs->control, &paths);
 }
 
@@ -157,12 +153,50 @@ static void look_at(struct worker *w, const struct fuse_in_header *in)
 		break;
 	case FUSE_INIT:
 		w->init_flags = ((const struct fuse_init_in *)arg)->flags;
-		if (w->init_flags & FUSE_INIT_EXT)
-			w->init_flags |= (uint64_t)((const struct fuse_init_in *)arg)->flags2 << 32;
 		break;
 	default:
 		w->kills_setid = in->uid != 0; /* the kernel does not say, so by the rule of thumb */
 	}
+}
+
+static int add_thread(struct loop *l);
+
+/* Requests that wait for the disk or for data on its way: the others must not wait behind them. */
+static bool takes_long(uint32_t opcode)
+{
+	switch (opcode) {
+	case FUSE_READ:
+	case FUSE_FSYNC:
+	case FUSE_FSYNCDIR:
+	case FUSE_FLUSH:
+	case FUSE_RELEASE:
+	case FUSE_RENAME:
+	case FUSE_RENAME2:
+	case FUSE_LINK:
+	case FUSE_SETATTR:
+	case FUSE_FALLOCATE:
+	case FUSE_COPY_FILE_RANGE:
+	case FUSE_IOCTL: return true;
+	default: return false;
+	}
+}
+
+static void answer(struct worker *w, struct fuse_buf *buf)
+{
+	const struct fuse_in_header *in = buf->mem;
+	struct loop *l = w->loop;
+	bool is_long = takes_long(in->opcode);
+
+	if (is_long && ++l->nr_long + l->nr_ready > l->nr)
+		add_thread(l);
+	if (in->opcode == FUSE_TMPFILE)
+		ops_tmpfile(l->fs, l->fd, in, buf->size);
+	else if (in->opcode == OPS_STATX)
+		ops_statx(l->fs, l->fd, in);
+	else
+		fuse_session_process_buf(l->se, buf);
+	if (is_long)
+		l->nr_long--;
 }
 
 static void serve(struct worker *w, void *p, size_t len)
@@ -174,10 +208,7 @@ static void serve(struct worker *w, void *p, size_t len)
 	uint32_t opcode = in->opcode;
 
 	look_at(w, in);
-	if (opcode == FUSE_TMPFILE)
-		ops_tmpfile(l->fs, l->fd, in, len);
-	else
-		fuse_session_process_buf(l->se, &buf);
+	answer(w, &buf);
 	control_count(l->fs->control, opcode, monotonic_ns() - start);
 	if (opcode == FUSE_INIT && !fuse_session_exited(l->se)) {
 		l->answers = true;
@@ -190,8 +221,6 @@ static void end(struct loop *l)
 	l->ended = true;
 	tell(l);
 }
-
-static int add_thread(struct loop *l);
 
 /* One request. 0: go on, <0: the thread ends. */
 static int turn(struct worker *w)
@@ -207,10 +236,7 @@ static int turn(struct worker *w)
 			return log_errno(r, "request buffer");
 	}
 	p = w->buffer->data - WRITE_FRONT;
-	l->nr_idle++;
 	n = read(l->fd, p, WRITE_FRONT + ENGINE_BUFFER_SIZE);
-	if (atomic_fetch_sub(&l->nr_idle, 1) == 1 && n > 0 && !l->stop)
-		add_thread(l); /* nobody else would see the next request */
 	if (n < 0) {
 		if (errno == EINTR || errno == EAGAIN || errno == ENOENT) /* ENOENT: given up while we read it */
 			return 0;
@@ -276,6 +302,13 @@ static int add_thread(struct loop *l)
 	return r < 0 ? log_errno(r, "requests: cannot start another thread") : 0;
 }
 
+static unsigned nr_ready(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return cpus < (long)MIN_READY ? MIN_READY : MIN((unsigned)cpus, MAX_READY);
+}
+
 /* Only there to make read(2) return. */
 static void on_wake(_unused_ int signal)
 {
@@ -294,6 +327,7 @@ int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 	l->se = se;
 	l->fs = fs;
 	l->fd = fuse_session_fd(se);
+	l->nr_ready = nr_ready();
 	l->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = l->event_fd < 0 ? -errno : 0;
 	if (r == 0)
@@ -325,7 +359,7 @@ int loop_start(struct loop *l)
 {
 	int r = 0;
 
-	for (unsigned i = 0; i < FIRST_THREADS && r == 0; i++)
+	for (unsigned i = 0; i < l->nr_ready && r == 0; i++)
 		r = add_thread(l);
 	return r;
 }

@@ -12,8 +12,8 @@
  * inside a write that has to be copied; no lock of fs/ is held either time), and what an operation waits for inside the
  * engine. The engine empties its buffers without any help of the kernel's requests, so each of these waits ends after at
  * most one buffer per waiting thread has gone to the packs: milliseconds. Other requests are delayed by that at worst.
- * Nothing here waits for the page cache: see ops/notify.h. When every thread is busy another is started, up to a limit, so
- * that requests that take long (fsync) do not hold up others.
+ * Nothing here waits for the page cache: see ops/notify.h. For every thread in a request that may take long (fsync, a read
+ * from disk) another is started, up to a limit, so that it does not hold up others.
  */
 #pragma once
 

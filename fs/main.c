@@ -205,8 +205,10 @@ static int open_session(struct run *run)
 static int open_store(struct run *run)
 {
 	struct engine *e;
-	int r = engine_open(run->paths.store, &run->o.engine, &e);
+	int r;
 
+	checks_await_store(&run->paths);
+	r = engine_open(run->paths.store, &run->o.engine, &e);
 	if (r < 0)
 		return r; /* logged in full */
 	r = fs_open(e, &run->o, &run->fs);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/attr.h"
+#include "fs/attr_cache.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
 #include "fs/series.h"
@@ -31,9 +32,12 @@ int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
 
 int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret)
 {
+	int r;
+
 	if (strlen(name) > NS_NAME_MAX)
 		return -ENAMETOOLONG;
-	return ns_find(fs->db, fs->key, dir, name, ret);
+	r = fs->shared_hash ? -EEXIST : ns_find_first(fs->db, fs->key, dir, name, ret);
+	return r == -EEXIST ? ns_find(fs->db, fs->key, dir, name, ret) : r;
 }
 
 void names_put_entry(struct engine_tx *tx, uint64_t dir, const struct ns_dirent *d, const char *name)
@@ -47,10 +51,31 @@ void names_put_entry(struct engine_tx *tx, uint64_t dir, const struct ns_dirent 
 	engine_tx_put(tx, ns_key_dirent(dir, e.cookie), value.data, value.len);
 }
 
+int names_note_hash(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, uint64_t cookie)
+{
+	struct ns_inode root;
+	int r;
+
+	if (!ns_cookie_shared(cookie) || fs->shared_hash)
+		return 0;
+	fs->shared_hash = true; /* even if the transaction fails: it only makes look-ups slower */
+	if (dir->ino == NS_ROOT_INO) {
+		dir->flags |= INODE_SHARED_HASH;
+		return 0;
+	}
+	r = attr_load(fs, NS_ROOT_INO, &root);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	root.flags |= INODE_SHARED_HASH;
+	attr_store(fs, tx, &root);
+	return 0;
+}
+
 /* Everything a store holds of an inode. */
 static int erase(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
 {
 	engine_tx_del(tx, ns_key_inode(in->ino));
+	attr_cache_drop(fs->attrs, in->ino);
 	if (S_ISREG(in->mode))
 		engine_tx_drop_content(tx, in->ino);
 	if (S_ISLNK(in->mode))
@@ -139,6 +164,16 @@ int names_lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *ret
 	return r;
 }
 
+int names_enter(struct fs *fs, uint64_t dir, const struct ns_dirent *d, struct stat *ret)
+{
+	int r;
+
+	rwlock_lock_shared(&fs->names);
+	r = enter(fs, dir, d->name, d->ino, ret);
+	rwlock_unlock_shared(&fs->names);
+	return r;
+}
+
 static struct ns_inode new_inode(uint64_t ino, const struct names_new *n, const struct who *who,
 				 const struct ns_inode *dir, int64_t now)
 {
@@ -163,9 +198,13 @@ static uint8_t type_of(uint32_t mode)
 }
 
 /* The directory side of a new name. */
-static void add_entry(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, struct ns_dirent *d, const char *name,
-		      const struct ns_inode *in, int64_t now)
+static int add_entry(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, struct ns_dirent *d, const char *name,
+		     const struct ns_inode *in, int64_t now)
 {
+	int r = names_note_hash(fs, tx, dir, d->cookie);
+
+	if (r < 0)
+		return r;
 	d->ino = in->ino;
 	d->type = type_of(in->mode);
 	names_put_entry(tx, dir->ino, d, name);
@@ -173,10 +212,11 @@ static void add_entry(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir,
 		dir->nlink++;
 	dir->mtime_ns = dir->ctime_ns = now;
 	attr_store(fs, tx, dir);
+	return 0;
 }
 
 static int make(struct fs *fs, uint64_t dir_ino, const char *name, uint64_t ino, const struct names_new *n,
-		const struct who *who) REQUIRES(fs->names)
+		const struct who *who, struct ns_inode *ret) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	int64_t now = (int64_t)now_ns();
@@ -199,7 +239,9 @@ static int make(struct fs *fs, uint64_t dir_ino, const char *name, uint64_t ino,
 	if (r < 0)
 		return r;
 	if (name) {
-		add_entry(fs, &tx, &dir, &d, name, &in, now);
+		r = add_entry(fs, &tx, &dir, &d, name, &in, now);
+		if (r < 0)
+			return r;
 	} else {
 		in.nlink = 0;
 		engine_tx_put(&tx, ns_key_orphan(ino), NULL, 0);
@@ -207,27 +249,37 @@ static int make(struct fs *fs, uint64_t dir_ino, const char *name, uint64_t ino,
 	if (n->target)
 		engine_tx_put(&tx, ns_key_symlink(ino), n->target, strlen(n->target));
 	attr_store(fs, &tx, &in);
-	return engine_tx_apply(fs->engine, &tx);
+	r = fs_apply(fs, &tx);
+	if (r == 0)
+		*ret = in;
+	return r;
 }
 
 int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names_new *n, const struct who *who,
 	       struct stat *ret)
 {
+	struct inode *i;
+	struct ns_inode in;
 	uint64_t ino;
 	int r;
 
 	if (name && strlen(name) > NS_NAME_MAX)
 		return -ENAMETOOLONG;
 	r = engine_new_number(fs->engine, &ino);
+	if (r == 0)
+		r = inode_get_lookup(fs->inodes, ino, &i);
 	if (r < 0)
 		return r;
+	i->series = name ? series_key(fs, dir, name) : 0;
+	i->orphan = !name;
 	rwlock_lock(&fs->names);
-	r = make(fs, dir, name, ino, n, who);
-	if (r == 0)
-		r = enter(fs, dir, name, ino, ret);
-	if (r == 0 && !name)
-		inodes_set_orphan(fs->inodes, ino, true);
+	r = make(fs, dir, name, ino, n, who, &in);
 	rwlock_unlock(&fs->names);
+	if (r == 0)
+		attr_fill(&in, n->target ? strlen(n->target) : 0, ret);
+	else
+		inode_forget(fs->inodes, ino, 1); /* pinned still */
+	names_put(fs, i);
 	return apply_and_sync(fs, r);
 }
 
@@ -256,8 +308,9 @@ static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *n
 		engine_tx_del(&tx, ns_key_orphan(ino));
 	in.ctime_ns = now;
 	attr_store(fs, &tx, &in);
-	add_entry(fs, &tx, &dir, &d, name, &in, now);
-	r = engine_tx_apply(fs->engine, &tx);
+	r = add_entry(fs, &tx, &dir, &d, name, &in, now);
+	if (r == 0)
+		r = fs_apply(fs, &tx);
 	if (r == 0)
 		inodes_set_orphan(fs->inodes, ino, false);
 	return r;
@@ -308,7 +361,7 @@ static int remove_one(struct fs *fs, uint64_t dir_ino, const char *name, bool wa
 	attr_store(fs, &tx, &dir);
 	r = names_drop(fs, &tx, &in, now);
 	if (r == 0)
-		r = engine_tx_apply(fs->engine, &tx);
+		r = fs_apply(fs, &tx);
 	if (r < 0 && in.nlink == 0)
 		inodes_set_orphan(fs->inodes, in.ino, false);
 	return r;
@@ -338,7 +391,7 @@ int names_rmdir(struct fs *fs, uint64_t dir, const char *name)
 static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *rest)
 {
 	struct ns_inode in;
-	int r = ns_get_inode(fs->db, rest->ino, &in);
+	int r = attr_load(fs, rest->ino, &in);
 
 	if (r <= 0)
 		return r;
@@ -362,7 +415,7 @@ static int finish_idle(struct fs *fs, const uint64_t *ino, size_t n) REQUIRES(fs
 	for (size_t k = 0; k < n && r == 0; k++)
 		if (inodes_take_idle(fs->inodes, ino[k], &rest))
 			r = finish(fs, &tx, &rest);
-	return r < 0 ? r : engine_tx_apply(fs->engine, &tx);
+	return r < 0 ? r : fs_apply(fs, &tx);
 }
 
 void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
@@ -406,7 +459,7 @@ int names_clear_orphans(struct fs *fs)
 		engine_tx_del(&tx, ns_key_orphan(ino));
 		r = finish(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true });
 		if (r == 0)
-			r = engine_tx_apply(fs->engine, &tx);
+			r = fs_apply(fs, &tx);
 		if (r < 0)
 			return log_errno(r, "inode %" PRIu64 ": without a name, cannot be removed", ino);
 		nr++;
@@ -428,12 +481,12 @@ int names_finish_all(struct fs *fs)
 		if (rest.orphan || rest.atime_dirty)
 			r = finish(fs, &tx, &rest);
 		if (r == 0 && tx.records.len > MiB(1))
-			r = engine_tx_apply(fs->engine, &tx);
+			r = fs_apply(fs, &tx);
 	}
-	return r < 0 || fs->read_only ? r : engine_tx_apply(fs->engine, &tx);
+	return r < 0 || fs->read_only ? r : fs_apply(fs, &tx);
 }
 
-int names_make_root(struct fs *fs)
+static int make_root(struct fs *fs)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	int64_t now = (int64_t)now_ns();
@@ -441,10 +494,20 @@ int names_make_root(struct fs *fs)
 		.ino = NS_ROOT_INO, .mode = S_IFDIR | 0755, .nlink = 2, .uid = getuid(), .gid = getgid(),
 		.atime_ns = now, .mtime_ns = now, .ctime_ns = now, .btime_ns = now, .parent = NS_ROOT_INO,
 	};
-	int r = ns_get_inode(fs->db, NS_ROOT_INO, &root);
 
-	if (r != 0)
-		return r < 0 ? r : 0;
 	attr_store(fs, &tx, &root);
-	return engine_tx_apply(fs->engine, &tx);
+	return fs_apply(fs, &tx);
+}
+
+int names_open_root(struct fs *fs)
+{
+	struct ns_inode root;
+	int r = attr_load(fs, NS_ROOT_INO, &root);
+
+	if (r < 0)
+		return r;
+	if (r == 0)
+		return fs->read_only ? log_errno(-EROFS, "store: never mounted for writing, so it has no root") : make_root(fs);
+	fs->shared_hash = root.flags & INODE_SHARED_HASH;
+	return 0;
 }

@@ -22,6 +22,8 @@ struct who;
 
 /* "." and ".." are understood too. -ENOENT: absent. */
 int names_lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *ret);
+/* The same for an entry just read from `dir`, which the kernel keeps from changing meanwhile. */
+int names_enter(struct fs *fs, uint64_t dir, const struct ns_dirent *d, struct stat *ret);
 
 struct names_new {
 	uint32_t mode; /* with type */
@@ -47,12 +49,15 @@ void names_put(struct fs *fs, struct inode *i); /* NULL is fine; not under fs.na
 /* At mount: remove orphans of a crash. At unmount: write all read times. */
 int names_clear_orphans(struct fs *fs);
 int names_finish_all(struct fs *fs);
-int names_make_root(struct fs *fs);
+int names_open_root(struct fs *fs); /* makes it in a new store */
 
 /* Parts shared with rename.c. Under fs.names, exclusive. */
 int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret); /* -ENOENT: removed */
 int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret); /* 1/0/<0, checks the length */
 void names_put_entry(struct engine_tx *tx, uint64_t dir, const struct ns_dirent *d, const char *name);
+/* To be called for a name that is added at `cookie`: a shared hash is remembered in the root's record. `dir`: a record that
+ * is stored afterwards, the root's if it is among those. */
+int names_note_hash(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, uint64_t cookie);
 /* One name less: the record, or when none is left an orphan or nothing. Changes *in. */
 int names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now);
 /* Wait until data written to `ino` cannot be overtaken by a change of its name. Not under fs.names. */

@@ -126,8 +126,15 @@ static void exchange(struct fs *fs, struct engine_tx *tx, struct move *m)
 
 static int replace(struct fs *fs, struct engine_tx *tx, struct move *m)
 {
+	int r;
+
 	if (m->to.present && S_ISDIR(m->to.in.mode))
 		m->to_dir->nlink--;
+	if (!m->to.present) {
+		r = names_note_hash(fs, tx, m->from_dir->ino == NS_ROOT_INO ? m->from_dir : m->to_dir, m->to.d.cookie);
+		if (r < 0)
+			return r;
+	}
 	reparent(&m->from.in, m->from_dir, m->to_dir);
 	engine_tx_del(tx, ns_key_dirent(m->from_dir->ino, m->from.d.cookie));
 	put_side(tx, m->to_dir->ino, &m->to, &m->from.in);
@@ -157,7 +164,7 @@ static int apply(struct fs *fs, struct move *m, unsigned flags) REQUIRES(fs->nam
 	attr_store(fs, &tx, &m->from.in);
 	store_dirs(fs, &tx, m);
 	if (r == 0)
-		r = engine_tx_apply(fs->engine, &tx);
+		r = fs_apply(fs, &tx);
 	if (r < 0 && m->to.present && m->to.in.nlink == 0)
 		inodes_set_orphan(fs->inodes, m->to.in.ino, false);
 	return r;

@@ -169,7 +169,7 @@ static int set(struct fs *fs, uint64_t ino, const char *name, const void *p, siz
 		in.flags |= INODE_BEQUEATHS;
 	in.ctime_ns = (int64_t)now_ns();
 	attr_store(fs, &tx, &in);
-	return engine_tx_apply(fs->engine, &tx);
+	return fs_apply(fs, &tx);
 }
 
 int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, size_t len, int flags, bool kill_setgid)
@@ -205,7 +205,7 @@ static int remove_one(struct fs *fs, uint64_t ino, const char *name) REQUIRES(fs
 	engine_tx_del(&tx, ns_key_xattr(ino, name));
 	in.ctime_ns = (int64_t)now_ns();
 	attr_store(fs, &tx, &in);
-	return engine_tx_apply(fs->engine, &tx);
+	return fs_apply(fs, &tx);
 }
 
 int xattr_remove(struct fs *fs, struct inode *i, const char *name)

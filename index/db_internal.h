@@ -15,6 +15,8 @@
 
 #define DB_NR_FAMILIES 2
 #define DB_UNFLUSHED_NR_MAX 32 /* memtables that wait after failed flushes */
+/* An iterator with so long a prefix asks the filters first: for the 16 cookies of one hash (namespace.c). */
+#define DB_FILTER_PREFIX_LEN 16
 
 struct db {
 	/* constant after db_open() */

@@ -59,6 +59,7 @@ static void set_view(rocksdb_options_t *o, rocksdb_cache_t *cache)
 	rocksdb_options_set_max_write_buffer_number(o, 2 * DB_UNFLUSHED_NR_MAX);
 	rocksdb_options_set_compression(o, rocksdb_lz4_compression);
 	rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
+	rocksdb_options_set_prefix_extractor(o, rocksdb_slicetransform_create_fixed_prefix(DB_FILTER_PREFIX_LEN));
 	set_table(o, cache);
 }
 

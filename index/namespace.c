@@ -315,22 +315,33 @@ static uint64_t cookie_of(const struct fp_key *key, const char *name, size_t len
 	return MAX(cookie, (uint64_t)COOKIE_MIN);
 }
 
-/* 1: the entry at `cookie` is this name; 0: it is not there or is another. */
-static int find_at(struct db *db, uint64_t dir, uint64_t cookie, const char *name, struct ns_dirent *ret)
+int ns_find_first(struct db *db, const struct fp_key *key, uint64_t dir, const char *name, struct ns_dirent *ret)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	struct ns_key k = ns_key_dirent(dir, cookie);
+	size_t len = strlen(name);
+	uint64_t cookie;
 	struct ns_dirent d;
+	struct ns_key k;
 	int r;
 
+	if (len > NS_NAME_MAX)
+		return -ENAMETOOLONG;
+	if (len == 0)
+		return -EINVAL;
+	cookie = cookie_of(key, name, len);
+	k = ns_key_dirent(dir, cookie);
 	r = db_get(db, DB_VIEW, k.b, k.len, &value);
-	if (r <= 0)
+	if (r < 0)
 		return r;
+	if (r == 0) {
+		ret->cookie = cookie;
+		return 0;
+	}
 	r = dirent_decode_or_log(dir, cookie, value.data, value.len, &d);
 	if (r < 0)
 		return r;
 	if (strcmp(d.name, name) != 0)
-		return 0;
+		return -EEXIST;
 	*ret = d;
 	return 1;
 }
@@ -338,20 +349,19 @@ static int find_at(struct db *db, uint64_t dir, uint64_t cookie, const char *nam
 int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *name, struct ns_dirent *ret)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
-	size_t len = strlen(name);
 	uint64_t first, unused;
 	struct ns_dirent d;
+	struct ns_key k;
 	int r;
 
-	if (len > NS_NAME_MAX)
-		return -ENAMETOOLONG;
-	if (len == 0)
-		return -EINVAL;
-	first = unused = cookie_of(key, name, len);
-	r = find_at(db, dir, first, name, ret);
-	if (r != 0)
+	r = ns_find_first(db, key, dir, name, &d);
+	if (r > 0)
+		*ret = d;
+	if (r != 0 && r != -EEXIST)
 		return r;
-	r = ns_readdir_open(db, dir, first - 1, &it);
+	first = unused = cookie_of(key, name, strlen(name));
+	k = ns_key_dirent(dir, first);
+	r = db_iter_new(db, NULL, k.b, k.len - 1, k.b, k.len, &it); /* they differ in the last byte only */
 	if (r < 0)
 		return r;
 	while ((r = ns_readdir_next(it, &d)) > 0 && d.cookie < first + COOKIES_PER_HASH) {
@@ -368,6 +378,11 @@ int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *n
 		return -ENOSPC;
 	ret->cookie = unused;
 	return 0;
+}
+
+bool ns_cookie_shared(uint64_t cookie)
+{
+	return cookie % COOKIES_PER_HASH != 0;
 }
 
 int ns_has_entries(struct db *db, uint64_t dir)

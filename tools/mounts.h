@@ -5,7 +5,8 @@
 
 struct mounts {
 	FILE *f;
-	char point[4096], store[4096]; /* of the current one */
+	const char *point, *store; /* of the current one, borrowed until the next */
+	char line[8192];
 };
 
 int mounts_open(struct mounts *m);

@@ -64,7 +64,7 @@ static int add(struct listing *l, const char *name, const struct stat *st, uint6
 static int add_entry(struct listing *l, uint64_t dir, const struct ns_dirent *d)
 {
 	struct stat st = { .st_ino = d->ino, .st_mode = DTTOIF(d->type) };
-	bool counted = l->plus && names_lookup(l->fs, dir, d->name, &st) == 0;
+	bool counted = l->plus && names_enter(l->fs, dir, d, &st) == 0;
 	int r = add(l, d->name, &st, d->cookie, counted);
 
 	if (r == 0 && counted)
@@ -91,7 +91,7 @@ static int list(struct listing *l, uint64_t ino, uint64_t after)
 	struct ns_dirent d;
 	int r;
 
-	r = ns_get_inode(l->fs->db, ino, &dir);
+	r = attr_load(l->fs, ino, &dir);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	r = add_dots(l, &dir, after);

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "fs/file.h"
 #include "fs/loop.h"
 #include "fs/namespace.h"
@@ -126,14 +125,6 @@ static struct tmpfile_answer tmpfile_answer(uint64_t unique, const struct file *
 	};
 }
 
-static void answer_error(int fd, uint64_t unique, int error)
-{
-	struct fuse_out_header header = { .len = sizeof(header), .error = -error, .unique = unique };
-
-	if (write(fd, &header, sizeof(header)) < 0 && errno != ENOENT)
-		log_errno(-errno, "requests: cannot answer");
-}
-
 void ops_tmpfile(struct fs *fs, int fd, const struct fuse_in_header *in, size_t len)
 {
 	const struct fuse_create_in *arg = (const void *)(in + 1);
@@ -144,13 +135,13 @@ void ops_tmpfile(struct fs *fs, int fd, const struct fuse_in_header *in, size_t 
 	int r;
 
 	if (len < sizeof(*in) + sizeof(*arg)) {
-		answer_error(fd, in->unique, EIO);
+		ops_answer_error(fd, in->unique, EIO);
 		return;
 	}
 	who = (struct who){ .uid = in->uid, .gid = in->gid, .umask = arg->umask };
 	r = create(fs, in->nodeid, NULL, arg->mode, (int)arg->flags, &who, &st, &f);
 	if (r < 0) {
-		answer_error(fd, in->unique, ops_errno(r));
+		ops_answer_error(fd, in->unique, ops_errno(r));
 		return;
 	}
 	answer = tmpfile_answer(in->unique, f, &st);

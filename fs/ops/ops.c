@@ -1,7 +1,10 @@
 #include "fs/ops/ops.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "fs/namespace.h"
 #include "store/engine/engine.h"
 
@@ -79,6 +82,14 @@ int ops_errno(int r)
 void ops_reply(fuse_req_t req, int r)
 {
 	fuse_reply_err(req, ops_errno(r));
+}
+
+void ops_answer_error(int fd, uint64_t unique, int error)
+{
+	struct fuse_out_header header = { .len = sizeof(header), .error = -error, .unique = unique };
+
+	if (write(fd, &header, sizeof(header)) < 0 && errno != ENOENT) /* ENOENT: given up by the kernel */
+		log_errno(-errno, "requests: cannot answer");
 }
 
 struct fuse_entry_param ops_entry(const struct stat *st)

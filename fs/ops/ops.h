@@ -15,8 +15,10 @@ struct fuse_in_header;
 
 extern const struct fuse_lowlevel_ops ops_table;
 
-/* O_TMPFILE, which libfuse does not know: answered on `fd` itself. */
+/* Requests that libfuse does not know: O_TMPFILE and statx(2), answered on `fd` itself. */
+#define OPS_STATX 52 /* FUSE_STATX, not in every header */
 void ops_tmpfile(struct fs *fs, int fd, const struct fuse_in_header *in, size_t len);
+void ops_statx(struct fs *fs, int fd, const struct fuse_in_header *in);
 
 /* Shared by the files of this folder. */
 #define OPS_FOREVER 1e9 /* seconds that names and attributes stay valid: nothing changes them but the kernel's own requests */
@@ -35,6 +37,7 @@ struct who ops_who(fuse_req_t req);
 /* 0 or a negative errno. Damage is what applications know as EIO. */
 void ops_reply(fuse_req_t req, int r);
 int ops_errno(int r); /* as ops_reply() would send it, positive */
+void ops_answer_error(int fd, uint64_t unique, int error); /* positive; for requests that libfuse does not know */
 /* An entry counted as looked up; taken back if the kernel does not want it any more. */
 void ops_reply_entry(fuse_req_t req, int r, const struct stat *st);
 struct fuse_entry_param ops_entry(const struct stat *st);

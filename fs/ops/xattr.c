@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "fs/acl.h"
+#include "fs/attr.h"
 #include "fs/inode.h"
 #include "fs/namespace.h"
 #include "fs/ops/ops.h"
@@ -34,7 +35,7 @@ static bool kills_setgid(fuse_req_t req, uint64_t ino, const char *name)
 {
 	struct ns_inode in;
 
-	if (strcmp(name, ACL_ACCESS_NAME) != 0 || ns_get_inode(fs_of(req)->db, ino, &in) <= 0)
+	if (strcmp(name, ACL_ACCESS_NAME) != 0 || attr_load(fs_of(req), ino, &in) <= 0)
 		return false;
 	return in.mode & S_ISGID && !in_group(req, in.gid);
 }

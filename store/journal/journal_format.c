@@ -121,7 +121,9 @@ void journal_record_add(struct buf *group, uint8_t type, const void *p, size_t l
 
 struct journal_iter journal_iter(const void *records, size_t len)
 {
-	return (struct journal_iter){ records, (const uint8_t *)records + len };
+	struct cursor c = cursor_of(records, len);
+
+	return (struct journal_iter){ c.p, c.end };
 }
 
 int journal_iter_next(struct journal_iter *it, uint8_t *type, const void **p, size_t *len)

@@ -359,14 +359,16 @@ int link(const char *path, const char *new_path)
 	return linkat(AT_FDCWD, path, AT_FDCWD, new_path, 0);
 }
 
-#define DEFINE_FSTATVFS(name, type)                            \
-	int name(int fd, struct type *st)                      \
+#define DEFINE_STATVFS(name, of, type)                         \
+	int name(of, struct type *st)                          \
 	{                                                      \
-		int r = NEXT(name)(fd, st);                    \
+		int r = NEXT(name)(where, st);                 \
                                                                \
 		if (r == 0 && record_is_full())                \
 			st->f_bfree = st->f_bavail = 0;        \
 		return r;                                      \
 	}
-DEFINE_FSTATVFS(fstatvfs, statvfs)
-DEFINE_FSTATVFS(fstatvfs64, statvfs64)
+DEFINE_STATVFS(fstatvfs, int where, statvfs)
+DEFINE_STATVFS(fstatvfs64, int where, statvfs64)
+DEFINE_STATVFS(statvfs, const char *where, statvfs)
+DEFINE_STATVFS(statvfs64, const char *where, statvfs64)

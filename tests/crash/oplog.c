@@ -181,7 +181,7 @@ void oplog_release(struct oplog *l)
 	*l = OPLOG_EMPTY;
 }
 
-struct op_text op_text(const struct op *o)
+const char *op_verb(enum op_kind kind)
 {
 	static const char *const verbs[] = {
 		[OP_CREATE] = "create", [OP_MKDIR] = "mkdir", [OP_LINK] = "link", [OP_UNLINK] = "unlink",
@@ -189,8 +189,14 @@ struct op_text op_text(const struct op *o)
 		[OP_ALLOCATE] = "allocate", [OP_PUNCH] = "punch", [OP_SYNC] = "sync", [OP_MARK] = "mark",
 		[OP_READ] = "read", [OP_OPEN] = "open",
 	};
+
+	return verbs[kind];
+}
+
+struct op_text op_text(const struct op *o)
+{
 	struct op_text t;
-	int n = snprintf(t.s, sizeof(t.s), "%s %" PRIu32, verbs[o->kind], o->obj);
+	int n = snprintf(t.s, sizeof(t.s), "%s %" PRIu32, op_verb(o->kind), o->obj);
 
 	if (o->name)
 		n += snprintf(t.s + n, sizeof(t.s) - (size_t)n, " %" PRIu32 "/%.100s", o->dir, o->name);

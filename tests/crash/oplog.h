@@ -53,3 +53,4 @@ struct op_text {
 	char s[320];
 };
 struct op_text op_text(const struct op *op);
+const char *op_verb(enum op_kind kind);

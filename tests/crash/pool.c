@@ -17,7 +17,7 @@
 
 struct shared {
 	_Atomic uint64_t next;
-	_Atomic bool stop;
+	_Atomic bool stop, wrong;
 	struct {
 		_Atomic uint64_t nr, since_ns;
 	} worker[POOL_JOBS_MAX];
@@ -25,7 +25,19 @@ struct shared {
 
 int pool_jobs(void)
 {
-	return MIN((int)sysconf(_SC_NPROCESSORS_ONLN), POOL_JOBS_MAX);
+	return MIN((int)sysconf(_SC_NPROCESSORS_ONLN), POOL_JOBS_MAX / 8);
+}
+
+static void report(const struct pool *p, struct shared *sh, int me, const char *how)
+{
+	char command[300];
+
+	printf("FAILED (%s): ", how);
+	p->describe(p->userdata, me, sh->worker[me].nr);
+	fflush(stdout);
+	snprintf(command, sizeof(command), "cat %s/why.%d", p->scratch, me);
+	if (system(command) != 0)
+		printf("no reason given\n");
 }
 
 static int work(const struct pool *p, struct shared *sh, int me)
@@ -42,30 +54,23 @@ static int work(const struct pool *p, struct shared *sh, int me)
 			return 0;
 		atomic_store(&sh->worker[me].nr, nr);
 		atomic_store(&sh->worker[me].since_ns, monotonic_ns());
-		to = fopen(why, "we");
-		if (!to)
+		unlink(why);
+		to = fopen(why, "ae"); /* as the engine's log does: their lines come in order */
+		if (!to || log_to_file(why) < 0)
 			return 1;
-		log_to_file(why);
+		setvbuf(to, NULL, _IOLBF, 0);
 		verdict = p->run(p->userdata, me, nr, to);
 		fclose(to);
-		if (verdict == POOL_WRONG)
+		if (verdict == POOL_WRONG && !p->keep_going)
 			return 1;
+		if (verdict == POOL_WRONG) {
+			report(p, sh, me, "wrong");
+			atomic_store(&sh->wrong, true);
+		}
 		if (verdict == POOL_ENOUGH)
 			atomic_store(&sh->stop, true);
 	}
 	return 0;
-}
-
-static void report(const struct pool *p, struct shared *sh, int me, const char *how)
-{
-	char command[300];
-
-	printf("FAILED (%s): ", how);
-	p->describe(p->userdata, me, sh->worker[me].nr);
-	fflush(stdout);
-	snprintf(command, sizeof(command), "cat %s/why.%d", p->scratch, me);
-	if (system(command) != 0)
-		printf("no reason given\n");
 }
 
 /* Look after one worker. false: it failed. *pid is 0 when it is gone. */
@@ -120,6 +125,7 @@ bool pool_run(const struct pool *p)
 			left -= pids[i] == 0;
 		}
 	}
+	good = good && !sh->wrong;
 	munmap(sh, sizeof(*sh));
 	return good;
 }

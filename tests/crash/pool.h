@@ -15,6 +15,7 @@ enum pool_verdict { POOL_WRONG, POOL_RIGHT, POOL_ENOUGH /* right, and no more ca
 struct pool {
 	const char *scratch; /* directory for notes */
 	int jobs;
+	bool keep_going;     /* after a wrong case */
 	uint64_t first, end; /* cases [first, end) */
 	/* In worker `me`. What it writes to `to`, and the engine's log, is shown if it fails. */
 	enum pool_verdict (*run)(void *userdata, int me, uint64_t nr, FILE *to);
@@ -26,4 +27,4 @@ struct pool {
 bool pool_run(const struct pool *p); /* tells on stdout */
 /* Run one function in a process of its own: one that opens stores in a process that must not. */
 bool pool_apart(bool (*run)(void *userdata), void *userdata);
-int pool_jobs(void); /* one per CPU */
+int pool_jobs(void); /* one per CPU, at most POOL_JOBS_MAX / 8 */

@@ -27,7 +27,7 @@ int record_stop(struct oplog *ret);
 typedef int (*record_fault)(void *userdata, enum op_kind kind, const char *path);
 void record_set_fault(record_fault fault, void *userdata);
 
-/* Let fstatvfs() say that nothing is free. */
+/* Let statvfs() and fstatvfs() say that nothing is free. */
 void record_set_full(bool on);
 /* Let posix_fallocate() only extend the file: in memory, blocks that nobody writes to cost time for nothing. */
 void record_set_sparse(bool on);

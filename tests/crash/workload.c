@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/util.h"
 #include "store/engine/engine.h"
@@ -16,6 +17,7 @@
 #define PAGE 4096u
 #define NR_POOL 20 /* pages that many files share */
 #define NR_FILES 5 /* names per directory */
+#define PAUSE_NS 4000000
 
 void work_bytes(uint64_t seed, uint64_t off, uint64_t len, uint8_t *ret)
 {
@@ -259,6 +261,7 @@ int work_apply(struct engine *e, const char *top, const struct work *op)
 {
 	char path[2 * WORKLOAD_PATH], other[2 * WORKLOAD_PATH];
 
+	nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	snprintf(path, sizeof(path), "%s/%s", top, op->path);
 	snprintf(other, sizeof(other), "%s/%s", top, op->other);
 	switch (op->kind) {

@@ -35,7 +35,8 @@ struct workload {
 
 int workload_new(uint64_t seed, size_t nr, struct workload **ret);
 void workload_free(struct workload *w);
-/* Make one operation below directory `top`. WORK_SYNC is the caller's. */
+/* Make one operation below directory `top`. Takes its time: the engine's background thread, which writes out the index,
+ * snapshots the journal and absorbs fingerprints, looks ten times a second, and shall do so in the middle of it all. */
 int work_apply(struct engine *e, const char *top, const struct work *op);
 /* The bytes [off, off + len) of a write with this seed. */
 void work_bytes(uint64_t seed, uint64_t off, uint64_t len, uint8_t *ret);

@@ -59,6 +59,7 @@ struct targets {
 
 struct flip {
 	uint64_t seed;
+	bool keep_going;
 	char scratch[64];
 	struct rig closed, killed;
 	char *killed_tree; /* as it is after recovery */
@@ -378,12 +379,13 @@ static bool run_all(struct flip *f)
 {
 	bool good = true;
 
-	for (enum area a = 0; good && a < NR_AREAS; a++) {
-		struct pool pool = { .scratch = f->scratch, .jobs = pool_jobs(), .first = f->start[a], .end = f->start[a + 1],
+	for (enum area a = 0; (good || f->keep_going) && a < NR_AREAS; a++) {
+		struct pool pool = { .scratch = f->scratch, .jobs = pool_jobs(), .keep_going = f->keep_going,
+				     .first = f->start[a], .end = f->start[a + 1],
 				     .run = run_case, .describe = describe, .userdata = f };
 		uint64_t since = monotonic_ns();
 
-		good = pool_run(&pool);
+		good = pool_run(&pool) && good;
 		printf("%s: %" PRIu64 " changed, %s, %.1f s\n", area_names[a], pool.end - pool.first,
 		       good ? "right or refused" : "WRONG", (double)(monotonic_ns() - since) / 1e9);
 	}
@@ -393,7 +395,8 @@ static bool run_all(struct flip *f)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "seed", required_argument, NULL, 's' },
-						 { "case", required_argument, NULL, 'c' }, { 0 } };
+						 { "case", required_argument, NULL, 'c' },
+						 { "keep-going", no_argument, NULL, 'k' }, { 0 } };
 	struct flip *f = calloc(1, sizeof(*f));
 	bool one = false, good = false;
 	uint64_t nr = 0;
@@ -409,6 +412,8 @@ int main(int argc, char **argv)
 			nr = strtoull(optarg, NULL, 0);
 			one = true;
 		}
+		if (c == 'k')
+			f->keep_going = true;
 		if (c == '?')
 			return 2;
 	}

@@ -298,7 +298,8 @@ CHECK(fallocate_zero_range)
 CHECK(sparse_file_of_16_tib)
 {
 	static uint8_t data[8192];
-	off_t end = TiB(16) - 4096; /* the largest ext4 with 4 KiB blocks has */
+	off_t end = TiB(16) - 4096, at; /* the largest ext4 with 4 KiB blocks has */
+	uint8_t got[8192];
 	int fd = make_file("f", "head", 4);
 
 	fill(data, sizeof(data), 12);
@@ -307,11 +308,11 @@ CHECK(sparse_file_of_16_tib)
 	EQUAL(pread(fd, (uint8_t[8192]){ 0 }, 8192, end - 5000), 5000);
 	OK(close(fd));
 	fd = OK(open("f", O_RDONLY));
-	uint8_t got[8192];
 	EQUAL(pread(fd, got, sizeof(got), end - (off_t)sizeof(got)), sizeof(got));
 	TRUE(memcmp(got, data, sizeof(got)) == 0);
 	expect_zeros(fd, TiB(8), 65536);
-	EQUAL(lseek(fd, 65536, SEEK_DATA), end - (off_t)sizeof(data));
+	at = OK(lseek(fd, MiB(1), SEEK_DATA));
+	TRUE(at <= end - (off_t)sizeof(data) && at > end - (off_t)MiB(1)); /* whole pages are data, however large */
 	TRUE(blocks_of(fd) <= 64);
 }
 

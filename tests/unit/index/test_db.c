@@ -739,6 +739,32 @@ static void a_full_disk_fails_an_ingestion_and_later_ones_succeed(void **state)
 	assert_int_equal(umount(rig->dir), 0);
 }
 
+static void compaction_waits_for_space(void **state)
+{
+	struct rig *rig = *state;
+	uint8_t expected[1000];
+
+	rig_close(rig);
+	if (!mount_small(rig->dir, "size=9m"))
+		skip();
+	rig_open(rig);
+	for (unsigned i = 1; i <= 8; i++)
+		ingest(rig, 0, 1, sizeof(expected), (uint8_t)i);
+	usleep(100000);
+	assert_int_equal(nr_files(rig->dir, "*.sst"), 8);
+	memset(expected, 8, sizeof(expected));
+	expect_values(rig, expected, sizeof(expected));
+	assert_int_equal(mount("test_index", rig->dir, "tmpfs", MS_REMOUNT, "size=100m"), 0);
+	ingest(rig, 0, 1, sizeof(expected), 9);
+	for (unsigned i = 0; i < 100 && nr_files(rig->dir, "*.sst") > 4; i++)
+		usleep(100000);
+	assert_in_range(nr_files(rig->dir, "*.sst"), 1, 4);
+	memset(expected, 9, sizeof(expected));
+	expect_values(rig, expected, sizeof(expected));
+	rig_close(rig);
+	assert_int_equal(umount(rig->dir), 0);
+}
+
 /* Let all writes to the file that RocksDB has open as `pattern` fail with ENOSPC. */
 static void make_full(const char *pattern)
 {
@@ -865,6 +891,7 @@ int main(int argc, char **argv)
 		rig_test(a_kill_leaves_a_whole_flushed_state),
 		rig_test(flushes_during_writes_keep_batches_whole),
 		rig_test(a_full_disk_fails_the_flush_and_later_ones_recover),
+		rig_test(compaction_waits_for_space),
 		rig_test(a_manifest_that_cannot_be_written_stops_all_and_flushes_nothing),
 		rig_test(a_full_disk_fails_an_ingestion_and_later_ones_succeed),
 	};

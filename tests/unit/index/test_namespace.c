@@ -293,6 +293,34 @@ static void names_of_equal_hash_live_side_by_side(void **state)
 	assert_int_equal(d.ino, 90);
 }
 
+static void find_first_looks_at_one_place_only(void **state)
+{
+	struct rig *rig = *state;
+	struct ns_dirent d, other;
+	uint64_t first;
+	struct ns_key k;
+
+	assert_int_equal(ns_find_first(rig->db, fp_key(), 1, "wanted", &d), 0);
+	first = d.cookie;
+	assert_false(ns_cookie_shared(first));
+	assert_int_equal(add_name(rig, 1, 60, "wanted"), first);
+	assert_int_equal(ns_find_first(rig->db, fp_key(), 1, "wanted", &d), 1);
+	assert_int_equal(d.ino, 60);
+	other = dirent_of(50, first, "other"); /* in its place, as if of equal hash */
+	put_dirent(rig, 1, &other);
+	assert_int_equal(ns_find_first(rig->db, fp_key(), 1, "wanted", &d), -EEXIST);
+	assert_int_equal(add_name(rig, 1, 60, "wanted"), first + 1);
+	assert_true(ns_cookie_shared(first + 1));
+	assert_int_equal(ns_find_first(rig->db, fp_key(), 1, "wanted", &d), -EEXIST);
+	k = ns_key_dirent(1, first);
+	rig_del(rig, k.b, k.len);
+	assert_int_equal(ns_find_first(rig->db, fp_key(), 1, "wanted", &d), 0);
+	assert_int_equal(d.cookie, first);
+	assert_int_equal(ns_find(rig->db, fp_key(), 1, "wanted", &d), 1);
+	assert_int_equal(d.cookie, first + 1);
+	assert_int_equal(ns_find_first(rig->db, fp_key(), 1, "", &d), -EINVAL);
+}
+
 static void impossible_names_are_refused(void **state)
 {
 	struct rig *rig = *state;
@@ -467,6 +495,7 @@ int main(void)
 		cmocka_unit_test(damaged_dirents_are_refused),
 		rig_test(names_are_found_where_they_were_added),
 		rig_test(names_of_equal_hash_live_side_by_side),
+		rig_test(find_first_looks_at_one_place_only),
 		rig_test(impossible_names_are_refused),
 		rig_test(readdir_gives_all_in_cookie_order_and_resumes_anywhere),
 		rig_test(has_entries_looks_at_this_directory_only),

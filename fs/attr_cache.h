@@ -1,0 +1,23 @@
+/*
+ * Records of inodes lately used, in bounded memory: a directory that files are made in, and a file between creation, stat
+ * and removal, are asked for over and over.
+ *
+ * Every change of a record passes through here, so an entry is never older than the view. A reader that fills an entry in
+ * must not overtake a change: it shows the ticket it got before it read, which any change makes void.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct attr_cache;
+struct ns_inode;
+
+int attr_cache_new(struct attr_cache **ret);
+void attr_cache_free(struct attr_cache *c); /* NULL is fine */
+
+bool attr_cache_get(struct attr_cache *c, uint64_t ino, struct ns_inode *ret, uint64_t *ret_ticket);
+void attr_cache_fill(struct attr_cache *c, const struct ns_inode *in, uint64_t ticket);
+void attr_cache_change(struct attr_cache *c, const struct ns_inode *in);
+void attr_cache_drop(struct attr_cache *c, uint64_t ino);
+void attr_cache_clear(struct attr_cache *c); /* after changes that did not happen */
