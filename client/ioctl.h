@@ -1,7 +1,7 @@
 /*
- * ioctls on files of a ckptfs mount. Every argument starts with its size and version, so that it can grow: a caller sets
- * them, the daemon refuses what it does not know (EINVAL). A kernel that does not have ckptfs under the descriptor says
- * ENOTTY. What changes a file needs a descriptor open for writing (EBADF).
+ * ioctls on files of a ckptfs mount. Every argument starts with its size and version, so that it can grow: a caller
+ * sets them, the daemon refuses what it does not know (EINVAL). A kernel that does not have ckptfs under the
+ * descriptor says ENOTTY. What changes a file needs a descriptor open for writing (EBADF).
  */
 #pragma once
 
@@ -12,8 +12,8 @@
 #define CKPTFS_IOC_VERSION 1
 
 /*
- * A number that stands for this open file in other calls, while it stays open. A descriptor itself cannot travel through
- * FUSE, and whoever has this number has had the file open for reading (else EBADF).
+ * A number that stands for this open file in other calls, while it stays open. A descriptor itself cannot travel
+ * through FUSE, and whoever has this number has had the file open for reading (else EBADF).
  */
 struct ckptfs_handle {
 	uint32_t size, version;
@@ -21,15 +21,15 @@ struct ckptfs_handle {
 };
 
 /*
- * Share bytes with another open file of the same mount instead of copying them. Ranges may be unaligned; in one file they
- * must not overlap (EINVAL). Mapped pages of the source that were changed count after msync(). Where both descriptors
- * are at hand, copy_file_range(2) does the same.
+ * Share bytes with another open file of the same mount instead of copying them. Ranges may be unaligned; in one file
+ * they must not overlap (EINVAL). Mapped pages of the source that were changed count after msync(). Where both
+ * descriptors are at hand, copy_file_range(2) does the same.
  */
 struct ckptfs_clone {
 	uint32_t size, version;
 	uint64_t from; /* handle of the source; ESTALE when it has been closed */
 	uint64_t from_off, to_off;
-	uint64_t len;  /* 0: to the end of the source */
+	uint64_t len; /* 0: to the end of the source */
 	uint64_t done; /* out: bytes shared */
 };
 
@@ -42,9 +42,9 @@ struct ckptfs_sync {
 struct ckptfs_stat {
 	uint32_t size, version;
 	uint64_t file_size, mapped; /* out, bytes */
-	uint64_t extents, frames;   /* out; frames: places that a full read visits */
-	uint8_t fingerprint[16];    /* out: equal for equal content in one store */
-	uint32_t durable;	    /* out: 1: everything written is committed */
+	uint64_t extents, frames; /* out; frames: places that a full read visits */
+	uint8_t fingerprint[16]; /* out: equal for equal content in one store */
+	uint32_t durable; /* out: 1: everything written is committed */
 	uint32_t reserved;
 };
 

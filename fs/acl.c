@@ -1,7 +1,7 @@
 #include "fs/acl.h"
 
-#include <errno.h>
 #include <assert.h>
+#include <errno.h>
 #include <sys/stat.h>
 
 #include "base/le.h"
@@ -42,13 +42,20 @@ static size_t nr_entries(size_t len)
 static bool may_follow(unsigned before, unsigned tag)
 {
 	switch (tag) {
-	case ACL_USER_OBJ: return before == 0;
-	case ACL_USER: return before == ACL_USER_OBJ || before == ACL_USER;
-	case ACL_GROUP_OBJ: return before == ACL_USER_OBJ || before == ACL_USER;
-	case ACL_GROUP: return before == ACL_GROUP_OBJ || before == ACL_GROUP;
-	case ACL_MASK: return before == ACL_GROUP_OBJ || before == ACL_GROUP;
-	case ACL_OTHER: return before == ACL_GROUP_OBJ || before == ACL_GROUP || before == ACL_MASK;
-	default: return false;
+	case ACL_USER_OBJ:
+		return before == 0;
+	case ACL_USER:
+		return before == ACL_USER_OBJ || before == ACL_USER;
+	case ACL_GROUP_OBJ:
+		return before == ACL_USER_OBJ || before == ACL_USER;
+	case ACL_GROUP:
+		return before == ACL_GROUP_OBJ || before == ACL_GROUP;
+	case ACL_MASK:
+		return before == ACL_GROUP_OBJ || before == ACL_GROUP;
+	case ACL_OTHER:
+		return before == ACL_GROUP_OBJ || before == ACL_GROUP || before == ACL_MASK;
+	default:
+		return false;
 	}
 }
 

@@ -182,7 +182,8 @@ static void apply_change(struct ns_inode *in, const struct attr_change *c)
 }
 
 /* Read, change and write the record. */
-static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *c, struct ns_inode *ret) REQUIRES(fs->names)
+static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *c, struct ns_inode *ret)
+	REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct ns_inode in;
@@ -283,8 +284,8 @@ void attr_touch(struct fs *fs, struct inode *i)
 		return;
 	if (attr_load(fs, i->ino, &in) <= 0)
 		return;
-	if (out_of_date(in.atime_ns, MAX(c.mtime_ns, S_ISREG(in.mode) ? 0 : in.mtime_ns),
-			MAX(c.ctime_ns, in.ctime_ns), now)) {
+	if (out_of_date(in.atime_ns, MAX(c.mtime_ns, S_ISREG(in.mode) ? 0 : in.mtime_ns), MAX(c.ctime_ns, in.ctime_ns),
+			now)) {
 		i->atime_ns = now;
 		i->atime_dirty = true;
 	} else {

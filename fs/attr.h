@@ -51,7 +51,8 @@ int attr_change(struct fs *fs, struct inode *i, const struct attr_change *c, str
 
 /* Has, or may have, set-id bits or capabilities that a write takes away. */
 bool attr_privileged(const struct ns_inode *in);
-/* After a write: set-id bits (if told) and file capabilities go. 1: the mode has changed. Cheap unless i->privileged. */
+/* After a write: set-id bits (if told) and file capabilities go. 1: the mode has changed. Cheap unless i->privileged.
+ * */
 int attr_drop_privileges(struct fs *fs, struct inode *i, bool kill_setid);
 /* Something was read. */
 void attr_touch(struct fs *fs, struct inode *i);

@@ -12,7 +12,7 @@
 
 struct slot {
 	struct ns_inode in; /* ino 0: empty */
-	uint64_t used;	    /* the cache's clock at the last use */
+	uint64_t used; /* the cache's clock at the last use */
 };
 
 struct attr_cache {

@@ -1,9 +1,9 @@
 /*
- * Records of inodes lately used, in bounded memory: a directory that files are made in, and a file between creation, stat
- * and removal, are asked for over and over.
+ * Records of inodes lately used, in bounded memory: a directory that files are made in, and a file between creation,
+ * stat and removal, are asked for over and over.
  *
- * Every change of a record passes through here, so an entry is never older than the view. A reader that fills an entry in
- * must not overtake a change: it shows the ticket it got before it read, which any change makes void.
+ * Every change of a record passes through here, so an entry is never older than the view. A reader that fills an
+ * entry in must not overtake a change: it shows the ticket it got before it read, which any change makes void.
  */
 #pragma once
 

@@ -59,7 +59,8 @@ static int check_mountpoint(const struct options *o, char **ret)
 		if (r == -ENOENT)
 			log_error("mountpoint %s: does not exist; mkdir it first", o->mountpoint);
 		else if (r == -ENOTCONN)
-			log_error("mountpoint %s: the daemon of an earlier mount has died; umount it first", o->mountpoint);
+			log_error("mountpoint %s: the daemon of an earlier mount has died; umount it first",
+				  o->mountpoint);
 		else
 			log_errno(r, "mountpoint %s", o->mountpoint);
 		return r;

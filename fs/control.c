@@ -23,7 +23,7 @@
 #define SCHEMA_VERSION 1
 #define STATFS_BLOCK 4096
 #define STATFS_FRESH_NS 1000000000 /* some programs poll it */
-#define BYTES_PER_INODE 16384	   /* for a plausible number of free inodes, as mke2fs assumes */
+#define BYTES_PER_INODE 16384 /* for a plausible number of free inodes, as mke2fs assumes */
 
 struct control {
 	/* Constant once requests are served. */
@@ -256,7 +256,8 @@ static int file_stat(struct fs *fs, struct inode *i, struct buf *ret)
 	json_u64(&j, "extents", info.extents);
 	json_u64(&j, "frames", info.frames);
 	/* Places to read per MiB: 1 is a file written in one go. */
-	json_ratio(&j, "fragmentation", info.mapped ? (double)info.frames * (double)MiB(1) / (double)round_up(info.mapped, MiB(1)) : 0);
+	json_ratio(&j, "fragmentation",
+		   info.mapped ? (double)info.frames * (double)MiB(1) / (double)round_up(info.mapped, MiB(1)) : 0);
 	json_bool(&j, "durable", info.durable);
 	json_string(&j, "fingerprint", fp_hex(info.fingerprint).s);
 	json_close(&j);
@@ -346,15 +347,18 @@ void control_dump(struct fs *fs)
 
 	engine_stats(fs->engine, &s);
 	log_notice("state: %u threads, %" PRIu64 " inodes referred to", c->nr_threads, inodes_count(fs->inodes));
-	log_notice("state: logical %" PRIu64 " stored %" PRIu64 " in %" PRIu64 " chunks; written %" PRIu64 " read %" PRIu64,
+	log_notice("state: logical %" PRIu64 " stored %" PRIu64 " in %" PRIu64 " chunks; written %" PRIu64
+		   " read %" PRIu64,
 		   s.logical, s.stored_bytes, s.stored_chunks, s.written, s.read);
 	log_notice("state: dirty %" PRIu64 " of %" PRIu64 ", fingerprints %" PRIu64 " of %" PRIu64 ", index %" PRIu64,
 		   s.dirty_memory, s.dirty_limit, s.fptable_memory, s.fptable_limit, s.index_memory);
 	log_notice("state: commit %" PRIu64 ", oldest change not durable %" PRIu64 " ms old, damaged %" PRIu64
-		   ", healed %" PRIu64, s.journal_number, s.unsynced_age_ns / 1000000, s.nr_damaged, s.nr_healed);
+		   ", healed %" PRIu64,
+		   s.journal_number, s.unsynced_age_ns / 1000000, s.nr_damaged, s.nr_healed);
 	for (unsigned i = 0; c->names && i < CONTROL_REQUESTS; i++)
 		if (c->names[i] && c->request[i].nr > 0)
-			log_notice("state: %s: %" PRIu64 " requests, mean %" PRIu64 " us, p99 %" PRIu64 " us, max %" PRIu64 " us",
+			log_notice("state: %s: %" PRIu64 " requests, mean %" PRIu64 " us, p99 %" PRIu64
+				   " us, max %" PRIu64 " us",
 				   c->names[i], c->request[i].nr, c->request[i].sum_ns / c->request[i].nr / 1000,
 				   hist_quantile_ns(&c->request[i], 0.99) / 1000, c->request[i].max_ns / 1000);
 }

@@ -18,7 +18,7 @@ struct options;
 
 /* What the kernel and the build made possible; shown, so that nothing falls back silently. */
 struct control_paths {
-	bool killpriv;	    /* buffered writes need no look at file capabilities */
+	bool killpriv; /* buffered writes need no look at file capabilities */
 	bool parallel_dirs; /* look-ups in one directory go on in parallel */
 	uint32_t readahead_kib;
 };

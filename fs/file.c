@@ -47,12 +47,10 @@ static int new_file(struct fs *fs, uint64_t ino, int flags, struct file **ret)
 	return 0;
 }
 
-/* From here on it counts as open. */
+/* From here on it counts as open. Files that write around the page cache want to know of those that use it. */
 static void count_open(struct file *f, int by)
 {
-	if (f->direct)
-		f->inode->nr_direct += (uint32_t)by;
-	else
+	if (!f->direct)
 		f->inode->nr_cached += (uint32_t)by;
 }
 

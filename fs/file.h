@@ -1,10 +1,10 @@
 /*
  * Open files: between a request and the engine's content.
  *
- * A file opened for writing only bypasses the page cache (nothing can map it): requests of up to 1 MiB then come as one
- * copy into the buffer that goes on to the packs. All others use the page cache, which is kept from open to open because
- * content changes only through this mount. Where both kinds are open at once, what was written directly must be dropped
- * from the cache before the write is answered: file_write() says when.
+ * A file opened for writing only bypasses the page cache (nothing can map it): requests of up to 1 MiB then come as
+ * one copy into the buffer that goes on to the packs. All others use the page cache, which is kept from open to open
+ * because content changes only through this mount. Where both kinds are open at once, what was written directly must
+ * be dropped from the cache before the write is answered: file_write() says when.
  */
 #pragma once
 
@@ -22,15 +22,15 @@ struct inode;
 
 struct file {
 	/* Constant. */
-	struct inode *inode;	 /* pinned */
+	struct inode *inode; /* pinned */
 	struct content *content; /* one use of the inode's */
-	uint64_t dir;		 /* the directory it was created in, 0: not known */
-	int flags;		 /* of open(2) */
+	uint64_t dir; /* the directory it was created in, 0: not known */
+	int flags; /* of open(2) */
 	bool direct;
 
 	atomic_bool wrote, champion_chosen;
 
-	uint64_t handle;   /* under fs.handles_lock, 0: none */
+	uint64_t handle; /* under fs.handles_lock, 0: none */
 	struct file *next; /* in fs.handles */
 };
 
@@ -41,7 +41,7 @@ int file_open_new(struct fs *fs, uint64_t ino, uint64_t dir, int flags, struct f
 void file_close(struct fs *fs, struct file *f);
 
 struct file_written {
-	bool invalidate;   /* pages of the range may be cached and are old */
+	bool invalidate; /* pages of the range may be cached and are old */
 	bool mode_changed; /* set-id bits are gone */
 };
 /* `p` lies in (*b)->data or, with b NULL, anywhere. *b may be taken, then it is NULL afterwards. */

@@ -12,7 +12,7 @@
 
 struct inodes {
 	struct engine *engine; /* constant */
-	struct mutex lock;     /* inside fs.names; nothing inside it */
+	struct mutex lock; /* inside fs.names; nothing inside it */
 	struct inode **chain GUARDED_BY(lock);
 	size_t size GUARDED_BY(lock); /* of chain: a power of two, at least half the entries */
 	size_t nr GUARDED_BY(lock);

@@ -1,8 +1,8 @@
 /*
  * The inodes that the kernel or an open file refers to.
  *
- * An entry is small, since the kernel may refer to millions: attributes stay in the view and are read from there. Here is
- * only what the view does not have: counts, the open content, a read time not yet written, and flags.
+ * An entry is small, since the kernel may refer to millions: attributes stay in the view and are read from there.
+ * Here is only what the view does not have: counts, the open content, a read time not yet written, and flags.
  *
  * An entry lives while the kernel knows it (nlookup), somebody works with it (pins), or it has unfinished business
  * (a read time to write, an inode without a name to remove), which inodes_take_idle() hands out.
@@ -22,16 +22,15 @@ struct inodes;
 
 struct inode {
 	struct inode *next; /* in the table's chain */
-	uint64_t ino;	    /* constant */
+	uint64_t ino; /* constant */
 	uint64_t nlookup;
 	struct content *content; /* open while nr_content > 0 */
 	_Atomic int64_t atime_ns; /* 0: not looked at yet; newer than the view's while `atime_dirty` */
-	_Atomic uint64_t series;  /* hash of directory and name without its numbers, 0: not known */
+	_Atomic uint64_t series; /* hash of directory and name without its numbers, 0: not known */
 	uint32_t pins, nr_content;
 	_Atomic uint32_t nr_cached; /* open files that use the page cache */
-	_Atomic uint32_t nr_direct; /* open files that write around it */
 	atomic_bool atime_dirty;
-	atomic_bool orphan;	/* has no name */
+	atomic_bool orphan; /* has no name */
 	atomic_bool privileged; /* set-id bits or file capabilities, to be dropped by a write; may be set in vain */
 };
 
@@ -52,7 +51,7 @@ bool inode_forget(struct inodes *t, uint64_t ino, uint64_t n);
 
 /* What others leave to be known by number, without pinning: nothing happens, or false, where there is no entry. */
 bool inodes_atime(struct inodes *t, uint64_t ino, int64_t *ret_ns); /* true: a read time newer than the view's */
-void inodes_written(struct inodes *t, uint64_t ino);		    /* the view has all attributes again */
+void inodes_written(struct inodes *t, uint64_t ino); /* the view has all attributes again */
 bool inodes_set_orphan(struct inodes *t, uint64_t ino, bool orphan);
 uint64_t inodes_set_series(struct inodes *t, uint64_t ino, uint64_t key); /* the one before, 0: none */
 void inodes_set_privileged(struct inodes *t, uint64_t ino);

@@ -40,9 +40,9 @@ struct worker {
 	struct loop *loop;
 	pthread_t thread;
 	struct engine_buffer *buffer; /* NULL after the engine has taken it */
-	void *read_buffer;	      /* made when first needed */
-	uint32_t opcode;	      /* of the request being worked on */
-	uint32_t init_flags;	      /* of INIT: what the kernel offers */
+	void *read_buffer; /* made when first needed */
+	uint32_t opcode; /* of the request being worked on */
+	uint32_t init_flags; /* of INIT: what the kernel offers */
 	bool kills_setid;
 	atomic_bool done;
 };
@@ -56,7 +56,7 @@ struct loop {
 
 	atomic_bool stop, answers, ended;
 	atomic_uint nr_long; /* threads in a request that may take long */
-	unsigned nr_ready;   /* threads there should be besides; constant */
+	unsigned nr_ready; /* threads there should be besides; constant */
 
 	struct mutex lock; /* leaf */
 	struct worker *worker[MAX_THREADS] GUARDED_BY(lock);
@@ -66,19 +66,45 @@ struct loop {
 static _Thread_local struct worker *self;
 
 static const char *const request_names[CONTROL_REQUESTS] = {
-	[FUSE_LOOKUP] = "lookup",	[FUSE_FORGET] = "forget",	  [FUSE_GETATTR] = "getattr",
-	[FUSE_SETATTR] = "setattr",	[FUSE_READLINK] = "readlink",	  [FUSE_SYMLINK] = "symlink",
-	[FUSE_MKNOD] = "mknod",		[FUSE_MKDIR] = "mkdir",		  [FUSE_UNLINK] = "unlink",
-	[FUSE_RMDIR] = "rmdir",		[FUSE_RENAME] = "rename",	  [FUSE_LINK] = "link",
-	[FUSE_OPEN] = "open",		[FUSE_READ] = "read",		  [FUSE_WRITE] = "write",
-	[FUSE_STATFS] = "statfs",	[FUSE_RELEASE] = "release",	  [FUSE_FSYNC] = "fsync",
-	[FUSE_SETXATTR] = "setxattr",	[FUSE_GETXATTR] = "getxattr",	  [FUSE_LISTXATTR] = "listxattr",
-	[FUSE_REMOVEXATTR] = "removexattr", [FUSE_FLUSH] = "flush",	  [FUSE_INIT] = "init",
-	[FUSE_OPENDIR] = "opendir",	[FUSE_READDIR] = "readdir",	  [FUSE_RELEASEDIR] = "releasedir",
-	[FUSE_FSYNCDIR] = "fsyncdir",	[FUSE_ACCESS] = "access",	  [FUSE_CREATE] = "create",
-	[FUSE_INTERRUPT] = "interrupt", [FUSE_IOCTL] = "ioctl",		  [FUSE_BATCH_FORGET] = "batch_forget",
-	[FUSE_FALLOCATE] = "fallocate", [FUSE_READDIRPLUS] = "readdirplus", [FUSE_RENAME2] = "rename2",
-	[FUSE_LSEEK] = "lseek",		[FUSE_COPY_FILE_RANGE] = "copy_file_range", [FUSE_TMPFILE] = "tmpfile",
+	[FUSE_LOOKUP] = "lookup",
+	[FUSE_FORGET] = "forget",
+	[FUSE_GETATTR] = "getattr",
+	[FUSE_SETATTR] = "setattr",
+	[FUSE_READLINK] = "readlink",
+	[FUSE_SYMLINK] = "symlink",
+	[FUSE_MKNOD] = "mknod",
+	[FUSE_MKDIR] = "mkdir",
+	[FUSE_UNLINK] = "unlink",
+	[FUSE_RMDIR] = "rmdir",
+	[FUSE_RENAME] = "rename",
+	[FUSE_LINK] = "link",
+	[FUSE_OPEN] = "open",
+	[FUSE_READ] = "read",
+	[FUSE_WRITE] = "write",
+	[FUSE_STATFS] = "statfs",
+	[FUSE_RELEASE] = "release",
+	[FUSE_FSYNC] = "fsync",
+	[FUSE_SETXATTR] = "setxattr",
+	[FUSE_GETXATTR] = "getxattr",
+	[FUSE_LISTXATTR] = "listxattr",
+	[FUSE_REMOVEXATTR] = "removexattr",
+	[FUSE_FLUSH] = "flush",
+	[FUSE_INIT] = "init",
+	[FUSE_OPENDIR] = "opendir",
+	[FUSE_READDIR] = "readdir",
+	[FUSE_RELEASEDIR] = "releasedir",
+	[FUSE_FSYNCDIR] = "fsyncdir",
+	[FUSE_ACCESS] = "access",
+	[FUSE_CREATE] = "create",
+	[FUSE_INTERRUPT] = "interrupt",
+	[FUSE_IOCTL] = "ioctl",
+	[FUSE_BATCH_FORGET] = "batch_forget",
+	[FUSE_FALLOCATE] = "fallocate",
+	[FUSE_READDIRPLUS] = "readdirplus",
+	[FUSE_RENAME2] = "rename2",
+	[FUSE_LSEEK] = "lseek",
+	[FUSE_COPY_FILE_RANGE] = "copy_file_range",
+	[FUSE_TMPFILE] = "tmpfile",
 	[OPS_STATX] = "statx",
 };
 
@@ -176,8 +202,10 @@ static bool takes_long(uint32_t opcode)
 	case FUSE_SETATTR:
 	case FUSE_FALLOCATE:
 	case FUSE_COPY_FILE_RANGE:
-	case FUSE_IOCTL: return true;
-	default: return false;
+	case FUSE_IOCTL:
+		return true;
+	default:
+		return false;
 	}
 }
 

@@ -2,9 +2,9 @@
  * mount.ckptfs: from the command line to a mounted filesystem and, in the end, back.
  *
  * Order: everything that can be checked without changing anything; fork (before the engine, whose threads would not
- * survive it); open the store; mount; answer the kernel's first request; only then does the parent return 0. At the end:
- * finish all requests, unmount, write what is kept in memory, commit, close. A daemon that is killed instead leaves what the
- * last commit left.
+ * survive it); open the store; mount; answer the kernel's first request; only then does the parent return 0. At the
+ * end: finish all requests, unmount, write what is kept in memory, commit, close. A daemon that is killed instead
+ * leaves what the last commit left.
  *
  * Exit status, as of mount(8):
  *    0  mounted (in the foreground: unmounted, everything durable)
@@ -31,8 +31,8 @@
 #include "fs/control.h"
 #include "fs/fs.h"
 #include "fs/loop.h"
-#include "fs/options.h"
 #include "fs/ops/ops.h"
+#include "fs/options.h"
 #include "store/engine/engine.h"
 
 enum exit_status { EXIT_MOUNTED = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED = 32 };
@@ -53,14 +53,18 @@ struct run {
 static enum exit_status status_of(int r)
 {
 	switch (r) {
-	case 0: return EXIT_MOUNTED;
+	case 0:
+		return EXIT_MOUNTED;
 	case -EINVAL:
 	case -EPERM:
-	case -EACCES: return EXIT_USAGE;
+	case -EACCES:
+		return EXIT_USAGE;
 	case -ENOMEM:
 	case -EMFILE:
-	case -ENODEV: return EXIT_SYSTEM;
-	default: return EXIT_FAILED;
+	case -ENODEV:
+		return EXIT_SYSTEM;
+	default:
+		return EXIT_FAILED;
 	}
 }
 
@@ -159,7 +163,8 @@ static void add_text(struct buf *b, const char *s)
 	buf_add(b, s, strlen(s));
 }
 
-/* Root's mounts are for everybody unless told otherwise, as with any filesystem; the kernel checks permissions either way. */
+/* Root's mounts are for everybody unless told otherwise, as with any filesystem; the kernel checks permissions either
+ * way. */
 static int mount_options(const struct run *run, struct buf *ret)
 {
 	const struct options *o = &run->o;
@@ -245,8 +250,12 @@ static bool handle_signal(struct run *run)
 
 	while (read(run->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		switch (info.ssi_signo) {
-		case SIGUSR1: control_dump(run->fs); break;
-		case SIGHUP: log_reopen(); break;
+		case SIGUSR1:
+			control_dump(run->fs);
+			break;
+		case SIGHUP:
+			log_reopen();
+			break;
 		default:
 			log_notice("signal %u: unmounting %s", info.ssi_signo, run->paths.mountpoint);
 			return true;

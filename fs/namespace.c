@@ -1,6 +1,5 @@
 #include "fs/namespace.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +10,6 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/attr.h"
-#include "fs/attr_cache.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
 #include "fs/series.h"
@@ -71,25 +69,13 @@ int names_note_hash(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, u
 	return 0;
 }
 
-/* Everything a store holds of an inode. */
-static int erase(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
-{
-	engine_tx_del(tx, ns_key_inode(in->ino));
-	attr_cache_drop(fs->attrs, in->ino);
-	if (S_ISREG(in->mode))
-		engine_tx_drop_content(tx, in->ino);
-	if (S_ISLNK(in->mode))
-		engine_tx_del(tx, ns_key_symlink(in->ino));
-	return xattr_drop_all(fs, tx, in);
-}
-
 int names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now)
 {
 	in->nlink = S_ISDIR(in->mode) ? 0 : in->nlink - 1;
 	in->ctime_ns = now;
 	if (in->nlink == 0) {
 		if (!inodes_set_orphan(fs->inodes, in->ino, true))
-			return erase(fs, tx, in);
+			return names_erase(fs, tx, in);
 		engine_tx_put(tx, ns_key_orphan(in->ino), NULL, 0);
 	}
 	attr_store(fs, tx, in);
@@ -132,7 +118,7 @@ static int enter(struct fs *fs, uint64_t dir, const char *name, uint64_t ino, st
 	r = attr_stat(fs, i, ret);
 	if (r < 0)
 		inode_forget(fs->inodes, ino, 1); /* pinned, so nothing is left to do yet */
-	inode_put(fs->inodes, i);		  /* looked up or, having failed, of no consequence */
+	inode_put(fs->inodes, i); /* looked up or, having failed, of no consequence */
 	return r;
 }
 
@@ -178,8 +164,16 @@ static struct ns_inode new_inode(uint64_t ino, const struct names_new *n, const 
 				 const struct ns_inode *dir, int64_t now)
 {
 	struct ns_inode in = {
-		.ino = ino, .mode = n->mode, .nlink = S_ISDIR(n->mode) ? 2 : 1, .uid = who->uid, .gid = who->gid,
-		.rdev = n->rdev, .atime_ns = now, .mtime_ns = now, .ctime_ns = now, .btime_ns = now,
+		.ino = ino,
+		.mode = n->mode,
+		.nlink = S_ISDIR(n->mode) ? 2 : 1,
+		.uid = who->uid,
+		.gid = who->gid,
+		.rdev = n->rdev,
+		.atime_ns = now,
+		.mtime_ns = now,
+		.ctime_ns = now,
+		.btime_ns = now,
 	};
 
 	if (S_ISDIR(in.mode))
@@ -387,112 +381,21 @@ int names_rmdir(struct fs *fs, uint64_t dir, const char *name)
 	return apply_and_sync(fs, r);
 }
 
-/* The end of an inode that nobody refers to any more. */
-static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *rest)
-{
-	struct ns_inode in;
-	int r = attr_load(fs, rest->ino, &in);
-
-	if (r <= 0)
-		return r;
-	if (rest->orphan) {
-		engine_tx_del(tx, ns_key_orphan(rest->ino));
-		return erase(fs, tx, &in);
-	}
-	if (rest->atime_dirty) {
-		in.atime_ns = rest->atime_ns;
-		attr_store(fs, tx, &in);
-	}
-	return 0;
-}
-
-static int finish_idle(struct fs *fs, const uint64_t *ino, size_t n) REQUIRES(fs->names)
-{
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-	struct inode_rest rest;
-	int r = 0;
-
-	for (size_t k = 0; k < n && r == 0; k++)
-		if (inodes_take_idle(fs->inodes, ino[k], &rest))
-			r = finish(fs, &tx, &rest);
-	return r < 0 ? r : fs_apply(fs, &tx);
-}
-
-void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
-{
-	uint64_t idle[NAMES_FORGET_MAX];
-	size_t nr = 0;
-	int r;
-
-	assert(n <= NAMES_FORGET_MAX);
-	for (size_t k = 0; k < n; k++)
-		if (inode_forget(fs->inodes, f[k].ino, f[k].nlookup))
-			idle[nr++] = f[k].ino;
-	if (nr == 0)
-		return;
-	rwlock_lock(&fs->names);
-	r = finish_idle(fs, idle, nr);
-	rwlock_unlock(&fs->names);
-	if (r < 0)
-		log_warning("forgetting inodes: %s; what has no name goes at the next mount", strerror(-r));
-}
-
-void names_put(struct fs *fs, struct inode *i)
-{
-	uint64_t ino;
-
-	if (!i)
-		return;
-	ino = i->ino;
-	if (inode_put(fs->inodes, i))
-		names_forget(fs, &(struct names_forget){ ino, 0 }, 1);
-}
-
-int names_clear_orphans(struct fs *fs)
-{
-	uint64_t ino = 0, nr = 0;
-	int r;
-
-	while ((r = ns_next_orphan(fs->db, ino, &ino)) > 0) {
-		_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-
-		engine_tx_del(&tx, ns_key_orphan(ino));
-		r = finish(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true });
-		if (r == 0)
-			r = fs_apply(fs, &tx);
-		if (r < 0)
-			return log_errno(r, "inode %" PRIu64 ": without a name, cannot be removed", ino);
-		nr++;
-	}
-	if (nr > 0)
-		log_info("store: removed %" PRIu64 " files that were open without a name", nr);
-	return r;
-}
-
-int names_finish_all(struct fs *fs)
-{
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-	struct inode_rest rest;
-	int r = 0;
-
-	while (inodes_take_any(fs->inodes, &rest)) {
-		if (r < 0 || fs->read_only)
-			continue;
-		if (rest.orphan || rest.atime_dirty)
-			r = finish(fs, &tx, &rest);
-		if (r == 0 && tx.records.len > MiB(1))
-			r = fs_apply(fs, &tx);
-	}
-	return r < 0 || fs->read_only ? r : fs_apply(fs, &tx);
-}
-
 static int make_root(struct fs *fs)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	int64_t now = (int64_t)now_ns();
 	struct ns_inode root = {
-		.ino = NS_ROOT_INO, .mode = S_IFDIR | 0755, .nlink = 2, .uid = getuid(), .gid = getgid(),
-		.atime_ns = now, .mtime_ns = now, .ctime_ns = now, .btime_ns = now, .parent = NS_ROOT_INO,
+		.ino = NS_ROOT_INO,
+		.mode = S_IFDIR | 0755,
+		.nlink = 2,
+		.uid = getuid(),
+		.gid = getgid(),
+		.atime_ns = now,
+		.mtime_ns = now,
+		.ctime_ns = now,
+		.btime_ns = now,
+		.parent = NS_ROOT_INO,
 	};
 
 	attr_store(fs, &tx, &root);
@@ -507,7 +410,8 @@ int names_open_root(struct fs *fs)
 	if (r < 0)
 		return r;
 	if (r == 0)
-		return fs->read_only ? log_errno(-EROFS, "store: never mounted for writing, so it has no root") : make_root(fs);
+		return fs->read_only ? log_errno(-EROFS, "store: never mounted for writing, so it has no root") :
+				       make_root(fs);
 	fs->shared_hash = root.flags & INODE_SHARED_HASH;
 	return 0;
 }

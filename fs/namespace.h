@@ -39,7 +39,8 @@ int names_rmdir(struct fs *fs, uint64_t dir, const char *name);
 /* `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE. */
 int names_rename(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to, unsigned flags);
 
-/* What the kernel no longer refers to: up to NAMES_FORGET_MAX inodes and counts, and one that a request has done with. */
+/* What the kernel no longer refers to: up to NAMES_FORGET_MAX inodes and counts, and one that a request has done
+ * with. */
 #define NAMES_FORGET_MAX 64
 struct names_forget {
 	uint64_t ino, nlookup;
@@ -55,10 +56,12 @@ int names_open_root(struct fs *fs); /* makes it in a new store */
 int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret); /* -ENOENT: removed */
 int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret); /* 1/0/<0, checks the length */
 void names_put_entry(struct engine_tx *tx, uint64_t dir, const struct ns_dirent *d, const char *name);
-/* To be called for a name that is added at `cookie`: a shared hash is remembered in the root's record. `dir`: a record that
- * is stored afterwards, the root's if it is among those. */
+/* To be called for a name that is added at `cookie`: a shared hash is remembered in the root's record. `dir`: a
+ * record that is stored afterwards, the root's if it is among those. */
 int names_note_hash(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, uint64_t cookie);
 /* One name less: the record, or when none is left an orphan or nothing. Changes *in. */
 int names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now);
+/* Everything the store holds of an inode. */
+int names_erase(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
 /* Wait until data written to `ino` cannot be overtaken by a change of its name. Not under fs.names. */
 int names_settle(struct fs *fs, uint64_t ino);

@@ -16,7 +16,8 @@ static const struct conf_key keys[] = {
 	{ "compress", CONF_CHOICE, offsetof(struct options, compress), "none", "none", "compression of new data" },
 	{ "hash", CONF_CHOICE, offsetof(struct options, hash), "auto", "auto|xxh3|sha256",
 	  "fingerprint, chosen at the first mount (auto: as stored, or xxh3)" },
-	{ "verify", CONF_FLAG, offsetof(struct options, engine.verify), NULL, NULL, "compare bytes before sharing a chunk" },
+	{ "verify", CONF_FLAG, offsetof(struct options, engine.verify), NULL, NULL,
+	  "compare bytes before sharing a chunk" },
 	{ "cache", CONF_SIZE, offsetof(struct options, engine.cache), "256M", NULL, "memory for look-ups" },
 	{ "dirty", CONF_SIZE, offsetof(struct options, engine.dirty), "256M", NULL, "memory for data not yet in packs" },
 	{ "commit", CONF_NUMBER, offsetof(struct options, engine.commit_s), "5", NULL,
@@ -30,7 +31,8 @@ static const struct conf_key keys[] = {
 	{ "log", CONF_STRING, offsetof(struct options, log), NULL, NULL, "log to this file instead of syslog" },
 	{ "log_level", CONF_CHOICE, offsetof(struct options, log_level), "info", "error|warning|notice|info|debug",
 	  "how much to log" },
-	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), NULL, NULL, "mount over a directory that has entries" },
+	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), NULL, NULL,
+	  "mount over a directory that has entries" },
 	{ "private", CONF_FLAG, offsetof(struct options, private), NULL, NULL,
 	  "only for the user who mounts; else root's mounts are for all" },
 	{ 0 },
@@ -51,21 +53,27 @@ static const struct {
 
 enum kernel_kind { KERNEL_PASS, KERNEL_IGNORE };
 
-/* Options without a value that are not ours. Of `ro` and `rw` the last one counts, so they are not passed on as they come. */
+/* Options without a value that are not ours. Of `ro` and `rw` the last one counts, so they are not passed on as they
+ * come. */
 static const struct {
 	const char *name;
 	enum kernel_kind kind;
 } kernel_options[] = {
-	{ "ro", KERNEL_IGNORE },    { "nosuid", KERNEL_PASS },	   { "suid", KERNEL_PASS },
-	{ "nodev", KERNEL_PASS },     { "dev", KERNEL_PASS },		   { "noexec", KERNEL_PASS },
-	{ "exec", KERNEL_PASS },      { "noatime", KERNEL_PASS },	   { "atime", KERNEL_IGNORE },
-	{ "sync", KERNEL_PASS },      { "dirsync", KERNEL_PASS },	   { "async", KERNEL_IGNORE },
-	{ "rw", KERNEL_IGNORE },      { "relatime", KERNEL_IGNORE },	   { "nodiratime", KERNEL_IGNORE },
-	{ "norelatime", KERNEL_IGNORE }, { "strictatime", KERNEL_IGNORE }, { "lazytime", KERNEL_IGNORE },
-	{ "nolazytime", KERNEL_IGNORE }, { "default_permissions", KERNEL_IGNORE }, { "allow_other", KERNEL_PASS },
-	{ "defaults", KERNEL_IGNORE }, { "auto", KERNEL_IGNORE },	   { "noauto", KERNEL_IGNORE },
-	{ "user", KERNEL_IGNORE },    { "users", KERNEL_IGNORE },	   { "nouser", KERNEL_IGNORE },
-	{ "owner", KERNEL_IGNORE },   { "group", KERNEL_IGNORE },	   { "_netdev", KERNEL_IGNORE },
+	{ "ro", KERNEL_IGNORE },	  { "nosuid", KERNEL_PASS },
+	{ "suid", KERNEL_PASS },	  { "nodev", KERNEL_PASS },
+	{ "dev", KERNEL_PASS },		  { "noexec", KERNEL_PASS },
+	{ "exec", KERNEL_PASS },	  { "noatime", KERNEL_PASS },
+	{ "atime", KERNEL_IGNORE },	  { "sync", KERNEL_PASS },
+	{ "dirsync", KERNEL_PASS },	  { "async", KERNEL_IGNORE },
+	{ "rw", KERNEL_IGNORE },	  { "relatime", KERNEL_IGNORE },
+	{ "nodiratime", KERNEL_IGNORE },  { "norelatime", KERNEL_IGNORE },
+	{ "strictatime", KERNEL_IGNORE }, { "lazytime", KERNEL_IGNORE },
+	{ "nolazytime", KERNEL_IGNORE },  { "default_permissions", KERNEL_IGNORE },
+	{ "allow_other", KERNEL_PASS },	  { "defaults", KERNEL_IGNORE },
+	{ "auto", KERNEL_IGNORE },	  { "noauto", KERNEL_IGNORE },
+	{ "user", KERNEL_IGNORE },	  { "users", KERNEL_IGNORE },
+	{ "nouser", KERNEL_IGNORE },	  { "owner", KERNEL_IGNORE },
+	{ "group", KERNEL_IGNORE },	  { "_netdev", KERNEL_IGNORE },
 	{ "nofail", KERNEL_IGNORE },
 };
 
@@ -196,7 +204,8 @@ int options_parse_list(struct options *o, const char *list)
 static int parse_positional(struct options *o, int argc, char *argv[])
 {
 	if (argc < 2) {
-		log_error("%s missing; mount.ckptfs --help tells the usage", argc == 0 ? "STORE and MOUNTPOINT" : "MOUNTPOINT");
+		log_error("%s missing; mount.ckptfs --help tells the usage",
+			  argc == 0 ? "STORE and MOUNTPOINT" : "MOUNTPOINT");
 		return -EINVAL;
 	}
 	if (argc > 2) {
@@ -222,12 +231,24 @@ int options_parse(struct options *o, int argc, char *argv[])
 
 	while ((c = getopt_long(argc, argv, "sfnvdhVo:t:N:", longs, NULL)) != -1) {
 		switch (c) {
-		case 's': o->sloppy = true; break;
-		case 'f': o->fake = true; break;
-		case 'v': o->verbose = true; break;
-		case 'd': o->foreground = true; break;
-		case 'h': o->help = true; return 0;
-		case 'V': o->version = true; return 0;
+		case 's':
+			o->sloppy = true;
+			break;
+		case 'f':
+			o->fake = true;
+			break;
+		case 'v':
+			o->verbose = true;
+			break;
+		case 'd':
+			o->foreground = true;
+			break;
+		case 'h':
+			o->help = true;
+			return 0;
+		case 'V':
+			o->version = true;
+			return 0;
 		case 'o':
 			if (nr == ARRAY_SIZE(lists)) {
 				log_error("-o given more than %zu times", nr);
@@ -239,7 +260,8 @@ int options_parse(struct options *o, int argc, char *argv[])
 		case 't': /* the type by which mount(8) found us */
 		case 'N': /* mount(8) has entered the namespace already */
 			break;
-		default: return -EINVAL; /* getopt has said why */
+		default:
+			return -EINVAL; /* getopt has said why */
 		}
 	}
 	/* After the loop: -s counts wherever it stands. */

@@ -19,7 +19,8 @@ struct inode;
 int xattr_get(struct fs *fs, struct inode *i, const char *name, struct buf *ret);
 /* Names, each with its NUL; trusted ones only for the privileged. */
 int xattr_list(struct fs *fs, struct inode *i, bool privileged, struct buf *ret);
-/* `flags` as of setxattr(2). `kill_setgid`: the caller is not of the file's group, so an access ACL takes that bit away. */
+/* `flags` as of setxattr(2). `kill_setgid`: the caller is not of the file's group, so an access ACL takes that bit
+ * away. */
 int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, size_t len, int flags, bool kill_setgid);
 int xattr_remove(struct fs *fs, struct inode *i, const char *name);
 
@@ -27,5 +28,6 @@ int xattr_remove(struct fs *fs, struct inode *i, const char *name);
 int xattr_acl_chmod(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
 void xattr_drop_capabilities(struct engine_tx *tx, uint64_t ino);
 int xattr_drop_all(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
-/* A new entry takes over what `dir` bequeaths: the default ACL (or else the umask) and settings. Changes in->mode, in->flags. */
+/* A new entry takes over what `dir` bequeaths: the default ACL (or else the umask) and settings. Changes in->mode,
+ * in->flags. */
 int xattr_inherit(struct fs *fs, struct engine_tx *tx, const struct ns_inode *dir, uint32_t umask, struct ns_inode *in);

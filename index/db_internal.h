@@ -35,6 +35,8 @@ struct db {
 
 	struct mutex compaction_lock; /* leaf; only ever tried, so nobody waits for the I/O under it */
 	bool compaction_off GUARDED_BY(compaction_lock);
+	uint64_t compaction_errors GUARDED_BY(compaction_lock);	  /* counted when it was last turned on */
+	uint64_t compaction_pause_ns GUARDED_BY(compaction_lock); /* off until then, or 0 */
 
 	struct mutex lock; /* leaf; held across the start of a flush, which does no I/O */
 	uint64_t errors_before GUARDED_BY(lock); /* background errors when the last flush was started */

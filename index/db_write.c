@@ -33,6 +33,8 @@
 
 #define SPACE_MARGIN MiB(8) /* free space wanted beside what is to be written */
 #define FLUSH_STUCK_NS (500 * UINT64_C(1000000))
+#define COMPACTION_ERRORS_MAX 3
+#define COMPACTION_PAUSE_NS (600 * UINT64_C(1000000000))
 #define RUNS_MAX 10
 #define CATCH_UP_NS (2000 * UINT64_C(1000000)) /* per ingestion at most */
 
@@ -146,26 +148,52 @@ static bool has_space(struct db *db)
 }
 
 /*
- * A compaction that runs out of space is tried again every second, each time filling the disk up first. So
- * none is started unless it could write everything once more.
+ * A compaction that fails is tried again every second, each time from its start: out of space it fills the disk up
+ * first, and over a damaged block it never ends. So none is started unless it could write everything once more, and
+ * after a few failures there is a pause.
  */
+static bool may_compact(struct db *db, uint64_t errors) REQUIRES(db->compaction_lock);
+static bool may_compact(struct db *db, uint64_t errors)
+{
+	uint64_t size = db_property(db, DB_VIEW, "rocksdb.live-sst-files-size") +
+			db_property(db, DB_FINGERPRINTS, "rocksdb.live-sst-files-size");
+
+	if (free_space(db) < size + SPACE_MARGIN)
+		return false;
+	if (db->compaction_pause_ns > 0)
+		return monotonic_ns() >= db->compaction_pause_ns;
+	if (db->compaction_off) /* for want of space, and there is some again */
+		return true;
+	if (errors - db->compaction_errors < COMPACTION_ERRORS_MAX)
+		return true;
+	log_warning("index %s: compaction fails, next try in 10 minutes; fsck.ckptfs --rebuild makes the index anew",
+		    db->dir);
+	db->compaction_pause_ns = monotonic_ns() + COMPACTION_PAUSE_NS;
+	return false;
+}
+
 static void watch_compaction(struct db *db)
 {
 	static const char *const keys[] = { "disable_auto_compactions" };
 	_cleanup_(db_err_freep) char *err = NULL;
-	bool off;
+	uint64_t errors = background_errors(db);
+	bool on;
 
 	if (!mutex_trylock(&db->compaction_lock))
 		return;
-	off = free_space(db) < db_property(db, DB_VIEW, "rocksdb.live-sst-files-size") +
-				       db_property(db, DB_FINGERPRINTS, "rocksdb.live-sst-files-size") + SPACE_MARGIN;
-	for (size_t i = 0; i < DB_NR_FAMILIES && off != db->compaction_off && !err; i++)
-		rocksdb_set_options_cf(db->rocks, db->cf[i], 1, keys, (const char *[]){ off ? "true" : "false" }, &err);
-	if (!err)
-		db->compaction_off = off;
+	on = may_compact(db, errors);
+	for (size_t i = 0; i < DB_NR_FAMILIES && on == db->compaction_off && !err; i++)
+		rocksdb_set_options_cf(db->rocks, db->cf[i], 1, keys, (const char *[]){ on ? "false" : "true" }, &err);
+	if (!err && on == db->compaction_off) {
+		db->compaction_off = !on;
+		if (on) {
+			db->compaction_errors = errors;
+			db->compaction_pause_ns = 0;
+		}
+	}
 	mutex_unlock(&db->compaction_lock);
 	if (err)
-		log_warning("index %s: cannot turn compaction %s: %s", db->dir, off ? "off" : "on", err);
+		log_warning("index %s: cannot turn compaction %s: %s", db->dir, on ? "on" : "off", err);
 }
 
 int db_view_flush_start(struct db *db)
@@ -294,10 +322,10 @@ static void wait_for_compaction(struct db *db)
 int db_ingest(struct db *db, const void *keys, size_t key_len, const void *values, size_t value_len, size_t n)
 {
 	_cleanup_(freep) char *path = NULL;
-	int r;
+	int r = atomic_load(&db->stopped);
 
-	if (n == 0)
-		return 0;
+	if (r < 0 || n == 0)
+		return r;
 	watch_compaction(db);
 	wait_for_compaction(db);
 	if (asprintf(&path, "%s/%u.sst", db->ingest_dir, atomic_fetch_add(&db->next_ingest, 1)) < 0)

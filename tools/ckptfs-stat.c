@@ -1,8 +1,8 @@
 /*
  * ckptfs-stat: what a mount, a file or a directory of ckptfs costs and saves.
  *
- * The daemon makes the figures, as JSON in the extended attribute user.ckptfs.stat; this program asks for them and shows
- * them for people, as they are, or for Prometheus. A directory's figures are the sums over the files below it.
+ * The daemon makes the figures, as JSON in the extended attribute user.ckptfs.stat; this program asks for them and
+ * shows them for people, as they are, or for Prometheus. A directory's figures are the sums over the files below it.
  *
  * Exit status: 0 shown, 1 usage, 2 a path that is not there, not readable or not on ckptfs; 130 interrupted.
  */
@@ -50,8 +50,8 @@ static void on_interrupt(_unused_ int signal)
 static void help(FILE *to)
 {
 	fputs("Usage: ckptfs-stat [--json | --prometheus] [--watch[=SECONDS]] [PATH...]\n"
-	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts), of a file, or\n"
-	      "of all files below a directory.\n\n"
+	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"
+	      "of a file, or of all files below a directory.\n\n"
 	      "  --json             exact figures, one JSON document a line; keys keep their meaning (schema_version)\n"
 	      "  --prometheus       text exposition format, mounts only\n"
 	      "  --watch[=SECONDS]  again and again, every second or as told\n"
@@ -72,9 +72,11 @@ static int ask(const char *path, char text[STAT_MAX + 1], size_t *ret_len)
 		return 0;
 	}
 	if (errno == ENODATA || errno == EOPNOTSUPP || errno == EPERM)
-		fprintf(stderr, "ckptfs-stat: %s: not on a ckptfs; give a mountpoint, or a file or directory below one\n", path);
+		fprintf(stderr,
+			"ckptfs-stat: %s: not on a ckptfs; give a mountpoint, or a file or directory below one\n", path);
 	else if (errno == ENOTCONN)
-		fprintf(stderr, "ckptfs-stat: %s: the daemon of this mount has died; umount it and mount it again\n", path);
+		fprintf(stderr, "ckptfs-stat: %s: the daemon of this mount has died; umount it and mount it again\n",
+			path);
 	else
 		fprintf(stderr, "ckptfs-stat: %s: %s\n", path, strerror(errno));
 	return -errno;
@@ -259,16 +261,20 @@ static int watch(struct request *req, int nr, char *paths[])
 static int parse(int argc, char *argv[], struct request *ret)
 {
 	static const struct option longs[] = {
-		{ "json", no_argument, NULL, 'j' },	{ "prometheus", no_argument, NULL, 'p' },
+		{ "json", no_argument, NULL, 'j' },	   { "prometheus", no_argument, NULL, 'p' },
 		{ "watch", optional_argument, NULL, 'w' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	{ 0 },
+		{ "version", no_argument, NULL, 'V' },	   { 0 },
 	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "hV", longs, NULL)) != -1) {
 		switch (c) {
-		case 'j': ret->format = FORMAT_JSON; break;
-		case 'p': ret->format = FORMAT_PROMETHEUS; break;
+		case 'j':
+			ret->format = FORMAT_JSON;
+			break;
+		case 'p':
+			ret->format = FORMAT_PROMETHEUS;
+			break;
 		case 'w':
 			ret->watch_s = optarg ? (unsigned)strtoul(optarg, NULL, 10) : 1;
 			if (ret->watch_s == 0) {
@@ -276,9 +282,15 @@ static int parse(int argc, char *argv[], struct request *ret)
 				return -EINVAL;
 			}
 			break;
-		case 'h': help(stdout); return 1;
-		case 'V': puts("ckptfs-stat " CKPTFS_VERSION); return 1;
-		default: fputs("ckptfs-stat --help tells the usage\n", stderr); return -EINVAL;
+		case 'h':
+			help(stdout);
+			return 1;
+		case 'V':
+			puts("ckptfs-stat " CKPTFS_VERSION);
+			return 1;
+		default:
+			fputs("ckptfs-stat --help tells the usage\n", stderr);
+			return -EINVAL;
 		}
 	}
 	return 0;

@@ -95,12 +95,12 @@ static void show_memory(const struct json_flat *j)
 
 	size_line("Look-up memory:", used);
 	printf("  of %s (cache=), %s fingerprints, %s inodes in use\n",
-	       human_size(json_flat_u64(j, "memory.cache_limit_bytes")).s, json_flat_get(j, "memory.fingerprint_entries"),
-	       json_flat_get(j, "memory.inodes"));
+	       human_size(json_flat_u64(j, "memory.cache_limit_bytes")).s,
+	       json_flat_get(j, "memory.fingerprint_entries"), json_flat_get(j, "memory.inodes"));
 	size_line("Data not yet in packs:", json_flat_u64(j, "memory.dirty_bytes"));
 	printf("  of %s (dirty=)\n", human_size(json_flat_u64(j, "memory.dirty_limit_bytes")).s);
-	printf("%-24s %10.1f %%  of %" PRIu64 " look-ups in pack tables\n", "Table cache hits:", percent(hits, hits + misses),
-	       hits + misses);
+	printf("%-24s %10.1f %%  of %" PRIu64 " look-ups in pack tables\n",
+	       "Table cache hits:", percent(hits, hits + misses), hits + misses);
 }
 
 static void show_durability(const struct json_flat *j)
@@ -257,8 +257,10 @@ static const struct {
 	{ "written_bytes", "written_bytes_total", "counter", "bytes written by applications", false },
 	{ "read_bytes", "read_bytes_total", "counter", "bytes read by applications", false },
 	{ "written_by_cause.zero_bytes", "written_zero_bytes_total", "counter", "written bytes that were zeros", false },
-	{ "written_by_cause.champion_bytes", "written_champion_bytes_total", "counter", "written as in the champion", false },
-	{ "written_by_cause.successor_bytes", "written_successor_bytes_total", "counter", "found next to a known chunk", false },
+	{ "written_by_cause.champion_bytes", "written_champion_bytes_total", "counter", "written as in the champion",
+	  false },
+	{ "written_by_cause.successor_bytes", "written_successor_bytes_total", "counter", "found next to a known chunk",
+	  false },
 	{ "written_by_cause.memory_bytes", "written_memory_bytes_total", "counter", "found in memory", false },
 	{ "written_by_cause.index_bytes", "written_index_bytes_total", "counter", "found in the index", false },
 	{ "written_by_cause.new_bytes", "written_new_bytes_total", "counter", "written and new", false },

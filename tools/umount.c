@@ -1,9 +1,9 @@
 /*
  * umount.ckptfs: unmount, and come back when everything is durable.
  *
- * umount(2) returns when the kernel has let go; the daemon then still writes, commits and closes its store. So: sync first,
- * so that an error is told while the mount is still there and nothing is lost; unmount; wait until the lock on the store's
- * superblock is free, which is the last thing the daemon lets go of.
+ * umount(2) returns when the kernel has let go; the daemon then still writes, commits and closes its store. So: sync
+ * first, so that an error is told while the mount is still there and nothing is lost; unmount; wait until the lock on
+ * the store's superblock is free, which is the last thing the daemon lets go of.
  *
  * umount(8) finds this program as umount.fuse.ckptfs (the type in /proc/self/mounts), hence a link of that name.
  * Exit status as of umount(8): 0 done, 1 usage or permission, 2 system error, 32 failed.
@@ -171,19 +171,36 @@ static int run(const struct request *req)
 static int parse(int argc, char *argv[], struct request *ret)
 {
 	static const struct option longs[] = {
-		{ "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' }, { 0 },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
 	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "flnrvhVN:t:", longs, NULL)) != -1) {
 		switch (c) {
-		case 'f': ret->force = true; break;
-		case 'l': ret->lazy = true; break;
-		case 'v': ret->verbose = true; break;
-		case 'h': help(stdout); return 1;
-		case 'V': puts("umount.ckptfs " CKPTFS_VERSION); return 1;
-		case 'n': case 'r': case 'N': case 't': break; /* umount(8) passes them on */
-		default: return -EINVAL;
+		case 'f':
+			ret->force = true;
+			break;
+		case 'l':
+			ret->lazy = true;
+			break;
+		case 'v':
+			ret->verbose = true;
+			break;
+		case 'h':
+			help(stdout);
+			return 1;
+		case 'V':
+			puts("umount.ckptfs " CKPTFS_VERSION);
+			return 1;
+		case 'n':
+		case 'r':
+		case 'N':
+		case 't':
+			break; /* umount(8) passes them on */
+		default:
+			return -EINVAL;
 		}
 	}
 	if (optind != argc - 1) {
@@ -203,11 +220,15 @@ int main(int argc, char *argv[])
 		r = run(&req);
 	switch (r) {
 	case 0:
-	case 1: return EXIT_DONE;
+	case 1:
+		return EXIT_DONE;
 	case -EINVAL:
 	case -EPERM:
-	case -EACCES: return EXIT_USAGE;
-	case -ENOMEM: return EXIT_SYSTEM;
-	default: return EXIT_FAILED;
+	case -EACCES:
+		return EXIT_USAGE;
+	case -ENOMEM:
+		return EXIT_SYSTEM;
+	default:
+		return EXIT_FAILED;
 	}
 }

@@ -45,7 +45,10 @@ static struct attr_change change_of(const struct stat *st, int to_set)
 {
 	int64_t now = (int64_t)now_ns();
 	struct attr_change c = {
-		.mode = st->st_mode, .uid = st->st_uid, .gid = st->st_gid, .size = (uint64_t)st->st_size,
+		.mode = st->st_mode,
+		.uid = st->st_uid,
+		.gid = st->st_gid,
+		.size = (uint64_t)st->st_size,
 		.atime_ns = to_set & FUSE_SET_ATTR_ATIME_NOW ? now : ns_of(st->st_atim),
 		.mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ? now : ns_of(st->st_mtim),
 		.kill_setid = loop_kills_setid(),

@@ -74,7 +74,8 @@ static int add_entry(struct listing *l, uint64_t dir, const struct ns_dirent *d)
 
 static int add_dots(struct listing *l, const struct ns_inode *dir, uint64_t after)
 {
-	struct stat dot = { .st_ino = dir->ino, .st_mode = S_IFDIR }, dotdot = { .st_ino = dir->parent, .st_mode = S_IFDIR };
+	struct stat dot = { .st_ino = dir->ino, .st_mode = S_IFDIR },
+		    dotdot = { .st_ino = dir->parent, .st_mode = S_IFDIR };
 	int r = 1;
 
 	if (after < COOKIE_DOT)

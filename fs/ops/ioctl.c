@@ -107,8 +107,10 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_HANDLE:
 	case CKPTFS_IOC_CLONE:
 	case CKPTFS_IOC_SYNC:
-	case CKPTFS_IOC_STAT: return _IOC_SIZE(cmd);
-	default: return 0;
+	case CKPTFS_IOC_STAT:
+		return _IOC_SIZE(cmd);
+	default:
+		return 0;
 	}
 }
 

@@ -26,8 +26,8 @@ void notify_mode_changed(struct notify *n, uint64_t ino);
 /* Drop the pages of [off, off+len), then answer the write of len bytes. */
 void notify_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len);
 /*
- * The same for an ioctl that has changed the range; *out (copied) is its answer. The kernel, which does not know that the
- * file has grown to `size`, is told by storing its `last` byte in the cache.
+ * The same for an ioctl that has changed the range; *out (copied) is its answer. The kernel, which does not know that
+ * the file has grown to `size`, is told by storing its `last` byte in the cache.
  */
 struct notify_growth {
 	uint64_t size; /* 0: it has not grown */

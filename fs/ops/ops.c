@@ -50,8 +50,8 @@ const struct fuse_lowlevel_ops ops_table = {
 
 /*
  * Not among them: the writeback cache (data must reach us in the order and at the size it was written), automatic
- * invalidation (content changes only through this mount), splicing (one copy into an aligned buffer is cheaper), and the
- * first version of set-id handling, which leaves too much to us.
+ * invalidation (content changes only through this mount), splicing (one copy into an aligned buffer is cheaper), and
+ * the first version of set-id handling, which leaves too much to us.
  */
 void op_init(void *userdata, struct fuse_conn_info *conn)
 {

@@ -21,7 +21,8 @@ void ops_tmpfile(struct fs *fs, int fd, const struct fuse_in_header *in, size_t 
 void ops_statx(struct fs *fs, int fd, const struct fuse_in_header *in);
 
 /* Shared by the files of this folder. */
-#define OPS_FOREVER 1e9 /* seconds that names and attributes stay valid: nothing changes them but the kernel's own requests */
+#define OPS_FOREVER \
+	1e9 /* seconds that names and attributes stay valid: nothing changes them but the kernel's own requests */
 
 static inline struct fs *fs_of(fuse_req_t req)
 {
@@ -54,7 +55,8 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name);
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
-void op_rename(fuse_req_t req, fuse_ino_t from_dir, const char *from, fuse_ino_t to_dir, const char *to, unsigned flags);
+void op_rename(fuse_req_t req, fuse_ino_t from_dir, const char *from, fuse_ino_t to_dir, const char *to,
+	       unsigned flags);
 
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set, struct fuse_file_info *fi);
@@ -70,8 +72,8 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t len, off_t off, struct fuse_file_info *fi);
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi);
-void op_copy_file_range(fuse_req_t req, fuse_ino_t from_ino, off_t from_off, struct fuse_file_info *from, fuse_ino_t to_ino,
-			off_t to_off, struct fuse_file_info *to, size_t len, int flags);
+void op_copy_file_range(fuse_req_t req, fuse_ino_t from_ino, off_t from_off, struct fuse_file_info *from,
+			fuse_ino_t to_ino, off_t to_off, struct fuse_file_info *to, size_t len, int flags);
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);

@@ -1,6 +1,6 @@
 /*
- * statx(2), for the time of birth: the kernel asks for it in a request of protocol 7.39, which libfuse and the kernel headers
- * of the day may not know yet. The bytes are therefore described here.
+ * statx(2), for the time of birth: the kernel asks for it in a request of protocol 7.39, which libfuse and the kernel
+ * headers of the day may not know yet. The bytes are therefore described here.
  */
 #include <assert.h>
 #include <linux/fuse.h>

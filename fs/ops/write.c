@@ -36,8 +36,8 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	ops_reply(req, file_allocate(fs_of(req), file_of(fi), mode, (uint64_t)off, (uint64_t)len, loop_kills_setid()));
 }
 
-void op_copy_file_range(fuse_req_t req, fuse_ino_t from_ino, off_t from_off, struct fuse_file_info *from, fuse_ino_t to_ino,
-			off_t to_off, struct fuse_file_info *to, size_t len, int flags)
+void op_copy_file_range(fuse_req_t req, fuse_ino_t from_ino, off_t from_off, struct fuse_file_info *from,
+			fuse_ino_t to_ino, off_t to_off, struct fuse_file_info *to, size_t len, int flags)
 {
 	uint64_t done;
 	int r;

@@ -12,6 +12,7 @@ run() { # NAME OPTIONS...
 	echo "ok $name"
 }
 
+cd "$WORK" || exit 1 # fio leaves its verify states where it runs
 fs_mount
 run random --rw=randwrite --bs=4k --fsync_on_close=1
 run odd --rw=randrw --bsrange=512-70k --bs_unaligned --size=8m

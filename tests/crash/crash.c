@@ -1,9 +1,9 @@
 /*
  * crash: record runs of the engine, then look at what every crash in them would leave.
  *
- * Rounds: a run with a seed of its own is recorded by a child (it must not be the one that checks: RocksDB's threads do
- * not survive fork), then its log is explored. A run is not deterministic, its log is: a failure names the log, which is
- * kept, and the state in it.
+ * Rounds: a run with a seed of its own is recorded by a child (it must not be the one that checks: RocksDB's threads
+ * do not survive fork), then its log is explored. A run is not deterministic, its log is: a failure names the log,
+ * which is kept, and the state in it.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -63,8 +63,15 @@ static bool run_round(const struct options *o, uint64_t seed, uint64_t nr_states
 	uint64_t start = monotonic_ns();
 	char log_path[128];
 	struct explore x = {
-		.session = &session, .log = &log, .log_path = o->log ? o->log : log_path, .keep = o->keep, .scratch = scratch,
-		.seed = seed, .nr_states = nr_states, .nr_ops = o->nr_ops, .jobs = o->jobs,
+		.session = &session,
+		.log = &log,
+		.log_path = o->log ? o->log : log_path,
+		.keep = o->keep,
+		.scratch = scratch,
+		.seed = seed,
+		.nr_states = nr_states,
+		.nr_ops = o->nr_ops,
+		.jobs = o->jobs,
 	};
 	bool good;
 	int r;
@@ -82,9 +89,10 @@ static bool run_round(const struct options *o, uint64_t seed, uint64_t nr_states
 	if (o->one)
 		return explore_one(&x, o->point, o->variant);
 	good = explore_all(&x, &res);
-	printf("seed %" PRIu64 ": %zu steps recorded, %" PRIu64 " states checked (%" PRIu64 " of them written to and opened again, "
-	       "%" PRIu64 " of a recovery), %" PRIu64 " more were the same, %.0f states/s\n", seed, log.nr, res.nr_checked,
-	       res.nr_further, res.nr_nested, res.nr_same,
+	printf("seed %" PRIu64 ": %zu steps recorded, %" PRIu64 " states checked (%" PRIu64
+	       " of them written to and opened again, "
+	       "%" PRIu64 " of a recovery), %" PRIu64 " more were the same, %.0f states/s\n",
+	       seed, log.nr, res.nr_checked, res.nr_further, res.nr_nested, res.nr_same,
 	       (double)res.nr_checked * 1e9 / (double)(monotonic_ns() - start));
 	fflush(stdout);
 	*ret_nr = res.nr_checked;
@@ -110,43 +118,69 @@ static bool run_rounds(const struct options *o, const char *scratch)
 
 static void usage(void)
 {
-	printf("Usage: crash [--seed N] [--states N | --long] [--ops N] [--jobs N] [--keep DIR] [--log FILE [--state P.V]]\n"
+	printf("Usage: crash [--seed N] [--states N | --long] [--ops N] [--jobs N] [--keep DIR]\n"
+	       "             [--log FILE [--state P.V]]\n"
 	       "  --states N   distinct crash states to check (20000; --long: 1000000)\n"
 	       "  --ops N      operations per thread of each run that is recorded (400)\n"
 	       "  --keep DIR   where the log of a failed run is left ($CKPTFS_BUILD, else here)\n"
-	       "  --log FILE   take this log instead of recording; --state checks one state of it, with the engine's log\n");
+	       "  --log FILE   take this log instead of recording\n"
+	       "  --state P.V  check only this state of it, and show the engine's log\n");
 }
 
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option long_options[] = {
-		{ "seed", required_argument, NULL, 's' }, { "states", required_argument, NULL, 'n' },
-		{ "long", no_argument, NULL, 'L' },	  { "ops", required_argument, NULL, 'o' },
-		{ "jobs", required_argument, NULL, 'j' }, { "keep", required_argument, NULL, 'k' },
-		{ "log", required_argument, NULL, 'l' },  { "state", required_argument, NULL, 'S' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "states", required_argument, NULL, 'n' },
+		{ "long", no_argument, NULL, 'L' },
+		{ "ops", required_argument, NULL, 'o' },
+		{ "jobs", required_argument, NULL, 'j' },
+		{ "keep", required_argument, NULL, 'k' },
+		{ "log", required_argument, NULL, 'l' },
+		{ "state", required_argument, NULL, 'S' },
 		{ 0 },
 	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", long_options, NULL)) >= 0)
 		switch (c) {
-		case 's': o->seed = strtoull(optarg, NULL, 0); break;
-		case 'n': o->nr_states = strtoull(optarg, NULL, 0); break;
-		case 'L': o->nr_states = 1000000; break;
-		case 'o': o->nr_ops = strtoull(optarg, NULL, 0); break;
-		case 'j': o->jobs = atoi(optarg); break;
-		case 'k': o->keep = optarg; break;
-		case 'l': o->log = optarg; break;
-		case 'S': o->one = sscanf(optarg, "%zu.%u", &o->point, &o->variant) == 2; break;
-		default: return -EINVAL;
+		case 's':
+			o->seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'n':
+			o->nr_states = strtoull(optarg, NULL, 0);
+			break;
+		case 'L':
+			o->nr_states = 1000000;
+			break;
+		case 'o':
+			o->nr_ops = strtoull(optarg, NULL, 0);
+			break;
+		case 'j':
+			o->jobs = atoi(optarg);
+			break;
+		case 'k':
+			o->keep = optarg;
+			break;
+		case 'l':
+			o->log = optarg;
+			break;
+		case 'S':
+			o->one = sscanf(optarg, "%zu.%u", &o->point, &o->variant) == 2;
+			break;
+		default:
+			return -EINVAL;
 		}
 	return optind < argc || o->jobs < 1 || o->jobs > POOL_JOBS_MAX || o->nr_ops < 1 ? -EINVAL : 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct options o = { .seed = (uint64_t)time(NULL), .nr_states = 20000, .nr_ops = 400,
-			     .jobs = pool_jobs(), .keep = getenv("CKPTFS_BUILD") };
+	struct options o = { .seed = (uint64_t)time(NULL),
+			     .nr_states = 20000,
+			     .nr_ops = 400,
+			     .jobs = pool_jobs(),
+			     .keep = getenv("CKPTFS_BUILD") };
 	char scratch[] = "/dev/shm/ckptfs-crash.XXXXXX";
 	bool good;
 

@@ -16,8 +16,8 @@
 #include "tests/crash/states.h"
 
 #define SEEN_SLOTS ((size_t)1 << 20) /* far more than states of one log, so probes are short */
-#define PASS_VARIANTS 8		     /* drawn per point in each pass after the first */
-#define MAX_PASSES 1000		     /* a log that has no more states to give */
+#define PASS_VARIANTS 8 /* drawn per point in each pass after the first */
+#define MAX_PASSES 1000 /* a log that has no more states to give */
 #define FURTHER_EVERY 8
 #define NESTED_EVERY 200
 #define NESTED_DRAWN 3 /* variants per point of a recovery, besides the first four */
@@ -27,7 +27,7 @@ struct shared {
 	_Atomic uint64_t nr_checked, nr_same, nr_further, nr_nested;
 	struct {
 		_Atomic uint64_t point, variant; /* where it is */
-		_Atomic bool nested;		 /* in a log of its own: nested.N */
+		_Atomic bool nested; /* in a log of its own: nested.N */
 	} worker[POOL_JOBS_MAX];
 	_Atomic uint64_t seen[SEEN_SLOTS];
 };
@@ -85,7 +85,8 @@ static bool store_and_check(const struct explore *x, const struct state *st, con
 }
 
 /* One variant at a point: made, and checked unless seen before. *ret_key 0: seen. */
-static bool check_variant(struct worker *w, struct states *s, size_t point, unsigned variant, bool nested, uint64_t *ret_key)
+static bool check_variant(struct worker *w, struct states *s, size_t point, unsigned variant, bool nested,
+			  uint64_t *ret_key)
 {
 	_cleanup_(state_freep) struct state *st = NULL;
 	struct shared *sh = w->sh;
@@ -226,7 +227,11 @@ bool explore_all(const struct explore *x, struct explore_result *ret)
 	struct shared *sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct worker w = { .x = x, .sh = sh }; /* each process has its own copy */
 	struct pool pool = {
-		.scratch = x->scratch, .jobs = x->jobs, .end = MAX_PASSES * (x->log->nr + 1), .run = work, .describe = describe,
+		.scratch = x->scratch,
+		.jobs = x->jobs,
+		.end = MAX_PASSES * (x->log->nr + 1),
+		.run = work,
+		.describe = describe,
 		.userdata = &w,
 	};
 	bool good;
@@ -249,7 +254,8 @@ bool explore_one(const struct explore *x, size_t point, unsigned variant)
 
 	snprintf(dir, sizeof(dir), "%s/w0", x->scratch);
 	log_set_level(LOG_LEVEL_DEBUG);
-	if (states_new(x->log, "index", &s) < 0 || states_seek(s, point) < 0 || states_make(s, x->seed, variant, &st) < 0)
+	if (states_new(x->log, "index", &s) < 0 || states_seek(s, point) < 0 ||
+	    states_make(s, x->seed, variant, &st) < 0)
 		return false;
 	states_mark(s, &acked[0], &acked[1]);
 	good = store_and_check(x, st, acked, true, dir, stdout);

@@ -17,11 +17,11 @@
 struct explore {
 	const struct session *session;
 	const struct oplog *log;
-	const char *log_path;	/* of *log, for the report */
-	const char *keep;	/* directory for logs of failed runs */
-	const char *scratch;	/* directory in memory */
+	const char *log_path; /* of *log, for the report */
+	const char *keep; /* directory for logs of failed runs */
+	const char *scratch; /* directory in memory */
 	uint64_t seed, nr_states;
-	size_t nr_ops;		/* for the report */
+	size_t nr_ops; /* for the report */
 	int jobs;
 };
 

@@ -11,11 +11,11 @@
 enum plan {
 	PLAN_KEEP,
 	PLAN_DROP,
-	PLAN_SIZE,	/* writes grow the file and bring nothing */
+	PLAN_SIZE, /* writes grow the file and bring nothing */
 	PLAN_DROP_LAST,
 	PLAN_KEEP_LAST,
 	PLAN_TORN_LAST, /* somehow */
-	PLAN_CUT_TAIL,	/* the first few are kept, the next is cut, the rest dropped */
+	PLAN_CUT_TAIL, /* the first few are kept, the next is cut, the rest dropped */
 	PLAN_EVERY_KTH, /* dropped */
 	PLAN_TORN_ONE,
 	PLAN_RANDOM,

@@ -7,13 +7,18 @@
 
 struct image;
 
-enum fate_kind { FATE_KEEP, FATE_DROP, FATE_SIZE, /* a write: the file has grown, the bytes have not come */ FATE_TORN };
+enum fate_kind {
+	FATE_KEEP,
+	FATE_DROP,
+	FATE_SIZE, /* a write: the file has grown, the bytes have not come */
+	FATE_TORN, /* a write: some sectors came */
+};
 
 enum fate_tear {
-	TEAR_CUT,   /* sectors before `at` came */
-	TEAR_TAIL,  /* sectors from `at` on came */
-	TEAR_HOLE,  /* all but sector `at` came */
-	TEAR_SOME,  /* each by a coin, `at` being the coins' seed */
+	TEAR_CUT, /* sectors before `at` came */
+	TEAR_TAIL, /* sectors from `at` on came */
+	TEAR_HOLE, /* all but sector `at` came */
+	TEAR_SOME, /* each by a coin, `at` being the coins' seed */
 };
 
 struct fate {

@@ -23,12 +23,12 @@
 static_assert(sizeof(off_t) == 8, "64-bit machines only");
 
 /* The function that would have been called without us. */
-#define NEXT(f)                                             \
-	({                                                  \
-		static __typeof__(&f) _next;                \
-		if (!_next)                                 \
+#define NEXT(f)                                                  \
+	({                                                       \
+		static __typeof__(&f) _next;                     \
+		if (!_next)                                      \
 			*(void **)&_next = dlsym(RTLD_NEXT, #f); \
-		_next;                                      \
+		_next;                                           \
 	})
 
 static int failed(int error)
@@ -38,13 +38,13 @@ static int failed(int error)
 }
 
 /* Names: the call unless a fault was put in, then tell how it went, with errno kept. */
-#define NAMED(c, call)                                    \
-	({                                                \
+#define NAMED(c, call)                                           \
+	({                                                       \
 		int _r = (c).error ? failed((c).error) : (call); \
-		int _errno = errno;                       \
-		record_end(&(c), _r == 0, 0, 0);          \
-		errno = _errno;                           \
-		_r;                                       \
+		int _errno = errno;                              \
+		record_end(&(c), _r == 0, 0, 0);                 \
+		errno = _errno;                                  \
+		_r;                                              \
 	})
 
 static int open_at(int dirfd, const char *path, int flags, mode_t mode)
@@ -66,30 +66,30 @@ static mode_t mode_of(int flags, va_list ap)
 	return flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, mode_t) : 0;
 }
 
-#define DEFINE_OPEN(name)                                      \
-	int name(const char *path, int flags, ...)             \
-	{                                                      \
-		va_list ap;                                    \
-		mode_t mode;                                   \
-                                                               \
-		va_start(ap, flags);                           \
-		mode = mode_of(flags, ap);                     \
-		va_end(ap);                                    \
-		return open_at(AT_FDCWD, path, flags, mode);   \
+#define DEFINE_OPEN(name)                                    \
+	int name(const char *path, int flags, ...)           \
+	{                                                    \
+		va_list ap;                                  \
+		mode_t mode;                                 \
+                                                             \
+		va_start(ap, flags);                         \
+		mode = mode_of(flags, ap);                   \
+		va_end(ap);                                  \
+		return open_at(AT_FDCWD, path, flags, mode); \
 	}
 DEFINE_OPEN(open)
 DEFINE_OPEN(open64)
 
-#define DEFINE_OPENAT(name)                                    \
-	int name(int dirfd, const char *path, int flags, ...)  \
-	{                                                      \
-		va_list ap;                                    \
-		mode_t mode;                                   \
-                                                               \
-		va_start(ap, flags);                           \
-		mode = mode_of(flags, ap);                     \
-		va_end(ap);                                    \
-		return open_at(dirfd, path, flags, mode);      \
+#define DEFINE_OPENAT(name)                                   \
+	int name(int dirfd, const char *path, int flags, ...) \
+	{                                                     \
+		va_list ap;                                   \
+		mode_t mode;                                  \
+                                                              \
+		va_start(ap, flags);                          \
+		mode = mode_of(flags, ap);                    \
+		va_end(ap);                                   \
+		return open_at(dirfd, path, flags, mode);     \
 	}
 DEFINE_OPENAT(openat)
 DEFINE_OPENAT(openat64)
@@ -210,11 +210,11 @@ static int read_fault(int fd)
 	return c.error;
 }
 
-#define DEFINE_READ(name, args, ...)                                  \
-	ssize_t name args                                             \
-	{                                                             \
-		int error = read_fault(fd);                           \
-                                                                      \
+#define DEFINE_READ(name, args, ...)                                    \
+	ssize_t name args                                               \
+	{                                                               \
+		int error = read_fault(fd);                             \
+                                                                        \
 		return error ? failed(error) : NEXT(name)(__VA_ARGS__); \
 	}
 DEFINE_READ(read, (int fd, void *p, size_t len), fd, p, len)
@@ -223,19 +223,19 @@ DEFINE_READ(pread64, (int fd, void *p, size_t len, off64_t off), fd, p, len, off
 DEFINE_READ(preadv, (int fd, const struct iovec *iov, int iovcnt, off_t off), fd, iov, iovcnt, off)
 DEFINE_READ(preadv64, (int fd, const struct iovec *iov, int iovcnt, off64_t off), fd, iov, iovcnt, off)
 
-#define DEFINE_FD_CALL(name, kind, args, off, len, ...)        \
-	int name args                                          \
-	{                                                      \
-		struct record_call c;                          \
-		int r, saved;                                  \
-                                                               \
-		if (!record_begin(&c, kind, fd))               \
-			return NEXT(name)(__VA_ARGS__);        \
+#define DEFINE_FD_CALL(name, kind, args, off, len, ...)                  \
+	int name args                                                    \
+	{                                                                \
+		struct record_call c;                                    \
+		int r, saved;                                            \
+                                                                         \
+		if (!record_begin(&c, kind, fd))                         \
+			return NEXT(name)(__VA_ARGS__);                  \
 		r = c.error ? failed(c.error) : NEXT(name)(__VA_ARGS__); \
-		saved = errno;                                 \
-		record_end(&c, r == 0, off, len);              \
-		errno = saved;                                 \
-		return r;                                      \
+		saved = errno;                                           \
+		record_end(&c, r == 0, off, len);                        \
+		errno = saved;                                           \
+		return r;                                                \
 	}
 DEFINE_FD_CALL(fdatasync, OP_SYNC, (int fd), 0, 0, fd)
 DEFINE_FD_CALL(fsync, OP_SYNC, (int fd), 0, 0, fd)
@@ -254,17 +254,17 @@ static int allocate(int (*next)(int, off64_t, off64_t), int fd, off64_t off, off
 }
 
 /* Returns the errno instead of setting it. */
-#define DEFINE_POSIX_FALLOCATE(name, off_type)                         \
-	int name(int fd, off_type off, off_type len)                   \
-	{                                                              \
-		struct record_call c;                                  \
-		int r;                                                 \
-                                                                       \
-		if (!record_begin(&c, OP_ALLOCATE, fd))                \
-			return allocate(NEXT(name), fd, off, len);     \
+#define DEFINE_POSIX_FALLOCATE(name, off_type)                              \
+	int name(int fd, off_type off, off_type len)                        \
+	{                                                                   \
+		struct record_call c;                                       \
+		int r;                                                      \
+                                                                            \
+		if (!record_begin(&c, OP_ALLOCATE, fd))                     \
+			return allocate(NEXT(name), fd, off, len);          \
 		r = c.error ? c.error : allocate(NEXT(name), fd, off, len); \
-		record_end(&c, r == 0, (uint64_t)off, (uint64_t)len);  \
-		return r;                                              \
+		record_end(&c, r == 0, (uint64_t)off, (uint64_t)len);       \
+		return r;                                                   \
 	}
 DEFINE_POSIX_FALLOCATE(posix_fallocate, off_t)
 DEFINE_POSIX_FALLOCATE(posix_fallocate64, off64_t)
@@ -359,14 +359,14 @@ int link(const char *path, const char *new_path)
 	return linkat(AT_FDCWD, path, AT_FDCWD, new_path, 0);
 }
 
-#define DEFINE_STATVFS(name, of, type)                         \
-	int name(of, struct type *st)                          \
-	{                                                      \
-		int r = NEXT(name)(where, st);                 \
-                                                               \
-		if (r == 0 && record_is_full())                \
-			st->f_bfree = st->f_bavail = 0;        \
-		return r;                                      \
+#define DEFINE_STATVFS(name, of, type)                  \
+	int name(of, struct type *st)                   \
+	{                                               \
+		int r = NEXT(name)(where, st);          \
+                                                        \
+		if (r == 0 && record_is_full())         \
+			st->f_bfree = st->f_bavail = 0; \
+		return r;                               \
 	}
 DEFINE_STATVFS(fstatvfs, int where, statvfs)
 DEFINE_STATVFS(fstatvfs64, int where, statvfs64)

@@ -163,11 +163,19 @@ int model_list(const struct model *m, struct buf *ret)
 	for (size_t i = 0; i < m->nr_names; i++) {
 		const struct model_node *n = m->names[i].node;
 
-		tree_line_add(&(struct tree_line){
-			.name = m->names[i].path, .mode = n->mode, .nlink = n->nlink, .uid = n->uid, .size = n->size,
-			.hash = tree_hash(n->data, n->size), .mtime_ns = n->mtime_ns,
-			.target = S_ISLNK(n->mode) ? n->target : NULL, .xattr = n->xattr[0] ? n->xattr : NULL,
-		}, ret);
+		tree_line_add(
+			&(struct tree_line){
+				.name = m->names[i].path,
+				.mode = n->mode,
+				.nlink = n->nlink,
+				.uid = n->uid,
+				.size = n->size,
+				.hash = tree_hash(n->data, n->size),
+				.mtime_ns = n->mtime_ns,
+				.target = S_ISLNK(n->mode) ? n->target : NULL,
+				.xattr = n->xattr[0] ? n->xattr : NULL,
+			},
+			ret);
 	}
 	buf_add_u8(ret, 0);
 	return buf_error(ret);

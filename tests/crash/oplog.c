@@ -63,7 +63,12 @@ int oplog_save(const struct oplog *l, const char *path)
 	for (size_t i = 0; i < l->nr; i++) {
 		const struct op *o = &l->ops[i];
 		struct op_disk d = {
-			.kind = o->kind, .obj = o->obj, .dir = o->dir, .new_dir = o->new_dir, .off = o->off, .len = o->len,
+			.kind = o->kind,
+			.obj = o->obj,
+			.dir = o->dir,
+			.new_dir = o->new_dir,
+			.off = o->off,
+			.len = o->len,
 			.name_len = o->name ? (uint32_t)strlen(o->name) + 1 : 0,
 			.new_name_len = o->new_name ? (uint32_t)strlen(o->new_name) + 1 : 0,
 			.data_len = o->data ? o->len : 0,
@@ -142,8 +147,14 @@ static int load_ops(const uint8_t *p, const uint8_t *end, struct oplog *l)
 			l->size = size;
 		}
 		l->ops[l->nr++] = (struct op){
-			.kind = d.kind, .obj = d.obj, .dir = d.dir, .new_dir = d.new_dir, .off = d.off, .len = d.len,
-			.name = d.name_len ? name : NULL, .new_name = d.new_name_len ? new_name : NULL,
+			.kind = d.kind,
+			.obj = d.obj,
+			.dir = d.dir,
+			.new_dir = d.new_dir,
+			.off = d.off,
+			.len = d.len,
+			.name = d.name_len ? name : NULL,
+			.new_name = d.new_name_len ? new_name : NULL,
 			.data = d.kind == OP_WRITE ? data : NULL,
 		};
 	}
@@ -184,10 +195,10 @@ void oplog_release(struct oplog *l)
 const char *op_verb(enum op_kind kind)
 {
 	static const char *const verbs[] = {
-		[OP_CREATE] = "create", [OP_MKDIR] = "mkdir", [OP_LINK] = "link", [OP_UNLINK] = "unlink",
-		[OP_RENAME] = "rename", [OP_WRITE] = "write", [OP_TRUNCATE] = "truncate",
-		[OP_ALLOCATE] = "allocate", [OP_PUNCH] = "punch", [OP_SYNC] = "sync", [OP_MARK] = "mark",
-		[OP_READ] = "read", [OP_OPEN] = "open",
+		[OP_CREATE] = "create", [OP_MKDIR] = "mkdir", [OP_LINK] = "link",	  [OP_UNLINK] = "unlink",
+		[OP_RENAME] = "rename", [OP_WRITE] = "write", [OP_TRUNCATE] = "truncate", [OP_ALLOCATE] = "allocate",
+		[OP_PUNCH] = "punch",	[OP_SYNC] = "sync",   [OP_MARK] = "mark",	  [OP_READ] = "read",
+		[OP_OPEN] = "open",
 	};
 
 	return verbs[kind];

@@ -13,17 +13,17 @@
 
 enum op_kind {
 	OP_CREATE = 1, /* dir, name -> obj */
-	OP_MKDIR,      /* dir, name -> obj */
-	OP_LINK,       /* dir, name -> obj, once more */
-	OP_UNLINK,     /* dir, name -> obj; directories too */
-	OP_RENAME,     /* dir, name -> new_dir, new_name; obj is what is renamed */
-	OP_WRITE,      /* obj, off, len, data */
-	OP_TRUNCATE,   /* obj, len */
-	OP_ALLOCATE,   /* obj, off, len: zeros up to off + len where the file was shorter */
-	OP_PUNCH,      /* obj, off, len; the size stays */
-	OP_SYNC,       /* obj, a file or a directory */
-	OP_MARK,       /* the workload's: `off` and `len` are the numbers it gave */
-	OP_READ,       /* not recorded: these two are only asked about, to let them fail */
+	OP_MKDIR, /* dir, name -> obj */
+	OP_LINK, /* dir, name -> obj, once more */
+	OP_UNLINK, /* dir, name -> obj; directories too */
+	OP_RENAME, /* dir, name -> new_dir, new_name; obj is what is renamed */
+	OP_WRITE, /* obj, off, len, data */
+	OP_TRUNCATE, /* obj, len */
+	OP_ALLOCATE, /* obj, off, len: zeros up to off + len where the file was shorter */
+	OP_PUNCH, /* obj, off, len; the size stays */
+	OP_SYNC, /* obj, a file or a directory */
+	OP_MARK, /* the workload's: `off` and `len` are the numbers it gave */
+	OP_READ, /* not recorded: these two are only asked about, to let them fail */
 	OP_OPEN,
 };
 
@@ -32,7 +32,7 @@ struct op {
 	uint32_t obj, dir, new_dir;
 	uint64_t off, len;
 	const char *name, *new_name; /* belong to the log */
-	const uint8_t *data;	     /* `len` bytes, belong to the log */
+	const uint8_t *data; /* `len` bytes, belong to the log */
 };
 
 struct oplog {

@@ -15,7 +15,7 @@ enum pool_verdict { POOL_WRONG, POOL_RIGHT, POOL_ENOUGH /* right, and no more ca
 struct pool {
 	const char *scratch; /* directory for notes */
 	int jobs;
-	bool keep_going;     /* after a wrong case */
+	bool keep_going; /* after a wrong case */
 	uint64_t first, end; /* cases [first, end) */
 	/* In worker `me`. What it writes to `to`, and the engine's log, is shown if it fails. */
 	enum pool_verdict (*run)(void *userdata, int me, uint64_t nr, FILE *to);

@@ -177,7 +177,8 @@ bool record_begin_names(struct record_call *c, enum op_kind kind, int dirfd, con
 		return false;
 	pthread_mutex_lock(&lock);
 	*c = (struct record_call){ .kind = kind };
-	ours = resolve(dirfd, path, &c->dir, c->name, &c->obj) && (c->name[0] || kind == OP_CREATE) && !is_info_log(c->name);
+	ours = resolve(dirfd, path, &c->dir, c->name, &c->obj) && (c->name[0] || kind == OP_CREATE) &&
+	       !is_info_log(c->name);
 	if (ours && new_path) {
 		uint32_t obj;
 
@@ -229,8 +230,14 @@ void record_end(struct record_call *c, bool ok, uint64_t off, uint64_t len)
 {
 	if (ok && c->kind != OP_READ && c->kind != OP_OPEN && (!c->name[0] || c->present || c->kind == OP_MKDIR)) {
 		end_names(c);
-		add(&(struct op){ .kind = c->kind, .obj = c->obj, .dir = c->dir, .new_dir = c->new_dir, .off = off, .len = len,
-				  .name = c->name[0] ? c->name : NULL, .new_name = c->new_name[0] ? c->new_name : NULL });
+		add(&(struct op){ .kind = c->kind,
+				  .obj = c->obj,
+				  .dir = c->dir,
+				  .new_dir = c->new_dir,
+				  .off = off,
+				  .len = len,
+				  .name = c->name[0] ? c->name : NULL,
+				  .new_name = c->new_name[0] ? c->new_name : NULL });
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -336,7 +343,8 @@ static int import_file(int dirfd, const char *name, uint32_t obj)
 	add(&(struct op){ .kind = OP_TRUNCATE, .obj = obj, .len = (uint64_t)st.st_size });
 	while ((n = pread(fd, block, sizeof(block), (off_t)off)) > 0) {
 		if (block[0] != 0 || memcmp(block, block + 1, (size_t)n - 1) != 0)
-			add(&(struct op){ .kind = OP_WRITE, .obj = obj, .off = off, .len = (uint64_t)n, .data = block });
+			add(&(struct op){
+				.kind = OP_WRITE, .obj = obj, .off = off, .len = (uint64_t)n, .data = block });
 		off += (uint64_t)n;
 	}
 	return n < 0 ? -errno : 0;

@@ -2,4 +2,4 @@
 #pragma once
 
 int scratch_remove(const char *dir); /* with all that is in it; fine if it is not there */
-int scratch_empty(const char *dir);  /* make it, or empty it */
+int scratch_empty(const char *dir); /* make it, or empty it */

@@ -139,11 +139,14 @@ static void explain(const struct workload *w, int thread, uint64_t acked, const 
 {
 	for (uint64_t i = 0; i < acked; i++)
 		if (strcmp(w->lists[i], list) == 0) {
-			fprintf(to, "thread %d: the tree is that of moment %" PRIu64 ", but %" PRIu64 " was acknowledged\n",
+			fprintf(to,
+				"thread %d: the tree is that of moment %" PRIu64 ", but %" PRIu64 " was acknowledged\n",
 				thread, i, acked);
 			return;
 		}
-	fprintf(to, "thread %d: the tree is that of no moment; acknowledged %" PRIu64 "\n--- found\n%s--- moment %" PRIu64 "\n%s",
+	fprintf(to,
+		"thread %d: the tree is that of no moment; acknowledged %" PRIu64 "\n--- found\n%s--- moment %" PRIu64
+		"\n%s",
 		thread, acked, list, acked, w->lists[acked]);
 	for (uint64_t i = acked; i < w->nr && i < acked + 8; i++)
 		fprintf(to, "--- then %s\n", work_text(&w->ops[i]).s);

@@ -17,7 +17,7 @@ struct object {
 	bool is_dir, ordered;
 	struct image synced;
 	uint64_t synced_hash; /* valid while nothing is pending */
-	size_t *pending;      /* operations since the last sync: on bytes for a file, on names for a directory */
+	size_t *pending; /* operations since the last sync: on bytes for a file, on names for a directory */
 	size_t nr_pending, size_pending;
 };
 

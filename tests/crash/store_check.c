@@ -104,14 +104,18 @@ static bool check_extent(struct checker *k, uint64_t ino, const struct extent *x
 		return bad(k, "inode %" PRIu64 ": %s: %s", ino, path, strerror(errno));
 	if (pread(fd, block, sizeof(block), pack_table_off(frame)) != sizeof(block) ||
 	    pack_table_decode(block, sizeof(block), &k->key, x->addr.pack, frame, &t) < 0)
-		return bad(k, "inode %" PRIu64 ": pack %" PRIu32 " frame %" PRIu32 " has no table", ino, x->addr.pack, frame);
+		return bad(k, "inode %" PRIu64 ": pack %" PRIu32 " frame %" PRIu32 " has no table", ino, x->addr.pack,
+			   frame);
 	if ((uint64_t)in + x->len > (uint64_t)t.nr_chunks * t.chunk_len)
-		return bad(k, "inode %" PRIu64 ": pack %" PRIu32 " frame %" PRIu32 ": extent %" PRIu32 "+%" PRIu32
-			   " goes beyond %" PRIu32 " chunks", ino, x->addr.pack, frame, in, x->len, t.nr_chunks);
+		return bad(k,
+			   "inode %" PRIu64 ": pack %" PRIu32 " frame %" PRIu32 ": extent %" PRIu32 "+%" PRIu32
+			   " goes beyond %" PRIu32 " chunks",
+			   ino, x->addr.pack, frame, in, x->len, t.nr_chunks);
 	for (uint32_t i = in / t.chunk_len; i <= (in + x->len - 1) / t.chunk_len; i++)
 		if (!check_chunk(k, fd, frame, &t, i))
-			return bad(k, "inode %" PRIu64 ": pack %" PRIu32 " frame %" PRIu32 " chunk %" PRIu32 " is damaged", ino,
-				   x->addr.pack, frame, i);
+			return bad(k,
+				   "inode %" PRIu64 ": pack %" PRIu32 " frame %" PRIu32 " chunk %" PRIu32 " is damaged",
+				   ino, x->addr.pack, frame, i);
 	return true;
 }
 
@@ -201,12 +205,13 @@ static bool check_sums(struct checker *k)
 		const struct inode_seen *in = &k->inodes[i];
 
 		if (S_ISREG(in->mode) && in->nr_names != in->nlink)
-			return bad(k, "inode %" PRIu64 ": %" PRIu32 " names, counts %" PRIu32, in->ino, in->nr_names, in->nlink);
+			return bad(k, "inode %" PRIu64 ": %" PRIu32 " names, counts %" PRIu32, in->ino, in->nr_names,
+				   in->nlink);
 		if (!S_ISREG(in->mode) && in->ino != NS_ROOT_INO && in->nr_names != 1)
 			return bad(k, "inode %" PRIu64 ": %" PRIu32 " names", in->ino, in->nr_names);
 		if (in->mapped != in->mapped_found)
-			return bad(k, "inode %" PRIu64 ": %" PRIu64 " bytes mapped, recipe has %" PRIu64, in->ino, in->mapped,
-				   in->mapped_found);
+			return bad(k, "inode %" PRIu64 ": %" PRIu64 " bytes mapped, recipe has %" PRIu64, in->ino,
+				   in->mapped, in->mapped_found);
 	}
 	return true;
 }

@@ -59,10 +59,11 @@ void tree_line_add(const struct tree_line *line, struct buf *ret)
 		snprintf(time, sizeof(time), "now");
 	else
 		snprintf(time, sizeof(time), "%" PRId64, line->mtime_ns);
-	n = snprintf(text, sizeof(text), "%s %o nlink %" PRIu32 " uid %" PRIu32, line->name, line->mode, line->nlink, line->uid);
+	n = snprintf(text, sizeof(text), "%s %o nlink %" PRIu32 " uid %" PRIu32, line->name, line->mode, line->nlink,
+		     line->uid);
 	if (S_ISREG(line->mode))
-		n += snprintf(text + n, sizeof(text) - (size_t)n, " size %" PRIu64 " mtime %s %016" PRIx64, line->size, time,
-			      line->hash);
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " size %" PRIu64 " mtime %s %016" PRIx64, line->size,
+			      time, line->hash);
 	n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%s%s%s\n", line->target ? " -> " : "",
 		      line->target ? line->target : "", line->xattr ? " user.a=" : "", line->xattr ? line->xattr : "");
 	buf_add(ret, text, (size_t)n);
@@ -210,7 +211,8 @@ static bool lines_agree(const char *a, const char *b, const char *found, FILE *t
 	while (*a) {
 		size_t path_len = strcspn(a, " "), len = strcspn(a, "\n");
 		const char *there = find_line(b, a, path_len + 1), *slash = memchr(a, '/', path_len);
-		bool excused = is_unreadable(found, a, path_len) || (slash && is_unreadable(found, a, (size_t)(slash - a)));
+		bool excused =
+			is_unreadable(found, a, path_len) || (slash && is_unreadable(found, a, (size_t)(slash - a)));
 
 		if (!excused && (!there || strncmp(a, there, len + 1) != 0)) {
 			fprintf(to, "differs:\n  %.*s\n  %.*s\n", (int)len, a, there ? (int)strcspn(there, "\n") : 6,

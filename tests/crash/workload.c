@@ -110,10 +110,10 @@ static bool choose_bytes(struct fate_rng *rng, struct model *m, struct work *op)
 
 /* Kinds by how often they come. */
 static const enum work_kind kinds[] = {
-	WORK_CREATE, WORK_CREATE, WORK_CREATE, WORK_MKDIR,  WORK_SYMLINK, WORK_LINK,   WORK_RENAME,   WORK_RENAME,
-	WORK_UNLINK, WORK_UNLINK, WORK_OWNER,  WORK_XATTR,  WORK_XATTR,	  WORK_MTIME,  WORK_WRITE,    WORK_WRITE,
-	WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_APPEND,  WORK_APPEND, WORK_TRUNCATE, WORK_PUNCH,
-	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,   WORK_SYNC,	  WORK_SYNC,   WORK_ALLOCATE,
+	WORK_CREATE, WORK_CREATE, WORK_CREATE, WORK_MKDIR, WORK_SYMLINK, WORK_LINK,   WORK_RENAME,   WORK_RENAME,
+	WORK_UNLINK, WORK_UNLINK, WORK_OWNER,  WORK_XATTR, WORK_XATTR,	 WORK_MTIME,  WORK_WRITE,    WORK_WRITE,
+	WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_WRITE, WORK_APPEND,	 WORK_APPEND, WORK_TRUNCATE, WORK_PUNCH,
+	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,  WORK_SYNC,	 WORK_SYNC,   WORK_ALLOCATE,
 };
 
 /* false: this one makes no sense now, draw another. */
@@ -291,12 +291,12 @@ int work_apply(struct engine *e, const char *top, const struct work *op)
 struct work_text work_text(const struct work *op)
 {
 	static const char *const verbs[] = {
-		"create", "mkdir", "symlink", "link", "rename", "unlink", "owner", "xattr", "mtime",
-		"write", "append", "truncate", "punch", "allocate", "clone", "sync",
+		"create", "mkdir", "symlink", "link",	  "rename", "unlink",	"owner", "xattr",
+		"mtime",  "write", "append",  "truncate", "punch",  "allocate", "clone", "sync",
 	};
 	struct work_text t;
 
-	snprintf(t.s, sizeof(t.s), "%s %s %s off %" PRIu64 " len %" PRIu64 " from %" PRIu64 " seed %" PRIu64, verbs[op->kind],
-		 op->path, op->other, op->off, op->len, op->other_off, op->seed);
+	snprintf(t.s, sizeof(t.s), "%s %s %s off %" PRIu64 " len %" PRIu64 " from %" PRIu64 " seed %" PRIu64,
+		 verbs[op->kind], op->path, op->other, op->off, op->len, op->other_off, op->seed);
 	return t;
 }

@@ -1,8 +1,8 @@
 /*
  * faults: every I/O call of a run fails once, and every call from some point on fails.
  *
- * The run: make a store, work on it, close it. The n-th call below it, ours or RocksDB's, gives EIO or ENOSPC, or writes
- * half and then finds the disk full. Then the disk is well again, and:
+ * The run: make a store, work on it, close it. The n-th call below it, ours or RocksDB's, gives EIO or ENOSPC, or
+ * writes half and then finds the disk full. Then the disk is well again, and:
  *   whatever failed told so: no call failed with another errno, and if none failed, everything is there;
  *   everything that a sync or a close acknowledged is there, and nothing that was not done;
  *   the store opens, takes more, and the checker finds it sound.
@@ -39,7 +39,7 @@ static const struct {
 	int error;
 	bool stays; /* fails from the n-th call on */
 } modes[NR_MODES] = {
-	{ "EIO once", EIO, false },	  { "EIO from", EIO, true },	{ "ENOSPC once", ENOSPC, false },
+	{ "EIO once", EIO, false },	 { "EIO from", EIO, true },	    { "ENOSPC once", ENOSPC, false },
 	{ "ENOSPC from", ENOSPC, true }, { "half a write", ENOSPC, false },
 };
 
@@ -48,7 +48,7 @@ struct faults {
 	bool keep_going;
 	char scratch[64];
 	struct workload *work;
-	uint64_t *counts;	      /* shared: calls of an undisturbed run, per mode */
+	uint64_t *counts; /* shared: calls of an undisturbed run, per mode */
 	_Atomic uint64_t *nr_rebuilt; /* shared */
 };
 
@@ -133,7 +133,7 @@ static void disarm(struct plan *p)
 
 struct outcome {
 	uint64_t done, acked; /* operations */
-	int error;	      /* the first */
+	int error; /* the first */
 };
 
 /* The run. Stops at the first failure, but closes in any case. */
@@ -169,8 +169,8 @@ static bool check_moment(const struct workload *w, const struct outcome *o, cons
 	for (uint64_t i = o->acked; i <= o->done + 1 && i <= w->nr; i++)
 		if (strcmp(w->lists[i], tree) == 0)
 			return true;
-	fprintf(to, "the tree is none of moments %" PRIu64 " to %" PRIu64 "\n--- found\n%s--- moment %" PRIu64 "\n%s", o->acked,
-		o->done + 1, tree, o->acked, w->lists[o->acked]);
+	fprintf(to, "the tree is none of moments %" PRIu64 " to %" PRIu64 "\n--- found\n%s--- moment %" PRIu64 "\n%s",
+		o->acked, o->done + 1, tree, o->acked, w->lists[o->acked]);
 	return false;
 }
 
@@ -217,8 +217,8 @@ static bool check_after(const struct workload *w, const struct outcome *o, const
 }
 
 /*
- * A sync of its own that fails leaves RocksDB with a MANIFEST of which nobody knows how much is on disk, and it may name
- * a table that RocksDB has removed. Only then an index may be unusable, and says so.
+ * A sync of its own that fails leaves RocksDB with a MANIFEST of which nobody knows how much is on disk, and it may
+ * name a table that RocksDB has removed. Only then an index may be unusable, and says so.
  */
 static bool may_need_rebuild(struct faults *f, const struct plan *plan, const char *path, FILE *to)
 {
@@ -259,15 +259,16 @@ static enum pool_verdict run_case(void *userdata, int me, uint64_t nr, FILE *to)
 	good = o.error == 0 || o.error == -modes[mode].error || (plan.in_index && o.error == -EIO);
 	if (!good)
 		fprintf(to, "that is not what the disk said\n");
-	return good && may_need_rebuild(f, &plan, path, to) && check_after(f->work, &o, path, to) ? POOL_RIGHT : POOL_WRONG;
+	return good && may_need_rebuild(f, &plan, path, to) && check_after(f->work, &o, path, to) ? POOL_RIGHT :
+												    POOL_WRONG;
 }
 
 static void describe(void *userdata, int me, uint64_t nr)
 {
 	const struct faults *f = userdata;
 	(void)me;
-	printf("%s, call %" PRIu64 "\nagain: faults --seed %" PRIu64 " --case %" PRIu64 "\n", modes[nr / MODE_CASES].name,
-	       nr % MODE_CASES + 1, f->seed, nr);
+	printf("%s, call %" PRIu64 "\nagain: faults --seed %" PRIu64 " --case %" PRIu64 "\n",
+	       modes[nr / MODE_CASES].name, nr % MODE_CASES + 1, f->seed, nr);
 }
 
 /* How many calls there are to fail. */
@@ -296,12 +297,12 @@ static bool count_calls(void *userdata)
 	return true;
 }
 
-#define CHECK(cond)                                                        \
-	do {                                                               \
-		if (!(cond)) {                                             \
+#define CHECK(cond)                                                                  \
+	do {                                                                         \
+		if (!(cond)) {                                                       \
 			printf("FAILED: full disk, line %d: %s\n", __LINE__, #cond); \
-			return false;                                      \
-		}                                                          \
+			return false;                                                \
+		}                                                                    \
 	} while (0)
 
 /* fstatvfs() says that nothing is left. */
@@ -402,14 +403,19 @@ static bool run_all(struct faults *f)
 
 	printf("full disk: %s\n", good ? "right" : "WRONG");
 	for (enum mode m = 0; (good || f->keep_going) && m < NR_MODES; m++) {
-		struct pool pool = { .scratch = f->scratch, .jobs = JOBS_PER_CPU * pool_jobs(), .keep_going = f->keep_going,
-				     .first = m * MODE_CASES, .end = m * MODE_CASES + f->counts[m],
-				     .run = run_case, .describe = describe, .userdata = f };
+		struct pool pool = { .scratch = f->scratch,
+				     .jobs = JOBS_PER_CPU * pool_jobs(),
+				     .keep_going = f->keep_going,
+				     .first = m * MODE_CASES,
+				     .end = m * MODE_CASES + f->counts[m],
+				     .run = run_case,
+				     .describe = describe,
+				     .userdata = f };
 		uint64_t since = monotonic_ns();
 
 		good = pool_run(&pool) && good;
-		printf("%s: %" PRIu64 " calls, %s, %.1f s\n", modes[m].name, pool.end - pool.first, good ? "right" : "WRONG",
-		       (double)(monotonic_ns() - since) / 1e9);
+		printf("%s: %" PRIu64 " calls, %s, %.1f s\n", modes[m].name, pool.end - pool.first,
+		       good ? "right" : "WRONG", (double)(monotonic_ns() - since) / 1e9);
 	}
 	printf("%" PRIu64 " times the index had to be rebuilt\n", *f->nr_rebuilt);
 	return good;
@@ -428,7 +434,8 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "seed", required_argument, NULL, 's' },
 						 { "case", required_argument, NULL, 'c' },
-						 { "keep-going", no_argument, NULL, 'k' }, { 0 } };
+						 { "keep-going", no_argument, NULL, 'k' },
+						 { 0 } };
 	struct faults f = { .seed = (uint64_t)time(NULL), .scratch = "/dev/shm/ckptfs-faults.XXXXXX" };
 	bool one = false, good = false;
 	uint64_t nr = 0;

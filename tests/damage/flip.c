@@ -3,9 +3,9 @@
  *
  * Every byte of superblock, pack headers, frame tables, journal groups and snapshot is changed once; of chunk data and
  * RocksDB's files a sample. The bytes at one place of all headers, and of all tables, are changed together: they do not
- * depend on each other. Two stores: one closed, whose last commit is known to the index and so cannot get lost unseen; one
- * killed, whose journal is all there is of its last commits. A change in the very last group of that one looks like a
- * write that a crash has torn: then the tree may be an earlier one.
+ * depend on each other. Two stores: one closed, whose last commit is known to the index and so cannot get lost unseen;
+ * one killed, whose journal is all there is of its last commits. A change in the very last group of that one looks like
+ * a write that a crash has torn: then the tree may be an earlier one.
  * Where the index turns out to be unusable, rebuilding it must bring everything back.
  */
 #include <errno.h>
@@ -39,16 +39,16 @@
 enum area { SUPERBLOCK_ONE, SUPERBLOCK_BOTH, HEADERS, TABLES, JOURNAL, JOURNAL_CLOSED, INDEX, DATA, NR_AREAS };
 
 static const char *const area_names[NR_AREAS] = {
-	"superblock, first copy", "superblock, both copies", "pack headers", "frame tables", "journal of a killed store",
-	"journal of a closed store", "index, sampled", "chunk data, sampled",
+	"superblock, first copy",    "superblock, both copies",	  "pack headers",   "frame tables",
+	"journal of a killed store", "journal of a closed store", "index, sampled", "chunk data, sampled",
 };
 
 /* A file with bytes to change. */
 struct target {
 	char name[300]; /* below dir/ */
-	uint64_t len;	/* what counts of it */
+	uint64_t len; /* what counts of it */
 	uint64_t last_group; /* journal: where the last group starts, else UINT64_MAX */
-	unsigned nr_frames;  /* packs */
+	unsigned nr_frames; /* packs */
 };
 
 struct targets {
@@ -176,7 +176,8 @@ static bool change_headers(const struct flip *f, const char *dir, uint64_t at, s
 }
 
 /* *ret_tail: it looks like a torn last write. */
-static bool damage(const struct flip *f, enum area area, uint64_t k, const char *dir, struct fate_rng *rng, bool *ret_tail)
+static bool damage(const struct flip *f, enum area area, uint64_t k, const char *dir, struct fate_rng *rng,
+		   bool *ret_tail)
 {
 	const struct target *t;
 	uint64_t off;
@@ -231,7 +232,8 @@ static int look(const char *path, const struct rig *rig, const char *expected, b
 	if (r < 0)
 		return r;
 	r = tree_list_damaged(e, RIG_TOP, &found);
-	good = r < 0 || (tail && is_moment(rig->work, (char *)found.data)) || tree_agrees(expected, (char *)found.data, to);
+	good = r < 0 || (tail && is_moment(rig->work, (char *)found.data)) ||
+	       tree_agrees(expected, (char *)found.data, to);
 	engine_close(e); /* may fail, in which case the damage was in its way */
 	return good;
 }
@@ -299,7 +301,8 @@ static void describe(void *userdata, int me, uint64_t nr)
 	enum area a = area_of(f, nr);
 
 	(void)me;
-	printf("%s: %" PRIu64 "\nagain: flip --seed %" PRIu64 " --case %" PRIu64 "\n", area_names[a], nr - f->start[a], f->seed, nr);
+	printf("%s: %" PRIu64 "\nagain: flip --seed %" PRIu64 " --case %" PRIu64 "\n", area_names[a], nr - f->start[a],
+	       f->seed, nr);
 }
 
 static bool read_killed_tree(void *userdata)
@@ -380,9 +383,14 @@ static bool run_all(struct flip *f)
 	bool good = true;
 
 	for (enum area a = 0; (good || f->keep_going) && a < NR_AREAS; a++) {
-		struct pool pool = { .scratch = f->scratch, .jobs = pool_jobs(), .keep_going = f->keep_going,
-				     .first = f->start[a], .end = f->start[a + 1],
-				     .run = run_case, .describe = describe, .userdata = f };
+		struct pool pool = { .scratch = f->scratch,
+				     .jobs = pool_jobs(),
+				     .keep_going = f->keep_going,
+				     .first = f->start[a],
+				     .end = f->start[a + 1],
+				     .run = run_case,
+				     .describe = describe,
+				     .userdata = f };
 		uint64_t since = monotonic_ns();
 
 		good = pool_run(&pool) && good;
@@ -396,7 +404,8 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "seed", required_argument, NULL, 's' },
 						 { "case", required_argument, NULL, 'c' },
-						 { "keep-going", no_argument, NULL, 'k' }, { 0 } };
+						 { "keep-going", no_argument, NULL, 'k' },
+						 { 0 } };
 	struct flip *f = calloc(1, sizeof(*f));
 	bool one = false, good = false;
 	uint64_t nr = 0;

@@ -1,9 +1,9 @@
 /*
  * heal: a damaged chunk is an error for all who share it, until somebody writes its bytes again; then all read well.
  *
- * Three files of whole pages share chunks. One chunk after the other is damaged on disk. Who reads it gets an error and
- * no bytes; the others read well; writing the bytes once more, as another file, makes everyone read well, also after the
- * next mount.
+ * Three files of whole pages share chunks. One chunk after the other is damaged on disk. Who reads it gets an error
+ * and no bytes; the others read well; writing the bytes once more, as another file, makes everyone read well, also
+ * after the next mount.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -159,8 +159,8 @@ static bool check_files(struct engine *e, char damaged, FILE *to)
 		snprintf(name, sizeof(name), RIG_TOP "/f%zu", i);
 		r = read_file(e, name, files[i]);
 		if (r != (has ? -EIO : 1)) {
-			fprintf(to, "page %c damaged, file %zu (%s) reads as %s\n", damaged ? damaged : '-', i, files[i],
-				r < 0 ? strerror(-r) : r ? "right" : "WRONG BYTES");
+			fprintf(to, "page %c damaged, file %zu (%s): %s\n", damaged ? damaged : '-', i, files[i],
+				r < 0 ? strerror(-r) : r == 0 ? "WRONG BYTES" : "read as if nothing were");
 			return false;
 		}
 	}
@@ -246,8 +246,12 @@ int main(void)
 	} else if (h.nr_places != NR_PAGES) {
 		printf("FAILED: %zu chunks stored, %d distinct ones written\n", h.nr_places, NR_PAGES);
 	} else {
-		struct pool pool = { .scratch = h.scratch, .jobs = pool_jobs(), .end = 2 * NR_PAGES, .run = run_case,
-				     .describe = describe, .userdata = &h };
+		struct pool pool = { .scratch = h.scratch,
+				     .jobs = pool_jobs(),
+				     .end = 2 * NR_PAGES,
+				     .run = run_case,
+				     .describe = describe,
+				     .userdata = &h };
 
 		good = pool_run(&pool);
 		printf("%d chunks damaged and written again: %s\n", NR_PAGES, good ? "all healed" : "WRONG");

@@ -79,8 +79,8 @@ static bool check_tree(const struct rebuild *b)
 	if (r < 0 || q < 0)
 		return fails("cannot list or close", MIN(r, q));
 	if (!found)
-		printf("FAILED: the tree is not what was acknowledged\n--- found\n%s--- expected\n%s", (char *)tree.data,
-		       rig_final(&b->rig));
+		printf("FAILED: the tree is not what was acknowledged\n--- found\n%s--- expected\n%s",
+		       (char *)tree.data, rig_final(&b->rig));
 	return found && store_check(b->path, stdout);
 }
 
@@ -113,7 +113,8 @@ static bool lose_and_rebuild(void *userdata)
 		return fails("cannot be set up", r);
 	r = engine_open(b->path, &conf, &e);
 	if (r == 0) {
-		if (strcmp(b->loss, "OPTIONS-*") != 0 && strcmp(b->loss, "IDENTITY") != 0 && strcmp(b->loss, "*.sst") != 0) {
+		if (strcmp(b->loss, "OPTIONS-*") != 0 && strcmp(b->loss, "IDENTITY") != 0 &&
+		    strcmp(b->loss, "*.sst") != 0) {
 			printf("FAILED: opens without %s\n", b->loss[0] ? b->loss : "index/");
 			return false;
 		}
@@ -212,7 +213,8 @@ static bool run_round(struct rebuild *b, uint64_t seed, bool killed)
 	}
 	b->loss = "";
 	good = good && pool_apart(record_rebuild, b) && pool_apart(crash_in_rebuild, b);
-	printf("seed %" PRIu64 ", %s store: %s\n", seed, killed ? "killed" : "closed", good ? "all brought back" : "WRONG");
+	printf("seed %" PRIu64 ", %s store: %s\n", seed, killed ? "killed" : "closed",
+	       good ? "all brought back" : "WRONG");
 	rig_release(&b->rig);
 	return good;
 }

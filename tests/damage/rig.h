@@ -1,8 +1,8 @@
 /*
  * A store with known content, made once and put back as often as wanted.
  *
- * It is made by a workload (tests/crash/workload.h) in a process of its own, closed or killed at the end, and taken into
- * memory. `stamp` writes it out again, byte for byte.
+ * It is made by a workload (tests/crash/workload.h) in a process of its own, closed or killed at the end, and taken
+ * into memory. `stamp` writes it out again, byte for byte.
  */
 #pragma once
 

@@ -12,8 +12,8 @@ PJDFSTEST=$(realpath "$PJDFSTEST")
 fs_mount
 mkdir -m 755 "$MNT/pjd"
 cd "$MNT/pjd"
-# shellcheck disable=SC2086
-prove -r -v $(for t in ${PJD_TESTS:-.}; do echo "$PJDFSTEST/tests/$t"; done) >"$WORK/pjd.log" 2>&1 || true
+read -ra tests <<<"${PJD_TESTS:-.}"
+prove -r -v "${tests[@]/#/$PJDFSTEST/tests/}" >"$WORK/pjd.log" 2>&1 || true
 cd /
 fs_umount
 

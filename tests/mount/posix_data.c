@@ -425,10 +425,9 @@ CHECK(o_direct_reads_and_writes)
 {
 	enum { SIZE = 1 << 20 };
 	static uint8_t model[SIZE];
-	uint8_t *buf;
+	uint8_t *buf = POINTER(aligned_alloc(4096, SIZE));
 	int fd, plain;
 
-	TRUE(posix_memalign((void **)&buf, 4096, SIZE) == 0);
 	fill(model, SIZE, 16);
 	fd = OK(open("f", O_RDWR | O_CREAT | O_DIRECT, 0644));
 	memcpy(buf, model, SIZE);
@@ -453,7 +452,7 @@ CHECK(o_direct_reads_and_writes)
 CHECK(two_openers_see_each_others_writes_at_once)
 {
 	int a = OK(open("f", O_RDWR | O_CREAT, 0644)), b = OK(open("f", O_RDONLY)), w = OK(open("f", O_WRONLY));
-	char want[16], got[16];
+	char want[32], got[32];
 	int i;
 
 	for (i = 0; i < 200; i++) {

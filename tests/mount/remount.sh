@@ -1,5 +1,6 @@
 #!/bin/bash
-# What a remount must leave as it was: names, inode numbers, all attributes, xattrs, ACLs, holes, bytes.
+# What a remount must leave as it was, and a rebuilt index bring back: names, inode numbers, all attributes, xattrs, ACLs,
+# holes, bytes.
 . "$(dirname "$0")/lib.sh"
 need_root
 need getfattr setfattr getfacl setfacl
@@ -75,4 +76,14 @@ if ! plain; then
 	echo new >"$MNT/new"
 	[ "$(stat -c %i "$MNT/new")" != "$last" ] || fail "an inode number was given twice"
 fi
+(cd "$MNT" && look) >"$WORK/before"
+fs_umount
+plain && exit 0
+
+rm -r "$STORE/index"
+"$CKPTFS_BUILD/tools/fsck.ckptfs" --rebuild "$STORE" >"$WORK/fsck" 2>&1 && code=0 || code=$?
+[ "$code" -le 1 ] || fail "fsck.ckptfs --rebuild: exit code $code: $(tail -n 5 "$WORK/fsck")"
+fs_mount
+(cd "$MNT" && look) >"$WORK/after"
+diff -u "$WORK/before" "$WORK/after" >&2 || fail "the rebuilt index has lost something"
 fs_umount

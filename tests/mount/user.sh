@@ -9,12 +9,23 @@ need fusermount3 setpriv unshare
 mkdir "$WORK/home"
 mknod -m 666 "$WORK/fuse" c 10 229 || skip "may not make a device node"
 chown 65534:65534 "$WORK/home"
+mkdir -m 700 "$WORK/secret" "$WORK/foreign"
 cp "$CKPTFS_BUILD/fs/mount.ckptfs" "$CKPTFS_BUILD/tools/ckptfs-stat" "$WORK/"
 cat >"$WORK/as-user" <<'SH'
 set -eux
 cd "$WORK/home"
 mkdir mnt
 id -u | grep -qx 65534
+refused() { # CODE REGEX COMMAND...
+	local code=0
+	"${@:3}" >said 2>&1 || code=$?
+	[ "$code" = "$1" ]
+	grep -Eq "$2" said
+}
+refused 1 "store $WORK/secret: .*" "$WORK/mount.ckptfs" "$WORK/secret" "$PWD/mnt"
+refused 1 "store $WORK/new: .*" "$WORK/mount.ckptfs" "$WORK/new" "$PWD/mnt"
+refused 1 "mountpoint $WORK/foreign: .*" "$WORK/mount.ckptfs" "$PWD/store" "$WORK/foreign"
+[ ! -e store ]
 "$WORK/mount.ckptfs" "$PWD/store" "$PWD/mnt"
 grep " $PWD/mnt fuse.ckptfs" /proc/mounts | grep -q 'user_id=65534'
 mkdir mnt/d

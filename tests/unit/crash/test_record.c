@@ -97,7 +97,7 @@ static int fail_second_write(void *userdata, enum op_kind kind, const char *path
 	return kind == OP_WRITE && ++*(int *)userdata == 2 ? ENOSPC : 0;
 }
 
-static void an_injected_fault_is_the_calls_result_and_not_in_the_log(void **state)
+static void a_fault_is_the_result_and_not_in_the_log(void **state)
 {
 	_cleanup_(oplog_release) struct oplog l = OPLOG_EMPTY;
 	char path[128];
@@ -245,7 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_call_is_one_entry_in_order, setup, teardown),
-		cmocka_unit_test_setup_teardown(an_injected_fault_is_the_calls_result_and_not_in_the_log, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_fault_is_the_result_and_not_in_the_log, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_saved_log_loads_as_it_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(rocksdb_is_recorded_completely, setup, teardown),
 	};

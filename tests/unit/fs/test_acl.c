@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
 #include <cmocka.h>
 
 #include "base/buf.h"
@@ -29,15 +30,15 @@ static void encode(struct buf *b, uint32_t version, const struct entry *e, size_
 	}
 }
 
-#define ENCODE(b, ...)                                                      \
-	do {                                                                \
-		const struct entry _e[] = { __VA_ARGS__ };                  \
-		encode(b, 2, _e, ARRAY_SIZE(_e));                           \
+#define ENCODE(b, ...)                                     \
+	do {                                               \
+		const struct entry _e[] = { __VA_ARGS__ }; \
+		encode(b, 2, _e, ARRAY_SIZE(_e));          \
 	} while (0)
 
 static const struct entry minimal[] = { { USER_OBJ, 7, NOBODY }, { GROUP_OBJ, 5, NOBODY }, { OTHER, 4, NOBODY } };
 static const struct entry named[] = {
-	{ USER_OBJ, 7, NOBODY }, { USER, 6, 1000 },   { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY },
+	{ USER_OBJ, 7, NOBODY }, { USER, 6, 1000 },   { USER, 1, 1001 },    { GROUP_OBJ, 5, NOBODY },
 	{ GROUP, 2, 50 },	 { MASK, 6, NOBODY }, { OTHER, 4, NOBODY },
 };
 
@@ -97,8 +98,8 @@ static void chmod_changes_mask_and_not_the_owning_group(void **state)
 	(void)state;
 	encode(&b, 2, named, ARRAY_SIZE(named));
 	acl_chmod(b.data, b.len, 0100620);
-	ENCODE(&want, { USER_OBJ, 6, NOBODY }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY }, { GROUP, 2, 50 },
-	       { MASK, 2, NOBODY }, { OTHER, 0, NOBODY });
+	ENCODE(&want, { USER_OBJ, 6, NOBODY }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY },
+	       { GROUP, 2, 50 }, { MASK, 2, NOBODY }, { OTHER, 0, NOBODY });
 	assert_int_equal(b.len, want.len);
 	assert_memory_equal(b.data, want.data, b.len);
 }
@@ -113,8 +114,8 @@ static void a_new_entry_gets_no_more_than_asked_for_and_than_the_default_allows(
 	encode(&b, 2, named, ARRAY_SIZE(named));
 	assert_int_equal(acl_inherit(b.data, b.len, 0100666, &all), 0100664);
 	assert_false(all);
-	ENCODE(&want, { USER_OBJ, 6, NOBODY }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY }, { GROUP, 2, 50 },
-	       { MASK, 6, NOBODY }, { OTHER, 4, NOBODY });
+	ENCODE(&want, { USER_OBJ, 6, NOBODY }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY },
+	       { GROUP, 2, 50 }, { MASK, 6, NOBODY }, { OTHER, 4, NOBODY });
 	assert_memory_equal(b.data, want.data, b.len);
 
 	encode(&b, 2, minimal, ARRAY_SIZE(minimal));

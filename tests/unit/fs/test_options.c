@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
 #include <cmocka.h>
 
 #include "base/log.h"
@@ -41,7 +42,8 @@ static void a_list_sets_values_and_passes_the_kernels_on(void **state)
 	_cleanup_(options_release) struct options o = fresh();
 
 	(void)state;
-	assert_int_equal(options_parse_list(&o, "page=64K,cache=1.5G,,ro,verify,hash=sha256,nosuid,log=/x/y,commit=30"), 0);
+	assert_int_equal(options_parse_list(&o, "page=64K,cache=1.5G,,ro,verify,hash=sha256,nosuid,log=/x/y,commit=30"),
+			 0);
 	assert_int_equal(o.engine.page, KiB(64));
 	assert_int_equal(o.engine.cache, GiB(3) / 2);
 	assert_int_equal(o.engine.hash, FP_SHA256);
@@ -78,9 +80,9 @@ static void rw_after_ro_wins(void **state)
 static void bad_options_are_refused(void **state)
 {
 	static const char *const bad[] = {
-		"frobnicate", "frobnicate=1", "page=5K", "page=2K", "page=2M", "page=", "page", "cache=1K", "dirty=1M",
-		"commit=0", "commit=4000", "commit=x", "hash=md5", "chunking=cdc", "compress=lz4", "verify=1", "log_level=loud",
-		"ro=1",
+		"frobnicate", "frobnicate=1", "page=5K",      "page=2K",  "page=2M",	    "page=",
+		"page",	      "cache=1K",     "dirty=1M",     "commit=0", "commit=4000",    "commit=x",
+		"hash=md5",   "chunking=cdc", "compress=lz4", "verify=1", "log_level=loud", "ro=1",
 	};
 
 	(void)state;
@@ -102,11 +104,11 @@ static void sloppy_ignores_the_unknown_but_no_bad_value(void **state)
 	assert_int_equal(options_parse_list(&o, "page=5K"), -EINVAL);
 }
 
-#define PARSE(o, ...)                                                                     \
-	({                                                                                \
-		char *_argv[] = { (char *)"mount.ckptfs", __VA_ARGS__, NULL };            \
-		optind = 0;                                                               \
-		options_parse(o, (int)ARRAY_SIZE(_argv) - 1, _argv);                      \
+#define PARSE(o, ...)                                                          \
+	({                                                                     \
+		char *_argv[] = { (char *)"mount.ckptfs", __VA_ARGS__, NULL }; \
+		optind = 0;                                                    \
+		options_parse(o, (int)ARRAY_SIZE(_argv) - 1, _argv);           \
 	})
 
 static void the_command_line_is_that_of_mount_helpers(void **state)

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "base/le.h"
+#include "base/log.h"
 
 static void a_value_put_is_got(void **state)
 {
@@ -575,6 +576,7 @@ static void read_only_reads_and_refuses_writes(void **state)
 	db_batch_put(b, "k", 1, "w", 1);
 	assert_int_equal(db_batch_apply(b), -EROFS);
 	assert_int_equal(db_view_flush_start(rig->db), -EROFS);
+	assert_int_equal(db_ingest(rig->db, "k", 1, "v", 1, 1), -EROFS);
 	db_batch_free(b);
 }
 
@@ -765,6 +767,44 @@ static void compaction_waits_for_space(void **state)
 	assert_int_equal(umount(rig->dir), 0);
 }
 
+static bool log_has(const char *path, const char *text)
+{
+	char line[1000];
+	bool found = false;
+	FILE *f = fopen(path, "r");
+
+	assert_non_null(f);
+	while (!found && fgets(line, sizeof(line), f))
+		found = strstr(line, text);
+	fclose(f);
+	return found;
+}
+
+static void a_compaction_that_keeps_failing_is_paused(void **state)
+{
+	struct rig *rig = *state;
+	char path[400], log[100];
+	unsigned tries = 0;
+	struct stat st;
+
+	ingest(rig, 0, 1, 20000, 1);
+	rig_close(rig);
+	path_of(rig, "*.sst", path, sizeof(path));
+	assert_int_equal(stat(path, &st), 0);
+	flip(path, st.st_size / 2); /* a block in the middle: an ingestion looks at the first one */
+	snprintf(log, sizeof(log), "%s/log", rig->dir);
+	assert_int_equal(log_to_file(log), 0);
+	rig_open(rig);
+	for (unsigned i = 2; i <= 4; i++) /* with the fourth table a compaction is due */
+		ingest(rig, 0, 1, 20000, (uint8_t)i);
+	do {
+		usleep(100000);
+		ingest(rig, 20000 + tries, 1, 1, 1);
+	} while (!log_has(log, "compaction fails") && ++tries < 300);
+	log_to_stderr();
+	assert_in_range(tries, 1, 299);
+}
+
 /* Let all writes to the file that RocksDB has open as `pattern` fail with ENOSPC. */
 static void make_full(const char *pattern)
 {
@@ -805,6 +845,7 @@ static void a_manifest_that_cannot_be_written_stops_all_and_flushes_nothing(void
 	rig_put(rig, "state", "3"); /* not committed: must not reach the disk */
 	assert_int_equal(db_view_flush_wait(rig->db), -ENOSPC);
 	assert_int_equal(db_view_flush_start(rig->db), -ENOSPC);
+	assert_int_equal(db_ingest(rig->db, "k", 1, "v", 1, 1), -ENOSPC);
 	assert_int_equal(db_batch_new(rig->db, &b), 0);
 	db_batch_put(b, "state", 5, "4", 1);
 	assert_int_equal(db_batch_apply(b), -ENOSPC);
@@ -892,6 +933,7 @@ int main(int argc, char **argv)
 		rig_test(flushes_during_writes_keep_batches_whole),
 		rig_test(a_full_disk_fails_the_flush_and_later_ones_recover),
 		rig_test(compaction_waits_for_space),
+		rig_test(a_compaction_that_keeps_failing_is_paused),
 		rig_test(a_manifest_that_cannot_be_written_stops_all_and_flushes_nothing),
 		rig_test(a_full_disk_fails_an_ingestion_and_later_ones_succeed),
 	};

@@ -1,0 +1,127 @@
+/*
+ * The end of inodes. One without a name goes, with all a store holds of it, when the kernel has forgotten it and nobody
+ * works with it; a read time kept in memory is written then. If that fails or the daemon dies first, the mark of the
+ * orphan is still there and the next mount removes it.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/attr_cache.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/namespace.h"
+#include "fs/xattr.h"
+
+int names_erase(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
+{
+	engine_tx_del(tx, ns_key_inode(in->ino));
+	attr_cache_drop(fs->attrs, in->ino);
+	if (S_ISREG(in->mode))
+		engine_tx_drop_content(tx, in->ino);
+	if (S_ISLNK(in->mode))
+		engine_tx_del(tx, ns_key_symlink(in->ino));
+	return xattr_drop_all(fs, tx, in);
+}
+
+/* The end of an inode that nobody refers to any more. */
+static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *rest)
+{
+	struct ns_inode in;
+	int r = attr_load(fs, rest->ino, &in);
+
+	if (r <= 0)
+		return r;
+	if (rest->orphan) {
+		engine_tx_del(tx, ns_key_orphan(rest->ino));
+		return names_erase(fs, tx, &in);
+	}
+	if (rest->atime_dirty) {
+		in.atime_ns = rest->atime_ns;
+		attr_store(fs, tx, &in);
+	}
+	return 0;
+}
+
+static int finish_idle(struct fs *fs, const uint64_t *ino, size_t n) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct inode_rest rest;
+	int r = 0;
+
+	for (size_t k = 0; k < n && r == 0; k++)
+		if (inodes_take_idle(fs->inodes, ino[k], &rest))
+			r = finish(fs, &tx, &rest);
+	return r < 0 ? r : fs_apply(fs, &tx);
+}
+
+void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
+{
+	uint64_t idle[NAMES_FORGET_MAX];
+	size_t nr = 0;
+	int r;
+
+	assert(n <= NAMES_FORGET_MAX);
+	for (size_t k = 0; k < n; k++)
+		if (inode_forget(fs->inodes, f[k].ino, f[k].nlookup))
+			idle[nr++] = f[k].ino;
+	if (nr == 0)
+		return;
+	rwlock_lock(&fs->names);
+	r = finish_idle(fs, idle, nr);
+	rwlock_unlock(&fs->names);
+	if (r < 0)
+		log_warning("forgetting inodes: %s; what has no name goes at the next mount", strerror(-r));
+}
+
+void names_put(struct fs *fs, struct inode *i)
+{
+	uint64_t ino;
+
+	if (!i)
+		return;
+	ino = i->ino;
+	if (inode_put(fs->inodes, i))
+		names_forget(fs, &(struct names_forget){ ino, 0 }, 1);
+}
+
+int names_clear_orphans(struct fs *fs)
+{
+	uint64_t ino = 0, nr = 0;
+	int r;
+
+	while ((r = ns_next_orphan(fs->db, ino, &ino)) > 0) {
+		_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+
+		engine_tx_del(&tx, ns_key_orphan(ino));
+		r = finish(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true });
+		if (r == 0)
+			r = fs_apply(fs, &tx);
+		if (r < 0)
+			return log_errno(r, "inode %" PRIu64 ": without a name, cannot be removed", ino);
+		nr++;
+	}
+	if (nr > 0)
+		log_info("store: removed %" PRIu64 " files that were open without a name", nr);
+	return r;
+}
+
+int names_finish_all(struct fs *fs)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct inode_rest rest;
+	int r = 0;
+
+	while (inodes_take_any(fs->inodes, &rest)) {
+		if (r < 0 || fs->read_only)
+			continue;
+		if (rest.orphan || rest.atime_dirty)
+			r = finish(fs, &tx, &rest);
+		if (r == 0 && tx.records.len > MiB(1))
+			r = fs_apply(fs, &tx);
+	}
+	return r < 0 || fs->read_only ? r : fs_apply(fs, &tx);
+}
