@@ -46,9 +46,7 @@ int db_get_many(struct db *db, enum db_family family, const void *keys, size_t k
 int db_batch_new(struct db *db, struct db_batch **ret);
 void db_batch_put(struct db_batch *b, const void *key, size_t key_len, const void *value, size_t value_len);
 void db_batch_del(struct db_batch *b, const void *key, size_t key_len);
-/* Delete all keys from `from` up to but not including `to`. */
-void db_batch_del_range(struct db_batch *b, const void *from, size_t from_len, const void *to, size_t to_len);
-/* And empties it for reuse. Fails only if RocksDB has stopped until the next db_open(): nothing applied, b as before. */
+/* And empties it for reuse. Fails only if RocksDB has stopped until the next db_open(): nothing applied, b kept. */
 int db_batch_apply(struct db_batch *b);
 void db_batch_free(struct db_batch *b);
 static inline void db_batch_freep(struct db_batch **b)

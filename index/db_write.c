@@ -65,11 +65,6 @@ void db_batch_del(struct db_batch *b, const void *key, size_t key_len)
 	rocksdb_writebatch_delete(b->batch, key, key_len);
 }
 
-void db_batch_del_range(struct db_batch *b, const void *from, size_t from_len, const void *to, size_t to_len)
-{
-	rocksdb_writebatch_delete_range(b->batch, from, from_len, to, to_len);
-}
-
 /* RocksDB refuses writes: it has stopped over a failed write of its MANIFEST. Tell it once. */
 static int note_stopped(struct db *db, const char *err)
 {

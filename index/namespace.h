@@ -73,8 +73,9 @@ int ns_get_xattr(struct db *db, uint64_t ino, const char *name, struct buf *ret)
 /* Find a name. Absent (0): ret->cookie is the free cookie at which it can be added. -ENOSPC: 16 names of one hash. */
 int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *name, struct ns_dirent *ret);
 /*
- * The same with one look-up instead of a search, where no two names of a directory share a hash, which is all but certain
- * to be so: only the first place of the name's hash. Absent: its cookie. -EEXIST: another name is there, ns_find() is due.
+ * The same with one look-up instead of a search, where no two names of a directory share a hash, which is all but
+ * certain to be so: only the first place of the name's hash. Absent: its cookie. -EEXIST: another name is there,
+ * ns_find() is due.
  */
 int ns_find_first(struct db *db, const struct fp_key *key, uint64_t dir, const char *name, struct ns_dirent *ret);
 /* Is this a place that only a name of an equal hash gets? */

@@ -412,8 +412,10 @@ static bool run_all(struct faults *f)
 				     .describe = describe,
 				     .userdata = f };
 		uint64_t since = monotonic_ns();
+		bool right;
 
-		good = pool_run(&pool) && good;
+		right = pool_run(&pool);
+		good = good && right;
 		printf("%s: %" PRIu64 " calls, %s, %.1f s\n", modes[m].name, pool.end - pool.first,
 		       good ? "right" : "WRONG", (double)(monotonic_ns() - since) / 1e9);
 	}

@@ -392,10 +392,12 @@ static bool run_all(struct flip *f)
 				     .describe = describe,
 				     .userdata = f };
 		uint64_t since = monotonic_ns();
+		bool right;
 
-		good = pool_run(&pool) && good;
+		right = pool_run(&pool);
+		good = good && right;
 		printf("%s: %" PRIu64 " changed, %s, %.1f s\n", area_names[a], pool.end - pool.first,
-		       good ? "right or refused" : "WRONG", (double)(monotonic_ns() - since) / 1e9);
+		       right ? "right or refused" : "WRONG", (double)(monotonic_ns() - since) / 1e9);
 	}
 	return good;
 }

@@ -73,7 +73,7 @@ static int load_file(struct tree *t, int n, int dirfd, const char *name, uint64_
 
 static void load_xattrs(struct node *x, int fd)
 {
-	char name[16], value[PAGE];
+	char name[32], value[PAGE];
 	ssize_t r;
 	int i;
 

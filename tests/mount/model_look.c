@@ -44,7 +44,7 @@ int op_xattr(struct worker *w)
 {
 	struct tree *t = w->tree;
 	int d = random_dent(w, A(FILE) | A(DIR)), fd, i = roll(w, NR_XATTRS);
-	char path[PATH_SIZE], name[16];
+	char path[PATH_SIZE], name[32];
 	struct node *x;
 	size_t len;
 	ssize_t r;

@@ -40,7 +40,7 @@ void check_skip(const char *format, ...) __attribute__((noreturn, format(printf,
 int64_t check_ok(int64_t v, const char *expr, int line);
 void check_fails(int error, int64_t v, const char *expr, int line);
 void check_equal(int64_t a, int64_t b, const char *expr_a, const char *expr_b, int line);
-void *check_pointer(void *p, const char *expr, int line);
+void *check_pointer(void *p, const char *expr, int line) __attribute__((returns_nonnull));
 
 /* A call that must succeed (>= 0), one that must fail with exactly this errno, values, conditions, mappings. */
 #define OK(expr) check_ok((expr), #expr, __LINE__)

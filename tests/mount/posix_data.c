@@ -424,8 +424,7 @@ CHECK(copy_file_range_positions_and_errors)
 CHECK(o_direct_reads_and_writes)
 {
 	enum { SIZE = 1 << 20 };
-	static uint8_t model[SIZE];
-	uint8_t *buf = POINTER(aligned_alloc(4096, SIZE));
+	static uint8_t model[SIZE], buf[SIZE] __attribute__((aligned(4096)));
 	int fd, plain;
 
 	fill(model, SIZE, 16);

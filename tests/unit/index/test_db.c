@@ -61,28 +61,6 @@ static void a_batch_applies_in_order_and_is_empty_afterwards(void **state)
 	db_batch_free(b);
 }
 
-static void del_range_takes_from_and_spares_to(void **state)
-{
-	struct rig *rig = *state;
-	struct db_batch *b;
-
-	for (const char *k = "abcde"; *k; k++)
-		rig_put(rig, (char[]){ *k, 0 }, "v");
-	rig_flush(rig); /* half of it on disk, half in memory */
-	rig_put(rig, "bb", "v");
-	assert_int_equal(db_batch_new(rig->db, &b), 0);
-	db_batch_del_range(b, "b", 1, "d", 1);
-	db_batch_put(b, "c", 1, "after", 5);
-	assert_int_equal(db_batch_apply(b), 0);
-	db_batch_free(b);
-	rig_expect(rig, "a", "v");
-	rig_expect(rig, "b", NULL);
-	rig_expect(rig, "bb", NULL);
-	rig_expect(rig, "c", "after");
-	rig_expect(rig, "d", "v");
-	rig_expect(rig, "e", "v");
-}
-
 static void close_drops_what_was_not_flushed(void **state)
 {
 	struct rig *rig = *state;
@@ -907,7 +885,6 @@ int main(int argc, char **argv)
 		rig_test(a_value_put_is_got),
 		rig_test(get_appends),
 		rig_test(a_batch_applies_in_order_and_is_empty_afterwards),
-		rig_test(del_range_takes_from_and_spares_to),
 		rig_test(close_drops_what_was_not_flushed),
 		rig_test(flush_start_cuts_the_memtable),
 		rig_test(flush_of_nothing_succeeds),
