@@ -417,7 +417,7 @@ static bool run_all(struct faults *f)
 		right = pool_run(&pool);
 		good = good && right;
 		printf("%s: %" PRIu64 " calls, %s, %.1f s\n", modes[m].name, pool.end - pool.first,
-		       good ? "right" : "WRONG", (double)(monotonic_ns() - since) / 1e9);
+		       right ? "right" : "WRONG", (double)(monotonic_ns() - since) / 1e9);
 	}
 	printf("%" PRIu64 " times the index had to be rebuilt\n", *f->nr_rebuilt);
 	return good;
