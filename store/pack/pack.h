@@ -111,8 +111,6 @@ struct pack_piece {
 	void *buf;
 };
 int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr);
-/* Start reading a range that will be read soon: a thread of ours, a few buffers; ignored while all are in use. */
-void packs_prefetch(struct packs *p, struct addr a, uint32_t len);
 
 /* Fingerprints of `n` chunks of `chunk_len` that lie side by side from `a`, all in one frame.
  * 1: told; 0: the address holds no such chunks (a stale hint); -EBADMSG: the table is damaged, logged once. */

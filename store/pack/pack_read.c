@@ -143,14 +143,6 @@ static int plan_read(struct plan *pl, bool with_table, uint32_t skip_max)
 	return request_run(pl, &q);
 }
 
-static bool plan_intact(const struct plan *pl, const struct fp *fps)
-{
-	for (uint32_t i = 0; i < PACK_FRAME_BYTES / pl->chunk_len; i++)
-		if (pl->where[i] && !fp_equal(fp_of(pl->packs->conf.key, pl->where[i], pl->chunk_len), fps[i]))
-			return false;
-	return true;
-}
-
 /* As plan_intact(), telling what is damaged. */
 static int plan_verify(struct plan *pl, const struct fp *fps)
 {
@@ -286,27 +278,6 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 	return MIN(r, 0);
 }
 
-/* From what was read ahead: true if it is there, whole and intact. */
-static bool read_ahead(struct plan *pl, const struct table_view *v)
-{
-	const struct want *w = pl->wants;
-	uint32_t from = first_chunk(w, v->chunk_len) * v->chunk_len;
-	uint32_t to = ((pl->end - 1) / v->chunk_len + 1) * v->chunk_len;
-	bool there;
-
-	if (to > v->chunk_len * v->nr_chunks)
-		return false;
-	pl->buffer = pack_prefetch_get(pl->packs->prefetch, w->pack, w->frame, from, to);
-	if (!pl->buffer)
-		return false;
-	plan_make(pl, v->chunk_len, false);
-	there = plan_intact(pl, v->fps);
-	if (there)
-		plan_deliver(pl);
-	pack_prefetch_put(pl->packs->prefetch, TAKE(pl->buffer), !there || to == v->chunk_len * v->nr_chunks);
-	return there;
-}
-
 static int read_frame(struct packs *p, const struct want *wants, size_t nr)
 {
 	struct plan pl = { .packs = p, .wants = wants, .nr_wants = nr };
@@ -315,7 +286,6 @@ static int read_frame(struct packs *p, const struct want *wants, size_t nr)
 
 	for (size_t i = 0; i < nr; i++)
 		pl.end = MAX(pl.end, wants[i].in + wants[i].len);
-	pack_prefetch_wait(p->prefetch, wants->pack, wants->frame);
 	if (!pack_tables_get(p->tables, wants->pack, wants->frame, wants->in, pl.end - wants->in, &v))
 		return read_from_disk(&pl, NULL);
 	if (v.error < 0)
@@ -323,7 +293,7 @@ static int read_frame(struct packs *p, const struct want *wants, size_t nr)
 	if (v.frame)
 		r = read_from_memory(&pl, &v);
 	else
-		r = read_ahead(&pl, &v) ? 0 : read_from_disk(&pl, &v);
+		r = read_from_disk(&pl, &v);
 	pack_tables_put(p->tables, &v);
 	return r;
 }
@@ -392,15 +362,4 @@ int packs_read(struct packs *p, struct addr a, uint32_t len, void *buf)
 	struct pack_piece piece = { a, len, buf };
 
 	return packs_read_pieces(p, &piece, 1);
-}
-
-void packs_prefetch(struct packs *p, struct addr a, uint32_t len)
-{
-	uint32_t frame, in, from, to;
-
-	if (a.node != 0 || len == 0 || !pack_place_of(a.off, &frame, &in) || frame >= packs_nr_frames(p, a.pack))
-		return;
-	from = (uint32_t)round_down(in, PACK_BLOCK);
-	to = (uint32_t)round_up(MIN((uint64_t)in + len, (uint64_t)PACK_FRAME_BYTES), PACK_BLOCK);
-	pack_prefetch_wish(p->prefetch, a.pack, frame, from, to);
 }

@@ -176,9 +176,6 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	r = pack_tables_new(conf->table_memory, &p->tables);
 	if (r < 0)
 		return r;
-	r = pack_prefetch_new(p, &p->prefetch);
-	if (r < 0)
-		return r;
 	r = scan_directory(p, marks);
 	if (r < 0)
 		return r;
@@ -196,7 +193,6 @@ void packs_close(struct packs *p)
 	if (!p)
 		return;
 	assert(!p->first); /* every frame has been written or abandoned */
-	pack_prefetch_free(p->prefetch);
 	packs_forget_unsynced(p);
 	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
 		pack_file_put(p->files, p->streams[s].file);

@@ -1,7 +1,7 @@
 /*
  * What the files of store/pack share: the body of struct packs. Nobody outside this folder includes it.
  *
- * Lock order: packs.lock or pack_prefetch.lock, then the locks of pack_files, pack_tables' shards, pack_places and
+ * Lock order: packs.lock, then the locks of pack_files, pack_tables' shards, pack_places and
  * pack_buffers, which are all leaves. No lock is held across disk I/O.
  */
 #pragma once
@@ -13,7 +13,6 @@
 #include "store/pack/pack_buffers.h"
 #include "store/pack/pack_files.h"
 #include "store/pack/pack_places.h"
-#include "store/pack/pack_prefetch.h"
 #include "store/pack/pack_table.h"
 
 struct stream {
@@ -49,7 +48,6 @@ struct packs {
 	struct packs_conf conf;
 	struct pack_files *files;
 	struct pack_tables *tables;
-	struct pack_prefetch *prefetch;
 
 	struct pack_buffers buffers;
 	struct pack_places damaged; /* chunks by their address, tables by theirs, whole packs and headers as offset 0 */

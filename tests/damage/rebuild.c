@@ -23,7 +23,7 @@
 #include "tests/crash/tree.h"
 #include "tests/damage/rig.h"
 
-#define NR_ROUNDS 6
+#define NR_ROUNDS 4
 #define NR_OPS 250
 
 /* What is taken from index/, as a shell pattern; "" is the directory itself. */

@@ -5,8 +5,8 @@
  * phase. What comes after a phase is its letter:
  *   n  nothing: compare and go on
  *   r  a remount: prints "remount", waits for a line on stdin, compares everything, attributes to the nanosecond
- *   k  a crash: prints "kill" when the workers start, which go on until the mount is dead; then prints "dead", waits for a
- *      line, and looks for what it finds in the history of the model
+ *   k  a crash: prints "kill" when the workers start, which go on until the mount is dead; then prints "dead", waits
+ *      for a line, and looks for what it finds in the history of the model
  *   K  the same without any fsync, so that what survives is what the daemon commits by itself
  * Exit code 0: no difference. With one worker the same seed gives the same operations again.
  */
@@ -62,9 +62,14 @@ static struct tree *make_tree(int rootfd, const char *name)
 }
 
 /* One worker's part of a phase; never returns. */
-static void work(const struct options *o, unsigned phase, unsigned i, struct tree *own, struct tree *common, bool kill_phase)
+static void work(const struct options *o, unsigned phase, unsigned i, struct tree *own, struct tree *common,
+		 bool kill_phase)
 {
-	struct worker w = { .may_die = kill_phase, .no_sync = o->phases[phase] == 'K', .rng = mix(mix(o->seed, phase + 1), i + 1) | 1 };
+	struct worker w = {
+		.may_die = kill_phase,
+		.no_sync = o->phases[phase] == 'K',
+		.rng = mix(mix(o->seed, phase + 1), i + 1) | 1,
+	};
 	int rootfd = open_root(o), fds[2], r = OP_OK;
 	uint64_t n;
 
@@ -197,8 +202,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: model --dir DIR [--seed N] [--ops N] [--workers N] [--phases nrkK...]\n");
 		return 2;
 	}
-	printf("# seed %llu, %u workers, phases %s of %llu operations\n", (unsigned long long)o.seed, o.workers, o.phases,
-	       (unsigned long long)o.ops);
+	printf("# seed %llu, %u workers, phases %s of %llu operations\n", (unsigned long long)o.seed, o.workers,
+	       o.phases, (unsigned long long)o.ops);
 	rootfd = open_root(&o);
 	for (i = 0; i <= o.workers; i++) {
 		snprintf(name, sizeof(name), i < o.workers ? "w%u" : "shared", i);
@@ -209,8 +214,8 @@ int main(int argc, char **argv)
 	close(rootfd);
 	for (i = 0; o.phases[i]; i++)
 		if (!run_phase(&o, i, trees)) {
-			printf("not ok: phase %u (%c); again with --seed %llu --workers %u --ops %llu --phases %s\n", i, o.phases[i],
-			       (unsigned long long)o.seed, o.workers, (unsigned long long)o.ops, o.phases);
+			printf("not ok: phase %u (%c); again with --seed %llu --workers %u --ops %llu --phases %s\n", i,
+			       o.phases[i], (unsigned long long)o.seed, o.workers, (unsigned long long)o.ops, o.phases);
 			return EXIT_FAILURE;
 		}
 	for (i = 0; i <= o.workers; i++)

@@ -5,8 +5,9 @@
  * lies in memory shared by all processes of the tester and has no pointers except into itself.
  *
  * While the model changes it keeps a log: steps (one for each call that changes something, in order), each with the
- * values that it gave to keys such as "page 3 of inode 7". A state of the tree is the set of all keys with values, so the
- * log tells every state there ever was, and what is found after a crash can be looked for among them (model_check.c).
+ * values that it gave to keys such as "page 3 of inode 7". A state of the tree is the set of all keys with values, so
+ * the log tells every state there ever was, and what is found after a crash can be looked for among them
+ * (model_check.c).
  */
 #pragma once
 
@@ -59,7 +60,7 @@ struct delta {
 };
 
 struct step {
-	uint64_t start_ns, end_ns; /* end: once it is certainly in the daemon's log; UINT64_MAX: not known to have ended */
+	uint64_t start_ns, end_ns; /* end: when it was in the daemon's log for sure; UINT64_MAX: not known */
 	uint32_t first, nr; /* deltas */
 	const char *op;
 	bool may_tear;	/* more than one request: parts may survive */
@@ -116,7 +117,7 @@ void log_reset(struct tree *t); /* step 0 becomes the state as it is now */
 
 /* model_check.c */
 int tree_load(struct tree *from, int dirfd, struct tree *ret);
-/* Compare what is on the mount with the model: exactly, or with the states of its log. false: a violation, described. */
+/* Compare what is on the mount with the model: exactly, or with the states of its log. false: a violation was told. */
 bool check_exact(struct tree *t, int rootfd, bool same_attributes);
 bool check_survivors(struct tree *const *trees, unsigned nr, int rootfd);
 

@@ -161,7 +161,8 @@ int op_clone(struct worker *w)
 
 		DO(r = copy_file_range(in, &x, out, &y, len, 0));
 		if (r == 0)
-			return differs(w, __LINE__, "%s: copy_file_range stops with %llu to go", path, (unsigned long long)len);
+			return differs(w, __LINE__, "%s: copy_file_range stops with %llu to go", path,
+				       (unsigned long long)len);
 		len -= r;
 	}
 	DO(close(in));
@@ -208,7 +209,7 @@ int op_mmap(struct worker *w)
 int op_tmpfile(struct worker *w)
 {
 	char name[NAME_SIZE], path[PATH_SIZE], dir_path[PATH_SIZE], link[64];
-	int dir = random_dir(w), n, fd, i;
+	int dir = random_dir(w), n, fd;
 	size_t len = random_len(w, FILE_MAX_SIZE);
 	struct stat st;
 
@@ -219,8 +220,8 @@ int op_tmpfile(struct worker *w)
 	path_of(w->tree, dir, ".", dir_path, sizeof(dir_path));
 	DO(fd = openat(w->dirfd, dir_path, O_TMPFILE | O_RDWR, 0604));
 	random_data(w, w->buf, 0, len);
-	for (i = 0; i < 2; i++)
-		IS(pwrite(fd, w->buf + i * (len / 2), i ? len - len / 2 : len / 2, i * (len / 2)), i ? len - len / 2 : len / 2);
+	IS(pwrite(fd, w->buf, len / 2, 0), len / 2);
+	IS(pwrite(fd, w->buf + len / 2, len - len / 2, len / 2), len - len / 2);
 	n = add_new(w, NODE_FILE, 0604, dir, name, "link of a tmpfile");
 	if (n < 0)
 		return OP_OK;

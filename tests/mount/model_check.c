@@ -3,9 +3,9 @@
  *
  * What is on the mount is read into a second tree, nodes named alike (by inode number), and both are turned into keys
  * and values. After an orderly remount they must be equal. After a crash the mount must be in a state that the log
- * tells of: the one after step k, for a k not before the last acknowledged fsync; the step k + 1 may be there in parts if it
- * was more than one request. And between trees: a step that was over before another one began cannot be lost while
- * that other one survives.
+ * tells of: the one after step k, for a k not before the last acknowledged fsync; the step k + 1 may be there in parts
+ * if it was more than one request. And between trees: a step that was over before another one began cannot be lost
+ * while that other one survives.
  */
 #include "model.h"
 
@@ -117,7 +117,8 @@ static enum node_type type_of(mode_t mode)
 	return S_ISDIR(mode) ? NODE_DIR : S_ISLNK(mode) ? NODE_SYMLINK : S_ISFIFO(mode) ? NODE_FIFO : NODE_FILE;
 }
 
-static int load_dent(struct tree *from, struct tree *t, int dir, int dirfd, const char *name, bool *pending_used, int *ret)
+static int load_dent(struct tree *from, struct tree *t, int dir, int dirfd, const char *name, bool *pending_used,
+		     int *ret)
 {
 	struct stat st;
 	int i, n, r;
@@ -272,8 +273,9 @@ static void print_differences(struct tree *t, struct tree *mount, const struct t
 			continue;
 		describe(t, s->key.id, a, sizeof(a));
 		describe(mount, s->key.id, b, sizeof(b));
-		printf("  %s: %s %llx is %llx on the mount (%s), %llx in the model (%s)\n", t->name, kinds[s->key.kind],
-		       (unsigned long long)s->key.sub, (unsigned long long)s->mount, b, (unsigned long long)s->model, a);
+		printf("  %s: %s %llx is %llx on the mount (%s), %llx in the model (%s)\n", t->name,
+		       kinds[s->key.kind], (unsigned long long)s->key.sub, (unsigned long long)s->mount, b,
+		       (unsigned long long)s->model, a);
 		n++;
 	}
 }
@@ -327,7 +329,8 @@ bool check_exact(struct tree *t, int rootfd, bool same_attributes)
 	for (i = 0; i < t->nr_deltas; i++)
 		table_set_model(&table, &t->deltas[i]);
 	if (table.nr_different) {
-		printf("not ok %s: %llu values differ from the model\n", t->name, (unsigned long long)table.nr_different);
+		printf("not ok %s: %llu values differ from the model\n", t->name,
+		       (unsigned long long)table.nr_different);
 		print_differences(t, mount, &table);
 		good = false;
 	}
@@ -414,8 +417,8 @@ static struct survival find_state(struct tree *t, struct tree *mount)
 			best = table.nr_different, best_k = k;
 	}
 	if (!s.found) {
-		printf("not ok %s: not a state of its history from step %u of %u on; nearest is after step %u (%s):\n", t->name,
-		       synced, t->nr_steps, best_k, t->steps[best_k].op);
+		printf("not ok %s: not a state of its history from step %u of %u on; nearest is after step %u (%s):\n",
+		       t->name, synced, t->nr_steps, best_k, t->steps[best_k].op);
 		free(table.slots);
 		table = table_new(mount, t->nr_deltas);
 		for (k = 0; k <= best_k; k++)
@@ -457,7 +460,8 @@ static bool check_order(struct tree *const *trees, unsigned nr, const struct sur
 
 				if (j == i || lost->nr == 0 || lost->end_ns >= kept->start_ns)
 					continue;
-				printf("not ok %s: step %u (%s) is lost, but step %u (%s) of %s survives, begun %.3f ms later\n",
+				printf("not ok %s: step %u (%s) is lost, "
+				       "but step %u (%s) of %s survives, begun %.3f ms later\n",
 				       trees[i]->name, k, lost->op, s[j].first - 1, kept->op, trees[j]->name,
 				       (kept->start_ns - lost->end_ns) / 1e6);
 				good = false;

@@ -20,7 +20,10 @@ int op_attributes(struct worker *w)
 	dent_path(w, d, path);
 	x = &t->node[t->dent[d].node];
 	if (roll(w, 3) == 0) {
-		struct timespec ts[2] = { { roll(w, 1000000), roll(w, 1000000000) }, { roll(w, 2000000000), roll(w, 1000000000) } };
+		struct timespec ts[2] = {
+			{ roll(w, 1000000), roll(w, 1000000000) },
+			{ roll(w, 2000000000), roll(w, 1000000000) },
+		};
 
 		step_begin(t, "utimens");
 		x->mtime_ns = x->late_writes ? -1 : ts[1].tv_sec * 1000000000LL + ts[1].tv_nsec;
@@ -184,7 +187,8 @@ int op_seek(struct worker *w)
 		return OP_OK;
 	size = w->tree->node[n].size;
 	DO(fd = openat(w->dirfd, path, O_RDONLY));
-	if (w->tree->node[n].late_writes && !w->no_sync) /* the kernel does not send dirty pages of a map before it asks for holes */
+	/* The kernel does not send dirty pages of a map before it asks for holes. */
+	if (w->tree->node[n].late_writes && !w->no_sync)
 		DO(fsync(fd));
 	while (hole < size) {
 		off_t i;
@@ -203,7 +207,8 @@ int op_seek(struct worker *w)
 			break;
 		DO(hole = lseek(fd, data, SEEK_HOLE));
 		if (hole <= data || hole > size)
-			return differs(w, __LINE__, "%s: hole at %lld, sought from %lld", path, (long long)hole, (long long)data);
+			return differs(w, __LINE__, "%s: hole at %lld, sought from %lld", path, (long long)hole,
+				       (long long)data);
 	}
 	FAILS(ENXIO, lseek(fd, size, SEEK_DATA));
 	DO(close(fd));

@@ -28,8 +28,8 @@ bool random_file(struct worker *w, int *ret_node, char *path);
 #define ANY (A(FILE) | A(DIR) | A(SYMLINK) | A(FIFO))
 
 /*
- * Results. Where the mount does otherwise than the model differs() says so and ends the process, unless the mount has died as
- * it may: then OP_DEAD is passed up. The macros want `w` and `path` in scope.
+ * Results. Where the mount does otherwise than the model differs() says so and ends the process, unless the mount has
+ * died as it may: then OP_DEAD is passed up. The macros want `w` and `path` in scope.
  */
 __attribute__((format(printf, 3, 4))) int differs(struct worker *w, int line, const char *format, ...);
 int same_bytes(struct worker *w, const char *path, const uint8_t *got, const uint8_t *want, uint64_t off, size_t len);

@@ -110,7 +110,8 @@ int differs(struct worker *w, int line, const char *format, ...)
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	printf("not ok %s, operation %llu, line %d: %s\n", w->tree->name, (unsigned long long)w->tree->nr_ops, line, text);
+	printf("not ok %s, operation %llu, line %d: %s\n", w->tree->name, (unsigned long long)w->tree->nr_ops, line,
+	       text);
 	fflush(stdout);
 	_exit(EXIT_FAILURE);
 }

@@ -32,7 +32,8 @@ CHECK(write_and_read_at_odd_places)
 {
 	static const struct {
 		size_t off, len;
-	} t[] = { { 0, 1 }, { 4095, 2 }, { 1, 4096 }, { 8191, 8193 }, { MiB(1) - 1, 2 }, { 100000, 300001 }, { 3, MiB(2) } };
+	} t[] = { { 0, 1 },	       { 4095, 2 },	     { 1, 4096 },   { 8191, 8193 },
+		  { MiB(1) - 1, 2 }, { 100000, 300001 }, { 3, MiB(2) } };
 	static uint8_t model[MiB(3)], data[MiB(3)];
 	size_t size = 0, i;
 	int fd = make_file("f", "", 0);
@@ -257,7 +258,8 @@ CHECK(fallocate_punch_hole)
 	static uint8_t model[MiB(2)];
 	static const struct {
 		size_t off, len;
-	} t[] = { { 4096, 4096 }, { 10000, 1 }, { 20000, 30000 }, { MiB(1) - 5, 10 }, { 100000, MiB(1) }, { MiB(2) - 10, 100 } };
+	} t[] = { { 4096, 4096 },      { 10000, 1 },	   { 20000, 30000 },
+		  { MiB(1) - 5, 10 }, { 100000, MiB(1) }, { MiB(2) - 10, 100 } };
 	int64_t before;
 	size_t i;
 	int fd;

@@ -19,7 +19,9 @@ static int lock(int fd, int cmd, short type, off_t start, off_t len)
 }
 
 /* Run a block in another process and wait for it. */
-#define ELSEWHERE for (pid_t p_ = check_fork(); p_ >= 0; p_ == 0 ? _exit(0) : (check_join(p_), (void)(p_ = -1))) if (p_ == 0)
+#define ELSEWHERE                                                                                     \
+	for (pid_t p_ = check_fork(); p_ >= 0; p_ == 0 ? _exit(0) : (check_join(p_), (void)(p_ = -1))) \
+		if (p_ == 0)
 
 CHECK(flock_excludes_other_processes)
 {

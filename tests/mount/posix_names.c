@@ -475,7 +475,8 @@ CHECK(names_of_255_bytes)
 
 CHECK(names_are_bytes)
 {
-	static const char *const names[] = { "a b", "\n", "\xff\xfe", "\xc3\xa4", "A", "a", "..a", "...", "-", "\\", "*" };
+	static const char *const names[] = { "a b", "\n", "\xff\xfe", "\xc3\xa4", "A", "a",
+					     "..a", "...", "-", "\\", "*" };
 	unsigned i;
 	char text[8];
 

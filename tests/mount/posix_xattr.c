@@ -166,7 +166,7 @@ CHECK(xattr_permissions)
 		FAILS(ENODATA, getxattr("f", "trusted.a", NULL, 0));
 		FAILS(EPERM, setxattr("f", "trusted.a", "y", 1, 0));
 		FAILS(EPERM, setxattr("f", "security.a", "y", 1, 0));
-		if (!on_fuse()) /* the kernel does not filter what a FUSE filesystem lists, and cannot be told who asks */
+		if (!on_fuse()) /* the kernel does not filter what a FUSE filesystem lists */
 			EQUAL(listxattr("f", list, sizeof(list)), 7);
 	}
 	OK(chmod("f", 0600));

@@ -215,7 +215,8 @@ static void verify_log(void)
 		for (off = 0; off < len; off += r) {
 			r = read(fd, buf, sizeof(want));
 			if (r <= 0)
-				violation("%s: cannot be read at %llu: %s", name, (unsigned long long)off, strerror(errno));
+				violation("%s: cannot be read at %llu: %s", name, (unsigned long long)off,
+					  strerror(errno));
 			stream(want, number, off, r);
 			if (memcmp(buf, want, r) != 0)
 				violation("%s: other bytes than written from %llu on", name, (unsigned long long)off);
@@ -345,8 +346,8 @@ static void verify_table(void)
 	for (page = 0; page < TABLE_PAGES; page++) {
 		memcpy(&version, buf + page * PAGE, sizeof(version));
 		if (version < notes->page_acked[page])
-			violation("page %llu of %s is of version %llu, %llu was acknowledged", (unsigned long long)page, name,
-				  (unsigned long long)version, (unsigned long long)notes->page_acked[page]);
+			violation("page %llu of %s is of version %llu, %llu was acknowledged", (unsigned long long)page,
+				  name, (unsigned long long)version, (unsigned long long)notes->page_acked[page]);
 		if (version > notes->page_begun[page])
 			violation("page %llu of %s: a version never written", (unsigned long long)page, name);
 		table_page(want, page, version);
@@ -410,7 +411,8 @@ static void verify_small(void)
 		len = read_all(name);
 		full = 1 + mix(number, 3) % 20000;
 		if (len < 0) {
-			if (number >= notes->removing_below && number <= notes->acked && number + KEEP_SMALL > notes->acked)
+			if (number >= notes->removing_below && number <= notes->acked &&
+			    number + KEEP_SMALL > notes->acked)
 				violation("%s is gone", name);
 			continue;
 		}
@@ -500,7 +502,8 @@ int main(int argc, char **argv)
 			kinds[i % NR_KINDS].run();
 		}
 		kinds[i % NR_KINDS].verify();
-		printf("writer %u (%s): %llu acknowledged\n", me, kinds[i % NR_KINDS].kind, (unsigned long long)notes->nr_acked);
+		printf("writer %u (%s): %llu acknowledged\n", me, kinds[i % NR_KINDS].kind,
+		       (unsigned long long)notes->nr_acked);
 		return EXIT_SUCCESS;
 	}
 	while (wait(&status) > 0)

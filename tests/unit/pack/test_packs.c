@@ -478,34 +478,6 @@ static void tables_stay_within_their_memory(void **state)
 	rig_release(&rig);
 }
 
-static void what_is_read_ahead_is_right(void **state)
-{
-	enum { NR_FRAMES = 20 };
-	struct addr a[NR_FRAMES];
-	struct rig rig;
-
-	(void)state;
-	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
-	for (unsigned i = 0; i < NR_FRAMES; i++)
-		a[i] = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, i, 256);
-	rig_sync(&rig);
-	rig_reopen(&rig);
-	for (unsigned i = 0; i < NR_FRAMES; i++) {
-		struct addr half = { .pack = a[i].pack, .off = a[i].off + PACK_FRAME_BYTES / 2 };
-
-		packs_prefetch(rig.p, a[i], PACK_FRAME_BYTES);
-		if (i + 3 < NR_FRAMES)
-			packs_prefetch(rig.p, a[i + 3], PACK_FRAME_BYTES / (1 + i % 2));
-		if (i % 4 == 0)
-			usleep(2000);
-		assert_int_equal(rig_check(&rig, a[i], PACK_BLOCK, i, 128), 0);
-		assert_int_equal(rig_check(&rig, half, PACK_BLOCK, i + 128, 128), 0);
-	}
-	packs_prefetch(rig.p, (struct addr){ .pack = 99, .off = 8192 }, 1);
-	packs_prefetch(rig.p, a[0], PACK_FRAME_BYTES); /* not waited for by close */
-	rig_release(&rig);
-}
-
 static void impossible_requests_are_refused(void **state)
 {
 	struct pack_marks bad = { .stream = { { .pack = 3, .nr_frames = 1 } }, .next_pack = 3 };
@@ -630,7 +602,6 @@ int main(void)
 		cmocka_unit_test(an_abandoned_frame_keeps_its_place_and_says_so),
 		cmocka_unit_test(reading_only_changes_nothing),
 		cmocka_unit_test(tables_stay_within_their_memory),
-		cmocka_unit_test(what_is_read_ahead_is_right),
 		cmocka_unit_test(impossible_requests_are_refused),
 		cmocka_unit_test(a_sync_covers_the_frames_opened_before_it_began),
 		cmocka_unit_test(many_packs_need_few_descriptors),

@@ -50,7 +50,6 @@ static void *writer_thread(void *arg)
 
 			if (there == 0)
 				continue;
-			packs_prefetch(sh->rig->p, b, PACK_FRAME_BYTES);
 			assert_int_equal(rig_check(sh->rig, b, PACK_BLOCK, number_of(other, r), nr_of(r)), 0);
 			if (other < w->id) /* never in a circle: those wait for nobody that waits for this frame */
 				assert_int_equal(packs_wait(sh->rig->p, b), 0);
