@@ -143,7 +143,7 @@ static int plan_read(struct plan *pl, bool with_table, uint32_t skip_max)
 	return request_run(pl, &q);
 }
 
-/* As plan_intact(), telling what is damaged. */
+/* Compare every chunk of the plan with its fingerprint; what is damaged is told and remembered. */
 static int plan_verify(struct plan *pl, const struct fp *fps)
 {
 	struct packs *p = pl->packs;
