@@ -162,9 +162,9 @@ static int open_rocks(struct db *db, const struct db_conf *conf)
 	if (!err)
 		return check_files(db, conf->read_only);
 	r = db_errno_of(err);
-	/* What RocksDB cannot make sense of is damage, unless the system was in its way: its probe for O_DIRECT tells
-	 * nothing of the cause. */
-	if (strncmp(err, "IO error", strlen("IO error")) != 0 && !strstr(err, "Direct I/O is not supported"))
+	/* What RocksDB cannot make sense of is damage, unless the system was in its way, which it may say in the middle of the
+	 * text; its probe for O_DIRECT does not tell the cause at all. */
+	if (!strstr(err, "IO error") && !strstr(err, "Direct I/O is not supported"))
 		r = -EBADMSG;
 	return log_errno(r, "index %s: cannot open: %s", db->dir, err);
 }
