@@ -252,7 +252,7 @@ static uint32_t takeable(const struct content *c, const struct engine_buffer *b,
 int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off)
 {
 	uint32_t whole = off == CONTENT_APPEND ? 0 : takeable(c, *b, p, len, off);
-	const uint8_t *tail = (const uint8_t *)p + whole;
+	_cleanup_(freep) uint8_t *tail = NULL;
 	struct job *j;
 	int r;
 
@@ -261,6 +261,12 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 	r = write_check(c, len, off);
 	if (r < 0)
 		return r;
+	if (len > whole) { /* a copy: the buffer is the job's, and may be back with the kernel before the tail is staged */
+		tail = malloc(len - whole);
+		if (!tail)
+			return -ENOMEM;
+		memcpy(tail, (const uint8_t *)p + whole, len - whole);
+	}
 	j = job_new(c, *b, p, off, whole);
 	if (!j)
 		return -ENOMEM;

@@ -109,6 +109,36 @@ static void threads_in_one_file_see_their_own_writes(void **state)
 	in_threads(*state, overwrite_own_pages);
 }
 
+/* As the kernel splits writes from unaligned memory: whole pages taken from the request, the rest of the last page staged. */
+static void *write_odd_requests(void *arg)
+{
+	struct thread *t = arg;
+	struct content *c = rig_content(t->rig, 400 + t->nr);
+	_cleanup_(freep) uint8_t *want = malloc(MiB(8)), *got = malloc(MiB(8));
+	uint64_t off = 0;
+
+	rig_pattern(want, MiB(8), 1000 + t->nr);
+	while (off < MiB(8)) {
+		size_t len = MIN(MiB(8) - off, (uint64_t)(off % 4096 ? 4096 - off % 4096 : 70000 + t->nr * 512));
+		struct engine_buffer *b;
+
+		assert_int_equal(engine_buffer_get(t->rig->e, &b), 0);
+		memcpy(b->data, want + off, len);
+		assert_int_equal(content_write_buffer(c, &b, b->data, len, off), 0);
+		engine_buffer_put(t->rig->e, b);
+		off += len;
+	}
+	assert_int_equal(content_read(c, got, MiB(8), 0), MiB(8));
+	assert_memory_equal(got, want, MiB(8));
+	content_close(c);
+	return NULL;
+}
+
+static void requests_that_end_inside_a_page_keep_their_tails(void **state)
+{
+	in_threads(*state, write_odd_requests);
+}
+
 static int setup_with_tiny_steps(void **state)
 {
 	struct rig *rig;
@@ -135,6 +165,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_same_new_pages_from_all_sides_are_stored_once, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(synced_appends_of_all_threads_survive, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(threads_in_one_file_see_their_own_writes, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(requests_that_end_inside_a_page_keep_their_tails, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(requests_that_end_inside_a_page_keep_their_tails, setup_with_tiny_steps, rig_teardown),
 		cmocka_unit_test_setup_teardown(the_same_new_pages_from_all_sides_are_stored_once, setup_with_tiny_steps, rig_teardown),
 		cmocka_unit_test_setup_teardown(synced_appends_of_all_threads_survive, setup_with_tiny_steps, rig_teardown),
 		cmocka_unit_test_setup_teardown(threads_in_one_file_see_their_own_writes, setup_with_tiny_steps, rig_teardown),
