@@ -153,6 +153,9 @@ static int engine_load(struct engine *e, bool rebuild)
 	r = io_rate_new(e->conf.write_rate, &e->write_rate);
 	if (r < 0)
 		return r;
+	r = reserve_for_opening(e);
+	if (r < 0)
+		return r;
 	r = open_journal(e);
 	if (r < 0)
 		return r;
@@ -201,7 +204,7 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 
 int engine_close(struct engine *e)
 {
-	int r, q;
+	int r;
 
 	if (!e)
 		return 0;
@@ -211,9 +214,9 @@ int engine_close(struct engine *e)
 	r = engine_sync(e);
 	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)
 		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);
-	q = view_flush(e, view_wants_snapshot(e));
+	view_flush(e, view_wants_snapshot(e)); /* logged if it fails; the journal has everything, the next mount replays it */
 	engine_free(e);
-	return r < 0 ? r : q;
+	return r;
 }
 
 /* --- rebuilding --- */

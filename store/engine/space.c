@@ -13,6 +13,7 @@
 #include "store/engine/engine_internal.h"
 
 #define RESERVE_FILE_BYTES MiB(8)
+#define OPENING_BYTES MiB(6) /* RocksDB preallocates 4 MiB for its MANIFEST */
 #define CHECK_NS (50 * 1000 * 1000ull) /* ask the disk at most every 50 ms while there is plenty */
 
 static uint64_t reserve_bytes(uint64_t total)
@@ -64,6 +65,23 @@ void reserve_make(struct engine *e)
 		return;
 	e->has_reserve = io_allocate(fd, 0, RESERVE_FILE_BYTES) == 0;
 	io_close(fd);
+}
+
+/* RocksDB aborts when it cannot write while opening: make room first, or say that there is none. */
+int reserve_for_opening(struct engine *e)
+{
+	struct engine_space sp;
+	int r;
+
+	r = engine_space(e, &sp);
+	if (r < 0 || sp.free >= OPENING_BYTES)
+		return r;
+	if (reserve_release(e))
+		r = engine_space(e, &sp);
+	if (r < 0 || sp.free >= OPENING_BYTES)
+		return r;
+	return log_errno(-ENOSPC, "store %s: its disk is full: %" PRIu64 " KiB are free, opening needs %" PRIu64, e->path,
+			 sp.free >> 10, OPENING_BYTES >> 10);
 }
 
 bool reserve_release(struct engine *e)

@@ -1,0 +1,47 @@
+#!/bin/bash
+# A full disk: ENOSPC at write, deleting goes on, what was acknowledged is there, and it mounts again with no byte free.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+
+disk=$WORK/disk
+mkdir "$disk"
+mount -t tmpfs -o size=150m tmpfs "$disk"
+STORE=$disk/store
+trap 'daemon_kill; umount -l "$MNT" 2>/dev/null || true; umount -l "$disk" || true; rm -rf --one-file-system "$WORK"' EXIT
+
+fs_mount
+n=0
+while head -c 5M /dev/urandom >"$WORK/data.$n" && cp "$WORK/data.$n" "$MNT/file.$n" 2>/dev/null && sync "$MNT/file.$n" 2>/dev/null; do
+	n=$((n + 1))
+	[ "$n" -lt 40 ] || fail "200 MiB went into a disk of 150"
+done
+[ "$n" -gt 10 ] || fail "full after $n files of 5 MiB"
+echo "ok full after $n files"
+! why=$(dd if=/dev/urandom of="$MNT/more" bs=1M count=16 2>&1) || fail "16 MiB went into a full disk"
+[[ $why == *"No space left"* ]] || fail "not ENOSPC but: $why"
+echo "ok ENOSPC at write"
+
+dd if=/dev/zero of="$disk/filler" bs=4K 2>/dev/null || true # others take the rest as well
+rm "$MNT/file.0"
+mkdir "$MNT/dir"
+mv "$MNT/file.1" "$MNT/dir/one"
+sync "$MNT/dir"
+echo "ok names change on a full disk"
+fs_umount
+dd if=/dev/zero of="$disk/filler2" bs=4K 2>/dev/null || true
+
+fs_mount
+[ ! -e "$MNT/file.0" ] || fail "a deleted file is back"
+cmp "$WORK/data.1" "$MNT/dir/one"
+for ((i = 2; i < n; i++)); do
+	cmp "$WORK/data.$i" "$MNT/file.$i"
+done
+rm "$MNT/dir/one"
+fs_umount
+echo "ok mounted again with a full disk, all bytes right"
+rm -f "$disk"/filler*
+fs_mount
+head -c 1M /dev/urandom >"$MNT/again"
+fs_umount
+echo "ok writable again"
