@@ -14,12 +14,19 @@
 #include "index/fingerprints.h"
 #include "store/engine/engine_internal.h"
 
-#define BYTES_PER_ENTRY 55 /* 24 at 7/16 to 7/8 full */
-
+/*
+ * Two tables in a quarter of the cache each, as many as the largest power of two of slots takes at 7/8. Large, because
+ * ingesting costs CPU that a burst of checkpoints wants for itself: with 256 MiB of cache a table holds 7 GiB of new pages.
+ */
 static size_t entries_max(const struct engine *e)
 {
-	/* Two tables in an eighth of the cache each. */
-	return e->conf.ingest_entries ? e->conf.ingest_entries : e->conf.cache / 8 / BYTES_PER_ENTRY;
+	size_t slots = 64;
+
+	if (e->conf.ingest_entries)
+		return e->conf.ingest_entries;
+	while (2 * slots * sizeof(struct fptable_slot) <= e->conf.cache / 4)
+		slots *= 2;
+	return slots / 8 * 7;
 }
 
 bool absorb_wanted(struct engine *e)

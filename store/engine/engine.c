@@ -112,7 +112,7 @@ static int open_index(struct engine *e, bool rebuild)
 {
 	_cleanup_(freep) char *dir = NULL;
 	bool empty = journal_last(e->journal) == 0 && journal_snapshot_number(e->journal) == 0;
-	struct db_conf dc = { .cache = e->conf.cache / 2, .create = empty || rebuild };
+	struct db_conf dc = { .cache = e->conf.cache / 4, .create = empty || rebuild };
 	int r;
 
 	if (asprintf(&dir, "%s/index", e->path) < 0)
@@ -330,7 +330,7 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	s.fptable_entries = e->recent.nr + e->frozen.nr;
 	s.fptable_memory = fptable_memory(&e->recent) + fptable_memory(&e->frozen);
 	mutex_unlock(&e->append_lock);
-	s.fptable_limit = e->conf.cache / 4;
+	s.fptable_limit = e->conf.cache / 2;
 	mutex_lock(&e->buffers.lock);
 	s.dirty_memory = e->buffers.nr * ENGINE_BUFFER_SIZE;
 	mutex_unlock(&e->buffers.lock);
