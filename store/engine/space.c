@@ -67,6 +67,18 @@ void reserve_make(struct engine *e)
 	io_close(fd);
 }
 
+static int probe_room(struct engine *e)
+{
+	int fd = io_open(e->dirs.root, "room.tmp", O_WRONLY | O_CREAT | O_TRUNC, 0600), r;
+
+	if (fd < 0)
+		return fd;
+	r = io_allocate(fd, 0, OPENING_BYTES);
+	io_close(fd);
+	io_unlink(e->dirs.root, "room.tmp");
+	return r;
+}
+
 /* RocksDB aborts when it cannot write while opening: make room first, or say that there is none. */
 int reserve_for_opening(struct engine *e)
 {
@@ -76,12 +88,9 @@ int reserve_for_opening(struct engine *e)
 	r = engine_space(e, &sp);
 	if (r < 0 || sp.free >= OPENING_BYTES)
 		return r;
-	if (reserve_release(e))
-		r = engine_space(e, &sp);
-	if (r < 0 || sp.free >= OPENING_BYTES)
-		return r;
-	return log_errno(-ENOSPC, "store %s: its disk is full: %" PRIu64 " KiB are free, opening needs %" PRIu64, e->path,
-			 sp.free >> 10, OPENING_BYTES >> 10);
+	reserve_release(e);
+	r = probe_room(e);
+	return r < 0 ? log_errno(r, "store %s: no room to open it, %" PRIu64 " KiB are needed", e->path, OPENING_BYTES >> 10) : 0;
 }
 
 bool reserve_release(struct engine *e)
