@@ -150,6 +150,7 @@ static void add_memory(struct json *j, struct fs *fs, const struct engine_stats 
 	json_u64(j, "fingerprint_bytes", s->fptable_memory);
 	json_u64(j, "fingerprint_limit_bytes", s->fptable_limit);
 	json_u64(j, "fingerprint_entries", s->fptable_entries);
+	json_u64(j, "filter_bytes", s->filter_memory);
 	json_u64(j, "table_bytes", s->table_memory);
 	json_u64(j, "segment_bytes", s->segment_memory);
 	json_u64(j, "index_bytes", s->index_memory);

@@ -113,42 +113,45 @@ void file_close(struct fs *fs, struct file *f)
 {
 	if (f->wrote) {
 		content_flush(f->content); /* for stat() by name; close(2) has had its answer from file_flush() */
-		series_closed(fs, f->inode->series, f->inode->ino);
+		series_closed(fs, f->inode);
 	}
+	if (f->champion_chosen)
+		content_set_champions(f->content, NULL, 0);
 	if (f->handle != 0)
 		forget_handle(fs, f);
 	count_open(f, -1);
 	file_free(fs, f);
 }
 
-/* Once per file, at its first write, if it starts from nothing. */
-static void choose_champion(struct fs *fs, struct file *f)
+/* Once per open file, at its first write, if it starts from nothing. */
+static void choose_champions(struct fs *fs, struct file *f)
 {
+	uint64_t inos[SERIES_MAX];
 	struct ns_content c;
-	uint64_t ino;
 
 	if (atomic_exchange(&f->champion_chosen, true))
 		return;
 	content_stat(f->content, &c);
 	if (c.size > 0)
 		return; /* what is being overwritten is compared with first */
-	ino = series_champion(fs, f->inode->series, f->dir);
-	if (ino != f->inode->ino)
-		content_set_champion(f->content, ino);
+	content_set_champions(f->content, inos, series_champions(fs, f->inode, f->dir, inos));
 }
 
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-	       int flags, bool kill_setid, struct file_written *ret)
+	       int flags, bool kill_setid, struct job **later, struct file_written *ret)
 {
 	int r;
 
+	*later = NULL;
 	if (off > INT64_MAX - len)
 		return -EFBIG;
 	if (!f->champion_chosen)
-		choose_champion(fs, f);
-	r = b ? content_write_buffer(f->content, b, p, len, off) : content_write(f->content, p, len, off);
+		choose_champions(fs, f);
+	r = b ? content_write_buffer(f->content, b, p, len, off, later) : content_write(f->content, p, len, off);
 	if (r < 0)
 		return r;
+	if (f->inode->privileged || flags & (O_SYNC | O_DSYNC))
+		job_queue(TAKE(*later)); /* what follows waits, perhaps for somebody who waits for it */
 	f->wrote = true;
 	r = attr_drop_privileges(fs, f->inode, kill_setid);
 	if (r < 0)

@@ -19,6 +19,7 @@ struct content;
 struct engine_buffer;
 struct fs;
 struct inode;
+struct job;
 
 struct file {
 	/* Constant. */
@@ -44,9 +45,12 @@ struct file_written {
 	bool invalidate; /* pages of the range may be cached and are old */
 	bool mode_changed; /* set-id bits are gone */
 };
-/* `p` lies in (*b)->data or, with b NULL, anywhere. *b may be taken, then it is NULL afterwards. */
+/*
+ * `p` lies in (*b)->data or, with b NULL, anywhere. *b may be taken, then it is NULL afterwards, and *later, if not NULL, is
+ * the caller's to run or queue (content_write_buffer()) after its answer.
+ */
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-	       int flags, bool kill_setid, struct file_written *ret);
+	       int flags, bool kill_setid, struct job **later, struct file_written *ret);
 ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off);
 int file_flush(struct file *f); /* at each close(2) */
 int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_t len, bool kill_setid);

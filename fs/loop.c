@@ -40,6 +40,7 @@ struct worker {
 	struct loop *loop;
 	pthread_t thread;
 	struct engine_buffer *buffer; /* NULL after the engine has taken it */
+	struct job *later; /* what the request leaves to be done after its answer */
 	void *read_buffer; /* made when first needed */
 	uint32_t opcode; /* of the request being worked on */
 	uint32_t init_flags; /* of INIT: what the kernel offers */
@@ -111,6 +112,11 @@ static const char *const request_names[CONTROL_REQUESTS] = {
 struct engine_buffer **loop_buffer(void)
 {
 	return &self->buffer;
+}
+
+struct job **loop_later(void)
+{
+	return &self->later;
 }
 
 void *loop_read_buffer(void)
@@ -209,14 +215,20 @@ static bool takes_long(uint32_t opcode)
 	}
 }
 
+static void long_begin(struct loop *l)
+{
+	if (++l->nr_long + l->nr_ready > l->nr)
+		add_thread(l);
+}
+
 static void answer(struct worker *w, struct fuse_buf *buf)
 {
 	const struct fuse_in_header *in = buf->mem;
 	struct loop *l = w->loop;
 	bool is_long = takes_long(in->opcode);
 
-	if (is_long && ++l->nr_long + l->nr_ready > l->nr)
-		add_thread(l);
+	if (is_long)
+		long_begin(l);
 	if (in->opcode == FUSE_TMPFILE)
 		ops_tmpfile(l->fs, l->fd, in, buf->size);
 	else if (in->opcode == OPS_STATX)
@@ -225,6 +237,24 @@ static void answer(struct worker *w, struct fuse_buf *buf)
 		fuse_session_process_buf(l->se, buf);
 	if (is_long)
 		l->nr_long--;
+}
+
+/*
+ * Whoever took bytes in also stores them, after its answer: they are in its processor's caches, and nobody has to be woken.
+ * As many as there are processors: more would spread the bytes over more buffers than the caches hold (4 writers of a
+ * checkpoint equal to the last: 5.4 GB/s with 2 at it on 2 processors, 5.0 with 8).
+ */
+static void work_later(struct worker *w)
+{
+	struct loop *l = w->loop;
+
+	if (l->nr_long >= l->nr_ready) {
+		job_queue(TAKE(w->later));
+		return;
+	}
+	long_begin(l);
+	job_run(TAKE(w->later));
+	l->nr_long--;
 }
 
 static void serve(struct worker *w, void *p, size_t len)
@@ -242,6 +272,8 @@ static void serve(struct worker *w, void *p, size_t len)
 		l->answers = true;
 		tell(l);
 	}
+	if (w->later)
+		work_later(w);
 }
 
 static void end(struct loop *l)

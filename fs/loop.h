@@ -22,6 +22,7 @@
 struct engine_buffer;
 struct fs;
 struct fuse_session;
+struct job;
 struct loop;
 struct notify;
 
@@ -38,6 +39,7 @@ void loop_stop(struct loop *l);
 
 /* For the request that the calling thread is working on. */
 struct engine_buffer **loop_buffer(void); /* holds the request; may be taken, leaving NULL */
+struct job **loop_later(void); /* what is to be run after the answer, see content_write_buffer() */
 void *loop_read_buffer(void); /* ENGINE_BUFFER_SIZE bytes, page-aligned */
 bool loop_kills_setid(void); /* the kernel says that set-id bits must go */
 struct notify *loop_notify(void);

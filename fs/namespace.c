@@ -114,7 +114,7 @@ static int enter(struct fs *fs, uint64_t dir, const char *name, uint64_t ino, st
 	if (r < 0)
 		return r;
 	if (name)
-		i->series = series_key(fs, dir, name);
+		series_named(fs, i, dir, name);
 	r = attr_stat(fs, i, ret);
 	if (r < 0)
 		inode_forget(fs->inodes, ino, 1); /* pinned, so nothing is left to do yet */
@@ -264,7 +264,8 @@ int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names
 		r = inode_get_lookup(fs->inodes, ino, &i);
 	if (r < 0)
 		return r;
-	i->series = name ? series_key(fs, dir, name) : 0;
+	if (name)
+		series_named(fs, i, dir, name);
 	i->orphan = !name;
 	rwlock_lock(&fs->names);
 	r = make(fs, dir, name, ino, n, who, &in);

@@ -14,9 +14,11 @@
 #include "fs/inode.h"
 #include "index/namespace.h"
 
-#define NR_SETS 1024u /* power of two */
+#define NR_SETS 4096u /* power of two */
 #define NR_WAYS 4u
 #define SCAN_ENTRIES 1000
+
+enum { LAST_NUMBER, IN_DIR_SERIES, ALL_NUMBERS, FIRST_NUMBER, ALL_BUT_LAST };
 
 /* A key of its own for "this directory has been looked through". */
 #define SCANNED ""
@@ -65,22 +67,74 @@ static size_t stem_length(const char *name)
 	return len;
 }
 
-uint64_t series_key(const struct fs *fs, uint64_t dir, const char *name)
+static bool is_digit(const char *name, size_t i)
+{
+	return isdigit((unsigned char)name[i]);
+}
+
+/* Hash of `scope` and the name without some of its numbers: the `from`th up to before the `to`th. Never 0. */
+static uint64_t hash(const struct fs *fs, uint64_t scope, const char *name, unsigned from, unsigned to)
 {
 	uint8_t bytes[8 + NS_NAME_MAX + 1];
 	size_t stem = MIN(stem_length(name), (size_t)NS_NAME_MAX), n = 8;
-	uint64_t key;
+	unsigned number = 0; /* how many have ended */
+	uint64_t h;
 
-	be64_put(bytes, dir);
+	be64_put(bytes, scope);
 	for (size_t i = 0; i < stem; i++) {
-		bool digit = isdigit((unsigned char)name[i]);
+		bool begins = is_digit(name, i) && (i == 0 || !is_digit(name, i - 1));
 
-		if (digit && i > 0 && isdigit((unsigned char)name[i - 1]))
-			continue;
-		bytes[n++] = digit ? '#' : (uint8_t)name[i];
+		if (!is_digit(name, i) || number < from || number >= to)
+			bytes[n++] = (uint8_t)name[i];
+		else if (begins)
+			bytes[n++] = '#';
+		number += is_digit(name, i) && (i + 1 == stem || !is_digit(name, i + 1));
 	}
-	key = fp_hash64(fs->key, bytes, n);
-	return key ? key : 1;
+	h = fp_hash64(fs->key, bytes, n);
+	return h ? h : 1;
+}
+
+static unsigned nr_numbers(const char *name)
+{
+	size_t stem = stem_length(name);
+	unsigned n = 0;
+
+	for (size_t i = 0; i < stem; i++)
+		n += is_digit(name, i) && (i + 1 == stem || !is_digit(name, i + 1));
+	return n;
+}
+
+/* The likeliest first. `dir_series`: of the directory, which varies in its last number, 0: not known. */
+static struct series_keys keys_of(const struct fs *fs, uint64_t dir, uint64_t dir_series, const char *name)
+{
+	unsigned n = nr_numbers(name);
+
+	return (struct series_keys){ {
+		[LAST_NUMBER] = hash(fs, dir, name, n - 1, n), /* no number: the name itself */
+		[IN_DIR_SERIES] = dir_series ? hash(fs, dir_series, name, 0, 0) : 0,
+		[ALL_NUMBERS] = n > 1 ? hash(fs, dir, name, 0, n) : 0,
+		[FIRST_NUMBER] = n > 1 ? hash(fs, dir, name, 0, 1) : 0,
+		[ALL_BUT_LAST] = n > 2 ? hash(fs, dir, name, 0, n - 1) : 0,
+	} };
+}
+
+static uint64_t dir_series(struct fs *fs, uint64_t dir)
+{
+	struct inode *i = inode_find(fs->inodes, dir);
+	uint64_t key = 0;
+
+	if (i) {
+		key = inode_series(i).key[LAST_NUMBER];
+		inode_put(fs->inodes, i); /* the kernel knows the directory: it has no unfinished business */
+	}
+	return key;
+}
+
+void series_named(struct fs *fs, struct inode *i, uint64_t dir, const char *name)
+{
+	struct series_keys keys = keys_of(fs, dir, dir_series(fs, dir), name);
+
+	inode_set_series(i, &keys);
 }
 
 static struct slot *find(struct series *s, uint64_t key) REQUIRES(s->lock)
@@ -129,54 +183,110 @@ static uint64_t get(struct series *s, uint64_t key)
 	return ino;
 }
 
-void series_closed(struct fs *fs, uint64_t key, uint64_t ino)
+static void put_all(struct series *s, const struct series_keys *keys, uint64_t ino)
 {
-	if (key != 0)
-		put(fs->series, key, ino);
+	for (unsigned n = 0; n < SERIES_MAX; n++)
+		if (keys->key[n] != 0)
+			put(s, keys->key[n], ino);
+}
+
+void series_closed(struct fs *fs, const struct inode *i)
+{
+	struct series_keys keys = inode_series(i);
+
+	put_all(fs->series, &keys, i->ino);
 }
 
 void series_renamed(struct fs *fs, uint64_t ino, uint64_t dir, const char *name)
 {
-	uint64_t key = series_key(fs, dir, name), old = inodes_set_series(fs->inodes, ino, key);
+	struct series_keys keys = keys_of(fs, dir, dir_series(fs, dir), name), old;
+	bool was_latest = false;
 
-	if (old != 0 && old != key && get(fs->series, old) == ino)
-		put(fs->series, key, ino);
+	inodes_set_series(fs->inodes, ino, &keys, &old);
+	for (unsigned n = 0; n < SERIES_MAX; n++)
+		was_latest |= old.key[n] != 0 && get(fs->series, old.key[n]) == ino;
+	if (was_latest)
+		put_all(fs->series, &keys, ino);
+}
+
+static bool is_newer(struct fs *fs, const struct ns_content *c, uint64_t than)
+{
+	struct ns_content other;
+
+	return than == 0 || content_peek(fs->engine, than, &other) < 0 || other.mtime_ns < c->mtime_ns;
 }
 
 /* Fill in each series of the directory that is not known, with its file of the latest mtime. */
-static void scan(struct fs *fs, uint64_t dir)
+static void scan(struct fs *fs, uint64_t dir, uint64_t series)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
-	struct ns_content c, best;
+	struct ns_content c;
 	struct ns_dirent d;
 
 	if (ns_readdir_open(fs->db, dir, 0, &it) < 0)
 		return;
 	for (unsigned i = 0; i < SCAN_ENTRIES && ns_readdir_next(it, &d) > 0; i++) {
-		uint64_t key, known;
+		struct series_keys keys;
 
 		if (d.type != DT_REG || content_peek(fs->engine, d.ino, &c) < 0 || c.size == 0)
 			continue;
-		key = series_key(fs, dir, d.name);
-		known = get(fs->series, key);
-		if (known == 0 || content_peek(fs->engine, known, &best) < 0 || best.mtime_ns < c.mtime_ns)
-			put(fs->series, key, d.ino);
+		keys = keys_of(fs, dir, series, d.name);
+		for (unsigned n = 0; n < SERIES_MAX; n++)
+			if (keys.key[n] != 0 && is_newer(fs, &c, get(fs->series, keys.key[n])))
+				put(fs->series, keys.key[n], d.ino);
 	}
 }
 
-uint64_t series_champion(struct fs *fs, uint64_t key, uint64_t dir)
+/* The directory made last among those beside `dir` that are of its series, 0: none. */
+static uint64_t sibling(struct fs *fs, uint64_t dir, uint64_t series)
 {
-	uint64_t scanned, ino;
+	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
+	struct ns_inode in;
+	struct ns_dirent d;
+	uint64_t latest = 0;
 
-	if (key == 0)
+	if (ns_get_inode(fs->db, dir, &in) <= 0 || ns_readdir_open(fs->db, in.parent, 0, &it) < 0)
 		return 0;
-	ino = get(fs->series, key);
-	if (ino != 0 || dir == 0)
-		return ino;
-	scanned = series_key(fs, dir, SCANNED);
+	for (unsigned i = 0; i < SCAN_ENTRIES && ns_readdir_next(it, &d) > 0; i++)
+		if (d.type == DT_DIR && d.ino != dir && keys_of(fs, in.parent, 0, d.name).key[LAST_NUMBER] == series)
+			latest = MAX(latest, d.ino);
+	return latest;
+}
+
+static void scan_once(struct fs *fs, uint64_t dir, bool beside)
+{
+	uint64_t scanned = hash(fs, dir, SCANNED, 0, 0), series, other;
+
 	if (get(fs->series, scanned) != 0)
-		return 0;
+		return;
 	put(fs->series, scanned, NS_ROOT_INO);
-	scan(fs, dir);
-	return get(fs->series, key);
+	series = dir_series(fs, dir);
+	other = beside && series ? sibling(fs, dir, series) : 0;
+	if (other != 0)
+		scan(fs, other, series);
+	scan(fs, dir, series);
+}
+
+static bool has(const uint64_t *inos, unsigned n, uint64_t ino)
+{
+	while (n-- > 0)
+		if (inos[n] == ino)
+			return true;
+	return false;
+}
+
+unsigned series_champions(struct fs *fs, const struct inode *i, uint64_t dir, uint64_t *ret)
+{
+	struct series_keys keys = inode_series(i);
+	unsigned nr = 0;
+
+	if (dir != 0)
+		scan_once(fs, dir, keys.key[IN_DIR_SERIES] && get(fs->series, keys.key[IN_DIR_SERIES]) == 0);
+	for (unsigned n = 0; n < SERIES_MAX; n++) {
+		uint64_t ino = keys.key[n] ? get(fs->series, keys.key[n]) : 0;
+
+		if (ino != 0 && ino != i->ino && !has(ret, nr, ino))
+			ret[nr++] = ino;
+	}
+	return nr;
 }

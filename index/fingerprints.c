@@ -62,13 +62,25 @@ int fingerprints_find(struct db *db, const struct fp *fps, size_t n, struct addr
 	return 0;
 }
 
-/* The key as a number of the same order. */
-static uint64_t sort_key(const struct fingerprint_entry *e)
+uint64_t fingerprint_key(struct fp fp)
 {
 	uint8_t key[FINGERPRINT_KEY_LEN];
 
-	key_put(e->fp, key);
+	static_assert(FINGERPRINT_KEY_LEN == 8, "a number");
+	key_put(fp, key);
 	return be64_get(key);
+}
+
+int fingerprints_scan(struct db *db, uint64_t from, uint64_t *ret, size_t max, size_t *ret_nr)
+{
+	uint8_t first[FINGERPRINT_KEY_LEN];
+	int r;
+
+	be64_put(first, from);
+	r = db_scan_keys(db, DB_FINGERPRINTS, first, sizeof(first), ret, max, ret_nr);
+	for (size_t i = 0; r == 0 && i < *ret_nr; i++)
+		ret[i] = be64_get((const uint8_t *)&ret[i]);
+	return r;
 }
 
 /*
@@ -87,7 +99,7 @@ static int sort_entries(struct fingerprint_entry *e, struct fingerprint_entry *s
 
 		memset(start, 0, sizeof(*start) << 16);
 		for (size_t i = 0; i < n; i++)
-			start[sort_key(&from[i]) >> shift & 0xffff]++;
+			start[fingerprint_key(from[i].fp) >> shift & 0xffff]++;
 		for (size_t d = 0; d <= 0xffff; d++) {
 			size_t nr = start[d];
 
@@ -95,7 +107,7 @@ static int sort_entries(struct fingerprint_entry *e, struct fingerprint_entry *s
 			sum += nr;
 		}
 		for (size_t i = 0; i < n; i++)
-			to[start[sort_key(&from[i]) >> shift & 0xffff]++] = from[i];
+			to[start[fingerprint_key(from[i].fp) >> shift & 0xffff]++] = from[i];
 		other = from;
 		from = to;
 		to = other;
@@ -125,7 +137,7 @@ int fingerprints_ingest(struct db *db, struct fingerprint_entry *entries, size_t
 	for (size_t i = 0; i < n; i++) {
 		assert(entries[i].pack > 0 && entries[i].pack >> PACK_BITS == 0);
 		assert(entries[i].block >> FINGERPRINT_BLOCK_BITS == 0);
-		if (i + 1 < n && sort_key(&entries[i]) == sort_key(&entries[i + 1]))
+		if (i + 1 < n && fingerprint_key(entries[i].fp) == fingerprint_key(entries[i + 1].fp))
 			continue;
 		key_put(entries[i].fp, keys + nr * FINGERPRINT_KEY_LEN);
 		value_put(&entries[i], values + nr * FINGERPRINT_VALUE_LEN);

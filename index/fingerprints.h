@@ -18,6 +18,11 @@ struct fingerprint_entry {
 	uint32_t block; /* logical offset / 4096, below 2^20 */
 };
 
+/* The key of a fingerprint in the index, as a number of the same order: its first eight bytes. */
+uint64_t fingerprint_key(struct fp fp);
+/* Up to `max` keys from `from` on, in order; fewer: there are no more. Past the cache. */
+int fingerprints_scan(struct db *db, uint64_t from, uint64_t *ret, size_t max, size_t *ret_nr);
+
 /* ret[i] is the address of a likely match of fps[i], or ADDR_NONE. One batched look-up. */
 int fingerprints_find(struct db *db, const struct fp *fps, size_t n, struct addr *ret);
 /* Add entries in bulk. Sorts `entries` in place; of equal keys the last one given stays. Durable on return. */

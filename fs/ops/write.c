@@ -9,7 +9,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t len, off_t o
 {
 	struct file_written done;
 	int r = file_write(fs_of(req), file_of(fi), loop_buffer(), p, len, (uint64_t)off, fi->flags, loop_kills_setid(),
-			   &done);
+			   loop_later(), &done);
 
 	if (r < 0) {
 		ops_reply(req, r);

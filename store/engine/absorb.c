@@ -29,6 +29,8 @@ static size_t entries_max(const struct engine *e)
 	return slots / 8 * 7;
 }
 
+#define FILTER_SOME 64 /* added under one hold of the lock */
+
 bool absorb_wanted(struct engine *e)
 {
 	bool wanted;
@@ -60,13 +62,20 @@ static int put_absorbed(struct engine *e, const struct pack_marks *marks)
 static int ingest(struct engine *e, const struct fptable *t)
 {
 	_cleanup_(freep) struct fingerprint_entry *entries = malloc(MAX(t->nr, (size_t)1) * sizeof(*entries));
+	struct fp some[FILTER_SOME];
 	size_t n = 0;
 
 	if (!entries)
 		return -ENOMEM;
-	for (size_t i = 0; i < t->size; i++)
-		if (t->slots[i].pack)
-			entries[n++] = (struct fingerprint_entry){ t->slots[i].fp, t->slots[i].pack, t->slots[i].off / PACK_BLOCK };
+	for (size_t i = 0; i < t->size; i++) {
+		if (!t->slots[i].pack)
+			continue;
+		some[n % FILTER_SOME] = t->slots[i].fp;
+		entries[n++] = (struct fingerprint_entry){ t->slots[i].fp, t->slots[i].pack, t->slots[i].off / PACK_BLOCK };
+		if (n % FILTER_SOME == 0)
+			filter_add(e, some, FILTER_SOME);
+	}
+	filter_add(e, some, n % FILTER_SOME);
 	return fingerprints_ingest(e->db, entries, n);
 }
 
@@ -115,6 +124,17 @@ int absorb(struct engine *e)
 	int r = freeze_and_ingest(e);
 
 	return r < 0 ? r : put_absorbed(e, &e->frozen_marks);
+}
+
+void absorb_share_memory(struct engine *e)
+{
+	uint64_t used;
+
+	mutex_lock(&e->append_lock);
+	used = fptable_memory(&e->recent) + fptable_memory(&e->frozen) + fingerprint_filter_bytes(&e->filter.in_use) +
+	       fingerprint_filter_bytes(&e->filter.next);
+	mutex_unlock(&e->append_lock);
+	packs_set_table_memory(e->packs, e->conf.cache / 16 + e->conf.cache / 16 * 9 - MIN(used, e->conf.cache / 16 * 9));
 }
 
 /* Called before a job appends: past twice its size the table waits for the background to catch up. */

@@ -5,12 +5,24 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
 
 #define BUFFERS_MIN 24 /* the request loop and the workers hold some at any time */
 #define BUFFER_BYTES (ENGINE_BUFFER_FRONT + ENGINE_BUFFER_SIZE + 4096)
+/* Made many at a time, of huge pages where the system has them: the kernel copies every request into them page by page. */
+#define HUGE_PAGE MiB(2)
+#define SLAB_BYTES MiB(16)
+#define SLAB_BUFFERS 15u
+static_assert(SLAB_BUFFERS * BUFFER_BYTES <= SLAB_BYTES, "all of them fit");
+
+struct buffer_slab {
+	struct buffer_slab *next;
+	uint8_t *mem;
+	struct engine_buffer buffers[SLAB_BUFFERS];
+};
 
 int buffers_init(struct engine *e)
 {
@@ -20,61 +32,84 @@ int buffers_init(struct engine *e)
 	return 0;
 }
 
-static void buffer_free(struct engine_buffer *b)
-{
-	free(b->data - ENGINE_BUFFER_FRONT);
-	free(b);
-}
-
 void buffers_release(struct engine *e)
 {
-	struct engine_buffer *b;
+	struct buffer_slab *s;
 
-	while ((b = e->buffers.free)) {
-		e->buffers.free = b->next;
-		buffer_free(b);
+	while ((s = e->buffers.slabs)) {
+		e->buffers.slabs = s->next;
+		munmap(s->mem, SLAB_BYTES);
+		free(s);
 	}
 	cond_release(&e->buffers.free_cond);
 	mutex_release(&e->buffers.lock);
 }
 
-static struct engine_buffer *buffer_alloc(void)
+static struct buffer_slab *slab_new(void)
 {
-	struct engine_buffer *b = malloc(sizeof(*b));
-	uint8_t *mem = aligned_alloc(4096, BUFFER_BYTES);
+	struct buffer_slab *s = calloc(1, sizeof(*s));
+	uint8_t *mem = mmap(NULL, SLAB_BYTES + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t before;
 
-	if (!b || !mem) {
-		free(b);
-		free(mem);
+	if (!s || mem == MAP_FAILED) {
+		free(s);
+		if (mem != MAP_FAILED)
+			munmap(mem, SLAB_BYTES + HUGE_PAGE);
 		return NULL;
 	}
-	*b = (struct engine_buffer){ .data = mem + ENGINE_BUFFER_FRONT };
-	return b;
+	before = round_up((uintptr_t)mem, HUGE_PAGE) - (uintptr_t)mem;
+	if (before > 0)
+		munmap(mem, before);
+	s->mem = mem + before;
+	munmap(s->mem + SLAB_BYTES, HUGE_PAGE - before);
+	madvise(s->mem, SLAB_BYTES, MADV_HUGEPAGE); /* where there are none, it is slower */
+	for (unsigned i = 0; i < SLAB_BUFFERS; i++)
+		s->buffers[i].data = s->mem + i * BUFFER_BYTES + ENGINE_BUFFER_FRONT;
+	return s;
+}
+
+static void put_locked(struct engine *e, struct engine_buffer *b) REQUIRES(e->buffers.lock)
+{
+	b->next = e->buffers.free;
+	e->buffers.free = b; /* the one used last is taken first: it is in the caches */
+	cond_signal(&e->buffers.free_cond);
+}
+
+static int add_slab(struct engine *e, uint64_t nr)
+{
+	struct buffer_slab *s = slab_new();
+
+	mutex_lock(&e->buffers.lock);
+	if (s) {
+		s->next = e->buffers.slabs;
+		e->buffers.slabs = s;
+		for (unsigned i = 0; i < nr; i++)
+			put_locked(e, &s->buffers[i]);
+	} else {
+		e->buffers.nr -= nr;
+	}
+	mutex_unlock(&e->buffers.lock);
+	return s ? 0 : -ENOMEM;
 }
 
 /* 1: got one, 0: all in use, -ENOMEM. */
 static int buffer_try(struct engine *e, struct engine_buffer **ret)
 {
 	struct engine_buffer *b;
-	bool may_alloc = false;
+	uint64_t nr_new = 0;
+	int r;
 
 	mutex_lock(&e->buffers.lock);
 	b = e->buffers.free;
-	if (b) {
+	if (b)
 		e->buffers.free = b->next;
-	} else if (e->buffers.nr < e->buffers.max) {
-		e->buffers.nr++;
-		may_alloc = true;
-	}
+	else
+		nr_new = MIN(e->buffers.max - e->buffers.nr, (uint64_t)SLAB_BUFFERS);
+	e->buffers.nr += nr_new;
 	mutex_unlock(&e->buffers.lock);
-	if (may_alloc) {
-		b = buffer_alloc();
-		if (!b) {
-			mutex_lock(&e->buffers.lock);
-			e->buffers.nr--;
-			mutex_unlock(&e->buffers.lock);
-			return -ENOMEM;
-		}
+	if (nr_new > 0) {
+		r = add_slab(e, nr_new);
+		return r < 0 ? r : buffer_try(e, ret); /* others may have been quicker */
 	}
 	if (!b)
 		return 0;
@@ -103,8 +138,6 @@ void engine_buffer_put(struct engine *e, struct engine_buffer *b)
 	if (!b)
 		return;
 	mutex_lock(&e->buffers.lock);
-	b->next = e->buffers.free;
-	e->buffers.free = b;
-	cond_signal(&e->buffers.free_cond);
+	put_locked(e, b);
 	mutex_unlock(&e->buffers.lock);
 }

@@ -168,6 +168,7 @@ void content_close(struct content *c)
 		;
 	*p = c->next;
 	mutex_unlock(&e->contents_lock);
+	content_set_champions(c, NULL, 0);
 	content_free(c);
 }
 

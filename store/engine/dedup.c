@@ -6,7 +6,8 @@
  *     ├─ same as the champion's at this offset? ──▶ champion   (a comparison with the pack's table, no look-up)
  *     ├─ same as what lies behind the last match? ▶ successor  (likewise: neighbours stay neighbours)
  *     ├─ in memory: stored lately? ───────────────▶ memory
- *     ├─ in RocksDB? ─────────────────────────────▶ indexed    (one first; after a miss the rest in one batch)
+ *     ├─ in RocksDB? ─────────────────────────────▶ indexed    (unless the filter says no; one by one, after some
+ *     │                                                        misses the rest in one batch)
  *     └─ no: append ──────────────────────────────▶ fresh
  *
  * Every answer is an address whose full fingerprint has been compared in the pack's own table. To be exact when several
@@ -30,6 +31,8 @@
 #include "store/engine/engine_internal.h"
 
 #define PAGES_MAX (ENGINE_BUFFER_SIZE / PACK_BLOCK)
+#define GAP_MAX 4u /* changed pages between neighbours */
+#define MISSES_MAX 4u /* in a row, then the rest is asked for at once */
 #define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a frame of their own: its table costs 0.5 % */
 
 enum cause { UNKNOWN, ZERO, CHAMPION, SUCCESSOR, MEMORY, INDEXED, FRESH };
@@ -44,6 +47,7 @@ struct batch {
 	struct fp fps[PAGES_MAX];
 	struct addr addr[PAGES_MAX];
 	uint8_t cause[PAGES_MAX];
+	bool absent[PAGES_MAX]; /* from RocksDB, for sure */
 	bool alone[PAGES_MAX]; /* must not be shared: its twin has other bytes, or cannot be healed */
 };
 
@@ -114,19 +118,24 @@ static bool matches(struct batch *b, unsigned i, struct addr a)
 	return packs_fps(b->e->packs, a, b->page, 1, &fp) > 0 && fp_equal(fp, b->fps[i]);
 }
 
-static struct addr after(const struct batch *b, struct addr a)
+static struct addr after(const struct batch *b, struct addr a, unsigned nr_pages)
 {
-	a.off += b->page;
+	a.off += nr_pages * b->page;
 	return a;
+}
+
+static bool same_frame(struct addr a, struct addr b)
+{
+	return a.node == b.node && a.pack == b.pack &&
+	       (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE == (b.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
 }
 
 /* How many of the addresses from i on lie side by side in one frame, as one table look-up can answer. */
 static unsigned run_length(const struct batch *b, const struct addr *a, unsigned i)
 {
-	uint32_t frame_end = (a[i].off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE * PACK_FRAME_STRIDE + 1 + PACK_FRAME_STRIDE;
 	unsigned n = 1;
 
-	while (i + n < b->n && addr_equal(a[i + n], after(b, a[i + n - 1])) && a[i + n].off / PACK_BLOCK < frame_end)
+	while (i + n < b->n && addr_equal(a[i + n], after(b, a[i + n - 1], 1)) && same_frame(a[i], a[i + n]))
 		n++;
 	return n;
 }
@@ -148,31 +157,45 @@ static void compare_with(struct batch *b, const struct addr *a)
 	}
 }
 
-static bool all_known(const struct batch *b)
+static unsigned nr_unknown(const struct batch *b)
 {
+	unsigned n = 0;
+
 	for (unsigned i = 0; i < b->n; i++)
-		if (b->cause[i] == UNKNOWN)
-			return false;
-	return true;
+		n += b->cause[i] == UNKNOWN;
+	return n;
 }
 
-/* The file's own old bytes, then those of the latest of its series. Without them we only look longer. */
-static void ask_champions(struct batch *b)
+static bool all_known(const struct batch *b)
+{
+	return memchr(b->cause, UNKNOWN, b->n) == NULL;
+}
+
+static void ask_file(struct batch *b, struct content *c)
 {
 	struct addr a[PAGES_MAX];
-	struct content *champion;
-	uint64_t ino;
 
-	if (content_addresses(b->c, b->off, b->page, b->n, a) == 0)
-		compare_with(b, a);
-	mutex_lock(&b->c->lock);
-	ino = b->c->champion_ino;
-	mutex_unlock(&b->c->lock);
-	if (ino == 0 || all_known(b) || content_open(b->e, ino, &champion) < 0)
-		return;
-	if (content_addresses(champion, b->off, b->page, b->n, a) == 0)
-		compare_with(b, a);
-	content_close(champion);
+	if (content_addresses(c, b->off, b->page, b->n, a) == 0)
+		compare_with(b, a); /* without it we only look longer */
+}
+
+/* The file's own old bytes, then its champions' until one knows most. */
+static void ask_champions(struct batch *b)
+{
+	struct content *champions[CHAMPIONS_MAX];
+	unsigned nr;
+
+	ask_file(b, b->c);
+	nr = champions_get(b->c, champions);
+	for (unsigned i = 0; i < nr; i++) {
+		unsigned before = nr_unknown(b);
+
+		if (before > b->n / 2) {
+			ask_file(b, champions[i]);
+			champion_knew(b->c, champions[i], before - nr_unknown(b), b->n);
+		}
+		content_close(champions[i]);
+	}
 }
 
 static struct addr find_in_memory(struct engine *e, struct fp fp) REQUIRES(e->append_lock)
@@ -184,13 +207,26 @@ static struct addr find_in_memory(struct engine *e, struct fp fp) REQUIRES(e->ap
 	return s ? (struct addr){ .pack = s->pack, .off = s->off } : ADDR_NONE;
 }
 
+/* Each look is a cache miss: let them all be on their way before the first one waits. */
+static void prefetch(const struct engine *e, struct fp fp) REQUIRES(e->append_lock)
+{
+	fptable_prefetch(&e->recent, fp);
+	fptable_prefetch(&e->frozen, fp);
+	if (e->filter.in_use.blocks)
+		__builtin_prefetch(fingerprint_filter_block(&e->filter.in_use, fingerprint_key(fp)));
+}
+
+/* What lies as far behind a chunk just found as this page lies behind its page: between them may be changed ones. */
 static bool try_successor(struct batch *b, unsigned i)
 {
+	unsigned gap = 1;
 	struct addr a;
 
-	if (i == 0 || addr_is_none(b->addr[i - 1]))
+	while (gap <= MIN(i, GAP_MAX) && addr_is_none(b->addr[i - gap]))
+		gap++;
+	if (gap > MIN(i, GAP_MAX))
 		return false;
-	a = after(b, b->addr[i - 1]);
+	a = after(b, b->addr[i - gap], gap);
 	return matches(b, i, a) && take(b, i, a, SUCCESSOR);
 }
 
@@ -202,7 +238,13 @@ static void ask_memory(struct batch *b, uint64_t *ret_generation)
 	mutex_lock(&e->append_lock);
 	*ret_generation = e->absorb_generation;
 	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] == UNKNOWN)
+			prefetch(e, b->fps[i]);
+	for (unsigned i = 0; i < b->n; i++) {
 		a[i] = b->cause[i] == UNKNOWN ? find_in_memory(e, b->fps[i]) : ADDR_NONE;
+		b->absent[i] = e->filter.in_use.blocks &&
+			       !fingerprint_filter_has(&e->filter.in_use, fingerprint_key(b->fps[i]));
+	}
 	mutex_unlock(&e->append_lock);
 	for (unsigned i = 0; i < b->n; i++)
 		if (b->cause[i] == UNKNOWN && !try_successor(b, i) && !addr_is_none(a[i]))
@@ -214,38 +256,44 @@ static int ask_index_all(struct batch *b, unsigned from)
 {
 	struct fp fps[PAGES_MAX];
 	struct addr a[PAGES_MAX];
-	unsigned n = 0;
+	unsigned n = 0, in_vain = 0;
 	int r;
 
 	for (unsigned i = from; i < b->n; i++)
-		if (b->cause[i] == UNKNOWN)
+		if (b->cause[i] == UNKNOWN && !b->absent[i])
 			fps[n++] = b->fps[i];
 	r = n > 0 ? fingerprints_find(b->e->db, fps, n, a) : 0;
 	if (r < 0)
 		return r;
 	n = 0;
 	for (unsigned i = from; i < b->n; i++)
-		if (b->cause[i] == UNKNOWN) {
-			if (!addr_is_none(a[n]) && matches(b, i, a[n]))
+		if (b->cause[i] == UNKNOWN && !b->absent[i]) {
+			if (addr_is_none(a[n]))
+				in_vain++;
+			else if (matches(b, i, a[n]))
 				take(b, i, a[n], INDEXED);
 			n++;
 		}
+	atomic_fetch_add_explicit(&b->e->count.in_vain, in_vain, memory_order_relaxed);
 	return 0;
 }
 
-/* One hit is often followed by its neighbours, which cost no further look-up; one miss by more misses. */
+/* One hit is often followed by its neighbours, which cost no further look-up; several misses by more of them. */
 static int ask_index(struct batch *b)
 {
+	unsigned misses = 0;
 	struct addr a;
 	int r;
 
 	for (unsigned i = 0; i < b->n; i++) {
-		if (b->cause[i] != UNKNOWN || try_successor(b, i))
+		if (b->cause[i] != UNKNOWN || b->absent[i] || try_successor(b, i))
 			continue;
 		r = fingerprints_find(b->e->db, &b->fps[i], 1, &a);
 		if (r < 0)
 			return r;
-		if (addr_is_none(a) || !matches(b, i, a) || !take(b, i, a, INDEXED))
+		if (!addr_is_none(a) && matches(b, i, a) && take(b, i, a, INDEXED))
+			misses = 0;
+		else if (++misses == MISSES_MAX)
 			return ask_index_all(b, i + 1);
 	}
 	return 0;
@@ -403,11 +451,18 @@ static int append(struct batch *b, uint64_t generation)
 /* Whose bytes we share may still be on their way. 1: all there, 0: one failed and is unknown again. */
 static int wait_for_shared(struct batch *b)
 {
+	struct addr there = ADDR_NONE; /* the last one waited for, with all of its frame */
 	int all = 1;
 
 	for (unsigned i = 0; i < b->n; i++) {
-		if (b->cause[i] == ZERO || b->cause[i] == FRESH || packs_wait(b->e->packs, b->addr[i]) == 0)
+		if (b->cause[i] == ZERO || b->cause[i] == FRESH)
 			continue;
+		if (!addr_is_none(there) && same_frame(there, b->addr[i]))
+			continue;
+		if (packs_wait(b->e->packs, b->addr[i]) == 0) {
+			there = b->addr[i];
+			continue;
+		}
 		b->addr[i] = ADDR_NONE;
 		b->cause[i] = UNKNOWN;
 		all = 0;

@@ -80,6 +80,7 @@ void engine_free(struct engine *e)
 	io_rate_free(e->write_rate);
 	fptable_release(&e->recent);
 	fptable_release(&e->frozen);
+	filter_release(e);
 	buf_release(&e->log.pending);
 	buffers_release(e);
 	cond_release(&e->filling_cond);
@@ -329,6 +330,7 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	mutex_lock(&e->append_lock);
 	s.fptable_entries = e->recent.nr + e->frozen.nr;
 	s.fptable_memory = fptable_memory(&e->recent) + fptable_memory(&e->frozen);
+	s.filter_memory = fingerprint_filter_bytes(&e->filter.in_use);
 	mutex_unlock(&e->append_lock);
 	s.fptable_limit = e->conf.cache / 2;
 	mutex_lock(&e->buffers.lock);

@@ -27,6 +27,7 @@
 struct content;
 struct db;
 struct engine;
+struct job;
 
 struct engine_conf {
 	uint64_t page;	      /* chunk size of new data: power of two, 4 KiB to 1 MiB */
@@ -110,14 +111,22 @@ void content_close(struct content *c); /* NULL is fine; unflushed data goes on b
 void content_stat(struct content *c, struct ns_content *ret);
 /* The same of any inode, without opening it: what is in memory if there is something, else as the view has it. Zeros: none. */
 int content_peek(struct engine *e, uint64_t ino, struct ns_content *ret);
-/* The inode whose bytes at the same offset are likely the same as what comes: the latest of the series. 0: none. */
-void content_set_champion(struct content *c, uint64_t ino);
+/* Inodes whose bytes at the same offset are likely the same as what comes, the likeliest first. They stay open until others,
+ * or none, are set, or c is closed. */
+#define CHAMPIONS_MAX 5u
+void content_set_champions(struct content *c, const uint64_t *inos, unsigned n);
 
 /* Copies p. Returns when the bytes are in the engine's hands. -ENOSPC, -EFBIG, -EIO. off == CONTENT_APPEND: at the end. */
 #define CONTENT_APPEND UINT64_MAX
 int content_write(struct content *c, const void *p, size_t len, uint64_t off);
-/* The same for bytes inside *b; may take the buffer instead of copying, then *b is NULL afterwards. */
-int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off);
+/*
+ * The same for bytes inside *b; may take the buffer instead of copying, then *b is NULL afterwards. What is then left to
+ * do (*later, if not NULL) is the caller's: run it, or queue it for the engine's threads, and wait for nothing before.
+ */
+int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
+			 struct job **later);
+void job_run(struct job *j);
+void job_queue(struct job *j); /* NULL is fine */
 /* Bytes read, fewer than len only at the end of the file. Every byte is checked: -EIO after logging what is damaged. */
 ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off);
 int content_truncate(struct content *c, uint64_t size);
@@ -151,6 +160,7 @@ struct engine_stats {
 	uint64_t read;				/* bytes read by applications */
 	uint64_t table_hits, table_misses;
 	uint64_t fptable_entries, fptable_memory, fptable_limit;
+	uint64_t filter_memory;			/* 0: none in use */
 	uint64_t segment_memory, dirty_memory, dirty_limit, cache_limit, index_memory, table_memory;
 	uint64_t nr_commits, nr_commit_waiters;
 	uint64_t commit_ns_sum;

@@ -4,6 +4,7 @@
  * Who does what:
  *   engine.c    opening, closing, transactions, numbers, space
  *   buffers.c   the bounded memory that carries data
+ *   champions.c files that new data is compared with first
  *   content.c   one file: its segments, staging, reading, ranges
  *   jobs.c      data on its way from write() into the log: workers, order per file
  *   dedup.c     what a job does: new or known
@@ -11,6 +12,7 @@
  *   commit.c    the commit point; group commit
  *   view.c      writing the view out, snapshots of the journal
  *   absorb.c    fingerprints from memory into RocksDB
+ *   filter.c    which fingerprints RocksDB does not have
  *   recover.c   opening after a crash; rebuild
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
@@ -24,6 +26,7 @@
 #include <stdatomic.h>
 
 #include "base/mutex.h"
+#include "index/fingerprint_filter.h"
 #include "index/recipes.h"
 #include "store/engine/engine.h"
 #include "store/engine/fptable.h"
@@ -32,6 +35,7 @@
 #include "store/engine/superblock.h"
 #include "store/pack/pack.h"
 
+struct buffer_slab;
 struct db_batch;
 struct job;
 struct io_rate;
@@ -58,6 +62,11 @@ struct job {
 	struct job *next_in_queue; /* queue.lock */
 };
 
+struct champion {
+	struct content *c; /* holds a reference */
+	unsigned nr_useless; /* jobs in a row that it knew nothing of */
+};
+
 struct content {
 	struct engine *e;
 	uint64_t ino;
@@ -82,7 +91,8 @@ struct content {
 	uint32_t stage_start, stage_end;  /* fresh bytes in it */
 	int64_t stage_time_ns;
 	int error GUARDED_BY(lock); /* met after write() returned, told by the next flush */
-	uint64_t champion_ino GUARDED_BY(lock);
+	struct champion champions[CHAMPIONS_MAX] GUARDED_BY(lock); /* in the order they are asked */
+	unsigned nr_champions GUARDED_BY(lock);
 	uint64_t nr_submitted, nr_finished GUARDED_BY(lock); /* jobs ever */
 	int load_error GUARDED_BY(lock); /* its record could not be read */
 	uint64_t log_end GUARDED_BY(lock); /* log position behind this content's last record */
@@ -91,6 +101,7 @@ struct content {
 /* Counters: relaxed, for people. */
 struct engine_counters {
 	_Atomic uint64_t written, zero, champion, successor, memory, indexed, fresh, verified_different, read;
+	_Atomic uint64_t in_vain; /* look-ups in RocksDB, one per page */
 	_Atomic uint64_t nr_commits, nr_commit_waiters, commit_ns_sum;
 };
 
@@ -132,6 +143,11 @@ struct engine {
 	struct fptable recent, frozen GUARDED_BY(append_lock); /* not yet absorbed; being absorbed */
 	struct pack_marks frozen_marks GUARDED_BY(append_lock);
 	uint64_t absorb_generation GUARDED_BY(append_lock);
+	struct {
+		/* in_use is changed, and both are put in place, under append_lock, by the background thread. */
+		struct fingerprint_filter in_use, next;
+		uint64_t nr_good, scan_from; /* the background thread's */
+	} filter;
 	struct pack_frame *small GUARDED_BY(append_lock);
 	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4] GUARDED_BY(append_lock); /* a job may add two past the limit */
 	unsigned nr_unwritten GUARDED_BY(append_lock);
@@ -143,6 +159,7 @@ struct engine {
 		struct mutex lock;
 		struct cond free_cond;
 		struct engine_buffer *free GUARDED_BY(lock);
+		struct buffer_slab *slabs GUARDED_BY(lock);
 		uint64_t nr, max GUARDED_BY(lock);
 	} buffers;
 
@@ -210,10 +227,12 @@ int jobs_start(struct engine *e);
 void jobs_stop(struct engine *e);
 struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len);
 void job_submit(struct content *c, struct job *j) REQUIRES(c->lock); /* fixes its place in the file's order */
-void job_queue(struct job *j);			      /* a worker will run it */
-void job_run(struct job *j);			      /* run it here */
 /* Wait until no job of c overlaps the range. May drop and retake the lock. */
 void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock);
+
+/* champions.c */
+unsigned champions_get(struct content *c, struct content **ret); /* at most CHAMPIONS_MAX, referenced */
+void champion_knew(struct content *c, const struct content *champion, unsigned pages, unsigned of_pages);
 
 /* dedup.c */
 int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64_t off, uint32_t len,
@@ -237,6 +256,12 @@ int absorb_load(struct engine *e); /* at open: fingerprints of frames RocksDB ha
 int absorb(struct engine *e);
 void absorb_throttle(struct engine *e) REQUIRES(e->append_lock);
 bool absorb_wanted(struct engine *e);
+void absorb_share_memory(struct engine *e); /* what the tables do not need, others may use */
+
+/* filter.c */
+int filter_tend(struct engine *e); /* by the background thread, often */
+void filter_add(struct engine *e, const struct fp *fps, size_t n); /* before they go to RocksDB */
+void filter_release(struct engine *e);
 
 /* keeper.c */
 int keeper_start(struct engine *e);

@@ -40,6 +40,12 @@ struct fptable_slot *fptable_find(const struct fptable *t, struct fp fp)
 	return NULL;
 }
 
+void fptable_prefetch(const struct fptable *t, struct fp fp)
+{
+	if (t->slots)
+		__builtin_prefetch(&t->slots[slot_of(t, fp)]);
+}
+
 static void put(struct fptable *t, struct fptable_slot s)
 {
 	size_t i = slot_of(t, s.fp);

@@ -27,6 +27,7 @@ int fptable_init(struct fptable *t, size_t entries); /* room for that many befor
 void fptable_release(struct fptable *t);
 /* The slot of fp, or NULL. Valid until the next insert or remove. */
 struct fptable_slot *fptable_find(const struct fptable *t, struct fp fp);
+void fptable_prefetch(const struct fptable *t, struct fp fp);
 /* fp must be absent. Grows as needed; -ENOMEM leaves the table as it was. */
 int fptable_insert(struct fptable *t, struct fp fp, struct addr a);
 void fptable_remove(struct fptable *t, struct fp fp); /* absent is fine */

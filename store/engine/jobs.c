@@ -40,8 +40,11 @@ void job_submit(struct content *c, struct job *j)
 
 void job_queue(struct job *j)
 {
-	struct engine *e = j->c->e;
+	struct engine *e;
 
+	if (!j)
+		return;
+	e = j->c->e;
 	mutex_lock(&e->queue.lock);
 	*e->queue.last = j;
 	e->queue.last = &j->next_in_queue;

@@ -27,8 +27,11 @@ static int tend(struct engine *e)
 	journal_prepare(e->journal); /* else the next commit that fills a file does it, and tells if it cannot */
 	if (absorb_wanted(e))
 		r = absorb(e);
+	if (r == 0)
+		r = filter_tend(e);
 	if (r == 0 && (view_wants_flush(e) || view_wants_snapshot(e)))
 		r = view_flush(e, view_wants_snapshot(e));
+	absorb_share_memory(e);
 	contents_trim(e);
 	reserve_make(e);
 	return r;

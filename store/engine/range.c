@@ -100,13 +100,6 @@ int content_set_mtime(struct content *c, int64_t mtime_ns)
 	return r;
 }
 
-void content_set_champion(struct content *c, uint64_t ino)
-{
-	mutex_lock(&c->lock);
-	c->champion_ino = ino == c->ino ? 0 : ino;
-	mutex_unlock(&c->lock);
-}
-
 /* Extents of [off, off+len), offsets relative to off. */
 static int copy_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret) REQUIRES(c->lock)
 {

@@ -249,13 +249,15 @@ static uint32_t takeable(const struct content *c, const struct engine_buffer *b,
 	return off % page || (uintptr_t)p % PACK_BLOCK || at + whole > ENGINE_BUFFER_SIZE || whole < TAKE_MIN ? 0 : (uint32_t)whole;
 }
 
-int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off)
+int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
+			 struct job **later)
 {
 	uint32_t whole = off == CONTENT_APPEND ? 0 : takeable(c, *b, p, len, off);
 	_cleanup_(freep) uint8_t *tail = NULL;
 	struct job *j;
 	int r;
 
+	*later = NULL;
 	if (whole == 0)
 		return content_write(c, p, len, off);
 	r = write_check(c, len, off);
@@ -276,10 +278,13 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 	live_written(c, off + whole);
 	j->time_ns = c->live.mtime_ns;
 	job_submit(c, j);
-	job_queue(j); /* before anything that may wait for a buffer: this one must be on its way back */
 	*b = NULL;
-	if (len > whole)
+	if (len > whole) {
+		job_queue(j); /* before anything that may wait for a buffer: this one must be on its way back */
 		r = write_piece(c, tail, len - whole, off + whole);
+	} else {
+		*later = j;
+	}
 	mutex_unlock(&c->lock);
 	atomic_fetch_add_explicit(&c->e->count.written, len, memory_order_relaxed);
 	return r;

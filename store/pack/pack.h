@@ -154,4 +154,5 @@ struct pack_stats {
 	uint64_t read_bytes, written_bytes;
 	bool direct_io; /* false: the filesystem refused O_DIRECT, packs go through the page cache */
 };
+void packs_set_table_memory(struct packs *p, uint64_t limit);
 void packs_stats(struct packs *p, struct pack_stats *ret);

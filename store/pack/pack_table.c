@@ -38,7 +38,7 @@ struct shard {
 };
 
 struct pack_tables {
-	uint64_t shard_limit; /* constant */
+	_Atomic uint64_t shard_limit;
 	struct shard shards[NR_SHARDS];
 };
 
@@ -65,7 +65,7 @@ int pack_tables_new(uint64_t limit, struct pack_tables **ret)
 
 	if (!ts)
 		return -ENOMEM;
-	ts->shard_limit = limit / NR_SHARDS;
+	pack_tables_set_limit(ts, limit);
 	for (unsigned i = 0; i < NR_SHARDS; i++) {
 		struct shard *s = &ts->shards[i];
 
@@ -81,6 +81,11 @@ int pack_tables_new(uint64_t limit, struct pack_tables **ret)
 		}
 	*ret = ts;
 	return 0;
+}
+
+void pack_tables_set_limit(struct pack_tables *ts, uint64_t limit)
+{
+	atomic_store_explicit(&ts->shard_limit, limit / NR_SHARDS, memory_order_relaxed);
 }
 
 void pack_tables_free(struct pack_tables *ts)

@@ -28,6 +28,7 @@ struct pack_tables;
 struct table;
 
 int pack_tables_new(uint64_t limit, struct pack_tables **ret);
+void pack_tables_set_limit(struct pack_tables *ts, uint64_t limit);
 void pack_tables_free(struct pack_tables *ts); /* NULL is fine */
 
 /* A table for a frame to come: made first, since that may fail; pinned when its place is known. */

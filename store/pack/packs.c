@@ -345,6 +345,11 @@ void packs_set_damaged(struct packs *p, struct addr chunk)
 	pack_places_add(&p->damaged, chunk.pack, chunk.off);
 }
 
+void packs_set_table_memory(struct packs *p, uint64_t limit)
+{
+	pack_tables_set_limit(p->tables, limit);
+}
+
 void packs_stats(struct packs *p, struct pack_stats *ret)
 {
 	struct pack_tables_stats tables;

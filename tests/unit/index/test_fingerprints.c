@@ -1,5 +1,8 @@
 #include "tests/unit/index/rig.h"
 
+#include <inttypes.h>
+
+#include "index/fingerprint_filter.h"
 #include "index/fingerprints.h"
 
 static struct fp fp_nr(uint64_t n)
@@ -127,6 +130,55 @@ static void the_index_takes_at_most_18_bytes_per_entry(void **state)
 	free(e);
 }
 
+static void a_scan_gives_all_keys_in_order(void **state)
+{
+	struct rig *rig = *state;
+	struct fingerprint_entry e[1000];
+	uint64_t keys[300], from = 0, last = 0;
+	size_t n = ARRAY_SIZE(keys), all = 0;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(e); i++)
+		e[i] = entry(i, 1, i);
+	assert_int_equal(fingerprints_ingest(rig->db, e, 500), 0);
+	assert_int_equal(fingerprints_ingest(rig->db, e + 500, 500), 0);
+	while (n == ARRAY_SIZE(keys)) {
+		assert_int_equal(fingerprints_scan(rig->db, from, keys, ARRAY_SIZE(keys), &n), 0);
+		for (size_t i = 0; i < n; i++, all++) {
+			assert_true(all == 0 || keys[i] > last);
+			last = keys[i];
+		}
+		from = last + 1;
+	}
+	assert_int_equal(all, ARRAY_SIZE(e));
+}
+
+static void the_filter_has_what_was_added_and_little_else(void **state)
+{
+	struct fingerprint_filter f;
+	struct fp_key key;
+	uint64_t wrong = 0;
+	enum { BITS = 12, N = 51 << BITS };
+
+	(void)state;
+	fp_key_init(&key, FP_XXH3, (const uint8_t[FP_KEY_LEN]){ 7 });
+	assert_int_equal(fingerprint_filter_init(&f, BITS), 0);
+	assert_int_equal(fingerprint_filter_bytes(&f), 64 << BITS);
+	assert_false(fingerprint_filter_has(&f, 1));
+	for (uint64_t i = 0; i < N; i++)
+		fingerprint_filter_add(&f, fingerprint_key(fp_of(&key, &i, sizeof(i))));
+	for (uint64_t i = 0; i < N; i++)
+		assert_true(fingerprint_filter_has(&f, fingerprint_key(fp_of(&key, &i, sizeof(i)))));
+	for (uint64_t i = N; i < 2 * N; i++)
+		wrong += fingerprint_filter_has(&f, fingerprint_key(fp_of(&key, &i, sizeof(i))));
+	print_message("1 in %" PRIu64 "\n", N / (wrong + 1));
+	assert_in_range(wrong, 0, N / 50);
+	fingerprint_filter_add(&f, UINT64_MAX);
+	fingerprint_filter_add(&f, 0);
+	assert_true(fingerprint_filter_has(&f, UINT64_MAX) && fingerprint_filter_has(&f, 0));
+	fingerprint_filter_release(&f);
+	assert_int_equal(fingerprint_filter_bytes(&f), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -135,6 +187,8 @@ int main(void)
 		rig_test(largest_address_fits),
 		rig_test(of_equal_keys_the_last_one_given_stays),
 		rig_test(a_later_ingestion_replaces),
+		rig_test(a_scan_gives_all_keys_in_order),
+		rig_test(the_filter_has_what_was_added_and_little_else),
 		rig_test(the_index_takes_at_most_18_bytes_per_entry),
 	};
 

@@ -1,0 +1,64 @@
+/*
+ * Champions: the few files whose bytes at the same offset are likely those that come.
+ *
+ * Which of them is right shows only in the data: `ckpt-3.0042` may resemble `ckpt-3.0041` or `ckpt-2.0042`. So each job
+ * asks them in turn until one knows more than half of it, and that one is asked first by the next job. One that has known
+ * nothing for a while is asked only now and then: a look at it may cost a read of a table from the disk.
+ */
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+
+#define USELESS_MAX 8u /* times in a row that it knew nothing */
+#define RETRY_EACH 16u /* jobs, from then on */
+
+void content_set_champions(struct content *c, const uint64_t *inos, unsigned n)
+{
+	struct champion now[CHAMPIONS_MAX], old[CHAMPIONS_MAX];
+	unsigned nr = 0, nr_old;
+
+	for (unsigned i = 0; i < n && nr < CHAMPIONS_MAX; i++) {
+		now[nr] = (struct champion){ 0 };
+		if (inos[i] != c->ino && content_open(c->e, inos[i], &now[nr].c) == 0)
+			nr++; /* without it we only look longer */
+	}
+	mutex_lock(&c->lock);
+	nr_old = c->nr_champions;
+	for (unsigned i = 0; i < nr_old; i++)
+		old[i] = c->champions[i];
+	for (unsigned i = 0; i < nr; i++)
+		c->champions[i] = now[i];
+	c->nr_champions = nr;
+	mutex_unlock(&c->lock);
+	for (unsigned i = 0; i < nr_old; i++)
+		content_close(old[i].c);
+}
+
+unsigned champions_get(struct content *c, struct content **ret)
+{
+	unsigned n = 0;
+
+	mutex_lock(&c->lock);
+	for (unsigned i = 0; i < c->nr_champions; i++)
+		if (c->champions[i].nr_useless < USELESS_MAX || c->nr_submitted % RETRY_EACH == 0)
+			ret[n++] = content_ref(c->champions[i].c);
+	mutex_unlock(&c->lock);
+	return n;
+}
+
+void champion_knew(struct content *c, const struct content *champion, unsigned pages, unsigned of_pages)
+{
+	mutex_lock(&c->lock);
+	for (unsigned i = 0; i < c->nr_champions; i++) {
+		struct champion it = c->champions[i];
+
+		if (it.c != champion)
+			continue;
+		it.nr_useless = pages == 0 ? MIN(it.nr_useless + 1, USELESS_MAX) : 0;
+		c->champions[i] = it;
+		if (pages > of_pages / 2) {
+			c->champions[i] = c->champions[0];
+			c->champions[0] = it;
+		}
+	}
+	mutex_unlock(&c->lock);
+}

@@ -1,0 +1,157 @@
+/*
+ * Absent for sure: a filter in memory over the keys that RocksDB holds, so that new pages need no look-up there.
+ *
+ * It is made when it would have helped (after many look-ups in vain), by the background thread, in small steps through
+ * the index, and anew with twice the room when it has become too small. While it is made, and afterwards, every key on its
+ * way into RocksDB is added first. Keys that left RocksDB stay in it: they cost a look-up.
+ *
+ *   wanted ─ scan some keys per tick ─▶ all scanned: in use ─ too full, and memory for a larger one ─▶ wanted
+ *
+ * Lost with the process: an answer of the index never depends on it having been there.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/fingerprints.h"
+#include "store/engine/engine_internal.h"
+
+#define IN_VAIN_MIN 65536 /* look-ups since the mount that a filter would have saved */
+#define SCAN_KEYS 16384u /* per look into RocksDB */
+#define SCAN_NS (50 * 1000000ull) /* per tick */
+#define BLOCK_BITS_MIN 12u /* 256 KiB */
+#define KEYS_PER_BLOCK_GOOD 51u /* 10 bits each */
+#define KEYS_PER_BLOCK_MAX 102u /* 5 bits each: worse is not worth the memory */
+
+static unsigned block_bits_for(uint64_t nr, unsigned keys_per_block)
+{
+	unsigned bits = BLOCK_BITS_MIN;
+
+	while ((uint64_t)keys_per_block << bits < nr)
+		bits++;
+	return bits;
+}
+
+static unsigned block_bits_max(const struct engine *e)
+{
+	unsigned bits = 0;
+
+	while (UINT64_C(64) << (bits + 1) <= e->conf.cache / 8)
+		bits++;
+	return bits;
+}
+
+static uint64_t nr_keys(struct engine *e)
+{
+	struct db_stats s;
+
+	db_stats(e->db, &s);
+	return s.fingerprints_nr;
+}
+
+/* How large a filter should be made now; 0: none. Twice the room it needs, as far as there is memory. */
+static unsigned wanted_bits(struct engine *e)
+{
+	uint64_t nr = nr_keys(e);
+	unsigned max = block_bits_max(e), bits;
+
+	if (block_bits_for(nr, KEYS_PER_BLOCK_MAX) > max)
+		return 0;
+	bits = MIN(block_bits_for(2 * nr, KEYS_PER_BLOCK_GOOD), max);
+	if (!e->filter.in_use.blocks)
+		return atomic_load(&e->count.in_vain) >= (e->conf.ingest_entries ? e->conf.ingest_entries : IN_VAIN_MIN) ?
+			       bits :
+			       0;
+	return nr > e->filter.nr_good && 64 - e->filter.in_use.shift < bits ? bits : 0;
+}
+
+static int begin(struct engine *e, unsigned bits)
+{
+	struct fingerprint_filter f;
+	int r = fingerprint_filter_init(&f, bits);
+
+	if (r < 0)
+		return r;
+	mutex_lock(&e->append_lock);
+	e->filter.next = f;
+	mutex_unlock(&e->append_lock);
+	e->filter.scan_from = 0;
+	return 0;
+}
+
+static void finish(struct engine *e)
+{
+	struct fingerprint_filter old;
+
+	mutex_lock(&e->append_lock);
+	old = e->filter.in_use;
+	e->filter.in_use = e->filter.next;
+	e->filter.next = (struct fingerprint_filter){ 0 };
+	mutex_unlock(&e->append_lock);
+	e->filter.nr_good = (uint64_t)KEYS_PER_BLOCK_GOOD << (64 - e->filter.in_use.shift);
+	fingerprint_filter_release(&old);
+}
+
+/* 1: all keys are in, 0: there is more. */
+static int scan(struct engine *e)
+{
+	_cleanup_(freep) uint64_t *keys = calloc(SCAN_KEYS, sizeof(*keys));
+	uint64_t until = monotonic_ns() + SCAN_NS;
+	size_t n = SCAN_KEYS;
+	int r;
+
+	if (!keys)
+		return -ENOMEM;
+	while (n == SCAN_KEYS && monotonic_ns() < until) {
+		r = fingerprints_scan(e->db, e->filter.scan_from, keys, SCAN_KEYS, &n);
+		if (r < 0)
+			return r;
+		/* `next` is written by this thread alone, and by nobody read yet. */
+		for (size_t i = 0; i < n; i++)
+			fingerprint_filter_add(&e->filter.next, keys[i]);
+		if (n == SCAN_KEYS)
+			e->filter.scan_from =
+				keys[n - 1]; /* once more, which does no harm, as there may be no next number */
+	}
+	return n < SCAN_KEYS;
+}
+
+int filter_tend(struct engine *e)
+{
+	unsigned bits;
+	int r = 0;
+
+	if (!e->filter.next.blocks) {
+		bits = wanted_bits(e);
+		if (bits == 0)
+			return 0;
+		r = begin(e, bits);
+	}
+	if (r == 0)
+		r = scan(e);
+	if (r > 0)
+		finish(e);
+	return MIN(r, 0);
+}
+
+void filter_add(struct engine *e, const struct fp *fps, size_t n)
+{
+	mutex_lock(&e->append_lock);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t key = fingerprint_key(fps[i]);
+
+		if (e->filter.in_use.blocks)
+			fingerprint_filter_add(&e->filter.in_use, key);
+		if (e->filter.next.blocks)
+			fingerprint_filter_add(&e->filter.next, key);
+	}
+	mutex_unlock(&e->append_lock);
+}
+
+void filter_release(struct engine *e)
+{
+	fingerprint_filter_release(&e->filter.in_use);
+	fingerprint_filter_release(&e->filter.next);
+}

@@ -1,0 +1,116 @@
+/* How known pages are found: champions, neighbours, the filter. What is found is exact either way; here it is also cheap. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "tests/unit/engine/rig.h"
+
+#define LEN MiB(8)
+#define PAGE 4096u
+
+static void write_all(struct rig *rig, uint64_t ino, const uint8_t *p, const uint64_t *champions, unsigned nr_champions)
+{
+	struct content *c = rig_content(rig, ino);
+
+	content_set_champions(c, champions, nr_champions);
+	for (size_t off = 0; off < LEN; off += MiB(1))
+		assert_int_equal(content_write(c, p + off, MiB(1), off), 0);
+	assert_int_equal(content_sync(c), 0);
+	content_close(c);
+}
+
+/* The bytes of `seed` with each page whose number is 3 mod `each` changed. */
+static uint8_t *changed(uint64_t seed, unsigned each)
+{
+	uint8_t *p = malloc(LEN);
+
+	assert_non_null(p);
+	rig_pattern(p, LEN, seed);
+	for (size_t page = 3; page < LEN / PAGE; page += each)
+		p[page * PAGE + 5] ^= 0x5a;
+	return p;
+}
+
+static void the_right_champion_is_found_among_several(void **state)
+{
+	_cleanup_(freep) uint8_t *p = changed(7, 20);
+	struct rig *rig = *state;
+	struct engine_stats before, after;
+
+	for (uint64_t ino = 101; ino <= 104; ino++)
+		rig_write(rig, ino, LEN, ino == 103 ? 7 : ino);
+	before = rig_stats(rig);
+	write_all(rig, 105, p, (const uint64_t[]){ 101, 102, 103, 104 }, 4);
+	after = rig_stats(rig);
+	assert_int_equal(after.fresh - before.fresh, (LEN / PAGE + 16) / 20 * PAGE);
+	assert_int_equal(after.champion - before.champion, LEN - (after.fresh - before.fresh));
+}
+
+static void a_champion_that_is_gone_or_is_the_file_itself_does_no_harm(void **state)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(freep) uint8_t *p = changed(7, 20);
+	struct rig *rig = *state;
+
+	rig_write(rig, 101, LEN, 7);
+	engine_tx_drop_content(&tx, 101);
+	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+	write_all(rig, 102, p, (const uint64_t[]){ 101, 102, 999 }, 3);
+	rig_reopen(rig);
+	write_all(rig, 103, p, (const uint64_t[]){ 102 }, 1);
+}
+
+static void neighbours_are_found_across_changed_pages(void **state)
+{
+	_cleanup_(freep) uint8_t *p = changed(7, 20);
+	struct rig *rig = *state;
+	struct engine_stats before, after;
+
+	rig_write(rig, 101, LEN, 7);
+	rig_reopen(rig);
+	before = rig_stats(rig);
+	write_all(rig, 102, p, NULL, 0);
+	after = rig_stats(rig);
+	assert_int_equal(after.fresh - before.fresh, (LEN / PAGE + 16) / 20 * PAGE);
+	assert_true(after.successor - before.successor > LEN / 10 * 9);
+}
+
+static void all_is_found_with_the_filter_in_use(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t ino = 100, stored;
+
+	rig_close(rig);
+	rig->conf.ingest_entries = 2000;
+	rig_open(rig);
+	for (unsigned i = 0; rig_stats(rig).filter_memory == 0; i++) {
+		assert_true(i < 200);
+		rig_write(rig, ++ino, LEN, ino);
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	}
+	for (unsigned i = 0; i < 4; i++) /* absorbed while it is in use */
+		rig_write(rig, ++ino, LEN, ino);
+	stored = rig_stats(rig).stored_chunks;
+	for (uint64_t seed = 101, last = ino; seed <= last; seed++)
+		rig_write(rig, ++ino, LEN, seed);
+	assert_int_equal(rig_stats(rig).stored_chunks, stored);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(the_right_champion_is_found_among_several, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_champion_that_is_gone_or_is_the_file_itself_does_no_harm, rig_setup,
+						rig_teardown),
+		cmocka_unit_test_setup_teardown(neighbours_are_found_across_changed_pages, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(all_is_found_with_the_filter_in_use, rig_setup, rig_teardown),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
