@@ -92,8 +92,7 @@ static int add_slab(struct engine *e, uint64_t nr)
 	return s ? 0 : -ENOMEM;
 }
 
-/* 1: got one, 0: all in use, -ENOMEM. */
-static int buffer_try(struct engine *e, struct engine_buffer **ret)
+int buffer_try(struct engine *e, struct engine_buffer **ret)
 {
 	struct engine_buffer *b;
 	uint64_t nr_new = 0;

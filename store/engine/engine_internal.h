@@ -193,6 +193,7 @@ void engine_free(struct engine *e); /* without committing; half-built is fine */
 /* buffers.c */
 int buffers_init(struct engine *e);
 void buffers_release(struct engine *e);
+int buffer_try(struct engine *e, struct engine_buffer **ret); /* 1: got one, 0: all in use, -ENOMEM */
 
 /* content.c */
 struct content *content_ref(struct content *c);
@@ -218,7 +219,8 @@ void contents_trim(struct engine *e);
 int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) REQUIRES(c->lock);
 
 /* stage.c */
-int stage_flush(struct content *c) REQUIRES(c->lock); /* may drop and retake the lock; the job is queued or done */
+/* May drop and retake the lock. The job is queued or done or, with `later`, the caller's; what was there before is queued. */
+int stage_flush(struct content *c, struct job **later) REQUIRES(c->lock);
 int stages_flush_all(struct engine *e);
 bool stages_flush_oldest(struct engine *e); /* false: nothing is staged */
 

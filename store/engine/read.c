@@ -105,7 +105,7 @@ int content_read_logged(struct content *c, void *p, size_t len, uint64_t off)
 static void settle_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock)
 {
 	while (c->stage && c->stage_base + c->stage_start < off + len && off < c->stage_base + c->stage_end)
-		stage_flush(c); /* an error stays for the next flush; the bytes are gone */
+		stage_flush(c, NULL); /* an error stays for the next flush; the bytes are gone */
 	jobs_wait_range(c, off, len);
 }
 

@@ -60,13 +60,18 @@ size_t segment_find(const struct segment *s, uint32_t off)
 	return lo;
 }
 
-uint64_t segment_mapped(const struct segment *s)
+static uint64_t mapped(const struct extent *x, size_t nr)
 {
 	uint64_t sum = 0;
 
-	for (uint32_t i = 0; i < s->nr; i++)
-		sum += s->x[i].len;
+	for (size_t i = 0; i < nr; i++)
+		sum += x[i].len;
 	return sum;
+}
+
+uint64_t segment_mapped(const struct segment *s)
+{
+	return mapped(s->x, s->nr);
 }
 
 static struct addr addr_plus(struct addr a, uint32_t n)
@@ -83,27 +88,54 @@ static int add_part(struct extent_list *l, const struct extent *x, uint32_t from
 	return start < end ? extent_list_add(l, start, end - start, addr_plus(x->addr, start - x->off)) : 0;
 }
 
+/* Room for `nr` extents instead of those from `from` up to before `to`. */
+static int splice(struct segment *s, size_t from, size_t to, size_t nr)
+{
+	size_t all = s->nr - (to - from) + nr;
+
+	if (all > s->size) {
+		size_t size = MAX(all, 2 * (size_t)s->size);
+		struct extent *x = realloc(s->x, size * sizeof(*x));
+
+		if (!x)
+			return -ENOMEM;
+		s->x = x;
+		s->size = (uint32_t)size;
+	}
+	if (to < s->nr)
+		memmove(s->x + from + nr, s->x + to, (s->nr - to) * sizeof(*s->x));
+	s->nr = (uint32_t)all;
+	return 0;
+}
+
 int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct extent *x, size_t nr, int64_t *ret_mapped)
 {
-	struct extent_list l = { .x = malloc((s->nr + nr + 2) * sizeof(*l.x)), .size = s->nr + nr + 2 };
-	uint64_t before = segment_mapped(s);
+	struct extent_list l = { 0 };
+	size_t from, to;
+	int64_t before;
 	int r = 0;
 
 	assert((uint64_t)off + len <= SEGMENT_SIZE);
-	if (!l.x)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < s->nr && r == 0; i++)
+	/* Those that overlap, and one on either side that the new ones may continue. */
+	from = segment_find(s, off);
+	from -= from > 0;
+	to = segment_find(s, off + len);
+	to += to < s->nr;
+	for (size_t i = from; i < to && r == 0; i++)
 		r = add_part(&l, &s->x[i], 0, off);
 	for (size_t i = 0; i < nr && r == 0; i++)
 		r = extent_list_add(&l, off + x[i].off, x[i].len, x[i].addr);
-	for (uint32_t i = 0; i < s->nr && r == 0; i++)
+	for (size_t i = from; i < to && r == 0; i++)
 		r = add_part(&l, &s->x[i], off + len, SEGMENT_SIZE);
-	assert(r == 0); /* the list was made large enough */
-	free(s->x);
-	s->x = l.x;
-	s->nr = (uint32_t)l.nr;
-	s->size = (uint32_t)l.size;
-	s->dirty = true;
-	*ret_mapped = (int64_t)segment_mapped(s) - (int64_t)before;
-	return 0;
+	before = from < to ? (int64_t)mapped(s->x + from, to - from) : 0;
+	if (r == 0)
+		r = splice(s, from, to, l.nr);
+	if (r == 0) {
+		if (l.nr > 0)
+			memcpy(s->x + from, l.x, l.nr * sizeof(*l.x));
+		*ret_mapped = (int64_t)mapped(l.x, l.nr) - before;
+		s->dirty = true;
+	}
+	extent_list_release(&l);
+	return r;
 }

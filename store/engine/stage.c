@@ -79,7 +79,14 @@ static int stage_fill(struct content *c, uint32_t *ret_start, uint32_t *ret_end)
 	return 0;
 }
 
-int stage_flush(struct content *c)
+/* Before any wait: whoever we wait for may wait for it. */
+static void put_off(struct job **later)
+{
+	if (later)
+		job_queue(TAKE(*later));
+}
+
+int stage_flush(struct content *c, struct job **later)
 {
 	uint32_t page = (uint32_t)c->e->conf.page, start = 0, end = 0;
 	struct engine_buffer *b;
@@ -87,6 +94,7 @@ int stage_flush(struct content *c)
 	int r;
 
 	assert(mutex_held(&c->lock));
+	put_off(later);
 	/* Waiting lets go of the lock: look again afterwards, others may have flushed or added. */
 	while (c->stage) {
 		uint64_t head = c->stage_base + round_down(c->stage_start, page);
@@ -115,12 +123,15 @@ int stage_flush(struct content *c)
 	}
 	j->time_ns = c->stage_time_ns;
 	job_submit(c, j);
-	mutex_unlock(&c->lock);
-	if (end - start <= INLINE_MAX)
-		job_run(j);
-	else
+	if (later) {
+		*later = j;
+	} else if (end - start > INLINE_MAX) {
 		job_queue(j);
-	mutex_lock(&c->lock);
+	} else {
+		mutex_unlock(&c->lock);
+		job_run(j);
+		mutex_lock(&c->lock);
+	}
 	content_close(c); /* the stage's reference; the caller has one */
 	return 0;
 }
@@ -137,7 +148,7 @@ bool stages_flush_oldest(struct engine *e)
 	if (!c)
 		return false;
 	mutex_lock(&c->lock);
-	stage_flush(c); /* its error waits in the content */
+	stage_flush(c, NULL); /* its error waits in the content */
 	mutex_unlock(&c->lock);
 	content_close(c);
 	return true;
@@ -182,20 +193,24 @@ static void stage_add(struct content *c, const void *p, size_t len, uint64_t off
 }
 
 /* Bytes of one segment. Called and returns with the lock held, may let go of it in between. */
-static int write_piece(struct content *c, const void *p, size_t len, uint64_t off) REQUIRES(c->lock)
+static int write_piece(struct content *c, const void *p, size_t len, uint64_t off, struct job **later) REQUIRES(c->lock)
 {
 	struct engine_buffer *b = NULL;
 	int r;
 
 	while (!stage_takes(c, off, len)) {
 		if (c->stage) {
-			stage_flush(c); /* an error is not this write's: it waits for the next flush */
+			stage_flush(c, later); /* an error is not this write's: it waits for the next flush */
 		} else if (b) {
 			stage_begin(c, TAKE(b), off);
 		} else {
-			mutex_unlock(&c->lock);
-			r = engine_buffer_get(c->e, &b);
-			mutex_lock(&c->lock);
+			r = buffer_try(c->e, &b);
+			if (r == 0) {
+				put_off(later);
+				mutex_unlock(&c->lock);
+				r = engine_buffer_get(c->e, &b);
+				mutex_lock(&c->lock);
+			}
 			if (r < 0)
 				return r;
 		}
@@ -203,7 +218,7 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 	engine_buffer_put(c->e, b); /* another writer's stage took the bytes */
 	stage_add(c, p, len, off);
 	if (c->stage_start == 0 && c->stage_end == SEGMENT_SIZE)
-		stage_flush(c);
+		stage_flush(c, later);
 	return 0;
 }
 
@@ -216,7 +231,7 @@ static int write_check(struct content *c, size_t len, uint64_t off)
 	return space_check(c->e, len);
 }
 
-int content_write(struct content *c, const void *p, size_t len, uint64_t off)
+static int write_copy(struct content *c, const void *p, size_t len, uint64_t off, struct job **later)
 {
 	const uint8_t *from = p;
 	int r;
@@ -231,13 +246,18 @@ int content_write(struct content *c, const void *p, size_t len, uint64_t off)
 	while (len > 0 && r == 0) {
 		size_t n = MIN(len, (size_t)(SEGMENT_SIZE - off % SEGMENT_SIZE));
 
-		r = write_piece(c, from, n, off);
+		r = write_piece(c, from, n, off, later);
 		from += n;
 		off += n;
 		len -= n;
 	}
 	mutex_unlock(&c->lock);
 	return r;
+}
+
+int content_write(struct content *c, const void *p, size_t len, uint64_t off)
+{
+	return write_copy(c, p, len, off, NULL);
 }
 
 /* The whole pages of a request become a job as they are; what is left of a last page joins the stage. */
@@ -259,7 +279,7 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 
 	*later = NULL;
 	if (whole == 0)
-		return content_write(c, p, len, off);
+		return write_copy(c, p, len, off, later);
 	r = write_check(c, len, off);
 	if (r < 0)
 		return r;
@@ -274,14 +294,14 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 		return -ENOMEM;
 	mutex_lock(&c->lock);
 	while (c->stage)
-		stage_flush(c); /* it was written earlier; an error is not this write's */
+		stage_flush(c, NULL); /* it was written earlier; an error is not this write's */
 	live_written(c, off + whole);
 	j->time_ns = c->live.mtime_ns;
 	job_submit(c, j);
 	*b = NULL;
 	if (len > whole) {
 		job_queue(j); /* before anything that may wait for a buffer: this one must be on its way back */
-		r = write_piece(c, tail, len - whole, off + whole);
+		r = write_piece(c, tail, len - whole, off + whole, NULL);
 	} else {
 		*later = j;
 	}
@@ -297,7 +317,7 @@ int content_flush(struct content *c)
 
 	mutex_lock(&c->lock);
 	while (c->stage)
-		stage_flush(c); /* an error stays in c->error */
+		stage_flush(c, NULL); /* an error stays in c->error */
 	upto = c->nr_submitted;
 	while (c->nr_finished < upto)
 		cond_wait(&c->drained, &c->lock);
@@ -322,7 +342,7 @@ void content_lock_quiet(struct content *c) NO_THREAD_SAFETY_ANALYSIS /* leaves w
 		mutex_lock(&c->lock);
 		while (c->stage || c->jobs) {
 			if (c->stage)
-				stage_flush(c);
+				stage_flush(c, NULL);
 			else
 				cond_wait(&c->drained, &c->lock);
 		}
