@@ -18,6 +18,7 @@
 #include "index/db_internal.h"
 
 #define GET_BATCH 256
+#define OVERLAY_MAX MiB(8)
 
 struct db_iter {
 	struct db *db;
@@ -190,6 +191,8 @@ int db_open(const char *dir, const struct db_conf *conf, struct db **ret)
 	if (r < 0)
 		return r;
 	r = db_options_make(db, conf);
+	if (r == 0)
+		r = overlay_new(MIN(conf->cache / 8, OVERLAY_MAX), db_write_changes, db, &db->overlay);
 	if (r < 0)
 		return r;
 	r = open_rocks(db, conf);
@@ -210,6 +213,7 @@ void db_close(struct db *db)
 {
 	if (!db)
 		return;
+	overlay_free(db->overlay);
 	for (size_t i = 0; i < DB_NR_FAMILIES; i++)
 		if (db->cf[i])
 			rocksdb_column_family_handle_destroy(db->cf[i]);
@@ -241,7 +245,11 @@ int db_get(struct db *db, enum db_family family, const void *key, size_t key_len
 	rocksdb_pinnableslice_t *value;
 	const char *p;
 	size_t len;
+	int r;
 
+	r = family == DB_VIEW ? overlay_get(db->overlay, key, key_len, ret) : 0;
+	if (r != 0)
+		return r == OVERLAY_DELETED ? 0 : r;
 	value = rocksdb_get_pinned_cf(db->rocks, db->read, db->cf[family], key, key_len, &err);
 	if (err)
 		return log_errno(db_errno_of(err), "index %s: cannot read: %s", db->dir, err);
@@ -355,14 +363,26 @@ int db_scan_keys(struct db *db, enum db_family family, const void *from, size_t 
 	return r;
 }
 
+/* If the database has stopped with changes left in the overlay, nobody can see all in order: better an error than a part. */
+static int drain_for_reading(struct db *db)
+{
+	return overlay_bytes(db->overlay) > 0 ? overlay_drain(db->overlay) : 0;
+}
+
 int db_iter_new(struct db *db, const struct db_snapshot *snapshot, const void *prefix, size_t prefix_len,
 		const void *from, size_t from_len, struct db_iter **ret)
 {
 	struct db_iter *it = calloc(1, sizeof(*it) + prefix_len);
 	size_t end_len;
+	int r;
 
 	if (!it)
 		return -ENOMEM;
+	r = snapshot ? 0 : drain_for_reading(db);
+	if (r < 0) {
+		free(it);
+		return r;
+	}
 	it->db = db;
 	it->read = rocksdb_readoptions_create();
 	if (snapshot)
@@ -411,9 +431,15 @@ void db_iter_free(struct db_iter *it)
 int db_snapshot_new(struct db *db, struct db_snapshot **ret)
 {
 	struct db_snapshot *s = malloc(sizeof(*s));
+	int r;
 
 	if (!s)
 		return -ENOMEM;
+	r = overlay_drain(db->overlay);
+	if (r < 0) {
+		free(s);
+		return r;
+	}
 	s->db = db;
 	s->snapshot = rocksdb_create_snapshot(db->rocks);
 	*ret = s;
@@ -434,7 +460,7 @@ void db_stats(struct db *db, struct db_stats *ret)
 		.view_disk = db_property(db, DB_VIEW, "rocksdb.total-sst-files-size"),
 		.fingerprints_disk = db_property(db, DB_FINGERPRINTS, "rocksdb.total-sst-files-size"),
 		.fingerprints_nr = db_property(db, DB_FINGERPRINTS, "rocksdb.estimate-num-keys"),
-		.memory = db_property(db, DB_VIEW, "rocksdb.size-all-mem-tables") +
+		.memory = overlay_bytes(db->overlay) + db_property(db, DB_VIEW, "rocksdb.size-all-mem-tables") +
 			  rocksdb_cache_get_usage(db->cache) +
 			  db_property(db, DB_VIEW, "rocksdb.estimate-table-readers-mem") +
 			  db_property(db, DB_FINGERPRINTS, "rocksdb.estimate-table-readers-mem"),

@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "index/db.h"
+#include "index/overlay.h"
 
 #define DB_NR_FAMILIES 2
 #define DB_UNFLUSHED_NR_MAX 32 /* memtables that wait after failed flushes */
@@ -29,6 +30,8 @@ struct db {
 	rocksdb_readoptions_t *read;
 	rocksdb_writeoptions_t *write;
 	rocksdb_flushoptions_t *flush;
+
+	struct overlay *overlay; /* changes of the view that RocksDB has not seen */
 
 	atomic_uint next_ingest;
 	atomic_int stopped; /* errno that RocksDB stopped writing for, or 0 */
@@ -50,6 +53,9 @@ struct db_snapshot {
 
 /* Fills in everything down to `flush`. db_close() frees it, also when this fails. */
 int db_options_make(struct db *db, const struct db_conf *conf);
+
+/* For the overlay: one batch into the memtable. */
+int db_write_changes(void *db, const struct overlay_change *changes, size_t n);
 
 /* RocksDB's messages are the only form in which the C API gives its codes. */
 int db_errno_of(const char *err);

@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
 
@@ -40,7 +41,7 @@
 
 struct db_batch {
 	struct db *db;
-	rocksdb_writebatch_t *batch;
+	struct buf changes;
 };
 
 int db_batch_new(struct db *db, struct db_batch **ret)
@@ -49,20 +50,19 @@ int db_batch_new(struct db *db, struct db_batch **ret)
 
 	if (!b)
 		return -ENOMEM;
-	b->db = db;
-	b->batch = rocksdb_writebatch_create();
+	*b = (struct db_batch){ db, BUF_EMPTY };
 	*ret = b;
 	return 0;
 }
 
 void db_batch_put(struct db_batch *b, const void *key, size_t key_len, const void *value, size_t value_len)
 {
-	rocksdb_writebatch_put(b->batch, key, key_len, value, value_len);
+	overlay_add(&b->changes, &(struct overlay_change){ key, value, key_len, value_len, false });
 }
 
 void db_batch_del(struct db_batch *b, const void *key, size_t key_len)
 {
-	rocksdb_writebatch_delete(b->batch, key, key_len);
+	overlay_add(&b->changes, &(struct overlay_change){ key, NULL, key_len, 0, true });
 }
 
 /* RocksDB refuses writes: it has stopped over a failed write of its MANIFEST. Tell it once. */
@@ -86,12 +86,32 @@ static int write_batch(struct db *db, rocksdb_writebatch_t *batch)
 	return err ? note_stopped(db, err) : 0;
 }
 
+int db_write_changes(void *userdata, const struct overlay_change *changes, size_t n)
+{
+	rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
+	int r;
+
+	for (const struct overlay_change *c = changes; c < changes + n; c++) {
+		if (c->deleted)
+			rocksdb_writebatch_delete(batch, c->key, c->key_len);
+		else
+			rocksdb_writebatch_put(batch, c->key, c->key_len, c->value, c->value_len);
+	}
+	r = write_batch(userdata, batch);
+	rocksdb_writebatch_destroy(batch);
+	return r;
+}
+
 int db_batch_apply(struct db_batch *b)
 {
-	int r = write_batch(b->db, b->batch);
+	int r = atomic_load(&b->db->stopped);
 
 	if (r == 0)
-		rocksdb_writebatch_clear(b->batch);
+		r = buf_error(&b->changes);
+	if (r == 0)
+		r = overlay_apply(b->db->overlay, &b->changes);
+	if (r == 0)
+		buf_clear(&b->changes);
 	return r;
 }
 
@@ -99,7 +119,7 @@ void db_batch_free(struct db_batch *b)
 {
 	if (!b)
 		return;
-	rocksdb_writebatch_destroy(b->batch);
+	buf_release(&b->changes);
 	free(b);
 }
 
@@ -115,7 +135,7 @@ static int check_stopped(struct db *db)
 
 uint64_t db_view_unflushed(struct db *db)
 {
-	return db_property(db, DB_VIEW, "rocksdb.cur-size-all-mem-tables");
+	return overlay_bytes(db->overlay) + db_property(db, DB_VIEW, "rocksdb.cur-size-all-mem-tables");
 }
 
 static uint64_t background_errors(struct db *db)
@@ -200,6 +220,9 @@ int db_view_flush_start(struct db *db)
 	if (r < 0)
 		return r;
 	watch_compaction(db);
+	r = overlay_drain(db->overlay);
+	if (r < 0)
+		return r;
 	mutex_lock(&db->lock);
 	/* Each try adds a memtable to those that wait: try only when it can succeed. */
 	if (db->flush_error < 0 && (!has_space(db) || nr_waiting(db) >= DB_UNFLUSHED_NR_MAX)) {

@@ -105,6 +105,12 @@ struct engine_counters {
 	_Atomic uint64_t nr_commits, nr_commit_waiters, commit_ns_sum;
 };
 
+/* The bytes that the log refers to up to `end` are durable, within these marks. */
+struct packed {
+	uint64_t end, since_ns;
+	struct pack_marks marks;
+};
+
 struct engine {
 	/* constant after engine_open() */
 	struct engine_conf conf;
@@ -131,11 +137,11 @@ struct engine {
 		uint64_t committed GUARDED_BY(lock);	/* bytes of them durable */
 		uint64_t oldest_ns GUARDED_BY(lock);	/* when the oldest pending one came */
 		struct cond committed_cond;
-		bool committing GUARDED_BY(lock);
-		int last_error GUARDED_BY(lock);	/* of the last commit, and what it had tried to reach */
-		uint64_t last_error_end GUARDED_BY(lock);
+		bool syncing_packs GUARDED_BY(lock);	/* somebody is at the first half of a commit */
+		bool appending GUARDED_BY(lock);	/* at the second */
+		struct packed packed GUARDED_BY(lock);	/* how far the first half has come */
+		int last_error GUARDED_BY(lock);	/* of the last half of a commit */
 		struct pack_marks marks GUARDED_BY(lock); /* of the last commit */
-		int failed GUARDED_BY(lock);		/* nothing can be made durable any more */
 		uint64_t next_number, numbers_end GUARDED_BY(lock);
 	} log;
 

@@ -181,8 +181,6 @@ static int apply_all(struct engine *e, const struct buf *records, struct db_batc
 static int append_locked(struct engine *e, const void *records, size_t len, uint64_t *ret_end)
 {
 	assert(mutex_held(&e->log.lock));
-	if (e->log.failed)
-		return e->log.failed;
 	if (buf_reserve(&e->log.pending, len) < 0)
 		return -ENOMEM;
 	if (e->log.pending.len == 0)
@@ -211,7 +209,7 @@ int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 	r = apply_all(e, &tx->records, batch); /* into the batch; only a drop changes anything yet */
 	if (r == 0) {
 		mutex_lock(&e->log.lock);
-		r = e->log.failed ? e->log.failed : db_batch_apply(batch);
+		r = db_batch_apply(batch);
 		if (r == 0)
 			r = append_locked(e, tx->records.data, tx->records.len, &end);
 		mutex_unlock(&e->log.lock);

@@ -1,0 +1,368 @@
+#include "index/overlay.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mutex.h"
+#include "base/util.h"
+
+#define BLOCK_BYTES KiB(64)
+#define BYTES_PER_BUCKET 128 /* about one entry */
+#define DRAIN_EACH 16u /* with each apply: more than one usually brings */
+#define DRAIN_BATCH 256u
+
+struct entry {
+	struct entry *next; /* in its bucket */
+	uint32_t key_len, value_len, room; /* room: for the value */
+	bool deleted;
+	uint8_t bytes[]; /* key, value */
+};
+
+struct block {
+	struct block *next;
+	size_t used, size;
+	uint8_t mem[];
+};
+
+struct table {
+	struct entry **buckets; /* overlay.nr_buckets */
+	struct block *blocks; /* the first is being filled */
+	size_t nr;
+	uint64_t bytes;
+};
+
+struct overlay {
+	/* constant */
+	uint64_t bytes_max;
+	size_t nr_buckets; /* a power of two */
+	overlay_write_fn *write;
+	void *userdata;
+
+	struct mutex writers; /* around lock: one changes or drains at a time */
+	struct entry **sorted GUARDED_BY(writers); /* those of `draining`, in order of keys */
+	size_t nr_drained GUARDED_BY(writers); /* of them */
+	struct rwlock lock; /* the tables, against readers */
+	struct table active, draining GUARDED_BY(lock);
+};
+
+/* Keys are short, and what outsiders choose of them has been through a keyed hash: this one need not resist anybody. */
+static uint64_t hash(const uint8_t *key, size_t len)
+{
+	uint64_t h = len, w;
+
+	for (; len >= 8; key += 8, len -= 8) {
+		memcpy(&w, key, 8);
+		h = (h ^ w) * 0x9e3779b97f4a7c15;
+		h ^= h >> 29;
+	}
+	w = 0;
+	memcpy(&w, key, len);
+	h = (h ^ w) * 0x9e3779b97f4a7c15;
+	return h ^ h >> 32;
+}
+
+static struct entry **bucket_of(const struct overlay *o, const struct table *t, const void *key, size_t len)
+{
+	return &t->buckets[hash(key, len) & (o->nr_buckets - 1)];
+}
+
+static struct entry *find(const struct overlay *o, const struct table *t, const void *key, size_t len)
+{
+	struct entry *e = *bucket_of(o, t, key, len);
+
+	while (e && (e->key_len != len || memcmp(e->bytes, key, len) != 0))
+		e = e->next;
+	return e;
+}
+
+static struct overlay_change change_of(const struct entry *e)
+{
+	return (struct overlay_change){ e->bytes, e->bytes + e->key_len, e->key_len, e->value_len, e->deleted };
+}
+
+static void table_clear(struct overlay *o, struct table *t)
+{
+	struct block *b;
+
+	while ((b = t->blocks)) {
+		t->blocks = b->next;
+		free(b);
+	}
+	memset(t->buckets, 0, o->nr_buckets * sizeof(*t->buckets));
+	t->nr = 0;
+	t->bytes = 0;
+}
+
+int overlay_new(uint64_t bytes_max, overlay_write_fn *write, void *userdata, struct overlay **ret)
+{
+	struct overlay *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	mutex_init(&o->writers);
+	rwlock_init(&o->lock);
+	o->bytes_max = bytes_max;
+	o->write = write;
+	o->userdata = userdata;
+	o->nr_buckets = 64;
+	while (o->nr_buckets * BYTES_PER_BUCKET < bytes_max)
+		o->nr_buckets *= 2;
+	o->active.buckets = calloc(o->nr_buckets, sizeof(*o->active.buckets));
+	o->draining.buckets = calloc(o->nr_buckets, sizeof(*o->draining.buckets));
+	if (!o->active.buckets || !o->draining.buckets) {
+		overlay_free(o);
+		return -ENOMEM;
+	}
+	*ret = o;
+	return 0;
+}
+
+void overlay_free(struct overlay *o)
+{
+	if (!o)
+		return;
+	if (o->active.buckets)
+		table_clear(o, &o->active);
+	if (o->draining.buckets)
+		table_clear(o, &o->draining);
+	free(o->active.buckets);
+	free(o->draining.buckets);
+	free(o->sorted);
+	rwlock_release(&o->lock);
+	mutex_release(&o->writers);
+	free(o);
+}
+
+/* --- a list of changes --- */
+
+struct change_head {
+	uint32_t key_len, value_len;
+	uint32_t deleted;
+};
+
+void overlay_add(struct buf *changes, const struct overlay_change *c)
+{
+	struct change_head h = { (uint32_t)c->key_len, (uint32_t)c->value_len, c->deleted };
+
+	buf_add(changes, &h, sizeof(h));
+	buf_add(changes, c->key, c->key_len);
+	buf_add(changes, c->value, c->value_len);
+}
+
+/* The one at *p, which is moved behind it. */
+static struct overlay_change next_change(const uint8_t **p)
+{
+	struct overlay_change c;
+	struct change_head h;
+
+	memcpy(&h, *p, sizeof(h));
+	*p += sizeof(h);
+	c = (struct overlay_change){ *p, *p + h.key_len, h.key_len, h.value_len, h.deleted };
+	*p += h.key_len + h.value_len;
+	return c;
+}
+
+/* --- applying --- */
+
+static size_t entry_bytes(const struct overlay_change *c)
+{
+	return round_up(sizeof(struct entry) + c->key_len + c->value_len, _Alignof(struct entry));
+}
+
+/* Memory for all of the list, even if every key is new: from here on nothing fails. */
+static int reserve(struct table *t, const struct buf *changes)
+{
+	const uint8_t *p = changes->data, *end = p + changes->len;
+	struct block *b = t->blocks;
+	size_t need = 0, size;
+
+	while (p < end) {
+		struct overlay_change c = next_change(&p);
+
+		need += entry_bytes(&c);
+	}
+	if (b && b->size - b->used >= need)
+		return 0;
+	size = MAX(need, (size_t)BLOCK_BYTES);
+	b = malloc(sizeof(*b) + size);
+	if (!b)
+		return -ENOMEM;
+	*b = (struct block){ .next = t->blocks, .size = size };
+	t->blocks = b;
+	t->bytes += sizeof(*b) + size;
+	return 0;
+}
+
+static struct entry *new_entry(struct table *t, const struct overlay_change *c)
+{
+	struct entry *e = (struct entry *)(void *)(t->blocks->mem + t->blocks->used);
+
+	t->blocks->used += entry_bytes(c);
+	*e = (struct entry){ .key_len = (uint32_t)c->key_len, .room = (uint32_t)c->value_len };
+	memcpy(e->bytes, c->key, c->key_len);
+	return e;
+}
+
+static void apply_one(struct overlay *o, const struct overlay_change *c) REQUIRES(o->lock)
+{
+	struct entry **bucket = bucket_of(o, &o->active, c->key, c->key_len), **at = bucket, *e;
+
+	while (*at && ((*at)->key_len != c->key_len || memcmp((*at)->bytes, c->key, c->key_len) != 0))
+		at = &(*at)->next;
+	e = *at;
+	if (e && e->room < c->value_len) { /* a larger one takes its place */
+		*at = e->next;
+		o->active.nr--;
+		e = NULL;
+	}
+	if (!e) {
+		e = new_entry(&o->active, c);
+		e->next = *bucket;
+		*bucket = e;
+		o->active.nr++;
+	}
+	e->deleted = c->deleted;
+	e->value_len = (uint32_t)c->value_len;
+	if (c->value_len > 0)
+		memcpy(e->bytes + e->key_len, c->value, c->value_len);
+}
+
+static int apply(struct overlay *o, const struct buf *changes)
+{
+	const uint8_t *p = changes->data, *end = p + changes->len;
+	int r;
+
+	rwlock_lock(&o->lock);
+	r = reserve(&o->active, changes);
+	while (r == 0 && p < end) {
+		struct overlay_change c = next_change(&p);
+
+		apply_one(o, &c);
+	}
+	rwlock_unlock(&o->lock);
+	return r;
+}
+
+/* --- draining --- */
+
+static int by_key(const void *a, const void *b)
+{
+	const struct entry *x = *(struct entry *const *)a, *y = *(struct entry *const *)b;
+	int r = memcmp(x->bytes, y->bytes, MIN(x->key_len, y->key_len));
+
+	return r ? r : (x->key_len > y->key_len) - (x->key_len < y->key_len);
+}
+
+/* `draining` is empty; what is active goes there. Readers find it all the time. */
+static int begin_draining(struct overlay *o) REQUIRES(o->writers)
+{
+	struct entry **sorted;
+	struct table t;
+	size_t nr = 0;
+
+	if (o->active.nr == 0)
+		return 0;
+	sorted = malloc(o->active.nr * sizeof(*sorted));
+	if (!sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < o->nr_buckets; i++)
+		for (struct entry *e = o->active.buckets[i]; e; e = e->next)
+			sorted[nr++] = e;
+	qsort(sorted, nr, sizeof(*sorted), by_key);
+	o->sorted = sorted;
+	o->nr_drained = 0;
+	rwlock_lock(&o->lock);
+	t = o->draining;
+	o->draining = o->active;
+	o->active = t;
+	rwlock_unlock(&o->lock);
+	return 0;
+}
+
+static void end_draining(struct overlay *o) REQUIRES(o->writers)
+{
+	rwlock_lock(&o->lock);
+	table_clear(o, &o->draining);
+	rwlock_unlock(&o->lock);
+	free(TAKE(o->sorted));
+}
+
+static int drain_some(struct overlay *o, size_t most) REQUIRES(o->writers)
+{
+	struct overlay_change changes[DRAIN_BATCH];
+	int r = 0;
+
+	while (o->sorted && most > 0 && r == 0) {
+		size_t n = MIN(MIN(most, o->draining.nr - o->nr_drained), (size_t)DRAIN_BATCH);
+
+		for (size_t i = 0; i < n; i++)
+			changes[i] = change_of(o->sorted[o->nr_drained + i]);
+		r = o->write(o->userdata, changes, n);
+		if (r < 0)
+			return r;
+		most -= n;
+		o->nr_drained += n;
+		if (o->nr_drained == o->draining.nr)
+			end_draining(o);
+	}
+	return r;
+}
+
+int overlay_apply(struct overlay *o, const struct buf *changes)
+{
+	int r;
+
+	mutex_lock(&o->writers);
+	r = apply(o, changes);
+	/* From here on it has been applied: what cannot go on stays, and is tried again. */
+	if (r == 0 && drain_some(o, o->active.bytes > o->bytes_max ? SIZE_MAX : DRAIN_EACH) == 0 &&
+	    o->active.bytes > o->bytes_max)
+		(void)begin_draining(o);
+	mutex_unlock(&o->writers);
+	return r;
+}
+
+int overlay_drain(struct overlay *o)
+{
+	int r;
+
+	mutex_lock(&o->writers);
+	r = drain_some(o, SIZE_MAX);
+	if (r == 0)
+		r = begin_draining(o);
+	if (r == 0)
+		r = drain_some(o, SIZE_MAX);
+	mutex_unlock(&o->writers);
+	return r;
+}
+
+int overlay_get(struct overlay *o, const void *key, size_t key_len, struct buf *ret)
+{
+	struct entry *e;
+	int r = 0;
+
+	rwlock_lock_shared(&o->lock);
+	e = find(o, &o->active, key, key_len);
+	if (!e)
+		e = find(o, &o->draining, key, key_len);
+	if (e)
+		r = e->deleted ? OVERLAY_DELETED : 1;
+	if (r == 1 && ret) {
+		buf_add(ret, e->bytes + e->key_len, e->value_len);
+		r = buf_error(ret) < 0 ? -ENOMEM : 1;
+	}
+	rwlock_unlock_shared(&o->lock);
+	return r;
+}
+
+uint64_t overlay_bytes(struct overlay *o)
+{
+	uint64_t bytes;
+
+	rwlock_lock_shared(&o->lock);
+	bytes = o->active.bytes + o->draining.bytes;
+	rwlock_unlock_shared(&o->lock);
+	return bytes;
+}
