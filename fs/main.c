@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -372,11 +373,23 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 	return mount_and_serve(run);
 }
 
+/*
+ * glibc gives every thread a heap of its own and lets large blocks into them once some have been freed, so what is cached
+ * here and freed there stays resident: 428 MiB after 30 GiB by 8 writers with cache=64M,dirty=64M, and 206 with this.
+ */
+static void keep_heaps_small(void)
+{
+	mallopt(M_ARENA_MAX, 4);
+	mallopt(M_MMAP_THRESHOLD, (int)KiB(256));
+	mallopt(M_TRIM_THRESHOLD, (int)MiB(1));
+}
+
 int main(int argc, char *argv[])
 {
 	struct run run = { .parent_fd = -1, .signal_fd = -1 };
 	enum exit_status status = EXIT_SYSTEM;
 
+	keep_heaps_small();
 	if (options_init(&run.o) == 0)
 		status = run_main(&run, argc, argv);
 	options_release(&run.o);

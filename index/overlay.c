@@ -295,8 +295,9 @@ static int drain_some(struct overlay *o, size_t most) REQUIRES(o->writers)
 	int r = 0;
 
 	while (o->sorted && most > 0 && r == 0) {
-		size_t n = MIN(MIN(most, o->draining.nr - o->nr_drained), (size_t)DRAIN_BATCH);
+		size_t left = o->draining.nr - o->nr_drained, n = MIN(left, (size_t)DRAIN_BATCH);
 
+		n = MIN(n, most);
 		for (size_t i = 0; i < n; i++)
 			changes[i] = change_of(o->sorted[o->nr_drained + i]);
 		r = o->write(o->userdata, changes, n);

@@ -165,16 +165,19 @@ int content_peek(struct engine *e, uint64_t ino, struct ns_content *ret)
 
 int content_addresses(struct content *c, uint64_t off, uint32_t page, unsigned n, struct addr *ret)
 {
+	struct segment *s = NULL;
 	int r = 0;
 
 	mutex_lock(&c->lock);
-	for (unsigned i = 0; i < n && r >= 0; i++) {
-		uint32_t at = (uint32_t)((off + (uint64_t)i * page) % SEGMENT_SIZE);
-		struct segment *s;
+	for (unsigned i = 0; i < n && r >= 0; i++, off += page) {
+		uint32_t at = (uint32_t)(off % SEGMENT_SIZE);
 		size_t x;
 
 		ret[i] = ADDR_NONE;
-		r = content_segment(c, (off + (uint64_t)i * page) / SEGMENT_SIZE, false, &s);
+		if (off >= c->logged.size)
+			continue; /* nothing to look for */
+		if (i == 0 || at < page)
+			r = content_segment(c, off / SEGMENT_SIZE, false, &s);
 		if (r <= 0)
 			continue;
 		x = segment_find(s, at);

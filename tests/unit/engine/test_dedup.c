@@ -90,11 +90,12 @@ static void all_is_found_with_the_filter_in_use(void **state)
 	rig_open(rig);
 	for (unsigned i = 0; rig_stats(rig).filter_memory == 0; i++) {
 		assert_true(i < 200);
-		rig_write(rig, ++ino, LEN, ino);
+		ino++;
+		rig_write(rig, ino, LEN, ino);
 		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
 	}
-	for (unsigned i = 0; i < 4; i++) /* absorbed while it is in use */
-		rig_write(rig, ++ino, LEN, ino);
+	for (uint64_t last = ino + 4; ino < last; ino++) /* absorbed while it is in use */
+		rig_write(rig, ino + 1, LEN, ino + 1);
 	stored = rig_stats(rig).stored_chunks;
 	for (uint64_t seed = 101, last = ino; seed <= last; seed++)
 		rig_write(rig, ++ino, LEN, seed);
