@@ -113,7 +113,7 @@ void file_close(struct fs *fs, struct file *f)
 {
 	if (f->wrote) {
 		content_flush(f->content); /* for stat() by name; close(2) has had its answer from file_flush() */
-		series_closed(fs, f->inode);
+		series_closed(fs, f->inode->ino);
 	}
 	if (f->champion_chosen)
 		content_set_champions(f->content, NULL, 0);
@@ -134,7 +134,7 @@ static void choose_champions(struct fs *fs, struct file *f)
 	content_stat(f->content, &c);
 	if (c.size > 0)
 		return; /* what is being overwritten is compared with first */
-	content_set_champions(f->content, inos, series_champions(fs, f->inode, f->dir, inos));
+	content_set_champions(f->content, inos, series_champions(fs, f->inode->ino, f->dir, inos));
 }
 
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,

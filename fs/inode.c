@@ -261,35 +261,6 @@ void inodes_set_privileged(struct inodes *t, uint64_t ino)
 	mutex_unlock(&t->lock);
 }
 
-void inode_set_series(struct inode *i, const struct series_keys *keys)
-{
-	for (unsigned n = 0; n < SERIES_MAX; n++)
-		atomic_store_explicit(&i->series[n], keys->key[n], memory_order_relaxed);
-}
-
-struct series_keys inode_series(const struct inode *i)
-{
-	struct series_keys keys;
-
-	for (unsigned n = 0; n < SERIES_MAX; n++)
-		keys.key[n] = atomic_load_explicit(&i->series[n], memory_order_relaxed);
-	return keys;
-}
-
-void inodes_set_series(struct inodes *t, uint64_t ino, const struct series_keys *keys, struct series_keys *ret)
-{
-	struct inode *i;
-
-	*ret = (struct series_keys){ 0 };
-	mutex_lock(&t->lock);
-	i = find(t, ino);
-	if (i) {
-		*ret = inode_series(i);
-		inode_set_series(i, keys);
-	}
-	mutex_unlock(&t->lock);
-}
-
 static struct inode_rest rest_of(const struct inode *i)
 {
 	return (struct inode_rest){ i->ino, i->atime_ns, i->orphan, i->atime_dirty };

@@ -20,19 +20,12 @@ struct content;
 struct engine;
 struct inodes;
 
-#define SERIES_MAX 5u
-
-struct series_keys {
-	uint64_t key[SERIES_MAX];
-};
-
 struct inode {
 	struct inode *next; /* in the table's chain */
 	uint64_t ino; /* constant */
 	uint64_t nlookup;
 	struct content *content; /* open while nr_content > 0 */
 	_Atomic int64_t atime_ns; /* 0: not looked at yet; newer than the view's while `atime_dirty` */
-	_Atomic uint64_t series[SERIES_MAX]; /* those its name belongs to (series.h), 0: none */
 	uint32_t pins, nr_content;
 	_Atomic uint32_t nr_cached; /* open files that use the page cache */
 	atomic_bool atime_dirty;
@@ -59,8 +52,6 @@ bool inode_forget(struct inodes *t, uint64_t ino, uint64_t n);
 bool inodes_atime(struct inodes *t, uint64_t ino, int64_t *ret_ns); /* true: a read time newer than the view's */
 void inodes_written(struct inodes *t, uint64_t ino); /* the view has all attributes again */
 bool inodes_set_orphan(struct inodes *t, uint64_t ino, bool orphan);
-/* *ret are those before; all 0: none. */
-void inodes_set_series(struct inodes *t, uint64_t ino, const struct series_keys *keys, struct series_keys *ret);
 void inodes_set_privileged(struct inodes *t, uint64_t ino);
 
 /* What an idle entry leaves to be done. */
@@ -73,9 +64,6 @@ struct inode_rest {
 bool inodes_take_idle(struct inodes *t, uint64_t ino, struct inode_rest *ret);
 /* Any entry, idle or not, when no request can come any more. false: none left. */
 bool inodes_take_any(struct inodes *t, struct inode_rest *ret);
-
-void inode_set_series(struct inode *i, const struct series_keys *keys);
-struct series_keys inode_series(const struct inode *i);
 
 /*
  * The content of a pinned inode: opened by the first user and closed by the last. inode_content() gives it only if it

@@ -113,11 +113,11 @@ static int enter(struct fs *fs, uint64_t dir, const char *name, uint64_t ino, st
 	r = inode_get_lookup(fs->inodes, ino, &i);
 	if (r < 0)
 		return r;
-	if (name)
-		series_named(fs, i, dir, name);
 	r = attr_stat(fs, i, ret);
 	if (r < 0)
 		inode_forget(fs->inodes, ino, 1); /* pinned, so nothing is left to do yet */
+	else if (name)
+		series_named(fs, ino, S_ISDIR(ret->st_mode), dir, name);
 	inode_put(fs->inodes, i); /* looked up or, having failed, of no consequence */
 	return r;
 }
@@ -265,7 +265,7 @@ int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names
 	if (r < 0)
 		return r;
 	if (name)
-		series_named(fs, i, dir, name);
+		series_named(fs, ino, S_ISDIR(n->mode), dir, name);
 	i->orphan = !name;
 	rwlock_lock(&fs->names);
 	r = make(fs, dir, name, ino, n, who, &in);

@@ -11,11 +11,12 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
 #include "index/namespace.h"
 
 #define NR_SETS 4096u /* power of two */
 #define NR_WAYS 4u
+#define NR_NAMED_FILES 8192u
+#define NR_NAMED_DIRS 1024u
 #define SCAN_ENTRIES 1000
 
 enum { LAST_NUMBER, IN_DIR_SERIES, ALL_NUMBERS, FIRST_NUMBER, ALL_BUT_LAST };
@@ -27,8 +28,20 @@ struct slot {
 	uint64_t key, ino, used; /* used: the table's clock at the last use */
 };
 
+struct series_keys {
+	uint64_t key[SERIES_MAX];
+};
+
+/* What the name of an inode said. */
+struct named {
+	uint64_t ino;
+	struct series_keys keys;
+};
+
 struct series {
 	struct mutex lock; /* leaf */
+	struct named files[NR_NAMED_FILES] GUARDED_BY(lock); /* by inode number; the last one stays */
+	struct named dirs[NR_NAMED_DIRS] GUARDED_BY(lock);
 	uint64_t clock GUARDED_BY(lock);
 	struct slot slot[NR_SETS][NR_WAYS] GUARDED_BY(lock);
 };
@@ -118,23 +131,35 @@ static struct series_keys keys_of(const struct fs *fs, uint64_t dir, uint64_t di
 	} };
 }
 
-static uint64_t dir_series(struct fs *fs, uint64_t dir)
+static struct series_keys file_keys(struct series *s, uint64_t ino)
 {
-	struct inode *i = inode_find(fs->inodes, dir);
-	uint64_t key = 0;
+	struct named n;
 
-	if (i) {
-		key = inode_series(i).key[LAST_NUMBER];
-		inode_put(fs->inodes, i); /* the kernel knows the directory: it has no unfinished business */
-	}
-	return key;
+	mutex_lock(&s->lock);
+	n = s->files[ino % NR_NAMED_FILES];
+	mutex_unlock(&s->lock);
+	return n.ino == ino ? n.keys : (struct series_keys){ 0 };
 }
 
-void series_named(struct fs *fs, struct inode *i, uint64_t dir, const char *name)
+/* 0: not known. */
+static uint64_t dir_series(struct series *s, uint64_t ino)
 {
-	struct series_keys keys = keys_of(fs, dir, dir_series(fs, dir), name);
+	struct named n;
 
-	inode_set_series(i, &keys);
+	mutex_lock(&s->lock);
+	n = s->dirs[ino % NR_NAMED_DIRS];
+	mutex_unlock(&s->lock);
+	return n.ino == ino ? n.keys.key[LAST_NUMBER] : 0;
+}
+
+void series_named(struct fs *fs, uint64_t ino, bool is_dir, uint64_t dir, const char *name)
+{
+	struct series *s = fs->series;
+	struct named n = { ino, keys_of(fs, dir, dir_series(s, dir), name) };
+
+	mutex_lock(&s->lock);
+	*(is_dir ? &s->dirs[ino % NR_NAMED_DIRS] : &s->files[ino % NR_NAMED_FILES]) = n;
+	mutex_unlock(&s->lock);
 }
 
 static struct slot *find(struct series *s, uint64_t key) REQUIRES(s->lock)
@@ -190,19 +215,20 @@ static void put_all(struct series *s, const struct series_keys *keys, uint64_t i
 			put(s, keys->key[n], ino);
 }
 
-void series_closed(struct fs *fs, const struct inode *i)
+void series_closed(struct fs *fs, uint64_t ino)
 {
-	struct series_keys keys = inode_series(i);
+	struct series_keys keys = file_keys(fs->series, ino);
 
-	put_all(fs->series, &keys, i->ino);
+	put_all(fs->series, &keys, ino);
 }
 
 void series_renamed(struct fs *fs, uint64_t ino, uint64_t dir, const char *name)
 {
-	struct series_keys keys = keys_of(fs, dir, dir_series(fs, dir), name), old;
+	struct series_keys old = file_keys(fs->series, ino), keys;
 	bool was_latest = false;
 
-	inodes_set_series(fs->inodes, ino, &keys, &old);
+	series_named(fs, ino, dir_series(fs->series, ino) != 0, dir, name);
+	keys = file_keys(fs->series, ino);
 	for (unsigned n = 0; n < SERIES_MAX; n++)
 		was_latest |= old.key[n] != 0 && get(fs->series, old.key[n]) == ino;
 	if (was_latest)
@@ -260,7 +286,7 @@ static void scan_once(struct fs *fs, uint64_t dir, bool beside)
 	if (get(fs->series, scanned) != 0)
 		return;
 	put(fs->series, scanned, NS_ROOT_INO);
-	series = dir_series(fs, dir);
+	series = dir_series(fs->series, dir);
 	other = beside && series ? sibling(fs, dir, series) : 0;
 	if (other != 0)
 		scan(fs, other, series);
@@ -275,18 +301,18 @@ static bool has(const uint64_t *inos, unsigned n, uint64_t ino)
 	return false;
 }
 
-unsigned series_champions(struct fs *fs, const struct inode *i, uint64_t dir, uint64_t *ret)
+unsigned series_champions(struct fs *fs, uint64_t ino, uint64_t dir, uint64_t *ret)
 {
-	struct series_keys keys = inode_series(i);
+	struct series_keys keys = file_keys(fs->series, ino);
 	unsigned nr = 0;
 
 	if (dir != 0)
 		scan_once(fs, dir, keys.key[IN_DIR_SERIES] && get(fs->series, keys.key[IN_DIR_SERIES]) == 0);
 	for (unsigned n = 0; n < SERIES_MAX; n++) {
-		uint64_t ino = keys.key[n] ? get(fs->series, keys.key[n]) : 0;
+		uint64_t latest = keys.key[n] ? get(fs->series, keys.key[n]) : 0;
 
-		if (ino != 0 && ino != i->ino && !has(ret, nr, ino))
-			ret[nr++] = ino;
+		if (latest != 0 && latest != ino && !has(ret, nr, latest))
+			ret[nr++] = latest;
 	}
 	return nr;
 }

@@ -16,20 +16,22 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct fs;
-struct inode;
 struct series;
 
 int series_new(struct series **ret);
 void series_free(struct series *s); /* NULL is fine */
 
-/* The inode was looked up or made under this name. */
-void series_named(struct fs *fs, struct inode *i, uint64_t dir, const char *name);
+#define SERIES_MAX 5u
+
+/* The inode was looked up or made under this name. Remembered for a while: bounded memory, for any number of inodes. */
+void series_named(struct fs *fs, uint64_t ino, bool is_dir, uint64_t dir, const char *name);
 /* It was closed after writing. */
-void series_closed(struct fs *fs, const struct inode *i);
-/* `ino` has a new name, and its series with it. */
+void series_closed(struct fs *fs, uint64_t ino);
+/* It has a new name, and its series with it. */
 void series_renamed(struct fs *fs, uint64_t ino, uint64_t dir, const char *name);
 /* The inodes to compare with; how many, at most SERIES_MAX. `dir` may be 0 if it is not known. */
-unsigned series_champions(struct fs *fs, const struct inode *i, uint64_t dir, uint64_t *ret);
+unsigned series_champions(struct fs *fs, uint64_t ino, uint64_t dir, uint64_t *ret);
