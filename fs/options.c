@@ -139,6 +139,12 @@ static int kernel_option(struct options *o, const char *name, const char *value)
 	return 0;
 }
 
+/* One request of 1 MiB would take seconds, and the last commit before an unmount hours. */
+static bool is_too_slow(uint64_t rate)
+{
+	return rate > 0 && rate < MiB(1);
+}
+
 static int check_limits(const struct options *o, const char *name, const char **ret_why)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
@@ -151,6 +157,10 @@ static int check_limits(const struct options *o, const char *name, const char **
 	}
 	if (o->engine.page & (o->engine.page - 1)) {
 		*ret_why = "must be a power of two";
+		return -EINVAL;
+	}
+	if (is_too_slow(o->engine.read_rate) || is_too_slow(o->engine.write_rate)) {
+		*ret_why = "must be 0 (no limit) or at least 1M";
 		return -EINVAL;
 	}
 	return 0;

@@ -83,6 +83,7 @@ static void bad_options_are_refused(void **state)
 		"frobnicate", "frobnicate=1", "page=5K",      "page=2K",  "page=2M",	    "page=",
 		"page",	      "cache=1K",     "dirty=1M",     "commit=0", "commit=4000",    "commit=x",
 		"hash=md5",   "chunking=cdc", "compress=lz4", "verify=1", "log_level=loud", "ro=1",
+		"read_rate=1", "write_rate=1000K",
 	};
 
 	(void)state;
