@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <linux/magic.h>
 #include <mntent.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,12 +12,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/options.h"
+#include "index/namespace.h"
 
 #define AWAIT_TRIES 600
 #define AWAIT_NS 50000000 /* 30 seconds in all */
@@ -33,11 +36,30 @@ static void closedirp(DIR **d)
 		closedir(*d);
 }
 
+static int died(const char *mountpoint)
+{
+	log_error("mountpoint %s: the daemon of an earlier mount has died; umount it first", mountpoint);
+	return -ENOTCONN;
+}
+
+/* A second mount on top of a first would hide it: nobody means that. */
+static int check_not_mounted(const char *path, const struct stat *st)
+{
+	struct statfs fs;
+
+	if (st->st_ino != NS_ROOT_INO || statfs(path, &fs) < 0 || fs.f_type != FUSE_SUPER_MAGIC)
+		return 0;
+	log_error("mountpoint %s: a FUSE filesystem is mounted there already; umount it first", path);
+	return -EBUSY;
+}
+
 static int check_empty(const char *path)
 {
 	_cleanup_(closedirp) DIR *d = opendir(path);
 	struct dirent *e;
 
+	if (!d && errno == ENOTCONN)
+		return died(path);
 	if (!d)
 		return log_errno(-errno, "mountpoint %s: cannot look into it", path);
 	while ((e = readdir(d)))
@@ -59,8 +81,7 @@ static int check_mountpoint(const struct options *o, char **ret)
 		if (r == -ENOENT)
 			log_error("mountpoint %s: does not exist; mkdir it first", o->mountpoint);
 		else if (r == -ENOTCONN)
-			log_error("mountpoint %s: the daemon of an earlier mount has died; umount it first",
-				  o->mountpoint);
+			died(o->mountpoint);
 		else
 			log_errno(r, "mountpoint %s", o->mountpoint);
 		return r;
@@ -73,7 +94,9 @@ static int check_mountpoint(const struct options *o, char **ret)
 	if (!path)
 		return log_errno(-errno, "mountpoint %s", o->mountpoint);
 	if (!o->nonempty) {
-		r = check_empty(path);
+		r = check_not_mounted(path, &st);
+		if (r == 0)
+			r = check_empty(path);
 		if (r < 0)
 			return r;
 	}

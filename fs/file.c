@@ -111,10 +111,8 @@ static void forget_handle(struct fs *fs, struct file *f)
 
 void file_close(struct fs *fs, struct file *f)
 {
-	if (f->wrote) {
+	if (f->wrote)
 		content_flush(f->content); /* for stat() by name; close(2) has had its answer from file_flush() */
-		series_closed(fs, f->inode->ino);
-	}
 	if (f->champion_chosen)
 		content_set_champions(f->content, NULL, 0);
 	if (f->handle != 0)
@@ -169,8 +167,10 @@ ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t o
 	return n;
 }
 
-int file_flush(struct file *f)
+int file_flush(struct fs *fs, struct file *f)
 {
+	if (f->wrote)
+		series_closed(fs, f->inode->ino); /* here, as close(2) waits for this: what is written next finds it */
 	return writable(f->flags) ? content_flush(f->content) : 0;
 }
 

@@ -52,7 +52,7 @@ struct file_written {
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
 	       int flags, bool kill_setid, struct job **later, struct file_written *ret);
 ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off);
-int file_flush(struct file *f); /* at each close(2) */
+int file_flush(struct fs *fs, struct file *f); /* at each close(2) */
 int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_t len, bool kill_setid);
 int file_clone(struct fs *fs, struct file *from, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
 	       bool kill_setid, uint64_t *ret);

@@ -1,5 +1,6 @@
 /*
- * fsck.ckptfs: makes a new index from packs and journal.
+ * fsck.ckptfs: makes a new index from packs and journal. Called as fsck(8) does at boot (-a, -p, -y, -n), it has nothing to
+ * do: a mount replays the journal by itself, and what is read is checked when it is read.
  *
  * Exit codes as fsck(8): 0 nothing to do, 1 corrected, 4 left uncorrected, 8 operational error, 16 usage.
  */
@@ -25,11 +26,13 @@ static const struct conf_key keys[] = {
 static void help(FILE *to)
 {
 	fprintf(to, "Usage: fsck.ckptfs --rebuild [--cache SIZE] STORE\n"
+		    "       fsck.ckptfs -a|-p|-y|-n STORE\n"
 		    "Make a new index for a store that is not mounted, from its packs and journal.\n\n"
 		    "  --rebuild      remove index/ and make it again\n"
+		    "  -a, -p, -y, -n as fsck(8) calls it at boot: nothing to do, a mount replays the journal\n"
 		    "  --cache SIZE   memory to work with (default 256M)\n"
 		    "  --help, --version\n\n"
-		    "Exit codes: 1 rebuilt, 4 damage that a rebuild cannot mend, 8 the store could not be opened, 16 usage.\n");
+		    "Exit codes: 0 nothing to do, 1 rebuilt, 4 damage that a rebuild cannot mend, 8 the store could not be opened, 16 usage.\n");
 }
 
 static int usage(const char *why)
@@ -58,16 +61,22 @@ int main(int argc, char *argv[])
 		{ 0 },
 	};
 	struct engine_conf conf = { 0 };
-	bool wants_rebuild = false;
+	bool wants_rebuild = false, at_boot = false;
 	const char *why;
 	int c;
 
 	if (conf_set_defaults(keys, &conf) < 0)
 		return FSCK_OPERATIONAL;
-	while ((c = getopt_long(argc, argv, "hV", options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, "apynhV", options, NULL)) != -1)
 		switch (c) {
 		case 'r':
 			wants_rebuild = true;
+			break;
+		case 'a':
+		case 'p':
+		case 'y':
+		case 'n':
+			at_boot = true;
 			break;
 		case 'c':
 			if (conf_set(keys, &conf, "cache", optarg, &why) <= 0)
@@ -84,6 +93,8 @@ int main(int argc, char *argv[])
 		}
 	if (optind + 1 != argc)
 		return usage("exactly one STORE is needed");
+	if (!wants_rebuild && at_boot)
+		return 0;
 	if (!wants_rebuild)
 		return usage("nothing to do without --rebuild");
 	return rebuild(argv[optind], &conf);

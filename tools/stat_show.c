@@ -73,15 +73,17 @@ static void show_traffic(const struct json_flat *j)
 		{ "written_by_cause.index_bytes", "  known, in the index" },
 		{ "written_by_cause.new_bytes", "  new" },
 	};
-	uint64_t written = json_flat_u64(j, "written_bytes");
+	uint64_t whole = 0; /* causes are of whole pages, more than was written where pages were filled bit by bit */
 
-	size_line("Written since mount:", written);
+	size_line("Written since mount:", json_flat_u64(j, "written_bytes"));
 	putchar('\n');
+	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
+		whole += json_flat_u64(j, causes[i].path);
 	for (size_t i = 0; i < ARRAY_SIZE(causes); i++) {
 		uint64_t bytes = json_flat_u64(j, causes[i].path);
 
 		size_line(causes[i].label, bytes);
-		printf("  %.2f %%\n", percent(bytes, written));
+		printf("  %.2f %%\n", percent(bytes, whole));
 	}
 	size_line("Read since mount:", json_flat_u64(j, "read_bytes"));
 	putchar('\n');
@@ -97,8 +99,8 @@ static void show_memory(const struct json_flat *j)
 	printf("  of %s (cache=), %s fingerprints, %s inodes in use\n",
 	       human_size(json_flat_u64(j, "memory.cache_limit_bytes")).s,
 	       json_flat_get(j, "memory.fingerprint_entries"), json_flat_get(j, "memory.inodes"));
-	size_line("Data not yet in packs:", json_flat_u64(j, "memory.dirty_bytes"));
-	printf("  of %s (dirty=)\n", human_size(json_flat_u64(j, "memory.dirty_limit_bytes")).s);
+	size_line("Write buffers:", json_flat_u64(j, "memory.dirty_bytes"));
+	printf("  made so far, of %s (dirty=)\n", human_size(json_flat_u64(j, "memory.dirty_limit_bytes")).s);
 	printf("%-24s %10.1f %%  of %" PRIu64 " look-ups in pack tables\n",
 	       "Table cache hits:", percent(hits, hits + misses), hits + misses);
 }

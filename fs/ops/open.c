@@ -152,7 +152,7 @@ void ops_tmpfile(struct fs *fs, int fd, const struct fuse_in_header *in, size_t 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	ops_reply(req, file_flush(file_of(fi)));
+	ops_reply(req, file_flush(fs_of(req), file_of(fi)));
 }
 
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

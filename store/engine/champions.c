@@ -2,13 +2,13 @@
  * Champions: the few files whose bytes at the same offset are likely those that come.
  *
  * Which of them is right shows only in the data: `ckpt-3.0042` may resemble `ckpt-3.0041` or `ckpt-2.0042`. So each job
- * asks them in turn until one knows more than half of it, and that one is asked first by the next job. One that has known
- * nothing for a while is asked only now and then: a look at it may cost a read of a table from the disk.
+ * asks them in turn until one knows more than half of it, and that one is asked first by the next job. One that has never
+ * known anything is asked only now and then: a look at it may cost a read of a table from the disk.
  */
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
 
-#define USELESS_MAX 8u /* times in a row that it knew nothing */
+#define USELESS_MAX 8u /* times that it knew nothing, and never anything before */
 #define RETRY_EACH 16u /* jobs, from then on */
 
 void content_set_champions(struct content *c, const uint64_t *inos, unsigned n)
@@ -39,7 +39,7 @@ unsigned champions_get(struct content *c, struct content **ret)
 
 	mutex_lock(&c->lock);
 	for (unsigned i = 0; i < c->nr_champions; i++)
-		if (c->champions[i].nr_useless < USELESS_MAX || c->nr_submitted % RETRY_EACH == 0)
+		if (c->champions[i].is_useful || c->champions[i].nr_useless < USELESS_MAX || c->nr_submitted % RETRY_EACH == 0)
 			ret[n++] = content_ref(c->champions[i].c);
 	mutex_unlock(&c->lock);
 	return n;
@@ -53,7 +53,10 @@ void champion_knew(struct content *c, const struct content *champion, unsigned p
 
 		if (it.c != champion)
 			continue;
-		it.nr_useless = pages == 0 ? MIN(it.nr_useless + 1, USELESS_MAX) : 0;
+		if (pages > 0)
+			it.is_useful = true;
+		else if (!it.is_useful)
+			it.nr_useless = MIN(it.nr_useless + 1, USELESS_MAX);
 		c->champions[i] = it;
 		if (pages > of_pages / 2) {
 			c->champions[i] = c->champions[0];

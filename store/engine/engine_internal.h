@@ -64,7 +64,8 @@ struct job {
 
 struct champion {
 	struct content *c; /* holds a reference */
-	unsigned nr_useless; /* jobs in a row that it knew nothing of */
+	bool is_useful; /* knew something once */
+	unsigned nr_useless; /* jobs that it knew nothing of, until then */
 };
 
 struct content {

@@ -127,13 +127,14 @@ works "content is there" grep -qx content "$MNT/file"
 mkdir "$WORK/second"
 refused "a second mount of a mounted store" 32 "store $STORE: in use" "$helper" "$STORE" "$WORK/second"
 mkdir "$MNT/inner"
-refused "a store on the mount itself" 32 "below the mountpoint|not empty|store" "$helper" "$MNT/store" "$MNT"
-refused "a mount on a busy mountpoint" 32 "not empty" "$helper" "$WORK/new" "$MNT"
+refused "a store on the mount itself" 32 "below the mountpoint|mounted there already" "$helper" "$MNT/store" "$MNT"
+refused "a mount on a busy mountpoint" 32 "mounted there already" "$helper" "$WORK/new" "$MNT"
 works "umount" umount "$MNT"
 works "the daemon ends" gone "$pid"
 
 works "-f checks and mounts nothing" "$helper" -f "$STORE" "$MNT"
 works "really nothing" sh -c "! grep -q ' $MNT ' /proc/mounts"
+works "fsck at boot has nothing to do" "$CKPTFS_BUILD/tools/fsck.ckptfs" -a "$STORE"
 works "--help" "$helper" --help
 works "--version" "$helper" --version
 
@@ -145,9 +146,16 @@ works "fusermount3 -u" fusermount3 -u "$MNT"
 works "the daemon of a read-only mount ends" gone "$pid"
 
 works "umount.ckptfs" sh -c "'$helper' '$STORE' '$MNT' && '$CKPTFS_BUILD/tools/umount.ckptfs' '$MNT'"
+works "a mount whose daemon dies" "$helper" "$STORE" "$MNT"
+pid=$(daemon_pid)
+kill -KILL "$pid"
+works "is gone" gone "$pid"
+works "and the next one says so" sh -c "'$helper' '$STORE' '$MNT' 2>&1 | grep -q 'has died; umount'"
+umount "$MNT"
 works "umount.ckptfs waits for the store" "$helper" "$STORE" "$MNT"
 pid=$(daemon_pid)
 echo more >"$MNT/more"
+works "a read rate of nothing is refused" sh -c "! '$helper' '$WORK/new' '$WORK/second' -o read_rate=1 2>/dev/null"
 kill -TERM "$pid"
 works "SIGTERM unmounts" gone "$pid"
 works "and leaves no dead mount" sh -c "! grep -q ' $MNT ' /proc/mounts"
