@@ -31,7 +31,6 @@
 #include "store/engine/engine_internal.h"
 
 #define PAGES_MAX (ENGINE_BUFFER_SIZE / PACK_BLOCK)
-#define GAP_MAX 4u /* changed pages between neighbours */
 #define MISSES_MAX 4u /* in a row, then the rest is asked for at once */
 #define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a frame of their own: its table costs 0.5 % */
 
@@ -140,20 +139,20 @@ static unsigned run_length(const struct batch *b, const struct addr *a, unsigned
 	return n;
 }
 
-static void compare_with(struct batch *b, const struct addr *a)
+static void compare_with(struct batch *b, const struct addr *a, enum cause cause)
 {
 	struct fp fps[PAGES_MAX];
+	int told;
 
 	for (unsigned i = 0, n; i < b->n; i += n) {
 		n = 1;
 		if (addr_is_none(a[i]) || a[i].off % PACK_BLOCK)
 			continue;
 		n = run_length(b, a, i);
-		if (packs_fps(b->e->packs, a[i], b->page, n, fps) <= 0)
-			continue;
-		for (unsigned k = i; k < i + n; k++)
+		told = packs_fps(b->e->packs, a[i], b->page, n, fps);
+		for (unsigned k = i; told > 0 && k < i + (unsigned)told; k++)
 			if (b->cause[k] == UNKNOWN && fp_equal(fps[k - i], b->fps[k]))
-				take(b, k, a[k], CHAMPION);
+				take(b, k, a[k], cause);
 	}
 }
 
@@ -176,7 +175,7 @@ static void ask_file(struct batch *b, struct content *c)
 	struct addr a[PAGES_MAX];
 
 	if (content_addresses(c, b->off, b->page, b->n, a) == 0)
-		compare_with(b, a); /* without it we only look longer */
+		compare_with(b, a, CHAMPION); /* without it we only look longer */
 }
 
 /* The file's own old bytes, then its champions' until one knows most. */
@@ -216,18 +215,17 @@ static void prefetch(const struct engine *e, struct fp fp) REQUIRES(e->append_lo
 		__builtin_prefetch(fingerprint_filter_block(&e->filter.in_use, fingerprint_key(fp)));
 }
 
-/* What lies as far behind a chunk just found as this page lies behind its page: between them may be changed ones. */
-static bool try_successor(struct batch *b, unsigned i)
+/* Page i has been found: what follows in its frame is likely what follows in the file, but for pages that changed. */
+static void ask_neighbours(struct batch *b, unsigned i)
 {
-	unsigned gap = 1;
-	struct addr a;
+	struct addr a[PAGES_MAX];
 
-	while (gap <= MIN(i, GAP_MAX) && addr_is_none(b->addr[i - gap]))
-		gap++;
-	if (gap > MIN(i, GAP_MAX))
-		return false;
-	a = after(b, b->addr[i - gap], gap);
-	return matches(b, i, a) && take(b, i, a, SUCCESSOR);
+	for (unsigned k = 0; k < b->n; k++) {
+		a[k] = k > i ? after(b, b->addr[i], k - i) : ADDR_NONE;
+		if (!addr_is_none(a[k]) && !same_frame(a[k], b->addr[i]))
+			a[k] = ADDR_NONE;
+	}
+	compare_with(b, a, SUCCESSOR);
 }
 
 static void ask_memory(struct batch *b, uint64_t *ret_generation)
@@ -247,8 +245,8 @@ static void ask_memory(struct batch *b, uint64_t *ret_generation)
 	}
 	mutex_unlock(&e->append_lock);
 	for (unsigned i = 0; i < b->n; i++)
-		if (b->cause[i] == UNKNOWN && !try_successor(b, i) && !addr_is_none(a[i]))
-			take(b, i, a[i], MEMORY);
+		if (b->cause[i] == UNKNOWN && !addr_is_none(a[i]) && take(b, i, a[i], MEMORY))
+			ask_neighbours(b, i);
 }
 
 /* All still unknown from `from` on, in one batched look-up. */
@@ -286,15 +284,17 @@ static int ask_index(struct batch *b)
 	int r;
 
 	for (unsigned i = 0; i < b->n; i++) {
-		if (b->cause[i] != UNKNOWN || b->absent[i] || try_successor(b, i))
+		if (b->cause[i] != UNKNOWN || b->absent[i])
 			continue;
 		r = fingerprints_find(b->e->db, &b->fps[i], 1, &a);
 		if (r < 0)
 			return r;
-		if (!addr_is_none(a) && matches(b, i, a) && take(b, i, a, INDEXED))
+		if (!addr_is_none(a) && matches(b, i, a) && take(b, i, a, INDEXED)) {
+			ask_neighbours(b, i);
 			misses = 0;
-		else if (++misses == MISSES_MAX)
+		} else if (++misses == MISSES_MAX) {
 			return ask_index_all(b, i + 1);
+		}
 	}
 	return 0;
 }

@@ -112,8 +112,8 @@ struct pack_piece {
 };
 int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr);
 
-/* Fingerprints of `n` chunks of `chunk_len` that lie side by side from `a`, all in one frame.
- * 1: told; 0: the address holds no such chunks (a stale hint); -EBADMSG: the table is damaged, logged once. */
+/* Fingerprints of up to `n` chunks of `chunk_len` that lie side by side from `a` in its frame: how many there are.
+ * 0: the address holds no such chunks (a stale hint); -EBADMSG: the table is damaged, logged once. */
 int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, struct fp *ret);
 /* Length and start of the chunk that holds `a`. 1/0/<0 as above. */
 int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp);

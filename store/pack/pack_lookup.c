@@ -88,10 +88,11 @@ int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, st
 	r = find_table(p, a, n * chunk_len, &frame, &in, &v);
 	if (r <= 0)
 		return r;
-	if (v.chunk_len != chunk_len || in % chunk_len != 0 || in / chunk_len + n > v.nr_chunks)
+	if (v.chunk_len != chunk_len || in % chunk_len != 0 || in / chunk_len >= v.nr_chunks)
 		return 0;
+	n = MIN(n, v.nr_chunks - in / chunk_len);
 	memcpy(ret, &v.fps[in / chunk_len], n * sizeof(*ret));
-	return 1;
+	return (int)n;
 }
 
 int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp)
