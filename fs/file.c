@@ -43,6 +43,7 @@ static int new_file(struct fs *fs, uint64_t ino, int flags, struct file **ret)
 		file_free(fs, f);
 		return r;
 	}
+	f->errors_seen = content_errors(f->content);
 	*ret = f;
 	return 0;
 }
@@ -138,6 +139,7 @@ static void choose_champions(struct fs *fs, struct file *f)
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
 	       int flags, bool kill_setid, struct job **later, struct file_written *ret)
 {
+	bool privileged = f->inode->privileged; /* once: see below */
 	int r;
 
 	*later = NULL;
@@ -148,14 +150,14 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 	r = b ? content_write_buffer(f->content, b, p, len, off, later) : content_write(f->content, p, len, off);
 	if (r < 0)
 		return r;
-	if (f->inode->privileged || flags & (O_SYNC | O_DSYNC))
+	if (privileged || flags & (O_SYNC | O_DSYNC))
 		job_queue(TAKE(*later)); /* what follows waits, perhaps for somebody who waits for it */
 	f->wrote = true;
-	r = attr_drop_privileges(fs, f->inode, kill_setid);
+	r = privileged ? attr_drop_privileges(fs, f->inode, kill_setid) : 0;
 	if (r < 0)
 		return r;
 	*ret = (struct file_written){ .invalidate = f->direct && f->inode->nr_cached > 0, .mode_changed = r > 0 };
-	return flags & (O_SYNC | O_DSYNC) ? content_sync(f->content) : 0;
+	return flags & (O_SYNC | O_DSYNC) ? file_sync(f) : 0;
 }
 
 ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off)
@@ -165,6 +167,15 @@ ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t o
 	if (n > 0)
 		attr_touch(fs, f->inode);
 	return n;
+}
+
+int file_sync(struct file *f)
+{
+	uint64_t seen = f->errors_seen;
+	int r = content_sync(f->content, &seen);
+
+	f->errors_seen = seen;
+	return r;
 }
 
 int file_flush(struct fs *fs, struct file *f)

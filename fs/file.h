@@ -30,6 +30,7 @@ struct file {
 	bool direct;
 
 	atomic_bool wrote, champion_chosen;
+	_Atomic uint64_t errors_seen; /* of the content's, by an fsync of this open file */
 
 	uint64_t handle; /* under fs.handles_lock, 0: none */
 	struct file *next; /* in fs.handles */
@@ -53,6 +54,7 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 	       int flags, bool kill_setid, struct job **later, struct file_written *ret);
 ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off);
 int file_flush(struct fs *fs, struct file *f); /* at each close(2) */
+int file_sync(struct file *f);
 int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_t len, bool kill_setid);
 int file_clone(struct fs *fs, struct file *from, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
 	       bool kill_setid, uint64_t *ret);

@@ -27,7 +27,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 {
 	(void)ino;
 	(void)datasync;
-	ops_reply(req, content_sync(file_of(fi)->content));
+	ops_reply(req, file_sync(file_of(fi)));
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi)

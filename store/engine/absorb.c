@@ -36,7 +36,7 @@ bool absorb_wanted(struct engine *e)
 	bool wanted;
 
 	mutex_lock(&e->append_lock);
-	wanted = e->recent.nr >= entries_max(e) && e->frozen.nr == 0;
+	wanted = e->recent.nr >= entries_max(e) || e->frozen.nr > 0; /* frozen and still there: it failed before */
 	mutex_unlock(&e->append_lock);
 	return wanted;
 }

@@ -31,10 +31,12 @@
 #include "store/engine/engine_internal.h"
 
 #define PAGES_MAX (ENGINE_BUFFER_SIZE / PACK_BLOCK)
+#define TRIES_MAX 100u /* to share a chunk whose writing failed, as its owner is about to forget it */
 #define MISSES_MAX 4u /* in a row, then the rest is asked for at once */
 #define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a frame of their own: its table costs 0.5 % */
 
-enum cause { UNKNOWN, ZERO, CHAMPION, SUCCESSOR, MEMORY, INDEXED, FRESH };
+/* CLAIMED: new, and this job is about to append it; FRESH: it has. */
+enum cause { UNKNOWN, ZERO, CHAMPION, SUCCESSOR, MEMORY, INDEXED, CLAIMED, FRESH };
 
 struct batch {
 	struct engine *e;
@@ -245,7 +247,7 @@ static void ask_memory(struct batch *b, uint64_t *ret_generation)
 	}
 	mutex_unlock(&e->append_lock);
 	for (unsigned i = 0; i < b->n; i++)
-		if (b->cause[i] == UNKNOWN && !addr_is_none(a[i]) && take(b, i, a[i], MEMORY))
+		if (b->cause[i] == UNKNOWN && !b->alone[i] && !addr_is_none(a[i]) && take(b, i, a[i], MEMORY))
 			ask_neighbours(b, i);
 }
 
@@ -258,14 +260,14 @@ static int ask_index_all(struct batch *b, unsigned from)
 	int r;
 
 	for (unsigned i = from; i < b->n; i++)
-		if (b->cause[i] == UNKNOWN && !b->absent[i])
+		if (b->cause[i] == UNKNOWN && !b->absent[i] && !b->alone[i])
 			fps[n++] = b->fps[i];
 	r = n > 0 ? fingerprints_find(b->e->db, fps, n, a) : 0;
 	if (r < 0)
 		return r;
 	n = 0;
 	for (unsigned i = from; i < b->n; i++)
-		if (b->cause[i] == UNKNOWN && !b->absent[i]) {
+		if (b->cause[i] == UNKNOWN && !b->absent[i] && !b->alone[i]) {
 			if (addr_is_none(a[n]))
 				in_vain++;
 			else if (matches(b, i, a[n]))
@@ -284,7 +286,7 @@ static int ask_index(struct batch *b)
 	int r;
 
 	for (unsigned i = 0; i < b->n; i++) {
-		if (b->cause[i] != UNKNOWN || b->absent[i])
+		if (b->cause[i] != UNKNOWN || b->absent[i] || b->alone[i])
 			continue;
 		r = fingerprints_find(b->e->db, &b->fps[i], 1, &a);
 		if (r < 0)
@@ -319,7 +321,7 @@ static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e
 			r = b->alone[i] ? 0 : fptable_insert(&e->recent, b->fps[i], (struct addr){ .pack = PLACEHOLDER, .off = i });
 			if (r < 0)
 				return r;
-			b->cause[i] = FRESH;
+			b->cause[i] = CLAIMED;
 			nr++;
 		} else {
 			b->addr[i] = a; /* maybe a placeholder: resolved below */
@@ -333,8 +335,8 @@ static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e
 static void unclaim(struct engine *e, struct batch *b) REQUIRES(e->append_lock)
 {
 	for (unsigned i = 0; i < b->n; i++)
-		if (b->cause[i] == FRESH || b->addr[i].pack == PLACEHOLDER) {
-			if (b->cause[i] == FRESH && !b->alone[i])
+		if (b->cause[i] == CLAIMED || b->addr[i].pack == PLACEHOLDER) {
+			if (b->cause[i] == CLAIMED && !b->alone[i])
 				fptable_remove(&e->recent, b->fps[i]);
 			b->addr[i] = ADDR_NONE;
 			b->cause[i] = UNKNOWN;
@@ -372,7 +374,7 @@ static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack
 	else if (nr > 0 && e->nr_unwritten >= NR_UNWRITTEN_MAX)
 		r = e->unwritten_error;
 	for (unsigned i = 0; i < b->n && r == 0; i++) {
-		if (b->cause[i] != FRESH)
+		if (b->cause[i] != CLAIMED)
 			continue;
 		if (!*bulk)
 			r = small_frame(e, b->page, full, nr_full);
@@ -445,11 +447,19 @@ static int append(struct batch *b, uint64_t generation)
 	}
 	if (bulk)
 		r = write_bulk(b, bulk);
-	return r < 0 ? r : 1;
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] == CLAIMED)
+			b->cause[i] = FRESH;
+	return 1;
 }
 
-/* Whose bytes we share may still be on their way. 1: all there, 0: one failed and is unknown again. */
-static int wait_for_shared(struct batch *b)
+/*
+ * Whose bytes we share may still be on their way. 1: all there, 0: one failed and is unknown again. Its owner takes it out
+ * of the table of recent ones; if that one has been frozen meanwhile it stays, so after some tries we store our own.
+ */
+static int wait_for_shared(struct batch *b, unsigned nr_tries)
 {
 	struct addr there = ADDR_NONE; /* the last one waited for, with all of its frame */
 	int all = 1;
@@ -465,6 +475,7 @@ static int wait_for_shared(struct batch *b)
 		}
 		b->addr[i] = ADDR_NONE;
 		b->cause[i] = UNKNOWN;
+		b->alone[i] = nr_tries >= TRIES_MAX;
 		all = 0;
 	}
 	if (!all)
@@ -500,6 +511,7 @@ static int extents_of(struct batch *b, uint32_t len, struct extent_list *ret)
 
 static int settle(struct batch *b)
 {
+	unsigned nr_tries = 0;
 	uint64_t generation;
 	int r;
 
@@ -512,7 +524,7 @@ static int settle(struct batch *b)
 		} while (r == 0);
 		if (r < 0)
 			return r;
-	} while (wait_for_shared(b) == 0);
+	} while (wait_for_shared(b, nr_tries++) == 0);
 	return 0;
 }
 
@@ -539,7 +551,7 @@ int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64
 		r = settle(b);
 		if (r < 0)
 			return r;
-	} else if (wait_for_shared(b) == 0) {
+	} else if (wait_for_shared(b, 0) == 0) {
 		r = settle(b);
 		if (r < 0)
 			return r;

@@ -140,9 +140,14 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 int content_seek(struct content *c, uint64_t off, int whence, uint64_t *ret);
 int content_set_mtime(struct content *c, int64_t mtime_ns);
 
-/* Wait until all that was written to c is in the log. Returns, once, an error that data met after write() had returned. */
+/*
+ * Wait until all that was written to c is in the log. An error that data met after write() had returned is told by
+ * flushes until a sync has told it: by each opener's own, once, even if another's was first. So everyone who calls fsync
+ * hears of it, and nobody hears it in another's place. `seen` is content_errors() at the opener's start.
+ */
 int content_flush(struct content *c);
-int content_sync(struct content *c); /* flush, then engine_sync() */
+int content_sync(struct content *c, uint64_t *seen); /* flush, then engine_sync(); seen NULL: nobody's in particular */
+uint64_t content_errors(struct content *c);
 
 struct engine_space {
 	uint64_t total, free, avail; /* bytes of the disk under the store; avail is less the reserve */

@@ -91,7 +91,8 @@ struct content {
 	uint64_t stage_base;		  /* file offset of stage->data[0], segment aligned */
 	uint32_t stage_start, stage_end;  /* fresh bytes in it */
 	int64_t stage_time_ns;
-	int error GUARDED_BY(lock); /* met after write() returned, told by the next flush */
+	int error GUARDED_BY(lock); /* the last one met after write() had returned */
+	uint64_t nr_errors, nr_errors_told GUARDED_BY(lock);
 	struct champion champions[CHAMPIONS_MAX] GUARDED_BY(lock); /* in the order they are asked */
 	unsigned nr_champions GUARDED_BY(lock);
 	uint64_t nr_submitted, nr_finished GUARDED_BY(lock); /* jobs ever */
@@ -236,6 +237,7 @@ int jobs_start(struct engine *e);
 void jobs_stop(struct engine *e);
 struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len);
 void job_submit(struct content *c, struct job *j) REQUIRES(c->lock); /* fixes its place in the file's order */
+void content_failed(struct content *c, int r) REQUIRES(c->lock); /* bytes are lost: flush and sync will say so */
 /* Wait until no job of c overlaps the range. May drop and retake the lock. */
 void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock);
 

@@ -70,8 +70,8 @@ static void drain_one(struct content *c, struct job *j) REQUIRES(c->lock)
 		return;
 	if (r == 0)
 		r = content_log(c, &rp);
-	if (r < 0 && c->error == 0)
-		c->error = r;
+	if (r < 0)
+		content_failed(c, r);
 }
 
 void job_run(struct job *j)

@@ -116,7 +116,7 @@ int stage_flush(struct content *c, struct job **later)
 		r = -ENOMEM;
 	b = stage_end(c);
 	if (r < 0) { /* these bytes are lost: say so at the next flush */
-		c->error = c->error ? c->error : r;
+		content_failed(c, r);
 		engine_buffer_put(c->e, b);
 		content_close(c);
 		return r;
@@ -317,20 +317,43 @@ int content_flush(struct content *c)
 
 	mutex_lock(&c->lock);
 	while (c->stage)
-		stage_flush(c, NULL); /* an error stays in c->error */
+		stage_flush(c, NULL); /* an error is told below */
 	upto = c->nr_submitted;
 	while (c->nr_finished < upto)
 		cond_wait(&c->drained, &c->lock);
-	r = c->error;
-	c->error = 0;
+	r = c->nr_errors_told < c->nr_errors ? c->error : 0;
 	mutex_unlock(&c->lock);
 	return r;
 }
 
-int content_sync(struct content *c)
+void content_failed(struct content *c, int r)
 {
-	int r = content_flush(c);
+	c->error = r;
+	c->nr_errors++;
+}
 
+uint64_t content_errors(struct content *c)
+{
+	uint64_t n;
+
+	mutex_lock(&c->lock);
+	n = c->nr_errors_told; /* what nobody has heard of yet, a new opener may */
+	mutex_unlock(&c->lock);
+	return n;
+}
+
+int content_sync(struct content *c, uint64_t *seen)
+{
+	int r = 0;
+
+	content_flush(c);
+	mutex_lock(&c->lock);
+	if ((seen ? *seen : c->nr_errors_told) < c->nr_errors)
+		r = c->error;
+	c->nr_errors_told = c->nr_errors;
+	if (seen)
+		*seen = c->nr_errors;
+	mutex_unlock(&c->lock);
 	return r < 0 ? r : engine_sync(c->e);
 }
 

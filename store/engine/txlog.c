@@ -13,6 +13,11 @@
 #include "store/journal/journal.h"
 
 #define PENDING_MAX MiB(32) /* past this whoever adds to the log commits first */
+/* If that fails the log grows on, and then takes no more: it must fit into one group of the journal. Small changes are
+ * taken longer, so that files can be deleted. */
+#define PENDING_REFUSED MiB(64)
+#define PENDING_REFUSED_SMALL MiB(128)
+#define SMALL_CHANGE KiB(4)
 
 void engine_tx_put(struct engine_tx *tx, struct ns_key key, const void *value, size_t len)
 {
@@ -191,6 +196,18 @@ static int append_locked(struct engine *e, const void *records, size_t len, uint
 	return 0;
 }
 
+/* Is there room in the log? What commits fail with, if not. */
+static int admit(struct engine *e, size_t len)
+{
+	size_t max = len <= SMALL_CHANGE ? PENDING_REFUSED_SMALL : PENDING_REFUSED;
+	int r;
+
+	mutex_lock(&e->log.lock);
+	r = e->log.pending.len > max ? e->log.last_error : 0;
+	mutex_unlock(&e->log.lock);
+	return r;
+}
+
 int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
@@ -200,6 +217,8 @@ int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 	if (e->conf.read_only)
 		return -EROFS;
 	r = buf_error(&tx->records);
+	if (r == 0)
+		r = admit(e, tx->records.len);
 	if (r < 0)
 		return r;
 	r = db_batch_new(e->db, &batch);
@@ -226,6 +245,8 @@ int log_append(struct engine *e, uint8_t type, const struct buf *record, uint64_
 	_cleanup_(buf_release) struct buf framed = BUF_EMPTY;
 	int r = buf_error(record);
 
+	if (r == 0)
+		r = admit(e, record->len);
 	if (r < 0)
 		return r;
 	journal_record_add(&framed, type, record->data, record->len);

@@ -253,6 +253,8 @@ static int apply_bytes(struct engine *e, const char *path, const char *other, co
 		break;
 	}
 	q = content_flush(c);
+	if (q < 0)
+		content_sync(c, NULL); /* hears of it once more, and then nobody */
 	content_close(c);
 	return r < 0 ? r : q;
 }

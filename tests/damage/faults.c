@@ -326,7 +326,7 @@ static bool full_disk(void *userdata)
 	CHECK(tree_create(e, "a/one", 0600) == 0 && tree_create(e, "a/two", 0600) == 0);
 	CHECK(tree_open(e, "a/one", &c) == 0);
 	CHECK(content_write(c, bytes, sizeof(bytes), 0) == 0);
-	CHECK(content_sync(c) == 0);
+	CHECK(content_sync(c, NULL) == 0);
 	record_set_full(true);
 	nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL); /* what is known of free space gets old */
 	CHECK(content_write(c, bytes, 100000, 300000) == -ENOSPC);
@@ -378,9 +378,9 @@ static bool full_packs(void *userdata)
 	CHECK(tree_create(e, "a/one", 0600) == 0 && tree_create(e, "a/two", 0600) == 0);
 	CHECK(tree_open(e, "a/one", &c) == 0);
 	CHECK(content_write(c, bytes, 50000, 0) == 0);
-	CHECK(content_sync(c) == 0);
+	CHECK(content_sync(c, NULL) == 0);
 	record_set_fault(fail_packs, NULL);
-	CHECK(content_write(c, bytes, sizeof(bytes), 4096) == -ENOSPC || content_sync(c) == -ENOSPC);
+	CHECK(content_write(c, bytes, sizeof(bytes), 4096) == -ENOSPC || content_sync(c, NULL) == -ENOSPC);
 	CHECK(tree_unlink(e, "a/two") == 0);
 	CHECK(content_read(c, bytes, 1000, 0) == 1000);
 	record_set_fault(NULL, NULL);

@@ -56,7 +56,7 @@ static int write_file(struct engine *e, const char *path, const char *pages)
 	if (r < 0)
 		return r;
 	r = content_write(c, bytes, strlen(pages) * PAGE, 0);
-	q = content_sync(c);
+	q = content_sync(c, NULL);
 	content_close(c);
 	return r < 0 ? r : q;
 }

@@ -60,7 +60,7 @@ static void *append_and_sync(void *arg)
 	for (unsigned i = 0; i < 60; i++) {
 		memset(piece, (int)(t->nr * 60 + i), sizeof(piece));
 		assert_int_equal(content_write(c, piece, sizeof(piece), CONTENT_APPEND), 0);
-		assert_int_equal(content_sync(c), 0);
+		assert_int_equal(content_sync(c, NULL), 0);
 	}
 	content_close(c);
 	return NULL;

@@ -1,6 +1,7 @@
 /* How known pages are found: champions, neighbours, the filter. What is found is exact either way; here it is also cheap. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -20,7 +21,7 @@ static void write_all(struct rig *rig, uint64_t ino, const uint8_t *p, const uin
 	content_set_champions(c, champions, nr_champions);
 	for (size_t off = 0; off < LEN; off += MiB(1))
 		assert_int_equal(content_write(c, p + off, MiB(1), off), 0);
-	assert_int_equal(content_sync(c), 0);
+	assert_int_equal(content_sync(c, NULL), 0);
 	content_close(c);
 }
 
@@ -102,6 +103,26 @@ static void all_is_found_with_the_filter_in_use(void **state)
 	assert_int_equal(rig_stats(rig).stored_chunks, stored);
 }
 
+static void fingerprints_that_could_not_be_absorbed_are_tried_again(void **state)
+{
+	struct rig *rig = *state;
+	char dir[100], away[100];
+
+	rig_close(rig);
+	rig->conf.ingest_entries = 500;
+	rig_open(rig);
+	snprintf(dir, sizeof(dir), "%s/index/ingest", rig->path);
+	snprintf(away, sizeof(away), "%s/index/away", rig->path);
+	assert_int_equal(rename(dir, away), 0);
+	rig_write(rig, 101, LEN, 101);
+	nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL);
+	assert_true(rig_stats(rig).fptable_entries >= LEN / PAGE);
+	assert_int_equal(rename(away, dir), 0);
+	for (unsigned i = 0; i < 300 && rig_stats(rig).fptable_entries >= 500; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+	assert_in_range(rig_stats(rig).fptable_entries, 0, 499);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -109,6 +130,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_champion_that_is_gone_or_is_the_file_itself_does_no_harm, rig_setup,
 						rig_teardown),
 		cmocka_unit_test_setup_teardown(neighbours_are_found_across_changed_pages, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(fingerprints_that_could_not_be_absorbed_are_tried_again, rig_setup,
+						rig_teardown),
 		cmocka_unit_test_setup_teardown(all_is_found_with_the_filter_in_use, rig_setup, rig_teardown),
 	};
 

@@ -36,7 +36,7 @@ static void what_is_written_is_read_back(void **state)
 	}
 	content_stat(c, &st);
 	assert_int_equal(st.size, size);
-	assert_int_equal(content_sync(c), 0);
+	assert_int_equal(content_sync(c, NULL), 0);
 	content_close(c);
 	rig_reopen(rig);
 	c = rig_content(rig, 7);

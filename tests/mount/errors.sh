@@ -1,0 +1,77 @@
+#!/bin/bash
+# Data that could not be stored after write(2) had returned: every open file's fsync says so once, whoever else was told before;
+# and a store whose log cannot be written takes a bounded part of it, and all again when there is room.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+
+disk=$WORK/disk
+mkdir "$disk"
+mount -t tmpfs -o size=200m tmpfs "$disk"
+STORE=$disk/store
+trap 'daemon_kill; umount -l "$MNT" 2>/dev/null || true; umount -l "$disk" || true; rm -rf --one-file-system "$WORK"' EXIT
+
+fs_mount commit=60,cache=32M,dirty=32M
+echo first >"$MNT/first"
+sync "$MNT/first"
+"$PYTHON" - "$MNT" "$disk/filler" <<'PY'
+import errno, os, subprocess, sys
+mnt, filler = sys.argv[1:]
+
+def fill():
+    fd = os.open(filler, os.O_CREAT | os.O_WRONLY)
+    size = 1 << 20
+    while size >= 4096:
+        try:
+            os.write(fd, bytes(size))
+        except OSError:
+            size //= 16
+    os.close(fd)
+
+def attempt(call, *args):
+    try:
+        call(*args)
+        return 0
+    except OSError as e:
+        return e.errno
+
+others = {
+    "nobody else": lambda path, fd: None,
+    "a child that ends": lambda path, fd: subprocess.run(["true"]),
+    "another's close": lambda path, fd: attempt(os.close, os.open(path, os.O_RDWR)),
+    "another's fsync": lambda path, fd: attempt(os.fsync, os.open(path, os.O_RDWR)),
+    "a link": lambda path, fd: attempt(os.link, path, path + ".link"),
+    "a rename": lambda path, fd: attempt(os.rename, path, path + ".renamed"),
+}
+for n, (name, other) in enumerate(others.items()):
+    path = f"{mnt}/victim{n}"
+    fd = os.open(path, os.O_CREAT | os.O_RDWR)
+    for piece in range(30):
+        os.write(fd, os.urandom(32768))
+    fill()
+    other(path, fd)
+    told = attempt(os.fsync, fd), attempt(os.fsync, fd)
+    os.unlink(filler)
+    os.close(fd)
+    if told != (errno.ENOSPC, 0):
+        sys.exit(f"FAILED: after {name}, fsync says {told}")
+    print(f"ok the writer's fsync hears of it after {name}")
+
+# Far more log than may wait for a commit.
+fd = os.open(mnt + "/attributes", os.O_CREAT | os.O_RDWR)
+os.fsync(fd)
+fill()
+told = {attempt(os.setxattr, fd, f"user.{i % 50}", os.urandom(60000)) for i in range(6000)}
+if told != {0, errno.ENOSPC}:
+    sys.exit(f"FAILED: 360 MB of attributes on a full disk: {told}")
+if attempt(os.unlink, mnt + "/first") != 0:
+    sys.exit("FAILED: a file cannot be deleted any more")
+os.unlink(filler)
+if attempt(os.fsync, fd) != 0:
+    sys.exit("FAILED: there is room, but nothing can be made durable")
+print("ok the log takes a bounded part, and goes on when there is room")
+PY
+fs_remount
+[ ! -e "$MNT/first" ] || fail "a deleted file is back"
+[ -e "$MNT/attributes" ] || fail "a file made durable is not there"
+fs_umount
