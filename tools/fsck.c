@@ -8,6 +8,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/conf.h"
 #include "base/log.h"
@@ -53,6 +54,16 @@ static int rebuild(const char *store, const struct engine_conf *conf)
 	return r == -EBADMSG ? FSCK_UNCORRECTED : FSCK_OPERATIONAL;
 }
 
+static int nothing_to_do(const char *store)
+{
+	if (access(store, F_OK) < 0) {
+		fprintf(stderr, "fsck.ckptfs: %s: %s\n", store, strerror(errno));
+		return FSCK_OPERATIONAL;
+	}
+	printf("%s: nothing to check before a mount, which replays the journal\n", store);
+	return 0;
+}
+
 int main(int argc, char *argv[])
 {
 	static const struct option options[] = {
@@ -93,8 +104,10 @@ int main(int argc, char *argv[])
 		}
 	if (optind + 1 != argc)
 		return usage("exactly one STORE is needed");
-	if (!wants_rebuild && at_boot)
-		return 0;
+	if (wants_rebuild && at_boot)
+		return usage("--rebuild is not for -a, -p, -y or -n");
+	if (at_boot)
+		return nothing_to_do(argv[optind]);
 	if (!wants_rebuild)
 		return usage("nothing to do without --rebuild");
 	return rebuild(argv[optind], &conf);

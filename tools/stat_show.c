@@ -92,7 +92,8 @@ static void show_traffic(const struct json_flat *j)
 static void show_memory(const struct json_flat *j)
 {
 	uint64_t used = json_flat_u64(j, "memory.fingerprint_bytes") + json_flat_u64(j, "memory.filter_bytes") +
-			json_flat_u64(j, "memory.table_bytes") + json_flat_u64(j, "memory.segment_bytes") + json_flat_u64(j, "memory.index_bytes");
+			json_flat_u64(j, "memory.table_bytes") + json_flat_u64(j, "memory.segment_bytes") +
+			json_flat_u64(j, "memory.index_bytes");
 	uint64_t hits = json_flat_u64(j, "tables.hits"), misses = json_flat_u64(j, "tables.misses");
 
 	size_line("Look-up memory:", used);

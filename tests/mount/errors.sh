@@ -5,11 +5,7 @@
 need_mount
 need_root
 
-disk=$WORK/disk
-mkdir "$disk"
-mount -t tmpfs -o size=200m tmpfs "$disk"
-STORE=$disk/store
-trap 'daemon_kill; umount -l "$MNT" 2>/dev/null || true; umount -l "$disk" || true; rm -rf --one-file-system "$WORK"' EXIT
+small_disk 200m
 
 fs_mount commit=60,cache=32M,dirty=32M
 echo first >"$MNT/first"

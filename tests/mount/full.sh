@@ -4,11 +4,7 @@
 need_mount
 need_root
 
-disk=$WORK/disk
-mkdir "$disk"
-mount -t tmpfs -o size=150m tmpfs "$disk"
-STORE=$disk/store
-trap 'daemon_kill; umount -l "$MNT" 2>/dev/null || true; umount -l "$disk" || true; rm -rf --one-file-system "$WORK"' EXIT
+small_disk 150m
 
 fs_mount
 n=0

@@ -86,6 +86,14 @@ fs_kill() {
 	while mounted; do umount -l "$MNT" || break; done
 }
 
+# small_disk SIZE: the store is on a disk of its own, $disk, that can be filled
+small_disk() {
+	disk=$WORK/disk
+	mkdir "$disk"
+	mount -t tmpfs -o "size=$1" tmpfs "$disk"
+	STORE=$disk/store
+}
+
 stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; }
 
 cleanup() {
@@ -101,6 +109,7 @@ cleanup() {
 		tail -n "${CKPTFS_LOG_LINES:-40}" "$WORK/daemon.log" >&2
 	fi
 	fs_kill
+	[ -z "${disk:-}" ] || umount -l "$disk"
 	if [ -n "${CKPTFS_KEEP:-}" ] && [ "$code" != 0 ]; then
 		echo "kept: $WORK" >&2
 	else
