@@ -29,8 +29,6 @@ static size_t entries_max(const struct engine *e)
 	return slots / 8 * 7;
 }
 
-#define FILTER_SOME 64 /* added under one hold of the lock */
-
 bool absorb_wanted(struct engine *e)
 {
 	bool wanted;
@@ -62,20 +60,14 @@ static int put_absorbed(struct engine *e, const struct pack_marks *marks)
 static int ingest(struct engine *e, const struct fptable *t)
 {
 	_cleanup_(freep) struct fingerprint_entry *entries = malloc(MAX(t->nr, (size_t)1) * sizeof(*entries));
-	struct fp some[FILTER_SOME];
 	size_t n = 0;
 
 	if (!entries)
 		return -ENOMEM;
-	for (size_t i = 0; i < t->size; i++) {
-		if (!t->slots[i].pack)
-			continue;
-		some[n % FILTER_SOME] = t->slots[i].fp;
-		entries[n++] = (struct fingerprint_entry){ t->slots[i].fp, t->slots[i].pack, t->slots[i].off / PACK_BLOCK };
-		if (n % FILTER_SOME == 0)
-			filter_add(e, some, FILTER_SOME);
-	}
-	filter_add(e, some, n % FILTER_SOME);
+	for (size_t i = 0; i < t->size; i++)
+		if (t->slots[i].pack)
+			entries[n++] = (struct fingerprint_entry){ t->slots[i].fp, t->slots[i].pack, t->slots[i].off / PACK_BLOCK };
+	filter_add(e, entries, n);
 	return fingerprints_ingest(e->db, entries, n);
 }
 

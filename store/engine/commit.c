@@ -22,7 +22,7 @@
 #include "store/engine/engine_internal.h"
 #include "store/journal/journal.h"
 
-/* All who wait look again what there is for them to do. */
+/* How a commit ended. All who wait look again what there is for them to do. */
 static int told(struct engine *e, int r) REQUIRES(e->log.lock)
 {
 	e->log.last_error = r;
@@ -44,9 +44,11 @@ static int sync_packs(struct engine *e) REQUIRES(e->log.lock)
 		r = dedup_sync_frames(e, &marks);
 	mutex_lock(&e->log.lock);
 	e->log.syncing_packs = false;
-	if (r == 0)
-		e->log.packed = (struct packed){ .end = end, .since_ns = start_ns, .marks = marks };
-	return told(e, r);
+	if (r < 0)
+		return told(e, r);
+	e->log.packed = (struct packed){ .end = end, .since_ns = start_ns, .marks = marks };
+	cond_broadcast(&e->log.committed_cond);
+	return 0; /* not yet a commit: what the last one failed with stands */
 }
 
 /* `len` bytes of the log and the marks as one group of the journal. */

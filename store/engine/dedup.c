@@ -125,18 +125,12 @@ static struct addr after(const struct batch *b, struct addr a, unsigned nr_pages
 	return a;
 }
 
-static bool same_frame(struct addr a, struct addr b)
-{
-	return a.node == b.node && a.pack == b.pack &&
-	       (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE == (b.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
-}
-
 /* How many of the addresses from i on lie side by side in one frame, as one table look-up can answer. */
 static unsigned run_length(const struct batch *b, const struct addr *a, unsigned i)
 {
 	unsigned n = 1;
 
-	while (i + n < b->n && addr_equal(a[i + n], after(b, a[i + n - 1], 1)) && same_frame(a[i], a[i + n]))
+	while (i + n < b->n && addr_equal(a[i + n], after(b, a[i + n - 1], 1)) && pack_same_frame(a[i], a[i + n]))
 		n++;
 	return n;
 }
@@ -224,7 +218,7 @@ static void ask_neighbours(struct batch *b, unsigned i)
 
 	for (unsigned k = 0; k < b->n; k++) {
 		a[k] = k > i ? after(b, b->addr[i], k - i) : ADDR_NONE;
-		if (!addr_is_none(a[k]) && !same_frame(a[k], b->addr[i]))
+		if (!addr_is_none(a[k]) && !pack_same_frame(a[k], b->addr[i]))
 			a[k] = ADDR_NONE;
 	}
 	compare_with(b, a, SUCCESSOR);
@@ -467,7 +461,7 @@ static int wait_for_shared(struct batch *b, unsigned nr_tries)
 	for (unsigned i = 0; i < b->n; i++) {
 		if (b->cause[i] == ZERO || b->cause[i] == FRESH)
 			continue;
-		if (!addr_is_none(there) && same_frame(there, b->addr[i]))
+		if (!addr_is_none(there) && pack_same_frame(there, b->addr[i]))
 			continue;
 		if (packs_wait(b->e->packs, b->addr[i]) == 0) {
 			there = b->addr[i];

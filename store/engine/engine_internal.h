@@ -37,6 +37,7 @@
 
 struct buffer_slab;
 struct db_batch;
+struct fingerprint_entry;
 struct job;
 struct io_rate;
 struct journal;
@@ -142,7 +143,7 @@ struct engine {
 		bool syncing_packs GUARDED_BY(lock);	/* somebody is at the first half of a commit */
 		bool appending GUARDED_BY(lock);	/* at the second */
 		struct packed packed GUARDED_BY(lock);	/* how far the first half has come */
-		int last_error GUARDED_BY(lock);	/* of the last half of a commit */
+		int last_error GUARDED_BY(lock);	/* of the last commit */
 		struct pack_marks marks GUARDED_BY(lock); /* of the last commit */
 		uint64_t next_number, numbers_end GUARDED_BY(lock);
 	} log;
@@ -271,7 +272,7 @@ void absorb_share_memory(struct engine *e); /* what the tables do not need, othe
 
 /* filter.c */
 int filter_tend(struct engine *e); /* by the background thread, often */
-void filter_add(struct engine *e, const struct fp *fps, size_t n); /* before they go to RocksDB */
+void filter_add(struct engine *e, const struct fingerprint_entry *entries, size_t n); /* before they go to RocksDB */
 void filter_release(struct engine *e);
 
 /* keeper.c */

@@ -21,6 +21,7 @@
 #define IN_VAIN_MIN 65536 /* look-ups since the mount that a filter would have saved */
 #define SCAN_KEYS 16384u /* per look into RocksDB */
 #define SCAN_NS (50 * 1000000ull) /* per tick */
+#define ADD_AT_ONCE 64 /* keys per hold of the lock, which writers want */
 #define BLOCK_BITS_MIN 12u /* 256 KiB */
 #define KEYS_PER_BLOCK_GOOD 51u /* 10 bits each */
 #define KEYS_PER_BLOCK_MAX 102u /* 5 bits each: worse is not worth the memory */
@@ -54,16 +55,14 @@ static uint64_t nr_keys(struct engine *e)
 /* How large a filter should be made now; 0: none. Twice the room it needs, as far as there is memory. */
 static unsigned wanted_bits(struct engine *e)
 {
-	uint64_t nr = nr_keys(e);
+	uint64_t nr = nr_keys(e), in_vain_min = e->conf.ingest_entries ? e->conf.ingest_entries : IN_VAIN_MIN;
 	unsigned max = block_bits_max(e), bits;
 
 	if (block_bits_for(nr, KEYS_PER_BLOCK_MAX) > max)
 		return 0;
 	bits = MIN(block_bits_for(2 * nr, KEYS_PER_BLOCK_GOOD), max);
 	if (!e->filter.in_use.blocks)
-		return atomic_load(&e->count.in_vain) >= (e->conf.ingest_entries ? e->conf.ingest_entries : IN_VAIN_MIN) ?
-			       bits :
-			       0;
+		return atomic_load(&e->count.in_vain) >= in_vain_min ? bits : 0;
 	return nr > e->filter.nr_good && 64 - e->filter.in_use.shift < bits ? bits : 0;
 }
 
@@ -112,8 +111,7 @@ static int scan(struct engine *e)
 		for (size_t i = 0; i < n; i++)
 			fingerprint_filter_add(&e->filter.next, keys[i]);
 		if (n == SCAN_KEYS)
-			e->filter.scan_from =
-				keys[n - 1]; /* once more, which does no harm, as there may be no next number */
+			e->filter.scan_from = keys[n - 1]; /* once more: there may be no next number */
 	}
 	return n < SCAN_KEYS;
 }
@@ -136,18 +134,22 @@ int filter_tend(struct engine *e)
 	return MIN(r, 0);
 }
 
-void filter_add(struct engine *e, const struct fp *fps, size_t n)
+static void add(struct engine *e, uint64_t key) REQUIRES(e->append_lock)
 {
-	mutex_lock(&e->append_lock);
-	for (size_t i = 0; i < n; i++) {
-		uint64_t key = fingerprint_key(fps[i]);
+	if (e->filter.in_use.blocks)
+		fingerprint_filter_add(&e->filter.in_use, key);
+	if (e->filter.next.blocks)
+		fingerprint_filter_add(&e->filter.next, key);
+}
 
-		if (e->filter.in_use.blocks)
-			fingerprint_filter_add(&e->filter.in_use, key);
-		if (e->filter.next.blocks)
-			fingerprint_filter_add(&e->filter.next, key);
+void filter_add(struct engine *e, const struct fingerprint_entry *entries, size_t n)
+{
+	for (size_t done = 0; done < n; done += ADD_AT_ONCE) {
+		mutex_lock(&e->append_lock);
+		for (size_t i = done; i < MIN(n, done + ADD_AT_ONCE); i++)
+			add(e, fingerprint_key(entries[i].fp));
+		mutex_unlock(&e->append_lock);
 	}
-	mutex_unlock(&e->append_lock);
 }
 
 void filter_release(struct engine *e)

@@ -8,16 +8,10 @@
 #include "base/util.h"
 #include "store/pack/pack.h"
 
-static uint32_t frame_of(struct addr a)
-{
-	return (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
-}
-
 /* May `next` be appended to `x`? Only inside one frame: between frames lies a table. */
 static bool continues(const struct extent *x, uint32_t off, struct addr next)
 {
-	return x->off + x->len == off && x->addr.node == next.node && x->addr.pack == next.pack &&
-	       x->addr.off + x->len == next.off && frame_of(x->addr) == frame_of(next);
+	return x->off + x->len == off && x->addr.off + x->len == next.off && pack_same_frame(x->addr, next);
 }
 
 int extent_list_add(struct extent_list *l, uint32_t off, uint32_t len, struct addr a)

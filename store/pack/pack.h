@@ -99,6 +99,12 @@ int packs_sync_end(struct packs *p, struct pack_marks *ret);
 /* Both at once. */
 int packs_sync(struct packs *p, struct pack_marks *ret);
 
+static inline bool pack_same_frame(struct addr a, struct addr b)
+{
+	return a.node == b.node && a.pack == b.pack &&
+	       (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE == (b.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+}
+
 /*
  * Reading. Addresses may point inside a chunk. A range lies in one frame.
  * Every chunk is checked against its fingerprint: -EBADMSG with the pack and offset logged, and remembered as damaged.

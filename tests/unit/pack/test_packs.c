@@ -326,9 +326,10 @@ static void a_short_frame_costs_what_it_holds(void **state)
 	for (unsigned i = 0; i < 4; i++)
 		rig_write_frame(&rig, PACK_SMALL, PACK_BLOCK, i, 3);
 	rig_sync(&rig);
-	assert_int_equal(pack_stat(&rig, 1).st_blocks * 512, PACK_BLOCK * (1 + 4 * 4));
+	/* The filesystem may need a block of its own for so many extents. */
+	assert_in_range(pack_stat(&rig, 1).st_blocks * 512, PACK_BLOCK * (1 + 4 * 4), PACK_BLOCK * (2 + 4 * 4));
 	packs_stats(rig.p, &stats);
-	assert_int_equal(stats.disk_bytes, PACK_BLOCK * (1 + 4 * 4));
+	assert_in_range(stats.disk_bytes, PACK_BLOCK * (1 + 4 * 4), PACK_BLOCK * (2 + 4 * 4));
 	assert_int_equal(stats.nr_packs, 1);
 	assert_int_equal(stats.nr_frames, 4);
 	assert_int_equal(stats.nr_chunks, 12);
