@@ -34,9 +34,17 @@ void fp_of_each(const struct fp_key *k, const void *p, size_t len, size_t n, str
 /* 64-bit keyed hash of a few bytes (directory cookies, header seals). */
 uint64_t fp_hash64(const struct fp_key *k, const void *p, size_t len);
 
+/* No chunk's: by chance as likely as a collision. */
+#define FP_NONE ((struct fp){ 0 })
+
 static inline bool fp_equal(struct fp a, struct fp b)
 {
 	return a.lo == b.lo && a.hi == b.hi;
+}
+
+static inline bool fp_is_none(struct fp a)
+{
+	return a.lo == 0 && a.hi == 0;
 }
 
 void fp_encode(struct fp f, uint8_t ret[FP_LEN]);

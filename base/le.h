@@ -49,6 +49,17 @@ static inline struct le64 le64_put(uint64_t n)
 }
 
 /* Big-endian, for keys that must sort by number. */
+static inline uint32_t be32_get(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static inline void be32_put(uint8_t *p, uint32_t n)
+{
+	for (int i = 3; i >= 0; i--, n >>= 8)
+		p[i] = (uint8_t)n;
+}
+
 static inline uint64_t be64_get(const uint8_t *p)
 {
 	uint64_t n = 0;

@@ -48,7 +48,30 @@ struct ckptfs_stat {
 	uint32_t reserved;
 };
 
+/*
+ * Collect garbage: start a collection (EBUSY while one is running), ask how far the last one has come, or stop it; what it
+ * has done so far is kept, and the next one goes on from there. On any directory of the mount; starting and stopping is
+ * for root and whoever runs the mount (EPERM).
+ */
+enum ckptfs_gc_command { CKPTFS_GC_STATUS, CKPTFS_GC_START, CKPTFS_GC_STOP };
+#define CKPTFS_GC_DELETE 1u /* flag: give back what is found, not only count it */
+
+struct ckptfs_gc {
+	uint32_t size, version;
+	uint32_t command, flags;
+	uint64_t budget_ns; /* 0: until it is done */
+	uint32_t move_below; /* percent: packs with less live in them are emptied; 0: none */
+	uint32_t running; /* out, as all below */
+	int32_t error; /* errno of one that failed, or 0 */
+	uint32_t complete; /* all packs were looked at */
+	uint64_t run; /* which collection of this mount; 0: there was none */
+	uint64_t packs, packs_total, frames, recipes; /* looked at */
+	uint64_t live_bytes, dead_bytes, dead_chunks; /* found */
+	uint64_t freed_bytes, freed_chunks, removed_packs, moved_packs, moved_bytes; /* done */
+};
+
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)
 #define CKPTFS_IOC_CLONE _IOWR(CKPTFS_IOC_TYPE, 2, struct ckptfs_clone)
 #define CKPTFS_IOC_SYNC _IOW(CKPTFS_IOC_TYPE, 3, struct ckptfs_sync)
 #define CKPTFS_IOC_STAT _IOWR(CKPTFS_IOC_TYPE, 4, struct ckptfs_stat)
+#define CKPTFS_IOC_GC _IOWR(CKPTFS_IOC_TYPE, 5, struct ckptfs_gc)

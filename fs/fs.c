@@ -7,6 +7,7 @@
 #include "base/util.h"
 #include "fs/attr.h"
 #include "fs/attr_cache.h"
+#include "fs/collect.h"
 #include "fs/control.h"
 #include "fs/inode.h"
 #include "fs/namespace.h"
@@ -19,6 +20,7 @@ static void fs_free(struct fs *fs)
 		return;
 	inodes_free(fs->inodes);
 	attr_cache_free(fs->attrs);
+	collect_free(fs->collect);
 	series_free(fs->series);
 	control_free(fs->control);
 	mutex_release(&fs->handles_lock);
@@ -54,6 +56,8 @@ int fs_open(struct engine *e, const struct options *o, struct fs **ret)
 	if (r == 0)
 		r = control_new(o, &fs->control);
 	if (r == 0)
+		r = collect_new(e, &fs->collect);
+	if (r == 0)
 		r = names_open_root(fs);
 	if (r == 0 && !fs->read_only)
 		r = names_clear_orphans(fs);
@@ -78,6 +82,7 @@ int fs_close(struct fs *fs)
 
 	if (!fs)
 		return 0;
+	collect_free(TAKE(fs->collect));
 	r = names_finish_all(fs);
 	if (r < 0)
 		log_errno(r, "store: read times and files without a name could not be written off");

@@ -14,6 +14,7 @@
 #include "store/engine/engine.h"
 
 struct attr_cache;
+struct collect;
 struct control;
 struct file;
 struct inodes;
@@ -29,6 +30,7 @@ struct fs {
 	struct attr_cache *attrs;
 	struct series *series;
 	struct control *control;
+	struct collect *collect;
 	bool read_only, noatime;
 	bool sync; /* every change of names is durable before it is answered */
 

@@ -222,6 +222,8 @@ void db_close(struct db *db)
 	for (size_t i = 0; i < DB_NR_FAMILIES; i++)
 		if (db->options[i])
 			rocksdb_options_destroy(db->options[i]);
+	if (db->filter)
+		rocksdb_compactionfilter_destroy(db->filter);
 	if (db->flush)
 		rocksdb_flushoptions_destroy(db->flush);
 	if (db->write)

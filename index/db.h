@@ -83,6 +83,10 @@ uint64_t db_view_unflushed(struct db *db); /* bytes in memtables */
  * `fingerprints` as one SST file. An entry that is there already is replaced. Durable on return. */
 int db_ingest(struct db *db, const void *keys, size_t key_len, const void *values, size_t value_len, size_t n);
 int db_compact(struct db *db, enum db_family family); /* when the node is idle; blocks */
+/* Compactions leave out entries of `fingerprints` whose value is stale. Set once; asked by RocksDB's threads until
+ * db_close(). */
+typedef bool db_stale_fn(void *userdata, const void *value, size_t value_len);
+void db_set_stale(struct db *db, db_stale_fn *fn, void *userdata);
 
 struct db_stats {
 	uint64_t view_disk, fingerprints_disk; /* bytes of SST files */

@@ -79,6 +79,38 @@ static void set_fingerprints(rocksdb_options_t *o, rocksdb_cache_t *cache)
 	set_table(o, cache);
 }
 
+static unsigned char leave_out(void *state, int level, const char *key, size_t key_len, const char *value, size_t len,
+			       char **new_value, size_t *new_len, unsigned char *value_changed)
+{
+	struct db *db = state;
+	db_stale_fn *is_stale = atomic_load(&db->is_stale);
+
+	(void)level;
+	(void)key;
+	(void)key_len;
+	(void)new_value;
+	(void)new_len;
+	(void)value_changed;
+	return is_stale && is_stale(db->stale_userdata, value, len);
+}
+
+static const char *filter_name(void *state)
+{
+	(void)state;
+	return "ckptfs.stale-fingerprints";
+}
+
+static void keep_state(void *state)
+{
+	(void)state; /* the database's own, freed with it */
+}
+
+void db_set_stale(struct db *db, db_stale_fn *fn, void *userdata)
+{
+	db->stale_userdata = userdata;
+	atomic_store(&db->is_stale, fn);
+}
+
 int db_options_make(struct db *db, const struct db_conf *conf)
 {
 	_cleanup_(db_err_freep) char *err = NULL;
@@ -105,5 +137,7 @@ int db_options_make(struct db *db, const struct db_conf *conf)
 		return log_errno(-EOPNOTSUPP, "index %s: RocksDB takes no option: %s", db->dir, err);
 	set_view(db->options[DB_VIEW], db->cache);
 	set_fingerprints(db->options[DB_FINGERPRINTS], db->cache);
+	db->filter = rocksdb_compactionfilter_create(db, keep_state, leave_out, filter_name);
+	rocksdb_options_set_compaction_filter(db->options[DB_FINGERPRINTS], db->filter);
 	return 0;
 }

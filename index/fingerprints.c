@@ -62,6 +62,11 @@ int fingerprints_find(struct db *db, const struct fp *fps, size_t n, struct addr
 	return 0;
 }
 
+uint32_t fingerprint_pack(const void *value, size_t len)
+{
+	return len == FINGERPRINT_VALUE_LEN ? value_get(value).pack : 0;
+}
+
 uint64_t fingerprint_key(struct fp fp)
 {
 	uint8_t key[FINGERPRINT_KEY_LEN];

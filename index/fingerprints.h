@@ -20,6 +20,8 @@ struct fingerprint_entry {
 
 /* The key of a fingerprint in the index, as a number of the same order: its first eight bytes. */
 uint64_t fingerprint_key(struct fp fp);
+/* The pack that an entry points into; 0: it is no entry. */
+uint32_t fingerprint_pack(const void *value, size_t len);
 /* Up to `max` keys from `from` on, in order; fewer: there are no more. Past the cache. */
 int fingerprints_scan(struct db *db, uint64_t from, uint64_t *ret, size_t max, size_t *ret_nr);
 

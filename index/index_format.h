@@ -10,6 +10,7 @@
  *   'X' ino name            -> value                                   extended attribute
  *   'O' ino                 -> (empty)                                 no name left, still open: removed at mount
  *   'R' ino segment         -> extents (recipes.h)                     1 MiB of a file
+ *   'F' [pack [frame]]      -> what has been collected (freed.h)       totals, whole packs, chunks of a frame
  *   'M' name                -> meta (engine's)                         commit number, pack marks, next inode ...
  *
  * A directory entry's cookie is its place in readdir order: (keyed hash of the name) << 4 | n, 63 bits,
@@ -35,6 +36,7 @@ enum view_table {
 	VIEW_XATTR = 'X',
 	VIEW_ORPHAN = 'O',
 	VIEW_RECIPE = 'R',
+	VIEW_FREED = 'F',
 	VIEW_META = 'M',
 };
 
@@ -59,6 +61,12 @@ struct dirent_value_disk {
 	/* name follows, 1 to 255 bytes, to the end of the value */
 };
 static_assert(sizeof(struct dirent_value_disk) == 9, "on disk");
+
+struct freed_value_disk {
+	uint8_t version, flags; /* bit 0: punched; others: refuse */
+	struct le64 gone[4];
+};
+static_assert(sizeof(struct freed_value_disk) == 34, "on disk");
 
 #define FINGERPRINT_KEY_LEN 8
 #define FINGERPRINT_VALUE_LEN 6

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "fs/collect.h"
 #include "fs/file.h"
 #include "fs/inode.h"
 #include "fs/loop.h"
@@ -101,6 +103,66 @@ static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
+static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
+{
+	struct gc_conf conf = {
+		.delete = arg->flags & CKPTFS_GC_DELETE,
+		.move_below = arg->move_below,
+		.budget_ns = arg->budget_ns,
+	};
+	struct fs *fs = fs_of(req);
+	uid_t uid = fuse_req_ctx(req)->uid;
+
+	if (arg->command > CKPTFS_GC_STOP || arg->flags & ~CKPTFS_GC_DELETE || arg->move_below > 100)
+		return -EINVAL;
+	if (arg->command == CKPTFS_GC_STATUS)
+		return 0;
+	if (uid != 0 && uid != geteuid())
+		return -EPERM;
+	if (arg->command == CKPTFS_GC_START)
+		return fs->read_only && conf.delete ? -EROFS : collect_start(fs->collect, &conf);
+	collect_stop(fs->collect);
+	return 0;
+}
+
+static void gc_tell(struct fs *fs, struct ckptfs_gc *arg)
+{
+	struct collect_status s;
+
+	collect_status(fs->collect, &s);
+	arg->running = s.running;
+	arg->error = -s.error;
+	arg->complete = s.report.complete;
+	arg->run = s.run;
+	arg->packs = s.report.nr_packs;
+	arg->packs_total = s.report.nr_packs_total;
+	arg->frames = s.report.nr_frames;
+	arg->recipes = s.report.nr_recipes;
+	arg->live_bytes = s.report.live_bytes;
+	arg->dead_bytes = s.report.dead_bytes;
+	arg->dead_chunks = s.report.dead_chunks;
+	arg->freed_bytes = s.report.freed_bytes;
+	arg->freed_chunks = s.report.freed_chunks;
+	arg->removed_packs = s.report.nr_removed;
+	arg->moved_packs = s.report.nr_moved_packs;
+	arg->moved_bytes = s.report.moved_bytes;
+}
+
+static void ioctl_gc(fuse_req_t req, const void *in)
+{
+	struct ckptfs_gc arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = gc_command(req, &arg);
+	if (r < 0) {
+		ops_reply(req, r);
+		return;
+	}
+	gc_tell(fs_of(req), &arg);
+	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+}
+
 static size_t argument_size(unsigned cmd)
 {
 	switch (cmd) {
@@ -108,6 +170,7 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_CLONE:
 	case CKPTFS_IOC_SYNC:
 	case CKPTFS_IOC_STAT:
+	case CKPTFS_IOC_GC:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
@@ -127,7 +190,7 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		r = -ENOTTY;
 	else
 		r = check_argument(in, in_len, size);
-	if (r == 0 && flags & FUSE_IOCTL_DIR && cmd != CKPTFS_IOC_SYNC)
+	if (r == 0 && flags & FUSE_IOCTL_DIR && cmd != CKPTFS_IOC_SYNC && cmd != CKPTFS_IOC_GC)
 		r = -EISDIR;
 	if (r < 0)
 		ops_reply(req, r);
@@ -137,6 +200,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_clone(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_STAT)
 		ioctl_stat(req, file_of(fi), in);
+	else if (cmd == CKPTFS_IOC_GC)
+		ioctl_gc(req, in);
 	else
 		ioctl_sync(req);
 }

@@ -84,10 +84,12 @@ static int freeze(struct engine *e)
 	mutex_lock(&e->append_lock);
 	if (e->frozen.nr == 0 && e->recent.nr > 0)
 		r = fptable_init(&fresh, 0);
-	if (r == 0 && e->frozen.nr == 0 && e->recent.nr > 0) {
-		e->frozen = e->recent;
-		e->frozen_marks = marks;
-		e->recent = fresh;
+	if (r == 0 && e->frozen.nr == 0) {
+		if (e->recent.nr > 0) {
+			e->frozen = e->recent;
+			e->recent = fresh;
+		}
+		e->frozen_marks = marks; /* also when there was nothing: then all has been absorbed */
 	}
 	mutex_unlock(&e->append_lock);
 	return r;
@@ -96,19 +98,22 @@ static int freeze(struct engine *e)
 /* One thread at a time. `frozen` is not changed while it is ingested, so it is read without the lock. */
 static int freeze_and_ingest(struct engine *e)
 {
-	int r = freeze(e);
+	int r;
 
-	if (r < 0 || e->frozen.nr == 0)
-		return r;
-	r = ingest(e, &e->frozen);
-	if (r < 0)
-		return r;
-	mutex_lock(&e->append_lock);
-	fptable_release(&e->frozen);
-	e->absorb_generation++;
-	cond_broadcast(&e->filling_cond);
-	mutex_unlock(&e->append_lock);
-	return 0;
+	mutex_lock(&e->absorb_lock);
+	r = freeze(e);
+	if (r == 0 && e->frozen.nr > 0) {
+		r = ingest(e, &e->frozen);
+		if (r == 0) {
+			mutex_lock(&e->append_lock);
+			fptable_release(&e->frozen);
+			e->absorb_generation++;
+			cond_broadcast(&e->filling_cond);
+			mutex_unlock(&e->append_lock);
+		}
+	}
+	mutex_unlock(&e->absorb_lock);
+	return r;
 }
 
 int absorb(struct engine *e)
@@ -152,7 +157,7 @@ static int load_frame(struct engine *e, const struct pack_frame_rec *rec)
 
 	mutex_lock(&e->append_lock);
 	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++, a.off += rec->chunk_len)
-		if (!fptable_find(&e->recent, rec->fps[i]))
+		if (!fp_is_none(rec->fps[i]) && !fptable_find(&e->recent, rec->fps[i]))
 			r = fptable_insert(&e->recent, rec->fps[i], a);
 	mutex_unlock(&e->append_lock);
 	return r;

@@ -401,6 +401,7 @@ int content_log(struct content *c, const struct replace *rp)
 	r = log_append(c->e, RECORD_REPLACE, &rec, &c->log_end);
 	if (r < 0)
 		return r;
+	freed_referred(c->e, rp->x, rp->nr);
 	return content_apply(c, rp);
 }
 

@@ -102,6 +102,8 @@ static bool same_bytes(struct batch *b, unsigned i, struct addr a)
 /* Page i is what lies at `a`. A copy known to be damaged is written again first: for all who share it. */
 static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
 {
+	if (freed_condemned(b->e, a))
+		return false;
 	if (!same_bytes(b, i, a) ||
 	    (packs_is_damaged(b->e->packs, a) && packs_heal(b->e->packs, a, page_of(b, i), b->page) < 0)) {
 		b->alone[i] = true;
@@ -196,10 +198,14 @@ static void ask_champions(struct batch *b)
 static struct addr find_in_memory(struct engine *e, struct fp fp) REQUIRES(e->append_lock)
 {
 	struct fptable_slot *s = fptable_find(&e->recent, fp);
+	struct addr a;
 
 	if (!s)
 		s = fptable_find(&e->frozen, fp);
-	return s ? (struct addr){ .pack = s->pack, .off = s->off } : ADDR_NONE;
+	if (!s)
+		return ADDR_NONE;
+	a = (struct addr){ .pack = s->pack, .off = s->off };
+	return freed_condemned(e, a) ? ADDR_NONE : a;
 }
 
 /* Each look is a cache miss: let them all be on their way before the first one waits. */
@@ -300,6 +306,19 @@ static int ask_index(struct batch *b)
 /* A place in memory's table for a page of this very job: pack PLACEHOLDER, offset = index of the page. */
 #define PLACEHOLDER UINT32_MAX
 
+/* What memory may have there is condemned, or it would have been found. */
+static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(e->append_lock)
+{
+	struct addr a = { .pack = PLACEHOLDER, .off = i };
+	struct fptable_slot *s = fptable_find(&e->recent, fp);
+
+	if (!s)
+		return fptable_insert(&e->recent, fp, a);
+	s->pack = a.pack;
+	s->off = a.off;
+	return 0;
+}
+
 static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e->append_lock)
 {
 	unsigned nr = 0;
@@ -312,7 +331,7 @@ static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e
 			continue;
 		a = b->alone[i] ? ADDR_NONE : find_in_memory(e, b->fps[i]);
 		if (addr_is_none(a)) {
-			r = b->alone[i] ? 0 : fptable_insert(&e->recent, b->fps[i], (struct addr){ .pack = PLACEHOLDER, .off = i });
+			r = b->alone[i] ? 0 : claim_page(e, b->fps[i], i);
 			if (r < 0)
 				return r;
 			b->cause[i] = CLAIMED;

@@ -38,6 +38,10 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	mutex_init(&e->contents_lock);
 	mutex_init(&e->log.lock);
 	cond_init(&e->log.committed_cond);
+	epoch_init(&e->users);
+	mutex_init(&e->gc.lock);
+	mutex_init(&e->gc.totals_lock);
+	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
 	buffers_init(e);
@@ -72,9 +76,9 @@ void engine_free(struct engine *e)
 {
 	release_contents(e);
 	abandon_frames(e);
+	db_close(e->db); /* asks the packs until then */
 	packs_close(e->packs);
 	journal_close(e->journal);
-	db_close(e->db);
 	store_dirs_release(&e->dirs);
 	io_rate_free(e->read_rate);
 	io_rate_free(e->write_rate);
@@ -85,6 +89,10 @@ void engine_free(struct engine *e)
 	buffers_release(e);
 	cond_release(&e->filling_cond);
 	mutex_release(&e->append_lock);
+	mutex_release(&e->absorb_lock);
+	mutex_release(&e->gc.totals_lock);
+	mutex_release(&e->gc.lock);
+	epoch_release(&e->users);
 	cond_release(&e->log.committed_cond);
 	mutex_release(&e->log.lock);
 	mutex_release(&e->contents_lock);
@@ -127,16 +135,26 @@ static int open_index(struct engine *e, bool rebuild)
 
 static int open_packs(struct engine *e, const struct pack_marks *marks)
 {
+	_cleanup_(freep) uint32_t *removed = NULL;
 	struct packs_conf pc = {
 		.key = &e->key,
 		.pack_bytes = e->conf.pack_bytes,
 		.table_memory = e->conf.cache / 8,
 		.read_rate = e->read_rate,
 		.write_rate = e->write_rate,
+		.gone = freed_gone,
+		.userdata = e,
 	};
+	int r = freed_load(e, &removed, &pc.nr_removed);
 
+	if (r < 0)
+		return r;
+	pc.removed = removed;
 	memcpy(pc.store_id, e->dirs.sb.store_id, sizeof(pc.store_id));
-	return packs_open(e->dirs.packs, &pc, marks, &e->packs);
+	r = packs_open(e->dirs.packs, &pc, marks, &e->packs);
+	if (r == 0)
+		db_set_stale(e->db, freed_is_stale, e);
+	return r;
 }
 
 static int engine_load(struct engine *e, bool rebuild)
@@ -309,14 +327,16 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 		.cache_limit = e->conf.cache,
 	};
 	struct journal_stats js;
+	struct freed_totals gone;
 	struct pack_stats ps;
 	struct db_stats ds;
 
 	packs_stats(e->packs, &ps);
 	journal_stats(e->journal, &js);
 	db_stats(e->db, &ds);
-	s.stored_chunks = ps.nr_chunks;
-	s.stored_bytes = ps.chunk_bytes;
+	freed_so_far(e, &gone);
+	s.stored_chunks = ps.nr_chunks - MIN(ps.nr_chunks, gone.nr_chunks);
+	s.stored_bytes = ps.chunk_bytes - MIN(ps.chunk_bytes, gone.bytes);
 	s.pack_disk = ps.disk_bytes;
 	s.table_memory = ps.table_memory;
 	s.table_hits = ps.table_hits;

@@ -154,6 +154,28 @@ struct engine_space {
 };
 int engine_space(struct engine *e, struct engine_space *ret);
 
+/*
+ * Collecting garbage: chunks that no file refers to any more, while everything else goes on. One collection at a time
+ * (-EBUSY). It may be stopped, or die, at any moment: the next one goes on from there.
+ */
+struct gc_report {
+	uint64_t nr_packs, nr_packs_total, nr_frames, nr_recipes; /* looked at */
+	uint64_t live_bytes; /* of chunks that are referred to */
+	uint64_t dead_chunks, dead_bytes; /* of those that are not */
+	uint64_t freed_chunks, freed_bytes; /* given back */
+	uint64_t nr_removed; /* packs */
+	uint64_t nr_moved_packs, moved_bytes; /* whose live chunks were moved together elsewhere */
+	bool complete; /* all packs since the last complete one, or this one's beginning, were looked at */
+};
+struct gc_conf {
+	bool delete; /* else only tell what could be */
+	unsigned move_below; /* percent: a pack with less live in it is emptied. 0: never, only punched */
+	uint64_t budget_ns; /* stop after this time; 0: when it is done */
+	bool (*step)(void *userdata, const struct gc_report *so_far); /* now and then; false: stop. NULL: none */
+	void *userdata;
+};
+int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *ret);
+
 /* What ckptfs-stat shows. Bytes unless said. */
 struct engine_stats {
 	uint64_t written;			/* by applications since the mount */

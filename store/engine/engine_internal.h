@@ -13,11 +13,13 @@
  *   view.c      writing the view out, snapshots of the journal
  *   absorb.c    fingerprints from memory into RocksDB
  *   filter.c    which fingerprints RocksDB does not have
+ *   freed.c     what is gone, as the paths of data must know it
+ *   gc*.c       collecting what nobody refers to
  *   recover.c   opening after a crash; rebuild
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
  * log.lock, append_lock, buffers.lock, queue.lock. The last five are leaves but for append_lock > packs' own locks and
- * log.lock > RocksDB. Nobody waits for a job while holding view_lock: the job needs it to finish.
+ * log.lock > RocksDB. gc.lock comes before all of them, absorb_lock before append_lock. Nobody waits for a job while holding view_lock: the job needs it to finish.
  */
 #pragma once
 
@@ -25,8 +27,10 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
+#include "base/epoch.h"
 #include "base/mutex.h"
 #include "index/fingerprint_filter.h"
+#include "index/freed.h"
 #include "index/recipes.h"
 #include "store/engine/engine.h"
 #include "store/engine/fptable.h"
@@ -38,6 +42,7 @@
 struct buffer_slab;
 struct db_batch;
 struct fingerprint_entry;
+struct gc_window;
 struct job;
 struct io_rate;
 struct journal;
@@ -59,6 +64,7 @@ struct job {
 	struct extent_list extents; /* the result, relative to off */
 	int error;
 	bool done;
+	unsigned ticket; /* of e->users, from the first look for known chunks until what was found is in the log */
 	struct job *next_in_file;  /* content.lock */
 	struct job *next_in_queue; /* queue.lock */
 };
@@ -148,6 +154,16 @@ struct engine {
 		uint64_t next_number, numbers_end GUARDED_BY(lock);
 	} log;
 
+	struct epoch users; /* of addresses that no lock protects: jobs, readers, clones */
+	struct {
+		struct mutex lock; /* one collection at a time; before all others */
+		struct gc_window *_Atomic window; /* set with view_lock held exclusively; used under it or inside `users` */
+		struct mutex totals_lock; /* leaf */
+		struct freed_totals totals GUARDED_BY(totals_lock);
+		_Atomic bool any; /* something is gone: tables that are read must be told */
+	} gc;
+
+	struct mutex absorb_lock; /* held while `frozen` is read without append_lock */
 	struct mutex append_lock;
 	struct fptable recent, frozen GUARDED_BY(append_lock); /* not yet absorbed; being absorbed */
 	struct pack_marks frozen_marks GUARDED_BY(append_lock);
@@ -274,6 +290,17 @@ void absorb_share_memory(struct engine *e); /* what the tables do not need, othe
 int filter_tend(struct engine *e); /* by the background thread, often */
 void filter_add(struct engine *e, const struct fingerprint_entry *entries, size_t n); /* before they go to RocksDB */
 void filter_release(struct engine *e);
+
+/* freed.c */
+int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr); /* at open; caller frees */
+int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
+bool freed_is_stale(void *engine, const void *value, size_t len); /* an entry of the fingerprint table */
+void freed_so_far(struct engine *e, struct freed_totals *ret);
+void freed_count(struct engine *e, const struct freed_totals *t); /* what the log says now */
+/* The collector wants it back: it must not be shared. Inside e->users. */
+bool freed_condemned(struct engine *e, struct addr a);
+/* What enters the log is referred to from now on. view_lock held shared. */
+void freed_referred(struct engine *e, const struct extent *x, size_t nr);
 
 /* keeper.c */
 int keeper_start(struct engine *e);

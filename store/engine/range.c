@@ -132,6 +132,7 @@ static int copy_extents(struct content *c, uint64_t off, uint64_t len, struct ex
 /* At most 1 MiB: one record. */
 static int clone_piece(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len)
 {
+	unsigned ticket = epoch_enter(&from->e->users);
 	struct extent_list l = { 0 };
 	struct replace rp;
 	int r;
@@ -151,6 +152,7 @@ static int clone_piece(struct content *from, uint64_t from_off, struct content *
 		r = log_and_show(to, &rp);
 		content_unlock_quiet(to);
 	}
+	epoch_leave(&from->e->users, ticket);
 	extent_list_release(&l);
 	return r;
 }

@@ -112,6 +112,7 @@ static void settle_range(struct content *c, uint64_t off, uint64_t len) REQUIRES
 ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off)
 {
 	struct pieces ps = { .p = ps.few, .size = ARRAY_SIZE(ps.few) };
+	unsigned ticket = epoch_enter(&c->e->users);
 	int r = 0;
 
 	mutex_lock(&c->lock);
@@ -126,6 +127,7 @@ ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off)
 	mutex_unlock(&c->lock);
 	if (r == 0)
 		r = read_pieces(c, &ps, off);
+	epoch_leave(&c->e->users, ticket);
 	pieces_release(&ps);
 	if (r < 0)
 		return r;

@@ -53,6 +53,10 @@ int journal_append(struct journal *j, const void *records, size_t len);
  * appends. */
 int journal_prepare(struct journal *j);
 
+/* Begin anew with small segments: the next group starts one of the first size, and what is kept ahead goes. For a store that
+ * has become small again; the segments before go with the next snapshot. */
+void journal_shrink(struct journal *j);
+
 /* Groups after number `after`, oldest first (`after` 0: everything the journal still has, the snapshot first, as a
  * group whose number is the snapshot's; it comes in several parts of bounded size with the same number). -ENOENT:
  * groups after `after` were dropped in favour of a newer snapshot; start from 0. */

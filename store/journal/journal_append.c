@@ -93,9 +93,9 @@ int journal_append(struct journal *j, const void *records, size_t len)
 	if (len > JOURNAL_PAYLOAD_MAX)
 		return log_errno(-EINVAL, "journal: group %" PRIu64 ": %zu bytes are too many", g.number, len);
 	memcpy(g.store_id, j->store_id, sizeof(g.store_id));
-	if (j->fd < 0 || bytes > j->size - j->off) {
+	if (j->fd < 0 || bytes > j->size - j->off || journal_shrink_wanted(j)) {
 		r = journal_segment_start(j, g.number, bytes);
-		if (r < 0)
+		if (r < 0 && (j->fd < 0 || bytes > j->size - j->off)) /* else the large one will do */
 			return r;
 	}
 	r = put(j, &g, records, len);

@@ -46,6 +46,7 @@ struct journal {
 	enum journal_spare spare GUARDED_BY(lock);
 	uint64_t spare_bytes GUARDED_BY(lock);
 	uint64_t spare_next_try GUARDED_BY(lock); /* value of `appended` */
+	bool shrink GUARDED_BY(lock); /* the next group starts a segment of the first size */
 	unsigned nr_readers GUARDED_BY(lock); /* while there are any, no file is overwritten, only unlinked */
 	bool snapshot_open GUARDED_BY(lock);
 };
@@ -67,6 +68,8 @@ struct journal_name journal_snap_name(uint64_t number);
 int journal_segments_reserve(struct journal *j);
 /* Start segment `number` with space for a group of `group_bytes`, durable. Of the appending thread. */
 int journal_segment_start(struct journal *j, uint64_t number, uint64_t group_bytes);
+/* Has the next group to start a small segment, though there is room? */
+bool journal_shrink_wanted(struct journal *j);
 /* Remove the segments whose groups are all at or below `number`; one may become the spare. */
 void journal_segments_drop(struct journal *j, uint64_t number);
 /* Zero bytes [from, to) of a file, not synced. */

@@ -101,7 +101,7 @@ static uint64_t next_bytes(struct journal *j) REQUIRES(j->lock)
 	uint64_t bytes = FIRST_SEGMENT_BYTES;
 
 	assert(mutex_held(&j->lock));
-	if (j->nr_segments > 0)
+	if (j->nr_segments > 0 && !j->shrink)
 		bytes = MAX(bytes, 2 * j->segments[j->nr_segments - 1].size);
 	return MIN(bytes, j->segment_bytes);
 }
@@ -165,6 +165,32 @@ static bool spare_wanted(struct journal *j, uint64_t *ret_bytes)
 	return wanted;
 }
 
+void journal_shrink(struct journal *j)
+{
+	uint64_t bytes;
+
+	if (j->read_only)
+		return;
+	mutex_lock(&j->lock);
+	j->shrink = true;
+	mutex_unlock(&j->lock);
+	if (!spare_take(j, 0, &bytes))
+		return; /* none, or somebody is at it: then it is one more segment that is larger */
+	if (io_unlink(j->dirfd, SPARE_NAME) < 0)
+		log_warning("journal %s: cannot be removed", SPARE_NAME);
+	spare_set(j, SPARE_NONE, 0);
+}
+
+bool journal_shrink_wanted(struct journal *j)
+{
+	bool wanted;
+
+	mutex_lock(&j->lock);
+	wanted = j->shrink && j->segments[j->nr_segments - 1].size > FIRST_SEGMENT_BYTES;
+	mutex_unlock(&j->lock);
+	return wanted;
+}
+
 int journal_prepare(struct journal *j)
 {
 	uint64_t bytes;
@@ -195,6 +221,7 @@ static void segments_add(struct journal *j, uint64_t number, uint64_t bytes)
 	s = &j->segments[j->nr_segments - 1];
 	*s = (struct journal_segment){ .first = number, .last = number - 1, .size = bytes, .end = JOURNAL_BLOCK };
 	j->spare_next_try = 0;
+	j->shrink = false;
 	mutex_unlock(&j->lock);
 }
 

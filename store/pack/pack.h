@@ -38,6 +38,8 @@ struct pack_frame;
 #define PACK_FRAME_STRIDE 257u	/* with the table block in front */
 #define PACK_FRAME_BYTES (PACK_BLOCK * PACK_FRAME_BLOCKS)
 
+#define PACK_GONE_WORDS (PACK_FRAME_BLOCKS / 64)
+
 enum pack_stream { PACK_BULK, PACK_SMALL, PACK_NR_STREAMS };
 
 struct pack_mark {
@@ -64,6 +66,13 @@ struct packs_conf {
 	uint64_t table_memory; /* limit on cached frame tables */
 	struct io_rate *read_rate, *write_rate; /* borrowed; NULL: unlimited */
 	bool read_only;	       /* opens without cutting or removing anything */
+
+	/* What packs_punch() and packs_remove() have given back before. `gone` is asked whenever a table has been read: 1 with
+	 * bit i % 64 of gone[i / 64] for each chunk i that is no chunk any more, 0: all are there, <0. NULL: all are. */
+	int (*gone)(void *userdata, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
+	void *userdata;
+	const uint32_t *removed; /* packs, borrowed by packs_open() only */
+	size_t nr_removed;
 };
 
 /* `dirfd` is packs/ itself (kept until close, not closed). Marks of zeros with next_pack 1: a new store. */
@@ -143,13 +152,27 @@ struct pack_frame_rec {
 	struct addr first; /* of its first chunk */
 	uint32_t chunk_len, nr_chunks;
 	bool damaged;
-	struct fp fps[PACK_FRAME_BLOCKS];
+	struct fp fps[PACK_FRAME_BLOCKS]; /* FP_NONE: the chunk is gone */
 };
 /* From (pack, frame) on. */
 struct pack_iter pack_iter(struct packs *p, uint32_t pack, uint32_t frame);
 int pack_iter_next(struct pack_iter *it, struct pack_frame_rec *ret); /* 1/0/<0 */
 /* The stream a pack belongs to; 1/0 no such pack/<0. */
 int packs_stream_of(struct packs *p, uint32_t pack, enum pack_stream *ret);
+
+/*
+ * Giving space back. The caller vouches that nothing refers to these chunks, that nobody will share them any more, and
+ * that `gone` and `removed` will say so from now on, also after a crash. Then the disk may forget them at any time.
+ */
+/* Bytes of the chunks of one frame; of the whole frame, table included, if all of them are gone. */
+int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
+		const uint64_t gone[PACK_GONE_WORDS]);
+int packs_remove(struct packs *p, uint32_t pack); /* the whole pack; no stream is at it */
+bool packs_is_removed(struct packs *p, uint32_t pack);
+/* Ask `gone` again when the frame is next looked at. */
+void packs_forget_table(struct packs *p, uint32_t pack, uint32_t frame);
+/* Frames that a pack may have, written or being written; *ret_full: no more will come. 1/0 no such pack/<0. */
+int packs_frames_of(struct packs *p, uint32_t pack, uint32_t *ret, bool *ret_full);
 
 struct pack_stats {
 	uint64_t nr_packs, nr_frames, nr_chunks;

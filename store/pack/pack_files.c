@@ -88,14 +88,25 @@ static void ref(struct pack_files *fs, struct pack_file *f) REQUIRES(fs->lock)
 	fs->nr_idle--;
 }
 
+static void bucket_remove(struct pack_files *fs, struct pack_file *f) REQUIRES(fs->lock)
+{
+	struct pack_file **at = &fs->buckets[f->pack % NR_BUCKETS];
+
+	while (*at != f)
+		at = &(*at)->next_in_bucket;
+	*at = f->next_in_bucket;
+}
+
 /* Takes the least recently used file out when there are too many; the caller closes it without the lock. */
 static struct pack_file *unref(struct pack_files *fs, struct pack_file *f) REQUIRES(fs->lock)
 {
-	struct pack_file *old, **at;
+	struct pack_file *old;
 
 	assert(f->nr_refs > 0);
 	if (--f->nr_refs > 0)
 		return NULL;
+	if (f->forgotten)
+		return f;
 	f->lru_next = &fs->lru;
 	f->lru_prev = fs->lru.lru_prev;
 	f->lru_prev->lru_next = fs->lru.lru_prev = f;
@@ -103,10 +114,7 @@ static struct pack_file *unref(struct pack_files *fs, struct pack_file *f) REQUI
 		return NULL;
 	old = fs->lru.lru_next;
 	ref(fs, old);
-	at = &fs->buckets[old->pack % NR_BUCKETS];
-	while (*at != old)
-		at = &(*at)->next_in_bucket;
-	*at = old->next_in_bucket;
+	bucket_remove(fs, old);
 	return old;
 }
 
@@ -149,6 +157,22 @@ void pack_file_put(struct pack_files *fs, struct pack_file *f)
 	old = unref(fs, f);
 	mutex_unlock(&fs->lock);
 	file_free(old);
+}
+
+void pack_files_forget(struct pack_files *fs, uint32_t pack)
+{
+	struct pack_file *f, *unused = NULL;
+
+	mutex_lock(&fs->lock);
+	f = find(fs, pack);
+	if (f) {
+		ref(fs, f);
+		bucket_remove(fs, f);
+		f->forgotten = true;
+		unused = unref(fs, f);
+	}
+	mutex_unlock(&fs->lock);
+	file_free(unused);
 }
 
 bool pack_files_direct(struct pack_files *fs)

@@ -31,6 +31,7 @@ struct pack_file {
 
 	/* of pack_files.c, guarded by its lock */
 	unsigned nr_refs;
+	bool forgotten; /* in no bucket; the last one to put it closes it */
 	struct pack_file *next_in_bucket;
 	struct pack_file *lru_prev, *lru_next; /* only when not referenced */
 };
@@ -45,4 +46,6 @@ int pack_files_get(struct pack_files *fs, uint32_t pack, struct pack_file **ret)
 int pack_files_create(struct pack_files *fs, uint32_t pack, enum pack_stream stream, struct pack_file **ret);
 struct pack_file *pack_file_ref(struct pack_files *fs, struct pack_file *f);
 void pack_file_put(struct pack_files *fs, struct pack_file *f); /* NULL is fine */
+/* Close it as soon as nobody uses it. Its name is gone already. */
+void pack_files_forget(struct pack_files *fs, uint32_t pack);
 bool pack_files_direct(struct pack_files *fs); /* false: some file had to go through the page cache */

@@ -8,6 +8,20 @@
 #include "base/util.h"
 #include "store/pack/packs_impl.h"
 
+/* What is gone has no fingerprint: nobody shares it, and reading it is an error. */
+static int mask_gone(struct packs *p, uint32_t pack, uint32_t frame, struct pack_table *t)
+{
+	uint64_t gone[PACK_GONE_WORDS];
+	int r = p->conf.gone ? p->conf.gone(p->conf.userdata, pack, frame, gone) : 0;
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; r > 0 && i < t->nr_chunks; i++)
+		if (gone[i / 64] >> i % 64 & 1)
+			t->fps[i] = FP_NONE;
+	return 1;
+}
+
 int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void *block, size_t len,
 		      struct pack_table *ret)
 {
@@ -22,7 +36,7 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 		return r;
 	}
 	atomic_store_explicit(&p->likely_chunk_len, ret->chunk_len, memory_order_relaxed);
-	return 1;
+	return mask_gone(p, pack, frame, ret);
 }
 
 int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_table *ret)

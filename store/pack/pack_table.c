@@ -382,6 +382,23 @@ void pack_tables_insert(struct pack_tables *ts, uint32_t pack, uint32_t frame, c
 	free(t);
 }
 
+void pack_tables_forget(struct pack_tables *ts, uint32_t pack, uint32_t frame)
+{
+	struct shard *s = shard_of(ts, pack, frame);
+	struct table *t;
+
+	mutex_lock(&s->lock);
+	t = shard_find(s, pack, frame);
+	if (t && !t->pinned_by && t->nr_users == 0 && t->error == 0) {
+		clock_remove(s, t);
+		shard_remove(s, t);
+	} else {
+		t = NULL;
+	}
+	mutex_unlock(&s->lock);
+	free(t);
+}
+
 void pack_tables_stats(struct pack_tables *ts, struct pack_tables_stats *ret)
 {
 	struct pack_tables_stats sum = { 0 };

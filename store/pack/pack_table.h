@@ -60,6 +60,9 @@ void pack_tables_put(struct pack_tables *ts, struct table_view *v);
 /* Cache what was read from disk. Without memory for it, it is not cached. */
 void pack_tables_insert(struct pack_tables *ts, uint32_t pack, uint32_t frame, const struct pack_table *t);
 
+/* Not one that is pinned or lost. */
+void pack_tables_forget(struct pack_tables *ts, uint32_t pack, uint32_t frame);
+
 struct pack_tables_stats {
 	uint64_t memory, hits, misses;
 };

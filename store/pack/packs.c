@@ -42,10 +42,12 @@ static int scan_entry(struct packs *p, const char *name, uint32_t pack, const st
 	struct stat st;
 	int r;
 
-	if (pack >= marks->next_pack) {
+	bool was_removed = pack_places_has(&p->removed, pack, 0);
+
+	if (pack >= marks->next_pack || was_removed) {
 		if (p->conf.read_only)
 			return 0;
-		log_info("pack %" PRIu32 ": not committed, removed", pack);
+		log_info("pack %" PRIu32 ": %s, removed", pack, was_removed ? "given up" : "not committed");
 		r = io_unlink(p->dirfd, name);
 		return r < 0 ? log_errno(r, "pack %" PRIu32 ": cannot remove", pack) : 0;
 	}
@@ -167,9 +169,13 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	p->likely_chunk_len = PACK_BLOCK;
 	pack_buffers_init(&p->buffers);
 	pack_places_init(&p->damaged);
+	pack_places_init(&p->removed);
 	mutex_init(&p->lock);
 	cond_init(&p->changed);
 	take_marks(p, marks);
+	for (size_t i = 0; i < conf->nr_removed; i++)
+		pack_places_add(&p->removed, conf->removed[i], 0);
+	p->conf.removed = NULL;
 	r = pack_files_new(dirfd, &p->conf, &p->files);
 	if (r < 0)
 		return r;
@@ -198,6 +204,7 @@ void packs_close(struct packs *p)
 		pack_file_put(p->files, p->streams[s].file);
 	pack_tables_free(p->tables);
 	pack_files_free(p->files);
+	pack_places_release(&p->removed);
 	pack_places_release(&p->damaged);
 	pack_buffers_release(&p->buffers);
 	cond_release(&p->changed);
@@ -207,8 +214,11 @@ void packs_close(struct packs *p)
 
 int packs_file_get(struct packs *p, uint32_t pack, struct pack_file **ret)
 {
-	int r = pack_files_get(p->files, pack, ret);
+	int r;
 
+	if (pack_places_has(&p->removed, pack, 0))
+		return 0;
+	r = pack_files_get(p->files, pack, ret);
 	if (r == 0 && pack_places_add(&p->damaged, pack, 0))
 		log_error("pack %" PRIu32 ": file is missing", pack);
 	if (r > 0 && (*ret)->header_error < 0 && pack_places_add(&p->damaged, pack, 0))
@@ -221,7 +231,7 @@ uint32_t packs_nr_frames(struct packs *p, uint32_t pack)
 	uint32_t n = PACK_FRAMES_MAX;
 
 	mutex_lock(&p->lock);
-	if (pack == 0 || pack >= p->next_pack)
+	if (pack == 0 || pack >= p->next_pack || pack_places_has(&p->removed, pack, 0))
 		n = 0;
 	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
 		if (p->streams[s].at.pack == pack)
@@ -272,6 +282,27 @@ static uint32_t nr_frames_there(struct packs *p, struct pack_file *file)
 	blocks = ((uint64_t)st.st_size + PACK_BLOCK - 1) / PACK_BLOCK;
 	blocks -= MIN(blocks, (uint64_t)1); /* the header's */
 	return (uint32_t)MIN((uint64_t)n, (blocks + PACK_FRAME_STRIDE - 1) / PACK_FRAME_STRIDE);
+}
+
+int packs_frames_of(struct packs *p, uint32_t pack, uint32_t *ret, bool *ret_full)
+{
+	struct pack_file *file;
+	bool full = true;
+	int r;
+
+	if (packs_nr_frames(p, pack) == 0)
+		return 0;
+	r = packs_file_get(p, pack, &file);
+	if (r <= 0)
+		return r;
+	*ret = nr_frames_there(p, file);
+	pack_file_put(p->files, file);
+	mutex_lock(&p->lock);
+	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
+		full &= p->streams[s].at.pack != pack;
+	mutex_unlock(&p->lock);
+	*ret_full = full;
+	return 1;
 }
 
 /* 1: *ret; 0: not written, or lost. */

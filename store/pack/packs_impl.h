@@ -50,6 +50,7 @@ struct packs {
 	struct pack_tables *tables;
 
 	struct pack_buffers buffers;
+	struct pack_places removed; /* packs, as offset 0 */
 	struct pack_places damaged; /* chunks by their address, tables by theirs, whole packs and headers as offset 0 */
 	_Atomic uint32_t likely_chunk_len; /* of the table met last: what a reader without a table guesses */
 	_Atomic uint64_t nr_packs, nr_healed, read_bytes, written_bytes;

@@ -152,6 +152,7 @@ int model_apply(struct model *m, const struct work *op)
 		n->mtime_ns = op->mtime_ns;
 		return 0;
 	case WORK_SYNC:
+	case WORK_COLLECT:
 		return 0;
 	default:
 		return apply_bytes(m, n, op);

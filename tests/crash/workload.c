@@ -113,7 +113,7 @@ static const enum work_kind kinds[] = {
 	WORK_CREATE, WORK_CREATE, WORK_CREATE, WORK_MKDIR, WORK_SYMLINK, WORK_LINK,   WORK_RENAME,   WORK_RENAME,
 	WORK_UNLINK, WORK_UNLINK, WORK_OWNER,  WORK_XATTR, WORK_XATTR,	 WORK_MTIME,  WORK_WRITE,    WORK_WRITE,
 	WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_WRITE, WORK_APPEND,	 WORK_APPEND, WORK_TRUNCATE, WORK_PUNCH,
-	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,  WORK_SYNC,	 WORK_SYNC,   WORK_ALLOCATE,
+	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,  WORK_SYNC,	 WORK_SYNC,   WORK_ALLOCATE, WORK_COLLECT,
 };
 
 /* false: this one makes no sense now, draw another. */
@@ -128,6 +128,7 @@ static bool choose(struct fate_rng *rng, struct model *m, struct work *op)
 	op->mtime_ns = (int64_t)fate_random(rng, (uint64_t)TREE_TIME_NOW);
 	switch (op->kind) {
 	case WORK_SYNC:
+	case WORK_COLLECT:
 		return true;
 	case WORK_CREATE:
 	case WORK_SYMLINK:
@@ -259,6 +260,14 @@ static int apply_bytes(struct engine *e, const char *path, const char *other, co
 	return r < 0 ? r : q;
 }
 
+static int collect(struct engine *e)
+{
+	struct gc_report report;
+	int r = engine_gc(e, &(struct gc_conf){ .delete = true, .move_below = 50 }, &report);
+
+	return r == -EBUSY ? 0 : r; /* the other thread is at it */
+}
+
 int work_apply(struct engine *e, const char *top, const struct work *op)
 {
 	char path[2 * WORKLOAD_PATH], other[2 * WORKLOAD_PATH];
@@ -285,6 +294,8 @@ int work_apply(struct engine *e, const char *top, const struct work *op)
 		return tree_set_xattr(e, path, "user.a", op->value[0] ? op->value : NULL);
 	case WORK_SYNC:
 		return engine_sync(e);
+	case WORK_COLLECT:
+		return collect(e);
 	default:
 		return apply_bytes(e, path, other, op);
 	}
@@ -295,6 +306,7 @@ struct work_text work_text(const struct work *op)
 	static const char *const verbs[] = {
 		"create", "mkdir", "symlink", "link",	  "rename", "unlink",	"owner", "xattr",
 		"mtime",  "write", "append",  "truncate", "punch",  "allocate", "clone", "sync",
+		"collect",
 	};
 	struct work_text t;
 

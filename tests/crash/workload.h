@@ -30,6 +30,7 @@ enum work_kind {
 	WORK_ALLOCATE,
 	WORK_CLONE,
 	WORK_SYNC,
+	WORK_COLLECT,
 };
 
 struct work {

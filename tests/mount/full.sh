@@ -34,8 +34,17 @@ for ((i = 2; i < n; i++)); do
 	cmp "$WORK/data.$i" "$MNT/file.$i"
 done
 rm "$MNT/dir/one"
-fs_umount
 echo "ok mounted again with a full disk, all bytes right"
+rm "$MNT/file.2" "$MNT/file.3"
+"$CKPTFS_BUILD/tools/ckptfs-gc" --delete "$MNT" >"$WORK/gc.log" 2>&1 || { cat "$WORK/gc.log"; fail "cannot collect on a full disk"; }
+cp "$WORK/data.3" "$MNT/three"
+sync "$MNT/three"
+cmp "$WORK/data.3" "$MNT/three"
+for ((i = 4; i < n; i++)); do
+	cmp "$WORK/data.$i" "$MNT/file.$i"
+done
+echo "ok collecting makes room on a full disk"
+fs_umount
 rm -f "$disk"/filler*
 fs_mount
 head -c 1M /dev/urandom >"$MNT/again"

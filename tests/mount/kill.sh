@@ -1,8 +1,9 @@
 #!/bin/bash
-# kill -9 of the daemon at random moments under 8 writers; nothing that was acknowledged may be lost (writers.c).
+# kill -9 of the daemon at random moments under 8 writers and the collector; nothing that was acknowledged may be lost
+# (writers.c).
 #   ROUNDS   how often (default 30)
 #   WRITERS  how many (default 8)
-# Nothing frees the chunks that the writers overwrite, so every 50 rounds begin with an empty store.
+# Every 50 rounds begin with an empty store: the collector cannot always keep up with 8 writers and is killed with them.
 . "$(dirname "$0")/lib.sh"
 need_root
 
@@ -32,6 +33,7 @@ mount_and_kill() {
 }
 
 fs_mount commit=1
+collect_on
 for round in $(seq "$ROUNDS"); do
 	"$writers" run "$MNT" "$WORK/acks" "$WRITERS" >"$WORK/run.log" 2>&1 &
 	pid=$!

@@ -18,6 +18,7 @@ WORK=$(mktemp -d "${TMPDIR:-/tmp}/ckptfs-test.XXXXXX")
 STORE=$WORK/store
 MNT=$WORK/mnt
 DAEMON=
+COLLECTOR=
 export CKPTFS_BUILD WORK STORE MNT PYTHON
 chmod 755 "$WORK" # other users reach the mountpoint
 mkdir "$MNT"
@@ -94,6 +95,16 @@ small_disk() {
 	STORE=$disk/store
 }
 
+# collect_on: collect garbage again and again beside the test, whatever becomes of the mount
+collect_on() {
+	plain && return
+	while sleep 0.3; do
+		"$CKPTFS_BUILD/tools/ckptfs-gc" --delete --quiet "$MNT" >/dev/null 2>&1 || true
+	done &
+	COLLECTOR=$!
+	disown "$COLLECTOR" # its end is nothing to report
+}
+
 stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; }
 
 cleanup() {
@@ -101,6 +112,7 @@ cleanup() {
 	trap - EXIT
 	set +e
 	cd /
+	[ -z "$COLLECTOR" ] || kill -KILL "$COLLECTOR" 2>/dev/null
 	for pid in $(jobs -p); do
 		[ "$pid" = "$DAEMON" ] || kill -KILL "$pid" 2>/dev/null
 	done

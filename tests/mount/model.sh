@@ -1,5 +1,6 @@
 #!/bin/bash
-# The random tester (model.c) on a mount, with the remounts and kills of the daemon that it asks for.
+# The random tester (model.c) on a mount, with the remounts and kills of the daemon that it asks for, while garbage is
+# collected all the time.
 #   MODEL_RUNS  runs, separated by spaces, each WORKERS:OPERATIONS-PER-PHASE:PHASES (model.c tells the letters)
 #   MODEL_SEED  of the first run (default: random); the tester prints it
 . "$(dirname "$0")/lib.sh"
@@ -46,6 +47,7 @@ run() { # WORKERS OPERATIONS PHASES SEED
 }
 
 fs_mount commit=1
+collect_on
 for spec in $MODEL_RUNS; do
 	IFS=: read -r workers ops phases <<<"$spec"
 	run "$workers" "$ops" "$phases" "$seed"

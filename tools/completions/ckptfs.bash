@@ -10,6 +10,7 @@ _ckptfs() {
 	mount.ckptfs) flags="-f -n -o -s -v --foreground --help --version" ;;
 	umount.ckptfs) flags="-f -l -v --help --version" ;;
 	fsck.ckptfs) flags="--rebuild --cache --help --version" ;;
+	ckptfs-gc) flags="--delete --budget --move-below --json --quiet --help --version" ;;
 	ckptfs-stat) flags="--json --prometheus --watch --help --version" ;;
 	esac
 	if [[ $prev == -o ]]; then
@@ -26,4 +27,4 @@ _ckptfs() {
 		COMPREPLY=($(compgen -f -- "$cur"))
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-stat
+	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-gc ckptfs-stat

@@ -1,0 +1,25 @@
+/*
+ * Collecting garbage on request: one collection at a time, in a thread of its own, started, asked about and stopped by
+ * ioctl. What it found stays until the next one starts.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "store/engine/engine.h"
+
+struct collect;
+
+struct collect_status {
+	uint64_t run; /* which collection of this mount, from 1; 0: there was none */
+	bool running;
+	int error; /* of one that has ended */
+	struct gc_report report;
+};
+
+int collect_new(struct engine *e, struct collect **ret);
+void collect_free(struct collect *c); /* stops what is running; NULL is fine */
+
+int collect_start(struct collect *c, const struct gc_conf *conf); /* -EBUSY: one is running */
+void collect_stop(struct collect *c); /* soon; does not wait */
+void collect_status(struct collect *c, struct collect_status *ret);

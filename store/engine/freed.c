@@ -1,0 +1,105 @@
+/* What has been collected, and what is about to be, as those must know it who write and read. gc.c tells the protocol. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/fingerprints.h"
+#include "store/engine/engine_internal.h"
+#include "store/engine/gc_window.h"
+
+static int add(uint32_t **ids, size_t *nr, size_t *size, uint32_t pack)
+{
+	if (*nr == *size) {
+		size_t more = MAX(2 * *size, (size_t)64);
+		uint32_t *p = realloc(*ids, more * sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		*ids = p;
+		*size = more;
+	}
+	(*ids)[(*nr)++] = pack;
+	return 0;
+}
+
+int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	_cleanup_(freep) uint32_t *removed = NULL;
+	struct ns_key prefix = freed_key_totals();
+	const void *key, *value;
+	size_t key_len, value_len, nr = 0, size = 0;
+	uint32_t pack, frame;
+	int r;
+
+	r = freed_get_totals(e->db, &e->gc.totals);
+	if (r <= 0)
+		return r; /* without totals nothing was ever collected */
+	atomic_store(&e->gc.any, true);
+	r = db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		r = freed_key_decode(key, key_len, &pack, &frame);
+		if (r < 0)
+			return log_errno(r, "index: an entry about what is gone is damaged");
+		if (pack != 0 && frame == UINT32_MAX)
+			r = add(&removed, &nr, &size, pack);
+	}
+	if (r < 0)
+		return r;
+	*ret_removed = TAKE(removed);
+	*ret_nr = nr;
+	return 0;
+}
+
+int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS])
+{
+	struct engine *e = engine;
+	struct freed_frame f;
+	int r;
+
+	if (!atomic_load(&e->gc.any))
+		return 0;
+	r = freed_get(e->db, pack, frame, &f);
+	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
+		gone[i] = f.gone[i];
+	return r;
+}
+
+bool freed_is_stale(void *engine, const void *value, size_t len)
+{
+	struct engine *e = engine;
+	uint32_t pack = fingerprint_pack(value, len);
+
+	return pack == 0 || packs_is_removed(e->packs, pack);
+}
+
+void freed_so_far(struct engine *e, struct freed_totals *ret)
+{
+	mutex_lock(&e->gc.totals_lock);
+	*ret = e->gc.totals;
+	mutex_unlock(&e->gc.totals_lock);
+}
+
+void freed_count(struct engine *e, const struct freed_totals *t)
+{
+	mutex_lock(&e->gc.totals_lock);
+	e->gc.totals = *t;
+	mutex_unlock(&e->gc.totals_lock);
+}
+
+bool freed_condemned(struct engine *e, struct addr a)
+{
+	struct gc_window *w = atomic_load(&e->gc.window);
+
+	return w && gc_window_condemned(w, a);
+}
+
+void freed_referred(struct engine *e, const struct extent *x, size_t nr)
+{
+	struct gc_window *w = atomic_load(&e->gc.window);
+
+	if (w)
+		gc_window_mark(w, x, nr);
+}

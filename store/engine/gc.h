@@ -1,0 +1,57 @@
+/*
+ * The collector's own: what gc*.c share, and what the paths of data ask it.
+ */
+#pragma once
+
+#include "store/engine/engine_internal.h"
+#include "store/engine/gc_window.h"
+
+struct db_snapshot;
+
+/* A frame that has chunks to give back. */
+struct doomed {
+	uint32_t pack, frame, chunk_len, nr_chunks;
+	size_t at; /* its number in the window */
+	struct gc_bits gone; /* chunks given back before */
+	struct gc_bits fresh; /* and those that are now */
+	bool with_pack; /* the whole pack goes */
+};
+
+/* A pack of which little is live. */
+struct sparse {
+	uint32_t pack;
+	size_t nr_live; /* chunks at most */
+};
+
+struct gc {
+	struct engine *e;
+	const struct gc_conf *conf;
+	struct gc_report *report;
+	uint64_t deadline_ns;
+	bool stopped; /* by the caller or the clock */
+	uint32_t end_pack; /* later ones came since the beginning */
+	struct gc_window *w;
+	struct db_snapshot *state; /* of the view when the window was opened */
+	struct doomed *doomed;
+	size_t nr_doomed, size_doomed;
+	struct sparse *sparse; /* room for as many as there are packs in the window */
+	size_t nr_sparse;
+};
+
+bool gc_goes_on(struct gc *g); /* call it often */
+
+/* gc_mark.c */
+/* Committed packs from `from` on that are there, as many as a window takes; caller frees. *ret_next: the first one not looked at. */
+int gc_choose_packs(struct gc *g, uint32_t from, uint32_t **ret, size_t *ret_nr, uint32_t *ret_next);
+int gc_window_open(struct gc *g, const uint32_t *packs, size_t nr);
+void gc_window_close(struct gc *g);
+int gc_mark(struct gc *g);
+
+/* gc_sweep.c */
+void gc_put_totals(struct engine_tx *tx, const struct freed_totals *t);
+int gc_find_dead(struct gc *g);
+int gc_sweep(struct gc *g);
+
+/* gc_move.c */
+size_t gc_fitting(const struct sparse *sparse, size_t nr); /* how many of the first can be moved in one go */
+int gc_move(struct gc *g, const uint32_t *packs, size_t nr); /* in order of their numbers */

@@ -1,0 +1,391 @@
+/*
+ * From what is not marked to space on the disk: steps 3 to 7 of gc.c.
+ *
+ * A table in memory that was read before step 5 does not say yet that chunks of it are gone. It is forgotten after step
+ * 5; but whoever had read it before may put it back a moment later. So all who were at it are waited for, and it is
+ * forgotten once more; and those who have looked at it meanwhile are waited for as well before the window, which refuses what
+ * is condemned, is closed. (tests/protocol/gc.pml finds what happens without any of these.)
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/freed.h"
+#include "store/engine/gc.h"
+
+#define FRAMES_PER_TX 512u
+
+static_assert(FREED_WORDS == PACK_GONE_WORDS, "a frame's chunks");
+
+static struct gc_bits first_bits(uint32_t n)
+{
+	struct gc_bits b = { 0 };
+
+	for (uint32_t i = 0; i < n; i++)
+		gc_set_bit(&b, i);
+	return b;
+}
+
+static struct gc_bits and_not(struct gc_bits a, const struct gc_bits *b)
+{
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
+		a.w[i] &= ~b->w[i];
+	return a;
+}
+
+static struct gc_bits either(struct gc_bits a, const struct gc_bits *b)
+{
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
+		a.w[i] |= b->w[i];
+	return a;
+}
+
+static struct gc_bits live_chunks(const struct gc *g, const struct doomed *d)
+{
+	struct gc_bits blocks = gc_window_live(g->w, d->at);
+
+	return gc_chunks_of_blocks(&blocks, d->chunk_len, d->nr_chunks);
+}
+
+static uint64_t bytes_of(const struct doomed *d, const struct gc_bits *chunks)
+{
+	return (uint64_t)gc_count(chunks) * d->chunk_len;
+}
+
+static int add_doomed(struct gc *g, const struct doomed *d)
+{
+	if (g->nr_doomed == g->size_doomed) {
+		size_t size = MAX(2 * g->size_doomed, (size_t)256);
+		struct doomed *more = realloc(g->doomed, size * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		g->doomed = more;
+		g->size_doomed = size;
+	}
+	g->doomed[g->nr_doomed++] = *d;
+	return 0;
+}
+
+/* 1: some of its chunks were given up before, but the disk may not know yet. */
+static int is_unpunched(struct engine *e, const struct doomed *d)
+{
+	struct freed_frame f;
+	int r;
+
+	if (gc_count(&d->gone) == 0)
+		return 0;
+	r = freed_get(e->db, d->pack, d->frame, &f);
+	return r <= 0 ? r : !f.punched;
+}
+
+static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_frame_rec *rec)
+{
+	struct doomed d = {
+		.pack = rec->pack,
+		.frame = rec->frame,
+		.chunk_len = rec->chunk_len,
+		.nr_chunks = rec->nr_chunks,
+		.at = p->first + rec->frame,
+	};
+	struct gc_bits all = first_bits(rec->nr_chunks), live;
+	int r;
+
+	if (rec->damaged)
+		return 0; /* what it holds is not known: fsck's business */
+	p->nr_blocks += (uint64_t)rec->nr_chunks * rec->chunk_len / PACK_BLOCK;
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (fp_is_none(rec->fps[i]))
+			gc_set_bit(&d.gone, i);
+	live = live_chunks(g, &d);
+	d.fresh = and_not(and_not(all, &d.gone), &live);
+	g->report->live_bytes += bytes_of(&d, &live);
+	g->report->dead_bytes += bytes_of(&d, &d.fresh);
+	g->report->dead_chunks += gc_count(&d.fresh);
+	r = is_unpunched(g->e, &d);
+	if (r < 0)
+		return r;
+	return r > 0 || gc_count(&d.fresh) > 0 ? add_doomed(g, &d) : 0;
+}
+
+static int look_at_pack(struct gc *g, struct gc_pack *p, struct pack_frame_rec *rec)
+{
+	struct pack_iter it = pack_iter(g->e->packs, p->pack, 0);
+	int r;
+
+	it.end_pack = p->pack + 1;
+	while ((r = pack_iter_next(&it, rec)) > 0 && rec->frame < p->nr_frames) {
+		r = look_at_frame(g, p, rec);
+		if (r < 0)
+			return r;
+		g->report->nr_frames++;
+	}
+	g->report->nr_packs++;
+	return MIN(r, 0);
+}
+
+int gc_find_dead(struct gc *g)
+{
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	int r = rec ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < g->w->nr_packs && r == 0; i++) {
+		r = look_at_pack(g, &g->w->packs[i], rec);
+		if (r == 0 && !gc_goes_on(g))
+			r = -ECANCELED;
+	}
+	return r;
+}
+
+/* --- step 3 and 4 --- */
+
+static void condemn(struct gc *g)
+{
+	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++) {
+		struct gc_bits blocks = gc_blocks_of_chunks(&d->fresh, d->chunk_len, d->nr_chunks);
+
+		gc_window_set_condemned(g->w, d->at, &blocks);
+	}
+}
+
+static void pardon(struct gc *g)
+{
+	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++) {
+		struct gc_bits live = live_chunks(g, d);
+
+		d->fresh = and_not(d->fresh, &live);
+	}
+	condemn(g);
+}
+
+static uint64_t nr_live_blocks(const struct gc *g, const struct gc_pack *p)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < p->nr_frames; i++) {
+		struct gc_bits live = gc_window_live(g->w, p->first + i);
+
+		n += gc_count(&live);
+	}
+	return n;
+}
+
+static bool is_dead(const struct gc *g, const struct gc_pack *p)
+{
+	return p->is_full && nr_live_blocks(g, p) == 0;
+}
+
+static int list_sparse(struct gc *g)
+{
+	g->sparse = calloc(g->w->nr_packs, sizeof(*g->sparse));
+	if (!g->sparse)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->w->nr_packs; i++) {
+		const struct gc_pack *p = &g->w->packs[i];
+		uint64_t n = nr_live_blocks(g, p);
+
+		if (p->is_full && n > 0 && n * 100 < p->nr_blocks * g->conf->move_below)
+			g->sparse[g->nr_sparse++] = (struct sparse){ .pack = p->pack, .nr_live = n };
+	}
+	return 0;
+}
+
+static void doom_packs(struct gc *g)
+{
+	struct doomed *d = g->doomed, *end = g->doomed + g->nr_doomed;
+
+	for (size_t i = 0; i < g->w->nr_packs; i++) {
+		const struct gc_pack *p = &g->w->packs[i];
+		bool dead = is_dead(g, p);
+
+		for (; d < end && d->pack == p->pack; d++)
+			d->with_pack = dead;
+	}
+}
+
+/* --- step 5 --- */
+
+static void put_frame(struct engine_tx *tx, const struct doomed *d, bool punched)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct gc_bits gone = either(d->gone, &d->fresh);
+	struct freed_frame f = { .punched = punched };
+
+	memcpy(f.gone, gone.w, sizeof(f.gone));
+	freed_frame_encode(&f, &value);
+	tx->records.failed |= buf_error(&value) < 0;
+	engine_tx_put(tx, freed_key(d->pack, d->frame), value.data, value.len);
+}
+
+static void put_pack(struct engine_tx *tx, uint32_t pack)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	freed_pack_encode(&value);
+	tx->records.failed |= buf_error(&value) < 0;
+	engine_tx_del_prefix(tx, freed_key_pack(pack));
+	engine_tx_put(tx, freed_key_pack(pack), value.data, value.len);
+}
+
+void gc_put_totals(struct engine_tx *tx, const struct freed_totals *t)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	freed_totals_encode(t, &value);
+	tx->records.failed |= buf_error(&value) < 0;
+	engine_tx_put(tx, freed_key_totals(), value.data, value.len);
+}
+
+static int log_frames(struct gc *g, const struct doomed *from, const struct doomed *end)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct freed_totals totals;
+	int r;
+
+	freed_so_far(g->e, &totals);
+	for (const struct doomed *d = from; d < end; d++) {
+		if (!d->with_pack && gc_count(&d->fresh) > 0)
+			put_frame(&tx, d, false);
+		totals.nr_chunks += gc_count(&d->fresh);
+		totals.bytes += bytes_of(d, &d->fresh);
+	}
+	gc_put_totals(&tx, &totals);
+	r = engine_tx_apply(g->e, &tx);
+	if (r == 0)
+		freed_count(g->e, &totals);
+	return r;
+}
+
+static int log_packs(struct gc *g)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+
+	for (size_t i = 0; i < g->w->nr_packs; i++)
+		if (is_dead(g, &g->w->packs[i]))
+			put_pack(&tx, g->w->packs[i].pack);
+	return tx.records.len > 0 || tx.records.failed ? engine_tx_apply(g->e, &tx) : 0;
+}
+
+static int log_what_is_gone(struct gc *g)
+{
+	int r = 0;
+
+	atomic_store(&g->e->gc.any, true);
+	for (size_t i = 0, n; i < g->nr_doomed && r == 0; i += n) {
+		n = MIN(g->nr_doomed - i, (size_t)FRAMES_PER_TX);
+		r = log_frames(g, g->doomed + i, g->doomed + i + n);
+	}
+	if (r == 0)
+		r = log_packs(g);
+	return r == 0 ? engine_sync(g->e) : r;
+}
+
+/* --- step 6 --- */
+
+static void forget_in(struct engine *e, struct fptable *t, const struct gc_window *w) REQUIRES(e->append_lock)
+{
+	assert(mutex_held(&e->append_lock));
+	for (size_t i = 0; i < t->size;) {
+		struct addr a = { .pack = t->slots[i].pack, .off = t->slots[i].off };
+
+		if (a.pack != 0 && gc_window_condemned(w, a))
+			fptable_remove(t, t->slots[i].fp); /* another may have moved here: look again */
+		else
+			i++;
+	}
+}
+
+static void forget_hints(struct gc *g)
+{
+	struct engine *e = g->e;
+
+	mutex_lock(&e->absorb_lock); /* nobody reads `frozen` without the other lock now */
+	mutex_lock(&e->append_lock);
+	forget_in(e, &e->recent, g->w);
+	forget_in(e, &e->frozen, g->w);
+	mutex_unlock(&e->append_lock);
+	mutex_unlock(&e->absorb_lock);
+}
+
+static void forget_tables(struct gc *g)
+{
+	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
+		packs_forget_table(g->e->packs, d->pack, d->frame);
+}
+
+/* --- step 7 --- */
+
+static int remove_packs(struct gc *g)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < g->w->nr_packs && r == 0; i++)
+		if (is_dead(g, &g->w->packs[i])) {
+			r = packs_remove(g->e->packs, g->w->packs[i].pack);
+			g->report->nr_removed++;
+		}
+	return r;
+}
+
+static int punch_some(struct gc *g, const struct doomed *from, const struct doomed *end)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int r = 0;
+
+	for (const struct doomed *d = from; d < end && r == 0; d++) {
+		struct gc_bits gone = either(d->gone, &d->fresh);
+
+		if (d->with_pack || gc_count(&gone) == 0)
+			continue;
+		r = packs_punch(g->e->packs, d->pack, d->frame, d->chunk_len, d->nr_chunks, gone.w);
+		if (r == 0)
+			put_frame(&tx, d, true);
+	}
+	return r == 0 && tx.records.len > 0 ? engine_tx_apply(g->e, &tx) : r;
+}
+
+static int punch(struct gc *g)
+{
+	int r = 0;
+
+	for (size_t i = 0, n; i < g->nr_doomed && r == 0 && gc_goes_on(g); i += n) {
+		n = MIN(g->nr_doomed - i, (size_t)FRAMES_PER_TX);
+		r = punch_some(g, g->doomed + i, g->doomed + i + n);
+	}
+	return r;
+}
+
+static void count_freed(struct gc *g)
+{
+	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++) {
+		g->report->freed_chunks += gc_count(&d->fresh);
+		g->report->freed_bytes += bytes_of(d, &d->fresh);
+	}
+}
+
+int gc_sweep(struct gc *g)
+{
+	struct engine *e = g->e;
+	int r;
+
+	condemn(g);
+	epoch_wait(&e->users);
+	pardon(g);
+	doom_packs(g);
+	r = log_what_is_gone(g);
+	if (r < 0)
+		return r;
+	count_freed(g);
+	r = remove_packs(g);
+	forget_hints(g);
+	for (unsigned i = 0; i < 2; i++) {
+		forget_tables(g);
+		epoch_wait(&e->users);
+	}
+	if (r == 0)
+		r = list_sparse(g);
+	gc_window_close(g);
+	return r < 0 ? r : punch(g);
+}

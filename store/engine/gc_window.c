@@ -1,0 +1,153 @@
+#include "store/engine/gc_window.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+
+int gc_window_new(struct gc_pack *packs, size_t nr_packs, struct gc_window **ret)
+{
+	struct gc_window *w = calloc(1, sizeof(*w));
+
+	if (!w) {
+		free(packs);
+		return -ENOMEM;
+	}
+	w->packs = packs;
+	w->nr_packs = nr_packs;
+	for (size_t i = 0; i < nr_packs; i++) {
+		packs[i].first = w->nr_frames;
+		w->nr_frames += packs[i].nr_frames;
+	}
+	w->live = calloc(w->nr_frames + 1, PACK_GONE_WORDS * sizeof(*w->live));
+	w->condemned = calloc(w->nr_frames + 1, PACK_GONE_WORDS * sizeof(*w->condemned));
+	if (!w->live || !w->condemned) {
+		gc_window_free(w);
+		return -ENOMEM;
+	}
+	*ret = w;
+	return 0;
+}
+
+void gc_window_free(struct gc_window *w)
+{
+	if (!w)
+		return;
+	free(w->packs);
+	free((void *)w->live);
+	free((void *)w->condemned);
+	free(w);
+}
+
+static const struct gc_pack *find_pack(const struct gc_window *w, uint32_t pack)
+{
+	size_t low = 0, high = w->nr_packs;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (w->packs[middle].pack < pack)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < w->nr_packs && w->packs[low].pack == pack ? &w->packs[low] : NULL;
+}
+
+/* The frame of an address among those of the window, and its block; false: it is none of ours. */
+static bool place_of(const struct gc_window *w, struct addr a, size_t *ret_frame, uint32_t *ret_block)
+{
+	uint32_t block = a.off / PACK_BLOCK, frame, in;
+	const struct gc_pack *p;
+
+	if (a.node != 0 || block == 0)
+		return false;
+	p = find_pack(w, a.pack);
+	frame = (block - 1) / PACK_FRAME_STRIDE;
+	in = (block - 1) % PACK_FRAME_STRIDE;
+	if (!p || frame >= p->nr_frames || in == 0)
+		return false;
+	*ret_frame = p->first + frame;
+	*ret_block = in - 1;
+	return true;
+}
+
+static uint64_t bits_between(uint32_t from, uint32_t end)
+{
+	uint64_t upto = end == 64 ? UINT64_MAX : (UINT64_C(1) << end) - 1;
+
+	return upto & ~((UINT64_C(1) << from) - 1);
+}
+
+static void set_range(_Atomic uint64_t *words, uint32_t from, uint32_t end)
+{
+	while (from < end) {
+		uint32_t stop = MIN(end, (from / 64 + 1) * 64);
+
+		atomic_fetch_or(&words[from / 64], bits_between(from % 64, (stop - 1) % 64 + 1));
+		from = stop;
+	}
+}
+
+void gc_window_mark(struct gc_window *w, const struct extent *x, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		uint32_t end = (x[i].addr.off % PACK_BLOCK + x[i].len + PACK_BLOCK - 1) / PACK_BLOCK;
+		uint32_t block;
+		size_t frame;
+
+		if (place_of(w, x[i].addr, &frame, &block))
+			set_range(w->live + frame * PACK_GONE_WORDS, block, MIN(block + end, PACK_FRAME_BLOCKS));
+	}
+}
+
+bool gc_window_condemned(const struct gc_window *w, struct addr a)
+{
+	uint32_t block;
+	size_t frame;
+
+	return place_of(w, a, &frame, &block) &&
+	       atomic_load(&w->condemned[frame * PACK_GONE_WORDS + block / 64]) >> block % 64 & 1;
+}
+
+void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_bits *blocks)
+{
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
+		atomic_store(&w->condemned[frame * PACK_GONE_WORDS + i], blocks->w[i]);
+}
+
+void gc_window_pardon(struct gc_window *w, size_t frame)
+{
+	gc_window_set_condemned(w, frame, &(struct gc_bits){ 0 });
+}
+
+struct gc_bits gc_window_live(const struct gc_window *w, size_t frame)
+{
+	struct gc_bits b;
+
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
+		b.w[i] = atomic_load(&w->live[frame * PACK_GONE_WORDS + i]);
+	return b;
+}
+
+struct gc_bits gc_chunks_of_blocks(const struct gc_bits *blocks, uint32_t chunk_len, uint32_t nr_chunks)
+{
+	uint32_t per_chunk = chunk_len / PACK_BLOCK;
+	struct gc_bits chunks = { 0 };
+
+	for (uint32_t i = 0; i < nr_chunks * per_chunk; i++)
+		if (gc_bit(blocks, i))
+			gc_set_bit(&chunks, i / per_chunk);
+	return chunks;
+}
+
+struct gc_bits gc_blocks_of_chunks(const struct gc_bits *chunks, uint32_t chunk_len, uint32_t nr_chunks)
+{
+	uint32_t per_chunk = chunk_len / PACK_BLOCK;
+	struct gc_bits blocks = { 0 };
+
+	for (uint32_t i = 0; i < nr_chunks * per_chunk; i++)
+		if (gc_bit(chunks, i / per_chunk))
+			gc_set_bit(&blocks, i);
+	return blocks;
+}

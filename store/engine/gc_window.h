@@ -1,0 +1,69 @@
+/*
+ * What the collector knows of the packs that it is at: two bits per block. Bounded memory, whatever the store holds: a
+ * large store is collected window by window.
+ *
+ *   live       somebody refers to it, or did so since the window was opened; never unset
+ *   condemned  about to be given back: must not be shared any more
+ *
+ * Bits are set from any thread without a lock. The order in which others see them is the collector's business (gc.c).
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "index/recipes.h"
+#include "store/pack/pack.h"
+
+struct gc_bits {
+	uint64_t w[PACK_GONE_WORDS]; /* bit i % 64 of w[i / 64]: block, or chunk, i of a frame */
+};
+
+struct gc_pack {
+	uint32_t pack, nr_frames;
+	bool is_full; /* nothing more is added to it */
+	size_t first; /* of its frames among those of the window */
+	uint64_t nr_blocks; /* of chunks, those included that are gone; counted by the collector */
+};
+
+struct gc_window {
+	struct gc_pack *packs; /* in order of their numbers */
+	size_t nr_packs, nr_frames;
+	_Atomic uint64_t *live, *condemned; /* PACK_GONE_WORDS per frame */
+};
+
+/* Takes `packs`, even if it fails; their `first` is set here. */
+int gc_window_new(struct gc_pack *packs, size_t nr_packs, struct gc_window **ret);
+void gc_window_free(struct gc_window *w); /* NULL is fine */
+
+void gc_window_mark(struct gc_window *w, const struct extent *x, size_t nr);
+bool gc_window_condemned(const struct gc_window *w, struct addr a);
+void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_bits *blocks);
+void gc_window_pardon(struct gc_window *w, size_t frame);
+struct gc_bits gc_window_live(const struct gc_window *w, size_t frame);
+
+/* Blocks of a frame <-> its chunks. A chunk is there if any of its blocks is. */
+struct gc_bits gc_chunks_of_blocks(const struct gc_bits *blocks, uint32_t chunk_len, uint32_t nr_chunks);
+struct gc_bits gc_blocks_of_chunks(const struct gc_bits *chunks, uint32_t chunk_len, uint32_t nr_chunks);
+
+static inline bool gc_bit(const struct gc_bits *b, uint32_t i)
+{
+	return b->w[i / 64] >> i % 64 & 1;
+}
+
+static inline void gc_set_bit(struct gc_bits *b, uint32_t i)
+{
+	b->w[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+static inline unsigned gc_count(const struct gc_bits *b)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
+		n += (unsigned)__builtin_popcountll(b->w[i]);
+	return n;
+}

@@ -1,0 +1,118 @@
+/*
+ * Giving space back to the disk.
+ *
+ * Nothing here needs an order or a sync: by the caller's word nobody refers to these bytes, now or after a crash, so it
+ * does not matter whether the disk still has them. A crash in between leaves space to be given back once more.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "store/pack/packs_impl.h"
+
+static bool is_gone(const uint64_t *gone, uint32_t i)
+{
+	return gone[i / 64] >> i % 64 & 1;
+}
+
+static uint32_t run_of_gone(const uint64_t *gone, uint32_t from, uint32_t nr_chunks)
+{
+	uint32_t n = 0;
+
+	while (from + n < nr_chunks && is_gone(gone, from + n))
+		n++;
+	return n;
+}
+
+static int punch(struct pack_file *file, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks, const uint64_t *gone)
+{
+	uint32_t n;
+	int r;
+
+	if (run_of_gone(gone, 0, nr_chunks) == nr_chunks)
+		return io_punch(file->fd, pack_table_off(frame), PACK_BLOCK + (uint64_t)nr_chunks * chunk_len);
+	for (uint32_t i = 0; i < nr_chunks; i += n + 1) {
+		n = run_of_gone(gone, i, nr_chunks);
+		r = n > 0 ? io_punch(file->fd, pack_data_off(frame) + (uint64_t)i * chunk_len, (uint64_t)n * chunk_len) : 0;
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void count_again(struct packs *p, struct pack_file *file)
+{
+	struct stat st;
+
+	if (fstat(file->fd, &st) < 0)
+		return;
+	mutex_lock(&p->lock);
+	packs_count_disk(p, file, (uint64_t)st.st_blocks * 512);
+	mutex_unlock(&p->lock);
+}
+
+int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
+		const uint64_t gone[PACK_GONE_WORDS])
+{
+	struct pack_file *file;
+	int r;
+
+	if (p->conf.read_only)
+		return -EROFS;
+	if (!pack_chunk_len_valid(chunk_len) || nr_chunks > PACK_FRAME_BYTES / chunk_len || frame >= PACK_FRAMES_MAX)
+		return -EINVAL;
+	r = packs_file_get(p, pack, &file);
+	if (r <= 0)
+		return r;
+	r = punch(file, frame, chunk_len, nr_chunks, gone);
+	if (r < 0)
+		log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot give space back", pack, frame);
+	else
+		count_again(p, file);
+	pack_file_put(p->files, file);
+	for (uint32_t i = 0; i < nr_chunks; i++)
+		if (is_gone(gone, i))
+			pack_places_remove(&p->damaged, pack, pack_data_off(frame) + i * chunk_len);
+	return r;
+}
+
+int packs_remove(struct packs *p, uint32_t pack)
+{
+	struct pack_file *file;
+	int r;
+
+	if (p->conf.read_only)
+		return -EROFS;
+	r = packs_file_get(p, pack, &file);
+	if (r <= 0)
+		return r;
+	pack_places_add(&p->removed, pack, 0);
+	r = io_unlink(p->dirfd, pack_name(pack).s);
+	if (r < 0 && r != -ENOENT) {
+		log_errno(r, "pack %" PRIu32 ": cannot remove; the next mount will", pack);
+	} else {
+		mutex_lock(&p->lock);
+		packs_count_disk(p, file, 0);
+		mutex_unlock(&p->lock);
+		p->nr_packs--;
+		r = 0;
+	}
+	pack_file_put(p->files, file);
+	pack_files_forget(p->files, pack);
+	for (uint32_t frame = 0; frame < PACK_FRAMES_MAX; frame++)
+		pack_tables_forget(p->tables, pack, frame);
+	return r;
+}
+
+bool packs_is_removed(struct packs *p, uint32_t pack)
+{
+	return pack_places_has(&p->removed, pack, 0);
+}
+
+void packs_forget_table(struct packs *p, uint32_t pack, uint32_t frame)
+{
+	pack_tables_forget(p->tables, pack, frame);
+}

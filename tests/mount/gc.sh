@@ -1,0 +1,107 @@
+#!/bin/bash
+# ckptfs-gc as people use it: what it tells, what it frees, mounted and not, stopped and gone on with, refused.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+
+gc=$CKPTFS_BUILD/tools/ckptfs-gc
+fsck=$CKPTFS_BUILD/tools/fsck.ckptfs
+
+json() { "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+disk_kib() { du -sk "$1" | cut -f 1; }
+exits() { # CODE COMMAND...: it ends with this code; its messages are in $WORK/said
+	local want=$1 code=0
+	shift
+	"$@" >"$WORK/said" 2>&1 || code=$?
+	[ "$code" = "$want" ] || { cat "$WORK/said"; fail "$*: exit code $code instead of $want"; }
+}
+says() { grep -q -- "$1" "$WORK/said" || { cat "$WORK/said"; fail "nothing was said of: $1"; }; }
+noise() { "$PYTHON" -c 'import random, sys; sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"; }
+
+# What an empty store takes.
+fs_mount
+fs_umount
+empty=$(disk_kib "$STORE")
+
+fs_mount
+for i in 1 2 3 4; do noise $i 24 >"$MNT/file.$i"; done
+cp "$MNT/file.1" "$MNT/copy"
+sync "$MNT/file.4"
+exits 0 "$gc" "$MNT"
+says '^Garbage: *0 B'
+
+# Told, not done.
+rm "$MNT/file.1" "$MNT/file.2"
+[ "$("$gc" --json "$MNT" | json dead_bytes)" = $((24 << 20)) ] || fail "file.2 alone is garbage: copy has what file.1 had"
+exits 0 "$gc" "$MNT"
+says "ckptfs-gc --delete $MNT"
+[ "$(stat_json | json stored_bytes)" = $((96 << 20)) ] || fail "a report has changed something"
+
+# Done, and what is left is whole.
+before=$(disk_kib "$STORE")
+[ "$("$gc" --delete --json "$MNT" | json freed_bytes)" = $((24 << 20)) ] || fail "what was told is not what was freed"
+[ "$(stat_json | json stored_bytes)" = $((72 << 20)) ] || fail "ckptfs-stat does not know"
+[ $((before - $(disk_kib "$STORE"))) -ge $((23 << 10)) ] || fail "the disk did not get it back"
+for i in 3 4; do noise $i 24 | cmp - "$MNT/file.$i"; done
+noise 1 24 | cmp - "$MNT/copy"
+fs_remount
+for i in 3 4; do noise $i 24 | cmp - "$MNT/file.$i"; done
+
+# Written again, it is stored again, once.
+noise 2 24 >"$MNT/again"
+noise 2 24 >"$MNT/and-again"
+sync "$MNT/again" "$MNT/and-again"
+[ "$(stat_json | json stored_bytes)" = $((96 << 20)) ] || fail "not stored once"
+noise 2 24 | cmp - "$MNT/again"
+
+# A file that is open though it has no name stays.
+exec 5<"$MNT/again"
+rm "$MNT/again" "$MNT/and-again"
+"$gc" --delete -q "$MNT" >/dev/null
+noise 2 24 | cmp - /dev/fd/5
+exec 5<&-
+
+# Without a mount; and a rebuilt index knows what is gone.
+fs_umount
+exits 0 "$gc" "$STORE"
+says '^Garbage: *24 MiB'
+exits 0 "$gc" --delete "$STORE"
+says '^Freed: *24 MiB'
+rm -r "$STORE/index"
+exits 2 "$gc" "$STORE"
+says 'fsck.ckptfs --rebuild'
+"$fsck" --rebuild "$STORE" >/dev/null 2>&1 || [ $? = 1 ]
+fs_mount
+for i in 3 4; do noise $i 24 | cmp - "$MNT/file.$i"; done
+noise 2 24 >"$MNT/again"
+noise 2 24 | cmp - "$MNT/again"
+
+# Refused, with a reason.
+exits 2 "$gc" "$STORE"
+says "run ckptfs-gc $MNT"
+exits 2 "$gc" "$WORK"
+says 'neither a ckptfs mount nor a store'
+exits 2 "$gc" "$WORK/missing"
+exits 1 "$gc"
+exits 1 "$gc" --budget soon "$MNT"
+says 'not a time'
+exits 1 "$gc" --move-below 101 "$MNT"
+exits 1 "$gc" --no-such-option "$MNT"
+exits 0 "$gc" --help
+exits 0 "$gc" --version
+chmod 755 "$MNT"
+exits 2 setpriv --reuid 65534 --regid 65534 --clear-groups "$gc" --delete "$MNT"
+says 'only root'
+
+# With hardly any time it ends early and says so; in the end all is done.
+rm "$MNT"/*
+code=0
+"$gc" --delete --budget 0.000001s "$MNT" >"$WORK/said" 2>&1 || code=$?
+[ "$code" = 3 ] || fail "exit code $code though there was no time"
+says 'time was up'
+exits 0 "$gc" --delete "$MNT"
+exits 0 "$gc" --delete "$MNT"
+[ "$(stat_json | json stored_bytes)" = 0 ] || fail "something is left"
+fs_umount
+[ "$(disk_kib "$STORE")" -le $((empty + empty / 100)) ] ||
+	{ du -ak "$STORE"; fail "$(disk_kib "$STORE") KiB are left, an empty store takes $empty"; }

@@ -1,0 +1,156 @@
+/*
+ * The collector's protocol (store/engine/gc.c) for one chunk, against two writers that may share it, a reader, and whoever
+ * deletes the last reference to it: every interleaving.
+ *
+ * Must hold: what a recipe refers to is there, and a reader that has found it in a recipe reads it.
+ *
+ * Each -D leaves one step out; then spin must find where it goes wrong (collect.sh):
+ *   NO_CONDEMNED  a chunk may be shared though it is condemned
+ *   NO_MARK       what enters the log is not marked
+ *   NO_WAIT       nobody is waited for before the decision
+ *   NO_PARDON     what was marked meanwhile is given up all the same
+ *   NO_FORGET     tables in memory are not forgotten
+ *   NO_WAIT2      and nobody is waited for who may put one back
+ *   NO_WAIT3      or who has looked at one before it was forgotten again
+ */
+#define WRITERS 2
+
+bool data = true;	/* the bytes are on disk */
+byte refs = 1;		/* recipes that have it, in the log */
+bool gone = false;	/* 'F' is in the log */
+bool cached = false;	/* a table in memory that names the chunk */
+bool window = false, live = false, condemned = false;
+byte number = 0;	/* of the epoch, modulo 4 */
+byte inside[2];
+byte done = 0;		/* collections */
+
+#define HERE (number % 2)
+
+/* Atomic as a whole: that it is, is what epoch.c does with its second look. */
+inline enter(ticket) { atomic { ticket = HERE; inside[ticket]++ } }
+inline leave(ticket) { atomic { inside[ticket]-- } }
+
+inline epoch_wait() {
+	atomic { old = HERE; number = (number + 1) % 4 };
+	(inside[old] == 0)
+}
+
+/* A job: looks for the chunk by its fingerprint, takes it, and a little later logs a reference to it. */
+proctype writer()
+{
+	byte ticket;
+	bool named, shared;
+	byte rounds = 0;
+
+	do
+	:: rounds < 2 ->
+		rounds++;
+		enter(ticket);
+		shared = false;
+		if
+		:: cached -> named = true
+		:: !cached ->
+			named = !gone;		/* the table is read, and then told what is gone */
+			if
+			:: named -> cached = true	/* and kept: a moment later */
+			:: else
+			fi
+		fi;
+#ifdef NO_CONDEMNED
+		shared = named;
+#else
+		atomic { shared = named && !(window && condemned) };
+#endif
+		if
+		:: shared ->
+			atomic {	/* content_log(): one step under view_lock */
+				assert(data);
+				refs++;
+#ifndef NO_MARK
+				if
+				:: window -> live = true
+				:: else
+				fi
+#endif
+			}
+		:: else	/* stores its own */
+		fi;
+		leave(ticket)
+	:: else -> break
+	od
+}
+
+proctype reader()
+{
+	byte ticket;
+	bool found;
+
+	enter(ticket);
+	found = refs > 0;
+	if
+	:: found -> assert(data)
+	:: else
+	fi;
+	leave(ticket)
+}
+
+proctype deleter()
+{
+	do
+	:: atomic { refs > 0 -> refs-- }
+	:: done == 2 -> break
+	od
+}
+
+proctype collector()
+{
+	byte old;
+
+	do
+	:: done < 2 && !gone ->
+		atomic { window = true; live = refs > 0; condemned = false };	/* view_lock held exclusively */
+		if
+		:: !live ->
+			condemned = true;
+#ifndef NO_WAIT
+			epoch_wait();
+#endif
+#ifndef NO_PARDON
+			if
+			:: live -> condemned = false
+			:: else
+			fi;
+#endif
+			if
+			:: condemned ->
+				gone = true;	/* and committed */
+#ifndef NO_FORGET
+				cached = false;
+#ifndef NO_WAIT2
+				epoch_wait();
+#endif
+				cached = false;
+#ifndef NO_WAIT3
+				epoch_wait();
+#endif
+#endif
+				atomic { window = false; condemned = false };
+				data = false
+			:: else -> atomic { window = false; condemned = false }
+			fi
+		:: else -> window = false
+		fi;
+		done++
+	:: else -> break
+	od;
+	done = 2
+}
+
+init {
+	atomic {
+		run writer(); run writer(); run reader(); run deleter(); run collector()
+	}
+}
+
+/* At any time. */
+active proctype invariant() { assert(refs == 0 || data) }

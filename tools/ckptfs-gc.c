@@ -1,0 +1,444 @@
+/*
+ * ckptfs-gc: what could be freed, and freeing it.
+ *
+ * Of a mount, the daemon does the work, while everything else goes on; this program starts it, shows how far it is, and
+ * stops it when interrupted. Of a store that is not mounted, this program opens the store and does it itself.
+ * Either way it can be stopped or killed at any time: the next one goes on from there.
+ *
+ * Exit status: 0 done, 1 usage, 2 nothing there that could be collected or it failed, 3 the time was up before all was
+ * looked at, 130 interrupted.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "store/engine/engine.h"
+#include "tools/mounts.h"
+
+#define SCHEMA_VERSION 1
+#define MOVE_BELOW 25 /* percent. Punching gives back most of what moving would, and moving costs reading and writing */
+#define CACHE MiB(64) /* of a store that nobody else has open */
+#define ASK_NS (100 * 1000 * 1000)
+#define SHOW_NS (200 * 1000 * 1000ull)
+#define BAR_WIDTH 30
+
+enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP = 3, EXIT_INTERRUPTED = 130 };
+
+struct request {
+	const char *path;
+	bool delete, json, quiet;
+	uint64_t budget_ns;
+	uint32_t move_below;
+
+	uint64_t started_ns, shown_ns;
+	bool bar_shown;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(_unused_ int signal)
+{
+	interrupted = 1;
+}
+
+static void help(FILE *to)
+{
+	fprintf(to,
+		"Usage: ckptfs-gc [--delete] [--budget TIME] [--move-below PERCENT] [--json | --quiet] MOUNT|STORE\n"
+		"Tell how much of a store no file refers to any more; with --delete, give it back to the disk.\n"
+		"A mounted store goes on being read and written meanwhile.\n\n"
+		"  --delete              free what is found; without it nothing is changed\n"
+		"  --budget TIME         stop after 90s, 10m, 2h; the next collection goes on from there\n"
+		"  --move-below PERCENT  empty packs of which less is in use (default %d; 0: leave them)\n"
+		"  --json                the result as one JSON document; keys keep their meaning (schema_version)\n"
+		"  -q, --quiet           no progress\n"
+		"  -h, --help            this text\n"
+		"  -V, --version         the version\n\n"
+		"Exit status: 0 done, 1 usage, 2 failed, 3 the time was up first, 130 interrupted.\n",
+		MOVE_BELOW);
+}
+
+/* --- what is shown --- */
+
+static struct ckptfs_gc of_report(const struct gc_report *r)
+{
+	return (struct ckptfs_gc){
+		.complete = r->complete,
+		.packs = r->nr_packs,
+		.packs_total = r->nr_packs_total,
+		.frames = r->nr_frames,
+		.recipes = r->nr_recipes,
+		.live_bytes = r->live_bytes,
+		.dead_bytes = r->dead_bytes,
+		.dead_chunks = r->dead_chunks,
+		.freed_bytes = r->freed_bytes,
+		.freed_chunks = r->freed_chunks,
+		.removed_packs = r->nr_removed,
+		.moved_packs = r->nr_moved_packs,
+		.moved_bytes = r->moved_bytes,
+	};
+}
+
+static double seconds_since(uint64_t ns)
+{
+	return (double)(monotonic_ns() - ns) / 1e9;
+}
+
+/* One line that is drawn over itself: how far, how fast, how long still. */
+static void show_progress(struct request *q, const struct ckptfs_gc *gc)
+{
+	uint64_t seen = gc->live_bytes + gc->dead_bytes, now = monotonic_ns();
+	double s = seconds_since(q->started_ns);
+	unsigned full;
+
+	if (q->quiet || q->json || !isatty(STDERR_FILENO) || now - q->shown_ns < SHOW_NS)
+		return;
+	q->shown_ns = now;
+	q->bar_shown = true;
+	full = gc->packs_total > 0 ? (unsigned)(gc->packs * BAR_WIDTH / gc->packs_total) : 0;
+	full = MIN(full, (unsigned)BAR_WIDTH);
+	fprintf(stderr, "\r[%.*s%*s] ", (int)full, "##############################", (int)(BAR_WIDTH - full), "");
+	if (gc->packs == 0)
+		fprintf(stderr, "reading recipes: %" PRIu64, gc->recipes);
+	else
+		fprintf(stderr, "%" PRIu64 " of %" PRIu64 " packs, %s/s", gc->packs, gc->packs_total,
+			human_size((uint64_t)((double)seen / s)).s);
+	if (gc->packs > 0 && gc->packs < gc->packs_total)
+		fprintf(stderr, ", %.0f s left", s * (double)(gc->packs_total - gc->packs) / (double)gc->packs);
+	fputs("\033[K", stderr);
+}
+
+static void end_progress(struct request *q)
+{
+	if (q->bar_shown)
+		fputs("\r\033[K", stderr);
+	q->bar_shown = false;
+}
+
+static void show_json(const struct request *q, const struct ckptfs_gc *gc)
+{
+	const struct {
+		const char *name;
+		uint64_t value;
+	} figures[] = {
+		{ "packs", gc->packs },		      { "frames", gc->frames },
+		{ "recipes", gc->recipes },	      { "live_bytes", gc->live_bytes },
+		{ "dead_bytes", gc->dead_bytes },     { "dead_chunks", gc->dead_chunks },
+		{ "freed_bytes", gc->freed_bytes },   { "freed_chunks", gc->freed_chunks },
+		{ "removed_packs", gc->removed_packs }, { "moved_packs", gc->moved_packs },
+		{ "moved_bytes", gc->moved_bytes },
+	};
+
+	printf("{\"schema_version\": %d, \"deleted\": %s, \"complete\": %s", SCHEMA_VERSION, q->delete ? "true" : "false",
+	       gc->complete ? "true" : "false");
+	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
+		printf(", \"%s\": %" PRIu64, figures[i].name, figures[i].value);
+	printf(", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
+}
+
+static void show_text(const struct request *q, const struct ckptfs_gc *gc)
+{
+	uint64_t all = gc->live_bytes + gc->dead_bytes;
+	double s = seconds_since(q->started_ns);
+
+	printf("In use:    %s in %" PRIu64 " packs\n", human_size(gc->live_bytes).s, gc->packs);
+	printf("Garbage:   %s in %" PRIu64 " chunks, %.1f %% of what is stored\n", human_size(gc->dead_bytes).s, gc->dead_chunks,
+	       all > 0 ? 100.0 * (double)gc->dead_bytes / (double)all : 0);
+	if (q->delete) {
+		printf("Freed:     %s in %" PRIu64 " chunks, %" PRIu64 " packs removed\n", human_size(gc->freed_bytes).s,
+		       gc->freed_chunks, gc->removed_packs);
+		if (gc->moved_packs > 0)
+			printf("Moved:     %s out of %" PRIu64 " packs that were nearly empty\n", human_size(gc->moved_bytes).s,
+			       gc->moved_packs);
+	} else if (gc->dead_bytes > 0) {
+		printf("Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
+	}
+	printf("Looked at: %s and %" PRIu64 " recipes in %.1f s: %s/s\n", human_size(all).s, gc->recipes, s,
+	       human_size((uint64_t)((double)all / MAX(s, 1e-3))).s);
+}
+
+static enum exit_status show_result(struct request *q, const struct ckptfs_gc *gc)
+{
+	end_progress(q);
+	if (q->json)
+		show_json(q, gc);
+	else
+		show_text(q, gc);
+	if (interrupted)
+		return EXIT_INTERRUPTED;
+	if (gc->complete)
+		return EXIT_DONE;
+	if (!q->json)
+		printf("The time was up before all was looked at; the next ckptfs-gc --delete goes on from there.\n");
+	return EXIT_TIME_UP;
+}
+
+/* --- of a mount --- */
+
+static int command(int fd, struct ckptfs_gc *gc, uint32_t what)
+{
+	gc->size = sizeof(*gc);
+	gc->version = CKPTFS_IOC_VERSION;
+	gc->command = what;
+	return ioctl(fd, CKPTFS_IOC_GC, gc) < 0 ? -errno : 0;
+}
+
+static int run_in_daemon(struct request *q, int fd, struct ckptfs_gc *gc)
+{
+	bool told = false;
+	int r;
+
+	*gc = (struct ckptfs_gc){
+		.flags = q->delete ? CKPTFS_GC_DELETE : 0,
+		.budget_ns = q->budget_ns,
+		.move_below = q->move_below,
+	};
+	r = command(fd, gc, CKPTFS_GC_START);
+	while (r == 0 && gc->running) {
+		nanosleep(&(struct timespec){ .tv_nsec = ASK_NS }, NULL);
+		if (interrupted && !told) {
+			struct ckptfs_gc stop = { 0 };
+
+			command(fd, &stop, CKPTFS_GC_STOP);
+			told = true;
+		}
+		r = command(fd, gc, CKPTFS_GC_STATUS);
+		show_progress(q, gc);
+	}
+	return r < 0 ? r : -gc->error;
+}
+
+static enum exit_status collect_mount(struct request *q, int fd)
+{
+	struct ckptfs_gc gc;
+	int r = run_in_daemon(q, fd, &gc);
+
+	if (r == 0)
+		return show_result(q, &gc);
+	end_progress(q);
+	if (r == -EBUSY)
+		fprintf(stderr, "ckptfs-gc: %s: a collection is running already; wait for it to end\n", q->path);
+	else if (r == -EPERM)
+		fprintf(stderr, "ckptfs-gc: %s: only root and the user who mounted it may collect\n", q->path);
+	else if (r == -EROFS)
+		fprintf(stderr, "ckptfs-gc: %s: mounted read-only; without --delete it can be looked at\n", q->path);
+	else if (r == -ENOTCONN)
+		fprintf(stderr, "ckptfs-gc: %s: the daemon of this mount has died; umount it and mount it again\n", q->path);
+	else
+		fprintf(stderr, "ckptfs-gc: %s: %s; the daemon's log says more\n", q->path, strerror(-r));
+	return EXIT_FAILED;
+}
+
+/* --- of a store --- */
+
+static bool step(void *userdata, const struct gc_report *so_far)
+{
+	struct ckptfs_gc gc = of_report(so_far);
+
+	show_progress(userdata, &gc);
+	return !interrupted;
+}
+
+static int mountpoint_of(const char *store, char ret[PATH_MAX])
+{
+	_cleanup_(freep) char *real = realpath(store, NULL);
+	struct mounts m;
+	int r;
+
+	if (!real || mounts_open(&m) < 0)
+		return 0;
+	while ((r = mounts_next(&m)) > 0)
+		if (strcmp(m.store, real) == 0) {
+			snprintf(ret, PATH_MAX, "%s", m.point);
+			break;
+		}
+	mounts_close(&m);
+	return r;
+}
+
+static enum exit_status refuse_store(const struct request *q, int r)
+{
+	char point[PATH_MAX];
+
+	if (r == -EBUSY && mountpoint_of(q->path, point) > 0)
+		fprintf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs-gc %s\n", q->path, point, point);
+	else if (r == -EBUSY)
+		fprintf(stderr, "ckptfs-gc: %s: in use by another program\n", q->path);
+	else
+		fprintf(stderr, "ckptfs-gc: %s: cannot be opened: %s\n", q->path, strerror(-r));
+	return EXIT_FAILED;
+}
+
+static enum exit_status collect_store(struct request *q)
+{
+	struct engine_conf conf = { .page = 4096, .cache = CACHE, .dirty = MiB(16), .read_only = !q->delete };
+	struct gc_conf gc_conf = {
+		.delete = q->delete,
+		.move_below = q->move_below,
+		.budget_ns = q->budget_ns,
+		.step = step,
+		.userdata = q,
+	};
+	struct gc_report report;
+	struct ckptfs_gc gc;
+	struct engine *e;
+	int r, last;
+
+	r = engine_open(q->path, &conf, &e);
+	if (r < 0)
+		return refuse_store(q, r);
+	r = engine_gc(e, &gc_conf, &report);
+	last = engine_close(e);
+	if (r == 0)
+		r = last;
+	if (r == 0) {
+		gc = of_report(&report);
+		return show_result(q, &gc);
+	}
+	end_progress(q);
+	fprintf(stderr, "ckptfs-gc: %s: %s\n", q->path, strerror(-r));
+	return EXIT_FAILED;
+}
+
+/* --- what to do --- */
+
+static bool is_store(const char *path)
+{
+	char name[PATH_MAX];
+
+	return snprintf(name, sizeof(name), "%s/superblock", path) < PATH_MAX && access(name, F_OK) == 0;
+}
+
+static enum exit_status collect(struct request *q)
+{
+	_cleanup_(closep) int fd = open(q->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct ckptfs_gc gc = { 0 };
+
+	if (fd < 0) {
+		fprintf(stderr, "ckptfs-gc: %s: %s\n", q->path, strerror(errno));
+		return EXIT_FAILED;
+	}
+	q->started_ns = monotonic_ns();
+	if (command(fd, &gc, CKPTFS_GC_STATUS) == 0)
+		return collect_mount(q, fd);
+	if (is_store(q->path))
+		return collect_store(q);
+	fprintf(stderr, "ckptfs-gc: %s: neither a ckptfs mount nor a store; give one of them\n", q->path);
+	return EXIT_FAILED;
+}
+
+/* 90, 90s, 10m, 2h */
+static int parse_time(const char *text, uint64_t *ret_ns)
+{
+	static const struct {
+		const char *unit;
+		uint64_t s;
+	} units[] = { { "", 1 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
+	char *end;
+	double n;
+
+	errno = 0;
+	n = strtod(text, &end);
+	if (end == text || errno || !(n > 0) || n > 1e6)
+		return -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		if (strcmp(end, units[i].unit) == 0) {
+			*ret_ns = (uint64_t)(n * (double)units[i].s * 1e9);
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static int parse_percent(const char *text, uint32_t *ret)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (end == text || *end || n > 100)
+		return -EINVAL;
+	*ret = (uint32_t)n;
+	return 0;
+}
+
+/* 0: go on; else the exit status + 1 */
+static int parse(int argc, char *argv[], struct request *q)
+{
+	static const struct option options[] = {
+		{ "delete", no_argument, NULL, 'd' },	{ "budget", required_argument, NULL, 'b' },
+		{ "move-below", required_argument, NULL, 'm' }, { "json", no_argument, NULL, 'j' },
+		{ "quiet", no_argument, NULL, 'q' },	{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },	{ 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0) {
+		int r = 0;
+
+		switch (c) {
+		case 'd':
+			q->delete = true;
+			break;
+		case 'b':
+			r = parse_time(optarg, &q->budget_ns);
+			break;
+		case 'm':
+			r = parse_percent(optarg, &q->move_below);
+			break;
+		case 'j':
+			q->json = true;
+			break;
+		case 'q':
+			q->quiet = true;
+			break;
+		case 'h':
+			help(stdout);
+			return EXIT_DONE + 1;
+		case 'V':
+			puts("ckptfs-gc " CKPTFS_VERSION);
+			return EXIT_DONE + 1;
+		default:
+			fputs("Try ckptfs-gc --help.\n", stderr);
+			return EXIT_USAGE + 1;
+		}
+		if (r < 0) {
+			fprintf(stderr, "ckptfs-gc: %s: not a %s\n", optarg,
+				c == 'b' ? "time such as 90s, 10m or 2h" : "percentage from 0 to 100");
+			return EXIT_USAGE + 1;
+		}
+	}
+	if (argc - optind != 1) {
+		fputs("ckptfs-gc: one mount or store must be given; try ckptfs-gc --help\n", stderr);
+		return EXIT_USAGE + 1;
+	}
+	q->path = argv[optind];
+	return 0;
+}
+
+int main(int argc, char *argv[])
+{
+	struct request q = { .move_below = MOVE_BELOW };
+	struct sigaction sa = { .sa_handler = on_interrupt };
+	int r = parse(argc, argv, &q);
+
+	if (r > 0)
+		return r - 1;
+	log_set_level(LOG_LEVEL_NOTICE);
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	return (int)collect(&q);
+}
