@@ -60,13 +60,14 @@ struct ckptfs_gc {
 	uint32_t size, version;
 	uint32_t command, flags;
 	uint64_t budget_ns; /* 0: until it is done */
+	uint64_t rate; /* bytes of packs to read and write per second; 0: unlimited */
 	uint32_t move_below; /* percent: packs with less live in them are emptied; 0: none */
 	uint32_t running; /* out, as all below */
 	int32_t error; /* errno of one that failed, or 0 */
 	uint32_t complete; /* all packs were looked at */
 	uint64_t run; /* which collection of this mount; 0: there was none */
 	uint64_t packs, packs_total, frames, recipes; /* looked at */
-	uint64_t live_bytes, dead_bytes, dead_chunks; /* found */
+	uint64_t live_bytes, live_chunks, dead_bytes, dead_chunks; /* found */
 	uint64_t freed_bytes, freed_chunks, removed_packs, moved_packs, moved_bytes; /* done */
 };
 

@@ -42,7 +42,7 @@ enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP 
 struct request {
 	const char *path;
 	bool delete, json, quiet;
-	uint64_t budget_ns;
+	uint64_t budget_ns, rate;
 	uint32_t move_below;
 
 	uint64_t started_ns, shown_ns;
@@ -59,11 +59,13 @@ static void on_interrupt(_unused_ int signal)
 static void help(FILE *to)
 {
 	fprintf(to,
-		"Usage: ckptfs-gc [--delete] [--budget TIME] [--move-below PERCENT] [--json | --quiet] MOUNT|STORE\n"
+		"Usage: ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--json | --quiet]\n"
+		"                 MOUNT|STORE\n"
 		"Tell how much of a store no file refers to any more; with --delete, give it back to the disk.\n"
 		"A mounted store goes on being read and written meanwhile.\n\n"
 		"  --delete              free what is found; without it nothing is changed\n"
 		"  --budget TIME         stop after 90s, 10m, 2h; the next collection goes on from there\n"
+		"  --rate SIZE           read and write no more than this of packs per second, such as 50M\n"
 		"  --move-below PERCENT  empty packs of which less is in use (default %d; 0: leave them)\n"
 		"  --json                the result as one JSON document; keys keep their meaning (schema_version)\n"
 		"  -q, --quiet           no progress\n"
@@ -84,6 +86,7 @@ static struct ckptfs_gc of_report(const struct gc_report *r)
 		.frames = r->nr_frames,
 		.recipes = r->nr_recipes,
 		.live_bytes = r->live_bytes,
+		.live_chunks = r->live_chunks,
 		.dead_bytes = r->dead_bytes,
 		.dead_chunks = r->dead_chunks,
 		.freed_bytes = r->freed_bytes,
@@ -138,6 +141,7 @@ static void show_json(const struct request *q, const struct ckptfs_gc *gc)
 	} figures[] = {
 		{ "packs", gc->packs },		      { "frames", gc->frames },
 		{ "recipes", gc->recipes },	      { "live_bytes", gc->live_bytes },
+		{ "live_chunks", gc->live_chunks },
 		{ "dead_bytes", gc->dead_bytes },     { "dead_chunks", gc->dead_chunks },
 		{ "freed_bytes", gc->freed_bytes },   { "freed_chunks", gc->freed_chunks },
 		{ "removed_packs", gc->removed_packs }, { "moved_packs", gc->moved_packs },
@@ -168,8 +172,9 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 	} else if (gc->dead_bytes > 0) {
 		printf("Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
 	}
-	printf("Looked at: %s and %" PRIu64 " recipes in %.1f s: %s/s\n", human_size(all).s, gc->recipes, s,
-	       human_size((uint64_t)((double)all / MAX(s, 1e-3))).s);
+	printf("Looked at: %s and %" PRIu64 " recipes in %.1f s: %s/s, %.0f chunks/s\n", human_size(all).s, gc->recipes, s,
+	       human_size((uint64_t)((double)all / MAX(s, 1e-3))).s,
+	       (double)(gc->live_chunks + gc->dead_chunks) / MAX(s, 1e-3));
 }
 
 static enum exit_status show_result(struct request *q, const struct ckptfs_gc *gc)
@@ -206,6 +211,7 @@ static int run_in_daemon(struct request *q, int fd, struct ckptfs_gc *gc)
 	*gc = (struct ckptfs_gc){
 		.flags = q->delete ? CKPTFS_GC_DELETE : 0,
 		.budget_ns = q->budget_ns,
+		.rate = q->rate,
 		.move_below = q->move_below,
 	};
 	r = command(fd, gc, CKPTFS_GC_START);
@@ -291,6 +297,7 @@ static enum exit_status collect_store(struct request *q)
 		.delete = q->delete,
 		.move_below = q->move_below,
 		.budget_ns = q->budget_ns,
+		.rate = q->rate,
 		.step = step,
 		.userdata = q,
 	};
@@ -380,6 +387,7 @@ static int parse(int argc, char *argv[], struct request *q)
 {
 	static const struct option options[] = {
 		{ "delete", no_argument, NULL, 'd' },	{ "budget", required_argument, NULL, 'b' },
+		{ "rate", required_argument, NULL, 'r' },
 		{ "move-below", required_argument, NULL, 'm' }, { "json", no_argument, NULL, 'j' },
 		{ "quiet", no_argument, NULL, 'q' },	{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },	{ 0 },
@@ -395,6 +403,9 @@ static int parse(int argc, char *argv[], struct request *q)
 			break;
 		case 'b':
 			r = parse_time(optarg, &q->budget_ns);
+			break;
+		case 'r':
+			r = parse_size(optarg, &q->rate);
 			break;
 		case 'm':
 			r = parse_percent(optarg, &q->move_below);
@@ -417,7 +428,8 @@ static int parse(int argc, char *argv[], struct request *q)
 		}
 		if (r < 0) {
 			fprintf(stderr, "ckptfs-gc: %s: not a %s\n", optarg,
-				c == 'b' ? "time such as 90s, 10m or 2h" : "percentage from 0 to 100");
+				c == 'b' ? "time such as 90s, 10m or 2h" :
+				c == 'r' ? "size such as 50M" : "percentage from 0 to 100");
 			return EXIT_USAGE + 1;
 		}
 	}

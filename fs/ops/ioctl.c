@@ -109,6 +109,7 @@ static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
 		.delete = arg->flags & CKPTFS_GC_DELETE,
 		.move_below = arg->move_below,
 		.budget_ns = arg->budget_ns,
+		.rate = arg->rate,
 	};
 	struct fs *fs = fs_of(req);
 	uid_t uid = fuse_req_ctx(req)->uid;
@@ -139,6 +140,7 @@ static void gc_tell(struct fs *fs, struct ckptfs_gc *arg)
 	arg->frames = s.report.nr_frames;
 	arg->recipes = s.report.nr_recipes;
 	arg->live_bytes = s.report.live_bytes;
+	arg->live_chunks = s.report.live_chunks;
 	arg->dead_bytes = s.report.dead_bytes;
 	arg->dead_chunks = s.report.dead_chunks;
 	arg->freed_bytes = s.report.freed_bytes;

@@ -160,8 +160,8 @@ int engine_space(struct engine *e, struct engine_space *ret);
  */
 struct gc_report {
 	uint64_t nr_packs, nr_packs_total, nr_frames, nr_recipes; /* looked at */
-	uint64_t live_bytes; /* of chunks that are referred to */
-	uint64_t dead_chunks, dead_bytes; /* of those that are not */
+	uint64_t live_chunks, live_bytes; /* that are referred to */
+	uint64_t dead_chunks, dead_bytes; /* that are not */
 	uint64_t freed_chunks, freed_bytes; /* given back */
 	uint64_t nr_removed; /* packs */
 	uint64_t nr_moved_packs, moved_bytes; /* whose live chunks were moved together elsewhere */
@@ -171,6 +171,7 @@ struct gc_conf {
 	bool delete; /* else only tell what could be */
 	unsigned move_below; /* percent: a pack with less live in it is emptied. 0: never, only punched */
 	uint64_t budget_ns; /* stop after this time; 0: when it is done */
+	uint64_t rate; /* bytes of packs to read and write per second; 0: unlimited */
 	bool (*step)(void *userdata, const struct gc_report *so_far); /* now and then; false: stop. NULL: none */
 	void *userdata;
 };

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
@@ -95,6 +96,7 @@ static int move_sparse(struct gc *g)
 	/* They have been counted already. */
 	g->report->nr_packs = before.nr_packs;
 	g->report->nr_frames = before.nr_frames;
+	g->report->live_chunks = before.live_chunks;
 	g->report->live_bytes = before.live_bytes;
 	g->report->dead_bytes = before.dead_bytes;
 	g->report->dead_chunks = before.dead_chunks;
@@ -200,7 +202,10 @@ int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *re
 	report.nr_packs_total = ps.nr_packs;
 	if (conf->budget_ns > 0)
 		g.deadline_ns = monotonic_ns() + conf->budget_ns;
-	r = collect(&g);
+	r = io_rate_new(conf->rate, &g.rate);
+	if (r == 0)
+		r = collect(&g);
+	io_rate_free(g.rate);
 	mutex_unlock(&e->gc.lock);
 	if (r < 0)
 		return log_errno(r, "store %s: the collection ended early", e->path);

@@ -28,6 +28,7 @@ struct gc {
 	const struct gc_conf *conf;
 	struct gc_report *report;
 	uint64_t deadline_ns;
+	struct io_rate *rate;
 	bool stopped; /* by the caller or the clock */
 	uint32_t end_pack; /* later ones came since the beginning */
 	struct gc_window *w;

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
@@ -67,6 +68,7 @@ static int write_frame(struct moves *ms)
 	if (n == 0)
 		return 0;
 	ms->nr = ms->first;
+	io_rate_wait(ms->g->rate, PACK_BLOCK + n * ms->chunk_len);
 	r = packs_frame_open(e->packs, PACK_BULK, ms->chunk_len, &f);
 	if (r < 0)
 		return r;
@@ -99,6 +101,7 @@ static int read_chunk(struct moves *ms, const struct pack_frame_rec *rec, uint32
 	if (r < 0)
 		return r;
 	from.off += i * rec->chunk_len;
+	io_rate_wait(ms->g->rate, rec->chunk_len);
 	r = packs_read(ms->g->e->packs, from, rec->chunk_len, ms->buffer + at * rec->chunk_len);
 	if (r == -EBADMSG)
 		return 0; /* it stays where it is, damaged; told where it was found */

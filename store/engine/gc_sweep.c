@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/freed.h"
@@ -101,6 +102,7 @@ static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_fram
 			gc_set_bit(&d.gone, i);
 	live = live_chunks(g, &d);
 	d.fresh = and_not(and_not(all, &d.gone), &live);
+	g->report->live_chunks += gc_count(&live);
 	g->report->live_bytes += bytes_of(&d, &live);
 	g->report->dead_bytes += bytes_of(&d, &d.fresh);
 	g->report->dead_chunks += gc_count(&d.fresh);
@@ -117,6 +119,7 @@ static int look_at_pack(struct gc *g, struct gc_pack *p, struct pack_frame_rec *
 
 	it.end_pack = p->pack + 1;
 	while ((r = pack_iter_next(&it, rec)) > 0 && rec->frame < p->nr_frames) {
+		io_rate_wait(g->rate, PACK_BLOCK);
 		r = look_at_frame(g, p, rec);
 		if (r < 0)
 			return r;

@@ -86,6 +86,7 @@ exits 1 "$gc"
 exits 1 "$gc" --budget soon "$MNT"
 says 'not a time'
 exits 1 "$gc" --move-below 101 "$MNT"
+exits 1 "$gc" --rate fast "$MNT"
 exits 1 "$gc" --no-such-option "$MNT"
 exits 0 "$gc" --help
 exits 0 "$gc" --version
