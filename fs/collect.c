@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mutex.h"
+#include "base/util.h"
 
 struct collect {
 	struct engine *e; /* constant */
@@ -57,6 +57,10 @@ static void *run(void *arg)
 	mutex_lock(&c->lock);
 	if (r == 0)
 		c->status.report = report;
+	if (r == 0 && report.complete) {
+		c->status.garbage = report.dead_bytes - MIN(report.dead_bytes, report.freed_bytes);
+		c->status.garbage_ns = monotonic_ns();
+	}
 	c->status.error = r;
 	c->status.running = false;
 	mutex_unlock(&c->lock);
@@ -76,7 +80,10 @@ static int start_locked(struct collect *c, const struct gc_conf *conf) REQUIRES(
 	c->conf.step = step;
 	c->conf.userdata = c;
 	c->stop = false;
-	c->status = (struct collect_status){ .run = c->status.run + 1, .running = true };
+	c->status.run++;
+	c->status.running = true;
+	c->status.error = 0;
+	c->status.report = (struct gc_report){ 0 };
 	r = pthread_create(&c->thread, NULL, run, c);
 	c->has_thread = r == 0;
 	c->status.running = r == 0;

@@ -15,6 +15,9 @@ struct collect_status {
 	bool running;
 	int error; /* of one that has ended */
 	struct gc_report report;
+
+	/* What the last one that looked at everything left; with later deletions there is more by now. */
+	uint64_t garbage, garbage_ns; /* bytes, and when; 0: not known */
 };
 
 int collect_new(struct engine *e, struct collect **ret);

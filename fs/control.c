@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/attr.h"
+#include "fs/collect.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
 #include "fs/json.h"
@@ -129,6 +130,20 @@ static void add_bytes(struct json *j, const struct engine_stats *s)
 	json_u64(j, "disk_bytes", s->pack_disk + s->journal_disk + s->index_disk);
 }
 
+static void add_garbage(struct json *j, struct fs *fs)
+{
+	struct collect_status s;
+
+	collect_status(fs->collect, &s);
+	json_open(j, "garbage");
+	json_bool(j, "known", s.garbage_ns > 0);
+	json_u64(j, "bytes", s.garbage);
+	json_u64(j, "age_ns", s.garbage_ns > 0 ? monotonic_ns() - s.garbage_ns : 0);
+	json_u64(j, "collections", s.run);
+	json_bool(j, "collecting", s.running);
+	json_close(j);
+}
+
 static void add_traffic(struct json *j, const struct engine_stats *s)
 {
 	json_u64(j, "written_bytes", s->written);
@@ -221,6 +236,7 @@ static int mount_stat(struct fs *fs, struct buf *ret)
 	add_head(&j, "mount");
 	add_identity(&j, fs);
 	add_bytes(&j, &s);
+	add_garbage(&j, fs);
 	add_traffic(&j, &s);
 	add_memory(&j, fs, &s);
 	add_durability(&j, &s);

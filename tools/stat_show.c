@@ -59,6 +59,10 @@ static void show_space(const struct json_flat *j)
 	printf("  packs %s,", human_size(json_flat_u64(j, "pack_disk_bytes")).s);
 	printf(" journal %s,", human_size(json_flat_u64(j, "journal_disk_bytes")).s);
 	printf(" index %s\n", human_size(json_flat_u64(j, "index_disk_bytes")).s);
+	if (strcmp(json_flat_get(j, "garbage.known"), "true") == 0) {
+		size_line("Garbage:", json_flat_u64(j, "garbage.bytes"));
+		printf("  when ckptfs-gc last looked, %s ago\n", duration(json_flat_u64(j, "garbage.age_ns")).s);
+	}
 }
 
 static void show_traffic(const struct json_flat *j)
@@ -257,6 +261,8 @@ static const struct {
 	{ "pack_disk_bytes", "pack_disk_bytes", "gauge", "disk space of packs", false },
 	{ "journal_disk_bytes", "journal_disk_bytes", "gauge", "disk space of the journal", false },
 	{ "index_disk_bytes", "index_disk_bytes", "gauge", "disk space of the index", false },
+	{ "garbage.bytes", "garbage_bytes", "gauge", "what no file referred to when last looked for", false },
+	{ "garbage.collections", "collections_total", "counter", "garbage collections since the mount", false },
 	{ "written_bytes", "written_bytes_total", "counter", "bytes written by applications", false },
 	{ "read_bytes", "read_bytes_total", "counter", "bytes read by applications", false },
 	{ "written_by_cause.zero_bytes", "written_zero_bytes_total", "counter", "written bytes that were zeros", false },

@@ -14,9 +14,12 @@
 #include "index/fingerprints.h"
 #include "store/engine/engine_internal.h"
 
+#define QUIET_NS (1000 * 1000 * 1000ull)
+#define QUIET_PART 64 /* of a full table, worth the work when nobody is in the way */
+
 /*
- * Two tables in a quarter of the cache each, as many as the largest power of two of slots takes at 7/8. Large, because
- * ingesting costs CPU that a burst of checkpoints wants for itself: with 256 MiB of cache a table holds 7 GiB of new pages.
+ * Ingesting costs CPU that a burst of checkpoints wants for itself, so it waits for a quiet moment while memory allows: half of
+ * the cache, as many as the largest power of two of slots takes at 7/8. With 256 MiB that is 18 GiB of new pages.
  */
 static size_t entries_max(const struct engine *e)
 {
@@ -24,17 +27,30 @@ static size_t entries_max(const struct engine *e)
 
 	if (e->conf.ingest_entries)
 		return e->conf.ingest_entries;
-	while (2 * slots * sizeof(struct fptable_slot) <= e->conf.cache / 4)
+	while (2 * slots * sizeof(struct fptable_slot) <= e->conf.cache / 2)
 		slots *= 2;
 	return slots / 8 * 7;
 }
 
+/* Nothing new for a while? Of the background thread, which looks often. */
+static bool is_quiet(struct engine *e) REQUIRES(e->append_lock)
+{
+	uint64_t now = monotonic_ns();
+
+	if (e->recent.nr != e->quiet.nr)
+		e->quiet.since_ns = now;
+	e->quiet.nr = e->recent.nr;
+	return now - e->quiet.since_ns >= QUIET_NS;
+}
+
 bool absorb_wanted(struct engine *e)
 {
+	size_t max = entries_max(e);
 	bool wanted;
 
 	mutex_lock(&e->append_lock);
-	wanted = e->recent.nr >= entries_max(e) || e->frozen.nr > 0; /* frozen and still there: it failed before */
+	wanted = e->recent.nr >= max || e->frozen.nr > 0; /* frozen and still there: it failed before */
+	wanted |= is_quiet(e) && e->recent.nr >= MAX(max / QUIET_PART, (size_t)1);
 	mutex_unlock(&e->append_lock);
 	return wanted;
 }
@@ -134,11 +150,13 @@ void absorb_share_memory(struct engine *e)
 	packs_set_table_memory(e->packs, e->conf.cache / 16 + e->conf.cache / 16 * 9 - MIN(used, e->conf.cache / 16 * 9));
 }
 
-/* Called before a job appends: past twice its size the table waits for the background to catch up. */
+/* Called before a job appends: with a table that is being ingested the other one may take half of that, then it waits. */
 void absorb_throttle(struct engine *e)
 {
+	size_t max = e->conf.ingest_entries ? 2 * e->conf.ingest_entries : entries_max(e) / 2;
+
 	assert(mutex_held(&e->append_lock));
-	while (e->recent.nr >= 2 * entries_max(e) && e->frozen.nr > 0)
+	while (e->recent.nr >= max && e->frozen.nr > 0)
 		if (!cond_wait_for(&e->filling_cond, &e->append_lock, 1000 * 1000 * 1000))
 			break; /* the disk may be full: memory is bounded by what it still takes */
 }

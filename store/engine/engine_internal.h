@@ -167,6 +167,10 @@ struct engine {
 	struct mutex append_lock;
 	struct fptable recent, frozen GUARDED_BY(append_lock); /* not yet absorbed; being absorbed */
 	struct pack_marks frozen_marks GUARDED_BY(append_lock);
+	struct {
+		size_t nr; /* of `recent` when it was last looked at */
+		uint64_t since_ns; /* it has been so */
+	} quiet GUARDED_BY(append_lock);
 	uint64_t absorb_generation GUARDED_BY(append_lock);
 	struct {
 		/* in_use is changed, and both are put in place, under append_lock, by the background thread. */

@@ -36,6 +36,7 @@ rm "$MNT/file.1" "$MNT/file.2"
 exits 0 "$gc" "$MNT"
 says "ckptfs-gc --delete $MNT"
 [ "$(stat_json | json stored_bytes)" = $((96 << 20)) ] || fail "a report has changed something"
+"$CKPTFS_BUILD/tools/ckptfs-stat" "$MNT" | grep -q '^Garbage: *24 MiB' || fail "ckptfs-stat does not tell what was found"
 
 # Done, and what is left is whole.
 before=$(disk_kib "$STORE")
