@@ -20,7 +20,7 @@
 
 #define LINE_SIZE 2048 /* longer ones are cut: a log that allocates fails when it is needed most */
 
-enum sink { SINK_STDERR, SINK_FILE, SINK_SYSLOG };
+enum sink { SINK_STDERR, SINK_FILE, SINK_SYSLOG, SINK_FUNCTION };
 
 static const struct {
 	const char *name;
@@ -34,6 +34,8 @@ static const struct {
 static _Atomic(enum sink) sink = SINK_STDERR;
 static _Atomic(enum log_level) level_max = LOG_LEVEL_INFO;
 static atomic_int file_fd = -1; /* never closed once open */
+static log_fn *function;
+static void *function_userdata;
 
 static struct mutex file_lock = MUTEX_INIT; /* leaf */
 static char *file_path GUARDED_BY(file_lock);
@@ -101,6 +103,13 @@ void log_to_syslog(const char *ident)
 void log_to_stderr(void)
 {
 	atomic_store(&sink, SINK_STDERR);
+}
+
+void log_to_function(log_fn *fn, void *userdata)
+{
+	function = fn;
+	function_userdata = userdata;
+	atomic_store(&sink, SINK_FUNCTION);
 }
 
 void log_set_level(enum log_level max)
@@ -182,7 +191,7 @@ static _printf_(3, 0) void log_list(enum log_level level, int r, const char *fmt
 	struct line l;
 
 	l.len = 0;
-	if (to != SINK_SYSLOG)
+	if (to == SINK_STDERR || to == SINK_FILE)
 		line_add_head(&l, level);
 	line_add_list(&l, fmt, ap);
 	if (r < 0)
@@ -190,6 +199,8 @@ static _printf_(3, 0) void log_list(enum log_level level, int r, const char *fmt
 	line_defuse(&l);
 	if (to == SINK_SYSLOG)
 		syslog(levels[level].syslog, "%.*s", (int)l.len, l.s);
+	else if (to == SINK_FUNCTION)
+		function(function_userdata, level, l.s);
 	else
 		line_write(&l, to == SINK_FILE ? atomic_load(&file_fd) : STDERR_FILENO);
 	errno = saved;

@@ -2,7 +2,7 @@
  * Logs are for people: object first, values bare, the cause met and not the one guessed.
  * Whoever detects a cause logs it, once; all above pass the errno on.
  *
- * Sinks: stderr (default), a file, syslog. Lines are "2026-01-31T12:00:00.123Z error pack 7: ..."
+ * Sinks: stderr (default), a file, syslog, a function. Lines are "2026-01-31T12:00:00.123Z error pack 7: ..."
  * (syslog adds its own time). Safe from any thread.
  */
 #pragma once
@@ -17,6 +17,9 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_NOTICE, LOG_LEVEL
 int log_to_file(const char *path); /* appends; reopened by log_reopen() after rotation */
 void log_to_syslog(const char *ident);
 void log_to_stderr(void);
+/* Every line, without time and level, to whoever shows it. Set it before threads start; called from any of them. */
+typedef void log_fn(void *userdata, enum log_level level, const char *line);
+void log_to_function(log_fn *fn, void *userdata);
 void log_reopen(void);
 void log_set_level(enum log_level max);
 int log_level_parse(const char *s, enum log_level *ret);

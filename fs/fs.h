@@ -51,13 +51,6 @@ struct who {
 	uint32_t umask;
 };
 
-/* Bits of ns_inode.flags. */
-enum inode_flags {
-	INODE_HAS_XATTRS = 1 << 0, /* some may exist; never set: none do */
-	INODE_BEQUEATHS = 1 << 1, /* a directory with a default ACL or settings that new entries inherit */
-	INODE_SHARED_HASH = 1 << 2, /* of the root: somewhere in the store two names of a directory share a hash */
-};
-
 /* engine_tx_apply(), and if it fails, nothing that was stored in the transaction is remembered. Under names,
  * exclusive. */
 int fs_apply(struct fs *fs, struct engine_tx *tx);

@@ -335,26 +335,29 @@ static int key_cmp(const void *a, size_t a_len, const void *b, size_t b_len)
 	return c != 0 ? c : (a_len > b_len) - (a_len < b_len);
 }
 
-int db_scan_keys(struct db *db, enum db_family family, const void *from, size_t key_len, void *keys, size_t max,
-		 size_t *ret_nr)
+int db_scan(struct db *db, enum db_family family, const void *from, void *keys, size_t key_len, void *values,
+	    size_t value_len, size_t max, size_t *ret_nr)
 {
 	_cleanup_(db_err_freep) char *err = NULL;
 	rocksdb_readoptions_t *read = rocksdb_readoptions_create();
 	rocksdb_iterator_t *it;
-	uint8_t *to = keys;
-	size_t n = 0, len;
+	size_t n = 0, len, v_len;
 	int r = 0;
 
 	rocksdb_readoptions_set_fill_cache(read, 0);
 	rocksdb_readoptions_set_total_order_seek(read, 1);
 	it = rocksdb_create_iterator_cf(db->rocks, read, db->cf[family]);
 	for (rocksdb_iter_seek(it, from, key_len); n < max && r == 0 && rocksdb_iter_valid(it); rocksdb_iter_next(it)) {
-		const char *key = rocksdb_iter_key(it, &len);
+		const char *key = rocksdb_iter_key(it, &len), *value = rocksdb_iter_value(it, &v_len);
 
-		if (len == key_len)
-			memcpy(to + n++ * key_len, key, key_len);
-		else
-			r = log_errno(-EBADMSG, "index %s: a key of %zu bytes", db->dir, len);
+		if (len != key_len || (values && v_len != value_len)) {
+			r = log_errno(-EBADMSG, "index %s: a key of %zu bytes with a value of %zu", db->dir, len, v_len);
+			break;
+		}
+		memcpy((uint8_t *)keys + n * key_len, key, key_len);
+		if (values)
+			memcpy((uint8_t *)values + n * value_len, value, value_len);
+		n++;
 	}
 	rocksdb_iter_get_error(it, &err);
 	rocksdb_iter_destroy(it);

@@ -42,9 +42,10 @@ int db_get(struct db *db, enum db_family family, const void *key, size_t key_len
 int db_get_many(struct db *db, enum db_family family, const void *keys, size_t key_len, size_t n, void *values,
 		size_t value_len, uint8_t *found);
 
-/* Up to `max` keys of this length from `from` on, in order, into `keys`. The cache is not filled with them. */
-int db_scan_keys(struct db *db, enum db_family family, const void *from, size_t key_len, void *keys, size_t max,
-		 size_t *ret_nr);
+/* Up to `max` entries with keys and values of these lengths from key `from` on, in order; `values` may be NULL. The
+ * cache is not filled with them. */
+int db_scan(struct db *db, enum db_family family, const void *from, void *keys, size_t key_len, void *values,
+	    size_t value_len, size_t max, size_t *ret_nr);
 
 /* A batch is applied to the view whole or not at all. It belongs to one thread. */
 int db_batch_new(struct db *db, struct db_batch **ret);

@@ -42,6 +42,8 @@ static void set_common(struct db *db, rocksdb_options_t *o, const struct db_conf
 	rocksdb_options_set_max_background_jobs(o, 3); /* a flush, a long and a short compaction */
 	rocksdb_options_set_info_log_level(o, 2); /* warnings */
 	rocksdb_options_set_keep_log_file_num(o, 1);
+	if (conf->read_only)
+		rocksdb_options_set_db_log_dir(o, "/dev/null"); /* no place for an info log: nothing in dir changes */
 	rocksdb_options_set_max_log_file_size(o, MiB(1));
 	rocksdb_options_set_stats_dump_period_sec(o, 0);
 	rocksdb_options_set_stats_persist_period_sec(o, 0);

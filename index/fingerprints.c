@@ -82,9 +82,26 @@ int fingerprints_scan(struct db *db, uint64_t from, uint64_t *ret, size_t max, s
 	int r;
 
 	be64_put(first, from);
-	r = db_scan_keys(db, DB_FINGERPRINTS, first, sizeof(first), ret, max, ret_nr);
+	r = db_scan(db, DB_FINGERPRINTS, first, ret, sizeof(first), NULL, 0, max, ret_nr);
 	for (size_t i = 0; r == 0 && i < *ret_nr; i++)
 		ret[i] = be64_get((const uint8_t *)&ret[i]);
+	return r;
+}
+
+int fingerprints_scan_hints(struct db *db, uint64_t from, struct fingerprint_hint *ret, size_t max, size_t *ret_nr)
+{
+	_cleanup_(freep) uint8_t *keys = malloc(max * (FINGERPRINT_KEY_LEN + FINGERPRINT_VALUE_LEN));
+	uint8_t first[FINGERPRINT_KEY_LEN], *values;
+	int r;
+
+	if (!keys)
+		return -ENOMEM;
+	values = keys + max * FINGERPRINT_KEY_LEN;
+	be64_put(first, from);
+	r = db_scan(db, DB_FINGERPRINTS, first, keys, sizeof(first), values, FINGERPRINT_VALUE_LEN, max, ret_nr);
+	for (size_t i = 0; r == 0 && i < *ret_nr; i++)
+		ret[i] = (struct fingerprint_hint){ be64_get(keys + i * FINGERPRINT_KEY_LEN),
+						    value_get(values + i * FINGERPRINT_VALUE_LEN) };
 	return r;
 }
 

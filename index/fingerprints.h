@@ -24,6 +24,12 @@ uint64_t fingerprint_key(struct fp fp);
 uint32_t fingerprint_pack(const void *value, size_t len);
 /* Up to `max` keys from `from` on, in order; fewer: there are no more. Past the cache. */
 int fingerprints_scan(struct db *db, uint64_t from, uint64_t *ret, size_t max, size_t *ret_nr);
+/* The same with where they lead. */
+struct fingerprint_hint {
+	uint64_t key;
+	struct addr addr;
+};
+int fingerprints_scan_hints(struct db *db, uint64_t from, struct fingerprint_hint *ret, size_t max, size_t *ret_nr);
 
 /* ret[i] is the address of a likely match of fps[i], or ADDR_NONE. One batched look-up. */
 int fingerprints_find(struct db *db, const struct fp *fps, size_t n, struct addr *ret);

@@ -24,7 +24,6 @@
 
 #define COOKIE_MIN 16 /* below: "." and ".." */
 #define COOKIE_MAX ((UINT64_C(1) << 63) - 1)
-#define COOKIES_PER_HASH 16
 #define DIRENT_KEY_LEN 17
 #define XATTR_PREFIX_LEN 9
 
@@ -307,10 +306,9 @@ static int dirent_decode_or_log(uint64_t dir, uint64_t cookie, const void *p, si
 	return 1;
 }
 
-/* The first of the 16 cookies that names of this hash can have. */
-static uint64_t cookie_of(const struct fp_key *key, const char *name, size_t len)
+uint64_t ns_cookie(const struct fp_key *key, const char *name, size_t len)
 {
-	uint64_t cookie = fp_hash64(key, name, len) >> 1 & ~(uint64_t)(COOKIES_PER_HASH - 1);
+	uint64_t cookie = fp_hash64(key, name, len) >> 1 & ~(uint64_t)(NS_COOKIES_PER_HASH - 1);
 
 	return MAX(cookie, (uint64_t)COOKIE_MIN);
 }
@@ -328,7 +326,7 @@ int ns_find_first(struct db *db, const struct fp_key *key, uint64_t dir, const c
 		return -ENAMETOOLONG;
 	if (len == 0)
 		return -EINVAL;
-	cookie = cookie_of(key, name, len);
+	cookie = ns_cookie(key, name, len);
 	k = ns_key_dirent(dir, cookie);
 	r = db_get(db, DB_VIEW, k.b, k.len, &value);
 	if (r < 0)
@@ -359,12 +357,12 @@ int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *n
 		*ret = d;
 	if (r != 0 && r != -EEXIST)
 		return r;
-	first = unused = cookie_of(key, name, strlen(name));
+	first = unused = ns_cookie(key, name, strlen(name));
 	k = ns_key_dirent(dir, first);
 	r = db_iter_new(db, NULL, k.b, k.len - 1, k.b, k.len, &it); /* they differ in the last byte only */
 	if (r < 0)
 		return r;
-	while ((r = ns_readdir_next(it, &d)) > 0 && d.cookie < first + COOKIES_PER_HASH) {
+	while ((r = ns_readdir_next(it, &d)) > 0 && d.cookie < first + NS_COOKIES_PER_HASH) {
 		if (strcmp(d.name, name) == 0) {
 			*ret = d;
 			return 1;
@@ -374,7 +372,7 @@ int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *n
 	}
 	if (r < 0)
 		return r;
-	if (unused == first + COOKIES_PER_HASH)
+	if (unused == first + NS_COOKIES_PER_HASH)
 		return -ENOSPC;
 	ret->cookie = unused;
 	return 0;
@@ -382,7 +380,7 @@ int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *n
 
 bool ns_cookie_shared(uint64_t cookie)
 {
-	return cookie % COOKIES_PER_HASH != 0;
+	return cookie % NS_COOKIES_PER_HASH != 0;
 }
 
 int ns_has_entries(struct db *db, uint64_t dir)

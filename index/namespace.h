@@ -29,6 +29,13 @@ struct ns_inode {
 	uint32_t flags;
 };
 
+/* Bits of ns_inode.flags. */
+enum inode_flags {
+	INODE_HAS_XATTRS = 1 << 0, /* some may exist; never set: none do */
+	INODE_BEQUEATHS = 1 << 1, /* a directory with a default ACL or settings that new entries inherit */
+	INODE_SHARED_HASH = 1 << 2, /* of the root: somewhere in the store two names of a directory share a hash */
+};
+
 struct ns_content {
 	uint64_t size, mapped;
 	int64_t mtime_ns, ctime_ns;
@@ -78,6 +85,9 @@ int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *n
  * ns_find() is due.
  */
 int ns_find_first(struct db *db, const struct fp_key *key, uint64_t dir, const char *name, struct ns_dirent *ret);
+/* The first place of a name's hash; the name is there or in one of the NS_COOKIES_PER_HASH - 1 that follow. */
+#define NS_COOKIES_PER_HASH 16u
+uint64_t ns_cookie(const struct fp_key *key, const char *name, size_t len);
 /* Is this a place that only a name of an equal hash gets? */
 bool ns_cookie_shared(uint64_t cookie);
 /* 1: the directory has an entry. */

@@ -29,13 +29,12 @@
 #include "client/ioctl.h"
 #include "store/engine/engine.h"
 #include "tools/mounts.h"
+#include "tools/progress.h"
 
 #define SCHEMA_VERSION 1
 #define MOVE_BELOW 25 /* percent. Punching gives back most of what moving would, and moving costs reading and writing */
 #define CACHE MiB(64) /* of a store that nobody else has open */
 #define ASK_NS (100 * 1000 * 1000)
-#define SHOW_NS (200 * 1000 * 1000ull)
-#define BAR_WIDTH 30
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP = 3, EXIT_INTERRUPTED = 130 };
 
@@ -45,8 +44,8 @@ struct request {
 	uint64_t budget_ns, rate;
 	uint32_t move_below;
 
-	uint64_t started_ns, shown_ns;
-	bool bar_shown;
+	struct progress progress;
+	uint64_t started_ns;
 };
 
 static volatile sig_atomic_t interrupted;
@@ -102,35 +101,12 @@ static double seconds_since(uint64_t ns)
 	return (double)(monotonic_ns() - ns) / 1e9;
 }
 
-/* One line that is drawn over itself: how far, how fast, how long still. */
 static void show_progress(struct request *q, const struct ckptfs_gc *gc)
 {
-	uint64_t seen = gc->live_bytes + gc->dead_bytes, now = monotonic_ns();
-	double s = seconds_since(q->started_ns);
-	unsigned full;
-
-	if (q->quiet || q->json || !isatty(STDERR_FILENO) || now - q->shown_ns < SHOW_NS)
-		return;
-	q->shown_ns = now;
-	q->bar_shown = true;
-	full = gc->packs_total > 0 ? (unsigned)(gc->packs * BAR_WIDTH / gc->packs_total) : 0;
-	full = MIN(full, (unsigned)BAR_WIDTH);
-	fprintf(stderr, "\r[%.*s%*s] ", (int)full, "##############################", (int)(BAR_WIDTH - full), "");
 	if (gc->packs == 0)
-		fprintf(stderr, "reading recipes: %" PRIu64, gc->recipes);
+		progress_show(&q->progress, "reading recipes", gc->recipes, 0, false);
 	else
-		fprintf(stderr, "%" PRIu64 " of %" PRIu64 " packs, %s/s", gc->packs, gc->packs_total,
-			human_size((uint64_t)((double)seen / s)).s);
-	if (gc->packs > 0 && gc->packs < gc->packs_total)
-		fprintf(stderr, ", %.0f s left", s * (double)(gc->packs_total - gc->packs) / (double)gc->packs);
-	fputs("\033[K", stderr);
-}
-
-static void end_progress(struct request *q)
-{
-	if (q->bar_shown)
-		fputs("\r\033[K", stderr);
-	q->bar_shown = false;
+		progress_show(&q->progress, "looking at packs", gc->packs, gc->packs_total, false);
 }
 
 static void show_json(const struct request *q, const struct ckptfs_gc *gc)
@@ -179,7 +155,7 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 
 static enum exit_status show_result(struct request *q, const struct ckptfs_gc *gc)
 {
-	end_progress(q);
+	progress_clear(&q->progress);
 	if (q->json)
 		show_json(q, gc);
 	else
@@ -236,7 +212,7 @@ static enum exit_status collect_mount(struct request *q, int fd)
 
 	if (r == 0)
 		return show_result(q, &gc);
-	end_progress(q);
+	progress_clear(&q->progress);
 	if (r == -EBUSY)
 		fprintf(stderr, "ckptfs-gc: %s: a collection is running already; wait for it to end\n", q->path);
 	else if (r == -EPERM)
@@ -317,7 +293,7 @@ static enum exit_status collect_store(struct request *q)
 		gc = of_report(&report);
 		return show_result(q, &gc);
 	}
-	end_progress(q);
+	progress_clear(&q->progress);
 	fprintf(stderr, "ckptfs-gc: %s: %s\n", q->path, strerror(-r));
 	return EXIT_FAILED;
 }
@@ -341,6 +317,8 @@ static enum exit_status collect(struct request *q)
 		return EXIT_FAILED;
 	}
 	q->started_ns = monotonic_ns();
+	progress_init(&q->progress);
+	q->progress.on &= !q->quiet && !q->json;
 	if (command(fd, &gc, CKPTFS_GC_STATUS) == 0)
 		return collect_mount(q, fd);
 	if (is_store(q->path))

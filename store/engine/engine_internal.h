@@ -45,7 +45,9 @@ struct fingerprint_entry;
 struct gc_window;
 struct job;
 struct io_rate;
+struct db_snapshot;
 struct journal;
+struct journal_snapshot;
 
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
@@ -280,6 +282,9 @@ int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, 
 int view_flush(struct engine *e, bool snapshot);
 int view_write_back(struct engine *e);
 int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number, const struct pack_marks *marks);
+/* All that a snapshot of the journal holds, of a pinned state or, NULL, as it is now. */
+int view_write_state(struct db *db, const struct db_snapshot *state, const struct pack_marks *marks,
+		     struct journal_snapshot *s);
 bool view_wants_flush(struct engine *e);
 bool view_wants_snapshot(struct engine *e);
 

@@ -108,22 +108,19 @@ int view_write_back(struct engine *e)
 	return r;
 }
 
-static int write_snapshot(struct engine *e, uint64_t number, const struct pack_marks *marks, struct db_snapshot *state)
+int view_write_state(struct db *db, const struct db_snapshot *state, const struct pack_marks *marks,
+		     struct journal_snapshot *s)
 {
 	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	const void *key, *value;
 	size_t key_len, value_len;
-	struct journal_snapshot *s;
 	int r;
 
-	r = journal_snapshot_new(e->journal, number, &s);
-	if (r < 0)
-		return r;
 	marks_encode(marks, &rec);
 	r = journal_snapshot_add(s, RECORD_MARKS, rec.data, rec.len);
 	if (r == 0)
-		r = db_iter_new(e->db, state, NULL, 0, NULL, 0, &it);
+		r = db_iter_new(db, state, NULL, 0, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		struct ns_key number_key = ns_key_meta("next_number");
 
@@ -139,6 +136,18 @@ static int write_snapshot(struct engine *e, uint64_t number, const struct pack_m
 		if (r == 0)
 			r = journal_snapshot_add(s, RECORD_PUT, rec.data, rec.len);
 	}
+	return r;
+}
+
+static int write_snapshot(struct engine *e, uint64_t number, const struct pack_marks *marks, struct db_snapshot *state)
+{
+	struct journal_snapshot *s;
+	int r;
+
+	r = journal_snapshot_new(e->journal, number, &s);
+	if (r < 0)
+		return r;
+	r = view_write_state(e->db, state, marks, s);
 	if (r < 0) {
 		journal_snapshot_abort(s);
 		return r;

@@ -88,6 +88,18 @@ static int find_inode(struct engine *e, const char *path, struct ns_inode *ret)
 	return r == 0 ? -ENOENT : r;
 }
 
+static int count_subdir(struct engine *e, struct engine_tx *tx, uint64_t dir)
+{
+	struct ns_inode in;
+	int r = ns_get_inode(engine_db(e), dir, &in);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	in.nlink++;
+	put_inode(tx, &in);
+	return 0;
+}
+
 /* Add a new inode under a name. More may already be in *tx. */
 static int add(struct engine *e, struct engine_tx *tx, const char *path, uint32_t mode, const char *target)
 {
@@ -102,8 +114,12 @@ static int add(struct engine *e, struct engine_tx *tx, const char *path, uint32_
 		r = engine_new_number(e, &in.ino);
 	if (r < 0)
 		return r;
-	if (S_ISDIR(mode))
+	if (S_ISDIR(mode)) {
 		in.parent = dir;
+		r = count_subdir(e, tx, dir);
+		if (r < 0)
+			return r;
+	}
 	put_inode(tx, &in);
 	if (target)
 		engine_tx_put(tx, ns_key_symlink(in.ino), target, strlen(target));
@@ -114,7 +130,9 @@ static int add(struct engine *e, struct engine_tx *tx, const char *path, uint32_
 int tree_format(struct engine *e, const char *const *dirs, size_t nr)
 {
 	struct engine_tx tx = ENGINE_TX_EMPTY;
-	struct ns_inode root = { .ino = NS_ROOT_INO, .mode = S_IFDIR | 0755, .nlink = 2, .parent = NS_ROOT_INO };
+	struct ns_inode root = {
+		.ino = NS_ROOT_INO, .mode = S_IFDIR | 0755, .nlink = 2 + (uint32_t)nr, .parent = NS_ROOT_INO
+	};
 	int r;
 
 	put_inode(&tx, &root);
@@ -261,6 +279,8 @@ int tree_set_xattr(struct engine *e, const char *path, const char *name, const c
 	r = find_inode(e, path, &in);
 	if (r < 0)
 		return r;
+	in.flags |= INODE_HAS_XATTRS;
+	put_inode(&tx, &in);
 	if (value)
 		engine_tx_put(&tx, ns_key_xattr(in.ino, name), value, strlen(value));
 	else

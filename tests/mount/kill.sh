@@ -17,6 +17,7 @@ end_store() {
 	fs_remount
 	"$writers" verify "$MNT" "$WORK/acks" "$WRITERS" || fail "after a clean remount"
 	fs_umount
+	fs_sound "after a clean remount"
 	plain && rm -rf "${MNT:?}"/*
 	rm -rf "$STORE" "$WORK/acks"
 	mkdir "$WORK/acks"
@@ -44,6 +45,7 @@ for round in $(seq "$ROUNDS"); do
 		daemon_kill
 		wait "$pid" || { cat "$WORK/run.log"; fail "round $round: a writer met an error that was not the daemon's death"; }
 		fs_kill
+		fs_sound "after round $round"
 		[ $((round % 4)) != 0 ] || mount_and_kill
 		fs_mount commit=1
 	fi

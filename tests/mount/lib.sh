@@ -105,6 +105,15 @@ collect_on() {
 	disown "$COLLECTOR" # its end is nothing to report
 }
 
+# fs_sound WHEN: the store, not mounted, is clean to the last byte
+fs_sound() {
+	plain && return
+	"$CKPTFS_BUILD/tools/fsck.ckptfs" -n --read-data "$STORE" >"$WORK/fsck.log" 2>&1 || {
+		tail -n 20 "$WORK/fsck.log" >&2
+		fail "fsck.ckptfs finds something $1"
+	}
+}
+
 stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; }
 
 cleanup() {

@@ -35,6 +35,7 @@ run() { # WORKERS OPERATIONS PHASES SEED
 			;;
 		dead)
 			fs_kill
+			fs_sound "after a kill"
 			fs_mount commit=1
 			echo go >&8
 			;;
@@ -54,3 +55,4 @@ for spec in $MODEL_RUNS; do
 	seed=$((seed + 1))
 done
 fs_umount
+fs_sound "at the end"

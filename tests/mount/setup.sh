@@ -134,7 +134,7 @@ works "the daemon ends" gone "$pid"
 
 works "-f checks and mounts nothing" "$helper" -f "$STORE" "$MNT"
 works "really nothing" sh -c "! grep -q ' $MNT ' /proc/mounts"
-works "fsck at boot has nothing to do" "$CKPTFS_BUILD/tools/fsck.ckptfs" -a "$STORE"
+works "fsck at boot finds nothing" "$CKPTFS_BUILD/tools/fsck.ckptfs" -a "$STORE"
 refused "fsck at boot of nothing" 8 "No such file" "$CKPTFS_BUILD/tools/fsck.ckptfs" -a "$WORK/nowhere"
 refused "fsck -n that would change something" 16 "rebuild" "$CKPTFS_BUILD/tools/fsck.ckptfs" -n --rebuild "$STORE"
 works "--help" "$helper" --help

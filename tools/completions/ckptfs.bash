@@ -9,8 +9,8 @@ _ckptfs() {
 	case ${COMP_WORDS[0]##*/} in
 	mount.ckptfs) flags="-f -n -o -s -v --foreground --help --version" ;;
 	umount.ckptfs) flags="-f -l -v --help --version" ;;
-	fsck.ckptfs) flags="--rebuild --cache --help --version" ;;
-	ckptfs-gc) flags="--delete --budget --move-below --json --quiet --help --version" ;;
+	fsck.ckptfs) flags="-n -p -y -v --read-data --rebuild --json --cache --help --version" ;;
+	ckptfs-gc) flags="--delete --budget --rate --move-below --json --quiet --help --version" ;;
 	ckptfs-stat) flags="--json --prometheus --watch --help --version" ;;
 	esac
 	if [[ $prev == -o ]]; then

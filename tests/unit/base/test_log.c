@@ -196,6 +196,21 @@ static void level_names_are_parsed(void **state _unused_)
 #define NR_THREADS 4
 #define NR_LINES 500
 
+static void keep(void *userdata, enum log_level level, const char *line)
+{
+	snprintf(userdata, 100, "%d %s", (int)level, line);
+}
+
+static void a_function_gets_the_bare_line(void **state _unused_)
+{
+	char kept[100] = "";
+
+	log_to_function(keep, kept);
+	assert_int_equal(log_errno(-ENOENT, "pack %d\n: gone", 7), -ENOENT);
+	log_to_stderr();
+	assert_string_equal(kept, "0 pack 7?: gone: No such file or directory");
+}
+
 static void *chatter(void *arg)
 {
 	for (int i = 0; i < NR_LINES; i++)
@@ -250,6 +265,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_there_is_appended_to, begin, end),
 		cmocka_unit_test_setup_teardown(a_file_that_cannot_be_opened_is_logged_where_we_were, begin, end),
 		cmocka_unit_test_setup_teardown(stderr_takes_the_same_lines, begin, end),
+		cmocka_unit_test_setup_teardown(a_function_gets_the_bare_line, begin, end),
 		cmocka_unit_test(level_names_are_parsed),
 		cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix_or_vanish_while_reopening, begin, end),
 	};

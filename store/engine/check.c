@@ -1,0 +1,358 @@
+/*
+ * The order of things:
+ *
+ *   1. superblock: without the key nothing can be read
+ *   2. the index is opened: for which commit does it stand?
+ *   3. journal: which commit is the last, where do the packs end?
+ *   4. headers of packs: without them a mount cannot go on
+ *   5. an index that is missing, unusable or older than the journal goes back is made anew; commits that it has not
+ *      seen are applied to it, as a mount does
+ *   6. the view; if it is wrong the index is made anew, once, and looked at again
+ *   7. packs: tables, data, hints; recipes against them; damaged chunks are healed
+ *   8. a damaged journal is made anew from the index, if that is sound
+ *
+ * Nothing is changed before what it is made from has been checked, and each change is as safe against a crash as
+ * those of a mount: a check that is cut short leaves a store that is no worse.
+ * While the journal is damaged nobody knows where the packs end, so until it is mended they are not written to.
+ */
+#include "store/engine/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "index/db.h"
+#include "store/engine/check_internal.h"
+#include "store/engine/engine.h"
+#include "store/pack/pack.h"
+
+#define DIRTY_BYTES MiB(64) /* of the engine, where it is used to mend */
+
+const char *check_area_name(enum check_area area)
+{
+	static const char *const names[CHECK_NR_AREAS] = {
+		"superblock", "journal", "index", "packs", "names", "contents", "fingerprints", "data",
+	};
+
+	return names[area];
+}
+
+void check_tell(struct check *k, const struct check_finding *f)
+{
+	*(f->mended ? &k->res.nr_mended : &k->res.nr_left) += 1;
+	if (k->conf->finding)
+		k->conf->finding(k->conf->userdata, f);
+}
+
+void check_found(struct check *k, enum check_area area, bool mended, const char *fmt, ...)
+{
+	struct check_finding f = { .area = area, .mended = mended };
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	f.text = text;
+	k->nr_view += area == CHECK_INDEX || area == CHECK_NAMES || area == CHECK_CONTENTS;
+	check_tell(k, &f);
+}
+
+int check_step(struct check *k, const char *what, uint64_t done, uint64_t all, bool bytes)
+{
+	return k->conf->progress && !k->conf->progress(k->conf->userdata, what, done, all, bytes) ? -EINTR : 0;
+}
+
+bool check_will_rebuild(const struct check *k)
+{
+	return k->conf->mend && !k->rebuilt && !k->journal_bad;
+}
+
+/* --- superblock --- */
+
+static int open_dirs(struct check *k)
+{
+	struct engine_conf conf = { .read_only = true }; /* so that nothing is created */
+	int r = store_dirs_open(k->path, &conf, &k->dirs);
+
+	if (r == 0)
+		fp_key_init(&k->key, k->dirs.sb.hash, k->dirs.sb.secret);
+	return r;
+}
+
+static int write_copy(struct check *k, const void *good, unsigned i)
+{
+	_cleanup_(closep) int fd = io_open(k->dirs.root, "superblock", O_WRONLY, 0);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = io_pwrite(fd, good, SUPERBLOCK_SIZE, (uint64_t)i * SUPERBLOCK_SIZE);
+	return r < 0 ? r : io_sync(fd);
+}
+
+/* One of them is good: store_dirs_open() has read it. */
+static int check_copies(struct check *k)
+{
+	uint8_t copies[2][SUPERBLOCK_SIZE] = { 0 };
+	ssize_t n = io_pread(k->dirs.lock, copies, sizeof(copies), 0);
+	struct superblock sb;
+	bool good[2];
+	int r;
+
+	if (n < 0)
+		return log_errno((int)n, "store %s: cannot read its superblock", k->path);
+	for (unsigned i = 0; i < 2; i++)
+		good[i] = superblock_decode(copies[i], SUPERBLOCK_SIZE, &sb) == 0;
+	for (unsigned i = 0; i < 2; i++) {
+		if (good[i])
+			continue;
+		r = k->conf->mend ? write_copy(k, copies[!i], i) : -EROFS;
+		check_found(k, CHECK_SUPERBLOCK, r == 0, "superblock: the %s copy is damaged%s%s",
+			    i == 0 ? "first" : "second",
+			    r == 0	  ? "; written anew from the other" :
+			    k->conf->mend ? "; cannot be written: " :
+					    "; the other is used",
+			    r < 0 && k->conf->mend ? strerror(-r) : "");
+	}
+	if (good[0] && good[1] && memcmp(copies[0], copies[1], SUPERBLOCK_SIZE) != 0)
+		check_found(k, CHECK_SUPERBLOCK, false,
+			    "superblock: both copies are intact, but not the same; the first is used");
+	return 0;
+}
+
+/* 1: go on; 0: told, and nothing more can be done. */
+static int check_superblock(struct check *k)
+{
+	int r = open_dirs(k);
+
+	if (r == -EBADMSG) {
+		check_found(
+			k, CHECK_SUPERBLOCK, false,
+			"superblock: both copies are damaged; with them the key is lost, without which no chunk can be recognised");
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	r = check_copies(k);
+	return r < 0 ? r : 1;
+}
+
+/* --- packs --- */
+
+static int is_gone(void *check, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS])
+{
+	struct check *k = check;
+	const struct tail_frame *t = check_tail_of(k, pack, frame);
+	struct freed_frame f;
+	int r = 1;
+
+	if (t)
+		f = t->freed;
+	else
+		r = k->db ? freed_get(k->db, pack, frame, &f) : 0;
+	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
+		gone[i] = f.gone[i];
+	return r;
+}
+
+static int open_packs(struct check *k, bool read_only)
+{
+	struct packs_conf conf = {
+		.key = &k->key,
+		.table_memory = k->conf->cache / 8,
+		.read_only = read_only,
+		.gone = is_gone,
+		.userdata = k,
+		.removed = k->removed,
+		.nr_removed = k->nr_removed,
+	};
+
+	memcpy(conf.store_id, k->dirs.sb.store_id, sizeof(conf.store_id));
+	packs_close(TAKE(k->packs));
+	return packs_open(k->dirs.packs, &conf, &k->marks, &k->packs);
+}
+
+static int check_headers_first(struct check *k)
+{
+	int r = open_packs(k, true);
+
+	if (r == 0)
+		r = check_headers(k);
+	packs_close(TAKE(k->packs)); /* it remembers what has been mended since */
+	return r;
+}
+
+/* --- mending with the engine --- */
+
+static struct engine_conf engine_conf_of(const struct check *k)
+{
+	return (struct engine_conf){ .page = PACK_BLOCK, .cache = k->conf->cache, .dirty = DIRTY_BYTES };
+}
+
+static void close_all(struct check *k)
+{
+	packs_close(TAKE(k->packs));
+	check_journal_close(k);
+	db_close(TAKE(k->db));
+	store_dirs_release(&k->dirs);
+}
+
+/* After something else has worked on the store. */
+static int open_again(struct check *k)
+{
+	int r = open_dirs(k);
+
+	if (r == 0)
+		r = check_index_open(k);
+	k->res.nr_groups = 0;
+	return r < 0 ? r : check_journal(k);
+}
+
+static bool is_new(const struct check *k)
+{
+	return !k->journal_bad && k->last == 0;
+}
+
+static int rebuild(struct check *k)
+{
+	struct engine_conf conf = engine_conf_of(k);
+	int r, q;
+
+	r = check_step(k, "making the index anew", 0, 0, false);
+	if (r < 0)
+		return r;
+	close_all(k);
+	k->rebuilt = true;
+	r = engine_rebuild(k->path, &conf);
+	q = open_again(k);
+	if (q < 0)
+		return q;
+	if (r < 0)
+		check_found(k, CHECK_INDEX, false, "index: cannot be made anew: %s", strerror(-r));
+	else if (!k->db && !is_new(k))
+		check_found(k, CHECK_INDEX, false, "index: made anew, but cannot be read");
+	return 0;
+}
+
+/* What a mount does first: then the index stands for the last commit. */
+static int apply_journal(struct check *k)
+{
+	struct engine_conf conf = engine_conf_of(k);
+	struct engine *e;
+	int r;
+
+	r = check_step(k, "applying the journal", 0, 0, false);
+	if (r < 0)
+		return r;
+	close_all(k);
+	r = engine_open(k->path, &conf, &e);
+	if (r == 0)
+		r = engine_close(e);
+	if (r < 0)
+		log_warning("store %s: the journal could not be applied: %s", k->path, strerror(-r));
+	return open_again(k);
+}
+
+/* Steps 2 to 5. */
+static int prepare_index(struct check *k)
+{
+	int r;
+
+	r = check_index_open(k);
+	if (r == 0)
+		r = check_journal(k);
+	if (r == 0 && k->has_marks)
+		r = check_headers_first(k);
+	if (r < 0)
+		return r;
+	if (k->conf->rebuild && check_will_rebuild(k))
+		return rebuild(k);
+	if (!k->db && !is_new(k)) {
+		bool mends = check_will_rebuild(k);
+
+		check_found(k, CHECK_INDEX, mends, "index: %s%s", k->db_why[0] ? k->db_why : "missing or unusable",
+			    mends	   ? "; made anew from journal and packs" :
+			    k->journal_bad ? "" :
+					     "; nothing is lost: -p makes it anew from journal and packs");
+		return mends ? rebuild(k) : 0;
+	}
+	return k->conf->mend && k->res.unapplied > 0 && !k->journal_bad ? apply_journal(k) : 0;
+}
+
+/* Step 6. */
+static int prove_view(struct check *k)
+{
+	int r;
+
+	k->nr_view = 0;
+	r = k->db ? check_view(k) : 0;
+	if (check_index_unusable(r)) {
+		check_found(k, CHECK_INDEX, check_will_rebuild(k), "index: a part of it cannot be read%s",
+			    check_will_rebuild(k) ? "; made anew from journal and packs" : "");
+		r = 0;
+	}
+	if (r < 0 || k->nr_view == 0 || !check_will_rebuild(k))
+		return r;
+	r = rebuild(k);
+	return r < 0 ? r : prove_view(k);
+}
+
+/* Step 7. */
+static int prove_packs(struct check *k)
+{
+	int r;
+
+	if (!k->has_marks)
+		return 0; /* there are none, or where they end is told nowhere */
+	r = open_packs(k, !k->conf->mend || k->journal_bad);
+	if (r == 0)
+		r = check_packs(k);
+	if (!check_index_unusable(r))
+		return r;
+	check_found(k, CHECK_INDEX, false, "index: a part of it cannot be read");
+	return 0;
+}
+
+static int run(struct check *k)
+{
+	int r;
+
+	r = check_superblock(k);
+	if (r <= 0)
+		return r;
+	r = prepare_index(k);
+	if (r == 0)
+		r = prove_view(k);
+	if (r == 0)
+		r = prove_packs(k);
+	if (r == 0)
+		r = check_mend_journal(k);
+	return r;
+}
+
+int check_store(const char *path, const struct check_conf *conf, struct check_result *ret)
+{
+	struct check *k = calloc(1, sizeof(*k));
+	int r;
+
+	if (!k)
+		return -ENOMEM;
+	k->conf = conf;
+	k->path = path;
+	k->dirs = STORE_DIRS_NONE;
+	r = run(k);
+	close_all(k);
+	k->res.rebuilt = k->rebuilt;
+	if (r == 0)
+		*ret = k->res;
+	free(k);
+	return r;
+}

@@ -1,0 +1,198 @@
+/*
+ * Hints: can every chunk that RocksDB should know be found by its fingerprint?
+ *
+ * Looking each of them up would cost an access anywhere in the index for every page of the store. Instead all hints
+ * are read once, in their own order, for each window of packs: what the tables of a frame have and what hints say lies
+ * there are summed up, each as a hash of key and place, and compared. Equal sums are equal sets, but for a chance of
+ * 2^-64. Only frames that differ, with chunks stored twice or hints left over from what was collected, are looked at
+ * chunk by chunk.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "index/db.h"
+#include "index/fingerprints.h"
+#include "store/engine/check_internal.h"
+#include "store/pack/pack.h"
+
+#define SCAN_HINTS 65536u
+#define MISSING_MAX (1u << 20) /* that are put back; more: a new index is simpler */
+
+static bool is_absorbed(const struct check *k, uint32_t pack, uint32_t frame)
+{
+	enum pack_stream s;
+	const struct pack_mark *m;
+
+	if (packs_stream_of(k->packs, pack, &s) <= 0)
+		return false;
+	m = &k->meta.absorbed.stream[s];
+	return pack < m->pack || (pack == m->pack && frame < m->nr_frames);
+}
+
+static uint64_t hash(uint64_t key, struct addr a)
+{
+	uint64_t h = key ^ ((uint64_t)a.pack << 32 | a.off) * 0x9e3779b97f4a7c15;
+
+	h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9;
+	h = (h ^ h >> 27) * 0x94d049bb133111eb;
+	return h ^ h >> 31;
+}
+
+void check_hints_expect(struct check *k, struct check_window *w, const struct pack_frame_rec *rec)
+{
+	uint64_t *sum = frame_map_sum(&w->map, rec->pack, rec->frame);
+	struct addr a = rec->first;
+
+	if (!k->db || !is_absorbed(k, rec->pack, rec->frame))
+		return;
+	for (uint32_t i = 0; i < rec->nr_chunks; i++, a.off += rec->chunk_len)
+		if (!fp_is_none(rec->fps[i]))
+			*sum += hash(fingerprint_key(rec->fps[i]), a);
+}
+
+/* Takes every hint off the sum of the frame that it leads to. */
+static int scan(struct check *k, struct check_window *w)
+{
+	_cleanup_(freep) struct fingerprint_hint *v = malloc(SCAN_HINTS * sizeof(*v));
+	uint64_t from = 0, done = 0;
+	size_t n = SCAN_HINTS;
+	int r = v ? 0 : -ENOMEM;
+
+	while (r == 0 && n == SCAN_HINTS) {
+		r = fingerprints_scan_hints(k->db, from, v, SCAN_HINTS, &n);
+		for (size_t i = 0; r == 0 && i < n; i++) {
+			uint32_t frame, in;
+			uint64_t *sum = check_place(v[i].addr.off, &frame, &in) ?
+						frame_map_sum(&w->map, v[i].addr.pack, frame) :
+						NULL;
+
+			if (sum)
+				*sum -= hash(v[i].key, v[i].addr);
+		}
+		if (r < 0 || n == 0 || v[n - 1].key == UINT64_MAX)
+			break;
+		from = v[n - 1].key + 1;
+		done += n;
+		r = check_step(k, "fingerprints", done, 0, false);
+	}
+	return r;
+}
+
+/* Does the hint lead to the chunk, to an equal one, or to one that shares its key, which is as good as can be? */
+static int hint_is_good(struct check *k, struct addr hint, struct addr own, struct fp fp)
+{
+	struct addr start;
+	uint32_t len;
+	struct fp there;
+	int r;
+
+	if (addr_is_none(hint))
+		return 0;
+	if (addr_equal(hint, own))
+		return 1;
+	r = packs_chunk_at(k->packs, hint, &start, &len, &there);
+	if (r <= 0)
+		return r == -ENOMEM ? r : 0;
+	return addr_equal(start, hint) && fingerprint_key(there) == fingerprint_key(fp);
+}
+
+static int add_missing(struct check_hints *h, struct fp fp, struct addr a)
+{
+	h->nr_missing++;
+	if (h->nr == MISSING_MAX)
+		return 0;
+	if (h->nr == h->size) {
+		size_t size = MAX(2 * h->size, (size_t)256);
+		struct fingerprint_entry *more = reallocarray(h->missing, size, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		h->missing = more;
+		h->size = size;
+	}
+	h->missing[h->nr++] = (struct fingerprint_entry){ fp, a.pack, a.off / PACK_BLOCK };
+	return 0;
+}
+
+static int check_frame(struct check *k, const struct pack_frame_rec *rec, struct check_hints *h)
+{
+	struct addr hints[PACK_FRAME_BLOCKS], own = rec->first;
+	int r;
+
+	r = fingerprints_find(k->db, rec->fps, rec->nr_chunks, hints);
+	for (uint32_t i = 0; r >= 0 && i < rec->nr_chunks; i++, own.off += rec->chunk_len) {
+		if (fp_is_none(rec->fps[i]))
+			continue;
+		r = hint_is_good(k, hints[i], own, rec->fps[i]);
+		if (r == 0)
+			r = add_missing(h, rec->fps[i], own);
+	}
+	return MIN(r, 0);
+}
+
+static int check_frames_of(struct check *k, struct check_window *w, uint32_t pack, struct pack_frame_rec *rec,
+			   struct check_hints *h)
+{
+	const struct frame_map_pack *p = &w->map.packs[pack - w->map.first];
+	int r = 0;
+
+	for (uint32_t frame = 0; frame < p->nr && r == 0; frame++) {
+		struct pack_iter it;
+
+		if (p->sums[frame] == 0 || p->blocks[frame] == 0 || p->blocks[frame] == FRAME_DAMAGED ||
+		    !is_absorbed(k, pack, frame))
+			continue;
+		it = pack_iter(k->packs, pack, frame);
+		r = pack_iter_next(&it, rec);
+		if (r > 0 && !rec->damaged && rec->pack == pack && rec->frame == frame)
+			r = check_frame(k, rec, h);
+		else
+			r = r == -ENOMEM ? r : 0;
+	}
+	return r;
+}
+
+int check_hints_compare(struct check *k, struct check_window *w, struct check_hints *h)
+{
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	int r;
+
+	if (!rec)
+		return -ENOMEM;
+	r = k->db ? scan(k, w) : 0;
+	for (uint32_t pack = w->map.first; k->db && pack < w->map.end && r == 0; pack++)
+		r = check_frames_of(k, w, pack, rec, h);
+	return r;
+}
+
+/* Missing hints cost space, no data: what they lead to would be stored again. */
+int check_hints_mend(struct check *k, struct check_hints *h)
+{
+	struct db_conf conf = { .cache = k->conf->cache / 4 };
+	_cleanup_(freep) char *dir = NULL;
+	bool mended = false;
+	int r;
+
+	if (h->nr_missing == 0)
+		return 0;
+	if (k->conf->mend && h->nr_missing == h->nr) {
+		if (asprintf(&dir, "%s/index", k->path) < 0)
+			return -ENOMEM;
+		db_close(TAKE(k->db));
+		r = db_open(dir, &conf, &k->db);
+		if (r == 0)
+			r = fingerprints_ingest(k->db, h->missing, h->nr);
+		if (r == -ENOMEM)
+			return r;
+		mended = r == 0;
+	}
+	check_found(k, CHECK_FINGERPRINTS, mended,
+		    "index: %" PRIu64 " chunks cannot be found by their fingerprints and would be stored again%s",
+		    h->nr_missing,
+		    mended	  ? "; put back" :
+		    k->conf->mend ? "; --rebuild puts them back" :
+				    "");
+	return 0;
+}

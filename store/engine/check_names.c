@@ -1,0 +1,183 @@
+/*
+ * Every name against every inode. Names point anywhere: they are counted for a window of inodes at a time, as many as
+ * memory allows, with a pass over all names for each window.
+ *
+ * One tree: every directory has one name, in the directory that it says is its parent. Then going upwards ends at the
+ * root or in a circle, and in a circle one parent has a number that is not below its child's. Only from those, the ones
+ * that were moved, is the way upwards followed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/le.h"
+#include "index/db.h"
+#include "index/index_format.h"
+#include "store/engine/check_internal.h"
+
+#define ENTRIES_PER_STEP 4096u
+#define WINDOW_MIN 1024u
+
+struct named {
+	uint64_t ino, parent;
+	uint32_t nlink, nr_names;
+	uint8_t type; /* DT_* */
+};
+
+struct names {
+	struct check *k;
+	struct db_iter *inodes;
+	struct named *v;
+	size_t nr, max;
+	uint64_t first, last; /* inodes of the window; the last window goes on for ever */
+	bool at_end;
+};
+
+static void _printf_(2, 3) found_name(struct check *k, const char *fmt, ...)
+{
+	char text[CHECK_TEXT + 300];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	check_found_in_view(k, CHECK_NAMES, text);
+}
+
+/* Upwards from a directory: does the way end? Brent's search for a circle. */
+static int check_way_up(struct check *k, const struct ns_inode *from)
+{
+	struct ns_inode in = *from;
+	uint64_t mark = from->ino, steps = 0, limit = 2;
+	int r = 1;
+
+	while (r > 0 && in.ino != NS_ROOT_INO) {
+		r = ns_get_inode(k->db, in.parent, &in);
+		if (r > 0 && in.ino == mark) {
+			found_name(k, "directory %" PRIu64 ": lies below itself", from->ino);
+			return 0;
+		}
+		if (++steps == limit) {
+			mark = in.ino;
+			limit *= 2;
+		}
+	}
+	return r == -EBADMSG ? 0 : MIN(r, 0); /* a way that breaks off is told by the name that is missing */
+}
+
+/* The next inodes, as many as the window takes. */
+static int fill_window(struct names *n)
+{
+	const void *key, *value;
+	size_t key_len, value_len;
+	struct ns_inode in;
+	int r = 1;
+
+	n->nr = 0;
+	while (n->nr < n->max && (r = db_iter_next(n->inodes, &key, &key_len, &value, &value_len)) > 0) {
+		if (check_entry(&n->k->key, key, key_len, value, value_len))
+			continue;
+		ns_inode_decode(be64_get((const uint8_t *)key + 1), value, value_len, &in);
+		n->v[n->nr++] = (struct named){ in.ino, in.parent, in.nlink, 0, (uint8_t)IFTODT(in.mode) };
+		if (S_ISDIR(in.mode) && in.nlink > 0 && in.ino != NS_ROOT_INO && in.parent >= in.ino)
+			r = check_way_up(n->k, &in);
+		if (r < 0)
+			return r;
+	}
+	n->at_end = r == 0;
+	n->last = n->at_end ? UINT64_MAX : n->v[n->nr - 1].ino;
+	return MIN(r, 0);
+}
+
+static int compare_inos(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = ((const struct named *)b)->ino;
+
+	return (x > y) - (x < y);
+}
+
+static void check_name(struct names *n, uint64_t dir, const struct ns_dirent *d)
+{
+	struct named *in = n->nr > 0 ? bsearch(&d->ino, n->v, n->nr, sizeof(*n->v), compare_inos) : NULL;
+
+	if (!in) {
+		found_name(n->k,
+			   "name '%.100s' in directory %" PRIu64 ": leads to inode %" PRIu64 ", which does not exist",
+			   d->name, dir, d->ino);
+		return;
+	}
+	in->nr_names++;
+	if (d->type != in->type)
+		found_name(n->k,
+			   "name '%.100s' in directory %" PRIu64 ": says type %u, but inode %" PRIu64 " is of type %u",
+			   d->name, dir, d->type, d->ino, in->type);
+	if (in->type == DT_DIR && in->parent != dir)
+		found_name(n->k, "name '%.100s' in directory %" PRIu64 ": directory %" PRIu64 " says it lies in %" PRIu64,
+			   d->name, dir, d->ino, in->parent);
+}
+
+static int go_through_names(struct names *n)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	const uint8_t prefix = VIEW_DIRENT;
+	const void *key, *value;
+	size_t key_len, value_len;
+	struct ns_dirent d;
+	uint64_t nr = 0;
+	int r = db_iter_new(n->k->db, NULL, &prefix, 1, NULL, 0, &it);
+
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		if (check_entry(&n->k->key, key, key_len, value, value_len))
+			continue;
+		ns_dirent_decode(be64_get((const uint8_t *)key + 9), value, value_len, &d);
+		if (d.ino >= n->first && d.ino <= n->last)
+			check_name(n, be64_get((const uint8_t *)key + 1), &d);
+		r = ++nr % ENTRIES_PER_STEP == 0 ? check_step(n->k, "links", nr, n->k->res.nr_names, false) : 0;
+	}
+	return r;
+}
+
+static void check_numbers_of_names(struct names *n)
+{
+	for (const struct named *in = n->v; in < n->v + n->nr; in++) {
+		uint64_t want = in->nlink;
+
+		if (in->type == DT_DIR)
+			want = in->ino == NS_ROOT_INO || in->nlink == 0 ? 0 : 1;
+		if (in->nr_names == want)
+			continue;
+		if (in->nr_names == 0)
+			found_name(n->k, "inode %" PRIu64 ": has no name", in->ino);
+		else
+			found_name(n->k, "inode %" PRIu64 ": has %" PRIu32 " names, should have %" PRIu64, in->ino,
+				   in->nr_names, want);
+	}
+}
+
+int check_names(struct check *k)
+{
+	_cleanup_(db_iter_freep) struct db_iter *inodes = NULL;
+	_cleanup_(freep) struct named *v = NULL;
+	struct names n = { .k = k, .max = (size_t)MAX(k->conf->cache / 8 / sizeof(*v), (uint64_t)WINDOW_MIN) };
+	const uint8_t prefix = VIEW_INODE;
+	int r;
+
+	n.v = v = calloc(n.max, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	r = db_iter_new(k->db, NULL, &prefix, 1, NULL, 0, &inodes);
+	n.inodes = inodes;
+	while (r == 0 && !n.at_end) {
+		r = fill_window(&n);
+		if (r == 0)
+			r = go_through_names(&n);
+		if (r == 0)
+			check_numbers_of_names(&n);
+		n.first = n.last + 1;
+	}
+	return r;
+}

@@ -1,0 +1,340 @@
+/*
+ * The packs: headers, then frame by frame tables, chunks, hints, and which recipes want what is not there.
+ *
+ * Frames come in order. What is learned of them is collected for a window of packs, as many as memory allows; then
+ * chunks that are damaged are healed, if they are stored a second time somewhere, and all recipes are compared with
+ * the window.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "index/db.h"
+#include "index/fingerprints.h"
+#include "store/engine/check_internal.h"
+#include "store/pack/pack.h"
+#include "store/pack/pack_mend.h"
+
+#define BAD_MAX 65536u /* soft: a window ends with a pack */
+
+struct packs_check {
+	struct check *k;
+	struct pack_frame_rec *rec;
+	struct pack_salvage *salvage;
+	uint8_t *buf; /* for a whole frame */
+	struct check_window w;
+	uint32_t last_pack; /* known to the window */
+	struct pack_counts counts; /* of what is there; chunks that are gone do not count */
+	bool uncounted; /* some table could not be read */
+	struct check_hints hints;
+};
+
+/* --- headers --- */
+
+static const char *header_why(int r)
+{
+	return r == -EBADMSG ? "is damaged" : r == -EOPNOTSUPP ? "was made by another version" : "cannot be read";
+}
+
+/*
+ * The bytes of the streams do not differ, but what has been absorbed is told for each: of a pack that no stream is at,
+ * say the one that is less far, and at worst fingerprints are read once more.
+ */
+static enum pack_stream stream_of(const struct check *k, uint32_t pack)
+{
+	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
+		if (k->marks.stream[s].pack == pack)
+			return (enum pack_stream)s;
+	return k->meta.absorbed.stream[PACK_BULK].pack <= k->meta.absorbed.stream[PACK_SMALL].pack ? PACK_BULK :
+												     PACK_SMALL;
+}
+
+static void check_header(struct check *k, uint32_t pack)
+{
+	enum pack_stream s;
+	int r = packs_stream_of(k->packs, pack, &s);
+
+	if (r > 0)
+		return;
+	if (r == 0) {
+		check_found(k, CHECK_PACKS, false, "pack %" PRIu32 ": the file is missing", pack);
+		return;
+	}
+	if (r == -EBADMSG && k->conf->mend && packs_mend_header(k->packs, pack, stream_of(k, pack)) == 0)
+		check_found(k, CHECK_PACKS, true, "pack %" PRIu32 ": the header is damaged; written anew", pack);
+	else
+		check_found(k, CHECK_PACKS, false, "pack %" PRIu32 ": the header %s; its chunks can still be read",
+			    pack, header_why(r));
+}
+
+int check_headers(struct check *k)
+{
+	int r = 0;
+
+	for (uint32_t pack = 1; pack < k->marks.next_pack && r == 0; pack++) {
+		if (check_is_removed(k, pack))
+			continue;
+		k->res.nr_packs++;
+		check_header(k, pack);
+		r = check_step(k, "pack headers", pack, k->marks.next_pack, false);
+	}
+	return r;
+}
+
+/* --- tables and chunks --- */
+
+static bool any_gone(const struct pack_frame_rec *rec)
+{
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (fp_is_none(rec->fps[i]))
+			return true;
+	return false;
+}
+
+static int count_chunks(struct packs_check *c)
+{
+	const struct pack_frame_rec *rec = c->rec;
+	struct addr a = rec->first;
+	int r = 0;
+
+	c->counts.nr_frames++;
+	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++, a.off += rec->chunk_len) {
+		if (fp_is_none(rec->fps[i])) {
+			r = check_window_add_gone(&c->w, a, rec->chunk_len);
+			continue;
+		}
+		c->counts.nr_chunks++;
+		c->counts.chunk_bytes += rec->chunk_len;
+	}
+	return r;
+}
+
+/* The whole frame at once; if that fails, chunk by chunk. */
+static int read_chunks(struct packs_check *c)
+{
+	const struct pack_frame_rec *rec = c->rec;
+	struct addr a = rec->first;
+	int r;
+
+	c->k->res.read_bytes += (uint64_t)rec->nr_chunks * rec->chunk_len;
+	if (!any_gone(rec) && packs_read(c->k->packs, a, rec->nr_chunks * rec->chunk_len, c->buf) == 0)
+		return 0;
+	for (uint32_t i = 0; i < rec->nr_chunks; i++, a.off += rec->chunk_len) {
+		if (fp_is_none(rec->fps[i]))
+			continue;
+		r = packs_read(c->k->packs, a, rec->chunk_len, c->buf);
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
+			r = check_window_add_chunk(&c->w, a, rec->chunk_len, rec->fps[i]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Hints may prove what is left of a damaged table does not. */
+static int prove_by_hints(struct check *k, struct pack_salvage *s)
+{
+	struct addr hints[PACK_FRAME_BLOCKS];
+	uint32_t first = (1 + s->frame * PACK_FRAME_STRIDE + 1) * PACK_BLOCK;
+	int r = k->db ? fingerprints_find(k->db, s->bytes, s->nr_chunks, hints) : 0;
+
+	for (uint32_t i = 0; r == 0 && k->db && i < s->nr_chunks; i++) {
+		struct addr own = { .pack = s->pack, .off = first + i * s->chunk_len };
+
+		if (!s->proved[i] && addr_equal(hints[i], own)) {
+			s->fps[i] = s->bytes[i];
+			s->proved[i] = true;
+		}
+	}
+	return r;
+}
+
+/* The frame once more, now that its table is right: chunks that are gone are told apart. */
+static int read_again(struct packs_check *c)
+{
+	struct pack_iter it = pack_iter(c->k->packs, c->rec->pack, c->rec->frame);
+	uint32_t frame = c->rec->frame;
+
+	return pack_iter_next(&it, c->rec) > 0 && c->rec->frame == frame && !c->rec->damaged;
+}
+
+/* 1: written anew, and c->rec is as if it had never been damaged; 0: cannot be; <0. */
+static int mend_table(struct packs_check *c)
+{
+	struct pack_frame_rec *rec = c->rec;
+	struct pack_salvage *s = c->salvage;
+	uint32_t nr = 0, nr_unproved = 0;
+	struct addr a;
+	int r;
+
+	r = packs_salvage_table(c->k->packs, rec->pack, rec->frame, s);
+	if (r > 0)
+		r = prove_by_hints(c->k, s) == 0;
+	if (r > 0)
+		r = packs_mend_table(c->k->packs, s) == 0 && read_again(c);
+	if (r <= 0)
+		return r == -ENOMEM ? r : 0;
+	a = rec->first;
+	for (uint32_t i = 0; i < rec->nr_chunks; i++, a.off += rec->chunk_len) {
+		if (fp_is_none(rec->fps[i]))
+			continue;
+		nr++;
+		nr_unproved += !s->proved[i];
+		if (!s->proved[i] && !c->k->conf->read_data) /* which would find it */
+			r = check_window_add_chunk(&c->w, a, rec->chunk_len, rec->fps[i]);
+		if (r < 0)
+			return r;
+	}
+	check_found(c->k, CHECK_PACKS, true,
+		    "pack %" PRIu32 " frame %" PRIu32
+		    ": the table of fingerprints is damaged; written anew, for %" PRIu32 " of %" PRIu32 " chunks",
+		    rec->pack, rec->frame, nr - nr_unproved, nr);
+	return 1;
+}
+
+/* 1: there is a table to go by. */
+static int check_table(struct packs_check *c)
+{
+	const struct pack_frame_rec *rec = c->rec;
+	int r;
+
+	if (!rec->damaged)
+		return 1;
+	r = c->k->conf->mend ? mend_table(c) : 0;
+	if (r != 0)
+		return r;
+	r = check_window_add_frame(&c->w, rec->pack, rec->frame);
+	return r < 0 ? r : frame_map_add(&c->w.map, rec->pack, rec->frame, FRAME_DAMAGED);
+}
+
+static int check_frame(struct packs_check *c)
+{
+	const struct pack_frame_rec *rec = c->rec;
+	int r = check_table(c);
+
+	if (r <= 0)
+		return r;
+	r = frame_map_add(&c->w.map, rec->pack, rec->frame, (uint16_t)(rec->nr_chunks * rec->chunk_len / PACK_BLOCK));
+	if (r == 0)
+		r = count_chunks(c);
+	if (r == 0 && c->k->conf->read_data)
+		r = read_chunks(c);
+	if (r == 0)
+		check_hints_expect(c->k, &c->w, rec);
+	return r;
+}
+
+/* --- windows --- */
+
+static int end_window(struct packs_check *c)
+{
+	int r = check_hints_compare(c->k, &c->w, &c->hints);
+
+	return r < 0 ? r : check_window_close(c->k, &c->w, c->buf, &c->uncounted);
+}
+
+/* The window knows of every pack up to this one. A full window ends before it. */
+static int enter_pack(struct packs_check *c, uint32_t pack)
+{
+	uint64_t limit = c->k->conf->cache / 8;
+	int r = 0;
+
+	if (c->last_pack > 0 && pack > c->last_pack &&
+	    (c->w.map.bytes > limit || c->w.nr_bad > BAD_MAX || c->w.nr_gone * sizeof(*c->w.gone) > limit))
+		r = end_window(c);
+	while (r == 0 && c->last_pack < pack)
+		r = frame_map_add_pack(&c->w.map, ++c->last_pack);
+	return r;
+}
+
+static int tell_unreadable(struct packs_check *c, const struct pack_iter *it, int error)
+{
+	if (error == -ENOMEM)
+		return error;
+	c->uncounted = true;
+	check_found(c->k, CHECK_PACKS, false, "pack %" PRIu32 ": a table of fingerprints cannot be read: %s", it->pack,
+		    strerror(-error));
+	return 0;
+}
+
+static int go_through_frames(struct packs_check *c)
+{
+	bool bytes = c->k->conf->read_data;
+	uint64_t all = bytes ? c->k->marks.counts.chunk_bytes : c->k->marks.counts.nr_frames;
+	struct pack_iter it = pack_iter(c->k->packs, 1, 0);
+	int r;
+
+	while ((r = pack_iter_next(&it, c->rec)) != 0) {
+		if (r < 0) {
+			r = tell_unreadable(c, &it, r);
+		} else {
+			r = enter_pack(c, c->rec->pack);
+			if (r == 0)
+				r = check_frame(c);
+		}
+		if (r == 0)
+			r = check_step(c->k, bytes ? "data" : "packs",
+				       bytes ? c->counts.chunk_bytes : c->counts.nr_frames, all, bytes);
+		if (r < 0)
+			return r;
+	}
+	r = enter_pack(c, c->k->marks.next_pack - 1);
+	return r < 0 ? r : end_window(c);
+}
+
+/* --- sums --- */
+
+static int check_counts(struct packs_check *c)
+{
+	const struct pack_counts *said = &c->k->marks.counts;
+	struct pack_counts now = *said;
+	struct freed_totals gone = { 0 };
+	int r = c->k->db ? freed_get_totals(c->k->db, &gone) : 0;
+
+	if (r < 0)
+		return r == -EBADMSG ? 0 : r;
+	c->k->res.nr_frames = c->counts.nr_frames;
+	c->k->res.nr_chunks = c->counts.nr_chunks;
+	c->k->res.chunk_bytes = c->counts.chunk_bytes;
+	/* What is lost is told, and what later commits have collected is not in the totals: then sums say nothing. */
+	if (c->uncounted || !c->k->db || c->k->journal_bad || c->k->nr_tail > 0)
+		return 0;
+	now.nr_chunks = c->counts.nr_chunks + gone.nr_chunks;
+	now.chunk_bytes = c->counts.chunk_bytes + gone.bytes;
+	if (said->nr_chunks == now.nr_chunks && said->chunk_bytes == now.chunk_bytes)
+		return 0;
+	r = c->k->conf->mend ? check_mend_counts(c->k, &now) : -EROFS;
+	if (r == -ENOMEM)
+		return r;
+	check_found(c->k, CHECK_PACKS, r == 0,
+		    "packs: %" PRIu64 " chunks with %" PRIu64 " bytes were committed, %" PRIu64 " with %" PRIu64
+		    " are there%s",
+		    said->nr_chunks - gone.nr_chunks, said->chunk_bytes - gone.bytes, c->counts.nr_chunks,
+		    c->counts.chunk_bytes, r == 0 ? "; counted anew" : "");
+	return 0;
+}
+
+int check_packs(struct check *k)
+{
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	_cleanup_(freep) struct pack_salvage *salvage = malloc(sizeof(*salvage));
+	_cleanup_(freep) void *buf = NULL;
+	struct packs_check c = { .k = k, .rec = rec, .salvage = salvage, .w.is_first = true };
+	int r;
+
+	if (!rec || !salvage || posix_memalign(&buf, PACK_BLOCK, PACK_FRAME_BYTES) != 0)
+		return -ENOMEM;
+	c.buf = buf;
+	r = go_through_frames(&c);
+	check_window_release(&c.w);
+	if (r == 0)
+		r = check_hints_mend(k, &c.hints);
+	free(c.hints.missing);
+	if (r == 0)
+		r = check_counts(&c);
+	return r;
+}

@@ -1,0 +1,194 @@
+/*
+ * What was learned of the packs of a window, and its end: chunks that are damaged are healed if they are stored a
+ * second time somewhere, all recipes are compared with the window, and what is left is told.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "store/engine/check_internal.h"
+#include "store/pack/pack.h"
+#include "store/pack/pack_mend.h"
+
+struct closing {
+	struct check *k;
+	struct check_window *w;
+	uint8_t *buf; /* for a chunk */
+	bool *uncounted;
+};
+
+int check_window_add_chunk(struct check_window *w, struct addr a, uint32_t len, struct fp fp)
+{
+	if (w->nr_bad == w->size_bad) {
+		size_t size = MAX(2 * w->size_bad, (size_t)64);
+		struct bad_chunk *more = reallocarray(w->bad, size, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		w->bad = more;
+		w->size_bad = size;
+	}
+	w->bad[w->nr_bad++] = (struct bad_chunk){ .fp = fp, .pack = a.pack, .off = a.off, .len = len };
+	return 0;
+}
+
+int check_window_add_frame(struct check_window *w, uint32_t pack, uint32_t frame)
+{
+	if (w->nr_frames == w->size_frames) {
+		size_t size = MAX(2 * w->size_frames, (size_t)16);
+		struct bad_frame *more = reallocarray(w->frames, size, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		w->frames = more;
+		w->size_frames = size;
+	}
+	w->frames[w->nr_frames++] = (struct bad_frame){ pack, frame, false };
+	return 0;
+}
+
+int check_window_add_gone(struct check_window *w, struct addr a, uint32_t len)
+{
+	struct gone_chunks *last = w->nr_gone > 0 ? &w->gone[w->nr_gone - 1] : NULL;
+
+	if (last && last->pack == a.pack && last->off + last->len == a.off) {
+		last->len += len;
+		return 0;
+	}
+	if (w->nr_gone == w->size_gone) {
+		size_t size = MAX(2 * w->size_gone, (size_t)64);
+		struct gone_chunks *more = reallocarray(w->gone, size, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		w->gone = more;
+		w->size_gone = size;
+	}
+	w->gone[w->nr_gone++] = (struct gone_chunks){ a.pack, a.off, len };
+	return 0;
+}
+
+struct by_fp {
+	struct fp fp;
+	struct bad_chunk *b;
+};
+
+static int compare_fps(const void *a, const void *b)
+{
+	const struct fp *x = a, *y = b;
+
+	if (x->hi != y->hi)
+		return x->hi < y->hi ? -1 : 1;
+	return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+/* A chunk of the same bytes elsewhere: read it, which checks it, and write it over the damaged one. */
+static void heal_from(struct closing *c, struct bad_chunk *b, struct addr a)
+{
+	struct addr to = { .pack = b->pack, .off = b->off };
+
+	if (b->healed || addr_equal(a, to) || packs_read(c->k->packs, a, b->len, c->buf) < 0)
+		return;
+	b->healed = packs_heal(c->k->packs, to, c->buf, b->len) == 0;
+	b->from = a;
+}
+
+/* All tables once more, for second copies of what is damaged. */
+static int heal(struct closing *c)
+{
+	_cleanup_(freep) struct by_fp *sorted = calloc(MAX(c->w->nr_bad, (size_t)1), sizeof(*sorted));
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	struct pack_iter it = pack_iter(c->k->packs, 1, 0);
+	int r;
+
+	if (!sorted || !rec)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->w->nr_bad; i++)
+		sorted[i] = (struct by_fp){ c->w->bad[i].fp, &c->w->bad[i] };
+	qsort(sorted, c->w->nr_bad, sizeof(*sorted), compare_fps);
+	while ((r = pack_iter_next(&it, rec)) != 0) {
+		struct addr a = rec->first;
+
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0 || rec->damaged)
+			continue;
+		for (uint32_t i = 0; i < rec->nr_chunks; i++, a.off += rec->chunk_len) {
+			struct by_fp *s = bsearch(&rec->fps[i], sorted, c->w->nr_bad, sizeof(*sorted), compare_fps);
+
+			while (s && s > sorted && fp_equal(s[-1].fp, rec->fps[i]))
+				s--;
+			for (; s && s < sorted + c->w->nr_bad && fp_equal(s->fp, rec->fps[i]); s++)
+				if (s->b->len == rec->chunk_len)
+					heal_from(c, s->b, a);
+		}
+		r = check_step(c->k, "second copies", it.pack, it.end_pack, false);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void tell_bad(struct closing *c)
+{
+	for (const struct bad_chunk *b = c->w->bad; b < c->w->bad + c->w->nr_bad; b++)
+		if (b->healed)
+			check_found(c->k, CHECK_DATA, true,
+				    "pack %" PRIu32 " offset %" PRIu32 ": a chunk of %" PRIu32
+				    " bytes is damaged; healed from pack %" PRIu32 " offset %" PRIu32,
+				    b->pack, b->off, b->len, b->from.pack, b->from.off);
+		else
+			check_found(c->k, CHECK_DATA, false,
+				    "pack %" PRIu32 " offset %" PRIu32 ": a chunk of %" PRIu32 " bytes is damaged%s%s",
+				    b->pack, b->off, b->len, c->k->conf->mend ? "; there is no second copy" : "",
+				    !c->k->db ? "; without an index nobody knows which files use it" :
+				    b->used   ? "" :
+						"; no file uses it");
+}
+
+/* A frame whose table cannot be mended: one that nobody uses is given up, so that no new data is compared with it. */
+static void tell_bad_frames(struct closing *c)
+{
+	/* Who uses what is known if the index is sound and up to date. */
+	bool knows = c->k->db && !c->k->journal_bad && c->k->nr_view == 0 && c->k->res.unapplied == 0;
+
+	for (const struct bad_frame *b = c->w->frames; b < c->w->frames + c->w->nr_frames; b++) {
+		bool unused = knows && !b->used;
+		bool wiped = unused && c->k->conf->mend && packs_wipe_table(c->k->packs, b->pack, b->frame) == 0;
+
+		*c->uncounted |= !wiped;
+		check_found(c->k, CHECK_PACKS, wiped,
+			    "pack %" PRIu32 " frame %" PRIu32 ": the table of fingerprints is damaged; %s", b->pack,
+			    b->frame,
+			    wiped	     ? "no file uses the frame, it is given up" :
+			    unused	     ? "no file uses the frame" :
+			    c->k->conf->mend ? "its chunks, up to 1 MiB, are lost" :
+					       "its chunks, up to 1 MiB, cannot be read; -p may mend it");
+	}
+}
+
+void check_window_release(struct check_window *w)
+{
+	frame_map_release(&w->map);
+	free(w->bad);
+	free(w->frames);
+	free(w->gone);
+	*w = (struct check_window){ 0 };
+}
+
+int check_window_close(struct check *k, struct check_window *w, uint8_t *buf, bool *uncounted)
+{
+	struct closing c = { k, w, buf, uncounted };
+	int r = 0;
+
+	if (w->nr_bad > 0 && k->conf->mend && !k->journal_bad)
+		r = heal(&c);
+	if (r == 0 && k->db)
+		r = check_extents(k, w);
+	if (r == 0) {
+		tell_bad(&c);
+		tell_bad_frames(&c);
+	}
+	check_window_release(w);
+	return r;
+}

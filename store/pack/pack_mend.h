@@ -1,0 +1,34 @@
+/*
+ * Mending packs, for fsck: headers and tables can be made anew, since what they say is known elsewhere too.
+ *
+ * A header repeats what the file's name and the superblock say. A table lists the fingerprints of bytes that are still
+ * there: where most of an entry agrees with the bytes' own fingerprint, both are right, for no two agree by
+ * chance. Nothing is believed that is not proved so, or by the caller: a chunk without proof keeps its entry, and reads
+ * as damaged.
+ *
+ * Thread rule: one thread, nobody else has the store open. `p` may be open read-only; files are written past it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store/pack/pack.h"
+
+/* The header of a pack, durable. `p` knows of it after the next packs_open(). */
+int packs_mend_header(struct packs *p, uint32_t pack, enum pack_stream stream);
+
+/* What can be found out about a frame whose table is damaged. */
+struct pack_salvage {
+	uint32_t pack, frame;
+	uint32_t chunk_len, nr_chunks;
+	struct fp fps[PACK_FRAME_BLOCKS]; /* as the table has them, or as proved */
+	struct fp bytes[PACK_FRAME_BLOCKS]; /* of the bytes that are there */
+	bool proved[PACK_FRAME_BLOCKS]; /* fps[i] is that of the bytes */
+};
+/* 1: at least one chunk is proved; 0: nothing is; <0. */
+int packs_salvage_table(struct packs *p, uint32_t pack, uint32_t frame, struct pack_salvage *ret);
+/* Write the table with fps[], durable. */
+int packs_mend_table(struct packs *p, const struct pack_salvage *s);
+/* Give a frame up whose chunks nobody refers to: no table, no frame. Durable. */
+int packs_wipe_table(struct packs *p, uint32_t pack, uint32_t frame);

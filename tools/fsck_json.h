@@ -1,0 +1,9 @@
+/* What fsck.ckptfs --json prints: one document, its findings as they come. */
+#pragma once
+
+struct check_finding;
+struct check_result;
+
+void fsck_json_begin(const char *store);
+void fsck_json_finding(const struct check_finding *f);
+void fsck_json_end(const struct check_result *r, int exit_code);
