@@ -55,6 +55,7 @@ void marks_encode(const struct pack_marks *m, struct buf *ret)
 	buf_add_varint(ret, m->counts.nr_frames);
 	buf_add_varint(ret, m->counts.nr_chunks);
 	buf_add_varint(ret, m->counts.chunk_bytes);
+	buf_add_varint(ret, m->counts.stored_bytes);
 }
 
 int marks_decode(const void *p, size_t len, struct pack_marks *ret)
@@ -75,6 +76,7 @@ int marks_decode(const void *p, size_t len, struct pack_marks *ret)
 	m.counts.nr_frames = cursor_varint(&c);
 	m.counts.nr_chunks = cursor_varint(&c);
 	m.counts.chunk_bytes = cursor_varint(&c);
+	m.counts.stored_bytes = cursor_left(&c) > 0 ? cursor_varint(&c) : m.counts.chunk_bytes; /* before there were codecs */
 	if (!cursor_done(&c) || m.next_pack == 0)
 		return -EBADMSG;
 	*ret = m;

@@ -50,12 +50,20 @@ struct pack_mark {
 /* What the frames before the marks hold, kept with them so that a mount need not count. */
 struct pack_counts {
 	uint64_t nr_chunks, chunk_bytes, nr_frames;
+	uint64_t stored_bytes; /* that the chunks took when they were written: less where compressed */
 };
 
 struct pack_marks {
 	struct pack_mark stream[PACK_NR_STREAMS];
 	uint32_t next_pack; /* smallest id never used, from 1 */
 	struct pack_counts counts;
+};
+
+/* How the bytes of new frames are stored. A frame that does not get smaller by 5 % is stored as it is. */
+enum pack_compress { PACK_COMPRESS_NONE, PACK_COMPRESS_LZ4, PACK_COMPRESS_ZSTD, PACK_COMPRESS_AUTO };
+struct pack_compression {
+	enum pack_compress kind; /* AUTO: with lz4, while is_busy() says that there is time for it */
+	int level; /* of zstd, 0: its default */
 };
 
 struct packs_conf {
@@ -67,10 +75,13 @@ struct packs_conf {
 	struct io_rate *read_rate, *write_rate; /* borrowed; NULL: unlimited */
 	bool read_only;	       /* opens without cutting or removing anything */
 
+	struct pack_compression compression; /* of frames that are not told otherwise */
+	bool (*is_busy)(void *userdata);     /* NULL: never */
+
 	/* What packs_punch() and packs_remove() have given back before. `gone` is asked whenever a table has been read: 1 with
 	 * bit i % 64 of gone[i / 64] for each chunk i that is no chunk any more, 0: all are there, <0. NULL: all are. */
 	int (*gone)(void *userdata, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
-	void *userdata;
+	void *userdata; /* of both */
 	const uint32_t *removed; /* packs, borrowed by packs_open() only */
 	size_t nr_removed;
 };
@@ -86,6 +97,7 @@ void packs_close(struct packs *p); /* NULL is fine */
 int packs_frame_open(struct packs *p, enum pack_stream s, uint32_t chunk_len, struct pack_frame **ret);
 /* Chunks that still fit. chunk_len is a multiple of PACK_BLOCK, at most PACK_FRAME_BYTES. */
 unsigned pack_frame_room(const struct pack_frame *f);
+void pack_frame_set_compression(struct pack_frame *f, struct pack_compression c);
 /* Add one chunk. PACK_BULK borrows `data` (4 KiB aligned) until the frame is written; PACK_SMALL copies it.
  * From here on its address can be given out: packs_fps() knows it, packs_read() has its bytes from memory. */
 struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data);
@@ -136,7 +148,8 @@ int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint3
 /* Damage found so far in this mount. Cheap when there is none. */
 bool packs_is_damaged(struct packs *p, struct addr chunk);
 void packs_set_damaged(struct packs *p, struct addr chunk);
-/* Write a damaged chunk's bytes over its place again, durable; whoever refers to it reads well again. */
+/* Write a damaged chunk's bytes over its place again, durable; whoever refers to it reads well again. -EOPNOTSUPP: it is
+ * compressed together with others, and they have no place but this. */
 int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len);
 
 /* All frames of all packs in order of pack and frame, for absorbing, rebuilding and checking. Damaged tables are
@@ -177,10 +190,14 @@ int packs_frames_of(struct packs *p, uint32_t pack, uint32_t *ret, bool *ret_ful
 struct pack_stats {
 	uint64_t nr_packs, nr_frames, nr_chunks;
 	uint64_t chunk_bytes; /* bytes of chunks in all packs */
+	uint64_t stored_bytes; /* as compressed */
 	uint64_t disk_bytes;  /* blocks of the files */
 	uint64_t table_memory, table_hits, table_misses;
 	uint64_t nr_damaged, nr_healed;
 	uint64_t read_bytes, written_bytes;
+	/* Of the frames written since opening, in plain bytes: */
+	uint64_t compressed_bytes, compressed_to; /* compressed, and the blocks that took */
+	uint64_t unshrinkable_bytes, busy_bytes; /* not compressed: it did not pay, there was no time */
 	bool direct_io; /* false: the filesystem refused O_DIRECT, packs go through the page cache */
 };
 void packs_set_table_memory(struct packs *p, uint64_t limit);

@@ -66,20 +66,23 @@ uint64_t pack_table_seal(const struct pack_table_disk *d, const struct fp_key *k
 void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uint32_t pack, uint32_t frame,
 		       struct pack_table_disk *ret)
 {
+	uint32_t plain_len = t->chunk_len * t->nr_chunks;
+
 	assert(pack_chunk_len_valid(t->chunk_len));
 	assert(t->nr_chunks > 0 && t->nr_chunks <= PACK_FRAME_BYTES / t->chunk_len);
-
 	*ret = (struct pack_table_disk){
 		.version = le32_put(PACK_TABLE_VERSION),
 		.kind = PACK_TABLE_EQUAL,
-		.codec = PACK_CODEC_NONE,
+		.codec = (uint8_t)t->coding.codec,
 		.pack = le32_put(pack),
 		.frame = le32_put(frame),
 		.chunk_len = le32_put(t->chunk_len),
 		.nr_chunks = le32_put(t->nr_chunks),
-		.stored_len = le32_put(t->chunk_len * t->nr_chunks),
+		.stored_len = le32_put(pack_stored_len(&t->coding, plain_len)),
 	};
 	memcpy(ret->magic, PACK_TABLE_MAGIC, sizeof(ret->magic));
+	for (uint32_t i = 0; t->coding.codec != PACK_CODEC_NONE && i < pack_nr_parts(plain_len); i++)
+		ret->part_end[i] = le32_put(t->coding.part_end[i]);
 	for (uint32_t i = 0; i < t->nr_chunks; i++)
 		fp_encode(t->fps[i], ret->fps[i]);
 	ret->seal = le64_put(pack_table_seal(ret, key));
@@ -97,17 +100,35 @@ bool pack_block_is_zero(const void *block)
 	return is_zero(block, PACK_BLOCK);
 }
 
+static int coding_decode(const struct pack_table_disk *d, uint32_t plain_len, struct pack_coding *ret)
+{
+	uint32_t nr = d->codec == PACK_CODEC_NONE ? 0 : pack_nr_parts(plain_len), at = 0;
+
+	ret->codec = d->codec;
+	for (uint32_t i = 0; i < nr; i++) {
+		uint32_t end = le32_get(d->part_end[i]);
+
+		if (end <= at || end - at > pack_part_len(plain_len, i))
+			return -EBADMSG;
+		ret->part_end[i] = at = end;
+	}
+	if (le32_get(d->stored_len) != (nr > 0 ? at : plain_len))
+		return -EBADMSG;
+	return is_zero(d->part_end + nr, (PACK_PARTS - nr) * sizeof(*d->part_end)) ? 0 : -EBADMSG;
+}
+
 int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint32_t pack, uint32_t frame,
 		      struct pack_table *ret)
 {
 	const struct pack_table_disk *d = p;
+	struct pack_coding coding = { 0 };
 	uint32_t chunk_len, nr_chunks;
 
 	if (len < sizeof(*d) || memcmp(d->magic, PACK_TABLE_MAGIC, sizeof(d->magic)) != 0)
 		return -EBADMSG;
 	if (pack_table_seal(d, key) != le64_get(d->seal))
 		return -EBADMSG;
-	if (le32_get(d->version) != PACK_TABLE_VERSION || d->kind != PACK_TABLE_EQUAL || d->codec != PACK_CODEC_NONE ||
+	if (le32_get(d->version) != PACK_TABLE_VERSION || d->kind != PACK_TABLE_EQUAL || d->codec > PACK_CODEC_ZSTD ||
 	    le16_get(d->flags) != 0 || !is_zero(d->reserved, sizeof(d->reserved)))
 		return -EOPNOTSUPP;
 	chunk_len = le32_get(d->chunk_len);
@@ -116,12 +137,13 @@ int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint3
 		return -EBADMSG;
 	if (nr_chunks == 0 || nr_chunks > PACK_FRAME_BYTES / chunk_len)
 		return -EBADMSG;
-	if (le32_get(d->stored_len) != chunk_len * nr_chunks)
+	if (coding_decode(d, chunk_len * nr_chunks, &coding) < 0)
 		return -EBADMSG;
 	if (!is_zero((const uint8_t *)d->fps + nr_chunks * FP_LEN, (PACK_FRAME_BLOCKS - nr_chunks) * FP_LEN))
 		return -EBADMSG;
 	ret->chunk_len = chunk_len;
 	ret->nr_chunks = nr_chunks;
+	ret->coding = coding;
 	for (uint32_t i = 0; i < nr_chunks; i++)
 		ret->fps[i] = fp_decode(d->fps[i]);
 	return 0;

@@ -4,6 +4,9 @@
  *   block 0            struct pack_header_disk
  *   block 1 + f * 257  struct pack_table_disk of frame f, then up to 256 blocks of chunk bytes, or a hole
  *
+ * The chunk bytes of a frame are stored as they are or, with a codec, in parts of 64 KiB that are compressed one by one and
+ * stand one behind the other; zeros fill up the last block. A part that did not get smaller is stored as it is.
+ *
  * The seal of a table is keyed with the store's secret: bytes that a user wrote never pass for a table, so
  * a table may be looked for at its place without knowing whether one was ever written there.
  */
@@ -51,7 +54,10 @@ struct pack_header {
 };
 
 enum pack_table_kind { PACK_TABLE_EQUAL = 1 /* chunks of one length, side by side */ };
-enum pack_codec { PACK_CODEC_NONE = 0 };
+enum pack_codec { PACK_CODEC_NONE = 0, PACK_CODEC_LZ4 = 1, PACK_CODEC_ZSTD = 2 };
+
+#define PACK_PART_BYTES (64u << 10) /* plain */
+#define PACK_PARTS (PACK_FRAME_BYTES / PACK_PART_BYTES)
 
 struct pack_table_disk {
 	uint8_t magic[8];
@@ -62,15 +68,47 @@ struct pack_table_disk {
 	struct le32 pack, frame;
 	struct le32 chunk_len, nr_chunks;
 	struct le32 stored_len; /* bytes of data that follow */
-	uint8_t reserved[212];
+	struct le32 part_end[PACK_PARTS]; /* in the stored bytes; without a codec, and those not used, zero */
+	uint8_t reserved[148];
 	uint8_t fps[PACK_FRAME_BLOCKS][FP_LEN]; /* those not used are zero */
 };
 static_assert(sizeof(struct pack_table_disk) == PACK_BLOCK, "on disk");
 static_assert(offsetof(struct pack_table_disk, stored_len) == 40, "on disk");
+static_assert(offsetof(struct pack_table_disk, part_end) == 44, "on disk");
 static_assert(offsetof(struct pack_table_disk, fps) == 256, "on disk");
+
+/* How the bytes of a frame are stored. */
+struct pack_coding {
+	enum pack_codec codec;
+	uint32_t part_end[PACK_PARTS]; /* in the stored bytes; with a codec only */
+};
+
+static inline uint32_t pack_nr_parts(uint32_t plain_len)
+{
+	return (plain_len + PACK_PART_BYTES - 1) / PACK_PART_BYTES;
+}
+
+static inline uint32_t pack_part_len(uint32_t plain_len, uint32_t part)
+{
+	uint32_t left = plain_len - part * PACK_PART_BYTES;
+
+	return left < PACK_PART_BYTES ? left : PACK_PART_BYTES;
+}
+
+static inline uint32_t pack_part_start(const struct pack_coding *c, uint32_t part)
+{
+	return part == 0 ? 0 : c->part_end[part - 1];
+}
+
+/* Stored bytes of a frame, without what fills up the last block. */
+static inline uint32_t pack_stored_len(const struct pack_coding *c, uint32_t plain_len)
+{
+	return c->codec == PACK_CODEC_NONE ? plain_len : c->part_end[pack_nr_parts(plain_len) - 1];
+}
 
 struct pack_table {
 	uint32_t chunk_len, nr_chunks;
+	struct pack_coding coding;
 	struct fp fps[PACK_FRAME_BLOCKS]; /* the first nr_chunks */
 };
 
@@ -78,7 +116,7 @@ void pack_header_encode(const struct pack_header *h, struct pack_header_disk *re
 /* -EBADMSG: not a header or damaged; -EOPNOTSUPP: intact, of a version or with features not known here. */
 int pack_header_decode(const void *p, size_t len, struct pack_header *ret);
 
-/* t->chunk_len and t->nr_chunks as pack_frame_add() allows them. */
+/* t->chunk_len and t->nr_chunks as pack_frame_add() allows them. Every part takes 1 byte to as many as it has. */
 void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uint32_t pack, uint32_t frame,
 		       struct pack_table_disk *ret);
 /* -EBADMSG: no table of this pack and frame, or damaged; -EOPNOTSUPP: intact, of a kind not known here. */

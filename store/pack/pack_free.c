@@ -27,13 +27,11 @@ static uint32_t run_of_gone(const uint64_t *gone, uint32_t from, uint32_t nr_chu
 	return n;
 }
 
-static int punch(struct pack_file *file, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks, const uint64_t *gone)
+static int punch_chunks(struct pack_file *file, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks, const uint64_t *gone)
 {
 	uint32_t n;
 	int r;
 
-	if (run_of_gone(gone, 0, nr_chunks) == nr_chunks)
-		return io_punch(file->fd, pack_table_off(frame), PACK_BLOCK + (uint64_t)nr_chunks * chunk_len);
 	for (uint32_t i = 0; i < nr_chunks; i += n + 1) {
 		n = run_of_gone(gone, i, nr_chunks);
 		r = n > 0 ? io_punch(file->fd, pack_data_off(frame) + (uint64_t)i * chunk_len, (uint64_t)n * chunk_len) : 0;
@@ -41,6 +39,65 @@ static int punch(struct pack_file *file, uint32_t frame, uint32_t chunk_len, uin
 			return r;
 	}
 	return 0;
+}
+
+/* Has any frame ever been compressed? Else no table need be read. */
+static bool has_compressed(struct packs *p)
+{
+	bool has;
+
+	mutex_lock(&p->lock);
+	has = p->counts.stored_bytes + p->later.stored_bytes != p->counts.chunk_bytes + p->later.chunk_bytes;
+	mutex_unlock(&p->lock);
+	return has;
+}
+
+static bool is_part_gone(const struct pack_table *t, uint32_t part, const uint64_t *gone)
+{
+	uint32_t start = part * PACK_PART_BYTES, end = start + pack_part_len(t->chunk_len * t->nr_chunks, part);
+
+	for (uint32_t i = start / t->chunk_len; i * t->chunk_len < end; i++)
+		if (!is_gone(gone, i))
+			return false;
+	return true;
+}
+
+/* Of what was compressed together only that can go of which nothing is left, in whole blocks. */
+static int punch_parts(struct pack_file *file, uint32_t frame, const struct pack_table *t, const uint64_t *gone)
+{
+	uint32_t plain_len = t->chunk_len * t->nr_chunks, nr = pack_nr_parts(plain_len), end;
+	int r = 0;
+
+	for (uint32_t i = 0; i < nr && r >= 0; i = end + 1) {
+		uint64_t from, to;
+
+		for (end = i; end < nr && is_part_gone(t, end, gone);)
+			end++;
+		if (end == i)
+			continue;
+		from = round_up(pack_part_start(&t->coding, i), PACK_BLOCK);
+		to = t->coding.part_end[end - 1];
+		to = end == nr ? round_up(to, PACK_BLOCK) : round_down(to, PACK_BLOCK);
+		if (from < to)
+			r = io_punch(file->fd, pack_data_off(frame) + from, to - from);
+	}
+	return r;
+}
+
+static int punch(struct packs *p, struct pack_file *file, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
+		 const uint64_t *gone)
+{
+	struct pack_table t = { .coding = { .codec = PACK_CODEC_NONE } };
+	int r;
+
+	if (run_of_gone(gone, 0, nr_chunks) == nr_chunks)
+		return io_punch(file->fd, pack_table_off(frame), PACK_BLOCK + (uint64_t)nr_chunks * chunk_len);
+	r = has_compressed(p) ? packs_load_table(p, file, frame, &t) : 1;
+	if (r <= 0)
+		return r;
+	if (t.coding.codec == PACK_CODEC_NONE)
+		return punch_chunks(file, frame, chunk_len, nr_chunks, gone);
+	return t.chunk_len == chunk_len && t.nr_chunks == nr_chunks ? punch_parts(file, frame, &t, gone) : -EINVAL;
 }
 
 static void count_again(struct packs *p, struct pack_file *file)
@@ -67,7 +124,7 @@ int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_l
 	r = packs_file_get(p, pack, &file);
 	if (r <= 0)
 		return r;
-	r = punch(file, frame, chunk_len, nr_chunks, gone);
+	r = punch(p, file, frame, chunk_len, nr_chunks, gone);
 	if (r < 0)
 		log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot give space back", pack, frame);
 	else

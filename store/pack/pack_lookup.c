@@ -36,6 +36,9 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 		return r;
 	}
 	atomic_store_explicit(&p->likely_chunk_len, ret->chunk_len, memory_order_relaxed);
+	atomic_store_explicit(&p->likely_stored,
+			      ret->coding.codec == PACK_CODEC_NONE ? 0 : pack_stored_len(&ret->coding, ret->chunk_len * ret->nr_chunks),
+			      memory_order_relaxed);
 	return mask_gone(p, pack, frame, ret);
 }
 
@@ -75,6 +78,7 @@ static int find_on_disk(struct packs *p, uint32_t pack, uint32_t frame, struct t
 	pack_tables_insert(p->tables, pack, frame, &table);
 	ret->chunk_len = table.chunk_len;
 	ret->nr_chunks = table.nr_chunks;
+	ret->coding = table.coding;
 	memcpy(ret->fps, table.fps, table.nr_chunks * sizeof(*table.fps));
 	return 1;
 }
@@ -147,6 +151,16 @@ static int write_chunk(struct packs *p, struct pack_file *file, uint32_t off, co
 	return 0;
 }
 
+/* Of one that is written. */
+static int is_compressed(struct packs *p, struct addr a)
+{
+	struct table_view v;
+	uint32_t frame, in;
+	int r = find_table(p, a, 1, &frame, &in, &v);
+
+	return r > 0 ? v.coding.codec != PACK_CODEC_NONE : r;
+}
+
 int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len)
 {
 	struct pack_file *file;
@@ -162,6 +176,9 @@ int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t le
 		return r;
 	if (r == 0)
 		return -EBADMSG;
+	r = is_compressed(p, chunk);
+	if (r != 0)
+		return r < 0 ? r : -EOPNOTSUPP;
 	if (!addr_equal(start, chunk) || chunk_len != len || !fp_equal(fp_of(p->conf.key, data, len), fp))
 		return -EINVAL;
 	r = packs_wait(p, chunk);

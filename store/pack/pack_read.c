@@ -7,8 +7,11 @@
  * between them are one vectored read, the gaps going nowhere: scattered pages of an often changed file would otherwise
  * be a disk access each.
  *
+ * Of a compressed frame the parts that hold wanted chunks are read and decompressed, whole: to the caller's memory where a part
+ * is wanted whole, else to the buffer.
+ *
  * A table that is not in memory is read with the data in the same request, by guessing that its chunks are as long as
- * those met last. A wrong guess, or any trouble, falls back to reading the table first.
+ * those met last, or its frame compressed to as much. A wrong guess, or any trouble, falls back to reading the table first.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,6 +24,7 @@
 #include "store/pack/packs_impl.h"
 
 #define NR_WANTS_ON_STACK 64
+#define AHEAD_MIN (PACK_FRAME_BYTES / 4) /* wanted of a frame that is likely compressed, to read all of it with its table */
 
 /* A piece of a request, by its frame. */
 struct want {
@@ -29,10 +33,19 @@ struct want {
 	uint8_t *buf;
 };
 
+/* What a table says of its frame. */
+struct shape {
+	uint32_t chunk_len, nr_chunks;
+	const struct pack_coding *coding;
+	const struct fp *fps;
+};
+
 struct plan {
 	struct packs *packs;
 	struct pack_file *file;
 	struct pack_buffer *buffer;
+	struct pack_buffer *stored; /* of a compressed frame, as on disk; NULL: not needed so far */
+	uint32_t have; /* bytes in `stored` */
 	const struct want *wants; /* all of one frame, ordered by `in` */
 	size_t nr_wants;
 	uint32_t end; /* of what is wanted */
@@ -195,45 +208,154 @@ static int read_by_guess(struct plan *pl)
 	if (packs_check_table(pl->packs, pl->file->pack, frame, &pl->buffer->table, PACK_BLOCK, &table) <= 0)
 		return 0;
 	pack_tables_insert(pl->packs->tables, pl->file->pack, frame, &table);
-	if (table.chunk_len != guess || pl->end > table.nr_chunks * table.chunk_len)
+	if (table.chunk_len != guess || pl->end > table.nr_chunks * table.chunk_len ||
+	    table.coding.codec != PACK_CODEC_NONE)
 		return 0;
 	r = plan_verify(pl, table.fps);
 	return r < 0 ? r : 1;
 }
 
-static int read_by_table(struct plan *pl, uint32_t chunk_len, uint32_t nr_chunks, const struct fp *fps)
+/* --- compressed frames --- */
+
+static bool holds_part(const struct want *w, uint32_t part, uint32_t plain_len)
+{
+	uint32_t start = part * PACK_PART_BYTES;
+
+	return start >= w->in && start + pack_part_len(plain_len, part) <= w->in + w->len;
+}
+
+static void plan_parts(struct plan *pl, const struct shape *s, struct part_read *pr)
+{
+	bool is_chunk_in_one = PACK_PART_BYTES % s->chunk_len == 0;
+
+	pl->chunk_len = s->chunk_len;
+	memset(pl->where, 0, sizeof(pl->where));
+	for (const struct want *w = pl->wants; is_chunk_in_one && w < pl->wants + pl->nr_wants; w++)
+		for (uint32_t i = w->in / PACK_PART_BYTES; i <= (w->in + w->len - 1) / PACK_PART_BYTES; i++)
+			if (holds_part(w, i, pr->plain_len))
+				pr->to[i] = w->buf + (i * PACK_PART_BYTES - w->in);
+	for (const struct want *w = pl->wants; w < pl->wants + pl->nr_wants; w++)
+		for (uint32_t i = first_chunk(w, s->chunk_len); i <= last_chunk(w, s->chunk_len); i++) {
+			uint32_t start = i * s->chunk_len, part = start / PACK_PART_BYTES;
+
+			for (uint32_t k = part; k * PACK_PART_BYTES < start + s->chunk_len; k++)
+				if (!pr->to[k])
+					pr->to[k] = pl->buffer->data + k * PACK_PART_BYTES;
+			pl->where[i] = pr->to[part] + (start - part * PACK_PART_BYTES);
+		}
+}
+
+/* What lies in a part that cannot be decompressed is damaged, asked for or not. */
+static void part_is_bad(struct plan *pl, uint32_t part)
+{
+	uint32_t pack = pl->file->pack, frame = pl->wants->frame, first, nr = 0;
+	struct pack_table t;
+
+	if (packs_load_table(pl->packs, pl->file, frame, &t) <= 0)
+		return;
+	first = part * PACK_PART_BYTES / t.chunk_len;
+	for (uint32_t i = first; i < t.nr_chunks && i * t.chunk_len < (part + 1) * PACK_PART_BYTES; i++)
+		if (!fp_is_none(t.fps[i]))
+			nr += pack_places_add(&pl->packs->damaged, pack, pack_data_off(frame) + i * t.chunk_len);
+	if (nr > 0)
+		log_error("pack %" PRIu32 " offset %" PRIu32 ": %" PRIu32 " chunks that were compressed together are damaged",
+			  pack, pack_data_off(frame) + first * t.chunk_len, nr);
+}
+
+static int read_compressed(struct plan *pl, const struct shape *s)
+{
+	struct part_read pr = {
+		.packs = pl->packs,
+		.file = pl->file,
+		.frame = pl->wants->frame,
+		.plain_len = s->chunk_len * s->nr_chunks,
+		.coding = s->coding,
+		.have = pl->have,
+	};
+	int r;
+
+	if (!pl->stored)
+		pl->stored = pack_buffer_get(&pl->packs->buffers);
+	if (!pl->stored)
+		return -ENOMEM;
+	pr.stored = pl->stored;
+	plan_parts(pl, s, &pr);
+	r = packs_read_parts(&pr);
+	for (uint32_t i = 0; pr.bad >> i > 0; i++)
+		if (pr.bad >> i & 1)
+			part_is_bad(pl, i);
+	return r;
+}
+
+/* 1: the table, and with it likely all of the frame; 0: go the slow way; <0: damaged. */
+static int read_ahead(struct plan *pl, uint32_t likely_stored, struct pack_table *ret)
+{
+	uint32_t frame = pl->wants->frame;
+	uint64_t len = PACK_BLOCK + round_up(likely_stored, PACK_BLOCK);
+	ssize_t n;
+	int r;
+
+	if (pl->end - pl->wants->in < AHEAD_MIN)
+		return 0;
+	pl->stored = pack_buffer_get(&pl->packs->buffers);
+	if (!pl->stored)
+		return -ENOMEM;
+	io_rate_wait(pl->packs->conf.read_rate, len);
+	n = io_pread(pl->file->fd, pl->stored, len, pack_table_off(frame));
+	if (n < (ssize_t)PACK_BLOCK)
+		return 0;
+	pl->packs->read_bytes += (uint64_t)n;
+	r = packs_check_table(pl->packs, pl->file->pack, frame, &pl->stored->table, PACK_BLOCK, ret);
+	if (r > 0)
+		pl->have = (uint32_t)n - PACK_BLOCK;
+	return r;
+}
+
+/* --- with a table --- */
+
+static int read_by_shape(struct plan *pl, const struct shape *s)
 {
 	uint32_t pack = pl->file->pack, off = pack_data_off(pl->wants->frame);
 	int r;
 
-	if (pl->end > chunk_len * nr_chunks)
+	if (pl->end > s->chunk_len * s->nr_chunks)
 		return log_errno(-EBADMSG, "pack %" PRIu32 " offset %" PRIu32 ": no chunk there", pack,
 				 off + pl->end - 1);
-	plan_make(pl, chunk_len, true);
-	r = plan_read(pl, false, PACK_SKIP_BYTES);
-	if (r == -EIO) /* perhaps of a chunk that nobody asked for */
-		r = plan_read(pl, false, 0);
+	if (s->coding->codec != PACK_CODEC_NONE) {
+		r = read_compressed(pl, s);
+	} else {
+		plan_make(pl, s->chunk_len, true);
+		r = plan_read(pl, false, PACK_SKIP_BYTES);
+		if (r == -EIO) /* perhaps of a chunk that nobody asked for */
+			r = plan_read(pl, false, 0);
+	}
 	if (r < 0)
 		return log_errno(r, "pack %" PRIu32 " offset %" PRIu32 ": cannot read", pack, off + pl->wants->in);
-	return plan_verify(pl, fps);
+	return plan_verify(pl, s->fps);
 }
 
 static int read_without_table(struct plan *pl)
 {
 	uint32_t pack = pl->file->pack, frame = pl->wants->frame;
+	uint32_t likely_stored = atomic_load_explicit(&pl->packs->likely_stored, memory_order_relaxed);
 	struct pack_table table;
 	int r;
 
-	r = read_by_guess(pl);
-	if (r != 0)
-		return r;
-	r = packs_load_table(pl->packs, pl->file, frame, &table);
+	if (likely_stored > 0) {
+		r = read_ahead(pl, likely_stored, &table);
+	} else {
+		r = read_by_guess(pl);
+		if (r != 0)
+			return r;
+	}
+	if (r == 0)
+		r = packs_load_table(pl->packs, pl->file, frame, &table);
 	if (r < 0)
 		return r;
 	if (r == 0)
 		return log_errno(-EBADMSG, "pack %" PRIu32 " frame %" PRIu32 ": nothing there", pack, frame);
 	pack_tables_insert(pl->packs->tables, pack, frame, &table);
-	return read_by_table(pl, table.chunk_len, table.nr_chunks, table.fps);
+	return read_by_shape(pl, &(struct shape){ table.chunk_len, table.nr_chunks, &table.coding, table.fps });
 }
 
 /* From a frame that is not written yet. */
@@ -268,11 +390,12 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 	if (!pl->buffer)
 		r = -ENOMEM;
 	else if (v)
-		r = read_by_table(pl, v->chunk_len, v->nr_chunks, v->fps);
+		r = read_by_shape(pl, &(struct shape){ v->chunk_len, v->nr_chunks, &v->coding, v->fps });
 	else
 		r = read_without_table(pl);
 	if (r >= 0)
 		plan_deliver(pl);
+	pack_buffer_put(&p->buffers, pl->stored);
 	pack_buffer_put(&p->buffers, pl->buffer);
 	pack_file_put(p->files, pl->file);
 	return MIN(r, 0);

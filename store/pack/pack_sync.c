@@ -127,6 +127,7 @@ static void start_sync(struct packs *p) REQUIRES(p->lock)
 	p->counts.nr_chunks += p->later.nr_chunks;
 	p->counts.chunk_bytes += p->later.chunk_bytes;
 	p->counts.nr_frames += p->later.nr_frames;
+	p->counts.stored_bytes += p->later.stored_bytes;
 	p->later = (struct pack_counts){ 0 };
 	p->sync_number = p->last_number;
 	p->sync_marks = marks_now(p);

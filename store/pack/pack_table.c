@@ -7,7 +7,6 @@
 
 #include "base/mutex.h"
 #include "base/util.h"
-#include "store/pack/pack_format.h"
 
 #define NR_SHARDS 16u
 #define FIRST_BUCKETS 64u
@@ -24,6 +23,7 @@ struct table {
 	unsigned nr_users; /* of pinned_by */
 	int error; /* < 0: lost */
 	bool used; /* since the hand passed */
+	struct pack_coding coding; /* once it is written */
 
 	struct fp fps[];
 };
@@ -255,6 +255,7 @@ void table_copy(const struct table *t, struct pack_table *ret)
 {
 	ret->chunk_len = t->chunk_len;
 	ret->nr_chunks = table_nr_chunks(t);
+	ret->coding = (struct pack_coding){ 0 };
 	memcpy(ret->fps, t->fps, ret->nr_chunks * sizeof(*t->fps));
 }
 
@@ -266,11 +267,12 @@ static void unpin(struct shard *s, struct table *t) REQUIRES(s->lock)
 		cond_wait(&s->no_user, &s->lock);
 }
 
-void pack_tables_written(struct pack_tables *ts, struct table *t)
+void pack_tables_written(struct pack_tables *ts, struct table *t, const struct pack_coding *coding)
 {
 	struct shard *s = shard_of(ts, t->pack, t->frame);
 
 	mutex_lock(&s->lock);
+	t->coding = *coding; /* first: unpinning may let go of the lock */
 	unpin(s, t);
 	clock_add(s, t);
 	shard_evict(s, ts->shard_limit, NULL);
@@ -313,6 +315,10 @@ static void view_fill(const struct table *t, uint32_t from, uint32_t len, struct
 
 	ret->chunk_len = t->chunk_len;
 	ret->nr_chunks = table_nr_chunks(t);
+	if (t->coding.codec == PACK_CODEC_NONE)
+		ret->coding.codec = PACK_CODEC_NONE;
+	else
+		ret->coding = t->coding;
 	ret->error = t->error;
 	ret->frame = NULL;
 	ret->table = NULL;
@@ -368,7 +374,8 @@ void pack_tables_insert(struct pack_tables *ts, uint32_t pack, uint32_t frame, c
 
 	if (!t)
 		return;
-	*t = (struct table){ .pack = pack, .frame = frame, .chunk_len = from->chunk_len, .nr_max = from->nr_chunks };
+	*t = (struct table){ .pack = pack, .frame = frame, .chunk_len = from->chunk_len, .nr_max = from->nr_chunks,
+			       .coding = from->coding };
 	atomic_store_explicit(&t->nr_chunks, from->nr_chunks, memory_order_relaxed);
 	memcpy(t->fps, from->fps, from->nr_chunks * sizeof(*t->fps));
 	mutex_lock(&s->lock);

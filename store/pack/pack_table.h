@@ -1,5 +1,5 @@
 /*
- * Frame tables in memory: (pack, frame) -> the fingerprints of its chunks.
+ * Frame tables in memory: (pack, frame) -> the fingerprints of its chunks, and how they are stored.
  *
  * A table is in one of three states:
  *
@@ -20,10 +20,9 @@
 #include <stdint.h>
 
 #include "base/fp.h"
-#include "store/pack/pack.h"
+#include "store/pack/pack_format.h"
 
 struct pack_frame;
-struct pack_table;
 struct pack_tables;
 struct table;
 
@@ -41,13 +40,14 @@ uint32_t table_nr_chunks(const struct table *t);
 void table_copy(const struct table *t, struct pack_table *ret);
 
 /* End of being pinned. Return when nobody uses the frame any more. */
-void pack_tables_written(struct pack_tables *ts, struct table *t);
+void pack_tables_written(struct pack_tables *ts, struct table *t, const struct pack_coding *coding);
 void pack_tables_lost(struct pack_tables *ts, struct table *t, int error);
 void pack_tables_drop(struct pack_tables *ts, struct table *t); /* no address of it was given out */
 
 /* What pack_tables_get() tells. */
 struct table_view {
 	uint32_t chunk_len, nr_chunks;
+	struct pack_coding coding; /* of one that is not pinned */
 	int error; /* < 0: lost, with this */
 	struct pack_frame *frame; /* not NULL: pinned, and used until pack_tables_put() */
 	struct table *table; /* of `frame` */

@@ -40,6 +40,7 @@ static int frame_new(struct packs *p, enum pack_stream s, uint32_t chunk_len, st
 	f->packs = p;
 	f->stream = s;
 	f->chunk_len = chunk_len;
+	f->compression = p->conf.compression;
 	f->nr_max = PACK_FRAME_BYTES / chunk_len;
 	f->table = table_new(chunk_len);
 	if (s == PACK_SMALL)
@@ -169,6 +170,11 @@ unsigned pack_frame_room(const struct pack_frame *f)
 	return f->nr_max - table_nr_chunks(f->table);
 }
 
+void pack_frame_set_compression(struct pack_frame *f, struct pack_compression c)
+{
+	f->compression = c;
+}
+
 struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data)
 {
 	uint32_t i = table_nr_chunks(f->table);
@@ -189,15 +195,23 @@ const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i)
 	return f->stream == PACK_SMALL ? f->buffer->data + (size_t)i * f->chunk_len : f->chunks[i];
 }
 
-static int frame_pwrite(struct pack_frame *f, uint32_t nr_chunks)
+static void encode_table(const struct pack_frame *f, const struct pack_coding *coding, struct pack_table_disk *ret)
 {
-	_Alignas(PACK_BLOCK) struct pack_table_disk block;
-	struct iovec iov[1 + PACK_FRAME_BLOCKS] = { { &block, sizeof(block) } };
 	struct pack_table table;
-	int n = 1;
 
 	table_copy(f->table, &table);
-	pack_table_encode(&table, f->packs->conf.key, f->file->pack, f->frame, &block);
+	table.coding = *coding;
+	pack_table_encode(&table, f->packs->conf.key, f->file->pack, f->frame, ret);
+}
+
+static int write_plain(struct pack_frame *f, uint32_t nr_chunks)
+{
+	static const struct pack_coding none;
+	_Alignas(PACK_BLOCK) struct pack_table_disk block;
+	struct iovec iov[1 + PACK_FRAME_BLOCKS] = { { &block, sizeof(block) } };
+	int n = 1;
+
+	encode_table(f, &none, &block);
 	for (uint32_t i = 0; i < nr_chunks; i++) {
 		const uint8_t *chunk = pack_frame_chunk(f, i);
 		struct iovec *last = &iov[n - 1];
@@ -210,7 +224,15 @@ static int frame_pwrite(struct pack_frame *f, uint32_t nr_chunks)
 	return io_pwritev(f->file->fd, iov, n, pack_table_off(f->frame));
 }
 
-static void finish_written(struct packs *p, struct pack_frame *f, uint32_t nr_chunks)
+static int write_compressed(struct pack_frame *f, const struct pack_coding *coding, uint32_t on_disk,
+			    struct pack_buffer *compressed)
+{
+	encode_table(f, coding, &compressed->table);
+	return io_pwrite(f->file->fd, compressed, PACK_BLOCK + on_disk, pack_table_off(f->frame));
+}
+
+static void finish_written(struct packs *p, struct pack_frame *f, uint32_t nr_chunks, const struct pack_coding *coding,
+			   uint32_t on_disk)
 {
 	uint64_t bytes = (uint64_t)nr_chunks * f->chunk_len;
 	struct stream *st = &p->streams[f->stream];
@@ -221,17 +243,22 @@ static void finish_written(struct packs *p, struct pack_frame *f, uint32_t nr_ch
 	counts->nr_frames++;
 	counts->nr_chunks += nr_chunks;
 	counts->chunk_bytes += bytes;
+	counts->stored_bytes += on_disk;
 	if (st->file == f->file)
-		st->data_bytes += bytes;
-	packs_count_disk(p, f->file, f->file->disk_bytes + PACK_BLOCK + bytes);
+		st->data_bytes += on_disk;
+	packs_count_disk(p, f->file, f->file->disk_bytes + PACK_BLOCK + on_disk);
 	packs_set_dirty(p, f->file);
 	list_remove(p, f);
 	f->written = true;
 	cond_broadcast(&p->changed);
 	mutex_unlock(&p->lock);
 
-	p->written_bytes += PACK_BLOCK + bytes;
-	pack_tables_written(p->tables, f->table);
+	p->written_bytes += PACK_BLOCK + on_disk;
+	if (coding->codec != PACK_CODEC_NONE) {
+		p->compressed_bytes += bytes;
+		p->compressed_to += on_disk;
+	}
+	pack_tables_written(p->tables, f->table, coding);
 	packs_frame_free(f);
 }
 
@@ -247,7 +274,9 @@ static void finish_empty(struct packs *p, struct pack_frame *f)
 
 int packs_frame_write(struct packs *p, struct pack_frame *f)
 {
-	uint32_t nr_chunks = table_nr_chunks(f->table);
+	uint32_t nr_chunks = table_nr_chunks(f->table), on_disk;
+	struct pack_coding coding = { 0 };
+	struct pack_buffer *compressed;
 	int r;
 
 	if (nr_chunks == 0) {
@@ -258,9 +287,12 @@ int packs_frame_write(struct packs *p, struct pack_frame *f)
 	f->error = 0;
 	mutex_unlock(&p->lock);
 
-	io_rate_wait(p->conf.write_rate, PACK_BLOCK + (uint64_t)nr_chunks * f->chunk_len);
+	compressed = packs_frame_compress(p, f, nr_chunks, &coding);
+	on_disk = (uint32_t)round_up(pack_stored_len(&coding, nr_chunks * f->chunk_len), PACK_BLOCK);
+	io_rate_wait(p->conf.write_rate, PACK_BLOCK + on_disk);
 	f->tried = true;
-	r = frame_pwrite(f, nr_chunks);
+	r = compressed ? write_compressed(f, &coding, on_disk, compressed) : write_plain(f, nr_chunks);
+	pack_buffer_put(&p->buffers, compressed);
 	if (r < 0) {
 		log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write", f->file->pack, f->frame);
 		mutex_lock(&p->lock);
@@ -269,7 +301,7 @@ int packs_frame_write(struct packs *p, struct pack_frame *f)
 		mutex_unlock(&p->lock);
 		return r;
 	}
-	finish_written(p, f, nr_chunks);
+	finish_written(p, f, nr_chunks, &coding, on_disk);
 	return 0;
 }
 

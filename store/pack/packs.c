@@ -168,6 +168,7 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 		p->conf.pack_bytes = PACK_BYTES_DEFAULT;
 	p->likely_chunk_len = PACK_BLOCK;
 	pack_buffers_init(&p->buffers);
+	coders_init(&p->coders);
 	pack_places_init(&p->damaged);
 	pack_places_init(&p->removed);
 	mutex_init(&p->lock);
@@ -207,6 +208,7 @@ void packs_close(struct packs *p)
 	pack_places_release(&p->removed);
 	pack_places_release(&p->damaged);
 	pack_buffers_release(&p->buffers);
+	coders_release(&p->coders);
 	cond_release(&p->changed);
 	mutex_release(&p->lock);
 	free(p);
@@ -395,12 +397,17 @@ void packs_stats(struct packs *p, struct pack_stats *ret)
 		.nr_healed = p->nr_healed,
 		.read_bytes = p->read_bytes,
 		.written_bytes = p->written_bytes,
+		.compressed_bytes = p->compressed_bytes,
+		.compressed_to = p->compressed_to,
+		.unshrinkable_bytes = p->unshrinkable_bytes,
+		.busy_bytes = p->busy_bytes,
 		.direct_io = pack_files_direct(p->files),
 	};
 	mutex_lock(&p->lock);
 	ret->nr_frames = p->counts.nr_frames + p->later.nr_frames;
 	ret->nr_chunks = p->counts.nr_chunks + p->later.nr_chunks;
 	ret->chunk_bytes = p->counts.chunk_bytes + p->later.chunk_bytes;
+	ret->stored_bytes = p->counts.stored_bytes + p->later.stored_bytes;
 	ret->disk_bytes = p->disk_bytes;
 	mutex_unlock(&p->lock);
 }

@@ -1,14 +1,15 @@
 /*
  * What the files of store/pack share: the body of struct packs. Nobody outside this folder includes it.
  *
- * Lock order: packs.lock, then the locks of pack_files, pack_tables' shards, pack_places and
- * pack_buffers, which are all leaves. No lock is held across disk I/O.
+ * Lock order: packs.lock, then the locks of pack_files, pack_tables' shards, pack_places,
+ * pack_buffers and coders, which are all leaves. No lock is held across disk I/O.
  */
 #pragma once
 
 #include <stdatomic.h>
 
 #include "base/mutex.h"
+#include "store/pack/codec.h"
 #include "store/pack/pack.h"
 #include "store/pack/pack_buffers.h"
 #include "store/pack/pack_files.h"
@@ -33,6 +34,7 @@ struct pack_frame {
 	/* of the owner */
 	struct pack_buffer *buffer; /* PACK_SMALL: chunk bytes */
 	const uint8_t **chunks; /* PACK_BULK: where they are */
+	struct pack_compression compression;
 	bool tried; /* to write: the place may hold anything */
 
 	/* guarded by packs.lock */
@@ -50,10 +52,13 @@ struct packs {
 	struct pack_tables *tables;
 
 	struct pack_buffers buffers;
+	struct coders coders;
 	struct pack_places removed; /* packs, as offset 0 */
 	struct pack_places damaged; /* chunks by their address, tables by theirs, whole packs and headers as offset 0 */
 	_Atomic uint32_t likely_chunk_len; /* of the table met last: what a reader without a table guesses */
+	_Atomic uint32_t likely_stored; /* bytes, if that one was compressed; else 0 */
 	_Atomic uint64_t nr_packs, nr_healed, read_bytes, written_bytes;
+	_Atomic uint64_t compressed_bytes, compressed_to, unshrinkable_bytes, busy_bytes;
 
 	struct mutex lock;
 	struct cond changed; /* something of the below that others wait for */
@@ -90,6 +95,25 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 		      struct pack_table *ret);
 /* The same, reading it. */
 int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_table *ret);
+
+/* pack_compress.c: the frame's bytes compressed, filled up with zeros to whole blocks, behind room for the table. NULL: to be
+ * written as it is. */
+struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_frame *f, uint32_t nr_chunks,
+					 struct pack_coding *ret);
+
+/* pack_parts.c: parts of a compressed frame that a read wants. */
+struct part_read {
+	struct packs *packs;
+	struct pack_file *file;
+	uint32_t frame, plain_len;
+	const struct pack_coding *coding;
+	struct pack_buffer *stored; /* as on disk */
+	uint32_t have; /* of the stored bytes, from the first one on, are there already */
+	uint8_t *to[PACK_PARTS]; /* where each is wanted, whole; NULL: it is not */
+	uint32_t bad; /* bit i: part i cannot be decompressed */
+};
+/* 0, or the parts could not be read. Does not log. */
+int packs_read_parts(struct part_read *pr);
 
 /* pack_write.c: bytes of a chunk in a frame that a table_view holds. */
 const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i);

@@ -25,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	if (pack_table_decode(&d, sizeof(d), &key, le32_get(d.pack), le32_get(d.frame), &t) == 0) {
 		assert(pack_chunk_len_valid(t.chunk_len));
 		assert(t.nr_chunks > 0 && t.nr_chunks * t.chunk_len <= PACK_FRAME_BYTES);
+		assert(pack_stored_len(&t.coding, t.nr_chunks * t.chunk_len) <= t.nr_chunks * t.chunk_len);
 		pack_table_encode(&t, &key, le32_get(d.pack), le32_get(d.frame), &again);
 		assert(memcmp(&again, &d, sizeof(d)) == 0);
 	}

@@ -121,7 +121,7 @@ static void a_replace_that_overflows_is_refused(void **state)
 
 static void marks_come_back(void **state)
 {
-	struct pack_marks m = { .stream = { { 5, 70 }, { 6, 8 } }, .next_pack = 9, .counts = { 10, 40960, 3 } }, got;
+	struct pack_marks m = { .stream = { { 5, 70 }, { 6, 8 } }, .next_pack = 9, .counts = { 10, 40960, 3, 8192 } }, got;
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
 	(void)state;
@@ -132,8 +132,12 @@ static void marks_come_back(void **state)
 	assert_int_equal(got.counts.nr_chunks, 10);
 	assert_int_equal(got.counts.chunk_bytes, 40960);
 	assert_int_equal(got.counts.nr_frames, 3);
+	assert_int_equal(got.counts.stored_bytes, 8192);
 	for (size_t len = 0; len < b.len; len++)
-		assert_int_equal(marks_decode(b.data, len, &got), -EBADMSG);
+		if (len != b.len - 2)
+			assert_int_equal(marks_decode(b.data, len, &got), -EBADMSG);
+	assert_int_equal(marks_decode(b.data, b.len - 2, &got), 0); /* as written before there was compression */
+	assert_int_equal(got.counts.stored_bytes, 40960);
 	buf_add_u8(&b, 0);
 	assert_int_equal(marks_decode(b.data, b.len, &got), -EBADMSG);
 }

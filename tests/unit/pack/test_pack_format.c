@@ -110,6 +110,68 @@ static void a_table_decodes_to_what_was_encoded(void **state)
 	}
 }
 
+/* Every part smaller by 100 bytes, but for the last one. */
+static void compress_table(struct pack_table *t, enum pack_codec codec)
+{
+	uint32_t plain_len = t->chunk_len * t->nr_chunks, nr = pack_nr_parts(plain_len);
+
+	t->coding = (struct pack_coding){ .codec = codec };
+	for (uint32_t i = 0; i < nr; i++)
+		t->coding.part_end[i] = pack_part_start(&t->coding, i) + pack_part_len(plain_len, i) - (i + 1 < nr ? 100 : 0);
+}
+
+static void a_compressed_table_decodes_to_what_was_encoded(void **state)
+{
+	static const struct {
+		uint32_t chunk_len, nr_chunks, stored_len;
+	} cases[] = { { 4096, 256, 1048576 - 1500 }, { 4096, 17, 69632 - 100 }, { 12288, 85, 1044480 - 1500 },
+		      { 1048576, 1, 1048576 - 1500 }, { 4096, 2, 8192 } };
+	static struct pack_table t, got;
+	struct pack_table_disk d;
+
+	(void)state;
+	for (size_t c = 0; c < ARRAY_SIZE(cases); c++) {
+		table_of(cases[c].chunk_len, cases[c].nr_chunks, &t);
+		compress_table(&t, c % 2 ? PACK_CODEC_LZ4 : PACK_CODEC_ZSTD);
+		pack_table_encode(&t, &key, 7, 2999, &d);
+		assert_int_equal(le32_get(d.stored_len), cases[c].stored_len);
+		assert_int_equal(pack_table_decode(&d, sizeof(d), &key, 7, 2999, &got), 0);
+		assert_memory_equal(&got.coding, &t.coding, sizeof(t.coding));
+		assert_memory_equal(got.fps, t.fps, t.nr_chunks * sizeof(*t.fps));
+	}
+}
+
+static void parts_that_make_no_sense_are_refused(void **state)
+{
+	static struct pack_table t, got;
+	struct pack_table_disk good, d;
+
+	(void)state;
+	table_of(4096, 100, &t); /* 7 parts, the last one has 4 chunks */
+	compress_table(&t, PACK_CODEC_LZ4);
+	pack_table_encode(&t, &key, 7, 3, &good);
+	for (unsigned i = 0; i < 11; i++) {
+		d = good;
+		/* clang-format off */
+		switch (i) {
+		case 0: d.part_end[0] = le32_put(0); break;
+		case 1: d.part_end[0] = le32_put(65537); break;
+		case 2: d.part_end[3] = d.part_end[2]; break;
+		case 3: d.part_end[3] = le32_put(le32_get(d.part_end[2]) - 1); break;
+		case 4: d.part_end[6] = le32_put(le32_get(d.part_end[6]) - 1); break; /* not stored_len */
+		case 5: d.part_end[5] = le32_put(le32_get(d.part_end[5]) - 1); break; /* the last one is too long then */
+		case 6: d.part_end[7] = le32_put(1); break;
+		case 7: d.part_end[15] = d.part_end[6]; break;
+		case 8: d.stored_len = le32_put(100 * 4096); break;
+		case 9: d.part_end[4] = le32_put(UINT32_MAX); break;
+		case 10: d.codec = PACK_CODEC_NONE; d.stored_len = le32_put(100 * 4096); break; /* has no parts */
+		}
+		/* clang-format on */
+		d.seal = le64_put(pack_table_seal(&d, &key));
+		assert_int_equal(pack_table_decode(&d, sizeof(d), &key, 7, 3, &got), -EBADMSG);
+	}
+}
+
 static void any_changed_byte_of_a_table_is_found(void **state)
 {
 	static struct pack_table t, got;
@@ -160,9 +222,9 @@ static void a_sealed_table_that_makes_no_sense_is_refused(void **state)
 		case 0: d.version = le32_put(2); expected = -EOPNOTSUPP; break;
 		case 1: d.kind = 2; expected = -EOPNOTSUPP; break;
 		case 2: d.kind = 0; expected = -EOPNOTSUPP; break;
-		case 3: d.codec = 1; expected = -EOPNOTSUPP; break;
+		case 3: d.codec = 3; expected = -EOPNOTSUPP; break;
 		case 4: d.flags = le16_put(1); expected = -EOPNOTSUPP; break;
-		case 5: d.reserved[211] = 1; expected = -EOPNOTSUPP; break;
+		case 5: d.reserved[147] = 1; expected = -EOPNOTSUPP; break;
 		case 6: d.chunk_len = le32_put(0); break;
 		case 7: d.chunk_len = le32_put(8193); break;
 		case 8: d.chunk_len = le32_put(2 * PACK_FRAME_BYTES); break;
@@ -227,6 +289,8 @@ int main(void)
 		cmocka_unit_test(any_changed_byte_of_a_header_is_found),
 		cmocka_unit_test(a_header_of_another_version_is_refused),
 		cmocka_unit_test(a_table_decodes_to_what_was_encoded),
+		cmocka_unit_test(a_compressed_table_decodes_to_what_was_encoded),
+		cmocka_unit_test(parts_that_make_no_sense_are_refused),
 		cmocka_unit_test(any_changed_byte_of_a_table_is_found),
 		cmocka_unit_test(a_table_counts_at_its_own_place_and_with_its_own_key_only),
 		cmocka_unit_test(a_sealed_table_that_makes_no_sense_is_refused),

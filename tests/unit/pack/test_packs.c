@@ -591,24 +591,31 @@ int main(void)
 		cmocka_unit_test(what_was_written_reads_back),
 		cmocka_unit_test(any_range_into_any_memory_reads_right),
 		cmocka_unit_test(pieces_come_from_many_frames_in_any_order),
-		cmocka_unit_test(a_frame_is_one_disk_access),
 		cmocka_unit_test(chunks_of_an_unwritten_frame_are_known_and_readable),
 		cmocka_unit_test(fingerprints_are_told_where_there_are_chunks),
 		cmocka_unit_test(marks_after_sync_are_exact),
 		cmocka_unit_test(opening_cuts_frames_after_the_marks),
-		cmocka_unit_test(opening_removes_packs_after_the_marks),
-		cmocka_unit_test(a_pack_is_full_at_its_bytes_or_frames),
-		cmocka_unit_test(a_short_frame_costs_what_it_holds),
-		cmocka_unit_test(iterating_gives_every_frame_once_in_order),
 		cmocka_unit_test(an_abandoned_frame_keeps_its_place_and_says_so),
-		cmocka_unit_test(reading_only_changes_nothing),
 		cmocka_unit_test(tables_stay_within_their_memory),
 		cmocka_unit_test(impossible_requests_are_refused),
 		cmocka_unit_test(a_sync_covers_the_frames_opened_before_it_began),
 		cmocka_unit_test(many_packs_need_few_descriptors),
+	}, of_exact_sizes[] = {
+		cmocka_unit_test(a_frame_is_one_disk_access),
+		cmocka_unit_test(a_pack_is_full_at_its_bytes_or_frames),
+		cmocka_unit_test(a_short_frame_costs_what_it_holds),
+		cmocka_unit_test(opening_removes_packs_after_the_marks),
+		cmocka_unit_test(iterating_gives_every_frame_once_in_order),
+		cmocka_unit_test(reading_only_changes_nothing),
 		cmocka_unit_test(writing_keeps_to_its_rate),
 	};
+	int r;
 
 	log_set_level(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests_name("packs", tests, NULL, NULL);
+	r = cmocka_run_group_tests_name("packs", tests, NULL, NULL) +
+	    cmocka_run_group_tests_name("packs, sizes", of_exact_sizes, NULL, NULL);
+	rig_compression.kind = PACK_COMPRESS_LZ4;
+	r += cmocka_run_group_tests_name("packs, lz4", tests, NULL, NULL);
+	rig_compression.kind = PACK_COMPRESS_ZSTD;
+	return r + cmocka_run_group_tests_name("packs, zstd", tests, NULL, NULL);
 }

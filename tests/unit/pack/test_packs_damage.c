@@ -502,8 +502,6 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(damage_of_any_byte_of_a_table_is_found),
 		cmocka_unit_test(damage_of_any_byte_of_a_header_is_found_and_harmless),
-		cmocka_unit_test(damaged_data_is_found_and_healed),
-		cmocka_unit_test(a_cut_or_missing_pack_is_damage),
 		cmocka_unit_test(a_store_goes_on_when_its_last_pack_is_missing),
 		cmocka_unit_test(a_disk_error_is_eio_and_not_damage),
 		cmocka_unit_test(a_failed_frame_can_be_written_again),
@@ -512,8 +510,15 @@ int main(void)
 		cmocka_unit_test(who_waits_for_a_frame_is_told_that_it_failed),
 		cmocka_unit_test(a_filesystem_without_direct_io_is_used_and_told),
 		cmocka_unit_test(whatever_call_fails_what_was_synced_is_there),
+	}, of_exact_places[] = {
+		cmocka_unit_test(damaged_data_is_found_and_healed),
+		cmocka_unit_test(a_cut_or_missing_pack_is_damage),
 	};
+	int r;
 
 	log_set_level(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests_name("packs_damage", tests, NULL, NULL);
+	r = cmocka_run_group_tests_name("packs_damage", tests, NULL, NULL) +
+	    cmocka_run_group_tests_name("packs_damage, places", of_exact_places, NULL, NULL);
+	rig_compression.kind = PACK_COMPRESS_LZ4;
+	return r + cmocka_run_group_tests_name("packs_damage, lz4", tests, NULL, NULL);
 }

@@ -159,6 +159,10 @@ int main(void)
 		cmocka_unit_test(marks_are_exact_while_others_write),
 	};
 
+	int r;
+
 	log_set_level(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests_name("packs_threads", tests, NULL, NULL);
+	r = cmocka_run_group_tests_name("packs_threads", tests, NULL, NULL);
+	rig_compression.kind = PACK_COMPRESS_ZSTD;
+	return r + cmocka_run_group_tests_name("packs_threads, zstd", tests, NULL, NULL);
 }

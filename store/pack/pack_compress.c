@@ -1,0 +1,128 @@
+/*
+ * Compressing a frame before it is written, where it pays.
+ *
+ * Most checkpoint data is noise to a compressor, and trying costs more than everything else that is done to a page. So a few
+ * samples are tried first, and a frame that they, or all of it, do not make smaller by 5 % is written as it is, straight from
+ * where its bytes are. With `auto` there must also be time for it: the caller tells.
+ */
+#include <string.h>
+
+#include "base/util.h"
+#include "store/pack/packs_impl.h"
+
+#define SAMPLES 4u
+#define SAMPLE_BYTES (8u << 10)
+#define WORTH_PERCENT 95u /* of the plain bytes, or less */
+
+static bool is_worth_it(uint64_t stored, uint64_t plain)
+{
+	return stored * 100 <= plain * WORTH_PERCENT;
+}
+
+/* Plain bytes of a frame, where they are or, if their chunks lie apart, copied together. */
+static const uint8_t *plain_bytes(const struct pack_frame *f, uint32_t off, uint32_t len, uint8_t *scratch)
+{
+	uint32_t in = off % f->chunk_len, done = f->chunk_len - in;
+	const uint8_t *first = pack_frame_chunk(f, off / f->chunk_len) + in;
+
+	while (done < len && pack_frame_chunk(f, (off + done) / f->chunk_len) == first + done)
+		done += f->chunk_len;
+	if (done >= len)
+		return first;
+	for (uint32_t n, at = 0; at < len; at += n) {
+		in = (off + at) % f->chunk_len;
+		n = MIN(f->chunk_len - in, len - at);
+		memcpy(scratch + at, pack_frame_chunk(f, (off + at) / f->chunk_len) + in, n);
+	}
+	return scratch;
+}
+
+struct press {
+	const struct pack_frame *f;
+	struct coder *coder;
+	enum pack_codec codec;
+	int level;
+	uint32_t plain_len;
+	struct pack_buffer *to; /* `skip` is scratch */
+};
+
+static bool samples_shrink(const struct press *s)
+{
+	uint32_t step = (uint32_t)round_down(s->plain_len / SAMPLES, PACK_BLOCK), plain = 0, stored = 0;
+
+	for (uint32_t i = 0, n; i < SAMPLES; i++) {
+		size_t r;
+
+		n = MIN(SAMPLE_BYTES, s->plain_len - i * step);
+		r = codec_compress(s->coder, s->codec, s->level, plain_bytes(s->f, i * step, n, s->to->skip), n, s->to->data);
+		plain += n;
+		stored += r > 0 ? (uint32_t)r : n;
+	}
+	return is_worth_it(stored, plain);
+}
+
+static void press_part(const struct press *s, uint32_t part, struct pack_coding *ret)
+{
+	uint32_t len = pack_part_len(s->plain_len, part), at = pack_part_start(ret, part);
+	const uint8_t *plain = plain_bytes(s->f, part * PACK_PART_BYTES, len, s->to->skip);
+	size_t n = codec_compress(s->coder, s->codec, s->level, plain, len, s->to->data + at);
+
+	if (n == 0) {
+		memcpy(s->to->data + at, plain, len);
+		n = len;
+	}
+	ret->part_end[part] = at + (uint32_t)n;
+}
+
+static bool press_all(const struct press *s, struct pack_coding *ret)
+{
+	uint32_t nr = pack_nr_parts(s->plain_len), stored = 0, on_disk;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		press_part(s, i, ret);
+		stored = ret->part_end[i];
+		if (!is_worth_it(stored, s->plain_len))
+			return false;
+	}
+	on_disk = (uint32_t)round_up(stored, PACK_BLOCK);
+	memset(s->to->data + stored, 0, on_disk - stored);
+	ret->codec = s->codec;
+	return is_worth_it(on_disk, s->plain_len);
+}
+
+static bool wants_coding(struct packs *p, const struct pack_frame *f, uint32_t plain_len)
+{
+	if (f->compression.kind == PACK_COMPRESS_NONE || plain_len <= PACK_BLOCK)
+		return false;
+	if (f->compression.kind != PACK_COMPRESS_AUTO || !p->conf.is_busy || !p->conf.is_busy(p->conf.userdata))
+		return true;
+	p->busy_bytes += plain_len;
+	return false;
+}
+
+struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_frame *f, uint32_t nr_chunks,
+					 struct pack_coding *ret)
+{
+	struct pack_coding coding = { 0 };
+	struct press s = {
+		.f = f,
+		.codec = f->compression.kind == PACK_COMPRESS_ZSTD ? PACK_CODEC_ZSTD : PACK_CODEC_LZ4,
+		.level = f->compression.level,
+		.plain_len = nr_chunks * f->chunk_len,
+	};
+	bool done;
+
+	if (!wants_coding(p, f, s.plain_len))
+		return NULL;
+	s.to = pack_buffer_get(&p->buffers);
+	s.coder = coder_get(&p->coders);
+	done = s.to && s.coder && samples_shrink(&s) && press_all(&s, &coding);
+	coder_put(&p->coders, s.coder);
+	if (done) {
+		*ret = coding;
+		return s.to;
+	}
+	p->unshrinkable_bytes += s.plain_len;
+	pack_buffer_put(&p->buffers, s.to);
+	return NULL;
+}
