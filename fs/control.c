@@ -118,12 +118,13 @@ static void add_identity(struct json *j, struct fs *fs)
 	json_bool(j, "read_only", fs->read_only);
 }
 
-/* In the order of s3qlstat: logical, after deduplication, on disk. */
+/* In the order of s3qlstat: logical, after deduplication, after compression, on disk. */
 static void add_bytes(struct json *j, const struct engine_stats *s)
 {
 	json_u64(j, "logical_bytes", s->logical);
 	json_u64(j, "stored_bytes", s->stored_bytes);
 	json_u64(j, "stored_chunks", s->stored_chunks);
+	json_u64(j, "compressed_bytes", s->compressed_stored);
 	json_u64(j, "pack_disk_bytes", s->pack_disk);
 	json_u64(j, "journal_disk_bytes", s->journal_disk);
 	json_u64(j, "index_disk_bytes", s->index_disk);
@@ -155,6 +156,17 @@ static void add_traffic(struct json *j, const struct engine_stats *s)
 	json_u64(j, "memory_bytes", s->memory);
 	json_u64(j, "index_bytes", s->indexed);
 	json_u64(j, "new_bytes", s->fresh);
+	json_close(j);
+}
+
+/* Of the new bytes, once they are in packs. */
+static void add_compression(struct json *j, const struct engine_stats *s)
+{
+	json_open(j, "compression");
+	json_u64(j, "plain_bytes", s->compressed);
+	json_u64(j, "stored_bytes", s->compressed_to);
+	json_u64(j, "unshrinkable_bytes", s->unshrinkable);
+	json_u64(j, "busy_bytes", s->uncompressed_busy);
 	json_close(j);
 }
 
@@ -238,6 +250,7 @@ static int mount_stat(struct fs *fs, struct buf *ret)
 	add_bytes(&j, &s);
 	add_garbage(&j, fs);
 	add_traffic(&j, &s);
+	add_compression(&j, &s);
 	add_memory(&j, fs, &s);
 	add_durability(&j, &s);
 	add_paths(&j, fs->control, &s);

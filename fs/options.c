@@ -13,7 +13,8 @@
 static const struct conf_key keys[] = {
 	{ "chunking", CONF_CHOICE, offsetof(struct options, chunking), "page", "page", "how files are cut into chunks" },
 	{ "page", CONF_SIZE, offsetof(struct options, engine.page), "4K", NULL, "chunk size, a power of two, 4K to 1M" },
-	{ "compress", CONF_CHOICE, offsetof(struct options, compress), "none", "none", "compression of new data" },
+	{ "compress", CONF_STRING, offsetof(struct options, compress), "none", NULL,
+	  "compression of new data: none, lz4, zstd, zstd:LEVEL or auto" },
 	{ "hash", CONF_CHOICE, offsetof(struct options, hash), "auto", "auto|xxh3|sha256",
 	  "fingerprint, chosen at the first mount (auto: as stored, or xxh3)" },
 	{ "verify", CONF_FLAG, offsetof(struct options, engine.verify), NULL, NULL,
@@ -145,8 +146,12 @@ static bool is_too_slow(uint64_t rate)
 	return rate > 0 && rate < MiB(1);
 }
 
-static int check_limits(const struct options *o, const char *name, const char **ret_why)
+static int check_limits(struct options *o, const char *name, const char **ret_why)
 {
+	if (strcmp(name, "compress") == 0 && compress_parse(o->compress, strlen(o->compress), &o->engine.compress) < 0) {
+		*ret_why = "must be none, lz4, zstd, zstd:1 to zstd:19 or auto";
+		return -EINVAL;
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
 		uint64_t v = *(const uint64_t *)((const char *)o + limits[i].off);
 

@@ -14,7 +14,8 @@
 struct options {
 	struct engine_conf engine;
 	char *cluster, *log; /* NULL: not given */
-	int chunking, compress, log_level;
+	char *compress; /* as given; engine.compress is what it means */
+	int chunking, log_level;
 	int hash; /* enum fp_kind, 0: as stored */
 	bool noatime, sync, nonempty, private; /* private: only the user who mounted may look */
 	struct buf kernel; /* "nosuid,nodev": what goes to mount(2), no final NUL */

@@ -50,11 +50,14 @@ static void size_line(const char *label, uint64_t bytes)
 static void show_space(const struct json_flat *j)
 {
 	uint64_t logical = json_flat_u64(j, "logical_bytes"), stored = json_flat_u64(j, "stored_bytes");
+	uint64_t compressed = json_flat_u64(j, "compressed_bytes");
 
 	size_line("Logical size:", logical);
 	puts("  mapped bytes of all files");
 	size_line("After deduplication:", stored);
 	printf("  %.2f %% of logical, %s chunks\n", percent(stored, logical), json_flat_get(j, "stored_chunks"));
+	size_line("After compression:", compressed);
+	printf("  %.2f %% of that\n", percent(compressed, stored));
 	size_line("On disk:", json_flat_u64(j, "disk_bytes"));
 	printf("  packs %s,", human_size(json_flat_u64(j, "pack_disk_bytes")).s);
 	printf(" journal %s,", human_size(json_flat_u64(j, "journal_disk_bytes")).s);
@@ -90,6 +93,22 @@ static void show_traffic(const struct json_flat *j)
 		printf("  %.2f %%\n", percent(bytes, whole));
 	}
 	size_line("Read since mount:", json_flat_u64(j, "read_bytes"));
+	putchar('\n');
+}
+
+/* What has become of the new bytes: nobody has to guess why something is not compressed. */
+static void show_compression(const struct json_flat *j)
+{
+	uint64_t plain = json_flat_u64(j, "compression.plain_bytes"), stored = json_flat_u64(j, "compression.stored_bytes");
+	uint64_t not_worth = json_flat_u64(j, "compression.unshrinkable_bytes"), busy = json_flat_u64(j, "compression.busy_bytes");
+
+	if (plain + not_worth + busy == 0)
+		return;
+	size_line("Compressed since mount:", plain);
+	printf("  to %s, %.2f %%\n", human_size(stored).s, percent(stored, plain));
+	size_line("  left, does not pay", not_worth);
+	putchar('\n');
+	size_line("  left, writers waited", busy);
 	putchar('\n');
 }
 
@@ -173,6 +192,7 @@ void stat_show_mount(const struct json_flat *j)
 	       duration(json_flat_u64(j, "uptime_ns")).s);
 	show_space(j);
 	show_traffic(j);
+	show_compression(j);
 	show_memory(j);
 	show_durability(j);
 	show_paths(j);
@@ -258,6 +278,7 @@ static const struct {
 	{ "logical_bytes", "logical_bytes", "gauge", "mapped bytes of all files", false },
 	{ "stored_bytes", "stored_bytes", "gauge", "distinct bytes in packs", false },
 	{ "stored_chunks", "stored_chunks", "gauge", "distinct chunks in packs", false },
+	{ "compressed_bytes", "compressed_bytes", "gauge", "distinct bytes in packs, as compressed", false },
 	{ "pack_disk_bytes", "pack_disk_bytes", "gauge", "disk space of packs", false },
 	{ "journal_disk_bytes", "journal_disk_bytes", "gauge", "disk space of the journal", false },
 	{ "index_disk_bytes", "index_disk_bytes", "gauge", "disk space of the index", false },
@@ -273,6 +294,12 @@ static const struct {
 	{ "written_by_cause.memory_bytes", "written_memory_bytes_total", "counter", "found in memory", false },
 	{ "written_by_cause.index_bytes", "written_index_bytes_total", "counter", "found in the index", false },
 	{ "written_by_cause.new_bytes", "written_new_bytes_total", "counter", "written and new", false },
+	{ "compression.plain_bytes", "compression_plain_bytes_total", "counter", "new bytes that were compressed", false },
+	{ "compression.stored_bytes", "compression_stored_bytes_total", "counter", "what they were compressed to", false },
+	{ "compression.unshrinkable_bytes", "compression_unshrinkable_bytes_total", "counter",
+	  "new bytes left as they are: compression does not pay", false },
+	{ "compression.busy_bytes", "compression_busy_bytes_total", "counter",
+	  "new bytes left as they are: writers would have waited", false },
 	{ "memory.dirty_bytes", "dirty_bytes", "gauge", "data not yet in packs", false },
 	{ "memory.fingerprint_bytes", "fingerprint_memory_bytes", "gauge", "memory for fingerprints", false },
 	{ "memory.index_bytes", "index_memory_bytes", "gauge", "memory of the index", false },

@@ -71,6 +71,7 @@ static struct buffer_slab *slab_new(void)
 static void put_locked(struct engine *e, struct engine_buffer *b) REQUIRES(e->buffers.lock)
 {
 	b->next = e->buffers.free;
+	e->buffers.nr_free++;
 	e->buffers.free = b; /* the one used last is taken first: it is in the caches */
 	cond_signal(&e->buffers.free_cond);
 }
@@ -100,10 +101,12 @@ int buffer_try(struct engine *e, struct engine_buffer **ret)
 
 	mutex_lock(&e->buffers.lock);
 	b = e->buffers.free;
-	if (b)
+	if (b) {
 		e->buffers.free = b->next;
-	else
+		e->buffers.nr_free--;
+	} else {
 		nr_new = MIN(e->buffers.max - e->buffers.nr, (uint64_t)SLAB_BUFFERS);
+	}
 	e->buffers.nr += nr_new;
 	mutex_unlock(&e->buffers.lock);
 	if (nr_new > 0) {

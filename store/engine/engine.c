@@ -142,6 +142,8 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 		.table_memory = e->conf.cache / 8,
 		.read_rate = e->read_rate,
 		.write_rate = e->write_rate,
+		.compression = compress_for_pack(e->conf.compress),
+		.is_busy = compress_is_busy,
 		.gone = freed_gone,
 		.userdata = e,
 	};
@@ -305,6 +307,13 @@ const uint8_t *engine_store_id(const struct engine *e)
 	return e->dirs.sb.store_id;
 }
 
+static uint64_t compressed_part(uint64_t bytes, const struct pack_stats *ps)
+{
+	if (bytes == ps->chunk_bytes)
+		return ps->stored_bytes;
+	return ps->chunk_bytes == 0 ? 0 : (uint64_t)((double)bytes * (double)ps->stored_bytes / (double)ps->chunk_bytes);
+}
+
 void engine_stats(struct engine *e, struct engine_stats *ret)
 {
 	struct engine_counters *k = &e->count;
@@ -337,6 +346,11 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	freed_so_far(e, &gone);
 	s.stored_chunks = ps.nr_chunks - MIN(ps.nr_chunks, gone.nr_chunks);
 	s.stored_bytes = ps.chunk_bytes - MIN(ps.chunk_bytes, gone.bytes);
+	s.compressed_stored = compressed_part(s.stored_bytes, &ps);
+	s.compressed = ps.compressed_bytes;
+	s.compressed_to = ps.compressed_to;
+	s.unshrinkable = ps.unshrinkable_bytes;
+	s.uncompressed_busy = ps.busy_bytes;
 	s.pack_disk = ps.disk_bytes;
 	s.table_memory = ps.table_memory;
 	s.table_hits = ps.table_hits;

@@ -29,6 +29,19 @@ struct db;
 struct engine;
 struct job;
 
+/* How new data is compressed, where it pays. */
+struct compress {
+	enum compress_kind {
+		COMPRESS_NONE,
+		COMPRESS_LZ4,
+		COMPRESS_ZSTD,
+		COMPRESS_AUTO, /* with lz4, as long as writers need not wait for it */
+	} kind;
+	int level; /* of zstd, 1 to 19; 0: its default */
+};
+/* "none", "lz4", "zstd", "zstd:LEVEL", "auto". -EINVAL: none of these. */
+int compress_parse(const char *s, size_t len, struct compress *ret);
+
 struct engine_conf {
 	uint64_t page;	      /* chunk size of new data: power of two, 4 KiB to 1 MiB */
 	uint64_t cache;	      /* memory for look-ups: fingerprints, tables, RocksDB */
@@ -37,6 +50,7 @@ struct engine_conf {
 	uint64_t write_rate, read_rate; /* bytes of pack I/O per second, 0: unlimited */
 	int hash;	      /* enum fp_kind, 0: FP_XXH3 for a new store, as stored for an old one */
 	const char *cluster;  /* file whose bytes are the fingerprint key of a new store; NULL: random */
+	struct compress compress;
 	bool verify;	      /* compare bytes before sharing a chunk */
 	bool read_only;
 	/* Sizes of internal steps; 0: the default. Tests make them tiny so that every transition happens soon. */
@@ -184,6 +198,9 @@ struct engine_stats {
 	uint64_t verified_different;		/* matches that verify found to differ */
 	uint64_t logical;			/* mapped bytes of all files */
 	uint64_t stored_chunks, stored_bytes;	/* distinct chunks in packs */
+	uint64_t compressed_stored;		/* what they take, compressed; if some are gone, by the ratio of all ever stored */
+	uint64_t compressed, compressed_to;	/* since the mount: plain bytes that were compressed, and to how many */
+	uint64_t unshrinkable, uncompressed_busy; /* likewise those that were not: it does not pay; writers would have waited */
 	uint64_t pack_disk, journal_disk, index_disk;
 	uint64_t read;				/* bytes read by applications */
 	uint64_t table_hits, table_misses;

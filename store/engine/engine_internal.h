@@ -10,6 +10,7 @@
  *   dedup.c     what a job does: new or known
  *   txlog.c     the one ordered log; applying it to the view
  *   commit.c    the commit point; group commit
+ *   compress.c  how new data is compressed
  *   view.c      writing the view out, snapshots of the journal
  *   absorb.c    fingerprints from memory into RocksDB
  *   filter.c    which fingerprints RocksDB does not have
@@ -191,7 +192,7 @@ struct engine {
 		struct cond free_cond;
 		struct engine_buffer *free GUARDED_BY(lock);
 		struct buffer_slab *slabs GUARDED_BY(lock);
-		uint64_t nr, max GUARDED_BY(lock);
+		uint64_t nr, nr_free, max GUARDED_BY(lock);
 	} buffers;
 
 	struct {
@@ -310,6 +311,10 @@ void freed_count(struct engine *e, const struct freed_totals *t); /* what the lo
 bool freed_condemned(struct engine *e, struct addr a);
 /* What enters the log is referred to from now on. view_lock held shared. */
 void freed_referred(struct engine *e, const struct extent *x, size_t nr);
+
+/* compress.c */
+struct pack_compression compress_for_pack(struct compress c);
+bool compress_is_busy(void *engine);
 
 /* keeper.c */
 int keeper_start(struct engine *e);

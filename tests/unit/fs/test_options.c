@@ -48,6 +48,15 @@ static void a_list_sets_values_and_passes_the_kernels_on(void **state)
 	assert_int_equal(o.engine.cache, GiB(3) / 2);
 	assert_int_equal(o.engine.hash, FP_SHA256);
 	assert_int_equal(o.engine.commit_s, 30);
+	assert_int_equal(o.engine.compress.kind, COMPRESS_NONE);
+	assert_int_equal(options_parse_list(&o, "compress=lz4"), 0);
+	assert_int_equal(o.engine.compress.kind, COMPRESS_LZ4);
+	assert_int_equal(options_parse_list(&o, "compress=zstd:19"), 0);
+	assert_int_equal(o.engine.compress.kind, COMPRESS_ZSTD);
+	assert_int_equal(o.engine.compress.level, 19);
+	assert_int_equal(options_parse_list(&o, "compress=auto"), 0);
+	assert_int_equal(o.engine.compress.kind, COMPRESS_AUTO);
+	assert_int_equal(o.engine.compress.level, 0);
 	assert_true(o.engine.verify);
 	assert_true(o.engine.read_only);
 	assert_string_equal(o.log, "/x/y");
@@ -82,8 +91,9 @@ static void bad_options_are_refused(void **state)
 	static const char *const bad[] = {
 		"frobnicate", "frobnicate=1", "page=5K",      "page=2K",  "page=2M",	    "page=",
 		"page",	      "cache=1K",     "dirty=1M",     "commit=0", "commit=4000",    "commit=x",
-		"hash=md5",   "chunking=cdc", "compress=lz4", "verify=1", "log_level=loud", "ro=1",
-		"read_rate=1", "write_rate=1000K",
+		"hash=md5",   "chunking=cdc", "compress=gz",  "verify=1", "log_level=loud", "ro=1",
+		"read_rate=1", "write_rate=1000K", "compress=", "compress=zstd:", "compress=zstd:0", "compress=zstd:20",
+		"compress=lz4:1", "compress=zstd:1x", "compress",
 	};
 
 	(void)state;
