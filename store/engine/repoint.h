@@ -1,0 +1,18 @@
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+
+struct engine;
+
+/* A chunk that has been stored once more. */
+struct move {
+	uint32_t pack, off, len; /* where it was */
+	struct addr to;
+};
+
+/* Make all files refer to the new places. `m` is ordered by pack and offset, without overlaps, and not empty; the caller holds
+ * gc.lock. On an error some do and some do not: both are right. Costs a pass over all recipes. */
+int repoint(struct engine *e, const struct move *m, size_t nr);
