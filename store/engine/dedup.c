@@ -50,6 +50,8 @@ struct batch {
 	uint8_t cause[PAGES_MAX];
 	bool absent[PAGES_MAX]; /* from RocksDB, for sure */
 	bool alone[PAGES_MAX]; /* must not be shared: its twin has other bytes, or cannot be healed */
+	bool any_damaged;
+	struct addr damaged[PAGES_MAX]; /* a copy that is known to be damaged; if any is */
 };
 
 static const uint8_t *page_of(const struct batch *b, unsigned i)
@@ -99,16 +101,34 @@ static bool same_bytes(struct batch *b, unsigned i, struct addr a)
 	return false;
 }
 
-/* Page i is what lies at `a`. A copy known to be damaged is written again first: for all who share it. */
+/* What lies at `a` is intact, or is now. Where it cannot be written over we look for another copy, and store one if there is
+ * none; heal.c then points all who share the damaged one there. */
+static bool make_good(struct batch *b, unsigned i, struct addr a)
+{
+	int r = packs_is_damaged(b->e->packs, a) ? packs_heal(b->e->packs, a, page_of(b, i), b->page) : 0;
+
+	if (r == -EOPNOTSUPP) {
+		if (!b->any_damaged)
+			memset(b->damaged, 0, sizeof(b->damaged));
+		b->any_damaged = true;
+		b->damaged[i] = a;
+	} else if (r < 0) {
+		b->alone[i] = true;
+	}
+	return r == 0;
+}
+
+/* Page i is what lies at `a`. */
 static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
 {
 	if (freed_condemned(b->e, a))
 		return false;
-	if (!same_bytes(b, i, a) ||
-	    (packs_is_damaged(b->e->packs, a) && packs_heal(b->e->packs, a, page_of(b, i), b->page) < 0)) {
+	if (!same_bytes(b, i, a)) {
 		b->alone[i] = true;
 		return false;
 	}
+	if (!make_good(b, i, a))
+		return false;
 	b->addr[i] = a;
 	b->cause[i] = cause;
 	return true;
@@ -306,7 +326,7 @@ static int ask_index(struct batch *b)
 /* A place in memory's table for a page of this very job: pack PLACEHOLDER, offset = index of the page. */
 #define PLACEHOLDER UINT32_MAX
 
-/* What memory may have there is condemned, or it would have been found. */
+/* What memory may have there is condemned or damaged, or it would have been found. */
 static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(e->append_lock)
 {
 	struct addr a = { .pack = PLACEHOLDER, .off = i };
@@ -330,7 +350,7 @@ static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e
 		if (b->cause[i] != UNKNOWN)
 			continue;
 		a = b->alone[i] ? ADDR_NONE : find_in_memory(e, b->fps[i]);
-		if (addr_is_none(a)) {
+		if (addr_is_none(a) || packs_is_damaged(e->packs, a)) {
 			r = b->alone[i] ? 0 : claim_page(e, b->fps[i], i);
 			if (r < 0)
 				return r;
@@ -512,6 +532,13 @@ static void count(struct batch *b)
 			atomic_fetch_add_explicit(counter[i], nr[i] * b->page, memory_order_relaxed);
 }
 
+static void note_damaged(struct batch *b)
+{
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] != ZERO && !b->alone[i] && !addr_is_none(b->damaged[i]) && !addr_equal(b->addr[i], b->damaged[i]))
+			heal_note(b->e, b->damaged[i], b->page, b->addr[i]);
+}
+
 static int extents_of(struct batch *b, uint32_t len, struct extent_list *ret)
 {
 	int r = 0;
@@ -554,6 +581,7 @@ int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64
 	b->data = data;
 	b->off = off;
 	b->page = page;
+	b->any_damaged = false;
 	b->n = (unsigned)((len + page - 1) / page);
 	memset(b->cause, UNKNOWN, b->n);
 	memset(b->alone, 0, b->n);
@@ -569,6 +597,8 @@ int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64
 		if (r < 0)
 			return r;
 	}
+	if (b->any_damaged)
+		note_damaged(b);
 	r = extents_of(b, len, ret);
 	if (r == 0)
 		count(b);

@@ -41,6 +41,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	epoch_init(&e->users);
 	mutex_init(&e->gc.lock);
 	mutex_init(&e->gc.totals_lock);
+	mutex_init(&e->heal.lock);
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
@@ -90,6 +91,8 @@ void engine_free(struct engine *e)
 	cond_release(&e->filling_cond);
 	mutex_release(&e->append_lock);
 	mutex_release(&e->absorb_lock);
+	mutex_release(&e->heal.lock);
+	free(e->heal.moves);
 	mutex_release(&e->gc.totals_lock);
 	mutex_release(&e->gc.lock);
 	epoch_release(&e->users);
@@ -232,6 +235,7 @@ int engine_close(struct engine *e)
 	stages_flush_all(e);
 	keeper_stop(e);
 	jobs_stop(e); /* after all that was queued */
+	heal_tend(e); /* if it fails, those files are as damaged as they were */
 	r = engine_sync(e);
 	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)
 		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);

@@ -16,10 +16,12 @@
  *   filter.c    which fingerprints RocksDB does not have
  *   freed.c     what is gone, as the paths of data must know it
  *   gc*.c       collecting what nobody refers to
+ *   heal.c      files get another copy of what is damaged and cannot be written over
  *   recover.c   opening after a crash; rebuild
+ *   repoint.c   files refer to other copies of their chunks
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
- * log.lock, append_lock, buffers.lock, queue.lock. The last five are leaves but for append_lock > packs' own locks and
+ * log.lock, append_lock, buffers.lock, queue.lock, heal.lock. The last six are leaves but for append_lock > packs' own locks and
  * log.lock > RocksDB. gc.lock comes before all of them, absorb_lock before append_lock. Nobody waits for a job while holding view_lock: the job needs it to finish.
  */
 #pragma once
@@ -49,6 +51,7 @@ struct io_rate;
 struct db_snapshot;
 struct journal;
 struct journal_snapshot;
+struct move;
 
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
@@ -159,12 +162,20 @@ struct engine {
 
 	struct epoch users; /* of addresses that no lock protects: jobs, readers, clones */
 	struct {
-		struct mutex lock; /* one collection at a time; before all others */
+		_Atomic bool running; /* one collection at a time */
+		struct mutex lock; /* of a collection, or of the background thread while it heals; before all others */
 		struct gc_window *_Atomic window; /* set with view_lock held exclusively; used under it or inside `users` */
 		struct mutex totals_lock; /* leaf */
 		struct freed_totals totals GUARDED_BY(totals_lock);
 		_Atomic bool any; /* something is gone: tables that are read must be told */
 	} gc;
+
+	struct {
+		struct mutex lock;
+		struct move *moves GUARDED_BY(lock); /* damaged chunks and their new places; NULL: none */
+		size_t nr GUARDED_BY(lock);
+		bool too_many GUARDED_BY(lock); /* that has been told */
+	} heal;
 
 	struct mutex absorb_lock; /* held while `frozen` is read without append_lock */
 	struct mutex append_lock;
@@ -315,6 +326,10 @@ void freed_referred(struct engine *e, const struct extent *x, size_t nr);
 /* compress.c */
 struct pack_compression compress_for_pack(struct compress c);
 bool compress_is_busy(void *engine);
+
+/* heal.c */
+void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to); /* the same chunk, stored again */
+int heal_tend(struct engine *e); /* by the background thread, often */
 
 /* keeper.c */
 int keeper_start(struct engine *e);

@@ -196,8 +196,9 @@ int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *re
 
 	if (conf->delete && e->conf.read_only)
 		return -EROFS;
-	if (!mutex_trylock(&e->gc.lock))
+	if (atomic_exchange(&e->gc.running, true))
 		return -EBUSY;
+	mutex_lock(&e->gc.lock);
 	packs_stats(e->packs, &ps);
 	report.nr_packs_total = ps.nr_packs;
 	if (conf->budget_ns > 0)
@@ -207,6 +208,7 @@ int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *re
 		r = collect(&g);
 	io_rate_free(g.rate);
 	mutex_unlock(&e->gc.lock);
+	atomic_store(&e->gc.running, false);
 	if (r < 0)
 		return log_errno(r, "store %s: the collection ended early", e->path);
 	*ret = report;

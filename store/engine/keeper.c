@@ -1,4 +1,4 @@
-/* The background thread: commits by timer, writes the view out, lets RocksDB absorb fingerprints, trims memory. */
+/* The background thread: commits by timer, writes the view out, lets RocksDB absorb fingerprints, heals, trims memory. */
 #include <errno.h>
 
 #include "base/log.h"
@@ -29,6 +29,8 @@ static int tend(struct engine *e)
 		r = absorb(e);
 	if (r == 0)
 		r = filter_tend(e);
+	if (r == 0)
+		r = heal_tend(e);
 	if (r == 0 && (view_wants_flush(e) || view_wants_snapshot(e)))
 		r = view_flush(e, view_wants_snapshot(e));
 	absorb_share_memory(e);

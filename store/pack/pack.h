@@ -151,6 +151,8 @@ void packs_set_damaged(struct packs *p, struct addr chunk);
 /* Write a damaged chunk's bytes over its place again, durable; whoever refers to it reads well again. -EOPNOTSUPP: it is
  * compressed together with others, and they have no place but this. */
 int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len);
+/* Nobody refers to this damaged chunk any more, but to another copy: it counts as healed, and still must not be shared. */
+void packs_set_replaced(struct packs *p, struct addr chunk);
 
 /* All frames of all packs in order of pack and frame, for absorbing, rebuilding and checking. Damaged tables are
  * reported (rec.damaged) and skipped over; frames not written yet are passed over, so go no further than the marks.

@@ -131,8 +131,10 @@ int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_l
 		count_again(p, file);
 	pack_file_put(p->files, file);
 	for (uint32_t i = 0; i < nr_chunks; i++)
-		if (is_gone(gone, i))
+		if (is_gone(gone, i)) {
 			pack_places_remove(&p->damaged, pack, pack_data_off(frame) + i * chunk_len);
+			pack_places_remove(&p->replaced, pack, pack_data_off(frame) + i * chunk_len);
+		}
 	return r;
 }
 

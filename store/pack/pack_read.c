@@ -46,6 +46,7 @@ struct plan {
 	struct pack_buffer *buffer;
 	struct pack_buffer *stored; /* of a compressed frame, as on disk; NULL: not needed so far */
 	uint32_t have; /* bytes in `stored` */
+	bool is_bad; /* a part of it cannot be decompressed */
 	const struct want *wants; /* all of one frame, ordered by `in` */
 	size_t nr_wants;
 	uint32_t end; /* of what is wanted */
@@ -284,6 +285,7 @@ static int read_compressed(struct plan *pl, const struct shape *s)
 	for (uint32_t i = 0; pr.bad >> i > 0; i++)
 		if (pr.bad >> i & 1)
 			part_is_bad(pl, i);
+	pl->is_bad = pr.bad != 0;
 	return r;
 }
 
@@ -331,7 +333,8 @@ static int read_by_shape(struct plan *pl, const struct shape *s)
 	}
 	if (r < 0)
 		return log_errno(r, "pack %" PRIu32 " offset %" PRIu32 ": cannot read", pack, off + pl->wants->in);
-	return plan_verify(pl, s->fps);
+	r = plan_verify(pl, s->fps);
+	return pl->is_bad ? -EBADMSG : r; /* even if memory happened to hold the right bytes */
 }
 
 static int read_without_table(struct plan *pl)

@@ -170,6 +170,7 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	pack_buffers_init(&p->buffers);
 	coders_init(&p->coders);
 	pack_places_init(&p->damaged);
+	pack_places_init(&p->replaced);
 	pack_places_init(&p->removed);
 	mutex_init(&p->lock);
 	cond_init(&p->changed);
@@ -206,6 +207,7 @@ void packs_close(struct packs *p)
 	pack_tables_free(p->tables);
 	pack_files_free(p->files);
 	pack_places_release(&p->removed);
+	pack_places_release(&p->replaced);
 	pack_places_release(&p->damaged);
 	pack_buffers_release(&p->buffers);
 	coders_release(&p->coders);
@@ -370,12 +372,21 @@ int pack_iter_next(struct pack_iter *it, struct pack_frame_rec *ret)
 
 bool packs_is_damaged(struct packs *p, struct addr chunk)
 {
-	return pack_places_has(&p->damaged, chunk.pack, chunk.off);
+	return pack_places_has(&p->damaged, chunk.pack, chunk.off) || pack_places_has(&p->replaced, chunk.pack, chunk.off);
 }
 
 void packs_set_damaged(struct packs *p, struct addr chunk)
 {
 	pack_places_add(&p->damaged, chunk.pack, chunk.off);
+}
+
+void packs_set_replaced(struct packs *p, struct addr chunk)
+{
+	pack_places_add(&p->replaced, chunk.pack, chunk.off);
+	if (pack_places_remove(&p->damaged, chunk.pack, chunk.off)) {
+		p->nr_healed++;
+		log_notice("pack %" PRIu32 " offset %" PRIu32 ": chunk healed, by another copy", chunk.pack, chunk.off);
+	}
 }
 
 void packs_set_table_memory(struct packs *p, uint64_t limit)

@@ -55,6 +55,7 @@ struct packs {
 	struct coders coders;
 	struct pack_places removed; /* packs, as offset 0 */
 	struct pack_places damaged; /* chunks by their address, tables by theirs, whole packs and headers as offset 0 */
+	struct pack_places replaced; /* chunks that were damaged and are referred to no more */
 	_Atomic uint32_t likely_chunk_len; /* of the table met last: what a reader without a table guesses */
 	_Atomic uint32_t likely_stored; /* bytes, if that one was compressed; else 0 */
 	_Atomic uint64_t nr_packs, nr_healed, read_bytes, written_bytes;

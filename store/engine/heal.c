@@ -1,0 +1,117 @@
+/*
+ * Healing what cannot be written over. A damaged chunk that was compressed together with others has no place of its own. When its
+ * bytes are written again they are stored anew, like any new chunk (dedup.c); here the two places are remembered, and the background
+ * thread points all files from the old one to the new.
+ *
+ * Memory is bounded: what does not fit is noted when it is written the next time. A crash forgets the list: the files that shared the
+ * damaged chunk still do, and writing it again heals them.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+#include "store/engine/repoint.h"
+
+#define HEAL_MAX 4096u /* chunks: 16 MiB of pages between two ticks of the background thread, 28 bytes each */
+
+void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to)
+{
+	struct move m = { .pack = damaged.pack, .off = damaged.off, .len = len, .to = to };
+	bool is_first_too_many = false;
+
+	mutex_lock(&e->heal.lock);
+	if (!e->heal.moves)
+		e->heal.moves = calloc(HEAL_MAX, sizeof(*e->heal.moves));
+	if (e->heal.moves && e->heal.nr < HEAL_MAX) {
+		e->heal.moves[e->heal.nr++] = m;
+	} else {
+		is_first_too_many = !e->heal.too_many;
+		e->heal.too_many = true;
+	}
+	mutex_unlock(&e->heal.lock);
+	if (is_first_too_many)
+		log_warning("pack %" PRIu32 " offset %" PRIu32 ": too many chunks to heal at once; write its content once more",
+			    m.pack, m.off);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct move *x = a, *y = b;
+
+	if (x->pack != y->pack)
+		return x->pack < y->pack ? -1 : 1;
+	return x->off < y->off ? -1 : x->off > y->off;
+}
+
+/* Is the same chunk still at both places, and intact at the new one? It may have been collected since, or be damaged too. */
+static bool is_good(struct engine *e, const struct move *m, uint8_t *bytes)
+{
+	struct addr old = { .pack = m->pack, .off = m->off }, start;
+	struct fp old_fp, fp;
+	uint32_t len;
+
+	if (packs_chunk_at(e->packs, old, &start, &len, &old_fp) <= 0 || !addr_equal(start, old) || len != m->len)
+		return false;
+	if (packs_chunk_at(e->packs, m->to, &start, &len, &fp) <= 0 || !addr_equal(start, m->to) || len != m->len)
+		return false;
+	return !fp_is_none(fp) && fp_equal(fp, old_fp) && packs_read(e->packs, m->to, len, bytes) == 0;
+}
+
+/* In order, each once, and only what is good. */
+static size_t tidy(struct engine *e, struct move *m, size_t nr, uint8_t *bytes)
+{
+	size_t n = 0;
+
+	qsort(m, nr, sizeof(*m), compare);
+	for (size_t i = 0; i < nr; i++)
+		if ((n == 0 || compare(&m[n - 1], &m[i]) != 0) && is_good(e, &m[i], bytes))
+			m[n++] = m[i];
+	return n;
+}
+
+static int heal(struct engine *e, struct move *m, size_t nr)
+{
+	_cleanup_(freep) uint8_t *bytes = aligned_alloc(PACK_BLOCK, PACK_FRAME_BYTES);
+	int r;
+
+	if (!bytes)
+		return -ENOMEM;
+	nr = tidy(e, m, nr, bytes);
+	r = nr > 0 ? repoint(e, m, nr) : 0;
+	for (size_t i = 0; r == 0 && i < nr; i++)
+		packs_set_replaced(e->packs, (struct addr){ .pack = m[i].pack, .off = m[i].off });
+	return r;
+}
+
+static void put_back(struct engine *e, const struct move *m, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		heal_note(e, (struct addr){ .pack = m[i].pack, .off = m[i].off }, m[i].len, m[i].to);
+}
+
+int heal_tend(struct engine *e)
+{
+	_cleanup_(freep) struct move *m = NULL;
+	size_t nr;
+	int r;
+
+	mutex_lock(&e->heal.lock);
+	nr = e->heal.nr;
+	mutex_unlock(&e->heal.lock);
+	if (nr == 0 || !mutex_trylock(&e->gc.lock)) /* a collection is running: later */
+		return 0;
+	mutex_lock(&e->heal.lock);
+	m = TAKE(e->heal.moves);
+	nr = e->heal.nr;
+	e->heal.nr = 0;
+	e->heal.too_many = false;
+	mutex_unlock(&e->heal.lock);
+	r = heal(e, m, nr);
+	mutex_unlock(&e->gc.lock);
+	if (r < 0)
+		put_back(e, m, nr);
+	return r;
+}

@@ -1,0 +1,272 @@
+/* Files whose bytes are compressed in the packs: all as before, only smaller; and damage heals though nothing is written over. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "store/pack/pack_format.h"
+#include "tests/unit/engine/rig.h"
+
+#define LEN MiB(3)
+#define PAGE 4096u
+
+static const struct compress all[] = {
+	{ COMPRESS_LZ4, 0 }, { COMPRESS_ZSTD, 0 }, { COMPRESS_ZSTD, 7 }, { COMPRESS_AUTO, 0 }, { COMPRESS_NONE, 0 },
+};
+
+static void set(struct rig *rig, struct compress how)
+{
+	rig_close(rig);
+	rig->conf.compress = how;
+	rig_open(rig);
+}
+
+/* No two pages alike, and every second byte the same. */
+static uint8_t *bytes_of(size_t len, uint64_t seed)
+{
+	uint8_t *p = malloc(len);
+
+	rig_pattern(p, len, seed);
+	for (size_t i = 0; i < len; i++)
+		p[i] = i % 8 < 4 ? p[i] : 7;
+	return p;
+}
+
+static void write_file(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
+{
+	_cleanup_(freep) uint8_t *p = bytes_of(len, seed);
+	struct content *c = rig_content(rig, ino);
+
+	assert_int_equal(content_write(c, p, len, 0), 0);
+	assert_int_equal(content_flush(c), 0);
+	content_close(c);
+}
+
+/* 0: the right bytes; else what content_read() said. */
+static int look(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
+{
+	_cleanup_(freep) uint8_t *want = bytes_of(len, seed), *got = malloc(len);
+	struct content *c = rig_content(rig, ino);
+	ssize_t n = content_read(c, got, len, 0);
+
+	content_close(c);
+	if (n < 0)
+		return (int)n;
+	assert_int_equal(n, len);
+	assert_memory_equal(got, want, len);
+	return 0;
+}
+
+static void compressed_files_read_as_they_were_written(void **state)
+{
+	struct rig *rig = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		set(rig, all[i]);
+		write_file(rig, 100 + i, LEN + 5000, i);
+		write_file(rig, 200 + i, 20000, 50 + i); /* of the small stream */
+		for (size_t k = 0; k <= i; k++)
+			assert_int_equal(look(rig, 100 + k, LEN + 5000, k), 0);
+		rig_stats(rig);
+		rig_crash(rig);
+		for (size_t k = 0; k <= i; k++) {
+			assert_int_equal(look(rig, 100 + k, LEN + 5000, k), 0);
+			assert_int_equal(look(rig, 200 + k, 20000, 50 + k), 0);
+		}
+	}
+}
+
+static void compressed_files_take_less(void **state)
+{
+	struct rig *rig = *state;
+	struct engine_stats st;
+
+	set(rig, (struct compress){ COMPRESS_LZ4, 0 });
+	write_file(rig, 101, LEN, 1);
+	st = rig_stats(rig);
+	assert_int_equal(st.stored_bytes, LEN);
+	assert_int_equal(st.compressed, LEN);
+	assert_in_range(st.compressed_to, LEN / 2, LEN * 9 / 10);
+	assert_int_equal(st.compressed_stored, st.compressed_to);
+	assert_in_range(st.pack_disk, st.compressed_to, st.compressed_to + 6 * PAGE);
+	rig_reopen(rig);
+	assert_int_equal(rig_stats(rig).compressed_stored, st.compressed_to); /* is remembered */
+	assert_int_equal(rig_stats(rig).compressed, 0);
+}
+
+static void what_is_stored_in_any_way_is_stored_once(void **state)
+{
+	struct rig *rig = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		set(rig, all[i]);
+		write_file(rig, 100 + i, LEN, 1);
+		assert_int_equal(rig_stats(rig).stored_bytes, LEN);
+		assert_int_equal(look(rig, 100 + i, LEN, 1), 0);
+	}
+}
+
+static void level_and_kind_are_parsed(void **state)
+{
+	static const struct {
+		const char *s;
+		struct compress c;
+		int r;
+	} cases[] = {
+		{ "none", { COMPRESS_NONE, 0 }, 0 },	{ "lz4", { COMPRESS_LZ4, 0 }, 0 },
+		{ "zstd", { COMPRESS_ZSTD, 0 }, 0 },	{ "zstd:1", { COMPRESS_ZSTD, 1 }, 0 },
+		{ "zstd:19", { COMPRESS_ZSTD, 19 }, 0 }, { "auto", { COMPRESS_AUTO, 0 }, 0 },
+		{ "", { 0 }, -EINVAL },			{ "lz", { 0 }, -EINVAL },
+		{ "lz44", { 0 }, -EINVAL },		{ "zstd:", { 0 }, -EINVAL },
+		{ "zstd:20", { 0 }, -EINVAL },		{ "zstd:0", { 0 }, -EINVAL },
+		{ "zstd:-1", { 0 }, -EINVAL },		{ "zstd:100", { 0 }, -EINVAL },
+		{ "lz4:1", { 0 }, -EINVAL },		{ "auto:", { 0 }, -EINVAL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct compress c = { 0 };
+
+		assert_int_equal(compress_parse(cases[i].s, strlen(cases[i].s), &c), cases[i].r);
+		assert_int_equal(c.kind, cases[i].c.kind);
+		assert_int_equal(c.level, cases[i].c.level);
+	}
+}
+
+/* The middle of what part `part` of the first frame takes becomes something else. */
+static void damage_part(struct rig *rig, uint32_t part)
+{
+	static struct pack_table_disk d;
+	static struct pack_table t;
+	static const uint8_t noise[64] = "what a broken disk may give instead of what was written there";
+	char path[96];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/packs/00000001.pack", rig->path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(pread(fd, &d, sizeof(d), pack_table_off(0)), sizeof(d));
+	assert_int_equal(pack_table_decode(&d, sizeof(d), engine_key(rig->e), 1, 0, &t), 0);
+	assert_int_not_equal(t.coding.codec, PACK_CODEC_NONE);
+	assert_int_equal(pwrite(fd, noise, sizeof(noise),
+				pack_data_off(0) + (pack_part_start(&t.coding, part) + t.coding.part_end[part]) / 2),
+			 sizeof(noise));
+	close(fd);
+}
+
+static void wait_until_healed(struct rig *rig, uint64_t nr)
+{
+	struct engine_stats st;
+
+	for (unsigned i = 0; i < 1000; i++) {
+		engine_stats(rig->e, &st);
+		if (st.nr_healed >= nr)
+			break;
+		usleep(10000);
+	}
+	assert_int_equal(st.nr_healed, nr);
+	assert_int_equal(st.nr_damaged, 0);
+}
+
+/* Three share what is damaged; somebody writes it again, as a fourth file: then all read well, and nothing is left of it. */
+static void written_again_all_who_share_it_read_well(void **state)
+{
+	struct rig *rig = *state;
+	struct gc_report report;
+	struct engine_stats st;
+
+	for (size_t k = 0; k < 3; k++) {
+		rig_teardown(state);
+		rig_setup(state);
+		rig = *state;
+		set(rig, all[k]);
+		write_file(rig, 101, LEN, 1);
+		write_file(rig, 102, LEN, 1);
+		write_file(rig, 103, LEN, 1);
+		rig_stats(rig);
+		damage_part(rig, 3);
+		assert_int_equal(look(rig, 101, LEN, 1), -EIO);
+		assert_int_equal(look(rig, 103, LEN, 1), -EIO);
+		engine_stats(rig->e, &st);
+		assert_in_range(st.nr_damaged, 1, 16);
+		assert_int_equal(st.nr_healed, 0);
+		write_file(rig, 104, LEN, 1);
+		wait_until_healed(rig, st.nr_damaged);
+		for (uint64_t ino = 101; ino <= 104; ino++)
+			assert_int_equal(look(rig, ino, LEN, 1), 0);
+		assert_int_equal(rig_stats(rig).stored_bytes, LEN + st.nr_damaged * PAGE);
+
+		write_file(rig, 105, LEN, 1); /* finds the good copy */
+		assert_int_equal(rig_stats(rig).stored_bytes, LEN + st.nr_damaged * PAGE);
+		assert_int_equal(look(rig, 105, LEN, 1), 0);
+
+		assert_int_equal(engine_gc(rig->e, &(struct gc_conf){ .delete = true }, &report), 0);
+		assert_int_equal(report.freed_chunks, st.nr_damaged);
+		rig_crash(rig);
+		for (uint64_t ino = 101; ino <= 105; ino++)
+			assert_int_equal(look(rig, ino, LEN, 1), 0);
+		assert_int_equal(rig_stats(rig).nr_damaged, 0);
+	}
+}
+
+/* Closing does what the background thread has not come to. */
+static void what_was_written_again_heals_at_the_latest_on_closing(void **state)
+{
+	struct rig *rig = *state;
+
+	set(rig, all[0]);
+	write_file(rig, 101, LEN, 1);
+	rig_stats(rig);
+	damage_part(rig, 7);
+	assert_int_equal(look(rig, 101, LEN, 1), -EIO);
+	write_file(rig, 102, LEN, 1);
+	rig_reopen(rig);
+	assert_int_equal(look(rig, 101, LEN, 1), 0);
+	assert_int_equal(look(rig, 102, LEN, 1), 0);
+}
+
+static void a_collection_gives_compressed_parts_back(void **state)
+{
+	struct rig *rig = *state;
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct gc_report report;
+	struct engine_stats before, after;
+
+	set(rig, all[0]);
+	write_file(rig, 101, LEN, 1);
+	write_file(rig, 102, LEN / 2, 1); /* the first half stays */
+	before = rig_stats(rig);
+	engine_tx_drop_content(&tx, 101);
+	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+	assert_int_equal(engine_gc(rig->e, &(struct gc_conf){ .delete = true }, &report), 0);
+	assert_int_equal(report.freed_bytes, LEN / 2);
+	after = rig_stats(rig);
+	assert_in_range(before.pack_disk - after.pack_disk, before.compressed_to / 2 - 8 * PAGE, before.compressed_to / 2 + 8 * PAGE);
+	assert_in_range(after.compressed_stored, before.compressed_to / 2 - PAGE, before.compressed_to / 2 + PAGE);
+	assert_int_equal(look(rig, 102, LEN / 2, 1), 0);
+	rig_reopen(rig);
+	assert_int_equal(look(rig, 102, LEN / 2, 1), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(compressed_files_read_as_they_were_written, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(compressed_files_take_less, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(what_is_stored_in_any_way_is_stored_once, rig_setup, rig_teardown),
+		cmocka_unit_test(level_and_kind_are_parsed),
+		cmocka_unit_test_setup_teardown(written_again_all_who_share_it_read_well, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(what_was_written_again_heals_at_the_latest_on_closing, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_collection_gives_compressed_parts_back, rig_setup, rig_teardown),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests_name("compress", tests, NULL, NULL);
+}
