@@ -60,18 +60,28 @@ struct pack_compression compress_for_pack(struct compress c)
 }
 
 /* Data is waiting: for a thread, or soon for memory. */
-bool compress_is_busy(void *engine)
+static bool is_behind(struct engine *e)
 {
-	struct engine *e = engine;
-	bool busy;
+	bool behind;
 
 	mutex_lock(&e->queue.lock);
-	busy = e->queue.first != NULL;
+	behind = e->queue.first != NULL;
 	mutex_unlock(&e->queue.lock);
-	if (busy)
+	if (behind)
 		return true;
 	mutex_lock(&e->buffers.lock);
-	busy = e->buffers.nr - e->buffers.nr_free > e->buffers.max / 2;
+	behind = e->buffers.nr - e->buffers.nr_free > e->buffers.max / 2;
 	mutex_unlock(&e->buffers.lock);
-	return busy;
+	return behind;
+}
+
+bool compress_is_busy(void *engine, uint32_t bytes)
+{
+	struct engine *e = engine;
+	bool behind = is_behind(e), compress;
+
+	mutex_lock(&e->pace.lock);
+	compress = pace_step(&e->pace.pace, behind, monotonic_ns(), bytes);
+	mutex_unlock(&e->pace.lock);
+	return !compress;
 }

@@ -42,6 +42,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	mutex_init(&e->gc.lock);
 	mutex_init(&e->gc.totals_lock);
 	mutex_init(&e->heal.lock);
+	mutex_init(&e->pace.lock);
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
@@ -91,6 +92,7 @@ void engine_free(struct engine *e)
 	cond_release(&e->filling_cond);
 	mutex_release(&e->append_lock);
 	mutex_release(&e->absorb_lock);
+	mutex_release(&e->pace.lock);
 	mutex_release(&e->heal.lock);
 	free(e->heal.moves);
 	mutex_release(&e->gc.totals_lock);

@@ -21,7 +21,7 @@
  *   repoint.c   files refer to other copies of their chunks
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
- * log.lock, append_lock, buffers.lock, queue.lock, heal.lock. The last six are leaves but for append_lock > packs' own locks and
+ * log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock. The last seven are leaves but for append_lock > packs' own locks and
  * log.lock > RocksDB. gc.lock comes before all of them, absorb_lock before append_lock. Nobody waits for a job while holding view_lock: the job needs it to finish.
  */
 #pragma once
@@ -37,6 +37,7 @@
 #include "index/recipes.h"
 #include "store/engine/engine.h"
 #include "store/engine/fptable.h"
+#include "store/engine/pace.h"
 #include "store/engine/record_format.h"
 #include "store/engine/segment.h"
 #include "store/engine/superblock.h"
@@ -176,6 +177,11 @@ struct engine {
 		size_t nr GUARDED_BY(lock);
 		bool too_many GUARDED_BY(lock); /* that has been told */
 	} heal;
+
+	struct {
+		struct mutex lock;
+		struct pace pace GUARDED_BY(lock);
+	} pace; /* of compress=auto */
 
 	struct mutex absorb_lock; /* held while `frozen` is read without append_lock */
 	struct mutex append_lock;
@@ -325,7 +331,7 @@ void freed_referred(struct engine *e, const struct extent *x, size_t nr);
 
 /* compress.c */
 struct pack_compression compress_for_pack(struct compress c);
-bool compress_is_busy(void *engine);
+bool compress_is_busy(void *engine, uint32_t bytes); /* of compress=auto */
 
 /* heal.c */
 void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to); /* the same chunk, stored again */

@@ -62,7 +62,7 @@ struct pack_marks {
 /* How the bytes of new frames are stored. A frame that does not get smaller by 5 % is stored as it is. */
 enum pack_compress { PACK_COMPRESS_NONE, PACK_COMPRESS_LZ4, PACK_COMPRESS_ZSTD, PACK_COMPRESS_AUTO };
 struct pack_compression {
-	enum pack_compress kind; /* AUTO: with lz4, while is_busy() says that there is time for it */
+	enum pack_compress kind; /* AUTO: with lz4, unless is_busy() says that there is no time for it */
 	int level; /* of zstd, 0: its default */
 };
 
@@ -76,7 +76,7 @@ struct packs_conf {
 	bool read_only;	       /* opens without cutting or removing anything */
 
 	struct pack_compression compression; /* of frames that are not told otherwise */
-	bool (*is_busy)(void *userdata);     /* NULL: never */
+	bool (*is_busy)(void *userdata, uint32_t bytes); /* asked before each frame of AUTO is compressed; NULL: never */
 
 	/* What packs_punch() and packs_remove() have given back before. `gone` is asked whenever a table has been read: 1 with
 	 * bit i % 64 of gone[i / 64] for each chunk i that is no chunk any more, 0: all are there, <0. NULL: all are. */

@@ -94,7 +94,7 @@ static bool wants_coding(struct packs *p, const struct pack_frame *f, uint32_t p
 {
 	if (f->compression.kind == PACK_COMPRESS_NONE || plain_len <= PACK_BLOCK)
 		return false;
-	if (f->compression.kind != PACK_COMPRESS_AUTO || !p->conf.is_busy || !p->conf.is_busy(p->conf.userdata))
+	if (f->compression.kind != PACK_COMPRESS_AUTO || !p->conf.is_busy || !p->conf.is_busy(p->conf.userdata, plain_len))
 		return true;
 	p->busy_bytes += plain_len;
 	return false;

@@ -198,9 +198,10 @@ static void frames_in_order_are_one_disk_access_each(void **state)
 	rig_release(&rig);
 }
 
-static bool always(void *userdata)
+static bool always(void *userdata, uint32_t bytes)
 {
 	(void)userdata;
+	assert_int_equal(bytes, PACK_FRAME_BYTES);
 	return true;
 }
 
