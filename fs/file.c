@@ -12,6 +12,7 @@
 #include "fs/inode.h"
 #include "fs/namespace.h"
 #include "fs/series.h"
+#include "fs/xattr.h"
 #include "store/engine/engine.h"
 
 static bool writable(int flags)
@@ -27,7 +28,7 @@ static void file_free(struct fs *fs, struct file *f)
 	free(f);
 }
 
-static int new_file(struct fs *fs, uint64_t ino, int flags, struct file **ret)
+static int new_file(struct fs *fs, uint64_t ino, int flags, bool has_xattrs, struct file **ret)
 {
 	struct file *f = calloc(1, sizeof(*f));
 	int r;
@@ -44,6 +45,12 @@ static int new_file(struct fs *fs, uint64_t ino, int flags, struct file **ret)
 		return r;
 	}
 	f->errors_seen = content_errors(f->content);
+	if (writable(flags) && has_xattrs)
+		r = xattr_apply_settings(fs, ino, f->content);
+	if (r < 0) {
+		file_free(fs, f);
+		return r;
+	}
 	*ret = f;
 	return 0;
 }
@@ -66,7 +73,7 @@ int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret
 		return r < 0 ? r : -ENOENT;
 	if (!S_ISREG(in.mode))
 		return -EINVAL; /* the kernel opens the others itself */
-	r = new_file(fs, ino, flags, &f);
+	r = new_file(fs, ino, flags, in.flags & INODE_HAS_XATTRS, &f);
 	if (r < 0)
 		return r;
 	if (attr_privileged(&in))
@@ -88,9 +95,14 @@ int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret
 
 int file_open_new(struct fs *fs, uint64_t ino, uint64_t dir, int flags, struct file **ret)
 {
+	struct ns_inode in;
 	struct file *f;
-	int r = new_file(fs, ino, flags, &f);
+	int r = attr_load(fs, ino, &in);
 
+	if (r > 0)
+		r = new_file(fs, ino, flags, in.flags & INODE_HAS_XATTRS, &f);
+	else if (r == 0)
+		r = -ENOENT;
 	if (r < 0)
 		return r;
 	f->dir = dir;

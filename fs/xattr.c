@@ -19,12 +19,27 @@
 #define CAPABILITY_NAME "security.capability"
 #define OURS "user.ckptfs."
 
-/* Settings that can be made so far, with the one value each has so far. */
+#define COMPRESS_NAME OURS "compress"
+
+static bool is_page(const char *p, size_t len)
+{
+	return len == 4 && memcmp(p, "page", 4) == 0;
+}
+
+static bool is_compress(const char *p, size_t len)
+{
+	struct compress c;
+
+	return compress_parse(p, len, &c) == 0;
+}
+
 static const struct {
-	const char *name, *value;
+	const char *name;
+	bool (*is_valid)(const char *p, size_t len);
+	const char *values;
 } settings[] = {
-	{ OURS "chunking", "page" },
-	{ OURS "compress", "none" },
+	{ OURS "chunking", is_page, "page" },
+	{ COMPRESS_NAME, is_compress, "none, lz4, zstd, zstd:1 to zstd:19 or auto" },
 };
 
 static bool starts_with(const char *s, const char *prefix)
@@ -57,9 +72,9 @@ static int check_setting(const char *name, const void *p, size_t len)
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
 		if (strcmp(name, settings[i].name) != 0)
 			continue;
-		if (!p || (len == strlen(settings[i].value) && memcmp(p, settings[i].value, len) == 0))
+		if (!p || settings[i].is_valid(p, len))
 			return 0;
-		log_warning("xattr %s: the only value is %s", name, settings[i].value);
+		log_warning("xattr %s: must be %s", name, settings[i].values);
 		return -EINVAL;
 	}
 	return -EPERM;
@@ -172,6 +187,34 @@ static int set(struct fs *fs, uint64_t ino, const char *name, const void *p, siz
 	return fs_apply(fs, &tx);
 }
 
+int xattr_apply_settings(struct fs *fs, uint64_t ino, struct content *c)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct compress how;
+	int r = ns_get_xattr(fs->db, ino, COMPRESS_NAME, &value);
+
+	if (r < 0)
+		return r;
+	content_set_compress(c, r > 0 && compress_parse((const char *)value.data, value.len, &how) == 0 ? &how : NULL);
+	return 0;
+}
+
+/* A setting of a file that is open counts at once. */
+static int apply_now(struct fs *fs, struct inode *i, const char *name)
+{
+	struct content *c;
+	int r;
+
+	if (!starts_with(name, OURS) || !inode_content(fs->inodes, i))
+		return 0;
+	r = inode_content_open(fs->inodes, i, &c);
+	if (r < 0)
+		return r;
+	r = xattr_apply_settings(fs, i->ino, c);
+	inode_content_close(fs->inodes, i);
+	return r;
+}
+
 int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, size_t len, int flags, bool kill_setgid)
 {
 	int r = check_name(name);
@@ -185,6 +228,8 @@ int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, s
 	rwlock_unlock(&fs->names);
 	if (r == 0 && strcmp(name, CAPABILITY_NAME) == 0)
 		i->privileged = true;
+	if (r == 0)
+		r = apply_now(fs, i, name);
 	if (r == 0 && fs->sync)
 		r = engine_sync(fs->engine);
 	return r;
@@ -219,6 +264,8 @@ int xattr_remove(struct fs *fs, struct inode *i, const char *name)
 	rwlock_lock(&fs->names);
 	r = remove_one(fs, i->ino, name);
 	rwlock_unlock(&fs->names);
+	if (r == 0)
+		r = apply_now(fs, i, name);
 	if (r == 0 && fs->sync)
 		r = engine_sync(fs->engine);
 	return r;

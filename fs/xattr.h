@@ -11,6 +11,7 @@
 #include "index/namespace.h"
 
 struct buf;
+struct content;
 struct engine_tx;
 struct fs;
 struct inode;
@@ -28,6 +29,9 @@ int xattr_remove(struct fs *fs, struct inode *i, const char *name);
 int xattr_acl_chmod(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
 void xattr_drop_capabilities(struct engine_tx *tx, uint64_t ino);
 int xattr_drop_all(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
+/* What the settings of a file mean for bytes that are written to it from now on. */
+int xattr_apply_settings(struct fs *fs, uint64_t ino, struct content *c);
+
 /* A new entry takes over what `dir` bequeaths: the default ACL (or else the umask) and settings. Changes in->mode,
  * in->flags. */
 int xattr_inherit(struct fs *fs, struct engine_tx *tx, const struct ns_inode *dir, uint32_t umask, struct ns_inode *in);

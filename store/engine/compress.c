@@ -59,6 +59,13 @@ struct pack_compression compress_for_pack(struct compress c)
 	return (struct pack_compression){ .kind = kinds[c.kind], .level = c.level };
 }
 
+void content_set_compress(struct content *c, const struct compress *how)
+{
+	mutex_lock(&c->lock);
+	c->compress = how ? *how : c->e->conf.compress;
+	mutex_unlock(&c->lock);
+}
+
 /* Data is waiting: for a thread, or soon for memory. */
 static bool is_behind(struct engine *e)
 {

@@ -63,6 +63,7 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 	c->ino = ino;
 	c->refs = 1;
 	c->jobs_end = &c->jobs;
+	c->compress = e->conf.compress;
 	mutex_init(&c->lock);
 	cond_init(&c->drained);
 	return c;

@@ -44,6 +44,7 @@ struct batch {
 	const uint8_t *data;
 	uint64_t off;
 	uint32_t page;
+	struct pack_compression compression;
 	unsigned n;
 	struct fp fps[PAGES_MAX];
 	struct addr addr[PAGES_MAX];
@@ -396,6 +397,15 @@ static int small_frame(struct engine *e, uint32_t page, struct pack_frame **full
 	return e->small ? 0 : packs_frame_open(e->packs, PACK_SMALL, page, &e->small);
 }
 
+/* A frame of its own is compressed as the file is to be; a shared one as anyone wants who is in it. */
+static void set_compression(struct engine *e, const struct batch *b, struct pack_frame *bulk) REQUIRES(e->append_lock)
+{
+	if (bulk)
+		pack_frame_set_compression(bulk, b->compression);
+	else if (e->small && b->compression.kind != PACK_COMPRESS_NONE)
+		pack_frame_set_compression(e->small, b->compression);
+}
+
 /* Give every claimed page its place. *bulk is the job's own frame, `full` are small frames that are to be written now. */
 static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack_frame **bulk, struct pack_frame **full,
 		     unsigned *nr_full) REQUIRES(e->append_lock)
@@ -411,8 +421,10 @@ static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack
 			continue;
 		if (!*bulk)
 			r = small_frame(e, b->page, full, nr_full);
-		if (r == 0)
+		if (r == 0) {
+			set_compression(e, b, *bulk);
 			place(e, b, i, *bulk ? *bulk : e->small);
+		}
 	}
 	for (unsigned i = 0; i < b->n && r == 0; i++)
 		if (b->addr[i].pack == PLACEHOLDER)
@@ -582,6 +594,9 @@ int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64
 	b->off = off;
 	b->page = page;
 	b->any_damaged = false;
+	mutex_lock(&c->lock);
+	b->compression = compress_for_pack(c->compress);
+	mutex_unlock(&c->lock);
 	b->n = (unsigned)((len + page - 1) / page);
 	memset(b->cause, UNKNOWN, b->n);
 	memset(b->alone, 0, b->n);

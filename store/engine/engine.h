@@ -130,6 +130,10 @@ int content_peek(struct engine *e, uint64_t ino, struct ns_content *ret);
 #define CHAMPIONS_MAX 5u
 void content_set_champions(struct content *c, const uint64_t *inos, unsigned n);
 
+/* How its new bytes are compressed, instead of as the engine's configuration says; NULL: as that says. What is stored together with
+ * bytes of others follows whichever of them wants to be compressed. */
+void content_set_compress(struct content *c, const struct compress *how);
+
 /* Copies p. Returns when the bytes are in the engine's hands. -ENOSPC, -EFBIG, -EIO. off == CONTENT_APPEND: at the end. */
 #define CONTENT_APPEND UINT64_MAX
 int content_write(struct content *c, const void *p, size_t len, uint64_t off);

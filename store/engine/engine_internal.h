@@ -107,6 +107,7 @@ struct content {
 	int64_t stage_time_ns;
 	int error GUARDED_BY(lock); /* the last one met after write() had returned */
 	uint64_t nr_errors, nr_errors_told GUARDED_BY(lock);
+	struct compress compress GUARDED_BY(lock);
 	struct champion champions[CHAMPIONS_MAX] GUARDED_BY(lock); /* in the order they are asked */
 	unsigned nr_champions GUARDED_BY(lock);
 	uint64_t nr_submitted, nr_finished GUARDED_BY(lock); /* jobs ever */

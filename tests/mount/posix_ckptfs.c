@@ -138,12 +138,17 @@ CHECK(settings_are_checked_and_inherited)
 	OK(mkdir("d", 0755));
 	FAILS(EINVAL, setxattr("d", "user.ckptfs.chunking", "magic", 5, 0));
 	OK(setxattr("d", "user.ckptfs.chunking", "page", 4, 0));
+	FAILS(EINVAL, setxattr("d", "user.ckptfs.compress", "gzip", 4, 0));
+	FAILS(EINVAL, setxattr("d", "user.ckptfs.compress", "zstd:20", 7, 0));
+	OK(setxattr("d", "user.ckptfs.compress", "auto", 4, 0));
 	OK(setxattr("d", "user.ckptfs.compress", "none", 4, 0));
+	OK(setxattr("d", "user.ckptfs.compress", "zstd:19", 7, 0));
 	OK(mkdir("d/e", 0755));
 	put_file("d/e/f", "");
 	EQUAL(getxattr("d/e/f", "user.ckptfs.chunking", value, sizeof(value)), 4);
 	TRUE(memcmp(value, "page", 4) == 0);
-	EQUAL(getxattr("d/e/f", "user.ckptfs.compress", value, sizeof(value)), 4);
+	EQUAL(getxattr("d/e/f", "user.ckptfs.compress", value, sizeof(value)), 7);
+	TRUE(memcmp(value, "zstd:19", 7) == 0);
 	OK(removexattr("d/e/f", "user.ckptfs.compress"));
 	FAILS(ENODATA, getxattr("d/e/f", "user.ckptfs.compress", value, sizeof(value)));
 }
