@@ -19,6 +19,7 @@
 #include "tests/crash/explore.h"
 #include "tests/crash/pool.h"
 #include "tests/crash/scratch.h"
+#include "tests/crash/tree.h"
 
 #define STATES_PER_ROUND 5000
 
@@ -77,6 +78,7 @@ static bool run_round(const struct options *o, uint64_t seed, uint64_t nr_states
 	int r;
 
 	snprintf(log_path, sizeof(log_path), "%s/log", scratch);
+	tree_set_compress(seed);
 	r = session_init(&session, seed, o->nr_ops);
 	if (r == 0 && !o->log)
 		r = record(&session, scratch, log_path);

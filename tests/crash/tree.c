@@ -10,6 +10,15 @@
 
 #include "base/util.h"
 
+static struct compress tree_compress;
+
+void tree_set_compress(uint64_t seed)
+{
+	static const struct compress hows[] = { { COMPRESS_NONE, 0 }, { COMPRESS_LZ4, 0 }, { COMPRESS_ZSTD, 1 } };
+
+	tree_compress = hows[seed % ARRAY_SIZE(hows)];
+}
+
 struct engine_conf tree_conf(void)
 {
 	return (struct engine_conf){
@@ -21,6 +30,7 @@ struct engine_conf tree_conf(void)
 		.snapshot_bytes = KiB(24),
 		.view_flush_bytes = KiB(16),
 		.ingest_entries = 32,
+		.compress = tree_compress,
 	};
 }
 
