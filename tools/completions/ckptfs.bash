@@ -11,6 +11,7 @@ _ckptfs() {
 	mount.ckptfs) flags="-f -n -o -s -v --foreground --help --version" ;;
 	umount.ckptfs) flags="-f -l -v --help --version" ;;
 	fsck.ckptfs) flags="-n -p -y -v --read-data --rebuild --json --cache --help --version" ;;
+	ckptfs-analyze) flags="--page --min --avg --max --memory --json --quiet --help --version" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --json --quiet --help --version" ;;
 	ckptfs-stat) flags="--json --prometheus --watch --help --version" ;;
 	esac
@@ -28,4 +29,4 @@ _ckptfs() {
 		COMPREPLY=($(compgen -f -- "$cur"))
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-gc ckptfs-stat
+	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-analyze ckptfs-gc ckptfs-stat

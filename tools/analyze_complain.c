@@ -1,0 +1,35 @@
+#include "tools/analyze_complain.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static _printf_(1, 0) void begin(const char *fmt, va_list args)
+{
+	fputs(isatty(STDERR_FILENO) ? "\r\033[Kckptfs-analyze: " : "ckptfs-analyze: ", stderr);
+	vfprintf(stderr, fmt, args);
+}
+
+int complain(int r, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	begin(fmt, args);
+	va_end(args);
+	fprintf(stderr, ": %s\n", strerror(-r));
+	return r;
+}
+
+int refuse(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	begin(fmt, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return -EINVAL;
+}

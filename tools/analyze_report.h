@@ -1,0 +1,25 @@
+/* What an analysis has found: which setting is the best, for people and as JSON. */
+#pragma once
+
+#include "tools/analyze.h"
+
+/* What a mount could be told. */
+struct setting {
+	size_t cutting;	   /* number of it */
+	int codec;	   /* enum codec, -1: none */
+	uint64_t expected; /* bytes stored */
+	char options[64];  /* for -o */
+	char why[512];
+};
+
+/* The smallest, unless something simpler is nearly as small. */
+void setting_recommend(const struct analysis *a, struct setting *ret);
+
+void report_text(const struct analysis *a, const struct files *files, const struct setting *s);
+void report_json(const struct analysis *a, const struct files *files, const struct setting *s);
+
+/* "pages of 4 KiB", "chunks by content" */
+struct cutting_name {
+	char s[40];
+};
+struct cutting_name cutting_name(const struct cutting *c);

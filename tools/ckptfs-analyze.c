@@ -1,0 +1,228 @@
+/*
+ * ckptfs-analyze: what ckptfs would save on files, without a mount.
+ *
+ * Exit status: 0 all was read, 1 usage, 2 something could not be read (the figures are of the rest), 130 interrupted
+ * (the figures are of what was read until then).
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "tools/analyze.h"
+#include "tools/analyze_complain.h"
+#include "tools/analyze_report.h"
+
+#define SHOW_NS (200 * 1000 * 1000ull)
+#define BAR_WIDTH 30
+#define MEMORY_DEFAULT MiB(256)
+
+enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUPTED = 130 };
+
+struct request {
+	struct analyze_conf conf;
+	bool json, quiet;
+
+	struct files files;
+	uint64_t started_ns, shown_ns;
+	bool bar_shown;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(_unused_ int signal)
+{
+	interrupted = 1;
+}
+
+static void help(FILE *to)
+{
+	fprintf(to,
+		"Usage: ckptfs-analyze [--json] [--page SIZE] [--min SIZE] [--avg SIZE] [--max SIZE] [--memory SIZE]\n"
+		"                      [--quiet] FILE|DIRECTORY...\n"
+		"Tell what ckptfs would store of these files, and with which mount options the least. Needs no mount.\n\n"
+		"  --page SIZE    look at pages of this size too, a power of two, 4K to 1M\n"
+		"  --min SIZE     content-defined chunks: the shortest (default %" PRIu32 ")\n"
+		"  --avg SIZE     their average (default %" PRIu32 ")\n"
+		"  --max SIZE     the longest, up to 1M (default %" PRIu32 ")\n"
+		"  --memory SIZE  memory for fingerprints (default 256M); when it is full, figures become estimates\n"
+		"  --json         the result as one JSON document; keys keep their meaning (schema_version)\n"
+		"  -q, --quiet    no progress\n"
+		"  -h, --help     this text\n"
+		"  -V, --version  the version\n\n"
+		"Exit status: 0 done, 1 usage, 2 something could not be read, 130 interrupted.\n",
+		CDC_PARAMS_DEFAULT.min, CDC_PARAMS_DEFAULT.avg, CDC_PARAMS_DEFAULT.max);
+}
+
+/* One line that is drawn over itself: how far, how fast, how long still. */
+static void show_progress(struct request *q, uint64_t bytes)
+{
+	uint64_t now = monotonic_ns(), all = q->files.size;
+	double s = (double)(now - q->started_ns) / 1e9, rate = (double)bytes / s;
+	int full = all > 0 ? (int)MIN(bytes * BAR_WIDTH / all, (uint64_t)BAR_WIDTH) : 0;
+
+	if (now - q->shown_ns < SHOW_NS)
+		return;
+	q->shown_ns = now;
+	q->bar_shown = true;
+	fprintf(stderr, "\r[%.*s%*s] ", full, "##############################", BAR_WIDTH - full, "");
+	fprintf(stderr, "%s of %s, %s/s", human_size(bytes).s, human_size(all).s, human_size((uint64_t)rate).s);
+	if (bytes > 0 && bytes < all)
+		fprintf(stderr, ", %.0f s left", (double)(all - bytes) / rate);
+	fputs("\033[K", stderr);
+}
+
+static bool step(void *userdata, uint64_t bytes)
+{
+	struct request *q = userdata;
+
+	if (!q->quiet && isatty(STDERR_FILENO))
+		show_progress(q, bytes);
+	return !interrupted;
+}
+
+static void end_progress(struct request *q)
+{
+	if (q->bar_shown)
+		fputs("\r\033[K", stderr);
+	q->bar_shown = false;
+}
+
+static void report(const struct request *q, const struct analysis *a)
+{
+	struct setting s;
+
+	setting_recommend(a, &s);
+	if (q->json)
+		report_json(a, &q->files, &s);
+	else
+		report_text(a, &q->files, &s);
+}
+
+static int analyze(struct request *q, char *paths[], int nr)
+{
+	_cleanup_(analysis_release) struct analysis a = { 0 };
+	int failed = 0, r;
+
+	for (int i = 0; i < nr; i++) {
+		r = files_add(&q->files, paths[i]);
+		if (r == -ENOMEM)
+			return r;
+		failed = r < 0 ? r : failed;
+	}
+	r = files_arrange(&q->files);
+	if (r == 0)
+		r = analysis_init(&a, &q->conf);
+	if (r < 0)
+		return r;
+	q->started_ns = monotonic_ns();
+	r = analysis_run(&a, &q->files);
+	end_progress(q);
+	if (r < 0)
+		return r;
+	if (q->files.nr > 0)
+		report(q, &a);
+	for (size_t i = 0; i < q->files.nr; i++)
+		failed = q->files.file[i].error < 0 ? q->files.file[i].error : failed;
+	return failed;
+}
+
+/* What base/ refuses. */
+static void on_log(_unused_ void *userdata, _unused_ enum log_level level, const char *line)
+{
+	refuse("%s", line);
+}
+
+static bool is_page(uint64_t size)
+{
+	return size >= KiB(4) && size <= MiB(1) && (size & (size - 1)) == 0;
+}
+
+static int set_size(struct request *q, int option, const char *text)
+{
+	uint64_t size;
+
+	if (parse_size(text, &size) < 0)
+		return refuse("%s: not a size such as 64K or 1G", text);
+	if (option == 'm') {
+		q->conf.memory = size;
+		return size >= ANALYZE_MEMORY_MIN ? 0 : refuse("--memory %s: must be at least %uK", text, ANALYZE_MEMORY_MIN / 1024);
+	}
+	size = MIN(size, (uint64_t)UINT32_MAX);
+	if (option == 'p') {
+		q->conf.page = (uint32_t)size;
+		return is_page(size) ? 0 : refuse("--page %s: must be a power of two, 4K to 1M", text);
+	}
+	*(option == 'n' ? &q->conf.cdc.min : option == 'a' ? &q->conf.cdc.avg : &q->conf.cdc.max) = (uint32_t)size;
+	return 0;
+}
+
+/* 0: go on; else the exit status + 1 */
+static int parse(int argc, char *argv[], struct request *q)
+{
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' },	  { "page", required_argument, NULL, 'p' },
+		{ "min", required_argument, NULL, 'n' },  { "avg", required_argument, NULL, 'a' },
+		{ "max", required_argument, NULL, 'x' },  { "memory", required_argument, NULL, 'm' },
+		{ "quiet", no_argument, NULL, 'q' },	  { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },	  { 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0)
+		switch (c) {
+		case 'j':
+			q->json = true;
+			break;
+		case 'q':
+			q->quiet = true;
+			break;
+		case 'h':
+			help(stdout);
+			return EXIT_DONE + 1;
+		case 'V':
+			puts("ckptfs-analyze " CKPTFS_VERSION);
+			return EXIT_DONE + 1;
+		case '?':
+			fputs("Try ckptfs-analyze --help.\n", stderr);
+			return EXIT_USAGE + 1;
+		default:
+			if (set_size(q, c, optarg) < 0)
+				return EXIT_USAGE + 1;
+		}
+	if (cdc_params_check(&q->conf.cdc) < 0) /* says why */
+		return EXIT_USAGE + 1;
+	if (optind == argc) {
+		refuse("a file or directory must be given; try ckptfs-analyze --help");
+		return EXIT_USAGE + 1;
+	}
+	return 0;
+}
+
+int main(int argc, char *argv[])
+{
+	struct request q = { .conf = { .cdc = CDC_PARAMS_DEFAULT, .memory = MEMORY_DEFAULT, .step = step, .userdata = &q } };
+	struct sigaction sa = { .sa_handler = on_interrupt };
+	int r;
+
+	log_to_function(on_log, NULL);
+	r = parse(argc, argv, &q);
+	if (r > 0)
+		return r - 1;
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	r = analyze(&q, argv + optind, argc - optind);
+	files_release(&q.files);
+	if (r == -ENOMEM)
+		refuse("out of memory; a smaller --memory may help");
+	if (interrupted)
+		return EXIT_INTERRUPTED;
+	return r < 0 ? EXIT_FAILED : EXIT_DONE;
+}
