@@ -287,7 +287,7 @@ static int log_what_is_gone(struct gc *g)
 
 /* --- step 6 --- */
 
-static void forget_in(struct engine *e, struct fptable *t, const struct gc_window *w) REQUIRES(e->append_lock)
+static void forget_in(_unused_ struct engine *e, struct fptable *t, const struct gc_window *w) REQUIRES(e->append_lock)
 {
 	assert(mutex_held(&e->append_lock));
 	for (size_t i = 0; i < t->size;) {
