@@ -34,6 +34,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->conf = *conf;
 	e->dirs = STORE_DIRS_NONE;
 	e->segment_limit = conf->cache / 8;
+	mutex_init(&e->flush_lock);
 	rwlock_init(&e->view_lock);
 	mutex_init(&e->contents_lock);
 	mutex_init(&e->log.lock);
@@ -102,6 +103,7 @@ void engine_free(struct engine *e)
 	mutex_release(&e->log.lock);
 	mutex_release(&e->contents_lock);
 	rwlock_release(&e->view_lock);
+	mutex_release(&e->flush_lock);
 	free(e->path);
 	free(e);
 }

@@ -22,7 +22,8 @@
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
  * log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock. The last seven are leaves but for append_lock > packs' own locks and
- * log.lock > RocksDB. gc.lock comes before all of them, absorb_lock before append_lock. Nobody waits for a job while holding view_lock: the job needs it to finish.
+ * log.lock > RocksDB. gc.lock and then flush_lock come before all of them, absorb_lock before append_lock. Nobody waits for
+ * a job while holding view_lock: the job needs it to finish.
  */
 #pragma once
 
@@ -140,6 +141,7 @@ struct engine {
 	struct io_rate *read_rate, *write_rate;
 	uint64_t segment_limit;
 
+	struct mutex flush_lock; /* one at a time writes the view out: the background thread or a collection; before view_lock */
 	struct rwlock view_lock; /* shared: change logged state; exclusive: the view is being cut */
 
 	struct mutex contents_lock;

@@ -195,13 +195,15 @@ int view_flush(struct engine *e, bool snapshot)
 	uint64_t number;
 	int r;
 
+	mutex_lock(&e->flush_lock);
 	r = cut(e, snapshot, &number, &marks, &state);
 	if (r == 0)
 		r = db_view_flush_wait(e->db);
-	if (r == 0 && snapshot && number > 0)
+	if (r == 0 && snapshot && number > journal_snapshot_number(e->journal)) /* else there is one of just this state */
 		r = write_snapshot(e, number, &marks, state);
 	if (state)
 		db_snapshot_free(state);
+	mutex_unlock(&e->flush_lock);
 	if (r < 0)
 		log_errno(r, "store %s: the index could not be written out; the journal keeps everything", e->path);
 	return r;

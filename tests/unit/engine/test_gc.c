@@ -436,6 +436,8 @@ static void nothing_is_lost_while_all_write_and_drop(void **state)
 	rig_close(rig);
 	rig->conf.pack_bytes = MiB(4);
 	rig->conf.ingest_entries = 2048;
+	rig->conf.view_flush_bytes = KiB(16); /* the background thread writes the index out all the time, as the collector does */
+	rig->conf.snapshot_bytes = KiB(24);
 	io_set_hook(&slow);
 	rig_open(rig);
 	all_written = false;
