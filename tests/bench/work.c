@@ -35,6 +35,7 @@ struct options {
 	uint64_t size;	  /* bytes per file */
 	unsigned count;	  /* files or operations per process */
 	unsigned step, changed; /* version of the data: see above */
+	unsigned noise;	  /* bytes of every eight that are random: 8 cannot be compressed */
 	bool check;	  /* compare the stamps of what is read */
 };
 
@@ -76,7 +77,8 @@ static void prepare(struct process *p)
 	for (uint64_t *w = (uint64_t *)p->pool; w < (uint64_t *)(p->pool + POOL_SIZE); w++) {
 		x ^= x << 13;
 		x ^= x >> 7;
-		*w = x ^= x << 17;
+		x ^= x << 17;
+		*w = x >> (64 - 8 * p->o->noise);
 	}
 	p->version = memory(nr_pages * sizeof(*p->version) + 1);
 	for (uint64_t i = 0; i < nr_pages; i++) {
@@ -318,7 +320,7 @@ static double run(const struct options *o, const struct workload *w)
 static int usage(void)
 {
 	fprintf(stderr, "Usage: work write|read|overwrite|append|meta|none DIR [--processes N] [--size MIB] [--count N]\n"
-			"            [--step S] [--changed PERCENT] [--check]\n");
+			"            [--step S] [--changed PERCENT] [--noise BYTES-OF-8] [--check]\n");
 	return 2;
 }
 
@@ -327,9 +329,10 @@ int main(int argc, char **argv)
 	static const struct option longs[] = {
 		{ "processes", required_argument, NULL, 'p' }, { "size", required_argument, NULL, 's' },
 		{ "count", required_argument, NULL, 'n' },     { "step", required_argument, NULL, 'S' },
-		{ "changed", required_argument, NULL, 'c' },   { "check", no_argument, NULL, 'C' }, { 0 },
+		{ "changed", required_argument, NULL, 'c' },   { "noise", required_argument, NULL, 'N' },
+		{ "check", no_argument, NULL, 'C' },	       { 0 },
 	};
-	struct options o = { .nr_processes = 1, .size = MIB };
+	struct options o = { .nr_processes = 1, .size = MIB, .noise = 8 };
 	const struct workload *w = NULL;
 	double seconds;
 	int c;
@@ -341,10 +344,11 @@ int main(int argc, char **argv)
 		case 'n': o.count = (unsigned)atoi(optarg); break;
 		case 'S': o.step = (unsigned)atoi(optarg); break;
 		case 'c': o.changed = (unsigned)atoi(optarg); break;
+		case 'N': o.noise = (unsigned)atoi(optarg); break;
 		case 'C': o.check = true; break;
 		default: return usage();
 		}
-	if (argc - optind != 2)
+	if (argc - optind != 2 || o.noise < 1 || o.noise > 8)
 		return usage();
 	for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++)
 		if (strcmp(workloads[i].name, argv[optind]) == 0)

@@ -5,8 +5,12 @@ need_mount
 need_root
 
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
-json() { stat_json | "$PYTHON" -c 'import functools, json, sys
-print(functools.reduce(lambda j, k: j[k], sys.argv[1].split("."), json.load(sys.stdin)))' "$1"; }
+json() { # KEY...: figures of the mount, one per line
+	stat_json | "$PYTHON" -c 'import functools, json, sys
+j = json.load(sys.stdin)
+for key in sys.argv[1:]:
+    print(functools.reduce(lambda j, k: j[k], key.split("."), j))' "$@"
+}
 disk_kib() { du -sk "$1" | cut -f 1; }
 random_reads() { # FILE ORIGINAL: 300 reads of 4 KiB and less, anywhere
 	"$PYTHON" - "$@" <<-'END'
@@ -48,7 +52,8 @@ for how in lz4 zstd zstd:1 zstd:12 auto none; do
 	"$gc" --delete -q "$MNT" >/dev/null # nothing of it is shared with the next one
 	cp "$WORK/one" "$WORK/two" "$MNT/"
 	sync "$MNT/one" "$MNT/two"
-	plain=$(json compression.plain_bytes) stored=$(json stored_bytes) after=$(json compressed_bytes)
+	{ read -r plain && read -r stored && read -r after && read -r taken; } < <(
+		json compression.plain_bytes stored_bytes compressed_bytes pack_disk_bytes)
 	case $how in
 	none) [ "$plain" = 0 ] || fail "$how: $plain bytes were compressed" ;;
 	auto) ;; # if there was time
@@ -57,7 +62,7 @@ for how in lz4 zstd zstd:1 zstd:12 auto none; do
 		[ "$after" -lt $((stored * 8 / 10)) ] || fail "$how: $stored bytes take $after"
 		;;
 	esac
-	[ $(($(json pack_disk_bytes) / 1024 - $(disk_kib "$STORE/packs"))) -lt 256 ] || fail "$how: du and ckptfs-stat differ"
+	[ $((taken / 1024 - $(disk_kib "$STORE/packs"))) -lt 256 ] || fail "$how: du and ckptfs-stat differ"
 	fs_remount "compress=$how"
 	drop_caches
 	random_reads "$MNT/one" "$WORK/one"

@@ -1,0 +1,41 @@
+/* Stored bytes of a part, whatever they are: decompressed to as many as were promised, or an error; and any bytes come back. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/pack/codec.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
+{
+	static struct coders cs;
+	enum pack_codec codec;
+	struct coder *c;
+	uint8_t *plain, *stored, *again;
+	size_t plain_len, n;
+
+	if (len < 5 || len > PACK_PART_BYTES)
+		return 0;
+	codec = p[0] % 2 ? PACK_CODEC_LZ4 : PACK_CODEC_ZSTD;
+	plain_len = 1 + ((size_t)p[1] << 8 | p[2]);
+	p += 3;
+	len -= 3;
+	if (!cs.free)
+		coders_init(&cs);
+	c = coder_get(&cs);
+	plain = malloc(plain_len);
+	(void)codec_decompress(c, codec, p, len, plain, plain_len);
+	stored = malloc(len);
+	n = codec_compress(c, codec, 1, p, len, stored);
+	if (n > 0) {
+		assert(n < len);
+		again = malloc(len);
+		assert(codec_decompress(c, codec, stored, n, again, len) == 0 && memcmp(again, p, len) == 0);
+		free(again);
+	}
+	coder_put(&cs, c);
+	free(stored);
+	free(plain);
+	return 0;
+}
