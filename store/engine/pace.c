@@ -12,7 +12,10 @@ static void end_of_trial(struct pace *p)
 {
 	bool better = p->rate[1] * 100 >= p->rate[0] * (100 - PACE_SLOWER_PERCENT);
 
-	p->interval = better == p->compresses ? PACE_FIRST : MIN(2 * p->interval, PACE_LAST);
+	if (better == p->compresses) /* the trial has shown something new */
+		p->interval = better ? PACE_COMPRESSED : PACE_PLAIN;
+	else
+		p->interval = MIN(2 * p->interval, better ? PACE_COMPRESSED_MAX : PACE_PLAIN_MAX);
 	p->compresses = better;
 	p->goal = p->interval;
 	p->tries = false;
@@ -34,14 +37,19 @@ static void end_of_stretch(struct pace *p, uint64_t now_ns)
 bool pace_step(struct pace *p, bool behind, uint64_t now_ns, uint32_t bytes)
 {
 	if (p->goal == 0) {
-		p->goal = PACE_TRIAL;
-		p->interval = PACE_FIRST / 2;
-		start(p, now_ns);
+		p->goal = PACE_FIRST;
+		p->interval = PACE_PLAIN / 2;
+		p->calm = true;
 	}
-	if (!behind) {
-		start(p, now_ns); /* only stretches without a break tell what is faster */
+	if (behind)
+		p->behind_ns = now_ns;
+	else if (now_ns - p->behind_ns > PACE_CALM_NS)
+		p->calm = true;
+	if (!behind && p->calm)
 		return true;
-	}
+	if (p->calm)
+		start(p, now_ns); /* only stretches without a break tell what is faster */
+	p->calm = false;
 	if (p->bytes >= p->goal)
 		end_of_stretch(p, now_ns);
 	p->bytes += bytes;
