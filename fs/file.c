@@ -162,7 +162,9 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 	r = b ? content_write_buffer(f->content, b, p, len, off, later) : content_write(f->content, p, len, off);
 	if (r < 0)
 		return r;
-	if (privileged || flags & (O_SYNC | O_DSYNC))
+	if (*later && flags & (O_SYNC | O_DSYNC))
+		job_run(TAKE(*later)); /* it is waited for below */
+	else if (privileged)
 		job_queue(TAKE(*later)); /* what follows waits, perhaps for somebody who waits for it */
 	f->wrote = true;
 	r = privileged ? attr_drop_privileges(fs, f->inode, kill_setid) : 0;
@@ -188,6 +190,22 @@ int file_sync(struct file *f)
 
 	f->errors_seen = seen;
 	return r;
+}
+
+static void synced(struct engine_waiter *w, int r)
+{
+	struct file_sync *s = container_of(w, struct file_sync, w);
+
+	s->f->errors_seen = s->seen;
+	s->done(s, r);
+}
+
+void file_sync_then(struct file *f, struct file_sync *s)
+{
+	s->w.done = synced;
+	s->f = f;
+	s->seen = f->errors_seen;
+	content_sync_then(f->content, &s->seen, &s->w);
 }
 
 int file_flush(struct fs *fs, struct file *f)

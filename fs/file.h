@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "store/engine/engine.h"
+
 struct content;
 struct engine_buffer;
 struct fs;
@@ -55,6 +57,14 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off);
 int file_flush(struct fs *fs, struct file *f); /* at each close(2) */
 int file_sync(struct file *f);
+/* Answers by `done`, see engine_sync_then(). `f` must stay open until then. */
+struct file_sync {
+	struct engine_waiter w;
+	void (*done)(struct file_sync *s, int r);
+	struct file *f;
+	uint64_t seen;
+};
+void file_sync_then(struct file *f, struct file_sync *s);
 int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_t len, bool kill_setid);
 int file_clone(struct fs *fs, struct file *from, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
 	       bool kill_setid, uint64_t *ret);

@@ -43,6 +43,7 @@ struct worker {
 	struct job *later; /* what the request leaves to be done after its answer */
 	void *read_buffer; /* made when first needed */
 	uint32_t opcode; /* of the request being worked on */
+	uint64_t start_ns; /* of it; 0: it will be answered later */
 	uint32_t init_flags; /* of INIT: what the kernel offers */
 	bool kills_setid;
 	atomic_bool done;
@@ -58,6 +59,10 @@ struct loop {
 	atomic_bool stop, answers, ended;
 	atomic_uint nr_long; /* threads in a request that may take long */
 	unsigned nr_ready; /* threads there should be besides; constant */
+
+	struct mutex later_lock; /* leaf */
+	struct cond later_cond;
+	unsigned nr_later GUARDED_BY(later_lock); /* requests to be answered by whoever gets to it */
 
 	struct mutex lock; /* leaf */
 	struct worker *worker[MAX_THREADS] GUARDED_BY(lock);
@@ -117,6 +122,28 @@ struct engine_buffer **loop_buffer(void)
 struct job **loop_later(void)
 {
 	return &self->later;
+}
+
+void loop_answer_later(struct loop_later *ret)
+{
+	struct loop *l = self->loop;
+
+	*ret = (struct loop_later){ .loop = l, .start_ns = self->start_ns, .opcode = self->opcode };
+	self->start_ns = 0;
+	mutex_lock(&l->later_lock);
+	l->nr_later++;
+	mutex_unlock(&l->later_lock);
+}
+
+void loop_answered(struct loop_later *later)
+{
+	struct loop *l = later->loop;
+
+	control_count(l->fs->control, later->opcode, monotonic_ns() - later->start_ns);
+	mutex_lock(&l->later_lock);
+	if (--l->nr_later == 0)
+		cond_signal(&l->later_cond);
+	mutex_unlock(&l->later_lock);
 }
 
 void *loop_read_buffer(void)
@@ -262,12 +289,13 @@ static void serve(struct worker *w, void *p, size_t len)
 	struct loop *l = w->loop;
 	struct fuse_buf buf = { .size = len, .mem = p };
 	const struct fuse_in_header *in = p;
-	uint64_t start = monotonic_ns();
 	uint32_t opcode = in->opcode;
 
+	w->start_ns = monotonic_ns();
 	look_at(w, in);
 	answer(w, &buf);
-	control_count(l->fs->control, opcode, monotonic_ns() - start);
+	if (w->start_ns != 0)
+		control_count(l->fs->control, opcode, monotonic_ns() - w->start_ns);
 	if (opcode == FUSE_INIT && !fuse_session_exited(l->se)) {
 		l->answers = true;
 		tell(l);
@@ -384,6 +412,8 @@ int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 	if (!l)
 		return -ENOMEM;
 	mutex_init(&l->lock);
+	mutex_init(&l->later_lock);
+	cond_init(&l->later_cond);
 	l->se = se;
 	l->fs = fs;
 	l->fd = fuse_session_fd(se);
@@ -411,6 +441,8 @@ void loop_free(struct loop *l)
 	notify_free(l->notify);
 	if (l->event_fd >= 0)
 		close(l->event_fd);
+	cond_release(&l->later_cond);
+	mutex_release(&l->later_lock);
 	mutex_release(&l->lock);
 	free(l);
 }
@@ -462,4 +494,8 @@ void loop_stop(struct loop *l)
 	for (unsigned i = 0; i < nr; i++)
 		join(l->worker[i]);
 	l->nr = 0;
+	mutex_lock(&l->later_lock);
+	while (l->nr_later > 0)
+		cond_wait(&l->later_cond, &l->later_lock);
+	mutex_unlock(&l->later_lock);
 }

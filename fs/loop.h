@@ -18,6 +18,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct engine_buffer;
 struct fs;
@@ -43,3 +44,11 @@ struct job **loop_later(void); /* what is to be run after the answer, see conten
 void *loop_read_buffer(void); /* ENGINE_BUFFER_SIZE bytes, page-aligned */
 bool loop_kills_setid(void); /* the kernel says that set-id bits must go */
 struct notify *loop_notify(void);
+/* It is answered when its function has returned, or shortly before, by any thread: that one then calls loop_answered(). */
+struct loop_later {
+	struct loop *loop;
+	uint64_t start_ns;
+	uint32_t opcode;
+};
+void loop_answer_later(struct loop_later *ret);
+void loop_answered(struct loop_later *later);

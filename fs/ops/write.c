@@ -1,3 +1,7 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
 #include "fs/file.h"
 #include "fs/inode.h"
 #include "fs/loop.h"
@@ -23,11 +27,35 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t len, off_t o
 		fuse_reply_write(req, len);
 }
 
+struct fsync {
+	struct file_sync sync;
+	fuse_req_t req;
+	struct loop_later later;
+};
+
+static void fsync_done(struct file_sync *s, int r)
+{
+	struct fsync *f = container_of(s, struct fsync, sync);
+
+	ops_reply(f->req, r);
+	loop_answered(&f->later);
+	free(f);
+}
+
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
+	struct fsync *f = calloc(1, sizeof(*f));
+
 	(void)ino;
 	(void)datasync;
-	ops_reply(req, file_sync(file_of(fi)));
+	if (!f) {
+		ops_reply(req, -ENOMEM);
+		return;
+	}
+	f->sync.done = fsync_done;
+	f->req = req;
+	loop_answer_later(&f->later);
+	file_sync_then(file_of(fi), &f->sync);
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi)

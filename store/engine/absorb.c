@@ -2,7 +2,8 @@
  * Fingerprints from memory into RocksDB, in bulk.
  *
  * New ones collect in `recent`. When it is full it becomes `frozen`, still asked by everyone, and is ingested as one sorted
- * file; then it goes. What has been absorbed is told by the marks of the last commit at the time of freezing: everything
+ * file. From then on they are `kept`: found sooner than in RocksDB, and given up for whoever needs the memory. What has
+ * been absorbed is told by the marks of the last commit at the time of freezing: everything
  * before them was in the table. A crash before the marks are written: those frames' tables are read once more.
  */
 #include <errno.h>
@@ -111,9 +112,36 @@ static int freeze(struct engine *e)
 	return r;
 }
 
+static int add_all(struct fptable *t, const struct fptable *from)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->size && r == 0; i++) {
+		const struct fptable_slot *s = &from->slots[i];
+
+		if (s->pack && !fptable_find(t, s->fp))
+			r = fptable_insert(t, s->fp, (struct addr){ .pack = s->pack, .off = s->off });
+	}
+	return r;
+}
+
+/* Frozen and kept ones together, or if these are too many the frozen ones. Neither changes meanwhile: we have absorb_lock. */
+static struct fptable to_keep(struct engine *e, const struct fptable *frozen, const struct fptable *kept)
+{
+	size_t max = entries_max(e) / 2;
+	struct fptable t = { 0 };
+
+	if (frozen->nr > max || fptable_init(&t, frozen->nr + kept->nr > max ? frozen->nr : frozen->nr + kept->nr) < 0)
+		return t;
+	if (add_all(&t, frozen) < 0 || (frozen->nr + kept->nr <= max && add_all(&t, kept) < 0))
+		fptable_release(&t);
+	return t;
+}
+
 /* One thread at a time. `frozen` is not changed while it is ingested, so it is read without the lock. */
 static int freeze_and_ingest(struct engine *e)
 {
+	struct fptable kept;
 	int r;
 
 	mutex_lock(&e->absorb_lock);
@@ -121,7 +149,10 @@ static int freeze_and_ingest(struct engine *e)
 	if (r == 0 && e->frozen.nr > 0) {
 		r = ingest(e, &e->frozen);
 		if (r == 0) {
+			kept = to_keep(e, &e->frozen, &e->kept);
 			mutex_lock(&e->append_lock);
+			fptable_release(&e->kept);
+			e->kept = kept;
 			fptable_release(&e->frozen);
 			e->absorb_generation++;
 			cond_broadcast(&e->filling_cond);
@@ -130,6 +161,15 @@ static int freeze_and_ingest(struct engine *e)
 	}
 	mutex_unlock(&e->absorb_lock);
 	return r;
+}
+
+/* New ones need the memory. While some are being absorbed the kept ones are read: then later. */
+static void give_up_kept(struct engine *e) REQUIRES(e->append_lock)
+{
+	if (e->kept.nr == 0 || e->recent.nr < entries_max(e) / 2 || !mutex_trylock(&e->absorb_lock))
+		return;
+	fptable_release(&e->kept);
+	mutex_unlock(&e->absorb_lock);
 }
 
 int absorb(struct engine *e)
@@ -144,8 +184,8 @@ void absorb_share_memory(struct engine *e)
 	uint64_t used;
 
 	mutex_lock(&e->append_lock);
-	used = fptable_memory(&e->recent) + fptable_memory(&e->frozen) + fingerprint_filter_bytes(&e->filter.in_use) +
-	       fingerprint_filter_bytes(&e->filter.next);
+	used = fptable_memory(&e->recent) + fptable_memory(&e->frozen) + fptable_memory(&e->kept) +
+	       fingerprint_filter_bytes(&e->filter.in_use) + fingerprint_filter_bytes(&e->filter.next);
 	mutex_unlock(&e->append_lock);
 	packs_set_table_memory(e->packs, e->conf.cache / 16 + e->conf.cache / 16 * 9 - MIN(used, e->conf.cache / 16 * 9));
 }
@@ -156,6 +196,7 @@ void absorb_throttle(struct engine *e)
 	size_t max = e->conf.ingest_entries ? 2 * e->conf.ingest_entries : entries_max(e) / 2;
 
 	assert(mutex_held(&e->append_lock));
+	give_up_kept(e);
 	while (e->recent.nr >= max && e->frozen.nr > 0)
 		if (!cond_wait_for(&e->filling_cond, &e->append_lock, 1000 * 1000 * 1000))
 			break; /* the disk may be full: memory is bounded by what it still takes */

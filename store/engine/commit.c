@@ -10,9 +10,12 @@
  * Where a failed sync may have dropped pages behind our back, packs and journal themselves refuse to go on as if nothing
  * had happened.
  *
- * Steps 1 to 3 of one commit run beside steps 4 and 5 of the one before, each pair by whoever comes first; the others
- * follow, and those whose changes are covered are done with it (group commit). If several have done 1 to 3 before the next
- * 4, that one covers them all.
+ * Steps 1 to 3 of one commit run beside steps 4 and 5 of the one before; if several have done 1 to 3 before the next 4,
+ * that one covers them all. Everyone who wants durability is a waiter in the list and shares the commits (group commit).
+ * Up to two of those who came to wait lead: each takes the half that is due and that nobody is at, and goes when it has
+ * what it came for and the other is left, or nobody waits. The rest need not be there at all: a leader tells them. So
+ * an fsync costs no thread more than its own (64 KiB appended and synced by 4 processes on 2 processors: 23 context
+ * switches each when all waited for every half, and waking an idle processor was what took the time).
  */
 #include <errno.h>
 #include <string.h>
@@ -22,16 +25,53 @@
 #include "store/engine/engine_internal.h"
 #include "store/journal/journal.h"
 
-/* How a commit ended. All who wait look again what there is for them to do. */
-static int told(struct engine *e, int r) REQUIRES(e->log.lock)
+/* Half a commit has failed: the first who waits for it hears of it, the others have it tried again. */
+static struct engine_waiter *failed(struct engine *e, uint64_t from) REQUIRES(e->log.lock)
 {
-	e->log.last_error = r;
-	cond_broadcast(&e->log.committed_cond);
-	return r;
+	struct engine_waiter **p = &e->log.waiters, *w;
+
+	while (*p && (*p)->target <= from)
+		p = &(*p)->next;
+	w = *p;
+	if (w) {
+		*p = w->next;
+		if (!w->next)
+			e->log.waiters_end = p;
+		w->next = NULL;
+	}
+	return w;
+}
+
+/* Takes those out of the list that have what they wait for. */
+static struct engine_waiter *satisfied(struct engine *e) REQUIRES(e->log.lock)
+{
+	struct engine_waiter *first = e->log.waiters, **p = &first;
+
+	while (*p && (*p)->target <= e->log.committed)
+		p = &(*p)->next;
+	e->log.waiters = *p;
+	*p = NULL;
+	if (!e->log.waiters)
+		e->log.waiters_end = &e->log.waiters;
+	return first;
+}
+
+static void tell(struct engine *e, struct engine_waiter *w, int r) REQUIRES(e->log.lock)
+{
+	struct engine_waiter *next;
+
+	if (!w)
+		return;
+	mutex_unlock(&e->log.lock);
+	for (; w; w = next) {
+		next = w->next;
+		w->done(w, r);
+	}
+	mutex_lock(&e->log.lock);
 }
 
 /* Steps 1 to 3. The lock is let go while the disk works. */
-static int sync_packs(struct engine *e) REQUIRES(e->log.lock)
+static void sync_packs(struct engine *e) REQUIRES(e->log.lock)
 {
 	uint64_t end = e->log.end, start_ns = monotonic_ns();
 	struct pack_marks marks;
@@ -44,11 +84,13 @@ static int sync_packs(struct engine *e) REQUIRES(e->log.lock)
 		r = dedup_sync_frames(e, &marks);
 	mutex_lock(&e->log.lock);
 	e->log.syncing_packs = false;
-	if (r < 0)
-		return told(e, r);
+	if (r < 0) {
+		e->log.last_error = r;
+		tell(e, failed(e, e->log.packed.end), r);
+		return;
+	}
+	/* Not yet a commit: what the last one failed with stands. */
 	e->log.packed = (struct packed){ .end = end, .since_ns = start_ns, .marks = marks };
-	cond_broadcast(&e->log.committed_cond);
-	return 0; /* not yet a commit: what the last one failed with stands */
 }
 
 /* `len` bytes of the log and the marks as one group of the journal. */
@@ -71,50 +113,130 @@ static void take_off(struct buf *log, size_t len)
 }
 
 /* Steps 4 and 5, likewise. */
-static int append(struct engine *e) REQUIRES(e->log.lock)
+static void append(struct engine *e) REQUIRES(e->log.lock)
 {
 	_cleanup_(buf_release) struct buf group = BUF_EMPTY;
 	struct packed packed = e->log.packed;
 	size_t len = (size_t)(packed.end - e->log.committed);
 	int r;
 
-	r = encode(&e->log.pending, len, &packed.marks, &group);
-	if (r < 0)
-		return r;
 	e->log.appending = true;
-	mutex_unlock(&e->log.lock);
-	r = journal_append(e->journal, group.data, group.len);
-	if (r == -ENOSPC && reserve_release(e))
+	r = encode(&e->log.pending, len, &packed.marks, &group);
+	if (r == 0) {
+		mutex_unlock(&e->log.lock);
 		r = journal_append(e->journal, group.data, group.len);
-	mutex_lock(&e->log.lock);
+		if (r == -ENOSPC && reserve_release(e))
+			r = journal_append(e->journal, group.data, group.len);
+		mutex_lock(&e->log.lock);
+	}
 	e->log.appending = false;
-	if (r < 0)
-		return told(e, r);
+	e->log.last_error = r;
+	if (r < 0) {
+		tell(e, failed(e, e->log.committed), r);
+		return;
+	}
 	take_off(&e->log.pending, len);
 	e->log.oldest_ns = packed.since_ns; /* what is left came since */
 	e->log.committed = packed.end;
 	e->log.marks = packed.marks;
 	atomic_fetch_add_explicit(&e->count.nr_commits, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&e->count.commit_ns_sum, monotonic_ns() - packed.since_ns, memory_order_relaxed);
-	return told(e, 0);
+	tell(e, satisfied(e), 0);
+}
+
+static bool wants_packs(struct engine *e) REQUIRES(e->log.lock)
+{
+	const struct engine_waiter *last;
+
+	if (!e->log.waiters || e->log.syncing_packs)
+		return false;
+	last = container_of(e->log.waiters_end, struct engine_waiter, next);
+	return last->target > e->log.packed.end;
+}
+
+static bool wants_append(struct engine *e) REQUIRES(e->log.lock)
+{
+	return e->log.waiters && !e->log.appending && e->log.waiters->target <= e->log.packed.end;
+}
+
+static bool is_waiting(struct engine *e, const struct engine_waiter *w) REQUIRES(e->log.lock)
+{
+	const struct engine_waiter *i = e->log.waiters;
+
+	while (i && i != w)
+		i = i->next;
+	return i;
+}
+
+/* `w` may be gone when this returns. */
+static void lead(struct engine *e, const struct engine_waiter *w) REQUIRES(e->log.lock)
+{
+	e->log.nr_leaders++;
+	while (e->log.waiters && (is_waiting(e, w) || e->log.nr_leaders == 1)) {
+		if (wants_append(e)) {
+			if (wants_packs(e))
+				cond_signal(&e->log.leader_cond); /* for the other */
+			append(e);
+		} else if (wants_packs(e)) {
+			sync_packs(e);
+		} else {
+			cond_wait(&e->log.leader_cond, &e->log.lock);
+		}
+	}
+	e->log.nr_leaders--;
+	cond_signal(&e->log.leader_cond);
+}
+
+void engine_sync_then(struct engine *e, struct engine_waiter *w)
+{
+	atomic_fetch_add_explicit(&e->count.nr_commit_waiters, 1, memory_order_relaxed);
+	mutex_lock(&e->log.lock);
+	w->target = e->log.end;
+	w->next = NULL;
+	if (e->log.committed >= w->target) {
+		tell(e, w, 0);
+	} else {
+		*e->log.waiters_end = w;
+		e->log.waiters_end = &w->next;
+		if (e->log.nr_leaders < 2)
+			lead(e, w);
+		else if (wants_packs(e))
+			cond_signal(&e->log.leader_cond);
+	}
+	mutex_unlock(&e->log.lock);
+}
+
+struct sync_caller {
+	struct engine_waiter w;
+	struct mutex lock;
+	struct cond cond;
+	bool done GUARDED_BY(lock);
+	int r;
+};
+
+static void sync_done(struct engine_waiter *w, int r)
+{
+	struct sync_caller *s = container_of(w, struct sync_caller, w);
+
+	mutex_lock(&s->lock);
+	s->r = r;
+	s->done = true;
+	cond_signal(&s->cond);
+	mutex_unlock(&s->lock);
 }
 
 int engine_sync(struct engine *e)
 {
-	uint64_t target;
-	int r = 0;
+	struct sync_caller s = { .w.done = sync_done };
 
-	atomic_fetch_add_explicit(&e->count.nr_commit_waiters, 1, memory_order_relaxed);
-	mutex_lock(&e->log.lock);
-	target = e->log.end;
-	while (e->log.committed < target && r == 0) {
-		if (e->log.packed.end < target && !e->log.syncing_packs)
-			r = sync_packs(e);
-		else if (e->log.packed.end >= target && !e->log.appending)
-			r = append(e);
-		else
-			cond_wait(&e->log.committed_cond, &e->log.lock);
-	}
-	mutex_unlock(&e->log.lock);
-	return r;
+	mutex_init(&s.lock);
+	cond_init(&s.cond);
+	engine_sync_then(e, &s.w);
+	mutex_lock(&s.lock);
+	while (!s.done)
+		cond_wait(&s.cond, &s.lock);
+	mutex_unlock(&s.lock);
+	cond_release(&s.cond);
+	mutex_release(&s.lock);
+	return s.r;
 }

@@ -224,6 +224,8 @@ static struct addr find_in_memory(struct engine *e, struct fp fp) REQUIRES(e->ap
 	if (!s)
 		s = fptable_find(&e->frozen, fp);
 	if (!s)
+		s = fptable_find(&e->kept, fp);
+	if (!s)
 		return ADDR_NONE;
 	a = (struct addr){ .pack = s->pack, .off = s->off };
 	return freed_condemned(e, a) ? ADDR_NONE : a;
@@ -234,6 +236,7 @@ static void prefetch(const struct engine *e, struct fp fp) REQUIRES(e->append_lo
 {
 	fptable_prefetch(&e->recent, fp);
 	fptable_prefetch(&e->frozen, fp);
+	fptable_prefetch(&e->kept, fp);
 	if (e->filter.in_use.blocks)
 		__builtin_prefetch(fingerprint_filter_block(&e->filter.in_use, fingerprint_key(fp)));
 }

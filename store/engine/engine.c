@@ -38,7 +38,8 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	rwlock_init(&e->view_lock);
 	mutex_init(&e->contents_lock);
 	mutex_init(&e->log.lock);
-	cond_init(&e->log.committed_cond);
+	cond_init(&e->log.leader_cond);
+	e->log.waiters_end = &e->log.waiters;
 	epoch_init(&e->users);
 	mutex_init(&e->gc.lock);
 	mutex_init(&e->gc.totals_lock);
@@ -87,6 +88,7 @@ void engine_free(struct engine *e)
 	io_rate_free(e->write_rate);
 	fptable_release(&e->recent);
 	fptable_release(&e->frozen);
+	fptable_release(&e->kept);
 	filter_release(e);
 	buf_release(&e->log.pending);
 	buffers_release(e);
@@ -99,7 +101,7 @@ void engine_free(struct engine *e)
 	mutex_release(&e->gc.totals_lock);
 	mutex_release(&e->gc.lock);
 	epoch_release(&e->users);
-	cond_release(&e->log.committed_cond);
+	cond_release(&e->log.leader_cond);
 	mutex_release(&e->log.lock);
 	mutex_release(&e->contents_lock);
 	rwlock_release(&e->view_lock);
@@ -370,8 +372,8 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	s.index_disk = ds.view_disk + ds.fingerprints_disk;
 	s.index_memory = ds.memory;
 	mutex_lock(&e->append_lock);
-	s.fptable_entries = e->recent.nr + e->frozen.nr;
-	s.fptable_memory = fptable_memory(&e->recent) + fptable_memory(&e->frozen);
+	s.fptable_entries = e->recent.nr + e->frozen.nr + e->kept.nr;
+	s.fptable_memory = fptable_memory(&e->recent) + fptable_memory(&e->frozen) + fptable_memory(&e->kept);
 	s.filter_memory = fingerprint_filter_bytes(&e->filter.in_use);
 	mutex_unlock(&e->append_lock);
 	s.fptable_limit = e->conf.cache / 2;

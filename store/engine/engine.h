@@ -99,6 +99,19 @@ int engine_new_number(struct engine *e, uint64_t *ret);
 
 /* Make everything that is in the log durable. Concurrent callers share one commit. */
 int engine_sync(struct engine *e);
+/*
+ * The same without waiting: `done` hears the result, from any thread that holds no lock, perhaps before this returns. The
+ * thread that calls may have to commit for others before it gets away.
+ */
+struct engine_waiter {
+	void (*done)(struct engine_waiter *w, int r); /* w is the caller's again */
+	/* The engine's. */
+	struct engine_waiter *next;
+	uint64_t target; /* this much of the log; before that, of the content's jobs */
+	struct content *c;
+	uint64_t *seen;
+};
+void engine_sync_then(struct engine *e, struct engine_waiter *w);
 
 /*
  * Memory that carries data from the kernel to the packs without a copy. `data` is 4 KiB aligned, has
@@ -165,6 +178,7 @@ int content_set_mtime(struct content *c, int64_t mtime_ns);
  */
 int content_flush(struct content *c);
 int content_sync(struct content *c, uint64_t *seen); /* flush, then engine_sync(); seen NULL: nobody's in particular */
+void content_sync_then(struct content *c, uint64_t *seen, struct engine_waiter *w); /* see engine_sync_then() */
 uint64_t content_errors(struct content *c);
 
 struct engine_space {

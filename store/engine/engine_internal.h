@@ -112,6 +112,7 @@ struct content {
 	struct champion champions[CHAMPIONS_MAX] GUARDED_BY(lock); /* in the order they are asked */
 	unsigned nr_champions GUARDED_BY(lock);
 	uint64_t nr_submitted, nr_finished GUARDED_BY(lock); /* jobs ever */
+	struct engine_waiter *waiters GUARDED_BY(lock); /* for jobs to finish, then for a commit */
 	int load_error GUARDED_BY(lock); /* its record could not be read */
 	uint64_t log_end GUARDED_BY(lock); /* log position behind this content's last record */
 };
@@ -155,7 +156,9 @@ struct engine {
 		uint64_t end GUARDED_BY(lock);		/* bytes ever logged */
 		uint64_t committed GUARDED_BY(lock);	/* bytes of them durable */
 		uint64_t oldest_ns GUARDED_BY(lock);	/* when the oldest pending one came */
-		struct cond committed_cond;
+		struct engine_waiter *waiters, **waiters_end GUARDED_BY(lock); /* by target */
+		unsigned nr_leaders GUARDED_BY(lock);	/* threads that see to it that they get what they wait for */
+		struct cond leader_cond;
 		bool syncing_packs GUARDED_BY(lock);	/* somebody is at the first half of a commit */
 		bool appending GUARDED_BY(lock);	/* at the second */
 		struct packed packed GUARDED_BY(lock);	/* how far the first half has come */
@@ -186,9 +189,9 @@ struct engine {
 		struct pace pace GUARDED_BY(lock);
 	} pace; /* of compress=auto */
 
-	struct mutex absorb_lock; /* held while `frozen` is read without append_lock */
+	struct mutex absorb_lock; /* held while `frozen` and `kept` are read without append_lock */
 	struct mutex append_lock;
-	struct fptable recent, frozen GUARDED_BY(append_lock); /* not yet absorbed; being absorbed */
+	struct fptable recent, frozen, kept GUARDED_BY(append_lock); /* not yet absorbed; being absorbed; absorbed */
 	struct pack_marks frozen_marks GUARDED_BY(append_lock);
 	struct {
 		size_t nr; /* of `recent` when it was last looked at */
@@ -271,6 +274,8 @@ void contents_trim(struct engine *e);
 int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) REQUIRES(c->lock);
 
 /* stage.c */
+/* All that `w` waits for is in the log: it goes on to wait for a commit. */
+void content_flushed(struct engine_waiter *w);
 /* May drop and retake the lock. The job is queued or done or, with `later`, the caller's; what was there before is queued. */
 int stage_flush(struct content *c, struct job **later) REQUIRES(c->lock);
 int stages_flush_all(struct engine *e);

@@ -304,10 +304,11 @@ static void forget_hints(struct gc *g)
 {
 	struct engine *e = g->e;
 
-	mutex_lock(&e->absorb_lock); /* nobody reads `frozen` without the other lock now */
+	mutex_lock(&e->absorb_lock); /* nobody reads `frozen` and `kept` without the other lock now */
 	mutex_lock(&e->append_lock);
 	forget_in(e, &e->recent, g->w);
 	forget_in(e, &e->frozen, g->w);
+	forget_in(e, &e->kept, g->w);
 	mutex_unlock(&e->append_lock);
 	mutex_unlock(&e->absorb_lock);
 }

@@ -75,11 +75,29 @@ static void drain_one(struct content *c, struct job *j) REQUIRES(c->lock)
 		content_failed(c, r);
 }
 
+/* Those that wait for no other job. */
+static struct engine_waiter *flushed(struct content *c) REQUIRES(c->lock)
+{
+	struct engine_waiter **p = &c->waiters, *list = NULL, *w;
+
+	while ((w = *p)) {
+		if (w->target > c->nr_finished) {
+			p = &w->next;
+			continue;
+		}
+		*p = w->next;
+		w->next = list;
+		list = w;
+	}
+	return list;
+}
+
 void job_run(struct job *j)
 {
 	struct content *c = content_ref(j->c);
 	struct engine *e = c->e;
 	struct job *drained = NULL, *next;
+	struct engine_waiter *waiters, *w;
 
 	j->ticket = epoch_enter(&e->users);
 	j->error = dedup_store(e, c, j->data, j->off, j->len, &j->extents);
@@ -95,6 +113,7 @@ void job_run(struct job *j)
 		next->next_in_file = drained;
 		drained = next;
 	}
+	waiters = flushed(c);
 	cond_broadcast(&c->drained);
 	mutex_unlock(&c->lock);
 	rwlock_unlock_shared(&e->view_lock);
@@ -103,6 +122,10 @@ void job_run(struct job *j)
 		job_free(next);
 	}
 	content_close(c);
+	while ((w = waiters)) {
+		waiters = w->next;
+		content_flushed(w);
+	}
 	log_throttle(e);
 }
 

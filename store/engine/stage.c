@@ -342,11 +342,11 @@ uint64_t content_errors(struct content *c)
 	return n;
 }
 
-int content_sync(struct content *c, uint64_t *seen)
+/* What an opener has not heard of yet, if it is its turn. */
+static int tell_error(struct content *c, uint64_t *seen)
 {
 	int r = 0;
 
-	content_flush(c);
 	mutex_lock(&c->lock);
 	if ((seen ? *seen : c->nr_errors_told) < c->nr_errors)
 		r = c->error;
@@ -354,7 +354,49 @@ int content_sync(struct content *c, uint64_t *seen)
 	if (seen)
 		*seen = c->nr_errors;
 	mutex_unlock(&c->lock);
+	return r;
+}
+
+int content_sync(struct content *c, uint64_t *seen)
+{
+	int r;
+
+	content_flush(c);
+	r = tell_error(c, seen);
 	return r < 0 ? r : engine_sync(c->e);
+}
+
+void content_flushed(struct engine_waiter *w)
+{
+	struct content *c = w->c;
+	struct engine *e = c->e;
+	int r = tell_error(c, w->seen);
+
+	content_close(c);
+	if (r < 0)
+		w->done(w, r);
+	else
+		engine_sync_then(e, w);
+}
+
+void content_sync_then(struct content *c, uint64_t *seen, struct engine_waiter *w)
+{
+	bool flushed;
+
+	w->c = content_ref(c);
+	w->seen = seen;
+	mutex_lock(&c->lock);
+	while (c->stage)
+		stage_flush(c, NULL); /* an error is told by content_flushed() */
+	w->target = c->nr_submitted;
+	flushed = c->nr_finished >= w->target;
+	if (!flushed) {
+		w->next = c->waiters;
+		c->waiters = w;
+	}
+	mutex_unlock(&c->lock);
+	if (flushed)
+		content_flushed(w);
 }
 
 void content_lock_quiet(struct content *c) NO_THREAD_SAFETY_ANALYSIS /* leaves with both held */

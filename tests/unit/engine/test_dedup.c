@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "store/engine/engine_internal.h"
 #include "tests/unit/engine/rig.h"
 
 #define LEN MiB(8)
@@ -123,6 +124,36 @@ static void fingerprints_that_could_not_be_absorbed_are_tried_again(void **state
 	assert_in_range(rig_stats(rig).fptable_entries, 0, 499);
 }
 
+static uint64_t nr_absorbed(struct rig *rig)
+{
+	uint64_t n;
+
+	mutex_lock(&rig->e->append_lock);
+	n = rig->e->absorb_generation;
+	mutex_unlock(&rig->e->append_lock);
+	return n;
+}
+
+static void absorbed_fingerprints_are_still_found_in_memory(void **state)
+{
+	struct rig *rig = *state;
+	struct engine_stats before, after;
+
+	rig_close(rig);
+	rig->conf.ingest_entries = 4 * LEN / PAGE;
+	rig_open(rig);
+	rig_write(rig, 101, LEN, 101);
+	for (unsigned i = 0; nr_absorbed(rig) == 0; i++) { /* until a quiet moment */
+		assert_true(i < 200);
+		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+	}
+	before = rig_stats(rig);
+	rig_write(rig, 102, LEN, 101);
+	after = rig_stats(rig);
+	assert_int_equal(after.indexed, before.indexed);
+	assert_int_equal(after.stored_chunks, before.stored_chunks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +163,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(neighbours_are_found_across_changed_pages, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(fingerprints_that_could_not_be_absorbed_are_tried_again, rig_setup,
 						rig_teardown),
+		cmocka_unit_test_setup_teardown(absorbed_fingerprints_are_still_found_in_memory, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(all_is_found_with_the_filter_in_use, rig_setup, rig_teardown),
 	};
 
