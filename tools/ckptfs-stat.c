@@ -1,260 +1,230 @@
 /*
  * ckptfs-stat: what a mount, a file or a directory of ckptfs costs and saves.
  *
- * The daemon makes the figures, as JSON in the extended attribute user.ckptfs.stat; this program asks for them and
- * shows them for people, as they are, or for Prometheus. A directory's figures are the sums over the files below it.
+ * The daemon makes the figures (tools/stat_ask.h); this program shows them for people, as they are, or for Prometheus,
+ * once or again and again. A directory's figures are the sums over the files below it.
  *
  * Exit status: 0 shown, 1 usage, 2 a path that is not there, not readable or not on ckptfs; 130 interrupted.
  */
 #include <errno.h>
-#include <ftw.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/xattr.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/util.h"
-#include "tools/json_flat.h"
+#include "client/figures.h"
+#include "tools/interrupt.h"
 #include "tools/mounts.h"
+#include "tools/stat_ask.h"
 #include "tools/stat_show.h"
+#include "tools/stat_watch.h"
 
-#define STAT_XATTR "user.ckptfs.stat"
-#define STAT_MAX 65536
-#define NR_OPEN_DIRS 32
-#define MOUNTS_MAX 64
+#define WATCH_MIN_S 0.1
+#define WATCH_MAX_S 86400.0
 
 enum exit_status { EXIT_SHOWN = 0, EXIT_USAGE = 1, EXIT_PATH = 2, EXIT_INTERRUPTED = 130 };
 enum format { FORMAT_HUMAN, FORMAT_JSON, FORMAT_PROMETHEUS };
 
 struct request {
 	enum format format;
-	unsigned watch_s; /* 0: once */
+	uint64_t watch_ns; /* 0: once */
 
-	struct json_flat mounts[MOUNTS_MAX]; /* kept for FORMAT_PROMETHEUS */
+	char **paths; /* allocated, as are those below: one for each path */
+	size_t nr;
+	struct stat_reading *last; /* of mounts, for rates */
+	bool *answered; /* at least once */
+	struct json_flat *mounts; /* for FORMAT_PROMETHEUS */
 	size_t nr_mounts;
 };
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(_unused_ int signal)
+static void request_release(struct request *q)
 {
-	interrupted = 1;
+	for (size_t i = 0; i < q->nr; i++)
+		free(q->paths[i]);
+	free(q->paths);
+	free(q->last);
+	free(q->answered);
+	free(q->mounts);
 }
 
 static void help(FILE *to)
 {
-	fputs("Usage: ckptfs-stat [--json | --prometheus] [--watch[=SECONDS]] [PATH...]\n"
+	fputs("Usage: ckptfs-stat [--json | --prometheus] [--watch [SECONDS]] [PATH...]\n"
 	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"
 	      "of a file, or of all files below a directory.\n\n"
 	      "  --json             exact figures, one JSON document a line; keys keep their meaning (schema_version)\n"
 	      "  --prometheus       text exposition format, mounts only\n"
-	      "  --watch[=SECONDS]  again and again, every second or as told\n"
+	      "  --watch [SECONDS]  again and again, every second or as told, with the rates in between\n"
 	      "  -h, --help         this text\n"
 	      "  -V, --version      the version\n\n"
 	      "Exit status: 0 shown, 1 usage, 2 not there, not readable or not on ckptfs, 130 interrupted.\n",
 	      to);
 }
 
-/* The daemon's JSON of one path, NUL-terminated. */
-static int ask(const char *path, char text[STAT_MAX + 1], size_t *ret_len)
+static int show_directory(const struct request *q, FILE *to, const char *path)
 {
-	ssize_t n = lgetxattr(path, STAT_XATTR, text, STAT_MAX);
+	struct stat_sums sums;
+	int r = stat_sum(path, &sums);
 
-	if (n >= 0) {
-		text[n] = '\0';
-		*ret_len = (size_t)n;
-		return 0;
-	}
-	if (errno == ENODATA || errno == EOPNOTSUPP || errno == EPERM)
-		fprintf(stderr,
-			"ckptfs-stat: %s: not on a ckptfs; give a mountpoint, or a file or directory below one\n", path);
-	else if (errno == ENOTCONN)
-		fprintf(stderr, "ckptfs-stat: %s: the daemon of this mount has died; umount it and mount it again\n",
-			path);
+	if (q->format == FORMAT_JSON)
+		stat_print_sums(to, path, &sums);
 	else
-		fprintf(stderr, "ckptfs-stat: %s: %s\n", path, strerror(errno));
-	return -errno;
-}
-
-/* Sums over a directory: nftw() takes no argument, so they are here. */
-static struct stat_sums sums;
-static int sums_error;
-
-static int add_file(const char *path)
-{
-	static char text[STAT_MAX + 1];
-	struct json_flat j;
-	size_t len = 0;
-	int r = ask(path, text, &len);
-
-	if (r == 0)
-		r = json_flat_parse(text, len, &j);
-	if (r < 0)
-		return r;
-	sums.files++;
-	sums.size += json_flat_u64(&j, "size_bytes");
-	sums.mapped += json_flat_u64(&j, "mapped_bytes");
-	sums.extents += json_flat_u64(&j, "extents");
-	sums.frames += json_flat_u64(&j, "frames");
-	sums.not_durable += strcmp(json_flat_get(&j, "durable"), "true") != 0;
-	json_flat_release(&j);
-	return 0;
-}
-
-static int visit(const char *path, const struct stat *st, int type, _unused_ struct FTW *at)
-{
-	int r = 0;
-
-	if (interrupted)
-		return 1;
-	if (type == FTW_D)
-		sums.directories++;
-	else if (type == FTW_F && S_ISREG(st->st_mode))
-		r = add_file(path);
-	else if (type == FTW_DNR || type == FTW_NS) {
-		fprintf(stderr, "ckptfs-stat: %s: cannot be read\n", path);
-		r = -EACCES;
-	}
-	if (r < 0 && r != -ENOENT) /* what vanishes meanwhile is not missed */
-		sums_error = r;
-	return 0;
-}
-
-static int sum_directory(const char *path)
-{
-	sums = (struct stat_sums){ 0 };
-	sums_error = 0;
-	if (nftw(path, visit, NR_OPEN_DIRS, FTW_PHYS | FTW_MOUNT) < 0) {
-		fprintf(stderr, "ckptfs-stat: %s: %s\n", path, strerror(errno));
-		return -errno;
-	}
-	return sums_error;
-}
-
-static int show_directory(const struct request *req, const char *path)
-{
-	int r = sum_directory(path);
-
-	if (req->format == FORMAT_JSON)
-		stat_print_sums(path, &sums);
-	else
-		stat_show_sums(path, &sums);
+		stat_show_sums(to, path, &sums);
 	return r;
 }
 
-/* Prometheus wants all mounts together: *j is kept, and left empty here. */
-static int keep_mount(struct request *req, const char *path, struct json_flat *j)
+static void show_mount(struct request *q, FILE *to, size_t i, const struct json_flat *j)
 {
-	if (strcmp(json_flat_get(j, "kind"), "mount") != 0) {
+	struct stat_reading now = stat_reading_of(j);
+
+	stat_show_head(to, j);
+	if (q->watch_ns > 0)
+		stat_show_rates(to, &q->last[i], &now);
+	q->last[i] = now;
+	stat_show_mount(to, j);
+}
+
+/* Prometheus wants all mounts together: the figures are kept. */
+static int keep_mount(struct request *q, const char *path, struct stat_answer *a)
+{
+	if (strcmp(json_flat_get(&a->j, "kind"), "mount") != 0) {
 		fprintf(stderr, "ckptfs-stat: %s: --prometheus is for mounts; give the mountpoint\n", path);
 		return -EINVAL;
 	}
-	if (req->nr_mounts == MOUNTS_MAX) {
-		fprintf(stderr, "ckptfs-stat: %s: more than %d mounts at once\n", path, MOUNTS_MAX);
-		return -EINVAL;
-	}
-	req->mounts[req->nr_mounts++] = *j;
-	*j = (struct json_flat){ 0 };
+	q->mounts[q->nr_mounts++] = a->j;
+	a->j = (struct json_flat){ 0 };
 	return 0;
 }
 
-static int show_parsed(struct request *req, const char *path, const char *text, struct json_flat *j)
+static int show(struct request *q, FILE *to, size_t i)
 {
-	const char *kind = json_flat_get(j, "kind");
+	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+	const char *path = q->paths[i], *kind;
+	int r = stat_ask(path, &a);
 
-	if (req->format == FORMAT_PROMETHEUS)
-		return keep_mount(req, path, j);
-	if (strcmp(kind, "directory") == 0)
-		return show_directory(req, path);
-	if (req->format == FORMAT_JSON)
-		stat_print_document(path, text);
-	else if (strcmp(kind, "mount") == 0)
-		stat_show_mount(j);
-	else
-		stat_show_file(path, j);
-	return 0;
-}
-
-static int show(struct request *req, const char *path)
-{
-	static char text[STAT_MAX + 1];
-	_cleanup_(json_flat_release) struct json_flat j = { 0 };
-	size_t len = 0;
-	int r;
-
-	r = ask(path, text, &len);
-	if (r < 0)
-		return r;
-	r = json_flat_parse(text, len, &j);
 	if (r < 0) {
-		fprintf(stderr, "ckptfs-stat: %s: the daemon's answer cannot be understood\n", path);
+		stat_complain(path, r, q->answered[i]);
 		return r;
 	}
-	return show_parsed(req, path, text, &j);
+	q->answered[i] = true;
+	kind = json_flat_get(&a.j, "kind");
+	if (q->format == FORMAT_PROMETHEUS)
+		return keep_mount(q, path, &a);
+	if (strcmp(kind, "directory") == 0)
+		return show_directory(q, to, path);
+	if (q->format == FORMAT_JSON)
+		stat_print_document(to, path, a.text);
+	else if (strcmp(kind, "mount") == 0)
+		show_mount(q, to, i, &a.j);
+	else
+		stat_show_file(to, path, &a.j);
+	return 0;
 }
 
 /* Paths one after the other, an empty line between them. */
-static int show_next(struct request *req, const char *path, bool first)
-{
-	if (!first && req->format == FORMAT_HUMAN)
-		putchar('\n');
-	return show(req, path);
-}
-
-/* All mounts, for want of a path. */
-static int show_mounts(struct request *req)
-{
-	_cleanup_(mounts_close) struct mounts m = { 0 };
-	bool first = true;
-	int r = 0, one;
-
-	if (mounts_open(&m) == 0)
-		while (mounts_next(&m) > 0) {
-			one = show_next(req, m.point, first);
-			r = one < 0 ? one : r;
-			first = false;
-		}
-	if (first)
-		fputs("ckptfs-stat: no ckptfs is mounted; mount.ckptfs STORE MOUNTPOINT mounts one\n", stderr);
-	return first ? -ENOENT : r;
-}
-
-static int show_all(struct request *req, int nr, char *paths[])
+static int show_all(struct request *q, FILE *to)
 {
 	int r = 0, one;
 
-	if (nr == 0)
-		r = show_mounts(req);
-	for (int i = 0; i < nr && !interrupted; i++) {
-		one = show_next(req, paths[i], i == 0);
+	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
+		if (i > 0 && q->format == FORMAT_HUMAN)
+			fputc('\n', to);
+		one = show(q, to, i);
 		r = one < 0 ? one : r;
 	}
-	if (req->nr_mounts > 0)
-		stat_print_metrics(req->mounts, req->nr_mounts);
-	while (req->nr_mounts > 0)
-		json_flat_release(&req->mounts[--req->nr_mounts]);
+	if (q->nr_mounts > 0)
+		figures_print_metrics(to, q->mounts, q->nr_mounts);
+	while (q->nr_mounts > 0)
+		json_flat_release(&q->mounts[--q->nr_mounts]);
 	return r;
 }
 
-static int watch(struct request *req, int nr, char *paths[])
+/* On a terminal in place; else one block after the other. */
+static void draw(const struct request *q, const char *text, size_t len, bool first)
 {
+	struct winsize size = { 0 };
+
+	if (q->format == FORMAT_HUMAN && isatty(STDOUT_FILENO)) {
+		ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+		stat_draw(stdout, text, len, size.ws_row, size.ws_col);
+		return;
+	}
+	if (q->format == FORMAT_HUMAN && !first)
+		fputc('\n', stdout);
+	fwrite(text, 1, len, stdout);
+}
+
+/* One reading. A terminal is drawn to when all of it is there, so that nothing flickers. */
+static int watch_once(struct request *q, bool first)
+{
+	_cleanup_(freep) char *text = NULL;
+	size_t len = 0;
+	FILE *to = open_memstream(&text, &len);
 	int r;
 
-	do {
-		if (req->format == FORMAT_HUMAN && isatty(STDOUT_FILENO))
-			fputs("\033[H\033[2J", stdout);
-		r = show_all(req, nr, paths);
-		fflush(stdout);
-		if (r == 0 && !interrupted)
-			sleep(req->watch_s);
-	} while (r == 0 && !interrupted);
+	if (!to)
+		return -ENOMEM;
+	r = show_all(q, to);
+	if (fclose(to) != 0)
+		return -ENOMEM;
+	if (r < 0 || interrupted())
+		return r;
+	draw(q, text, len, first);
+	if (fflush(stdout) != 0) {
+		fprintf(stderr, "ckptfs-stat: standard output: %s\n", strerror(errno));
+		return -EIO;
+	}
+	return 0;
+}
+
+static int watch(struct request *q)
+{
+	uint64_t next = monotonic_ns(), now;
+	bool first = true;
+	int r = 0;
+
+	while (r == 0 && !interrupted()) {
+		r = watch_once(q, first);
+		first = false;
+		next += q->watch_ns;
+		now = monotonic_ns();
+		if (next < now)
+			next = now; /* reading takes longer than that */
+		if (r == 0)
+			interrupt_sleep(next - now);
+	}
 	return r;
+}
+
+static bool is_number(const char *s)
+{
+	char *end;
+
+	strtod(s, &end);
+	return s[0] >= '0' && s[0] <= '9' && *end == '\0';
+}
+
+/* The seconds may stand apart: --watch 2. */
+static int parse_watch(struct request *q, int argc, char *argv[])
+{
+	const char *value = optarg ? optarg : "1";
+	double seconds;
+
+	if (!optarg && optind < argc && is_number(argv[optind]))
+		value = argv[optind++];
+	seconds = is_number(value) ? strtod(value, NULL) : 0;
+	if (!(seconds >= WATCH_MIN_S && seconds <= WATCH_MAX_S)) {
+		fprintf(stderr, "ckptfs-stat: --watch %s: not a number of seconds from %g to %g\n", value, WATCH_MIN_S,
+			WATCH_MAX_S);
+		return -EINVAL;
+	}
+	q->watch_ns = (uint64_t)(seconds * 1e9);
+	return 0;
 }
 
 /* 0: go on, 1: done. */
@@ -276,11 +246,8 @@ static int parse(int argc, char *argv[], struct request *ret)
 			ret->format = FORMAT_PROMETHEUS;
 			break;
 		case 'w':
-			ret->watch_s = optarg ? (unsigned)strtoul(optarg, NULL, 10) : 1;
-			if (ret->watch_s == 0) {
-				fprintf(stderr, "ckptfs-stat: --watch=%s: not a number of seconds\n", optarg);
+			if (parse_watch(ret, argc, argv) < 0)
 				return -EINVAL;
-			}
 			break;
 		case 'h':
 			help(stdout);
@@ -296,20 +263,59 @@ static int parse(int argc, char *argv[], struct request *ret)
 	return 0;
 }
 
+static int add_path(struct request *q, const char *path)
+{
+	char **more = reallocarray(q->paths, q->nr + 1, sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	q->paths = more;
+	q->paths[q->nr] = strdup(path);
+	return q->paths[q->nr] ? (q->nr++, 0) : -ENOMEM;
+}
+
+/* For want of a path, all mounts. */
+static int add_mounts(struct request *q)
+{
+	_cleanup_(mounts_close) struct mounts m = { 0 };
+	int r = 0;
+
+	if (mounts_open(&m) == 0)
+		while (r == 0 && mounts_next(&m) > 0)
+			r = add_path(q, m.point);
+	if (r == 0 && q->nr == 0) {
+		fputs("ckptfs-stat: no ckptfs is mounted; mount.ckptfs STORE MOUNTPOINT mounts one\n", stderr);
+		return -ENOENT;
+	}
+	return r;
+}
+
+static int add_paths(struct request *q, int nr, char *paths[])
+{
+	int r = nr == 0 ? add_mounts(q) : 0;
+
+	for (int i = 0; i < nr && r == 0; i++)
+		r = add_path(q, paths[i]);
+	if (r < 0)
+		return r;
+	q->last = calloc(q->nr, sizeof(*q->last));
+	q->answered = calloc(q->nr, sizeof(*q->answered));
+	q->mounts = calloc(q->nr, sizeof(*q->mounts));
+	return q->last && q->answered && q->mounts ? 0 : -ENOMEM;
+}
+
 int main(int argc, char *argv[])
 {
-	struct sigaction action = { .sa_handler = on_interrupt };
-	struct request req = { 0 };
-	int r = parse(argc, argv, &req);
+	_cleanup_(request_release) struct request q = { 0 };
+	int r = parse(argc, argv, &q);
 
 	if (r != 0)
 		return r < 0 ? EXIT_USAGE : EXIT_SHOWN;
-	sigaction(SIGINT, &action, NULL);
-	if (req.watch_s > 0)
-		r = watch(&req, argc - optind, argv + optind);
-	else
-		r = show_all(&req, argc - optind, argv + optind);
-	if (interrupted)
+	interrupt_catch();
+	r = add_paths(&q, argc - optind, argv + optind);
+	if (r == 0)
+		r = q.watch_ns > 0 ? watch(&q) : show_all(&q, stdout);
+	if (interrupted())
 		return EXIT_INTERRUPTED;
 	return r == -EINVAL ? EXIT_USAGE : r < 0 ? EXIT_PATH : EXIT_SHOWN;
 }

@@ -1,5 +1,5 @@
 /*
- * Reading the daemon's JSON: objects of numbers, strings and booleans become a list of (path, text) in order, as in
+ * Reading plain JSON: objects of numbers, strings and booleans become a list of (path, text) in order, as in
  * "memory.dirty_bytes" -> "4096". Trusts nothing: -EBADMSG.
  */
 #pragma once

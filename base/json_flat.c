@@ -1,4 +1,4 @@
-#include "tools/json_flat.h"
+#include "base/json_flat.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,0 +1,143 @@
+#include "client/figures.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json_flat.h"
+#include "base/util.h"
+
+#define NS_PER_S 1e9
+
+bool figures_request_name(const char *path, char name[FIGURES_NAME_MAX])
+{
+	char rest[16];
+
+	return sscanf(path, "requests.%63[^.].%15s", name, rest) == 2 && strcmp(rest, "count") == 0;
+}
+
+uint64_t figures_request_u64(const struct json_flat *j, const char *name, const char *what)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "requests.%s.%s", name, what);
+	return json_flat_u64(j, path);
+}
+
+static const struct {
+	const char *path, *name, *type, *help;
+	bool ns; /* nanoseconds, shown as seconds */
+} metrics[] = {
+	{ "logical_bytes", "logical_bytes", "gauge", "mapped bytes of all files", false },
+	{ "stored_bytes", "stored_bytes", "gauge", "distinct bytes in packs", false },
+	{ "stored_chunks", "stored_chunks", "gauge", "distinct chunks in packs", false },
+	{ "compressed_bytes", "compressed_bytes", "gauge", "distinct bytes in packs, as compressed", false },
+	{ "pack_disk_bytes", "pack_disk_bytes", "gauge", "disk space of packs", false },
+	{ "journal_disk_bytes", "journal_disk_bytes", "gauge", "disk space of the journal", false },
+	{ "index_disk_bytes", "index_disk_bytes", "gauge", "disk space of the index", false },
+	{ "garbage.bytes", "garbage_bytes", "gauge", "what no file referred to when last looked for", false },
+	{ "garbage.collections", "collections_total", "counter", "garbage collections since the mount", false },
+	{ "written_bytes", "written_bytes_total", "counter", "bytes written by applications", false },
+	{ "read_bytes", "read_bytes_total", "counter", "bytes read by applications", false },
+	{ "written_by_cause.zero_bytes", "written_zero_bytes_total", "counter", "written bytes that were zeros", false },
+	{ "written_by_cause.champion_bytes", "written_champion_bytes_total", "counter", "written as in the champion",
+	  false },
+	{ "written_by_cause.successor_bytes", "written_successor_bytes_total", "counter", "found next to a known chunk",
+	  false },
+	{ "written_by_cause.memory_bytes", "written_memory_bytes_total", "counter", "found in memory", false },
+	{ "written_by_cause.index_bytes", "written_index_bytes_total", "counter", "found in the index", false },
+	{ "written_by_cause.new_bytes", "written_new_bytes_total", "counter", "written and new", false },
+	{ "compression.plain_bytes", "compression_plain_bytes_total", "counter", "new bytes that were compressed", false },
+	{ "compression.stored_bytes", "compression_stored_bytes_total", "counter", "what they were compressed to", false },
+	{ "compression.unshrinkable_bytes", "compression_unshrinkable_bytes_total", "counter",
+	  "new bytes left as they are: compression does not pay", false },
+	{ "compression.busy_bytes", "compression_busy_bytes_total", "counter",
+	  "new bytes left as they are: writers would have waited", false },
+	{ "memory.dirty_bytes", "dirty_bytes", "gauge", "data not yet in packs", false },
+	{ "memory.fingerprint_bytes", "fingerprint_memory_bytes", "gauge", "memory for fingerprints", false },
+	{ "memory.index_bytes", "index_memory_bytes", "gauge", "memory of the index", false },
+	{ "memory.inodes", "inodes", "gauge", "inodes the kernel refers to", false },
+	{ "durability.lag_ns", "durability_lag_seconds", "gauge", "age of the oldest change not yet durable", true },
+	{ "durability.commits", "commits_total", "counter", "commits", false },
+	{ "durability.commit_ns_sum", "commit_seconds_total", "counter", "time spent in commits", true },
+	{ "health.damaged", "damaged_chunks_total", "counter", "damaged chunks met", false },
+	{ "health.healed", "healed_chunks_total", "counter", "damaged chunks healed", false },
+};
+
+static void print_value(FILE *to, uint64_t v, bool ns)
+{
+	if (ns)
+		fprintf(to, "%.9f\n", (double)v / NS_PER_S);
+	else
+		fprintf(to, "%" PRIu64 "\n", v);
+}
+
+/* Of all bytes, the format escapes these three. */
+static void print_label_value(FILE *to, const char *s)
+{
+	fputc('"', to);
+	for (; *s; s++) {
+		if (*s == '\n')
+			fputs("\\n", to);
+		else
+			fprintf(to, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+	}
+	fputc('"', to);
+}
+
+static void print_labels(FILE *to, const struct json_flat *j, const char *request)
+{
+	fputs("{mountpoint=", to);
+	print_label_value(to, json_flat_get(j, "mountpoint"));
+	if (request)
+		fprintf(to, ",request=\"%s\"", request);
+}
+
+static void print_request(FILE *to, const struct json_flat *j, const char *name)
+{
+	static const struct {
+		const char *suffix, *label, *key;
+		bool ns;
+	} parts[] = {
+		{ "", ",quantile=\"0.5\"", "p50_ns", true },
+		{ "", ",quantile=\"0.99\"", "p99_ns", true },
+		{ "_sum", "", "sum_ns", true },
+		{ "_count", "", "count", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		fprintf(to, "ckptfs_request_seconds%s", parts[i].suffix);
+		print_labels(to, j, name);
+		fprintf(to, "%s} ", parts[i].label);
+		print_value(to, figures_request_u64(j, name, parts[i].key), parts[i].ns);
+	}
+}
+
+static void print_requests(FILE *to, const struct json_flat *j)
+{
+	char name[FIGURES_NAME_MAX];
+
+	for (size_t i = 0; i < j->nr; i++)
+		if (figures_request_name(j->entry[i].path, name))
+			print_request(to, j, name);
+}
+
+void figures_print_metrics(FILE *to, const struct json_flat *mounts, size_t nr)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
+		fprintf(to, "# HELP ckptfs_%s %s\n# TYPE ckptfs_%s %s\n", metrics[i].name, metrics[i].help,
+			metrics[i].name, metrics[i].type);
+		for (size_t k = 0; k < nr; k++) {
+			fprintf(to, "ckptfs_%s", metrics[i].name);
+			print_labels(to, &mounts[k], NULL);
+			fputs("} ", to);
+			print_value(to, json_flat_u64(&mounts[k], metrics[i].path), metrics[i].ns);
+		}
+	}
+	fputs("# HELP ckptfs_request_seconds time to answer a request of the kernel\n"
+	      "# TYPE ckptfs_request_seconds summary\n",
+	      to);
+	for (size_t k = 0; k < nr; k++)
+		print_requests(to, &mounts[k]);
+}

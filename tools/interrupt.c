@@ -1,0 +1,42 @@
+#include "tools/interrupt.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <time.h>
+
+#include "base/util.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+static volatile sig_atomic_t caught;
+
+static void on_interrupt(_unused_ int signal)
+{
+	caught = 1;
+}
+
+void interrupt_catch(void)
+{
+	struct sigaction action = { .sa_handler = on_interrupt };
+
+	sigaction(SIGINT, &action, NULL);
+}
+
+bool interrupted(void)
+{
+	return caught != 0;
+}
+
+void interrupt_sleep(uint64_t ns)
+{
+	struct timespec ts = { .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) };
+	sigset_t block, before;
+
+	/* Blocked until ppoll() waits: between a look at `caught` and the wait it would be lost. */
+	sigemptyset(&block);
+	sigaddset(&block, SIGINT);
+	sigprocmask(SIG_BLOCK, &block, &before);
+	if (!caught)
+		ppoll(NULL, 0, &ts, &before);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}

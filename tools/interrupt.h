@@ -1,0 +1,10 @@
+/* Ctrl-C ends a command at its next safe place, with status 130. One thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void interrupt_catch(void);
+bool interrupted(void);
+/* Sleep; an interrupt, even one that came just before, ends it at once. */
+void interrupt_sleep(uint64_t ns);

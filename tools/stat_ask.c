@@ -1,0 +1,110 @@
+#include "tools/stat_ask.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "base/util.h"
+#include "tools/interrupt.h"
+
+#define STAT_XATTR "user.ckptfs.stat"
+#define STAT_MAX 65536 /* the kernel's limit */
+#define NR_OPEN_DIRS 32
+
+void stat_answer_release(struct stat_answer *a)
+{
+	free(TAKE(a->text));
+	json_flat_release(&a->j);
+}
+
+int stat_ask(const char *path, struct stat_answer *ret)
+{
+	static char text[STAT_MAX + 1];
+	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+	ssize_t n = lgetxattr(path, STAT_XATTR, text, STAT_MAX);
+	int r;
+
+	if (n < 0)
+		return errno == EOPNOTSUPP || errno == EPERM ? -ENODATA : -errno;
+	r = json_flat_parse(text, (size_t)n, &a.j);
+	if (r < 0)
+		return r;
+	a.text = strndup(text, (size_t)n);
+	if (!a.text)
+		return -ENOMEM;
+	*ret = a;
+	a = (struct stat_answer){ 0 };
+	return 0;
+}
+
+void stat_complain(const char *path, int r, int before)
+{
+	const char *why = strerror(-r);
+
+	if (r == -ENODATA)
+		why = before ? "not on a ckptfs any more: it has been unmounted" :
+			       "not on a ckptfs; give a mountpoint, or a file or directory below one";
+	else if (r == -ENOTCONN)
+		why = "the daemon of this mount has died; umount it and mount it again";
+	else if (r == -EBADMSG)
+		why = "the daemon's answer cannot be understood";
+	fprintf(stderr, "ckptfs-stat: %s: %s\n", path, why);
+}
+
+/* nftw() takes no argument, so they are here. */
+static struct stat_sums sums;
+static int sums_error;
+
+static int add_file(const char *path)
+{
+	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+	int r = stat_ask(path, &a);
+
+	if (r < 0) {
+		if (r != -ENOENT) /* what vanishes meanwhile is not missed */
+			stat_complain(path, r, 0);
+		return r;
+	}
+	sums.files++;
+	sums.size += json_flat_u64(&a.j, "size_bytes");
+	sums.mapped += json_flat_u64(&a.j, "mapped_bytes");
+	sums.extents += json_flat_u64(&a.j, "extents");
+	sums.frames += json_flat_u64(&a.j, "frames");
+	sums.not_durable += strcmp(json_flat_get(&a.j, "durable"), "true") != 0;
+	return 0;
+}
+
+static int visit(const char *path, const struct stat *st, int type, _unused_ struct FTW *at)
+{
+	int r = 0;
+
+	if (interrupted())
+		return 1;
+	if (type == FTW_D)
+		sums.directories++;
+	else if (type == FTW_F && S_ISREG(st->st_mode))
+		r = add_file(path);
+	else if (type == FTW_DNR || type == FTW_NS) {
+		r = -EACCES;
+		stat_complain(path, r, 0);
+	}
+	if (r < 0 && r != -ENOENT)
+		sums_error = r;
+	return 0;
+}
+
+int stat_sum(const char *directory, struct stat_sums *ret)
+{
+	sums = (struct stat_sums){ 0 };
+	sums_error = 0;
+	if (nftw(directory, visit, NR_OPEN_DIRS, FTW_PHYS | FTW_MOUNT) < 0) {
+		sums_error = -errno;
+		stat_complain(directory, sums_error, 0);
+	}
+	*ret = sums;
+	return sums_error;
+}
