@@ -239,7 +239,7 @@ static void add_requests(struct json *j, struct control *c)
 	json_close(j);
 }
 
-static int mount_stat(struct fs *fs, struct buf *ret)
+int control_figures(struct fs *fs, struct buf *ret)
 {
 	struct json j = json_to(ret);
 	struct engine_stats s = { 0 };
@@ -327,7 +327,7 @@ int control_xattr(struct fs *fs, struct inode *i, const char *name, struct buf *
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	if (stat && i->ino == NS_ROOT_INO)
-		r = mount_stat(fs, ret);
+		r = control_figures(fs, ret);
 	else if (S_ISREG(in.mode))
 		r = stat ? file_stat(fs, i, ret) : fingerprint(fs, i, ret);
 	else

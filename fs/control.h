@@ -35,6 +35,8 @@ void control_count(struct control *c, unsigned request, uint64_t ns);
 void control_set_readahead(struct control *c, uint32_t kib);
 void control_set_threads(struct control *c, unsigned nr);
 
+/* The JSON of the whole mount, appended to *ret. From any thread once requests are served. */
+int control_figures(struct fs *fs, struct buf *ret);
 /* 1: a virtual attribute, its value appended to *ret; 0: not one; <0. */
 int control_xattr(struct fs *fs, struct inode *i, const char *name, struct buf *ret);
 int control_statfs(struct fs *fs, struct statvfs *ret);

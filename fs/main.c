@@ -2,9 +2,9 @@
  * mount.ckptfs: from the command line to a mounted filesystem and, in the end, back.
  *
  * Order: everything that can be checked without changing anything; fork (before the engine, whose threads would not
- * survive it); open the store; mount; answer the kernel's first request; only then does the parent return 0. At the
- * end: finish all requests, unmount, write what is kept in memory, commit, close. A daemon that is killed instead
- * leaves what the last commit left.
+ * survive it); take the address for metrics; open the store; mount; answer the kernel's first request; only then does the
+ * parent return 0. At the end: finish all requests, unmount, write what is kept in memory, commit, close. A daemon that is
+ * killed instead leaves what the last commit left.
  *
  * Exit status, as of mount(8):
  *    0  mounted (in the foreground: unmounted, everything durable)
@@ -32,6 +32,7 @@
 #include "fs/control.h"
 #include "fs/fs.h"
 #include "fs/loop.h"
+#include "fs/metrics.h"
 #include "fs/ops/ops.h"
 #include "fs/options.h"
 #include "store/engine/engine.h"
@@ -47,6 +48,7 @@ struct run {
 	struct fs *fs;
 	struct fuse_session *se;
 	struct loop *loop;
+	struct metrics *metrics; /* NULL: not asked for */
 	int parent_fd; /* tells the parent how the mount went; -1: there is none, or it has been told */
 	int signal_fd;
 };
@@ -283,8 +285,12 @@ static int attend(struct run *run)
 		if (!answered && loop_answers(run->loop)) {
 			answered = true;
 			raise_readahead(run);
+			if (run->metrics && metrics_start(run->metrics, run->fs) < 0)
+				return -ENOMEM;
 			become_daemon(run);
 			log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
+			if (run->metrics)
+				log_info("metrics: answered at %s", run->o.metrics);
 		}
 		end = handle_signal(run) || loop_ended(run->loop);
 	}
@@ -312,6 +318,7 @@ static int close_all(struct run *run)
 {
 	int r;
 
+	metrics_stop(TAKE(run->metrics));
 	if (run->se)
 		fuse_session_unmount(run->se);
 	r = fs_close(run->fs);
@@ -332,6 +339,8 @@ static enum exit_status mount_and_serve(struct run *run)
 	int r, last;
 
 	r = block_signals(run);
+	if (r == 0 && run->o.metrics)
+		r = metrics_listen(run->o.metrics, &run->metrics);
 	if (r == 0)
 		r = open_store(run);
 	if (r == 0)

@@ -9,6 +9,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/metrics_address.h"
 
 static const struct conf_key keys[] = {
 	{ "chunking", CONF_CHOICE, offsetof(struct options, chunking), "page", "page", "how files are cut into chunks" },
@@ -32,6 +33,8 @@ static const struct conf_key keys[] = {
 	{ "log", CONF_STRING, offsetof(struct options, log), NULL, NULL, "log to this file instead of syslog" },
 	{ "log_level", CONF_CHOICE, offsetof(struct options, log_level), "info", "error|warning|notice|info|debug",
 	  "how much to log" },
+	{ "metrics", CONF_STRING, offsetof(struct options, metrics), NULL, NULL,
+	  "[HOST:]PORT where Prometheus gets figures over HTTP; loopback unless HOST says otherwise" },
 	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), NULL, NULL,
 	  "mount over a directory that has entries" },
 	{ "private", CONF_FLAG, offsetof(struct options, private), NULL, NULL,
@@ -148,8 +151,14 @@ static bool is_too_slow(uint64_t rate)
 
 static int check_limits(struct options *o, const char *name, const char **ret_why)
 {
+	struct metrics_address address;
+
 	if (strcmp(name, "compress") == 0 && compress_parse(o->compress, strlen(o->compress), &o->engine.compress) < 0) {
 		*ret_why = "must be none, lz4, zstd, zstd:1 to zstd:19 or auto";
+		return -EINVAL;
+	}
+	if (strcmp(name, "metrics") == 0 && metrics_address_parse(o->metrics, &address) < 0) {
+		*ret_why = "must be PORT, HOST:PORT or [IPV6]:PORT, with a port from 1 to 65535";
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {

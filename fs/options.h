@@ -14,6 +14,7 @@
 struct options {
 	struct engine_conf engine;
 	char *cluster, *log; /* NULL: not given */
+	char *metrics; /* where to answer HTTP; NULL: nowhere */
 	char *compress; /* as given; engine.compress is what it means */
 	int chunking, log_level;
 	int hash; /* enum fp_kind, 0: as stored */

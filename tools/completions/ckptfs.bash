@@ -4,7 +4,7 @@ _ckptfs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
 	local options="cache= chunking=page cluster= commit= compress=none compress=lz4 compress=zstd
 		compress=auto dirty= hash=auto hash=xxh3 hash=sha256 log=
-		log_level= nonempty page= private read_rate= write_rate= verify ro noatime nosuid nodev noexec"
+		log_level= metrics= nonempty page= private read_rate= write_rate= verify ro noatime nosuid nodev noexec"
 	local flags
 
 	case ${COMP_WORDS[0]##*/} in
