@@ -2,7 +2,7 @@
  * ckptfs-stat: what a mount, a file or a directory of ckptfs costs and saves.
  *
  * The daemon makes the figures (tools/stat_ask.h); this program shows them for people, as they are, or for Prometheus,
- * once or again and again. A directory's figures are the sums over the files below it.
+ * once or again and again, or writes a page (tools/report.h). A directory's figures are the sums over the files below.
  *
  * Exit status: 0 shown, 1 usage, 2 a path that is not there, not readable or not on ckptfs; 130 interrupted.
  */
@@ -20,6 +20,7 @@
 #include "client/figures.h"
 #include "tools/interrupt.h"
 #include "tools/mounts.h"
+#include "tools/report.h"
 #include "tools/stat_ask.h"
 #include "tools/stat_show.h"
 #include "tools/stat_watch.h"
@@ -33,6 +34,7 @@ enum format { FORMAT_HUMAN, FORMAT_JSON, FORMAT_PROMETHEUS };
 struct request {
 	enum format format;
 	uint64_t watch_ns; /* 0: once */
+	const char *html; /* a page to write; NULL: none */
 
 	char **paths; /* allocated, as are those below: one for each path */
 	size_t nr;
@@ -54,11 +56,12 @@ static void request_release(struct request *q)
 
 static void help(FILE *to)
 {
-	fputs("Usage: ckptfs-stat [--json | --prometheus] [--watch [SECONDS]] [PATH...]\n"
+	fputs("Usage: ckptfs-stat [--json | --prometheus | --html FILE] [--watch [SECONDS]] [PATH...]\n"
 	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"
 	      "of a file, or of all files below a directory.\n\n"
 	      "  --json             exact figures, one JSON document a line; keys keep their meaning (schema_version)\n"
 	      "  --prometheus       text exposition format, mounts only\n"
+	      "  --html FILE        a page about one mount; made anew, it also shows how things developed\n"
 	      "  --watch [SECONDS]  again and again, every second or as told, with the rates in between\n"
 	      "  -h, --help         this text\n"
 	      "  -V, --version      the version\n\n"
@@ -231,14 +234,21 @@ static int parse_watch(struct request *q, int argc, char *argv[])
 static int parse(int argc, char *argv[], struct request *ret)
 {
 	static const struct option longs[] = {
-		{ "json", no_argument, NULL, 'j' },	   { "prometheus", no_argument, NULL, 'p' },
-		{ "watch", optional_argument, NULL, 'w' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	   { 0 },
+		{ "html", required_argument, NULL, 'H' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "prometheus", no_argument, NULL, 'p' },
+		{ "watch", optional_argument, NULL, 'w' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
 	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "hV", longs, NULL)) != -1) {
 		switch (c) {
+		case 'H':
+			ret->html = optarg;
+			break;
 		case 'j':
 			ret->format = FORMAT_JSON;
 			break;
@@ -304,6 +314,16 @@ static int add_paths(struct request *q, int nr, char *paths[])
 	return q->last && q->answered && q->mounts ? 0 : -ENOMEM;
 }
 
+static int write_report(const struct request *q)
+{
+	if (q->nr != 1 || q->watch_ns > 0 || q->format != FORMAT_HUMAN) {
+		fputs("ckptfs-stat: --html is of one mount, and goes with no other option; give one mountpoint\n",
+		      stderr);
+		return -EINVAL;
+	}
+	return report_write(q->html, q->paths[0]);
+}
+
 int main(int argc, char *argv[])
 {
 	_cleanup_(request_release) struct request q = { 0 };
@@ -313,7 +333,9 @@ int main(int argc, char *argv[])
 		return r < 0 ? EXIT_USAGE : EXIT_SHOWN;
 	interrupt_catch();
 	r = add_paths(&q, argc - optind, argv + optind);
-	if (r == 0)
+	if (r == 0 && q.html)
+		r = write_report(&q);
+	else if (r == 0)
 		r = q.watch_ns > 0 ? watch(&q) : show_all(&q, stdout);
 	if (interrupted())
 		return EXIT_INTERRUPTED;

@@ -1,0 +1,150 @@
+#include "tools/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/json_flat.h"
+#include "base/util.h"
+#include "tools/stat_ask.h"
+#include "tools/stat_watch.h"
+
+#define PAGE_MODE 0644
+#define READ_STEP 65536u
+#define PAGE_MAX MiB(64) /* no report is as large */
+
+static int complain(const char *file, int r, const char *what)
+{
+	fprintf(stderr, "ckptfs-stat: %s: %s%s%s\n", file, what ? what : "", what && r != -EINVAL ? ": " : "",
+		r != -EINVAL ? strerror(-r) : "");
+	return r;
+}
+
+/* 1: *ret is its content, 0: not there. */
+static int read_page(const char *file, struct buf *ret)
+{
+	_cleanup_(closep) int fd = open(file, O_RDONLY | O_CLOEXEC);
+	ssize_t n = 1;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : complain(file, -errno, NULL);
+	while (n > 0 && ret->len < PAGE_MAX) {
+		if (buf_reserve(ret, READ_STEP) < 0)
+			return -ENOMEM;
+		n = read(fd, ret->data + ret->len, READ_STEP);
+		ret->len += n > 0 ? (size_t)n : 0;
+	}
+	return n < 0 ? complain(file, -errno, NULL) : 1;
+}
+
+/* The readings of the page before, if there is one. */
+static int load_record(const char *file, const char *store_id, struct record *ret)
+{
+	_cleanup_(buf_release) struct buf page = BUF_EMPTY;
+	_cleanup_(record_release) struct record old = { 0 };
+	int r = read_page(file, &page);
+
+	if (r <= 0) {
+		snprintf(ret->store_id, sizeof(ret->store_id), "%s", store_id);
+		return r;
+	}
+	r = record_parse((const char *)page.data, page.len, &old);
+	if (r == -EBADMSG)
+		return complain(file, -EINVAL,
+				"is there and is no report of ckptfs-stat; it is left as it is, give another name");
+	if (r < 0)
+		return r;
+	if (strcmp(old.store_id, store_id) != 0)
+		return complain(file, -EINVAL, "is a report of another store; it is left as it is, give another name");
+	*ret = old;
+	old = (struct record){ 0 };
+	return 0;
+}
+
+static struct record_reading reading_of(const struct json_flat *j)
+{
+	struct stat_reading s = stat_reading_of(j);
+
+	return (struct record_reading){
+		.time_s = (uint64_t)time(NULL),
+		.logical = json_flat_u64(j, "logical_bytes"),
+		.stored = json_flat_u64(j, "stored_bytes"),
+		.compressed = json_flat_u64(j, "compressed_bytes"),
+		.disk = json_flat_u64(j, "disk_bytes"),
+		.pid = s.pid,
+		.uptime_s = s.uptime_ns / UINT64_C(1000000000),
+		.cut = s.cut,
+		.fresh = s.fresh,
+	};
+}
+
+static mode_t file_mode(void)
+{
+	mode_t mask = umask(0);
+
+	umask(mask);
+	return PAGE_MODE & ~mask;
+}
+
+/* Under another name first, so that whoever looks sees a whole page. */
+static int write_page(const char *file, const struct report *report)
+{
+	_cleanup_(freep) char *temporary = NULL;
+	FILE *to = NULL;
+	int fd, r = 0;
+
+	if (asprintf(&temporary, "%s.XXXXXX", file) < 0)
+		return -ENOMEM;
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return complain(file, -errno, "cannot be written");
+	if (fchmod(fd, file_mode()) < 0 || !(to = fdopen(fd, "w"))) {
+		r = -errno;
+		close(fd);
+		goto err_unlink;
+	}
+	report_print(to, report);
+	if (fflush(to) != 0 || fsync(fd) < 0)
+		r = -errno;
+	if (fclose(to) != 0 && r == 0)
+		r = -errno;
+	if (r == 0 && rename(temporary, file) < 0)
+		r = -errno;
+	if (r == 0)
+		return 0;
+err_unlink:
+	unlink(temporary);
+	return complain(file, r, "cannot be written");
+}
+
+int report_write(const char *file, const char *mountpoint)
+{
+	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+	_cleanup_(record_release) struct record record = { 0 };
+	_cleanup_(walk_release) struct walk walk = { 0 };
+	struct record_reading now;
+	int r = stat_ask(mountpoint, &a);
+
+	if (r < 0) {
+		stat_complain(mountpoint, r, 0);
+		return r;
+	}
+	if (strcmp(json_flat_get(&a.j, "kind"), "mount") != 0)
+		return complain(mountpoint, -EINVAL, "--html is for a whole mount; give the mountpoint");
+	r = load_record(file, json_flat_get(&a.j, "store_id"), &record);
+	if (r < 0)
+		return r;
+	now = reading_of(&a.j);
+	r = record_add(&record, &now);
+	if (r == 0)
+		r = walk_mount(mountpoint, &walk);
+	if (r < 0)
+		return r;
+	return write_page(file, &(struct report){ &a.j, &walk, &record });
+}
