@@ -1,0 +1,64 @@
+# fish completion for the commands of ckptfs
+
+function __ckptfs_mounts
+    awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts
+end
+
+# A list after -o, complete but for its last word.
+function __ckptfs_options
+    set -l before (commandline -ct | string replace -r '^-o' '' | string replace -r '[^,]*$' '')
+    for o in cache= chunking=page cluster= commit= compress=none compress=lz4 compress=zstd compress=auto dirty= hash=auto \
+        hash=xxh3 hash=sha256 log= log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= \
+        nonempty page= private read_rate= write_rate= verify ro noatime nosuid nodev noexec
+        echo $before$o
+    end
+end
+
+for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-analyze ckptfs-gc ckptfs-stat
+    complete -c $c -s h -l help -d 'tell the usage'
+    complete -c $c -s V -l version -d 'tell the version'
+end
+
+complete -c mount.ckptfs -s o -x -a '(__ckptfs_options)' -d 'options'
+complete -c mount.ckptfs -s s -d 'ignore unknown options'
+complete -c mount.ckptfs -s f -d 'check everything, mount nothing'
+complete -c mount.ckptfs -s n -d 'without effect'
+complete -c mount.ckptfs -s v -d 'say what is done'
+complete -c mount.ckptfs -s d -l foreground -d 'stay in the foreground'
+
+complete -c umount.ckptfs -f -a '(__ckptfs_mounts)'
+complete -c umount.ckptfs -s l -d 'lazily'
+complete -c umount.ckptfs -s f -d 'even if not durable'
+complete -c umount.ckptfs -s v -d 'say what is done'
+complete -c umount.ckptfs -s n -d 'without effect'
+complete -c umount.ckptfs -s r -d 'without effect'
+
+complete -c fsck.ckptfs -s n -d 'change nothing'
+complete -c fsck.ckptfs -s p -d 'mend what can be'
+complete -c fsck.ckptfs -s a -d 'mend what can be'
+complete -c fsck.ckptfs -s y -d 'mend, and give up what is in the way'
+complete -c fsck.ckptfs -l read-data -d 'compare every byte'
+complete -c fsck.ckptfs -l rebuild -d 'make the index anew'
+complete -c fsck.ckptfs -l json -d 'for machines'
+complete -c fsck.ckptfs -l cache -x -d 'memory to work with'
+complete -c fsck.ckptfs -s v -d 'show what is logged'
+
+complete -c ckptfs-analyze -l page -x -d 'pages of this size too'
+complete -c ckptfs-analyze -l min -x -d 'shortest content-defined chunk'
+complete -c ckptfs-analyze -l avg -x -d 'average one'
+complete -c ckptfs-analyze -l max -x -d 'longest one'
+complete -c ckptfs-analyze -l memory -x -d 'for fingerprints'
+complete -c ckptfs-analyze -l json -d 'for machines'
+complete -c ckptfs-analyze -s q -l quiet -d 'no progress'
+
+complete -c ckptfs-gc -l delete -d 'free what is found'
+complete -c ckptfs-gc -l budget -x -d 'stop after this time'
+complete -c ckptfs-gc -l rate -x -d 'of packs per second'
+complete -c ckptfs-gc -l move-below -x -d 'empty packs with less in use'
+complete -c ckptfs-gc -l json -d 'for machines'
+complete -c ckptfs-gc -s q -l quiet -d 'no progress'
+
+complete -c ckptfs-stat -l html -r -F -d 'a page about one mount'
+complete -c ckptfs-stat -l json -d 'for machines'
+complete -c ckptfs-stat -l prometheus -d 'text exposition format'
+complete -c ckptfs-stat -l watch -d 'again and again'
