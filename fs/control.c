@@ -30,11 +30,12 @@ struct control {
 	/* Constant once requests are served. */
 	char *store, *mountpoint;
 	const char *const *names;
-	struct control_paths paths; /* readahead_kib comes a little later than the rest */
+	struct control_paths paths;
 	uint64_t started_ns;
 
 	struct hist request[CONTROL_REQUESTS];
 	atomic_uint nr_threads;
+	atomic_uint readahead_kib; /* known a little after the first request */
 
 	struct mutex lock; /* leaf */
 	struct engine_space space GUARDED_BY(lock);
@@ -81,7 +82,7 @@ void control_set_paths(struct control *c, const struct control_paths *p)
 
 void control_set_readahead(struct control *c, uint32_t kib)
 {
-	c->paths.readahead_kib = kib;
+	c->readahead_kib = kib;
 }
 
 void control_set_threads(struct control *c, unsigned nr)
@@ -214,7 +215,7 @@ static void add_paths(struct json *j, struct control *c, const struct engine_sta
 	json_bool(j, "write_direct_io", true);
 	json_bool(j, "write_without_capability_check", c->paths.killpriv);
 	json_bool(j, "parallel_directory_lookups", c->paths.parallel_dirs);
-	json_u64(j, "readahead_kib", c->paths.readahead_kib);
+	json_u64(j, "readahead_kib", c->readahead_kib);
 	json_u64(j, "threads", c->nr_threads);
 	json_close(j);
 }

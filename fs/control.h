@@ -20,7 +20,6 @@ struct options;
 struct control_paths {
 	bool killpriv; /* buffered writes need no look at file capabilities */
 	bool parallel_dirs; /* look-ups in one directory go on in parallel */
-	uint32_t readahead_kib;
 };
 
 #define CONTROL_REQUESTS 64 /* kinds of requests, by protocol number */
