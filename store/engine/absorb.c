@@ -81,9 +81,12 @@ static int ingest(struct engine *e, const struct fptable *t)
 
 	if (!entries)
 		return -ENOMEM;
-	for (size_t i = 0; i < t->size; i++)
-		if (t->slots[i].pack)
-			entries[n++] = (struct fingerprint_entry){ t->slots[i].fp, t->slots[i].pack, t->slots[i].off / PACK_BLOCK };
+	for (const struct fptable_slot *s = t->slots; s < t->slots + t->size; s++)
+		if (s->pack) {
+			uint32_t block = pack_hint((struct addr){ .pack = s->pack, .off = s->off }, s->number);
+
+			entries[n++] = (struct fingerprint_entry){ fptable_slot_fp(s), s->pack, block };
+		}
 	filter_add(e, entries, n);
 	return fingerprints_ingest(e->db, entries, n);
 }
@@ -119,8 +122,9 @@ static int add_all(struct fptable *t, const struct fptable *from)
 	for (size_t i = 0; i < from->size && r == 0; i++) {
 		const struct fptable_slot *s = &from->slots[i];
 
-		if (s->pack && !fptable_find(t, s->fp))
-			r = fptable_insert(t, s->fp, (struct addr){ .pack = s->pack, .off = s->off });
+		if (s->pack && !fptable_find(t, fptable_slot_fp(s)))
+			r = fptable_insert(t, fptable_slot_fp(s), (struct addr){ .pack = s->pack, .off = s->off },
+					   s->number);
 	}
 	return r;
 }
@@ -211,13 +215,12 @@ static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint3
 
 static int load_frame(struct engine *e, const struct pack_frame_rec *rec)
 {
-	struct addr a = rec->first;
 	int r = 0;
 
 	mutex_lock(&e->append_lock);
-	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++, a.off += rec->chunk_len)
+	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++)
 		if (!fp_is_none(rec->fps[i]) && !fptable_find(&e->recent, rec->fps[i]))
-			r = fptable_insert(&e->recent, rec->fps[i], a);
+			r = fptable_insert(&e->recent, rec->fps[i], pack_rec_addr(rec, i), pack_rec_number(rec, i));
 	mutex_unlock(&e->append_lock);
 	return r;
 }

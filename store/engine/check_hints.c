@@ -40,16 +40,21 @@ static uint64_t hash(uint64_t key, struct addr a)
 	return h ^ h >> 31;
 }
 
+/* What RocksDB should say of a chunk. */
+static struct addr hint_to(const struct pack_frame_rec *rec, uint32_t i)
+{
+	return (struct addr){ .pack = rec->pack, .off = pack_hint(rec->first, pack_rec_number(rec, i)) * PACK_BLOCK };
+}
+
 void check_hints_expect(struct check *k, struct check_window *w, const struct pack_frame_rec *rec)
 {
 	uint64_t *sum = frame_map_sum(&w->map, rec->pack, rec->frame);
-	struct addr a = rec->first;
 
 	if (!k->db || !is_absorbed(k, rec->pack, rec->frame))
 		return;
-	for (uint32_t i = 0; i < rec->nr_chunks; i++, a.off += rec->chunk_len)
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
 		if (!fp_is_none(rec->fps[i]))
-			*sum += hash(fingerprint_key(rec->fps[i]), a);
+			*sum += hash(fingerprint_key(rec->fps[i]), hint_to(rec, i));
 }
 
 /* Takes every hint off the sum of the frame that it leads to. */
@@ -92,10 +97,10 @@ static int hint_is_good(struct check *k, struct addr hint, struct addr own, stru
 		return 0;
 	if (addr_equal(hint, own))
 		return 1;
-	r = packs_chunk_at(k->packs, hint, &start, &len, &there);
+	r = packs_find(k->packs, hint, &start, &len, &there);
 	if (r <= 0)
 		return r == -ENOMEM ? r : 0;
-	return addr_equal(start, hint) && fingerprint_key(there) == fingerprint_key(fp);
+	return fingerprint_key(there) == fingerprint_key(fp);
 }
 
 static int add_missing(struct check_hints *h, struct fp fp, struct addr a)
@@ -118,16 +123,16 @@ static int add_missing(struct check_hints *h, struct fp fp, struct addr a)
 
 static int check_frame(struct check *k, const struct pack_frame_rec *rec, struct check_hints *h)
 {
-	struct addr hints[PACK_FRAME_BLOCKS], own = rec->first;
+	struct addr hints[PACK_FRAME_BLOCKS];
 	int r;
 
 	r = fingerprints_find(k->db, rec->fps, rec->nr_chunks, hints);
-	for (uint32_t i = 0; r >= 0 && i < rec->nr_chunks; i++, own.off += rec->chunk_len) {
+	for (uint32_t i = 0; r >= 0 && i < rec->nr_chunks; i++) {
 		if (fp_is_none(rec->fps[i]))
 			continue;
-		r = hint_is_good(k, hints[i], own, rec->fps[i]);
+		r = hint_is_good(k, hints[i], hint_to(rec, i), rec->fps[i]);
 		if (r == 0)
-			r = add_missing(h, rec->fps[i], own);
+			r = add_missing(h, rec->fps[i], hint_to(rec, i));
 	}
 	return MIN(r, 0);
 }
@@ -141,7 +146,7 @@ static int check_frames_of(struct check *k, struct check_window *w, uint32_t pac
 	for (uint32_t frame = 0; frame < p->nr && r == 0; frame++) {
 		struct pack_iter it;
 
-		if (p->sums[frame] == 0 || p->blocks[frame] == 0 || p->blocks[frame] == FRAME_DAMAGED ||
+		if (p->sums[frame] == 0 || p->lens[frame] == 0 || p->lens[frame] == FRAME_DAMAGED ||
 		    !is_absorbed(k, pack, frame))
 			continue;
 		it = pack_iter(k->packs, pack, frame);

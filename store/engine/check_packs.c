@@ -96,17 +96,16 @@ static bool any_gone(const struct pack_frame_rec *rec)
 static int count_chunks(struct packs_check *c)
 {
 	const struct pack_frame_rec *rec = c->rec;
-	struct addr a = rec->first;
 	int r = 0;
 
 	c->counts.nr_frames++;
-	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++, a.off += rec->chunk_len) {
+	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++) {
 		if (fp_is_none(rec->fps[i])) {
-			r = check_window_add_gone(&c->w, a, rec->chunk_len);
+			r = check_window_add_gone(&c->w, pack_rec_addr(rec, i), pack_rec_len(rec, i));
 			continue;
 		}
 		c->counts.nr_chunks++;
-		c->counts.chunk_bytes += rec->chunk_len;
+		c->counts.chunk_bytes += pack_rec_len(rec, i);
 	}
 	return r;
 }
@@ -115,20 +114,20 @@ static int count_chunks(struct packs_check *c)
 static int read_chunks(struct packs_check *c)
 {
 	const struct pack_frame_rec *rec = c->rec;
-	struct addr a = rec->first;
+	uint32_t total = pack_rec_start(rec, rec->nr_chunks);
 	int r;
 
-	c->k->res.read_bytes += (uint64_t)rec->nr_chunks * rec->chunk_len;
-	if (!any_gone(rec) && packs_read(c->k->packs, a, rec->nr_chunks * rec->chunk_len, c->buf) == 0)
+	c->k->res.read_bytes += total;
+	if (!any_gone(rec) && packs_read(c->k->packs, rec->first, total, c->buf) == 0)
 		return 0;
-	for (uint32_t i = 0; i < rec->nr_chunks; i++, a.off += rec->chunk_len) {
+	for (uint32_t i = 0; i < rec->nr_chunks; i++) {
 		if (fp_is_none(rec->fps[i]))
 			continue;
-		r = packs_read(c->k->packs, a, rec->chunk_len, c->buf);
+		r = packs_read(c->k->packs, pack_rec_addr(rec, i), pack_rec_len(rec, i), c->buf);
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0)
-			r = check_window_add_chunk(&c->w, a, rec->chunk_len, rec->fps[i]);
+			r = check_window_add_chunk(&c->w, pack_rec_addr(rec, i), pack_rec_len(rec, i), rec->fps[i]);
 		if (r < 0)
 			return r;
 	}
@@ -139,11 +138,12 @@ static int read_chunks(struct packs_check *c)
 static int prove_by_hints(struct check *k, struct pack_salvage *s)
 {
 	struct addr hints[PACK_FRAME_BLOCKS];
-	uint32_t first = (1 + s->frame * PACK_FRAME_STRIDE + 1) * PACK_BLOCK;
+	struct addr first = { .pack = s->pack, .off = (1 + s->frame * PACK_FRAME_STRIDE + 1) * PACK_BLOCK };
 	int r = k->db ? fingerprints_find(k->db, s->bytes, s->nr_chunks, hints) : 0;
 
 	for (uint32_t i = 0; r == 0 && k->db && i < s->nr_chunks; i++) {
-		struct addr own = { .pack = s->pack, .off = first + i * s->chunk_len };
+		uint8_t number = (uint8_t)(s->chunk_len ? i * (s->chunk_len / PACK_BLOCK) : i);
+		struct addr own = { .pack = s->pack, .off = pack_hint(first, number) * PACK_BLOCK };
 
 		if (!s->proved[i] && addr_equal(hints[i], own)) {
 			s->fps[i] = s->bytes[i];
@@ -168,7 +168,6 @@ static int mend_table(struct packs_check *c)
 	struct pack_frame_rec *rec = c->rec;
 	struct pack_salvage *s = c->salvage;
 	uint32_t nr = 0, nr_unproved = 0;
-	struct addr a;
 	int r;
 
 	r = packs_salvage_table(c->k->packs, rec->pack, rec->frame, s);
@@ -178,14 +177,13 @@ static int mend_table(struct packs_check *c)
 		r = packs_mend_table(c->k->packs, s) == 0 && read_again(c);
 	if (r <= 0)
 		return r == -ENOMEM ? r : 0;
-	a = rec->first;
-	for (uint32_t i = 0; i < rec->nr_chunks; i++, a.off += rec->chunk_len) {
+	for (uint32_t i = 0; i < rec->nr_chunks; i++) {
 		if (fp_is_none(rec->fps[i]))
 			continue;
 		nr++;
 		nr_unproved += !s->proved[i];
 		if (!s->proved[i] && !c->k->conf->read_data) /* which would find it */
-			r = check_window_add_chunk(&c->w, a, rec->chunk_len, rec->fps[i]);
+			r = check_window_add_chunk(&c->w, pack_rec_addr(rec, i), pack_rec_len(rec, i), rec->fps[i]);
 		if (r < 0)
 			return r;
 	}
@@ -218,7 +216,7 @@ static int check_frame(struct packs_check *c)
 
 	if (r <= 0)
 		return r;
-	r = frame_map_add(&c->w.map, rec->pack, rec->frame, (uint16_t)(rec->nr_chunks * rec->chunk_len / PACK_BLOCK));
+	r = frame_map_add(&c->w.map, rec->pack, rec->frame, pack_rec_start(rec, rec->nr_chunks));
 	if (r == 0)
 		r = count_chunks(c);
 	if (r == 0 && c->k->conf->read_data)

@@ -269,25 +269,25 @@ int frame_map_add_pack(struct frame_map *m, uint32_t pack)
 	return 0;
 }
 
-int frame_map_add(struct frame_map *m, uint32_t pack, uint32_t frame, uint16_t nr_blocks)
+int frame_map_add(struct frame_map *m, uint32_t pack, uint32_t frame, uint32_t len)
 {
 	struct frame_map_pack *p = &m->packs[pack - m->first];
 
 	if (frame >= p->nr) {
 		uint32_t nr = MAX(frame + 1, 2 * p->nr);
-		uint16_t *blocks = reallocarray(p->blocks, nr, sizeof(*blocks));
+		uint32_t *lens = reallocarray(p->lens, nr, sizeof(*lens));
 		uint64_t *sums = reallocarray(p->sums, nr, sizeof(*sums));
 
-		p->blocks = blocks ? blocks : p->blocks;
+		p->lens = lens ? lens : p->lens;
 		p->sums = sums ? sums : p->sums;
-		if (!blocks || !sums)
+		if (!lens || !sums)
 			return -ENOMEM;
-		memset(blocks + p->nr, 0, (nr - p->nr) * sizeof(*blocks));
+		memset(lens + p->nr, 0, (nr - p->nr) * sizeof(*lens));
 		memset(sums + p->nr, 0, (nr - p->nr) * sizeof(*sums));
-		m->bytes += (nr - p->nr) * (sizeof(*blocks) + sizeof(*sums));
+		m->bytes += (nr - p->nr) * (sizeof(*lens) + sizeof(*sums));
 		p->nr = nr;
 	}
-	p->blocks[frame] = nr_blocks;
+	p->lens[frame] = len;
 	return 0;
 }
 
@@ -301,7 +301,7 @@ uint64_t *frame_map_sum(struct frame_map *m, uint32_t pack, uint32_t frame)
 void frame_map_release(struct frame_map *m)
 {
 	for (size_t i = 0; i < m->nr_packs; i++) {
-		free(m->packs[i].blocks);
+		free(m->packs[i].lens);
 		free(m->packs[i].sums);
 	}
 	free(m->packs);
@@ -320,9 +320,9 @@ enum extent_state check_extent(const struct frame_map *m, struct addr a, uint32_
 	if (m->nr_packs == 0 || a.pack < m->first || a.pack >= m->end)
 		return EXTENT_ELSEWHERE;
 	p = &m->packs[a.pack - m->first];
-	if (frame >= p->nr || p->blocks[frame] == 0)
+	if (frame >= p->nr || p->lens[frame] == 0)
 		return EXTENT_NO_FRAME;
-	if (p->blocks[frame] == FRAME_DAMAGED)
+	if (p->lens[frame] == FRAME_DAMAGED)
 		return EXTENT_NO_TABLE;
-	return in + len > p->blocks[frame] * PACK_BLOCK ? EXTENT_NO_CHUNK : EXTENT_FINE;
+	return in + len > p->lens[frame] ? EXTENT_NO_CHUNK : EXTENT_FINE;
 }

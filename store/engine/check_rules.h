@@ -45,21 +45,21 @@ void check_inode(const struct inode_facts *f, struct check_problems *ret);
 bool check_place(uint32_t off, uint32_t *ret_frame, uint32_t *ret_in);
 
 /*
- * Which frames of some packs have how many blocks of chunks, and a sum to compare two sets of chunks with: ten bytes
+ * Which frames of some packs have how many bytes of chunks, and a sum to compare two sets of chunks with: twelve bytes
  * for each MiB of the store. Filled in order.
  */
-#define FRAME_DAMAGED UINT16_MAX /* its table is */
+#define FRAME_DAMAGED UINT32_MAX /* its table is */
 struct frame_map {
 	uint32_t first, end; /* packs it knows of */
 	struct frame_map_pack {
-		uint16_t *blocks; /* 0: there is no such frame */
+		uint32_t *lens; /* 0: there is no such frame */
 		uint64_t *sums;
 		uint32_t nr;
 	} * packs; /* end - first of them */
 	size_t nr_packs, bytes; /* of memory */
 };
 int frame_map_add_pack(struct frame_map *m, uint32_t pack); /* the next one; the first sets `first` */
-int frame_map_add(struct frame_map *m, uint32_t pack, uint32_t frame, uint16_t nr_blocks); /* a pack added before */
+int frame_map_add(struct frame_map *m, uint32_t pack, uint32_t frame, uint32_t len); /* a pack added before */
 uint64_t *frame_map_sum(struct frame_map *m, uint32_t pack, uint32_t frame); /* NULL: it knows of no such frame */
 void frame_map_release(struct frame_map *m);
 

@@ -107,20 +107,18 @@ static int heal(struct closing *c)
 		sorted[i] = (struct by_fp){ c->w->bad[i].fp, &c->w->bad[i] };
 	qsort(sorted, c->w->nr_bad, sizeof(*sorted), compare_fps);
 	while ((r = pack_iter_next(&it, rec)) != 0) {
-		struct addr a = rec->first;
-
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0 || rec->damaged)
 			continue;
-		for (uint32_t i = 0; i < rec->nr_chunks; i++, a.off += rec->chunk_len) {
+		for (uint32_t i = 0; i < rec->nr_chunks; i++) {
 			struct by_fp *s = bsearch(&rec->fps[i], sorted, c->w->nr_bad, sizeof(*sorted), compare_fps);
 
 			while (s && s > sorted && fp_equal(s[-1].fp, rec->fps[i]))
 				s--;
 			for (; s && s < sorted + c->w->nr_bad && fp_equal(s->fp, rec->fps[i]); s++)
-				if (s->b->len == rec->chunk_len)
-					heal_from(c, s->b, a);
+				if (s->b->len == pack_rec_len(rec, i))
+					heal_from(c, s->b, pack_rec_addr(rec, i));
 		}
 		r = check_step(c->k, "second copies", it.pack, it.end_pack, false);
 		if (r < 0)

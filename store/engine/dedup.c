@@ -337,7 +337,7 @@ static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(e->ap
 	struct fptable_slot *s = fptable_find(&e->recent, fp);
 
 	if (!s)
-		return fptable_insert(&e->recent, fp, a);
+		return fptable_insert(&e->recent, fp, a, 0);
 	s->pack = a.pack;
 	s->off = a.off;
 	return 0;
@@ -388,6 +388,7 @@ static void place(struct engine *e, struct batch *b, unsigned i, struct pack_fra
 	if (s) {
 		s->pack = b->addr[i].pack;
 		s->off = b->addr[i].off;
+		s->number = pack_frame_last(f);
 	}
 }
 

@@ -35,7 +35,7 @@ struct fptable_slot *fptable_find(const struct fptable *t, struct fp fp)
 	if (!t->slots)
 		return NULL;
 	for (size_t i = slot_of(t, fp); t->slots[i].pack; i = (i + 1) & (t->size - 1))
-		if (fp_equal(t->slots[i].fp, fp))
+		if (t->slots[i].lo == fp.lo && t->slots[i].hi == fp.hi)
 			return &t->slots[i];
 	return NULL;
 }
@@ -48,7 +48,7 @@ void fptable_prefetch(const struct fptable *t, struct fp fp)
 
 static void put(struct fptable *t, struct fptable_slot s)
 {
-	size_t i = slot_of(t, s.fp);
+	size_t i = slot_of(t, fptable_slot_fp(&s));
 
 	while (t->slots[i].pack)
 		i = (i + 1) & (t->size - 1);
@@ -71,7 +71,7 @@ static int grow(struct fptable *t)
 	return 0;
 }
 
-int fptable_insert(struct fptable *t, struct fp fp, struct addr a)
+int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t number)
 {
 	if (t->nr >= t->size / 8 * 7) {
 		int r = grow(t);
@@ -79,7 +79,7 @@ int fptable_insert(struct fptable *t, struct fp fp, struct addr a)
 		if (r < 0)
 			return r;
 	}
-	put(t, (struct fptable_slot){ fp, a.pack, a.off });
+	put(t, (struct fptable_slot){ .lo = fp.lo, .hi = fp.hi, .number = number, .pack = a.pack, .off = a.off });
 	return 0;
 }
 
@@ -94,7 +94,7 @@ void fptable_remove(struct fptable *t, struct fp fp)
 	gap = (size_t)(s - t->slots);
 	t->nr--;
 	for (i = (gap + 1) & (t->size - 1); t->slots[i].pack; i = (i + 1) & (t->size - 1)) {
-		size_t home = slot_of(t, t->slots[i].fp);
+		size_t home = slot_of(t, fptable_slot_fp(&t->slots[i]));
 
 		if (((i - home) & (t->size - 1)) >= ((i - gap) & (t->size - 1))) {
 			t->slots[gap] = t->slots[i];

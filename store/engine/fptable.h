@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,10 +14,17 @@
 #include "base/fp.h"
 
 struct fptable_slot {
-	struct fp fp;
+	uint64_t lo, hi : 56; /* of the fingerprint */
+	uint64_t number : 8; /* of the chunk in its frame, as pack_hint() wants it */
 	uint32_t pack; /* 0: free */
 	uint32_t off;
 };
+static_assert(sizeof(struct fptable_slot) == 24, "there are many");
+
+static inline struct fp fptable_slot_fp(const struct fptable_slot *s)
+{
+	return (struct fp){ s->lo, s->hi };
+}
 
 struct fptable {
 	struct fptable_slot *slots;
@@ -29,6 +37,6 @@ void fptable_release(struct fptable *t);
 struct fptable_slot *fptable_find(const struct fptable *t, struct fp fp);
 void fptable_prefetch(const struct fptable *t, struct fp fp);
 /* fp must be absent. Grows as needed; -ENOMEM leaves the table as it was. */
-int fptable_insert(struct fptable *t, struct fp fp, struct addr a);
+int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t number);
 void fptable_remove(struct fptable *t, struct fp fp); /* absent is fine */
 size_t fptable_memory(const struct fptable *t);

@@ -13,7 +13,9 @@ struct doomed {
 	uint32_t pack, frame, chunk_len, nr_chunks;
 	size_t at; /* its number in the window */
 	struct gc_bits gone; /* chunks given back before */
-	struct gc_bits fresh; /* and those that are now */
+	struct gc_bits fresh; /* and those that are now, ... */
+	struct gc_bits blocks; /* all blocks that they touch, */
+	uint32_t bytes; /* and how long they are */
 	bool with_pack; /* the whole pack goes */
 };
 

@@ -8,7 +8,7 @@
 #include "index/index_format.h"
 #include "store/engine/gc.h"
 
-#define FRAMES_MAX (128u * 1024) /* of a window: 64 bytes each here and at most 96 more in gc_sweep.c, for 1 MiB of store */
+#define FRAMES_MAX (128u * 1024) /* of a window: 64 bytes each here and at most 136 more in gc_sweep.c, for 1 MiB of store */
 #define RECIPES_PER_STEP 4096u
 
 static struct pack_marks committed_marks(struct engine *e)

@@ -24,23 +24,33 @@ struct moves {
 	size_t nr;
 	/* Those from `first` on have been read and wait for their frame to fill. */
 	size_t first;
-	uint32_t chunk_len;
+	uint32_t chunk_len; /* PACK_VARIED: they differ */
+	uint32_t used; /* bytes of them in the buffer */
 	uint8_t *buffer;
 	struct fp fps[PACK_FRAME_BLOCKS];
 };
 
 /* --- step 1 --- */
 
-static void remember(struct engine *e, struct fp fp, const struct move *m) REQUIRES(e->append_lock)
+static void remember(struct engine *e, struct fp fp, const struct move *m, uint8_t number) REQUIRES(e->append_lock)
 {
 	struct fptable_slot *s = fptable_find(&e->recent, fp);
 
 	if (!s) {
-		fptable_insert(&e->recent, fp, m->to); /* without memory RocksDB still knows the old place */
+		fptable_insert(&e->recent, fp, m->to, number); /* without memory RocksDB still knows the old place */
 	} else if (s->pack == m->pack && s->off == m->off) {
 		s->pack = m->to.pack;
 		s->off = m->to.off;
+		s->number = number;
 	}
+}
+
+static struct addr add_chunk(struct moves *ms, struct pack_frame *f, size_t i, uint32_t at)
+{
+	const uint8_t *p = ms->buffer + at;
+
+	return ms->chunk_len ? pack_frame_add(f, ms->fps[i], p) :
+			       pack_frame_add_varied(f, ms->fps[i], p, ms->m[ms->first + i].len);
 }
 
 /* What has been read becomes a frame. It is open no longer than it takes to write it: commits wait for it. On failure
@@ -49,18 +59,23 @@ static int write_frame(struct moves *ms)
 {
 	struct engine *e = ms->g->e;
 	size_t n = ms->nr - ms->first;
+	uint32_t used = ms->used, at = 0;
+	uint8_t numbers[PACK_FRAME_BLOCKS];
 	struct pack_frame *f;
 	int r;
 
 	if (n == 0)
 		return 0;
 	ms->nr = ms->first;
-	io_rate_wait(ms->g->rate, PACK_BLOCK + n * ms->chunk_len);
-	r = packs_frame_open(e->packs, PACK_BULK, ms->chunk_len, &f);
+	ms->used = 0;
+	io_rate_wait(ms->g->rate, PACK_BLOCK + used);
+	r = packs_frame_open(e->packs, ms->chunk_len ? PACK_BULK : PACK_SMALL, ms->chunk_len, &f);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < n; i++)
-		ms->m[ms->first + i].to = pack_frame_add(f, ms->fps[i], ms->buffer + i * ms->chunk_len);
+	for (size_t i = 0; i < n; at += ms->m[ms->first + i++].len) {
+		ms->m[ms->first + i].to = add_chunk(ms, f, i, at);
+		numbers[i] = pack_frame_last(f);
+	}
 	r = packs_frame_write(e->packs, f);
 	if (r < 0) {
 		packs_frame_abandon(e->packs, f);
@@ -68,35 +83,43 @@ static int write_frame(struct moves *ms)
 	}
 	mutex_lock(&e->append_lock);
 	for (size_t i = 0; i < n; i++)
-		remember(e, ms->fps[i], &ms->m[ms->first + i]);
+		remember(e, ms->fps[i], &ms->m[ms->first + i], numbers[i]);
 	mutex_unlock(&e->append_lock);
-	ms->g->report->moved_bytes += n * ms->chunk_len;
+	ms->g->report->moved_bytes += used;
 	ms->first = ms->nr = ms->first + n;
 	return 0;
 }
 
+static bool is_full(const struct moves *ms, const struct pack_frame_rec *rec, uint32_t len)
+{
+	size_t n = ms->nr - ms->first;
+
+	return n > 0 && (ms->chunk_len != rec->chunk_len || len > PACK_FRAME_BYTES - ms->used ||
+			 (rec->chunk_len == PACK_VARIED && n == PACK_VARIED_MAX));
+}
+
 static int read_chunk(struct moves *ms, const struct pack_frame_rec *rec, uint32_t i)
 {
-	size_t at = ms->nr - ms->first;
-	struct addr from = rec->first;
+	struct addr from = pack_rec_addr(rec, i);
+	uint32_t len = pack_rec_len(rec, i);
 	int r = 0;
 
-	if (at == PACK_FRAME_BYTES / rec->chunk_len || (at > 0 && ms->chunk_len != rec->chunk_len)) {
+	if (ms->nr == MOVES_MAX)
+		return 0; /* stays where it is */
+	if (is_full(ms, rec, len))
 		r = write_frame(ms);
-		at = 0;
-	}
 	if (r < 0)
 		return r;
-	from.off += i * rec->chunk_len;
-	io_rate_wait(ms->g->rate, rec->chunk_len);
-	r = packs_read(ms->g->e->packs, from, rec->chunk_len, ms->buffer + at * rec->chunk_len);
+	io_rate_wait(ms->g->rate, len);
+	r = packs_read(ms->g->e->packs, from, len, ms->buffer + ms->used);
 	if (r == -EBADMSG)
 		return 0; /* it stays where it is, damaged; told where it was found */
 	if (r < 0)
 		return r;
 	ms->chunk_len = rec->chunk_len;
-	ms->fps[at] = rec->fps[i];
-	ms->m[ms->nr++] = (struct move){ .pack = from.pack, .off = from.off, .len = rec->chunk_len };
+	ms->used += len;
+	ms->fps[ms->nr - ms->first] = rec->fps[i];
+	ms->m[ms->nr++] = (struct move){ .pack = from.pack, .off = from.off, .len = len };
 	return 0;
 }
 

@@ -43,16 +43,35 @@ static struct gc_bits either(struct gc_bits a, const struct gc_bits *b)
 	return a;
 }
 
-static struct gc_bits live_chunks(const struct gc *g, const struct doomed *d)
+static bool overlap(const struct gc_bits *a, const struct gc_bits *b)
 {
-	struct gc_bits blocks = gc_window_live(g->w, d->at);
-
-	return gc_chunks_of_blocks(&blocks, d->chunk_len, d->nr_chunks);
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
+		if (a->w[i] & b->w[i])
+			return true;
+	return false;
 }
 
-static uint64_t bytes_of(const struct doomed *d, const struct gc_bits *chunks)
+static struct gc_bits live_chunks(const struct gc *g, size_t at, const struct pack_frame_rec *rec)
 {
-	return (uint64_t)gc_count(chunks) * d->chunk_len;
+	struct gc_bits blocks = gc_window_live(g->w, at);
+
+	return gc_chunks_of_blocks(&blocks, rec->ends, rec->nr_chunks);
+}
+
+static uint32_t bytes_of(const struct pack_frame_rec *rec, const struct gc_bits *chunks)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		n += gc_bit(chunks, i) ? pack_rec_len(rec, i) : 0;
+	return n;
+}
+
+static void set_fresh(struct doomed *d, const struct pack_frame_rec *rec, struct gc_bits fresh)
+{
+	d->fresh = fresh;
+	d->blocks = gc_blocks_of_chunks(&fresh, rec->ends, rec->nr_chunks);
+	d->bytes = bytes_of(rec, &fresh);
 }
 
 static int add_doomed(struct gc *g, const struct doomed *d)
@@ -96,15 +115,17 @@ static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_fram
 
 	if (rec->damaged)
 		return 0; /* what it holds is not known: fsck's business */
-	p->nr_blocks += (uint64_t)rec->nr_chunks * rec->chunk_len / PACK_BLOCK;
+	p->nr_blocks += (pack_rec_start(rec, rec->nr_chunks) + PACK_BLOCK - 1) / PACK_BLOCK;
 	for (uint32_t i = 0; i < rec->nr_chunks; i++)
 		if (fp_is_none(rec->fps[i]))
 			gc_set_bit(&d.gone, i);
-	live = live_chunks(g, &d);
-	d.fresh = and_not(and_not(all, &d.gone), &live);
+	p->nr_chunks += rec->nr_chunks - gc_count(&d.gone);
+	live = live_chunks(g, d.at, rec);
+	set_fresh(&d, rec, and_not(and_not(all, &d.gone), &live));
+	live = and_not(live, &d.gone);
 	g->report->live_chunks += gc_count(&live);
-	g->report->live_bytes += bytes_of(&d, &live);
-	g->report->dead_bytes += bytes_of(&d, &d.fresh);
+	g->report->live_bytes += bytes_of(rec, &live);
+	g->report->dead_bytes += d.bytes;
 	g->report->dead_chunks += gc_count(&d.fresh);
 	r = is_unpunched(g->e, &d);
 	if (r < 0)
@@ -146,19 +167,29 @@ int gc_find_dead(struct gc *g)
 
 static void condemn(struct gc *g)
 {
-	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++) {
-		struct gc_bits blocks = gc_blocks_of_chunks(&d->fresh, d->chunk_len, d->nr_chunks);
+	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
+		gc_window_set_condemned(g->w, d->at, &d->blocks);
+}
 
-		gc_window_set_condemned(g->w, d->at, &blocks);
-	}
+/* Where its chunks end is read once more: it is wanted of few frames. What cannot be read is pardoned. */
+static void pardon_frame(struct gc *g, struct doomed *d)
+{
+	struct pack_frame_rec rec;
+	struct gc_bits live;
+
+	if (packs_frame_rec(g->e->packs, d->pack, d->frame, &rec) <= 0 || rec.damaged || rec.nr_chunks != d->nr_chunks)
+		rec.nr_chunks = 0;
+	live = live_chunks(g, d->at, &rec);
+	set_fresh(d, &rec, rec.nr_chunks > 0 ? and_not(d->fresh, &live) : (struct gc_bits){ 0 });
 }
 
 static void pardon(struct gc *g)
 {
 	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++) {
-		struct gc_bits live = live_chunks(g, d);
+		struct gc_bits live = gc_window_live(g->w, d->at);
 
-		d->fresh = and_not(d->fresh, &live);
+		if (overlap(&live, &d->blocks))
+			pardon_frame(g, d);
 	}
 	condemn(g);
 }
@@ -180,17 +211,30 @@ static bool is_dead(const struct gc *g, const struct gc_pack *p)
 	return p->is_full && nr_live_blocks(g, p) == 0;
 }
 
+/* What copying a pack elsewhere would copy. The frames of `*d` on are in order; those of the pack are passed over. */
+static size_t nr_kept(const struct gc *g, const struct gc_pack *p, const struct doomed **d)
+{
+	uint64_t n = p->nr_chunks;
+
+	for (; *d < g->doomed + g->nr_doomed && (*d)->pack == p->pack; (*d)++)
+		n -= gc_count(&(*d)->fresh);
+	return n;
+}
+
 static int list_sparse(struct gc *g)
 {
+	const struct doomed *d = g->doomed;
+
 	g->sparse = calloc(g->w->nr_packs, sizeof(*g->sparse));
 	if (!g->sparse)
 		return -ENOMEM;
 	for (size_t i = 0; i < g->w->nr_packs; i++) {
 		const struct gc_pack *p = &g->w->packs[i];
 		uint64_t n = nr_live_blocks(g, p);
+		size_t kept = nr_kept(g, p, &d);
 
 		if (p->is_full && n > 0 && n * 100 < p->nr_blocks * g->conf->move_below)
-			g->sparse[g->nr_sparse++] = (struct sparse){ .pack = p->pack, .nr_live = n };
+			g->sparse[g->nr_sparse++] = (struct sparse){ .pack = p->pack, .nr_live = kept };
 	}
 	return 0;
 }
@@ -252,7 +296,7 @@ static int log_frames(struct gc *g, const struct doomed *from, const struct doom
 		if (!d->with_pack && gc_count(&d->fresh) > 0)
 			put_frame(&tx, d, false);
 		totals.nr_chunks += gc_count(&d->fresh);
-		totals.bytes += bytes_of(d, &d->fresh);
+		totals.bytes += d->bytes;
 	}
 	gc_put_totals(&tx, &totals);
 	r = engine_tx_apply(g->e, &tx);
@@ -294,7 +338,7 @@ static void forget_in(_unused_ struct engine *e, struct fptable *t, const struct
 		struct addr a = { .pack = t->slots[i].pack, .off = t->slots[i].off };
 
 		if (a.pack != 0 && gc_window_condemned(w, a))
-			fptable_remove(t, t->slots[i].fp); /* another may have moved here: look again */
+			fptable_remove(t, fptable_slot_fp(&t->slots[i])); /* another may have moved here: look again */
 		else
 			i++;
 	}
@@ -365,7 +409,7 @@ static void count_freed(struct gc *g)
 {
 	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++) {
 		g->report->freed_chunks += gc_count(&d->fresh);
-		g->report->freed_bytes += bytes_of(d, &d->fresh);
+		g->report->freed_bytes += d->bytes;
 	}
 }
 

@@ -130,24 +130,23 @@ struct gc_bits gc_window_live(const struct gc_window *w, size_t frame)
 	return b;
 }
 
-struct gc_bits gc_chunks_of_blocks(const struct gc_bits *blocks, uint32_t chunk_len, uint32_t nr_chunks)
+struct gc_bits gc_chunks_of_blocks(const struct gc_bits *blocks, const uint32_t *ends, uint32_t nr_chunks)
 {
-	uint32_t per_chunk = chunk_len / PACK_BLOCK;
 	struct gc_bits chunks = { 0 };
 
-	for (uint32_t i = 0; i < nr_chunks * per_chunk; i++)
-		if (gc_bit(blocks, i))
-			gc_set_bit(&chunks, i / per_chunk);
+	for (uint32_t i = 0, start = 0; i < nr_chunks; start = ends[i++])
+		for (uint32_t b = start / PACK_BLOCK; b * PACK_BLOCK < ends[i]; b++)
+			if (gc_bit(blocks, b))
+				gc_set_bit(&chunks, i);
 	return chunks;
 }
 
-struct gc_bits gc_blocks_of_chunks(const struct gc_bits *chunks, uint32_t chunk_len, uint32_t nr_chunks)
+struct gc_bits gc_blocks_of_chunks(const struct gc_bits *chunks, const uint32_t *ends, uint32_t nr_chunks)
 {
-	uint32_t per_chunk = chunk_len / PACK_BLOCK;
 	struct gc_bits blocks = { 0 };
 
-	for (uint32_t i = 0; i < nr_chunks * per_chunk; i++)
-		if (gc_bit(chunks, i / per_chunk))
-			gc_set_bit(&blocks, i);
+	for (uint32_t i = 0, start = 0; i < nr_chunks; start = ends[i++])
+		for (uint32_t b = start / PACK_BLOCK; gc_bit(chunks, i) && b * PACK_BLOCK < ends[i]; b++)
+			gc_set_bit(&blocks, b);
 	return blocks;
 }

@@ -27,6 +27,7 @@ struct gc_pack {
 	bool is_full; /* nothing more is added to it */
 	size_t first; /* of its frames among those of the window */
 	uint64_t nr_blocks; /* of chunks, those included that are gone; counted by the collector */
+	uint64_t nr_chunks; /* without those that were gone before; likewise */
 };
 
 struct gc_window {
@@ -45,9 +46,10 @@ void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_
 void gc_window_pardon(struct gc_window *w, size_t frame);
 struct gc_bits gc_window_live(const struct gc_window *w, size_t frame);
 
-/* Blocks of a frame <-> its chunks. A chunk is there if any of its blocks is. */
-struct gc_bits gc_chunks_of_blocks(const struct gc_bits *blocks, uint32_t chunk_len, uint32_t nr_chunks);
-struct gc_bits gc_blocks_of_chunks(const struct gc_bits *chunks, uint32_t chunk_len, uint32_t nr_chunks);
+/* Blocks of a frame <-> its chunks, which end at `ends`. A chunk is there if any block that it touches is: of two chunks that share a
+ * block, one that is live keeps the other. */
+struct gc_bits gc_chunks_of_blocks(const struct gc_bits *blocks, const uint32_t *ends, uint32_t nr_chunks);
+struct gc_bits gc_blocks_of_chunks(const struct gc_bits *chunks, const uint32_t *ends, uint32_t nr_chunks);
 
 static inline bool gc_bit(const struct gc_bits *b, uint32_t i)
 {

@@ -27,8 +27,8 @@ struct moves {
 	size_t nr;
 };
 
-/* The move of the chunk that holds `a`; NULL: it was not moved. */
-static const struct move *find_move(const struct moves *ms, struct addr a)
+/* The first move of a chunk that ends behind `a` in its pack, and begins before `end`; NULL: there is none. */
+static const struct move *find_move(const struct moves *ms, struct addr a, uint32_t end)
 {
 	size_t low = 0, high = ms->nr;
 
@@ -41,7 +41,7 @@ static const struct move *find_move(const struct moves *ms, struct addr a)
 		else
 			high = middle;
 	}
-	if (low == ms->nr || ms->m[low].pack != a.pack || ms->m[low].off > a.off || a.node != 0)
+	if (low == ms->nr || ms->m[low].pack != a.pack || ms->m[low].off >= end || a.node != 0)
 		return NULL;
 	return &ms->m[low];
 }
@@ -52,10 +52,7 @@ static bool extent_moved(const struct moves *ms, const struct extent *x)
 
 	if (a.pack < ms->m[0].pack || a.pack > ms->m[ms->nr - 1].pack)
 		return false; /* most are elsewhere */
-	for (; a.off < x->addr.off + x->len; a.off = (uint32_t)round_down(a.off, PACK_BLOCK) + PACK_BLOCK)
-		if (find_move(ms, a))
-			return true;
-	return false;
+	return find_move(ms, a, a.off + x->len) != NULL;
 }
 
 static bool any_moved(const struct moves *ms, const struct extent *x, size_t nr)
@@ -77,12 +74,12 @@ static int add_moved(const struct moves *ms, const struct extent *x, struct exte
 		const struct move *m;
 
 		a.off += done;
-		m = find_move(ms, a);
-		if (m) {
+		m = find_move(ms, a, a.off + n);
+		if (m && m->off <= a.off) {
 			n = MIN(n, m->off + m->len - a.off);
 			a = (struct addr){ .pack = m->to.pack, .off = m->to.off + (a.off - m->off) };
-		} else {
-			n = MIN(n, PACK_BLOCK - a.off % PACK_BLOCK);
+		} else if (m) {
+			n = m->off - a.off;
 		}
 		r = extent_list_add(ret, x->off + done, n, a);
 		done += n;

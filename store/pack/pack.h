@@ -7,6 +7,7 @@
  *   - the table of any address is found by division, without a search or a map;
  *   - a table and its bytes are one contiguous read;
  *   - a frame is written once, whole, and never touched again: appending cannot damage what is there.
+ * A frame holds chunks of one length that is a multiple of blocks, or chunks of any lengths, side by side.
  * Frames of a stream are numbered in order; a pack is full at a number of frames or bytes and the stream
  * goes on in the next pack. Two streams, so that large frames are written straight from the caller's
  * memory while scattered single chunks collect in one frame.
@@ -39,6 +40,11 @@ struct pack_frame;
 #define PACK_FRAME_BYTES (PACK_BLOCK * PACK_FRAME_BLOCKS)
 
 #define PACK_GONE_WORDS (PACK_FRAME_BLOCKS / 64)
+
+/* A frame has chunks of one length, or PACK_VARIED ones: of any lengths up to a limit, and so many at most. */
+#define PACK_VARIED 0u
+#define PACK_VARIED_MAX 225u
+#define PACK_VARIED_LEN_MAX (64u << 10)
 
 enum pack_stream { PACK_BULK, PACK_SMALL, PACK_NR_STREAMS };
 
@@ -95,12 +101,18 @@ void packs_close(struct packs *p); /* NULL is fine */
  * costs no I/O but the creation of a new pack now and then, so it may be called under a short lock.
  */
 int packs_frame_open(struct packs *p, enum pack_stream s, uint32_t chunk_len, struct pack_frame **ret);
-/* Chunks that still fit. chunk_len is a multiple of PACK_BLOCK, at most PACK_FRAME_BYTES. */
+/* Chunks that still fit. chunk_len is a multiple of PACK_BLOCK, at most PACK_FRAME_BYTES; or PACK_VARIED, with
+ * PACK_SMALL only, and then bytes count too: pack_frame_takes(). */
 unsigned pack_frame_room(const struct pack_frame *f);
+bool pack_frame_takes(const struct pack_frame *f, uint32_t len);
 void pack_frame_set_compression(struct pack_frame *f, struct pack_compression c);
 /* Add one chunk. PACK_BULK borrows `data` (4 KiB aligned) until the frame is written; PACK_SMALL copies it.
  * From here on its address can be given out: packs_fps() knows it, packs_read() has its bytes from memory. */
 struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data);
+/* The same for a PACK_VARIED frame that takes it. */
+struct addr pack_frame_add_varied(struct pack_frame *f, struct fp fp, const void *data, uint32_t len);
+/* The number of the chunk that was added last, as pack_hint() wants it. */
+uint8_t pack_frame_last(const struct pack_frame *f);
 /* Write the frame with one aligned write. On an error its chunks are not there, packs_wait() says so to whoever
  * already shares them, and `f` lives on: write it again (PACK_SMALL, memory is ours) or abandon it. On success
  * frees f. A frame without chunks is dropped. */
@@ -142,8 +154,25 @@ int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t n
 /* Fingerprints of up to `n` chunks of `chunk_len` that lie side by side from `a` in its frame: how many there are.
  * 0: the address holds no such chunks (a stale hint); -EBADMSG: the table is damaged, logged once. */
 int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, struct fp *ret);
+/* The same for chunks of any lengths: the one that begins at `a`, and those behind it. */
+struct pack_chunk {
+	uint32_t off, len; /* address and bytes */
+	struct fp fp;
+};
+int packs_chunks(struct packs *p, struct addr a, unsigned n, struct pack_chunk *ret);
 /* Length and start of the chunk that holds `a`. 1/0/<0 as above. */
 int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp);
+
+/*
+ * Hints. An index remembers 20 bits of where a chunk lies in its pack: the block it begins at. Chunks of varied lengths
+ * begin anywhere, so of their frames it is the block that the chunk's number would be at, if each took one.
+ */
+static inline uint32_t pack_hint(struct addr chunk, uint8_t number)
+{
+	return (chunk.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE * PACK_FRAME_STRIDE + 2 + number;
+}
+/* The chunk that a hint, taken as an address, leads to. 1/0/<0 as above. */
+int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp);
 
 /* Damage found so far in this mount. Cheap when there is none. */
 bool packs_is_damaged(struct packs *p, struct addr chunk);
@@ -165,10 +194,30 @@ struct pack_iter {
 struct pack_frame_rec {
 	uint32_t pack, frame;
 	struct addr first; /* of its first chunk */
-	uint32_t chunk_len, nr_chunks;
+	uint32_t chunk_len, nr_chunks; /* chunk_len PACK_VARIED: they differ */
 	bool damaged;
+	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk, from `first` */
 	struct fp fps[PACK_FRAME_BLOCKS]; /* FP_NONE: the chunk is gone */
 };
+static inline uint32_t pack_rec_start(const struct pack_frame_rec *rec, uint32_t i)
+{
+	return i == 0 ? 0 : rec->ends[i - 1];
+}
+static inline struct addr pack_rec_addr(const struct pack_frame_rec *rec, uint32_t i)
+{
+	return (struct addr){ .pack = rec->pack, .off = rec->first.off + pack_rec_start(rec, i) };
+}
+static inline uint32_t pack_rec_len(const struct pack_frame_rec *rec, uint32_t i)
+{
+	return rec->ends[i] - pack_rec_start(rec, i);
+}
+/* As pack_hint() wants it. */
+static inline uint8_t pack_rec_number(const struct pack_frame_rec *rec, uint32_t i)
+{
+	return (uint8_t)(rec->chunk_len ? pack_rec_start(rec, i) / PACK_BLOCK : i);
+}
+/* One frame, whatever became of its chunks. 1/0 there is none/<0. */
+int packs_frame_rec(struct packs *p, uint32_t pack, uint32_t frame, struct pack_frame_rec *ret);
 /* From (pack, frame) on. */
 struct pack_iter pack_iter(struct packs *p, uint32_t pack, uint32_t frame);
 int pack_iter_next(struct pack_iter *it, struct pack_frame_rec *ret); /* 1/0/<0 */

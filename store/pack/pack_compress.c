@@ -22,9 +22,14 @@ static bool is_worth_it(uint64_t stored, uint64_t plain)
 /* Plain bytes of a frame, where they are or, if their chunks lie apart, copied together. */
 static const uint8_t *plain_bytes(const struct pack_frame *f, uint32_t off, uint32_t len, uint8_t *scratch)
 {
-	uint32_t in = off % f->chunk_len, done = f->chunk_len - in;
-	const uint8_t *first = pack_frame_chunk(f, off / f->chunk_len) + in;
+	uint32_t in, done;
+	const uint8_t *first;
 
+	if (f->chunk_len == PACK_VARIED)
+		return f->buffer->data + off;
+	in = off % f->chunk_len;
+	done = f->chunk_len - in;
+	first = pack_frame_chunk(f, off / f->chunk_len) + in;
 	while (done < len && pack_frame_chunk(f, (off + done) / f->chunk_len) == first + done)
 		done += f->chunk_len;
 	if (done >= len)
@@ -100,7 +105,7 @@ static bool wants_coding(struct packs *p, const struct pack_frame *f, uint32_t p
 	return false;
 }
 
-struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_frame *f, uint32_t nr_chunks,
+struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_frame *f, uint32_t plain_len,
 					 struct pack_coding *ret)
 {
 	struct pack_coding coding = { 0 };
@@ -108,7 +113,7 @@ struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_fram
 		.f = f,
 		.codec = f->compression.kind == PACK_COMPRESS_ZSTD ? PACK_CODEC_ZSTD : PACK_CODEC_LZ4,
 		.level = f->compression.level,
-		.plain_len = nr_chunks * f->chunk_len,
+		.plain_len = plain_len,
 	};
 	bool done;
 

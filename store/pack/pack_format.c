@@ -63,16 +63,49 @@ uint64_t pack_table_seal(const struct pack_table_disk *d, const struct fp_key *k
 	return fp_hash64(key, &unsealed, sizeof(unsealed));
 }
 
+uint32_t pack_cut_at(const struct pack_cuts *c, uint32_t in)
+{
+	uint32_t low = 0, high = c->nr_chunks;
+
+	if (c->chunk_len)
+		return in / c->chunk_len;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (c->ends[middle] <= in)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void encode_chunks(const struct pack_table *t, const struct pack_cuts *cuts, struct pack_table_disk *ret)
+{
+	for (uint32_t i = 0; i < t->nr_chunks; i++) {
+		uint32_t len = pack_cut_len(cuts, i);
+
+		if (t->chunk_len) {
+			fp_encode(t->fps[i], ret->fps[i]);
+			continue;
+		}
+		assert(len > 0 && len <= PACK_VARIED_LEN_MAX);
+		fp_encode(t->fps[i], ret->varied[i].fp);
+		ret->varied[i].len = le16_put((uint16_t)(len - 1));
+	}
+}
+
 void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uint32_t pack, uint32_t frame,
 		       struct pack_table_disk *ret)
 {
-	uint32_t plain_len = t->chunk_len * t->nr_chunks;
+	struct pack_cuts cuts = pack_table_cuts(t);
+	uint32_t plain_len = pack_cut_total(&cuts);
 
-	assert(pack_chunk_len_valid(t->chunk_len));
-	assert(t->nr_chunks > 0 && t->nr_chunks <= PACK_FRAME_BYTES / t->chunk_len);
+	assert(t->chunk_len == 0 || pack_chunk_len_valid(t->chunk_len));
+	assert(t->nr_chunks > 0 && t->nr_chunks <= pack_nr_chunks_max(t->chunk_len) && plain_len <= PACK_FRAME_BYTES);
 	*ret = (struct pack_table_disk){
 		.version = le32_put(PACK_TABLE_VERSION),
-		.kind = PACK_TABLE_EQUAL,
+		.kind = t->chunk_len ? PACK_TABLE_EQUAL : PACK_TABLE_VARIED,
 		.codec = (uint8_t)t->coding.codec,
 		.pack = le32_put(pack),
 		.frame = le32_put(frame),
@@ -83,8 +116,7 @@ void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uin
 	memcpy(ret->magic, PACK_TABLE_MAGIC, sizeof(ret->magic));
 	for (uint32_t i = 0; t->coding.codec != PACK_CODEC_NONE && i < pack_nr_parts(plain_len); i++)
 		ret->part_end[i] = le32_put(t->coding.part_end[i]);
-	for (uint32_t i = 0; i < t->nr_chunks; i++)
-		fp_encode(t->fps[i], ret->fps[i]);
+	encode_chunks(t, &cuts, ret);
 	ret->seal = le64_put(pack_table_seal(ret, key));
 }
 
@@ -117,35 +149,72 @@ static int coding_decode(const struct pack_table_disk *d, uint32_t plain_len, st
 	return is_zero(d->part_end + nr, (PACK_PARTS - nr) * sizeof(*d->part_end)) ? 0 : -EBADMSG;
 }
 
+/* Bytes of all chunks, of one length; 0: cannot be. */
+static uint32_t equal_total(const struct pack_table_disk *d, uint32_t nr_chunks)
+{
+	uint32_t chunk_len = le32_get(d->chunk_len);
+
+	if (!pack_chunk_len_valid(chunk_len) || nr_chunks > PACK_FRAME_BYTES / chunk_len)
+		return 0;
+	if (!is_zero((const uint8_t *)d->fps + nr_chunks * FP_LEN, (PACK_FRAME_BLOCKS - nr_chunks) * FP_LEN))
+		return 0;
+	return nr_chunks * chunk_len;
+}
+
+/* The same of chunks of any lengths. */
+static uint32_t varied_total(const struct pack_table_disk *d, uint32_t nr_chunks)
+{
+	uint32_t total = 0;
+
+	if (le32_get(d->chunk_len) != 0 || nr_chunks > PACK_VARIED_MAX)
+		return 0;
+	if (!is_zero(d->varied + nr_chunks, (PACK_VARIED_MAX - nr_chunks) * sizeof(*d->varied)) ||
+	    !is_zero(d->varied_reserved, sizeof(d->varied_reserved)))
+		return 0;
+	for (uint32_t i = 0; i < nr_chunks; i++)
+		total += le16_get(d->varied[i].len) + 1u;
+	return total <= PACK_FRAME_BYTES ? total : 0;
+}
+
+static void decode_chunks(const struct pack_table_disk *d, struct pack_table *ret)
+{
+	uint32_t end = 0;
+
+	for (uint32_t i = 0; i < ret->nr_chunks; i++) {
+		if (ret->chunk_len) {
+			ret->fps[i] = fp_decode(d->fps[i]);
+			continue;
+		}
+		end += le16_get(d->varied[i].len) + 1u;
+		ret->ends[i] = end;
+		ret->fps[i] = fp_decode(d->varied[i].fp);
+	}
+}
+
 int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint32_t pack, uint32_t frame,
 		      struct pack_table *ret)
 {
 	const struct pack_table_disk *d = p;
 	struct pack_coding coding = { 0 };
-	uint32_t chunk_len, nr_chunks;
+	uint32_t nr_chunks, plain_len;
 
 	if (len < sizeof(*d) || memcmp(d->magic, PACK_TABLE_MAGIC, sizeof(d->magic)) != 0)
 		return -EBADMSG;
 	if (pack_table_seal(d, key) != le64_get(d->seal))
 		return -EBADMSG;
-	if (le32_get(d->version) != PACK_TABLE_VERSION || d->kind != PACK_TABLE_EQUAL || d->codec > PACK_CODEC_ZSTD ||
-	    le16_get(d->flags) != 0 || !is_zero(d->reserved, sizeof(d->reserved)))
+	if (le32_get(d->version) != PACK_TABLE_VERSION || (d->kind != PACK_TABLE_EQUAL && d->kind != PACK_TABLE_VARIED) ||
+	    d->codec > PACK_CODEC_ZSTD || le16_get(d->flags) != 0 || !is_zero(d->reserved, sizeof(d->reserved)))
 		return -EOPNOTSUPP;
-	chunk_len = le32_get(d->chunk_len);
 	nr_chunks = le32_get(d->nr_chunks);
-	if (le32_get(d->pack) != pack || le32_get(d->frame) != frame || !pack_chunk_len_valid(chunk_len))
+	if (le32_get(d->pack) != pack || le32_get(d->frame) != frame || nr_chunks == 0)
 		return -EBADMSG;
-	if (nr_chunks == 0 || nr_chunks > PACK_FRAME_BYTES / chunk_len)
+	plain_len = d->kind == PACK_TABLE_EQUAL ? equal_total(d, nr_chunks) : varied_total(d, nr_chunks);
+	if (plain_len == 0 || coding_decode(d, plain_len, &coding) < 0)
 		return -EBADMSG;
-	if (coding_decode(d, chunk_len * nr_chunks, &coding) < 0)
-		return -EBADMSG;
-	if (!is_zero((const uint8_t *)d->fps + nr_chunks * FP_LEN, (PACK_FRAME_BLOCKS - nr_chunks) * FP_LEN))
-		return -EBADMSG;
-	ret->chunk_len = chunk_len;
+	ret->chunk_len = le32_get(d->chunk_len);
 	ret->nr_chunks = nr_chunks;
 	ret->coding = coding;
-	for (uint32_t i = 0; i < nr_chunks; i++)
-		ret->fps[i] = fp_decode(d->fps[i]);
+	decode_chunks(d, ret);
 	return 0;
 }
 

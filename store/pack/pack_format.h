@@ -4,6 +4,7 @@
  *   block 0            struct pack_header_disk
  *   block 1 + f * 257  struct pack_table_disk of frame f, then up to 256 blocks of chunk bytes, or a hole
  *
+ * Chunks are of one length, a multiple of blocks, or of any lengths (cut by content), then one directly behind the other.
  * The chunk bytes of a frame are stored as they are or, with a codec, in parts of 64 KiB that are compressed one by one and
  * stand one behind the other; zeros fill up the last block. A part that did not get smaller is stored as it is.
  *
@@ -53,11 +54,20 @@ struct pack_header {
 	uint64_t created_ns;
 };
 
-enum pack_table_kind { PACK_TABLE_EQUAL = 1 /* chunks of one length, side by side */ };
+enum pack_table_kind {
+	PACK_TABLE_EQUAL = 1, /* chunks of one length, side by side */
+	PACK_TABLE_VARIED = 2, /* chunks of any lengths, side by side */
+};
 enum pack_codec { PACK_CODEC_NONE = 0, PACK_CODEC_LZ4 = 1, PACK_CODEC_ZSTD = 2 };
 
 #define PACK_PART_BYTES (64u << 10) /* plain */
 #define PACK_PARTS (PACK_FRAME_BYTES / PACK_PART_BYTES)
+
+struct pack_varied_disk {
+	uint8_t fp[FP_LEN];
+	struct le16 len; /* less 1 */
+};
+static_assert(sizeof(struct pack_varied_disk) == 17, "on disk");
 
 struct pack_table_disk {
 	uint8_t magic[8];
@@ -66,16 +76,23 @@ struct pack_table_disk {
 	uint8_t kind, codec;
 	struct le16 flags; /* none known: all refused */
 	struct le32 pack, frame;
-	struct le32 chunk_len, nr_chunks;
+	struct le32 chunk_len, nr_chunks; /* chunk_len: 0 if they differ */
 	struct le32 stored_len; /* bytes of data that follow */
 	struct le32 part_end[PACK_PARTS]; /* in the stored bytes; without a codec, and those not used, zero */
 	uint8_t reserved[148];
-	uint8_t fps[PACK_FRAME_BLOCKS][FP_LEN]; /* those not used are zero */
+	union { /* those not used are zero */
+		uint8_t fps[PACK_FRAME_BLOCKS][FP_LEN];
+		struct {
+			struct pack_varied_disk varied[PACK_VARIED_MAX];
+			uint8_t varied_reserved[15];
+		};
+	};
 };
 static_assert(sizeof(struct pack_table_disk) == PACK_BLOCK, "on disk");
 static_assert(offsetof(struct pack_table_disk, stored_len) == 40, "on disk");
 static_assert(offsetof(struct pack_table_disk, part_end) == 44, "on disk");
 static_assert(offsetof(struct pack_table_disk, fps) == 256, "on disk");
+static_assert(offsetof(struct pack_table_disk, varied_reserved) == 4081, "on disk");
 
 /* How the bytes of a frame are stored. */
 struct pack_coding {
@@ -106,17 +123,54 @@ static inline uint32_t pack_stored_len(const struct pack_coding *c, uint32_t pla
 	return c->codec == PACK_CODEC_NONE ? plain_len : c->part_end[pack_nr_parts(plain_len) - 1];
 }
 
+/* How the plain bytes of a frame are cut. Borrows `ends`. */
+struct pack_cuts {
+	uint32_t chunk_len; /* of all; 0: they differ */
+	uint32_t nr_chunks;
+	const uint32_t *ends; /* if they differ: where each ends */
+};
+
+static inline uint32_t pack_cut_end(const struct pack_cuts *c, uint32_t i)
+{
+	return c->chunk_len ? (i + 1) * c->chunk_len : c->ends[i];
+}
+
+static inline uint32_t pack_cut_start(const struct pack_cuts *c, uint32_t i)
+{
+	return i == 0 ? 0 : pack_cut_end(c, i - 1);
+}
+
+static inline uint32_t pack_cut_len(const struct pack_cuts *c, uint32_t i)
+{
+	return pack_cut_end(c, i) - pack_cut_start(c, i);
+}
+
+/* All plain bytes. */
+static inline uint32_t pack_cut_total(const struct pack_cuts *c)
+{
+	return pack_cut_start(c, c->nr_chunks);
+}
+
+/* The chunk that byte `in` lies in; nr_chunks or more: none. */
+uint32_t pack_cut_at(const struct pack_cuts *c, uint32_t in);
+
 struct pack_table {
-	uint32_t chunk_len, nr_chunks;
+	uint32_t chunk_len, nr_chunks; /* chunk_len 0: they differ */
+	uint32_t ends[PACK_VARIED_MAX]; /* if they differ */
 	struct pack_coding coding;
 	struct fp fps[PACK_FRAME_BLOCKS]; /* the first nr_chunks */
 };
+
+static inline struct pack_cuts pack_table_cuts(const struct pack_table *t)
+{
+	return (struct pack_cuts){ t->chunk_len, t->nr_chunks, t->ends };
+}
 
 void pack_header_encode(const struct pack_header *h, struct pack_header_disk *ret);
 /* -EBADMSG: not a header or damaged; -EOPNOTSUPP: intact, of a version or with features not known here. */
 int pack_header_decode(const void *p, size_t len, struct pack_header *ret);
 
-/* t->chunk_len and t->nr_chunks as pack_frame_add() allows them. Every part takes 1 byte to as many as it has. */
+/* Number and lengths of chunks as pack_frame_add() allows them. Every part takes 1 byte to as many as it has. */
 void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uint32_t pack, uint32_t frame,
 		       struct pack_table_disk *ret);
 /* -EBADMSG: no table of this pack and frame, or damaged; -EOPNOTSUPP: intact, of a kind not known here. */
@@ -125,6 +179,12 @@ int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint3
 uint64_t pack_table_seal(const struct pack_table_disk *d, const struct fp_key *key);
 
 bool pack_block_is_zero(const void *block); /* PACK_BLOCK bytes */
+
+/* Chunks of a frame at most. */
+static inline uint32_t pack_nr_chunks_max(uint32_t chunk_len)
+{
+	return chunk_len ? PACK_FRAME_BYTES / chunk_len : PACK_VARIED_MAX;
+}
 
 static inline bool pack_chunk_len_valid(uint32_t chunk_len)
 {

@@ -27,18 +27,25 @@ static uint32_t run_of_gone(const uint64_t *gone, uint32_t from, uint32_t nr_chu
 	return n;
 }
 
-static int punch_chunks(struct pack_file *file, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks, const uint64_t *gone)
+/* Whole blocks only: a chunk of varied length may share those at its ends with its neighbours. */
+static int punch_chunks(struct pack_file *file, uint32_t frame, const struct pack_cuts *cuts, const uint64_t *gone)
 {
 	uint32_t n;
-	int r;
+	int r = 0;
 
-	for (uint32_t i = 0; i < nr_chunks; i += n + 1) {
-		n = run_of_gone(gone, i, nr_chunks);
-		r = n > 0 ? io_punch(file->fd, pack_data_off(frame) + (uint64_t)i * chunk_len, (uint64_t)n * chunk_len) : 0;
-		if (r < 0)
-			return r;
+	for (uint32_t i = 0; i < cuts->nr_chunks && r >= 0; i += n + 1) {
+		uint64_t from, to;
+
+		n = run_of_gone(gone, i, cuts->nr_chunks);
+		if (n == 0)
+			continue;
+		from = round_up(pack_cut_start(cuts, i), PACK_BLOCK);
+		to = pack_cut_end(cuts, i + n - 1);
+		to = i + n == cuts->nr_chunks ? round_up(to, PACK_BLOCK) : round_down(to, PACK_BLOCK);
+		if (from < to)
+			r = io_punch(file->fd, pack_data_off(frame) + from, to - from);
 	}
-	return 0;
+	return r;
 }
 
 /* Has any frame ever been compressed? Else no table need be read. */
@@ -54,9 +61,10 @@ static bool has_compressed(struct packs *p)
 
 static bool is_part_gone(const struct pack_table *t, uint32_t part, const uint64_t *gone)
 {
-	uint32_t start = part * PACK_PART_BYTES, end = start + pack_part_len(t->chunk_len * t->nr_chunks, part);
+	struct pack_cuts cuts = pack_table_cuts(t);
+	uint32_t start = part * PACK_PART_BYTES, end = start + pack_part_len(pack_cut_total(&cuts), part);
 
-	for (uint32_t i = start / t->chunk_len; i * t->chunk_len < end; i++)
+	for (uint32_t i = pack_cut_at(&cuts, start); i < t->nr_chunks && pack_cut_start(&cuts, i) < end; i++)
 		if (!is_gone(gone, i))
 			return false;
 	return true;
@@ -65,7 +73,8 @@ static bool is_part_gone(const struct pack_table *t, uint32_t part, const uint64
 /* Of what was compressed together only that can go of which nothing is left, in whole blocks. */
 static int punch_parts(struct pack_file *file, uint32_t frame, const struct pack_table *t, const uint64_t *gone)
 {
-	uint32_t plain_len = t->chunk_len * t->nr_chunks, nr = pack_nr_parts(plain_len), end;
+	struct pack_cuts cuts = pack_table_cuts(t);
+	uint32_t nr = pack_nr_parts(pack_cut_total(&cuts)), end;
 	int r = 0;
 
 	for (uint32_t i = 0; i < nr && r >= 0; i = end + 1) {
@@ -84,20 +93,29 @@ static int punch_parts(struct pack_file *file, uint32_t frame, const struct pack
 	return r;
 }
 
-static int punch(struct packs *p, struct pack_file *file, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
-		 const uint64_t *gone)
+/* Its table, as far as it is needed: lengths of chunks and how they are compressed. 1/0 there is none/<0. */
+static int table_for(struct packs *p, struct pack_file *file, uint32_t frame, bool all, struct pack_table *t)
 {
-	struct pack_table t = { .coding = { .codec = PACK_CODEC_NONE } };
+	uint32_t chunk_len = t->chunk_len, nr_chunks = t->nr_chunks;
 	int r;
 
-	if (run_of_gone(gone, 0, nr_chunks) == nr_chunks)
-		return io_punch(file->fd, pack_table_off(frame), PACK_BLOCK + (uint64_t)nr_chunks * chunk_len);
-	r = has_compressed(p) ? packs_load_table(p, file, frame, &t) : 1;
-	if (r <= 0)
-		return r;
-	if (t.coding.codec == PACK_CODEC_NONE)
-		return punch_chunks(file, frame, chunk_len, nr_chunks, gone);
-	return t.chunk_len == chunk_len && t.nr_chunks == nr_chunks ? punch_parts(file, frame, &t, gone) : -EINVAL;
+	if (chunk_len != PACK_VARIED && (all || !has_compressed(p)))
+		return 1;
+	r = packs_load_table(p, file, frame, t);
+	return r > 0 && (t->chunk_len != chunk_len || t->nr_chunks != nr_chunks) ? -EINVAL : r;
+}
+
+/* What is gone is not damaged any more. */
+static void forget_damage(struct packs *p, uint32_t pack, uint32_t frame, const struct pack_cuts *cuts,
+			  const uint64_t *gone)
+{
+	for (uint32_t i = 0; i < cuts->nr_chunks; i++)
+		if (is_gone(gone, i)) {
+			uint32_t off = pack_data_off(frame) + pack_cut_start(cuts, i);
+
+			pack_places_remove(&p->damaged, pack, off);
+			pack_places_remove(&p->replaced, pack, off);
+		}
 }
 
 static void count_again(struct packs *p, struct pack_file *file)
@@ -114,28 +132,35 @@ static void count_again(struct packs *p, struct pack_file *file)
 int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
 		const uint64_t gone[PACK_GONE_WORDS])
 {
+	struct pack_table t = { .chunk_len = chunk_len, .nr_chunks = nr_chunks };
+	bool all = run_of_gone(gone, 0, nr_chunks) == nr_chunks;
+	struct pack_cuts cuts;
 	struct pack_file *file;
 	int r;
 
 	if (p->conf.read_only)
 		return -EROFS;
-	if (!pack_chunk_len_valid(chunk_len) || nr_chunks > PACK_FRAME_BYTES / chunk_len || frame >= PACK_FRAMES_MAX)
+	if ((chunk_len != PACK_VARIED && !pack_chunk_len_valid(chunk_len)) ||
+	    nr_chunks > pack_nr_chunks_max(chunk_len) || frame >= PACK_FRAMES_MAX)
 		return -EINVAL;
 	r = packs_file_get(p, pack, &file);
 	if (r <= 0)
 		return r;
-	r = punch(p, file, frame, chunk_len, nr_chunks, gone);
-	if (r < 0)
+	r = table_for(p, file, frame, all, &t);
+	cuts = pack_table_cuts(&t);
+	if (r > 0 && all)
+		r = io_punch(file->fd, pack_table_off(frame), PACK_BLOCK + round_up(pack_cut_total(&cuts), PACK_BLOCK));
+	else if (r > 0)
+		r = t.coding.codec == PACK_CODEC_NONE ? punch_chunks(file, frame, &cuts, gone) :
+							punch_parts(file, frame, &t, gone);
+	if (r < 0) {
 		log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot give space back", pack, frame);
-	else
+	} else {
 		count_again(p, file);
+		forget_damage(p, pack, frame, &cuts, gone);
+	}
 	pack_file_put(p->files, file);
-	for (uint32_t i = 0; i < nr_chunks; i++)
-		if (is_gone(gone, i)) {
-			pack_places_remove(&p->damaged, pack, pack_data_off(frame) + i * chunk_len);
-			pack_places_remove(&p->replaced, pack, pack_data_off(frame) + i * chunk_len);
-		}
-	return r;
+	return MIN(r, 0);
 }
 
 int packs_remove(struct packs *p, uint32_t pack)

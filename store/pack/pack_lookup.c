@@ -25,6 +25,7 @@ static int mask_gone(struct packs *p, uint32_t pack, uint32_t frame, struct pack
 int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void *block, size_t len,
 		      struct pack_table *ret)
 {
+	struct pack_cuts cuts;
 	int r;
 
 	if (len == 0 || (len == PACK_BLOCK && pack_block_is_zero(block)))
@@ -35,10 +36,12 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 			log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": table cannot be used", pack, frame);
 		return r;
 	}
+	cuts = pack_table_cuts(ret);
 	atomic_store_explicit(&p->likely_chunk_len, ret->chunk_len, memory_order_relaxed);
-	atomic_store_explicit(&p->likely_stored,
-			      ret->coding.codec == PACK_CODEC_NONE ? 0 : pack_stored_len(&ret->coding, ret->chunk_len * ret->nr_chunks),
-			      memory_order_relaxed);
+	atomic_store_explicit(
+		&p->likely_stored,
+		ret->coding.codec == PACK_CODEC_NONE ? 0 : pack_stored_len(&ret->coding, pack_cut_total(&cuts)),
+		memory_order_relaxed);
 	return mask_gone(p, pack, frame, ret);
 }
 
@@ -80,6 +83,8 @@ static int find_on_disk(struct packs *p, uint32_t pack, uint32_t frame, struct t
 	ret->nr_chunks = table.nr_chunks;
 	ret->coding = table.coding;
 	memcpy(ret->fps, table.fps, table.nr_chunks * sizeof(*table.fps));
+	if (table.chunk_len == PACK_VARIED)
+		memcpy(ret->ends, table.ends, table.nr_chunks * sizeof(*table.ends));
 	return 1;
 }
 
@@ -113,8 +118,32 @@ int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, st
 	return (int)n;
 }
 
+int packs_chunks(struct packs *p, struct addr a, unsigned n, struct pack_chunk *ret)
+{
+	struct pack_cuts cuts;
+	struct table_view v;
+	uint32_t frame, in, first;
+	int r;
+
+	if (n == 0 || !pack_place_of(a.off, &frame, &in))
+		return 0;
+	r = find_table(p, a, PACK_FRAME_BYTES - in, &frame, &in, &v);
+	if (r <= 0)
+		return r;
+	cuts = table_view_cuts(&v);
+	first = pack_cut_at(&cuts, in);
+	if (first >= v.nr_chunks || pack_cut_start(&cuts, first) != in)
+		return 0;
+	n = MIN(n, v.nr_chunks - first);
+	for (uint32_t i = 0; i < n; i++)
+		ret[i] = (struct pack_chunk){ pack_data_off(frame) + pack_cut_start(&cuts, first + i), pack_cut_len(&cuts, first + i),
+					      v.fps[first + i] };
+	return (int)n;
+}
+
 int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp)
 {
+	struct pack_cuts cuts;
 	struct table_view v;
 	uint32_t frame, in, i;
 	int r;
@@ -122,26 +151,69 @@ int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint3
 	r = find_table(p, a, 1, &frame, &in, &v);
 	if (r <= 0)
 		return r;
-	i = in / v.chunk_len;
+	cuts = table_view_cuts(&v);
+	i = pack_cut_at(&cuts, in);
 	if (i >= v.nr_chunks)
 		return 0;
-	*ret_start = (struct addr){ .pack = a.pack, .off = pack_data_off(frame) + i * v.chunk_len };
+	*ret_start = (struct addr){ .pack = a.pack, .off = pack_data_off(frame) + pack_cut_start(&cuts, i) };
+	*ret_len = pack_cut_len(&cuts, i);
+	*ret_fp = v.fps[i];
+	return 1;
+}
+
+int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp)
+{
+	struct pack_cuts cuts;
+	struct table_view v;
+	uint32_t frame, in, i;
+	int r;
+
+	if (!pack_place_of(hint.off, &frame, &in))
+		return 0;
+	r = find_table(p, hint, PACK_BLOCK, &frame, &in, &v);
+	if (r <= 0)
+		return r;
+	cuts = table_view_cuts(&v);
+	i = in / (v.chunk_len ? v.chunk_len : PACK_BLOCK);
+	if (in % (v.chunk_len ? v.chunk_len : PACK_BLOCK) != 0 || i >= v.nr_chunks)
+		return 0;
+	hint.off = pack_data_off(frame) + pack_cut_start(&cuts, i);
+	if (v.chunk_len == PACK_VARIED) /* only fingerprints around the hint were copied, and the chunk is elsewhere */
+		return packs_chunk_at(p, hint, ret_start, ret_len, ret_fp);
+	*ret_start = hint;
 	*ret_len = v.chunk_len;
 	*ret_fp = v.fps[i];
 	return 1;
 }
 
-/* Direct I/O wants aligned memory; the caller's may be anything. */
+/* A block at the edge of a chunk has bytes of its neighbours too: they are written again as they are. */
+static int read_edge(struct pack_file *file, uint64_t off, uint8_t *ret)
+{
+	ssize_t n = io_pread(file->fd, ret, PACK_BLOCK, off);
+
+	return n == (ssize_t)PACK_BLOCK ? 0 : n < 0 ? (int)n : -EBADMSG;
+}
+
+/* Direct I/O wants aligned memory and whole blocks; the caller's may be anything. */
 static int write_chunk(struct packs *p, struct pack_file *file, uint32_t off, const void *data, uint32_t len)
 {
+	uint32_t from = (uint32_t)round_down(off, PACK_BLOCK), to = (uint32_t)round_up((uint64_t)off + len, PACK_BLOCK);
 	struct pack_buffer *b = pack_buffer_get(&p->buffers);
-	int r;
+	int r = 0;
 
 	if (!b)
 		return -ENOMEM;
-	memcpy(b->data, data, len);
-	io_rate_wait(p->conf.write_rate, len);
-	r = io_pwrite(file->fd, b->data, len, off);
+	mutex_lock(&p->heal_lock);
+	if (off > from)
+		r = read_edge(file, from, b->data);
+	if (r == 0 && off + len < to)
+		r = read_edge(file, to - PACK_BLOCK, b->data + (to - from - PACK_BLOCK));
+	if (r == 0) {
+		memcpy(b->data + (off - from), data, len);
+		io_rate_wait(p->conf.write_rate, to - from);
+		r = io_pwrite(file->fd, b->data, to - from, from);
+	}
+	mutex_unlock(&p->heal_lock);
 	pack_buffer_put(&p->buffers, b);
 	if (r >= 0)
 		r = io_sync(file->fd);

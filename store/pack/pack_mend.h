@@ -21,7 +21,8 @@ int packs_mend_header(struct packs *p, uint32_t pack, enum pack_stream stream);
 /* What can be found out about a frame whose table is damaged. */
 struct pack_salvage {
 	uint32_t pack, frame;
-	uint32_t chunk_len, nr_chunks;
+	uint32_t chunk_len, nr_chunks; /* chunk_len PACK_VARIED: they differ */
+	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk in the frame's data */
 	struct fp fps[PACK_FRAME_BLOCKS]; /* as the table has them, or as proved */
 	struct fp bytes[PACK_FRAME_BLOCKS]; /* of the bytes that are there */
 	bool proved[PACK_FRAME_BLOCKS]; /* fps[i] is that of the bytes */

@@ -7,6 +7,8 @@
  * between them are one vectored read, the gaps going nowhere: scattered pages of an often changed file would otherwise
  * be a disk access each.
  *
+ * Chunks of varied lengths begin anywhere in a block: whole blocks are read to the buffer, at the place they have in the frame.
+ *
  * Of a compressed frame the parts that hold wanted chunks are read and decompressed, whole: to the caller's memory where a part
  * is wanted whole, else to the buffer.
  *
@@ -35,7 +37,7 @@ struct want {
 
 /* What a table says of its frame. */
 struct shape {
-	uint32_t chunk_len, nr_chunks;
+	struct pack_cuts cuts;
 	const struct pack_coding *coding;
 	const struct fp *fps;
 };
@@ -51,18 +53,33 @@ struct plan {
 	size_t nr_wants;
 	uint32_t end; /* of what is wanted */
 
-	uint32_t chunk_len;
+	struct pack_cuts cuts; /* without their number, if that is a guess */
+	uint32_t ends[PACK_VARIED_MAX]; /* of `cuts` */
 	uint8_t *where[PACK_FRAME_BLOCKS]; /* by number of the chunk; NULL: not wanted */
 };
 
-static uint32_t first_chunk(const struct want *w, uint32_t chunk_len)
+static uint32_t first_chunk(const struct want *w, const struct pack_cuts *cuts)
 {
-	return w->in / chunk_len;
+	return pack_cut_at(cuts, w->in);
 }
 
-static uint32_t last_chunk(const struct want *w, uint32_t chunk_len)
+static uint32_t last_chunk(const struct want *w, const struct pack_cuts *cuts)
 {
-	return (w->in + w->len - 1) / chunk_len;
+	return pack_cut_at(cuts, w->in + w->len - 1);
+}
+
+static void plan_set_cuts(struct plan *pl, const struct pack_cuts *cuts)
+{
+	pl->cuts = *cuts;
+	pl->cuts.ends = pl->ends;
+	if (cuts->chunk_len == PACK_VARIED)
+		memcpy(pl->ends, cuts->ends, cuts->nr_chunks * sizeof(*pl->ends));
+}
+
+/* Numbers of the chunks that a plan can have. */
+static uint32_t nr_planned(const struct plan *pl)
+{
+	return pl->cuts.chunk_len ? PACK_FRAME_BYTES / pl->cuts.chunk_len : pl->cuts.nr_chunks;
 }
 
 /* Where chunk i begins in the memory of w: outside of it if it is not wanted from its beginning. */
@@ -77,18 +94,18 @@ static bool reads_straight(const struct want *w, uint32_t i, uint32_t chunk_len)
 	       (uintptr_t)chunk_in_want(w, i, chunk_len) % PACK_BLOCK == 0;
 }
 
-static void plan_make(struct plan *pl, uint32_t chunk_len, bool straight)
+static void plan_make(struct plan *pl, struct pack_cuts cuts)
 {
-	pl->chunk_len = chunk_len;
+	plan_set_cuts(pl, &cuts);
 	memset(pl->where, 0, sizeof(pl->where));
-	for (const struct want *w = pl->wants; straight && w < pl->wants + pl->nr_wants; w++)
-		for (uint32_t i = first_chunk(w, chunk_len); i <= last_chunk(w, chunk_len); i++)
-			if (reads_straight(w, i, chunk_len))
-				pl->where[i] = chunk_in_want(w, i, chunk_len);
+	for (const struct want *w = pl->wants; cuts.chunk_len && w < pl->wants + pl->nr_wants; w++)
+		for (uint32_t i = first_chunk(w, &cuts); i <= last_chunk(w, &cuts); i++)
+			if (reads_straight(w, i, cuts.chunk_len))
+				pl->where[i] = chunk_in_want(w, i, cuts.chunk_len);
 	for (const struct want *w = pl->wants; w < pl->wants + pl->nr_wants; w++)
-		for (uint32_t i = first_chunk(w, chunk_len); i <= last_chunk(w, chunk_len); i++)
+		for (uint32_t i = first_chunk(w, &cuts); i <= last_chunk(w, &cuts); i++)
 			if (!pl->where[i])
-				pl->where[i] = pl->buffer->data + (size_t)i * chunk_len;
+				pl->where[i] = pl->buffer->data + pack_cut_start(&cuts, i);
 }
 
 struct request {
@@ -127,9 +144,39 @@ static int request_run(struct plan *pl, struct request *q)
 	return (uint64_t)n < len ? -EBADMSG : 0;
 }
 
+/* The same for chunks of varied lengths: to the buffer, gaps too. */
+static int plan_read_blocks(struct plan *pl, uint32_t skip_max)
+{
+	uint32_t frame = pl->wants->frame;
+	struct request q = { .n = 0 };
+	int r;
+
+	for (uint32_t i = 0; i < pl->cuts.nr_chunks; i++) {
+		uint64_t from = round_down(pack_cut_start(&pl->cuts, i), PACK_BLOCK),
+			 to = round_up(pack_cut_end(&pl->cuts, i), PACK_BLOCK);
+		uint64_t done = q.end - pack_data_off(frame);
+
+		if (!pl->where[i])
+			continue;
+		if (q.n > 0 && from > done && from - done > skip_max) {
+			r = request_run(pl, &q);
+			if (r < 0)
+				return r;
+		}
+		if (q.n == 0) {
+			q.off = q.end = pack_data_off(frame) + from;
+			done = from;
+		}
+		if (to > done)
+			request_add(&q, pl->buffer->data + done, to - done);
+	}
+	return request_run(pl, &q);
+}
+
 /* Read what is planned, passing over gaps of up to skip_max. Does not log. */
 static int plan_read(struct plan *pl, bool with_table, uint32_t skip_max)
 {
+	uint32_t chunk_len = pl->cuts.chunk_len;
 	uint32_t frame = pl->wants->frame;
 	struct request q;
 	int r;
@@ -138,8 +185,8 @@ static int plan_read(struct plan *pl, bool with_table, uint32_t skip_max)
 	q.off = q.end = with_table ? pack_table_off(frame) : pack_data_off(frame);
 	if (with_table)
 		request_add(&q, &pl->buffer->table, PACK_BLOCK);
-	for (uint32_t i = 0; i < PACK_FRAME_BYTES / pl->chunk_len; i++) {
-		uint64_t off = pack_data_off(frame) + (uint64_t)i * pl->chunk_len;
+	for (uint32_t i = 0; i < nr_planned(pl); i++) {
+		uint64_t off = pack_data_off(frame) + (uint64_t)i * chunk_len;
 
 		if (!pl->where[i])
 			continue;
@@ -152,7 +199,7 @@ static int plan_read(struct plan *pl, bool with_table, uint32_t skip_max)
 			q.off = q.end = off;
 		if (off > q.end)
 			request_add(&q, pl->buffer->skip, off - q.end);
-		request_add(&q, pl->where[i], pl->chunk_len);
+		request_add(&q, pl->where[i], chunk_len);
 	}
 	return request_run(pl, &q);
 }
@@ -163,12 +210,13 @@ static int plan_verify(struct plan *pl, const struct fp *fps)
 	struct packs *p = pl->packs;
 	int r = 0;
 
-	for (uint32_t i = 0; i < PACK_FRAME_BYTES / pl->chunk_len; i++) {
-		uint32_t off = pack_data_off(pl->wants->frame) + i * pl->chunk_len;
+	for (uint32_t i = 0; i < nr_planned(pl); i++) {
+		uint32_t off;
 
-		if (!pl->where[i] || fp_equal(fp_of(p->conf.key, pl->where[i], pl->chunk_len), fps[i]))
+		if (!pl->where[i] || fp_equal(fp_of(p->conf.key, pl->where[i], pack_cut_len(&pl->cuts, i)), fps[i]))
 			continue;
 		r = -EBADMSG;
+		off = pack_data_off(pl->wants->frame) + pack_cut_start(&pl->cuts, i);
 		if (pack_places_add(&p->damaged, pl->file->pack, off))
 			log_error("pack %" PRIu32 " offset %" PRIu32 ": chunk %s is damaged", pl->file->pack, off,
 				  fp_hex(fps[i]).s);
@@ -181,11 +229,11 @@ static void plan_deliver(const struct plan *pl)
 {
 	for (const struct want *w = pl->wants; w < pl->wants + pl->nr_wants; w++)
 		for (uint32_t at = w->in, n; at < w->in + w->len; at += n) {
-			uint32_t i = at / pl->chunk_len, in_chunk = at % pl->chunk_len;
-			const uint8_t *from = pl->where[i] + in_chunk;
+			uint32_t i = pack_cut_at(&pl->cuts, at);
+			const uint8_t *from = pl->where[i] + (at - pack_cut_start(&pl->cuts, i));
 			uint8_t *to = w->buf + (at - w->in);
 
-			n = MIN(pl->chunk_len - in_chunk, w->in + w->len - at);
+			n = MIN(pack_cut_end(&pl->cuts, i), w->in + w->len) - at;
 			if (from != to)
 				memcpy(to, from, n);
 		}
@@ -199,11 +247,11 @@ static int read_by_guess(struct plan *pl)
 	struct pack_table table;
 	int r;
 
-	if (first_chunk(pl->wants, guess) * guess > PACK_SKIP_BYTES)
+	if (guess == PACK_VARIED || pl->wants->in / guess * guess > PACK_SKIP_BYTES)
 		return 0;
 	if ((pl->end - 1) / guess >= PACK_FRAME_BYTES / guess)
 		return 0;
-	plan_make(pl, guess, true);
+	plan_make(pl, (struct pack_cuts){ .chunk_len = guess });
 	if (plan_read(pl, true, PACK_SKIP_BYTES) < 0)
 		return 0;
 	if (packs_check_table(pl->packs, pl->file->pack, frame, &pl->buffer->table, PACK_BLOCK, &table) <= 0)
@@ -227,19 +275,19 @@ static bool holds_part(const struct want *w, uint32_t part, uint32_t plain_len)
 
 static void plan_parts(struct plan *pl, const struct shape *s, struct part_read *pr)
 {
-	bool is_chunk_in_one = PACK_PART_BYTES % s->chunk_len == 0;
+	bool is_chunk_in_one = s->cuts.chunk_len && PACK_PART_BYTES % s->cuts.chunk_len == 0;
 
-	pl->chunk_len = s->chunk_len;
+	plan_set_cuts(pl, &s->cuts);
 	memset(pl->where, 0, sizeof(pl->where));
 	for (const struct want *w = pl->wants; is_chunk_in_one && w < pl->wants + pl->nr_wants; w++)
 		for (uint32_t i = w->in / PACK_PART_BYTES; i <= (w->in + w->len - 1) / PACK_PART_BYTES; i++)
 			if (holds_part(w, i, pr->plain_len))
 				pr->to[i] = w->buf + (i * PACK_PART_BYTES - w->in);
 	for (const struct want *w = pl->wants; w < pl->wants + pl->nr_wants; w++)
-		for (uint32_t i = first_chunk(w, s->chunk_len); i <= last_chunk(w, s->chunk_len); i++) {
-			uint32_t start = i * s->chunk_len, part = start / PACK_PART_BYTES;
+		for (uint32_t i = first_chunk(w, &s->cuts); i <= last_chunk(w, &s->cuts); i++) {
+			uint32_t start = pack_cut_start(&s->cuts, i), part = start / PACK_PART_BYTES;
 
-			for (uint32_t k = part; k * PACK_PART_BYTES < start + s->chunk_len; k++)
+			for (uint32_t k = part; k * PACK_PART_BYTES < pack_cut_end(&s->cuts, i); k++)
 				if (!pr->to[k])
 					pr->to[k] = pl->buffer->data + k * PACK_PART_BYTES;
 			pl->where[i] = pr->to[part] + (start - part * PACK_PART_BYTES);
@@ -250,17 +298,20 @@ static void plan_parts(struct plan *pl, const struct shape *s, struct part_read 
 static void part_is_bad(struct plan *pl, uint32_t part)
 {
 	uint32_t pack = pl->file->pack, frame = pl->wants->frame, first, nr = 0;
+	struct pack_cuts cuts;
 	struct pack_table t;
 
 	if (packs_load_table(pl->packs, pl->file, frame, &t) <= 0)
 		return;
-	first = part * PACK_PART_BYTES / t.chunk_len;
-	for (uint32_t i = first; i < t.nr_chunks && i * t.chunk_len < (part + 1) * PACK_PART_BYTES; i++)
+	cuts = pack_table_cuts(&t);
+	first = pack_cut_at(&cuts, part * PACK_PART_BYTES);
+	for (uint32_t i = first; i < t.nr_chunks && pack_cut_start(&cuts, i) < (part + 1) * PACK_PART_BYTES; i++)
 		if (!fp_is_none(t.fps[i]))
-			nr += pack_places_add(&pl->packs->damaged, pack, pack_data_off(frame) + i * t.chunk_len);
+			nr += pack_places_add(&pl->packs->damaged, pack, pack_data_off(frame) + pack_cut_start(&cuts, i));
 	if (nr > 0)
-		log_error("pack %" PRIu32 " offset %" PRIu32 ": %" PRIu32 " chunks that were compressed together are damaged",
-			  pack, pack_data_off(frame) + first * t.chunk_len, nr);
+		log_error("pack %" PRIu32 " offset %" PRIu32 ": %" PRIu32
+			  " chunks that were compressed together are damaged",
+			  pack, pack_data_off(frame) + pack_cut_start(&cuts, first), nr);
 }
 
 static int read_compressed(struct plan *pl, const struct shape *s)
@@ -269,7 +320,7 @@ static int read_compressed(struct plan *pl, const struct shape *s)
 		.packs = pl->packs,
 		.file = pl->file,
 		.frame = pl->wants->frame,
-		.plain_len = s->chunk_len * s->nr_chunks,
+		.plain_len = pack_cut_total(&s->cuts),
 		.coding = s->coding,
 		.have = pl->have,
 	};
@@ -320,16 +371,16 @@ static int read_by_shape(struct plan *pl, const struct shape *s)
 	uint32_t pack = pl->file->pack, off = pack_data_off(pl->wants->frame);
 	int r;
 
-	if (pl->end > s->chunk_len * s->nr_chunks)
+	if (pl->end > pack_cut_total(&s->cuts))
 		return log_errno(-EBADMSG, "pack %" PRIu32 " offset %" PRIu32 ": no chunk there", pack,
 				 off + pl->end - 1);
 	if (s->coding->codec != PACK_CODEC_NONE) {
 		r = read_compressed(pl, s);
 	} else {
-		plan_make(pl, s->chunk_len, true);
-		r = plan_read(pl, false, PACK_SKIP_BYTES);
+		plan_make(pl, s->cuts);
+		r = s->cuts.chunk_len ? plan_read(pl, false, PACK_SKIP_BYTES) : plan_read_blocks(pl, PACK_SKIP_BYTES);
 		if (r == -EIO) /* perhaps of a chunk that nobody asked for */
-			r = plan_read(pl, false, 0);
+			r = s->cuts.chunk_len ? plan_read(pl, false, 0) : plan_read_blocks(pl, 0);
 	}
 	if (r < 0)
 		return log_errno(r, "pack %" PRIu32 " offset %" PRIu32 ": cannot read", pack, off + pl->wants->in);
@@ -358,17 +409,18 @@ static int read_without_table(struct plan *pl)
 	if (r == 0)
 		return log_errno(-EBADMSG, "pack %" PRIu32 " frame %" PRIu32 ": nothing there", pack, frame);
 	pack_tables_insert(pl->packs->tables, pack, frame, &table);
-	return read_by_shape(pl, &(struct shape){ table.chunk_len, table.nr_chunks, &table.coding, table.fps });
+	return read_by_shape(pl, &(struct shape){ pack_table_cuts(&table), &table.coding, table.fps });
 }
 
 /* From a frame that is not written yet. */
 static int read_from_memory(struct plan *pl, const struct table_view *v)
 {
+	struct pack_cuts cuts = table_view_cuts(v);
 	const struct want *w = pl->wants;
 
-	if (pl->end > v->chunk_len * v->nr_chunks)
+	plan_set_cuts(pl, &cuts);
+	if (pl->end > pack_cut_total(&pl->cuts))
 		return log_errno(-EBADMSG, "pack %" PRIu32 " frame %" PRIu32 ": no such chunk yet", w->pack, w->frame);
-	pl->chunk_len = v->chunk_len;
 	for (uint32_t i = 0; i < v->nr_chunks; i++)
 		pl->where[i] = (uint8_t *)pack_frame_chunk(v->frame, i);
 	plan_deliver(pl);
@@ -393,7 +445,7 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 	if (!pl->buffer)
 		r = -ENOMEM;
 	else if (v)
-		r = read_by_shape(pl, &(struct shape){ v->chunk_len, v->nr_chunks, &v->coding, v->fps });
+		r = read_by_shape(pl, &(struct shape){ table_view_cuts(v), &v->coding, v->fps });
 	else
 		r = read_without_table(pl);
 	if (r >= 0)

@@ -25,7 +25,7 @@ struct table {
 	bool used; /* since the hand passed */
 	struct pack_coding coding; /* once it is written */
 
-	struct fp fps[];
+	struct fp fps[]; /* nr_max; behind them, if chunks differ, as many uint32_t: where each ends */
 };
 
 struct shard {
@@ -54,9 +54,14 @@ static struct shard *shard_of(struct pack_tables *ts, uint32_t pack, uint32_t fr
 	return &ts->shards[hash(pack, frame) % NR_SHARDS];
 }
 
-static size_t table_bytes(unsigned nr_max)
+static size_t table_bytes(uint32_t chunk_len, unsigned nr_max)
 {
-	return sizeof(struct table) + nr_max * sizeof(struct fp);
+	return sizeof(struct table) + nr_max * (sizeof(struct fp) + (chunk_len ? 0 : sizeof(uint32_t)));
+}
+
+static uint32_t *ends_of(const struct table *t)
+{
+	return (uint32_t *)(t->fps + t->nr_max);
 }
 
 int pack_tables_new(uint64_t limit, struct pack_tables **ret)
@@ -153,7 +158,7 @@ static void shard_add(struct shard *s, struct table *t) REQUIRES(s->lock)
 	t->next_in_bucket = *bucket;
 	*bucket = t;
 	s->nr_tables++;
-	s->memory += table_bytes(t->nr_max);
+	s->memory += table_bytes(t->chunk_len, t->nr_max);
 }
 
 static void shard_remove(struct shard *s, struct table *t) REQUIRES(s->lock)
@@ -164,7 +169,7 @@ static void shard_remove(struct shard *s, struct table *t) REQUIRES(s->lock)
 		at = &(*at)->next_in_bucket;
 	*at = t->next_in_bucket;
 	s->nr_tables--;
-	s->memory -= table_bytes(t->nr_max);
+	s->memory -= table_bytes(t->chunk_len, t->nr_max);
 }
 
 /* New ones come right behind the hand, so it reaches them last. */
@@ -208,8 +213,8 @@ static void shard_evict(struct shard *s, uint64_t limit, const struct table *kee
 
 struct table *table_new(uint32_t chunk_len)
 {
-	unsigned nr_max = PACK_FRAME_BYTES / chunk_len;
-	struct table *t = calloc(1, table_bytes(nr_max));
+	unsigned nr_max = pack_nr_chunks_max(chunk_len);
+	struct table *t = calloc(1, table_bytes(chunk_len, nr_max));
 
 	if (!t)
 		return NULL;
@@ -242,12 +247,26 @@ uint32_t table_nr_chunks(const struct table *t)
 	return atomic_load_explicit(&t->nr_chunks, memory_order_acquire);
 }
 
-void table_add(struct table *t, struct fp fp)
+struct pack_cuts table_cuts(const struct table *t)
+{
+	return (struct pack_cuts){ t->chunk_len, table_nr_chunks(t), ends_of(t) };
+}
+
+uint32_t table_total(const struct table *t)
+{
+	struct pack_cuts cuts = table_cuts(t);
+
+	return pack_cut_total(&cuts);
+}
+
+void table_add(struct table *t, struct fp fp, uint32_t len)
 {
 	uint32_t n = atomic_load_explicit(&t->nr_chunks, memory_order_relaxed);
 
 	assert(n < t->nr_max);
 	t->fps[n] = fp;
+	if (t->chunk_len == 0)
+		ends_of(t)[n] = table_total(t) + len;
 	atomic_store_explicit(&t->nr_chunks, n + 1, memory_order_release);
 }
 
@@ -257,6 +276,8 @@ void table_copy(const struct table *t, struct pack_table *ret)
 	ret->nr_chunks = table_nr_chunks(t);
 	ret->coding = (struct pack_coding){ 0 };
 	memcpy(ret->fps, t->fps, ret->nr_chunks * sizeof(*t->fps));
+	if (t->chunk_len == 0)
+		memcpy(ret->ends, ends_of(t), ret->nr_chunks * sizeof(*ret->ends));
 }
 
 static void unpin(struct shard *s, struct table *t) REQUIRES(s->lock)
@@ -292,7 +313,7 @@ void pack_tables_lost(struct pack_tables *ts, struct table *t, int error)
 	shard_remove(s, t);
 	t->nr_max = 0;
 	atomic_store_explicit(&t->nr_chunks, 0, memory_order_relaxed);
-	small = realloc(t, table_bytes(0));
+	small = realloc(t, table_bytes(t->chunk_len, 0));
 	shard_add(s, small ? small : t);
 	mutex_unlock(&s->lock);
 }
@@ -310,11 +331,13 @@ void pack_tables_drop(struct pack_tables *ts, struct table *t)
 
 static void view_fill(const struct table *t, uint32_t from, uint32_t len, struct table_view *ret)
 {
-	uint32_t first = from / t->chunk_len;
-	uint32_t end = (uint32_t)(((uint64_t)from + len + t->chunk_len - 1) / t->chunk_len);
+	struct pack_cuts cuts = table_cuts(t);
+	uint32_t first = pack_cut_at(&cuts, from), end = len > 0 ? pack_cut_at(&cuts, from + len - 1) + 1 : 0;
 
 	ret->chunk_len = t->chunk_len;
-	ret->nr_chunks = table_nr_chunks(t);
+	ret->nr_chunks = cuts.nr_chunks;
+	if (t->chunk_len == 0)
+		memcpy(ret->ends, cuts.ends, cuts.nr_chunks * sizeof(*cuts.ends));
 	if (t->coding.codec == PACK_CODEC_NONE)
 		ret->coding.codec = PACK_CODEC_NONE;
 	else
@@ -369,7 +392,7 @@ void pack_tables_put(struct pack_tables *ts, struct table_view *v)
 
 void pack_tables_insert(struct pack_tables *ts, uint32_t pack, uint32_t frame, const struct pack_table *from)
 {
-	struct table *t = malloc(table_bytes(from->nr_chunks));
+	struct table *t = malloc(table_bytes(from->chunk_len, from->nr_chunks));
 	struct shard *s = shard_of(ts, pack, frame);
 
 	if (!t)
@@ -378,6 +401,8 @@ void pack_tables_insert(struct pack_tables *ts, uint32_t pack, uint32_t frame, c
 			       .coding = from->coding };
 	atomic_store_explicit(&t->nr_chunks, from->nr_chunks, memory_order_relaxed);
 	memcpy(t->fps, from->fps, from->nr_chunks * sizeof(*t->fps));
+	if (t->chunk_len == 0)
+		memcpy(ends_of(t), from->ends, from->nr_chunks * sizeof(*from->ends));
 	mutex_lock(&s->lock);
 	if (!shard_find(s, pack, frame)) { /* else another reader was faster */
 		shard_add(s, t);

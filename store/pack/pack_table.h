@@ -31,12 +31,14 @@ void pack_tables_set_limit(struct pack_tables *ts, uint64_t limit);
 void pack_tables_free(struct pack_tables *ts); /* NULL is fine */
 
 /* A table for a frame to come: made first, since that may fail; pinned when its place is known. */
-struct table *table_new(uint32_t chunk_len); /* NULL: no memory */
+struct table *table_new(uint32_t chunk_len); /* PACK_VARIED: of chunks of any lengths; NULL: no memory */
 void table_free(struct table *t); /* one that was never pinned; NULL is fine */
 void pack_tables_pin(struct pack_tables *ts, struct table *t, uint32_t pack, uint32_t frame, struct pack_frame *f);
 /* Of a pinned table, by its owner. Whoever looks it up afterwards sees the chunk and what was stored before. */
-void table_add(struct table *t, struct fp fp);
+void table_add(struct table *t, struct fp fp, uint32_t len);
 uint32_t table_nr_chunks(const struct table *t);
+uint32_t table_total(const struct table *t); /* bytes of its chunks; of a pinned table, by its owner */
+struct pack_cuts table_cuts(const struct table *t);
 void table_copy(const struct table *t, struct pack_table *ret);
 
 /* End of being pinned. Return when nobody uses the frame any more. */
@@ -47,12 +49,17 @@ void pack_tables_drop(struct pack_tables *ts, struct table *t); /* no address of
 /* What pack_tables_get() tells. */
 struct table_view {
 	uint32_t chunk_len, nr_chunks;
+	uint32_t ends[PACK_VARIED_MAX]; /* if they differ */
 	struct pack_coding coding; /* of one that is not pinned */
 	int error; /* < 0: lost, with this */
 	struct pack_frame *frame; /* not NULL: pinned, and used until pack_tables_put() */
 	struct table *table; /* of `frame` */
 	struct fp fps[PACK_FRAME_BLOCKS]; /* only those asked for, at their own index */
 };
+static inline struct pack_cuts table_view_cuts(const struct table_view *v)
+{
+	return (struct pack_cuts){ v->chunk_len, v->nr_chunks, v->ends };
+}
 /* Look up and copy the fingerprints of the chunks that overlap `len` bytes from `from` of the frame's data. */
 bool pack_tables_get(struct pack_tables *ts, uint32_t pack, uint32_t frame, uint32_t from, uint32_t len,
 		     struct table_view *ret);

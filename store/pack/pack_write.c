@@ -41,7 +41,7 @@ static int frame_new(struct packs *p, enum pack_stream s, uint32_t chunk_len, st
 	f->stream = s;
 	f->chunk_len = chunk_len;
 	f->compression = p->conf.compression;
-	f->nr_max = PACK_FRAME_BYTES / chunk_len;
+	f->nr_max = pack_nr_chunks_max(chunk_len);
 	f->table = table_new(chunk_len);
 	if (s == PACK_SMALL)
 		f->buffer = pack_buffer_get(&p->buffers);
@@ -145,7 +145,7 @@ int packs_frame_open(struct packs *p, enum pack_stream s, uint32_t chunk_len, st
 	struct pack_frame *f;
 	int r;
 
-	if (!pack_chunk_len_valid(chunk_len) || s >= PACK_NR_STREAMS)
+	if (s >= PACK_NR_STREAMS || !(pack_chunk_len_valid(chunk_len) || (chunk_len == PACK_VARIED && s == PACK_SMALL)))
 		return -EINVAL;
 	if (p->conf.read_only)
 		return -EROFS;
@@ -170,6 +170,11 @@ unsigned pack_frame_room(const struct pack_frame *f)
 	return f->nr_max - table_nr_chunks(f->table);
 }
 
+bool pack_frame_takes(const struct pack_frame *f, uint32_t len)
+{
+	return pack_frame_room(f) > 0 && len <= PACK_FRAME_BYTES - table_total(f->table);
+}
+
 void pack_frame_set_compression(struct pack_frame *f, struct pack_compression c)
 {
 	f->compression = c;
@@ -179,20 +184,42 @@ struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data)
 {
 	uint32_t i = table_nr_chunks(f->table);
 
-	assert(i < f->nr_max);
+	assert(i < f->nr_max && f->chunk_len);
 	if (f->stream == PACK_SMALL) {
 		memcpy(f->buffer->data + (size_t)i * f->chunk_len, data, f->chunk_len);
 	} else {
 		assert((uintptr_t)data % PACK_BLOCK == 0);
 		f->chunks[i] = data;
 	}
-	table_add(f->table, fp);
+	table_add(f->table, fp, f->chunk_len);
 	return (struct addr){ .pack = f->file->pack, .off = pack_data_off(f->frame) + i * f->chunk_len };
+}
+
+struct addr pack_frame_add_varied(struct pack_frame *f, struct fp fp, const void *data, uint32_t len)
+{
+	uint32_t at = table_total(f->table);
+
+	assert(f->chunk_len == PACK_VARIED && len > 0 && len <= PACK_VARIED_LEN_MAX && pack_frame_takes(f, len));
+	memcpy(f->buffer->data + at, data, len);
+	table_add(f->table, fp, len);
+	return (struct addr){ .pack = f->file->pack, .off = pack_data_off(f->frame) + at };
+}
+
+uint8_t pack_frame_last(const struct pack_frame *f)
+{
+	uint32_t i = table_nr_chunks(f->table) - 1;
+
+	return (uint8_t)(f->chunk_len ? i * (f->chunk_len / PACK_BLOCK) : i);
 }
 
 const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i)
 {
-	return f->stream == PACK_SMALL ? f->buffer->data + (size_t)i * f->chunk_len : f->chunks[i];
+	struct pack_cuts cuts;
+
+	if (f->stream != PACK_SMALL)
+		return f->chunks[i];
+	cuts = table_cuts(f->table);
+	return f->buffer->data + pack_cut_start(&cuts, i);
 }
 
 static void encode_table(const struct pack_frame *f, const struct pack_coding *coding, struct pack_table_disk *ret)
@@ -202,6 +229,17 @@ static void encode_table(const struct pack_frame *f, const struct pack_coding *c
 	table_copy(f->table, &table);
 	table.coding = *coding;
 	pack_table_encode(&table, f->packs->conf.key, f->file->pack, f->frame, ret);
+}
+
+/* The bytes stand in our memory as they will on disk, but for what fills up the last block. */
+static int write_varied(struct pack_frame *f, uint32_t plain_len)
+{
+	static const struct pack_coding none;
+	uint32_t on_disk = (uint32_t)round_up(plain_len, PACK_BLOCK);
+
+	memset(f->buffer->data + plain_len, 0, on_disk - plain_len);
+	encode_table(f, &none, &f->buffer->table);
+	return io_pwrite(f->file->fd, f->buffer, PACK_BLOCK + on_disk, pack_table_off(f->frame));
 }
 
 static int write_plain(struct pack_frame *f, uint32_t nr_chunks)
@@ -231,10 +269,9 @@ static int write_compressed(struct pack_frame *f, const struct pack_coding *codi
 	return io_pwrite(f->file->fd, compressed, PACK_BLOCK + on_disk, pack_table_off(f->frame));
 }
 
-static void finish_written(struct packs *p, struct pack_frame *f, uint32_t nr_chunks, const struct pack_coding *coding,
-			   uint32_t on_disk)
+static void finish_written(struct packs *p, struct pack_frame *f, const struct pack_coding *coding, uint32_t on_disk)
 {
-	uint64_t bytes = (uint64_t)nr_chunks * f->chunk_len;
+	uint64_t nr_chunks = table_nr_chunks(f->table), bytes = table_total(f->table);
 	struct stream *st = &p->streams[f->stream];
 	struct pack_counts *counts;
 
@@ -243,7 +280,7 @@ static void finish_written(struct packs *p, struct pack_frame *f, uint32_t nr_ch
 	counts->nr_frames++;
 	counts->nr_chunks += nr_chunks;
 	counts->chunk_bytes += bytes;
-	counts->stored_bytes += on_disk;
+	counts->stored_bytes += coding->codec == PACK_CODEC_NONE ? bytes : on_disk; /* less only where compressed */
 	if (st->file == f->file)
 		st->data_bytes += on_disk;
 	packs_count_disk(p, f->file, f->file->disk_bytes + PACK_BLOCK + on_disk);
@@ -274,7 +311,7 @@ static void finish_empty(struct packs *p, struct pack_frame *f)
 
 int packs_frame_write(struct packs *p, struct pack_frame *f)
 {
-	uint32_t nr_chunks = table_nr_chunks(f->table), on_disk;
+	uint32_t nr_chunks = table_nr_chunks(f->table), plain_len = table_total(f->table), on_disk;
 	struct pack_coding coding = { 0 };
 	struct pack_buffer *compressed;
 	int r;
@@ -287,11 +324,14 @@ int packs_frame_write(struct packs *p, struct pack_frame *f)
 	f->error = 0;
 	mutex_unlock(&p->lock);
 
-	compressed = packs_frame_compress(p, f, nr_chunks, &coding);
-	on_disk = (uint32_t)round_up(pack_stored_len(&coding, nr_chunks * f->chunk_len), PACK_BLOCK);
+	compressed = packs_frame_compress(p, f, plain_len, &coding);
+	on_disk = (uint32_t)round_up(pack_stored_len(&coding, plain_len), PACK_BLOCK);
 	io_rate_wait(p->conf.write_rate, PACK_BLOCK + on_disk);
 	f->tried = true;
-	r = compressed ? write_compressed(f, &coding, on_disk, compressed) : write_plain(f, nr_chunks);
+	if (compressed)
+		r = write_compressed(f, &coding, on_disk, compressed);
+	else
+		r = f->chunk_len ? write_plain(f, nr_chunks) : write_varied(f, plain_len);
 	pack_buffer_put(&p->buffers, compressed);
 	if (r < 0) {
 		log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write", f->file->pack, f->frame);
@@ -301,7 +341,7 @@ int packs_frame_write(struct packs *p, struct pack_frame *f)
 		mutex_unlock(&p->lock);
 		return r;
 	}
-	finish_written(p, f, nr_chunks, &coding, on_disk);
+	finish_written(p, f, &coding, on_disk);
 	return 0;
 }
 

@@ -172,6 +172,7 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	pack_places_init(&p->damaged);
 	pack_places_init(&p->replaced);
 	pack_places_init(&p->removed);
+	mutex_init(&p->heal_lock);
 	mutex_init(&p->lock);
 	cond_init(&p->changed);
 	take_marks(p, marks);
@@ -213,6 +214,7 @@ void packs_close(struct packs *p)
 	coders_release(&p->coders);
 	cond_release(&p->changed);
 	mutex_release(&p->lock);
+	mutex_release(&p->heal_lock);
 	free(p);
 }
 
@@ -333,7 +335,24 @@ static int read_frame(struct packs *p, struct pack_file *file, uint32_t frame, s
 	ret->nr_chunks = table.nr_chunks;
 	ret->damaged = r < 0;
 	memcpy(ret->fps, table.fps, table.nr_chunks * sizeof(*table.fps));
+	for (uint32_t i = 0; i < table.nr_chunks; i++)
+		ret->ends[i] = table.chunk_len ? (i + 1) * table.chunk_len : table.ends[i];
 	return 1;
+}
+
+int packs_frame_rec(struct packs *p, uint32_t pack, uint32_t frame, struct pack_frame_rec *ret)
+{
+	struct pack_file *file;
+	int r;
+
+	if (frame >= packs_nr_frames(p, pack))
+		return 0;
+	r = packs_file_get(p, pack, &file);
+	if (r <= 0)
+		return r;
+	r = read_frame(p, file, frame, ret);
+	pack_file_put(p->files, file);
+	return r;
 }
 
 /* The rest of the current pack. 0: nothing more in it. */

@@ -2,7 +2,7 @@
  * What the files of store/pack share: the body of struct packs. Nobody outside this folder includes it.
  *
  * Lock order: packs.lock, then the locks of pack_files, pack_tables' shards, pack_places,
- * pack_buffers and coders, which are all leaves. No lock is held across disk I/O.
+ * pack_buffers and coders, which are all leaves. No lock is held across disk I/O, but for heal_lock.
  */
 #pragma once
 
@@ -61,6 +61,8 @@ struct packs {
 	_Atomic uint64_t nr_packs, nr_healed, read_bytes, written_bytes;
 	_Atomic uint64_t compressed_bytes, compressed_to, unshrinkable_bytes, busy_bytes;
 
+	struct mutex heal_lock; /* one chunk at a time is written over: two may share a block. Held across that I/O; before all others */
+
 	struct mutex lock;
 	struct cond changed; /* something of the below that others wait for */
 	struct stream streams[PACK_NR_STREAMS] GUARDED_BY(lock);
@@ -99,7 +101,7 @@ int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, st
 
 /* pack_compress.c: the frame's bytes compressed, filled up with zeros to whole blocks, behind room for the table. NULL: to be
  * written as it is. */
-struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_frame *f, uint32_t nr_chunks,
+struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_frame *f, uint32_t plain_len,
 					 struct pack_coding *ret);
 
 /* pack_parts.c: parts of a compressed frame that a read wants. */

@@ -23,9 +23,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	memcpy(d.magic, PACK_TABLE_MAGIC, sizeof(d.magic));
 	d.seal = le64_put(pack_table_seal(&d, &key));
 	if (pack_table_decode(&d, sizeof(d), &key, le32_get(d.pack), le32_get(d.frame), &t) == 0) {
-		assert(pack_chunk_len_valid(t.chunk_len));
-		assert(t.nr_chunks > 0 && t.nr_chunks * t.chunk_len <= PACK_FRAME_BYTES);
-		assert(pack_stored_len(&t.coding, t.nr_chunks * t.chunk_len) <= t.nr_chunks * t.chunk_len);
+		struct pack_cuts cuts = pack_table_cuts(&t);
+
+		assert(t.chunk_len == PACK_VARIED || pack_chunk_len_valid(t.chunk_len));
+		assert(t.nr_chunks > 0 && t.nr_chunks <= pack_nr_chunks_max(t.chunk_len));
+		assert(pack_cut_total(&cuts) > 0 && pack_cut_total(&cuts) <= PACK_FRAME_BYTES);
+		assert(pack_stored_len(&t.coding, pack_cut_total(&cuts)) <= pack_cut_total(&cuts));
+		for (uint32_t i = 0; i < t.nr_chunks; i++)
+			assert(pack_cut_at(&cuts, pack_cut_start(&cuts, i)) == i &&
+			       pack_cut_at(&cuts, pack_cut_end(&cuts, i) - 1) == i);
 		pack_table_encode(&t, &key, le32_get(d.pack), le32_get(d.frame), &again);
 		assert(memcmp(&again, &d, sizeof(d)) == 0);
 	}

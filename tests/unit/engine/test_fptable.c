@@ -33,7 +33,7 @@ static void what_was_inserted_is_found_and_nothing_else(void **state)
 			fptable_remove(&t, fp_nr(i));
 			in[i] = false;
 		} else {
-			assert_int_equal(fptable_insert(&t, fp_nr(i), addr_nr(i)), 0);
+			assert_int_equal(fptable_insert(&t, fp_nr(i), addr_nr(i), (uint8_t)i), 0);
 			in[i] = true;
 		}
 		if (round % 2000)
@@ -42,8 +42,11 @@ static void what_was_inserted_is_found_and_nothing_else(void **state)
 			struct fptable_slot *s = fptable_find(&t, fp_nr(k));
 
 			assert_int_equal(s != NULL, in[k]);
-			if (s)
+			if (s) {
 				assert_int_equal(s->pack, k + 1);
+				assert_int_equal(s->number, k % 256);
+				assert_true(fp_equal(fptable_slot_fp(s), fp_nr(k)));
+			}
 		}
 	}
 	fptable_release(&t);
@@ -55,7 +58,7 @@ static void removing_what_is_not_there_changes_nothing(void **state)
 
 	(void)state;
 	assert_int_equal(fptable_init(&t, 10), 0);
-	assert_int_equal(fptable_insert(&t, fp_nr(1), addr_nr(1)), 0);
+	assert_int_equal(fptable_insert(&t, fp_nr(1), addr_nr(1), 255), 0);
 	fptable_remove(&t, fp_nr(2));
 	assert_int_equal(t.nr, 1);
 	assert_non_null(fptable_find(&t, fp_nr(1)));

@@ -90,16 +90,36 @@ static void what_is_elsewhere_is_none_of_its_business(void **state)
 static void a_chunk_is_there_if_any_of_its_blocks_is(void **state)
 {
 	struct gc_bits blocks = { { 0 } }, chunks, back;
+	uint32_t ends[64];
 
 	(void)state;
+	for (uint32_t i = 0; i < 64; i++)
+		ends[i] = (i + 1) * 16384;
 	gc_set_bit(&blocks, 5);
 	gc_set_bit(&blocks, 255);
-	chunks = gc_chunks_of_blocks(&blocks, 16384, 64);
+	chunks = gc_chunks_of_blocks(&blocks, ends, 64);
 	assert_int_equal(gc_count(&chunks), 2);
 	assert_true(gc_bit(&chunks, 1) && gc_bit(&chunks, 63));
-	back = gc_blocks_of_chunks(&chunks, 16384, 64);
+	back = gc_blocks_of_chunks(&chunks, ends, 64);
 	assert_int_equal(gc_count(&back), 8);
 	assert_true(gc_bit(&back, 4) && gc_bit(&back, 7) && gc_bit(&back, 252));
+}
+
+static void chunks_of_varied_lengths_share_blocks(void **state)
+{
+	static const uint32_t ends[] = { 1, 4096, 4097, 8190, 8200, 20000 };
+	struct gc_bits blocks = { { 0 } }, chunks;
+
+	(void)state;
+	gc_set_bit(&blocks, 1); /* 4096 to 8191 */
+	chunks = gc_chunks_of_blocks(&blocks, ends, 6);
+	assert_int_equal(chunks.w[0], 1 << 2 | 1 << 3 | 1 << 4);
+	chunks = (struct gc_bits){ { 1 << 4 } };
+	blocks = gc_blocks_of_chunks(&chunks, ends, 6);
+	assert_int_equal(blocks.w[0], 1 << 1 | 1 << 2);
+	chunks = (struct gc_bits){ { 1 << 5 } };
+	blocks = gc_blocks_of_chunks(&chunks, ends, 6);
+	assert_int_equal(blocks.w[0], 1 << 2 | 1 << 3 | 1 << 4);
 }
 
 int main(void)
@@ -108,6 +128,7 @@ int main(void)
 		cmocka_unit_test(each_block_that_an_extent_touches_is_live),
 		cmocka_unit_test(what_is_elsewhere_is_none_of_its_business),
 		cmocka_unit_test(a_chunk_is_there_if_any_of_its_blocks_is),
+		cmocka_unit_test(chunks_of_varied_lengths_share_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

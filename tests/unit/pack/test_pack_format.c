@@ -213,14 +213,14 @@ static void a_sealed_table_that_makes_no_sense_is_refused(void **state)
 	(void)state;
 	table_of(8192, 10, &t);
 	pack_table_encode(&t, &key, 7, 3, &good);
-	for (unsigned i = 0; i < 13; i++) {
+	for (unsigned i = 0; i < 14; i++) {
 		int expected = -EBADMSG;
 
 		d = good;
 		/* clang-format off */
 		switch (i) {
 		case 0: d.version = le32_put(2); expected = -EOPNOTSUPP; break;
-		case 1: d.kind = 2; expected = -EOPNOTSUPP; break;
+		case 1: d.kind = 3; expected = -EOPNOTSUPP; break;
 		case 2: d.kind = 0; expected = -EOPNOTSUPP; break;
 		case 3: d.codec = 3; expected = -EOPNOTSUPP; break;
 		case 4: d.flags = le16_put(1); expected = -EOPNOTSUPP; break;
@@ -232,11 +232,91 @@ static void a_sealed_table_that_makes_no_sense_is_refused(void **state)
 		case 10: d.nr_chunks = le32_put(129); break;
 		case 11: d.stored_len = le32_put(8192 * 9); break;
 		case 12: d.fps[10][0] = 1; break;
+		case 13: d.kind = PACK_TABLE_VARIED; break;
 		}
 		/* clang-format on */
 		d.seal = le64_put(pack_table_seal(&d, &key));
 		assert_int_equal(pack_table_decode(&d, sizeof(d), &key, 7, 3, &got), expected);
 	}
+}
+
+/* Lengths 1, 65536, 1000 ... */
+static void varied_table_of(uint32_t nr_chunks, struct pack_table *t)
+{
+	*t = (struct pack_table){ .chunk_len = PACK_VARIED, .nr_chunks = nr_chunks };
+	for (uint32_t i = 0; i < nr_chunks; i++) {
+		t->fps[i] = (struct fp){ i + 1, i + 2 };
+		t->ends[i] = (i == 0 ? 0 : t->ends[i - 1]) + (i == 0 ? 1 : i == 1 ? PACK_VARIED_LEN_MAX : 1000);
+	}
+}
+
+static void a_varied_table_decodes_to_what_was_encoded(void **state)
+{
+	static const uint32_t nrs[] = { 1, 2, 100, PACK_VARIED_MAX };
+	static struct pack_table t, got;
+	struct pack_table_disk d;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(nrs); i++) {
+		varied_table_of(nrs[i], &t);
+		pack_table_encode(&t, &key, 7, 3, &d);
+		memset(&got, 0, sizeof(got));
+		assert_int_equal(pack_table_decode(&d, sizeof(d), &key, 7, 3, &got), 0);
+		assert_memory_equal(&got, &t, sizeof(t));
+		assert_int_equal(le32_get(d.stored_len), t.ends[nrs[i] - 1]);
+		assert_int_equal(d.kind, 2);
+	}
+}
+
+static void a_sealed_varied_table_that_makes_no_sense_is_refused(void **state)
+{
+	static struct pack_table t, got;
+	struct pack_table_disk good, d;
+
+	(void)state;
+	varied_table_of(100, &t);
+	pack_table_encode(&t, &key, 7, 3, &good);
+	for (unsigned i = 0; i < 9; i++) {
+		d = good;
+		/* clang-format off */
+		switch (i) {
+		case 0: d.chunk_len = le32_put(4096); break;
+		case 1: d.nr_chunks = le32_put(0); break;
+		case 2: d.nr_chunks = le32_put(99); break;
+		case 3: d.nr_chunks = le32_put(226); break;
+		case 4: d.nr_chunks = le32_put(UINT32_MAX); break;
+		case 5: d.varied_reserved[14] = 1; break;
+		case 6: d.varied[100].len = le16_put(1); break;
+		case 7: d.stored_len = le32_put(t.ends[99] - 1); break;
+		case 8: /* more than 1 MiB */
+			for (unsigned k = 0; k < 17; k++)
+				d.varied[k].len = le16_put(UINT16_MAX);
+			d.stored_len = le32_put(17 * 65536 + 83 * 1000);
+			break;
+		}
+		/* clang-format on */
+		d.seal = le64_put(pack_table_seal(&d, &key));
+		assert_int_equal(pack_table_decode(&d, sizeof(d), &key, 7, 3, &got), -EBADMSG);
+	}
+}
+
+static void the_chunk_of_a_byte_is_found(void **state)
+{
+	static const uint32_t ends[] = { 1, 65537, 66537 };
+	const struct pack_cuts varied = { PACK_VARIED, 3, ends }, equal = { 8192, 3, NULL };
+
+	(void)state;
+	assert_int_equal(pack_cut_at(&varied, 0), 0);
+	assert_int_equal(pack_cut_at(&varied, 1), 1);
+	assert_int_equal(pack_cut_at(&varied, 65536), 1);
+	assert_int_equal(pack_cut_at(&varied, 65537), 2);
+	assert_int_equal(pack_cut_at(&varied, 66537), 3);
+	assert_int_equal(pack_cut_at(&varied, UINT32_MAX), 3);
+	assert_int_equal(pack_cut_total(&varied), 66537);
+	assert_int_equal(pack_cut_len(&varied, 1), 65536);
+	assert_int_equal(pack_cut_at(&equal, 8191), 0);
+	assert_int_equal(pack_cut_at(&equal, 8192), 1);
+	assert_int_equal(pack_cut_total(&equal), 24576);
 }
 
 static void offsets_and_frames_follow_from_each_other(void **state)
@@ -294,6 +374,9 @@ int main(void)
 		cmocka_unit_test(any_changed_byte_of_a_table_is_found),
 		cmocka_unit_test(a_table_counts_at_its_own_place_and_with_its_own_key_only),
 		cmocka_unit_test(a_sealed_table_that_makes_no_sense_is_refused),
+		cmocka_unit_test(a_varied_table_decodes_to_what_was_encoded),
+		cmocka_unit_test(a_sealed_varied_table_that_makes_no_sense_is_refused),
+		cmocka_unit_test(the_chunk_of_a_byte_is_found),
 		cmocka_unit_test(offsets_and_frames_follow_from_each_other),
 		cmocka_unit_test(names_of_packs_are_eight_hex_digits),
 	};

@@ -1,7 +1,7 @@
 /*
- * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, and what it holds is read. What a codec
- * makes of its bytes may differ from one version of it to the next, so compressed.txt is read only.
- * CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
+ * golden/pack pins the bytes of format version 1: what is written today equals v1.txt and varied.txt, and what it holds
+ * is read. What a codec makes of its bytes may differ from one version of it to the next, so compressed.txt is read
+ * only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
  */
 #include "pack_rig.h"
 
@@ -115,6 +115,28 @@ static uint8_t *compressed_now(void)
 	return p;
 }
 
+static const uint32_t varied_lens[] = { 1, 4096, 700, 65536, 511, 12345 };
+
+static uint8_t *varied_now(void)
+{
+	uint8_t *chunk = aligned_bytes(65536);
+	struct pack_frame *f;
+	struct rig rig;
+	uint8_t *p;
+
+	rig_init(&rig, (struct packs_conf){ .node = 0x0102 });
+	assert_int_equal(packs_frame_open(rig.p, PACK_SMALL, PACK_VARIED, &f), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(varied_lens); i++) {
+		golden_chunk(chunk, (uint8_t)(i + 1), varied_lens[i]);
+		pack_frame_add_varied(f, fp_of(&rig.key, chunk, varied_lens[i]), chunk, varied_lens[i]);
+	}
+	assert_int_equal(packs_frame_write(rig.p, f), 0);
+	p = read_pack(&rig);
+	free(chunk);
+	rig_release(&rig);
+	return p;
+}
+
 static void golden_save(const char *name, const char *what, const uint8_t *p)
 {
 	static const uint8_t zeros[ROW];
@@ -126,7 +148,7 @@ static void golden_save(const char *name, const char *what, const uint8_t *p)
 	snprintf(path, sizeof(path), "%s/%s", getenv("CKPTFS_GOLDEN_OUT"), name);
 	f = fopen(path, "we");
 	assert_non_null(f);
-	fprintf(f, "# a pack of three frames: %s; rows of zeros are left out\n", what);
+	fprintf(f, "# a pack: %s; rows of zeros are left out\n", what);
 	fprintf(f, "file %s %u\n", pack_name(1).s, NR_BYTES);
 	for (uint32_t off = 0; off < NR_BYTES; off += ROW) {
 		if (memcmp(p + off, zeros, ROW) == 0)
@@ -168,11 +190,45 @@ static void packs_are_written_as_in_version_1(void **state)
 	uint8_t *ours = written_now(), *golden;
 
 	(void)state;
-	golden_save("v1.txt", "1 chunk of 4 KiB, 2 of 64 KiB, 3 of 4 KiB", ours);
+	golden_save("v1.txt", "three frames: 1 chunk of 4 KiB, 2 of 64 KiB, 3 of 4 KiB", ours);
 	golden = golden_load("v1.txt");
 	assert_memory_equal(ours, golden, NR_BYTES);
 	free(ours);
 	free(golden);
+}
+
+static void varied_chunks_are_written_and_read_as_in_version_1(void **state)
+{
+	const struct pack_marks marks = {
+		.stream = { [PACK_SMALL] = { .pack = 1, .nr_frames = 1 } },
+		.next_pack = 2,
+		.counts = { .nr_chunks = 6, .chunk_bytes = 83189, .nr_frames = 1 },
+	};
+	uint8_t *ours = varied_now(), *golden, *got = aligned_bytes(65536), *want = aligned_bytes(65536);
+	struct addr a = { .pack = 1, .off = pack_data_off(0) };
+	struct rig rig;
+	int fd;
+
+	(void)state;
+	golden_save("varied.txt", "6 chunks of varied lengths", ours);
+	golden = golden_load("varied.txt");
+	assert_memory_equal(ours, golden, NR_BYTES);
+	rig_init(&rig, (struct packs_conf){ .read_only = true });
+	fd = openat(rig.dirfd, pack_name(1).s, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(pwrite(fd, golden, NR_BYTES, 0), NR_BYTES);
+	close(fd);
+	rig.marks = marks;
+	rig_reopen(&rig);
+	for (unsigned i = 0; i < ARRAY_SIZE(varied_lens); a.off += varied_lens[i++]) {
+		golden_chunk(want, (uint8_t)(i + 1), varied_lens[i]);
+		assert_int_equal(packs_read(rig.p, a, varied_lens[i], got), 0);
+		assert_memory_equal(got, want, varied_lens[i]);
+	}
+	free(ours);
+	free(golden);
+	free(got);
+	free(want);
+	rig_release(&rig);
 }
 
 /* Three frames: number of the first chunk, length and number of chunks. */
@@ -222,7 +278,8 @@ static void compressed_packs_of_version_1_are_read(void **state)
 	uint8_t *ours = compressed_now();
 
 	(void)state;
-	golden_save("compressed.txt", "100 chunks of 4 KiB in lz4, 3 of 64 KiB and 17 of 4 KiB in zstd", ours);
+	golden_save("compressed.txt", "three frames: 100 chunks of 4 KiB in lz4, 3 of 64 KiB and 17 of 4 KiB in zstd",
+		    ours);
 	check_golden("compressed.txt", expected);
 	free(ours);
 }
@@ -232,6 +289,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(packs_are_written_as_in_version_1),
 		cmocka_unit_test(packs_of_version_1_are_read),
+		cmocka_unit_test(varied_chunks_are_written_and_read_as_in_version_1),
 		cmocka_unit_test(compressed_packs_of_version_1_are_read),
 	};
 
