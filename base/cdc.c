@@ -21,9 +21,14 @@
 #include "base/log.h"
 #include "base/util.h"
 
+bool cdc_params_valid(const struct cdc_params *p)
+{
+	return p->min >= 256 && p->avg / 2 >= p->min && p->max / 2 >= p->avg && p->max <= MiB(1);
+}
+
 int cdc_params_check(const struct cdc_params *p)
 {
-	if (p->min >= 256 && p->avg / 2 >= p->min && p->max / 2 >= p->avg && p->max <= MiB(1))
+	if (cdc_params_valid(p))
 		return 0;
 	return log_errno(-EINVAL,
 			 "chunk sizes %" PRIu32 ", %" PRIu32 ", %" PRIu32

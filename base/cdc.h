@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,7 +19,9 @@ struct cdc_params {
 
 #define CDC_PARAMS_DEFAULT ((struct cdc_params){ .min = 512, .avg = 4096, .max = 32768 })
 
-/* 256 <= min, 2 min <= avg, 2 avg <= max <= 1 MiB. Logs and returns -EINVAL otherwise. */
+/* 256 <= min, 2 min <= avg, 2 avg <= max <= 1 MiB. */
+bool cdc_params_valid(const struct cdc_params *p);
+/* The same; logs and returns -EINVAL otherwise. */
 int cdc_params_check(const struct cdc_params *p);
 
 /* Immutable once initialised, shared by all threads. */

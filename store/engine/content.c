@@ -64,6 +64,7 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 	c->refs = 1;
 	c->jobs_end = &c->jobs;
 	c->compress = e->conf.compress;
+	c->by_content = e->conf.chunking == CHUNKING_CDC;
 	mutex_init(&c->lock);
 	cond_init(&c->drained);
 	return c;

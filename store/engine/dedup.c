@@ -1,7 +1,7 @@
 /*
- * New or known: what a job does with its pages.
+ * New or known: what a job does with its chunks: pages or, cut by content (chunker.h), of varied lengths.
  *
- *   page ── all zero ─────────────────────────────▶ hole
+ *   chunk ─ all zero ─────────────────────────────▶ hole
  *     │ fingerprint
  *     ├─ same as the champion's at this offset? ──▶ champion   (a comparison with the pack's table, no look-up)
  *     ├─ same as what lies behind the last match? ▶ successor  (likewise: neighbours stay neighbours)
@@ -19,6 +19,7 @@
  *
  * Many new pages make a frame of their own, written from the job's memory; few are copied into the small frame that all
  * jobs share and that is written when it is full or at a commit. The small frame is in our hands: sharing needs no wait.
+ * Chunks of varied lengths go to such a frame in any case: they lie anywhere in memory, and disks want whole blocks.
  */
 #include <errno.h>
 #include <sched.h>
@@ -43,9 +44,10 @@ struct batch {
 	struct content *c;
 	const uint8_t *data;
 	uint64_t off;
-	uint32_t page;
+	uint32_t page; /* of all; PACK_VARIED: they differ */
 	struct pack_compression compression;
 	unsigned n;
+	uint32_t at[PAGES_MAX + 1]; /* where each begins in data, and where the last one ends */
 	struct fp fps[PAGES_MAX];
 	struct addr addr[PAGES_MAX];
 	uint8_t cause[PAGES_MAX];
@@ -57,16 +59,22 @@ struct batch {
 
 static const uint8_t *page_of(const struct batch *b, unsigned i)
 {
-	return b->data + (size_t)i * b->page;
+	return b->data + b->at[i];
+}
+
+static uint32_t len_of(const struct batch *b, unsigned i)
+{
+	return b->at[i + 1] - b->at[i];
 }
 
 static bool is_zero(const uint8_t *p, size_t len)
 {
-	const uint64_t *w = (const uint64_t *)(const void *)p;
+	uint64_t w[2] = { 0 };
 
+	memcpy(w, p, MIN(len, sizeof(w)));
 	if (w[0] | w[1])
 		return false; /* most pages show it at once */
-	return memcmp(p, p + 8, len - 8) == 0;
+	return len <= 8 || memcmp(p, p + 8, len - 8) == 0;
 }
 
 /* Fingerprint runs of pages that are not zero. */
@@ -77,9 +85,11 @@ static void fingerprint(struct batch *b)
 	while (i < b->n) {
 		unsigned start = i;
 
-		while (i < b->n && !is_zero(page_of(b, i), b->page))
+		while (i < b->n && !is_zero(page_of(b, i), len_of(b, i)))
 			i++;
-		if (i > start)
+		for (unsigned k = start; !b->page && k < i; k++)
+			b->fps[k] = fp_of(&b->e->key, page_of(b, k), len_of(b, k));
+		if (b->page && i > start)
 			fp_of_each(&b->e->key, page_of(b, start), b->page, i - start, b->fps + start);
 		if (i < b->n)
 			b->cause[i++] = ZERO;
@@ -93,12 +103,12 @@ static bool same_bytes(struct batch *b, unsigned i, struct addr a)
 
 	if (!b->e->conf.verify)
 		return true;
-	stored = aligned_alloc(PACK_BLOCK, b->page);
-	if (!stored || packs_read(b->e->packs, a, b->page, stored) < 0)
+	stored = aligned_alloc(PACK_BLOCK, round_up(len_of(b, i), PACK_BLOCK));
+	if (!stored || packs_read(b->e->packs, a, len_of(b, i), stored) < 0)
 		return packs_is_damaged(b->e->packs, a); /* the caller heals it */
-	if (memcmp(stored, page_of(b, i), b->page) == 0)
+	if (memcmp(stored, page_of(b, i), len_of(b, i)) == 0)
 		return true;
-	atomic_fetch_add_explicit(&b->e->count.verified_different, b->page, memory_order_relaxed);
+	atomic_fetch_add_explicit(&b->e->count.verified_different, len_of(b, i), memory_order_relaxed);
 	return false;
 }
 
@@ -106,7 +116,7 @@ static bool same_bytes(struct batch *b, unsigned i, struct addr a)
  * none; heal.c then points all who share the damaged one there. */
 static bool make_good(struct batch *b, unsigned i, struct addr a)
 {
-	int r = packs_is_damaged(b->e->packs, a) ? packs_heal(b->e->packs, a, page_of(b, i), b->page) : 0;
+	int r = packs_is_damaged(b->e->packs, a) ? packs_heal(b->e->packs, a, page_of(b, i), len_of(b, i)) : 0;
 
 	if (r == -EOPNOTSUPP) {
 		if (!b->any_damaged)
@@ -135,16 +145,19 @@ static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
 	return true;
 }
 
-static bool matches(struct batch *b, unsigned i, struct addr a)
+/* Does the hint lead to it? Then *ret is where it lies. */
+static bool matches(struct batch *b, unsigned i, struct addr hint, struct addr *ret)
 {
+	uint32_t len;
 	struct fp fp;
 
-	return packs_fps(b->e->packs, a, b->page, 1, &fp) > 0 && fp_equal(fp, b->fps[i]);
+	return packs_find(b->e->packs, hint, ret, &len, &fp) > 0 && len == len_of(b, i) && fp_equal(fp, b->fps[i]);
 }
 
-static struct addr after(const struct batch *b, struct addr a, unsigned nr_pages)
+/* Where chunk k is, if chunk i is at `a` and they are neighbours there as they are here. */
+static struct addr after(const struct batch *b, struct addr a, unsigned i, unsigned k)
 {
-	a.off += nr_pages * b->page;
+	a.off += b->at[k] - b->at[i];
 	return a;
 }
 
@@ -153,9 +166,35 @@ static unsigned run_length(const struct batch *b, const struct addr *a, unsigned
 {
 	unsigned n = 1;
 
-	while (i + n < b->n && addr_equal(a[i + n], after(b, a[i + n - 1], 1)) && pack_same_frame(a[i], a[i + n]))
+	while (i + n < b->n && addr_equal(a[i + n], after(b, a[i], i, i + n)) && pack_same_frame(a[i], a[i + n]))
 		n++;
 	return n;
+}
+
+/* The same for varied lengths: a chunk is where it should be if one of its length begins there. */
+static void compare_varied(struct batch *b, const struct addr *a, enum cause cause)
+{
+	struct pack_chunk there[PAGES_MAX];
+	bool was_there = true;
+	int told;
+
+	for (unsigned i = 0, n; i < b->n; i += n) {
+		n = 1;
+		if (addr_is_none(a[i]))
+			continue;
+		if (was_there) /* else likely none of them is */
+			n = run_length(b, a, i);
+		told = packs_chunks(b->e->packs, a[i], b->at[i + n] - b->at[i], n, there);
+		was_there = told > 0;
+		for (unsigned k = 0; k < n; k++) {
+			if (told <= (int)k || there[k].off != a[i + k].off || there[k].len != len_of(b, i + k)) {
+				n = k + 1; /* from here on they are cut in other places: look again */
+				break;
+			}
+			if (b->cause[i + k] == UNKNOWN && fp_equal(there[k].fp, b->fps[i + k]))
+				take(b, i + k, a[i + k], cause);
+		}
+	}
 }
 
 static void compare_with(struct batch *b, const struct addr *a, enum cause cause)
@@ -163,6 +202,10 @@ static void compare_with(struct batch *b, const struct addr *a, enum cause cause
 	struct fp fps[PAGES_MAX];
 	int told;
 
+	if (!b->page) {
+		compare_varied(b, a, cause);
+		return;
+	}
 	for (unsigned i = 0, n; i < b->n; i += n) {
 		n = 1;
 		if (addr_is_none(a[i]) || a[i].off % PACK_BLOCK)
@@ -193,7 +236,7 @@ static void ask_file(struct batch *b, struct content *c)
 {
 	struct addr a[PAGES_MAX];
 
-	if (content_addresses(c, b->off, b->page, b->n, a) == 0)
+	if (content_addresses(c, b->off, b->at, b->n, a) == 0)
 		compare_with(b, a, CHAMPION); /* without it we only look longer */
 }
 
@@ -247,7 +290,7 @@ static void ask_neighbours(struct batch *b, unsigned i)
 	struct addr a[PAGES_MAX];
 
 	for (unsigned k = 0; k < b->n; k++) {
-		a[k] = k > i ? after(b, b->addr[i], k - i) : ADDR_NONE;
+		a[k] = k > i ? after(b, b->addr[i], i, k) : ADDR_NONE;
 		if (!addr_is_none(a[k]) && !pack_same_frame(a[k], b->addr[i]))
 			a[k] = ADDR_NONE;
 	}
@@ -279,7 +322,7 @@ static void ask_memory(struct batch *b, uint64_t *ret_generation)
 static int ask_index_all(struct batch *b, unsigned from)
 {
 	struct fp fps[PAGES_MAX];
-	struct addr a[PAGES_MAX];
+	struct addr a[PAGES_MAX], found;
 	unsigned n = 0, in_vain = 0;
 	int r;
 
@@ -294,8 +337,8 @@ static int ask_index_all(struct batch *b, unsigned from)
 		if (b->cause[i] == UNKNOWN && !b->absent[i] && !b->alone[i]) {
 			if (addr_is_none(a[n]))
 				in_vain++;
-			else if (matches(b, i, a[n]))
-				take(b, i, a[n], INDEXED);
+			else if (matches(b, i, a[n], &found))
+				take(b, i, found, INDEXED);
 			n++;
 		}
 	atomic_fetch_add_explicit(&b->e->count.in_vain, in_vain, memory_order_relaxed);
@@ -315,7 +358,7 @@ static int ask_index(struct batch *b)
 		r = fingerprints_find(b->e->db, &b->fps[i], 1, &a);
 		if (r < 0)
 			return r;
-		if (!addr_is_none(a) && matches(b, i, a) && take(b, i, a, INDEXED)) {
+		if (!addr_is_none(a) && matches(b, i, a, &a) && take(b, i, a, INDEXED)) {
 			ask_neighbours(b, i);
 			misses = 0;
 		} else if (++misses == MISSES_MAX) {
@@ -384,7 +427,10 @@ static void place(struct engine *e, struct batch *b, unsigned i, struct pack_fra
 {
 	struct fptable_slot *s = b->alone[i] ? NULL : fptable_find(&e->recent, b->fps[i]);
 
-	b->addr[i] = pack_frame_add(f, b->fps[i], page_of(b, i));
+	if (b->page)
+		b->addr[i] = pack_frame_add(f, b->fps[i], page_of(b, i));
+	else
+		b->addr[i] = pack_frame_add_varied(f, b->fps[i], page_of(b, i), len_of(b, i));
 	if (s) {
 		s->pack = b->addr[i].pack;
 		s->off = b->addr[i].off;
@@ -392,22 +438,33 @@ static void place(struct engine *e, struct batch *b, unsigned i, struct pack_fra
 	}
 }
 
-static int small_frame(struct engine *e, uint32_t page, struct pack_frame **full, unsigned *nr_full) REQUIRES(e->append_lock)
+/* The shared frame that takes a chunk like this. */
+static struct pack_frame **shared_frame(struct engine *e, const struct batch *b) REQUIRES(e->append_lock)
 {
-	if (e->small && pack_frame_room(e->small) == 0) {
-		full[(*nr_full)++] = TAKE(e->small);
+	return b->page ? &e->small : &e->varied;
+}
+
+static int small_frame(struct engine *e, const struct batch *b, unsigned i, struct pack_frame **full, unsigned *nr_full)
+	REQUIRES(e->append_lock)
+{
+	struct pack_frame **f = shared_frame(e, b);
+
+	if (*f && !pack_frame_takes(*f, len_of(b, i))) {
+		full[(*nr_full)++] = TAKE(*f);
 		e->nr_filling++;
 	}
-	return e->small ? 0 : packs_frame_open(e->packs, PACK_SMALL, page, &e->small);
+	return *f ? 0 : packs_frame_open(e->packs, PACK_SMALL, b->page, f);
 }
 
 /* A frame of its own is compressed as the file is to be; a shared one as anyone wants who is in it. */
 static void set_compression(struct engine *e, const struct batch *b, struct pack_frame *bulk) REQUIRES(e->append_lock)
 {
+	struct pack_frame *shared = *shared_frame(e, b);
+
 	if (bulk)
 		pack_frame_set_compression(bulk, b->compression);
-	else if (e->small && b->compression.kind != PACK_COMPRESS_NONE)
-		pack_frame_set_compression(e->small, b->compression);
+	else if (shared && b->compression.kind != PACK_COMPRESS_NONE)
+		pack_frame_set_compression(shared, b->compression);
 }
 
 /* Give every claimed page its place. *bulk is the job's own frame, `full` are small frames that are to be written now. */
@@ -416,7 +473,7 @@ static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack
 {
 	int r = 0;
 
-	if (nr * (uint64_t)b->page >= BULK_MIN)
+	if (b->page && nr * (uint64_t)b->page >= BULK_MIN)
 		r = packs_frame_open(e->packs, PACK_BULK, b->page, bulk);
 	else if (nr > 0 && e->nr_unwritten >= NR_UNWRITTEN_MAX)
 		r = e->unwritten_error;
@@ -424,10 +481,10 @@ static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack
 		if (b->cause[i] != CLAIMED)
 			continue;
 		if (!*bulk)
-			r = small_frame(e, b->page, full, nr_full);
+			r = small_frame(e, b, i, full, nr_full);
 		if (r == 0) {
 			set_compression(e, b, *bulk);
-			place(e, b, i, *bulk ? *bulk : e->small);
+			place(e, b, i, *bulk ? *bulk : *shared_frame(e, b));
 		}
 	}
 	for (unsigned i = 0; i < b->n && r == 0; i++)
@@ -468,7 +525,7 @@ static int write_bulk(struct batch *b, struct pack_frame *f)
 /* 1: appended; 0: fingerprints moved into RocksDB since we asked it, ask again; <0. */
 static int append(struct batch *b, uint64_t generation)
 {
-	struct pack_frame *bulk = NULL, *full[2]; /* few pages overflow one frame at most once */
+	struct pack_frame *bulk = NULL, *full[2]; /* 256 chunks of 1 MiB at most fill one up, and perhaps another */
 	struct engine *e = b->e;
 	unsigned nr, nr_full = 0;
 	int r;
@@ -539,29 +596,30 @@ static void count(struct batch *b)
 		[ZERO] = &k->zero,     [CHAMPION] = &k->champion, [SUCCESSOR] = &k->successor,
 		[MEMORY] = &k->memory, [INDEXED] = &k->indexed,	  [FRESH] = &k->fresh,
 	};
-	uint64_t nr[FRESH + 1] = { 0 };
+	uint64_t bytes[FRESH + 1] = { 0 };
 
 	for (unsigned i = 0; i < b->n; i++)
-		nr[b->cause[i]]++;
+		bytes[b->cause[i]] += len_of(b, i);
 	for (int i = ZERO; i <= FRESH; i++)
-		if (nr[i])
-			atomic_fetch_add_explicit(counter[i], nr[i] * b->page, memory_order_relaxed);
+		if (bytes[i])
+			atomic_fetch_add_explicit(counter[i], bytes[i], memory_order_relaxed);
 }
 
 static void note_damaged(struct batch *b)
 {
 	for (unsigned i = 0; i < b->n; i++)
 		if (b->cause[i] != ZERO && !b->alone[i] && !addr_is_none(b->damaged[i]) && !addr_equal(b->addr[i], b->damaged[i]))
-			heal_note(b->e, b->damaged[i], b->page, b->addr[i]);
+			heal_note(b->e, b->damaged[i], len_of(b, i), b->addr[i]);
 }
 
-static int extents_of(struct batch *b, uint32_t len, struct extent_list *ret)
+/* Of the first `len` bytes, which begin at `base` of the job. */
+static int extents_of(struct batch *b, uint32_t base, uint32_t len, struct extent_list *ret)
 {
 	int r = 0;
 
 	for (unsigned i = 0; i < b->n && r == 0; i++)
 		if (b->cause[i] != ZERO)
-			r = extent_list_add(ret, i * b->page, MIN(b->page, len - i * b->page), b->addr[i]);
+			r = extent_list_add(ret, base + b->at[i], MIN(len, b->at[i + 1]) - b->at[i], b->addr[i]);
 	return r;
 }
 
@@ -584,44 +642,71 @@ static int settle(struct batch *b)
 	return 0;
 }
 
-int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64_t off, uint32_t len, struct extent_list *ret)
+/* The bytes at `base` of a job become extents. n and at[] have been set. */
+static int store_batch(struct batch *b, uint32_t base, uint32_t len, struct extent_list *ret)
 {
-	_cleanup_(freep) struct batch *b = malloc(sizeof(*b));
-	uint32_t page = (uint32_t)e->conf.page;
 	int r;
 
-	if (!b)
-		return -ENOMEM;
-	b->e = e;
-	b->c = c;
-	b->data = data;
-	b->off = off;
-	b->page = page;
-	b->any_damaged = false;
-	mutex_lock(&c->lock);
-	b->compression = compress_for_pack(c->compress);
-	mutex_unlock(&c->lock);
-	b->n = (unsigned)((len + page - 1) / page);
 	memset(b->cause, UNKNOWN, b->n);
 	memset(b->alone, 0, b->n);
 	memset(b->addr, 0, b->n * sizeof(b->addr[0]));
+	b->any_damaged = false;
 	fingerprint(b);
 	ask_champions(b);
-	if (!all_known(b)) {
-		r = settle(b);
-		if (r < 0)
-			return r;
-	} else if (wait_for_shared(b, 0) == 0) {
+	if (!all_known(b) || wait_for_shared(b, 0) == 0) {
 		r = settle(b);
 		if (r < 0)
 			return r;
 	}
 	if (b->any_damaged)
 		note_damaged(b);
-	r = extents_of(b, len, ret);
+	r = extents_of(b, base, len, ret);
 	if (r == 0)
 		count(b);
 	return r;
+}
+
+static int store_pages(struct batch *b, const struct job *j, struct extent_list *ret)
+{
+	b->n = (unsigned)((j->len + b->page - 1) / b->page);
+	for (unsigned i = 0; i <= b->n; i++)
+		b->at[i] = i * b->page;
+	return store_batch(b, 0, j->len, ret);
+}
+
+static int store_cuts(struct batch *b, const struct job *j, struct extent_list *ret)
+{
+	uint32_t base = 0;
+	int r = 0;
+
+	for (size_t done = 0; done < j->nr_cuts && r == 0; done += b->n, base += b->at[b->n]) {
+		b->data = j->data + base;
+		b->off = j->off + base;
+		b->n = (unsigned)MIN(j->nr_cuts - done, (size_t)PAGES_MAX);
+		b->at[0] = 0;
+		for (unsigned i = 0; i < b->n; i++)
+			b->at[i + 1] = j->cuts[done + i] - base;
+		r = store_batch(b, base, b->at[b->n], ret);
+	}
+	return r;
+}
+
+int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret)
+{
+	_cleanup_(freep) struct batch *b = malloc(sizeof(*b));
+	struct content *c = j->c;
+
+	if (!b)
+		return -ENOMEM;
+	b->e = e;
+	b->c = c;
+	b->data = j->data;
+	b->off = j->off;
+	b->page = j->cuts ? PACK_VARIED : (uint32_t)e->conf.page;
+	mutex_lock(&c->lock);
+	b->compression = compress_for_pack(c->compress);
+	mutex_unlock(&c->lock);
+	return j->cuts ? store_cuts(b, j, ret) : store_pages(b, j, ret);
 }
 
 /*
@@ -630,7 +715,7 @@ int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64
  */
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 {
-	struct pack_frame *mine[ARRAY_SIZE(e->unwritten) + 1];
+	struct pack_frame *mine[ARRAY_SIZE(e->unwritten) + 2];
 	unsigned nr = 0;
 
 	mutex_lock(&e->append_lock);
@@ -638,6 +723,8 @@ int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 		mine[nr++] = e->unwritten[--e->nr_unwritten];
 	if (e->small)
 		mine[nr++] = TAKE(e->small);
+	if (e->varied)
+		mine[nr++] = TAKE(e->varied);
 	e->nr_filling += nr;
 	packs_sync_begin(e->packs);
 	mutex_unlock(&e->append_lock);

@@ -34,6 +34,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->conf = *conf;
 	e->dirs = STORE_DIRS_NONE;
 	e->segment_limit = conf->cache / 8;
+	cdc_init(&e->cdc, conf->cdc.max > 0 ? &conf->cdc : &CDC_PARAMS_DEFAULT);
 	mutex_init(&e->flush_lock);
 	rwlock_init(&e->view_lock);
 	mutex_init(&e->contents_lock);
@@ -63,6 +64,8 @@ static void abandon_frames(struct engine *e)
 		packs_frame_abandon(e->packs, e->unwritten[--e->nr_unwritten]);
 	if (e->small)
 		packs_frame_abandon(e->packs, TAKE(e->small));
+	if (e->varied)
+		packs_frame_abandon(e->packs, TAKE(e->varied));
 }
 
 /* Contents that are still dirty because the last flush failed: the journal has them. */
@@ -114,7 +117,9 @@ static int check_conf(const struct engine_conf *conf)
 {
 	if (conf->page < PACK_BLOCK || conf->page > PACK_FRAME_BYTES || (conf->page & (conf->page - 1)))
 		return log_errno(-EINVAL, "page=%" PRIu64 ": must be a power of two from 4K to 1M", conf->page);
-	return 0;
+	if (conf->cdc.max > PACK_VARIED_LEN_MAX)
+		return log_errno(-EINVAL, "chunks of %" PRIu32 " bytes: must be at most 64K", conf->cdc.max);
+	return conf->cdc.max == 0 ? 0 : cdc_params_check(&conf->cdc);
 }
 
 static int open_journal(struct engine *e)

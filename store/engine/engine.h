@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
+#include "base/cdc.h"
 #include "base/fp.h"
 #include "index/namespace.h"
 
@@ -42,6 +43,13 @@ struct compress {
 /* "none", "lz4", "zstd", "zstd:LEVEL", "auto". -EINVAL: none of these. */
 int compress_parse(const char *s, size_t len, struct compress *ret);
 
+/* How new data is cut: into pages, or where its content says, so that it is found again when it has moved. */
+enum chunking { CHUNKING_PAGE, CHUNKING_CDC };
+/* "page", "cdc". -EINVAL: none of these. */
+int chunking_parse(const char *s, size_t len, enum chunking *ret);
+/* "MIN:MEAN:MAX" with sizes as 512 or 4K, and 256 <= MIN, 2 MIN <= MEAN, 2 MEAN <= MAX <= 64K. -EINVAL: not so. */
+int chunking_parse_sizes(const char *s, struct cdc_params *ret);
+
 struct engine_conf {
 	uint64_t page;	      /* chunk size of new data: power of two, 4 KiB to 1 MiB */
 	uint64_t cache;	      /* memory for look-ups: fingerprints, tables, RocksDB */
@@ -51,6 +59,8 @@ struct engine_conf {
 	int hash;	      /* enum fp_kind, 0: FP_XXH3 for a new store, as stored for an old one */
 	const char *cluster;  /* file whose bytes are the fingerprint key of a new store; NULL: random */
 	struct compress compress;
+	enum chunking chunking;
+	struct cdc_params cdc; /* as chunking_parse_sizes() allows; zeros: the default */
 	bool verify;	      /* compare bytes before sharing a chunk */
 	bool read_only;
 	/* Sizes of internal steps; 0: the default. Tests make them tiny so that every transition happens soon. */
@@ -146,6 +156,9 @@ void content_set_champions(struct content *c, const uint64_t *inos, unsigned n);
 /* How its new bytes are compressed, instead of as the engine's configuration says; NULL: as that says. What is stored together with
  * bytes of others follows whichever of them wants to be compressed. */
 void content_set_compress(struct content *c, const struct compress *how);
+
+/* How its new bytes are cut, instead of as the engine's configuration says; NULL: as that says. What it has stays as it is. */
+void content_set_chunking(struct content *c, const enum chunking *how);
 
 /* Copies p. Returns when the bytes are in the engine's hands. -ENOSPC, -EFBIG, -EIO. off == CONTENT_APPEND: at the end. */
 #define CONTENT_APPEND UINT64_MAX

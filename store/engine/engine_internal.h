@@ -10,6 +10,8 @@
  *   dedup.c     what a job does: new or known
  *   txlog.c     the one ordered log; applying it to the view
  *   commit.c    the commit point; group commit
+ *   chunker.c   where bytes are cut by content
+ *   chunking.c  whether they are
  *   compress.c  how new data is compressed
  *   view.c      writing the view out, snapshots of the journal
  *   absorb.c    fingerprints from memory into RocksDB
@@ -18,6 +20,7 @@
  *   gc*.c       collecting what nobody refers to
  *   heal.c      files get another copy of what is damaged and cannot be written over
  *   recover.c   opening after a crash; rebuild
+ *   recut.c     the stage of a file that is cut by content
  *   repoint.c   files refer to other copies of their chunks
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
@@ -31,6 +34,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
+#include "base/cdc.h"
 #include "base/epoch.h"
 #include "base/mutex.h"
 #include "index/fingerprint_filter.h"
@@ -60,13 +64,15 @@ struct move;
 #define CONTENT_BUCKETS 4096
 #define CONTENT_MAX_SIZE ((uint64_t)1 << 60) /* far above any disk, and sums of offsets and lengths stay far from overflow */
 
-/* Bytes on their way. One job is at most 1 MiB, page-aligned at its start. */
+/* Bytes on their way. One job is at most 1 MiB, page-aligned at its start unless it is cut by content. */
 struct job {
 	struct content *c; /* holds a reference */
 	struct engine_buffer *b;
 	const uint8_t *data;
 	uint64_t off;
 	uint32_t len; /* data is zero-padded up to the page */
+	uint32_t *cuts; /* where its chunks end in data, ours; NULL: it consists of pages */
+	size_t nr_cuts;
 	uint64_t size_after; /* of the file, if this job extends it */
 	int64_t time_ns;
 	struct extent_list extents; /* the result, relative to off */
@@ -103,12 +109,14 @@ struct content {
 	struct job *jobs, **jobs_end GUARDED_BY(lock); /* in the order written */
 	/* Staging: one contiguous range of fresh bytes inside one segment. */
 	struct engine_buffer *stage GUARDED_BY(lock);
-	uint64_t stage_base;		  /* file offset of stage->data[0], segment aligned */
+	bool stage_is_cut;		  /* by content: recut.c */
+	uint64_t stage_base;		  /* file offset of stage->data[0], segment aligned unless it is cut by content */
 	uint32_t stage_start, stage_end;  /* fresh bytes in it */
 	int64_t stage_time_ns;
 	int error GUARDED_BY(lock); /* the last one met after write() had returned */
 	uint64_t nr_errors, nr_errors_told GUARDED_BY(lock);
 	struct compress compress GUARDED_BY(lock);
+	_Atomic bool by_content; /* new bytes are cut so; changed under the lock */
 	struct champion champions[CHAMPIONS_MAX] GUARDED_BY(lock); /* in the order they are asked */
 	unsigned nr_champions GUARDED_BY(lock);
 	uint64_t nr_submitted, nr_finished GUARDED_BY(lock); /* jobs ever */
@@ -136,6 +144,7 @@ struct engine {
 	char *path;
 	struct store_dirs dirs;
 	struct fp_key key;
+	struct cdc cdc;
 	struct db *db;
 	struct packs *packs;
 	struct journal *journal;
@@ -203,7 +212,7 @@ struct engine {
 		struct fingerprint_filter in_use, next;
 		uint64_t nr_good, scan_from; /* the background thread's */
 	} filter;
-	struct pack_frame *small GUARDED_BY(append_lock);
+	struct pack_frame *small, *varied GUARDED_BY(append_lock); /* shared by jobs: few pages, chunks cut by content */
 	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4] GUARDED_BY(append_lock); /* a job may add two past the limit */
 	unsigned nr_unwritten GUARDED_BY(append_lock);
 	int unwritten_error GUARDED_BY(append_lock);
@@ -262,8 +271,8 @@ int content_log(struct content *c, const struct replace *rp) REQUIRES(c->lock);
 /* Return holding view_lock shared and c->lock, with nothing staged and no job of c under way. */
 void content_lock_quiet(struct content *c) ACQUIRE(c->lock) ACQUIRE_SHARED(c->e->view_lock);
 void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(c->e->view_lock);
-/* Addresses of the chunks of `page` bytes from off on, as far as each page is one whole chunk; else ADDR_NONE. */
-int content_addresses(struct content *c, uint64_t off, uint32_t page, unsigned n, struct addr *ret);
+/* Where the bytes off + at[0], off + at[1] ... lie, at most 1 MiB further; ADDR_NONE: nowhere. */
+int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsigned n, struct addr *ret);
 /* Put the dirty parts into the view. view_lock held exclusively. */
 int content_write_back(struct content *c, struct db_batch *batch);
 void content_written_back(struct content *c); /* the view has them; takes the dirty list's reference */
@@ -281,6 +290,18 @@ int stage_flush(struct content *c, struct job **later) REQUIRES(c->lock);
 int stages_flush_all(struct engine *e);
 bool stages_flush_oldest(struct engine *e); /* false: nothing is staged */
 
+/* recut.c: all with the lock held, of a stage that is cut by content. */
+uint32_t recut_takes(const struct content *c, uint64_t off, size_t len); /* as many bytes from off on; 0: none */
+bool recut_is_full(const struct content *c, uint64_t off); /* and bytes from off on would go on with it */
+/* c->stage_base, _start and _end for a write at off. No job of c is under way that overlaps so many bytes before it. */
+#define RECUT_FRONT PACK_VARIED_LEN_MAX
+void recut_begin(struct content *c, struct engine_buffer *b, uint64_t off) REQUIRES(c->lock);
+/* Its whole chunks as a job, not submitted yet; the rest goes on in `b`. NULL: no memory, all is as it was. */
+struct job *recut_advance(struct content *c, struct engine_buffer *b) REQUIRES(c->lock);
+/* All of it as a job, which has the buffer; c->stage is not changed. recut_wait() before, which may drop the lock. */
+void recut_wait(struct content *c) REQUIRES(c->lock);
+struct job *recut_finish(struct content *c) REQUIRES(c->lock);
+
 /* jobs.c */
 int jobs_start(struct engine *e);
 void jobs_stop(struct engine *e);
@@ -295,8 +316,7 @@ unsigned champions_get(struct content *c, struct content **ret); /* at most CHAM
 void champion_knew(struct content *c, const struct content *champion, unsigned pages, unsigned of_pages);
 
 /* dedup.c */
-int dedup_store(struct engine *e, struct content *c, const uint8_t *data, uint64_t off, uint32_t len,
-		struct extent_list *ret);
+int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* all frames there are, durable */
 
 /* txlog.c */

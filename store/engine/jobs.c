@@ -26,6 +26,7 @@ static void job_free(struct job *j)
 {
 	engine_buffer_put(j->c->e, j->b);
 	extent_list_release(&j->extents);
+	free(j->cuts);
 	epoch_leave(&j->c->e->users, j->ticket);
 	content_close(j->c);
 	free(j);
@@ -100,7 +101,7 @@ void job_run(struct job *j)
 	struct engine_waiter *waiters, *w;
 
 	j->ticket = epoch_enter(&e->users);
-	j->error = dedup_store(e, c, j->data, j->off, j->len, &j->extents);
+	j->error = dedup_store(e, j, &j->extents);
 	rwlock_lock_shared(&e->view_lock);
 	mutex_lock(&c->lock);
 	j->done = true;

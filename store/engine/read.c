@@ -165,27 +165,31 @@ int content_peek(struct engine *e, uint64_t ino, struct ns_content *ret)
 	return 0;
 }
 
-int content_addresses(struct content *c, uint64_t off, uint32_t page, unsigned n, struct addr *ret)
+int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsigned n, struct addr *ret)
 {
+	uint64_t loaded = UINT64_MAX;
 	struct segment *s = NULL;
 	int r = 0;
 
 	mutex_lock(&c->lock);
-	for (unsigned i = 0; i < n && r >= 0; i++, off += page) {
-		uint32_t at = (uint32_t)(off % SEGMENT_SIZE);
+	for (unsigned i = 0; i < n && r >= 0; i++) {
+		uint64_t here = off + at[i];
+		uint32_t in = (uint32_t)(here % SEGMENT_SIZE);
 		size_t x;
 
 		ret[i] = ADDR_NONE;
-		if (off >= c->logged.size)
+		if (here >= c->logged.size)
 			continue; /* nothing to look for */
-		if (i == 0 || at < page)
-			r = content_segment(c, off / SEGMENT_SIZE, false, &s);
+		if (here / SEGMENT_SIZE != loaded) {
+			loaded = here / SEGMENT_SIZE;
+			r = content_segment(c, loaded, false, &s);
+		}
 		if (r <= 0)
 			continue;
-		x = segment_find(s, at);
-		if (x < s->nr && s->x[x].off <= at) {
+		x = segment_find(s, in);
+		if (x < s->nr && s->x[x].off <= in) {
 			ret[i] = s->x[x].addr;
-			ret[i].off += at - s->x[x].off;
+			ret[i].off += in - s->x[x].off;
 		}
 	}
 	mutex_unlock(&c->lock);

@@ -5,6 +5,9 @@
  * for one segment with one contiguous range of fresh bytes. Bytes next to or over that range join it; a write elsewhere,
  * a full segment, a read of it, a flush, the timer or want of memory sends the stage on as a job.
  *
+ * That is so for files of pages. One that is cut by content has a stage of another kind, for one contiguous range
+ * anywhere: recut.c.
+ *
  * A job consists of whole pages. Where the range ends inside a page that had bytes before, those are read first, after
  * the jobs that may still change them; all this under the file's lock, so the order of writes is the order of jobs.
  */
@@ -27,13 +30,18 @@ static void staged_unlink(struct content *c) REQUIRES(c->e->contents_lock)
 	c->prev_staged = c->next_staged = NULL;
 }
 
-static void stage_begin(struct content *c, struct engine_buffer *b, uint64_t off)
+static void stage_begin(struct content *c, struct engine_buffer *b, uint64_t off) REQUIRES(c->lock)
 {
 	struct engine *e = c->e;
 
+	c->stage_is_cut = c->by_content;
+	if (c->stage_is_cut) {
+		recut_begin(c, b, off);
+	} else {
+		c->stage_base = round_down(off, SEGMENT_SIZE);
+		c->stage_start = c->stage_end = (uint32_t)(off - c->stage_base);
+	}
 	c->stage = b;
-	c->stage_base = round_down(off, SEGMENT_SIZE);
-	c->stage_start = c->stage_end = (uint32_t)(off - c->stage_base);
 	mutex_lock(&e->contents_lock);
 	c->refs++;
 	c->prev_staged = e->staged_last;
@@ -86,9 +94,40 @@ static void put_off(struct job **later)
 		job_queue(TAKE(*later));
 }
 
+/* Wait for jobs that may still change the old bytes that the stage is completed with. */
+static void stage_wait(struct content *c) REQUIRES(c->lock)
+{
+	uint32_t page = (uint32_t)c->e->conf.page;
+	uint64_t head = c->stage_base + round_down(c->stage_start, page);
+	uint64_t tail = c->stage_base + round_down(c->stage_end, page);
+
+	if (c->stage_is_cut) {
+		recut_wait(c);
+		return;
+	}
+	if (c->stage_start % page)
+		jobs_wait_range(c, head, page);
+	if (c->stage && !c->stage_is_cut && c->stage_end % page)
+		jobs_wait_range(c, tail, page);
+}
+
+/* The stage as a job, which has its buffer. */
+static int stage_job(struct content *c, struct job **ret) REQUIRES(c->lock)
+{
+	uint32_t start = 0, end = 0;
+	int r = 0;
+
+	if (c->stage_is_cut) {
+		*ret = recut_finish(c);
+	} else {
+		r = stage_fill(c, &start, &end);
+		*ret = r == 0 ? job_new(c, c->stage, c->stage->data + start, c->stage_base + start, end - start) : NULL;
+	}
+	return r == 0 && !*ret ? -ENOMEM : r;
+}
+
 int stage_flush(struct content *c, struct job **later)
 {
-	uint32_t page = (uint32_t)c->e->conf.page, start = 0, end = 0;
 	struct engine_buffer *b;
 	struct job *j;
 	int r;
@@ -97,23 +136,15 @@ int stage_flush(struct content *c, struct job **later)
 	put_off(later);
 	/* Waiting lets go of the lock: look again afterwards, others may have flushed or added. */
 	while (c->stage) {
-		uint64_t head = c->stage_base + round_down(c->stage_start, page);
-		uint64_t tail = c->stage_base + round_down(c->stage_end, page);
 		uint64_t seen = c->nr_finished;
 
-		if (c->stage_start % page)
-			jobs_wait_range(c, head, page);
-		if (c->stage && c->stage_end % page)
-			jobs_wait_range(c, tail, page);
+		stage_wait(c);
 		if (seen == c->nr_finished)
 			break;
 	}
 	if (!c->stage)
 		return 0;
-	r = stage_fill(c, &start, &end);
-	j = r == 0 ? job_new(c, c->stage, c->stage->data + start, c->stage_base + start, end - start) : NULL;
-	if (r == 0 && !j)
-		r = -ENOMEM;
+	r = stage_job(c, &j);
 	b = stage_end(c);
 	if (r < 0) { /* these bytes are lost: say so at the next flush */
 		content_failed(c, r);
@@ -125,7 +156,7 @@ int stage_flush(struct content *c, struct job **later)
 	job_submit(c, j);
 	if (later) {
 		*later = j;
-	} else if (end - start > INLINE_MAX) {
+	} else if (j->len > INLINE_MAX) {
 		job_queue(j);
 	} else {
 		mutex_unlock(&c->lock);
@@ -174,11 +205,19 @@ static void live_written(struct content *c, uint64_t end)
 	c->live.mtime_ns = c->live.ctime_ns = (int64_t)now_ns();
 }
 
-static bool stage_takes(const struct content *c, uint64_t off, size_t len)
+/* How many of the bytes from off on. */
+static size_t stage_takes(const struct content *c, uint64_t off, size_t len)
 {
 	uint64_t at = off - c->stage_base;
 
-	return c->stage && off >= c->stage_base && at + len <= SEGMENT_SIZE && at <= c->stage_end && at + len >= c->stage_start;
+	if (!c->stage)
+		return 0;
+	if (c->stage_is_cut)
+		return recut_takes(c, off, len);
+	len = MIN(len, (size_t)(SEGMENT_SIZE - off % SEGMENT_SIZE));
+	if (off < c->stage_base || at + len > SEGMENT_SIZE || at > c->stage_end || at + len < c->stage_start)
+		return 0;
+	return len;
 }
 
 static void stage_add(struct content *c, const void *p, size_t len, uint64_t off)
@@ -192,33 +231,78 @@ static void stage_add(struct content *c, const void *p, size_t len, uint64_t off
 	c->stage_time_ns = c->live.mtime_ns;
 }
 
-/* Bytes of one segment. Called and returns with the lock held, may let go of it in between. */
-static int write_piece(struct content *c, const void *p, size_t len, uint64_t off, struct job **later) REQUIRES(c->lock)
+/* A full stage that is cut by content goes on in *b. */
+static int stage_advance(struct content *c, struct engine_buffer **b, struct job **later) REQUIRES(c->lock)
+{
+	struct job *j = recut_advance(c, *b);
+
+	if (!j)
+		return -ENOMEM;
+	*b = NULL;
+	job_submit(c, j);
+	put_off(later);
+	if (later)
+		*later = j;
+	else
+		job_queue(j);
+	return 0;
+}
+
+/* Begin one, unless others must be waited for, which lets go of the lock: then look again. */
+static void stage_try_begin(struct content *c, struct engine_buffer **b, uint64_t off, struct job **later)
+	REQUIRES(c->lock)
+{
+	uint64_t seen = c->nr_finished;
+
+	if (c->by_content) {
+		put_off(later);
+		jobs_wait_range(c, off - MIN(off, (uint64_t)RECUT_FRONT), RECUT_FRONT + 1);
+	}
+	if (seen == c->nr_finished)
+		stage_begin(c, TAKE(*b), off);
+}
+
+static int buffer_wait(struct content *c, struct engine_buffer **ret, struct job **later) REQUIRES(c->lock)
+{
+	int r = buffer_try(c->e, ret);
+
+	if (r == 0) {
+		put_off(later);
+		mutex_unlock(&c->lock);
+		r = engine_buffer_get(c->e, ret);
+		mutex_lock(&c->lock);
+	}
+	return MIN(r, 0);
+}
+
+/* The first bytes, as many as a stage takes; how many in *ret. Called and returns with the lock held, may let go of it in
+ * between. */
+static int write_piece(struct content *c, const void *p, size_t len, uint64_t off, struct job **later, size_t *ret)
+	REQUIRES(c->lock)
 {
 	struct engine_buffer *b = NULL;
-	int r;
+	size_t n;
+	int r = 0;
 
-	while (!stage_takes(c, off, len)) {
-		if (c->stage) {
+	while ((n = stage_takes(c, off, len)) == 0 && r == 0) {
+		bool goes_on = c->stage && c->stage_is_cut && recut_is_full(c, off);
+
+		if (c->stage && !goes_on)
 			stage_flush(c, later); /* an error is not this write's: it waits for the next flush */
-		} else if (b) {
-			stage_begin(c, TAKE(b), off);
-		} else {
-			r = buffer_try(c->e, &b);
-			if (r == 0) {
-				put_off(later);
-				mutex_unlock(&c->lock);
-				r = engine_buffer_get(c->e, &b);
-				mutex_lock(&c->lock);
-			}
-			if (r < 0)
-				return r;
-		}
+		else if (!b)
+			r = buffer_wait(c, &b, later);
+		else if (goes_on)
+			r = stage_advance(c, &b, later);
+		else
+			stage_try_begin(c, &b, off, later);
 	}
 	engine_buffer_put(c->e, b); /* another writer's stage took the bytes */
-	stage_add(c, p, len, off);
-	if (c->stage_start == 0 && c->stage_end == SEGMENT_SIZE)
+	if (r < 0)
+		return r;
+	stage_add(c, p, n, off);
+	if (!c->stage_is_cut && c->stage_start == 0 && c->stage_end == SEGMENT_SIZE)
 		stage_flush(c, later);
+	*ret = n;
 	return 0;
 }
 
@@ -244,9 +328,9 @@ static int write_copy(struct content *c, const void *p, size_t len, uint64_t off
 	if (off == CONTENT_APPEND)
 		off = c->live.size;
 	while (len > 0 && r == 0) {
-		size_t n = MIN(len, (size_t)(SEGMENT_SIZE - off % SEGMENT_SIZE));
+		size_t n = 0;
 
-		r = write_piece(c, from, n, off, later);
+		r = write_piece(c, from, len, off, later, &n);
 		from += n;
 		off += n;
 		len -= n;
@@ -266,6 +350,8 @@ static uint32_t takeable(const struct content *c, const struct engine_buffer *b,
 	uint64_t page = c->e->conf.page;
 	size_t at = (size_t)(p - b->data), whole = round_down(len, page);
 
+	if (c->by_content)
+		return 0;
 	return off % page || (uintptr_t)p % PACK_BLOCK || at + whole > ENGINE_BUFFER_SIZE || whole < TAKE_MIN ? 0 : (uint32_t)whole;
 }
 
@@ -275,6 +361,7 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 	uint32_t whole = off == CONTENT_APPEND ? 0 : takeable(c, *b, p, len, off);
 	_cleanup_(freep) uint8_t *tail = NULL;
 	struct job *j;
+	size_t n = 0;
 	int r;
 
 	*later = NULL;
@@ -301,7 +388,8 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 	*b = NULL;
 	if (len > whole) {
 		job_queue(j); /* before anything that may wait for a buffer: this one must be on its way back */
-		r = write_piece(c, tail, len - whole, off + whole, NULL);
+		for (size_t done = 0; r == 0 && done < len - whole; done += n)
+			r = write_piece(c, tail + done, len - whole - done, off + whole + done, NULL, &n);
 	} else {
 		*later = j;
 	}

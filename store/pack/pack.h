@@ -154,12 +154,12 @@ int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t n
 /* Fingerprints of up to `n` chunks of `chunk_len` that lie side by side from `a` in its frame: how many there are.
  * 0: the address holds no such chunks (a stale hint); -EBADMSG: the table is damaged, logged once. */
 int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, struct fp *ret);
-/* The same for chunks of any lengths: the one that begins at `a`, and those behind it. */
+/* The same for chunks of any lengths: the one that begins at `a`, and those behind it that begin in the next `len` bytes. */
 struct pack_chunk {
 	uint32_t off, len; /* address and bytes */
 	struct fp fp;
 };
-int packs_chunks(struct packs *p, struct addr a, unsigned n, struct pack_chunk *ret);
+int packs_chunks(struct packs *p, struct addr a, uint32_t len, unsigned n, struct pack_chunk *ret);
 /* Length and start of the chunk that holds `a`. 1/0/<0 as above. */
 int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp);
 

@@ -118,27 +118,30 @@ int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, st
 	return (int)n;
 }
 
-int packs_chunks(struct packs *p, struct addr a, unsigned n, struct pack_chunk *ret)
+int packs_chunks(struct packs *p, struct addr a, uint32_t len, unsigned n, struct pack_chunk *ret)
 {
 	struct pack_cuts cuts;
 	struct table_view v;
-	uint32_t frame, in, first;
+	uint32_t frame, in, first, i = 0;
 	int r;
 
-	if (n == 0 || !pack_place_of(a.off, &frame, &in))
+	if (!pack_place_of(a.off, &frame, &in))
 		return 0;
-	r = find_table(p, a, PACK_FRAME_BYTES - in, &frame, &in, &v);
+	len = MIN(len, PACK_FRAME_BYTES - in);
+	r = find_table(p, a, len, &frame, &in, &v);
 	if (r <= 0)
 		return r;
 	cuts = table_view_cuts(&v);
 	first = pack_cut_at(&cuts, in);
 	if (first >= v.nr_chunks || pack_cut_start(&cuts, first) != in)
 		return 0;
-	n = MIN(n, v.nr_chunks - first);
-	for (uint32_t i = 0; i < n; i++)
-		ret[i] = (struct pack_chunk){ pack_data_off(frame) + pack_cut_start(&cuts, first + i), pack_cut_len(&cuts, first + i),
-					      v.fps[first + i] };
-	return (int)n;
+	for (; i < n && first + i < v.nr_chunks && pack_cut_start(&cuts, first + i) < in + len; i++)
+		ret[i] = (struct pack_chunk){
+			.off = pack_data_off(frame) + pack_cut_start(&cuts, first + i),
+			.len = pack_cut_len(&cuts, first + i),
+			.fp = v.fps[first + i],
+		};
+	return (int)i;
 }
 
 int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp)

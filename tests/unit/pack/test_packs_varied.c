@@ -211,16 +211,18 @@ static void chunks_are_told_by_where_they_begin(void **state)
 	struct fp fp;
 
 	(void)state;
-	assert_int_equal(packs_chunks(rig.p, c->addr[10], NR + 1, got), NR - 10);
+	assert_int_equal(packs_chunks(rig.p, c->addr[10], MiB(2), NR + 1, got), NR - 10);
 	for (unsigned i = 10; i < NR; i++) {
 		assert_int_equal(got[i - 10].off, c->addr[i].off);
 		assert_int_equal(got[i - 10].len, c->off[i + 1] - c->off[i]);
 		assert_true(fp_equal(got[i - 10].fp, fp_of(&rig.key, c->bytes + c->off[i], got[i - 10].len)));
 	}
-	assert_int_equal(packs_chunks(rig.p, c->addr[10], 3, got), 3);
+	assert_int_equal(packs_chunks(rig.p, c->addr[10], MiB(1), 3, got), 3);
+	assert_int_equal(packs_chunks(rig.p, c->addr[10], c->off[12] - c->off[10], NR, got), 2);
+	assert_int_equal(packs_chunks(rig.p, c->addr[10], c->off[12] - c->off[10] + 1, NR, got), 3);
 	a = c->addr[7];
 	a.off++;
-	assert_int_equal(packs_chunks(rig.p, a, 3, got), 0);
+	assert_int_equal(packs_chunks(rig.p, a, MiB(1), 3, got), 0);
 	assert_int_equal(packs_fps(rig.p, c->addr[0], PACK_BLOCK, 1, &fp), 0); /* no page */
 	a.off = c->addr[8].off - 1;
 	assert_int_equal(packs_chunk_at(rig.p, a, &start, &len, &fp), 1);

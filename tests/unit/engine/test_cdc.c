@@ -1,0 +1,497 @@
+/* Files that are cut by content: what a change costs, what is shared, and that bytes are always right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "store/engine/check.h"
+#include "tests/unit/engine/rig.h"
+
+#define LEN MiB(8)
+#define MEAN 4096u
+#define MAX_CHUNK 32768u
+
+static int setup(void **state)
+{
+	struct rig *rig;
+
+	if (rig_setup(state) < 0)
+		return -1;
+	rig = *state;
+	rig_close(rig);
+	rig->conf.chunking = CHUNKING_CDC;
+	rig_open(rig);
+	return 0;
+}
+
+static uint8_t *noise(size_t len, uint64_t seed)
+{
+	uint8_t *p = malloc(len);
+
+	assert_non_null(p);
+	rig_pattern(p, len, seed);
+	return p;
+}
+
+static void write_bytes(struct rig *rig, uint64_t ino, const uint8_t *p, size_t len, uint64_t off, size_t step)
+{
+	struct content *c = rig_content(rig, ino);
+
+	for (size_t done = 0; done < len; done += step)
+		assert_int_equal(content_write(c, p + done, MIN(step, len - done), off + done), 0);
+	assert_int_equal(content_flush(c), 0);
+	content_close(c);
+}
+
+static void check_bytes(struct rig *rig, uint64_t ino, const uint8_t *want, size_t len)
+{
+	_cleanup_(freep) uint8_t *got = malloc(len + 1);
+	struct content *c = rig_content(rig, ino);
+
+	assert_int_equal(content_read(c, got, len + 1, 0), len);
+	assert_memory_equal(got, want, len);
+	content_close(c);
+}
+
+static uint64_t fresh(struct rig *rig)
+{
+	return rig_stats(rig).fresh;
+}
+
+/* The files have neither names nor attributes here: that is told, and not meant. */
+static void on_finding(void *userdata, const struct check_finding *f)
+{
+	if (f->area != CHECK_NAMES && f->area != CHECK_CONTENTS)
+		fail_msg("%s: %s", check_area_name(f->area), f->text);
+	(void)userdata;
+}
+
+static void fsck_is_clean(struct rig *rig)
+{
+	struct check_conf conf = { .cache = MiB(16), .read_data = true, .finding = on_finding };
+	struct check_result res;
+
+	rig_close(rig);
+	assert_int_equal(check_store(rig->path, &conf, &res), 0);
+	rig_open(rig);
+}
+
+static void an_insertion_costs_a_few_chunks(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1), *q = malloc(LEN + 100);
+	struct rig *rig = *state;
+	uint64_t before;
+
+	memcpy(q, p, LEN / 2);
+	rig_pattern(q + LEN / 2, 100, 2);
+	memcpy(q + LEN / 2 + 100, p + LEN / 2, LEN / 2);
+	write_bytes(rig, 101, p, LEN, 0, MiB(1));
+	before = fresh(rig);
+	assert_int_equal(before, LEN);
+	write_bytes(rig, 102, q, LEN + 100, 0, MiB(1));
+	assert_int_equal(fresh(rig) - before, 8675); /* two chunks: the one that it is in, and the one behind */
+	check_bytes(rig, 101, p, LEN);
+	check_bytes(rig, 102, q, LEN + 100);
+	/* The same after a mount, when the index is asked. */
+	rig_reopen(rig);
+	before = fresh(rig);
+	write_bytes(rig, 103, q + 1, LEN + 99, 0, KiB(300));
+	assert_in_range(fresh(rig) - before, 1, 3 * MAX_CHUNK);
+	check_bytes(rig, 103, q + 1, LEN + 99);
+	fsck_is_clean(rig);
+}
+
+static void how_the_bytes_come_does_not_matter(void **state)
+{
+	static const size_t steps[] = { 1000, 4096, 65536, 786432, 1048576, 3000001 };
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	struct rig *rig = *state;
+
+	write_bytes(rig, 100, p, LEN, 0, LEN);
+	for (unsigned i = 0; i < ARRAY_SIZE(steps); i++) {
+		write_bytes(rig, 101 + i, p, LEN, 0, steps[i]);
+		assert_int_equal(fresh(rig), LEN);
+		check_bytes(rig, 101 + i, p, LEN);
+	}
+}
+
+static void an_append_after_a_flush_goes_on_with_the_last_chunk(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	struct content *c = rig_content(*state, 101);
+	struct rig *rig = *state;
+	uint64_t before;
+
+	for (size_t done = 0, n; done < LEN; done += n) {
+		n = MIN(LEN - done, (size_t)1000003);
+		assert_int_equal(content_write(c, p + done, n, CONTENT_APPEND), 0);
+		assert_int_equal(content_flush(c), 0);
+	}
+	content_close(c);
+	check_bytes(rig, 101, p, LEN);
+	before = fresh(rig);
+	assert_in_range(before, LEN, LEN + 9 * MAX_CHUNK);
+	write_bytes(rig, 102, p, LEN, 0, LEN); /* all of its chunks are there */
+	assert_int_equal(fresh(rig), before);
+}
+
+static void an_overwrite_in_the_middle_is_cut_anew_only_near_it(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	struct rig *rig = *state;
+	uint64_t before;
+
+	write_bytes(rig, 101, p, LEN, 0, LEN);
+	for (unsigned i = 0; i < 20; i++) {
+		size_t off = (i * 7919993u) % (LEN - 5000), len = 1 + i * 211;
+
+		rig_pattern(p + off, len, 100 + i);
+		before = fresh(rig);
+		write_bytes(rig, 101, p + off, len, off, len);
+		assert_in_range(fresh(rig) - before, 1, len + 5 * MEAN);
+		check_bytes(rig, 101, p, LEN);
+	}
+	/* It is cut as if it had been written so at once. */
+	before = fresh(rig);
+	write_bytes(rig, 102, p, LEN, 0, LEN);
+	assert_int_equal(fresh(rig), before);
+	fsck_is_clean(rig);
+}
+
+static void long_runs_of_zeros_are_holes_wherever_they_begin(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	struct rig *rig = *state;
+	struct content *c;
+	struct ns_content st;
+	uint64_t at;
+
+	memset(p + 1000001, 0, 3000000);
+	memset(p + 5000001, 0, 5000);
+	memset(p + LEN - 7000, 0, 7000);
+	write_bytes(rig, 101, p, LEN, 0, KiB(700));
+	check_bytes(rig, 101, p, LEN);
+	assert_int_equal(fresh(rig), LEN - 3000000 - 5000 - 7000);
+	c = rig_content(rig, 101);
+	content_stat(c, &st);
+	assert_int_equal(st.size, LEN);
+	assert_int_equal(st.mapped, LEN - 3000000 - 5000 - 7000);
+	assert_int_equal(content_seek(c, 0, SEEK_HOLE, &at), 0);
+	assert_int_equal(at, 1000001);
+	assert_int_equal(content_seek(c, at, SEEK_DATA, &at), 0);
+	assert_int_equal(at, 4000001);
+	assert_int_equal(content_seek(c, at, SEEK_HOLE, &at), 0);
+	assert_int_equal(at, 5000001);
+	content_close(c);
+}
+
+static void pages_and_cuts_live_side_by_side(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	enum chunking pages = CHUNKING_PAGE, cuts = CHUNKING_CDC;
+	struct rig *rig = *state;
+	struct content *c = rig_content(rig, 101);
+
+	/* A file of pages that is changed by content, and the other way round. */
+	content_set_chunking(c, &pages);
+	assert_int_equal(content_write(c, p, LEN, 0), 0);
+	content_set_chunking(c, &cuts);
+	rig_pattern(p + 3000001, 100000, 7);
+	assert_int_equal(content_write(c, p + 3000001, 100000, 3000001), 0);
+	content_set_chunking(c, &pages);
+	rig_pattern(p + 3050001, 100000, 8);
+	assert_int_equal(content_write(c, p + 3050001, 100000, 3050001), 0);
+	rig_pattern(p + LEN - 10, 10, 9);
+	content_set_chunking(c, &cuts);
+	assert_int_equal(content_write(c, p + LEN - 10, 10, LEN - 10), 0);
+	assert_int_equal(content_flush(c), 0);
+	content_close(c);
+	check_bytes(rig, 101, p, LEN);
+	rig_reopen(rig);
+	check_bytes(rig, 101, p, LEN);
+	fsck_is_clean(rig);
+	check_bytes(rig, 101, p, LEN);
+}
+
+static void equal_files_share_everything_after_a_rebuild_too(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	struct rig *rig = *state;
+
+	rig_name(rig, "a", 101);
+	write_bytes(rig, 101, p, LEN, 0, LEN);
+	rig_close(rig);
+	rig_remove_index(rig);
+	assert_int_equal(engine_rebuild(rig->path, &rig->conf), 0);
+	rig_open(rig);
+	check_bytes(rig, 101, p, LEN);
+	write_bytes(rig, 102, p, LEN, 0, LEN);
+	assert_int_equal(rig_stats(rig).fresh, 0);
+	check_bytes(rig, 102, p, LEN);
+}
+
+static void what_is_acknowledged_survives_a_crash(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	struct rig *rig = *state;
+	struct content *c;
+
+	write_bytes(rig, 101, p, LEN, 0, LEN);
+	rig_pattern(p + 100, 5000, 3);
+	write_bytes(rig, 101, p + 100, 5000, 100, 5000);
+	assert_int_equal(engine_sync(rig->e), 0);
+	c = rig_content(rig, 101);
+	assert_int_equal(content_write(c, "lost", 4, LEN / 2), 0);
+	content_close(c);
+	rig_crash(rig);
+	check_bytes(rig, 101, p, LEN);
+	fsck_is_clean(rig);
+}
+
+static void drop(struct rig *rig, uint64_t ino)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+
+	engine_tx_drop_content(&tx, ino);
+	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+}
+
+static void collecting_leaves_what_is_shared(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1), *q = noise(LEN, 1);
+	struct gc_conf conf = { .delete = true, .move_below = 50 };
+	struct rig *rig = *state;
+	struct gc_report report;
+
+	for (size_t off = 0; off + KiB(64) < LEN; off += KiB(128))
+		rig_pattern(q + off, KiB(64), off + 5);
+	write_bytes(rig, 101, p, LEN, 0, LEN);
+	write_bytes(rig, 102, q, LEN, 0, LEN);
+	drop(rig, 101);
+	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
+	assert_true(report.complete);
+	assert_in_range(report.freed_bytes, LEN / 4, LEN / 2 + KiB(512));
+	check_bytes(rig, 102, q, LEN);
+	fsck_is_clean(rig);
+	check_bytes(rig, 102, q, LEN);
+	write_bytes(rig, 103, p, LEN, 0, LEN); /* what is gone is not shared */
+	check_bytes(rig, 103, p, LEN);
+	drop(rig, 102);
+	drop(rig, 103);
+	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
+	assert_int_equal(rig_stats(rig).stored_bytes, 0);
+	assert_int_equal(rig_stats(rig).stored_chunks, 0);
+	fsck_is_clean(rig);
+}
+
+static void sparse_packs_are_emptied(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1), *q = noise(LEN, 2);
+	struct gc_conf conf = { .delete = true, .move_below = 50 };
+	struct rig *rig = *state;
+	struct gc_report report;
+
+	rig_close(rig);
+	rig->conf.pack_bytes = MiB(2);
+	rig_open(rig);
+	for (size_t off = 0; off < LEN; off += KiB(512))
+		memcpy(q + off + 5, p + off, KiB(100));
+	write_bytes(rig, 101, p, LEN, 0, LEN);
+	write_bytes(rig, 102, q, LEN, 0, LEN);
+	drop(rig, 101);
+	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
+	assert_in_range(report.nr_moved_packs, 2, 5);
+	assert_in_range(report.nr_removed, 2, 5);
+	check_bytes(rig, 102, q, LEN);
+	fsck_is_clean(rig);
+	check_bytes(rig, 102, q, LEN);
+	write_bytes(rig, 103, q, LEN, 0, LEN);
+	assert_int_equal(rig_stats(rig).fresh, 0); /* since the store was opened again: all is found where it is now */
+}
+
+static void compressed_chunks_are_read_and_shared(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	struct rig *rig = *state;
+	struct engine_stats st;
+
+	for (size_t i = 0; i < LEN; i++)
+		p[i] &= 0x0f;
+	rig_close(rig);
+	rig->conf.compress.kind = COMPRESS_ZSTD;
+	rig_open(rig);
+	write_bytes(rig, 101, p, LEN, 0, LEN);
+	check_bytes(rig, 101, p, LEN);
+	write_bytes(rig, 102, p + 77, LEN - 77, 0, LEN);
+	check_bytes(rig, 102, p + 77, LEN - 77);
+	st = rig_stats(rig);
+	assert_in_range(st.fresh, LEN, LEN + 3 * MAX_CHUNK);
+	assert_true(st.compressed_to < st.compressed * 6 / 10);
+	fsck_is_clean(rig);
+	check_bytes(rig, 101, p, LEN);
+}
+
+static void verify_compares_varied_chunks_too(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	struct rig *rig = *state;
+
+	rig_close(rig);
+	rig->conf.verify = true;
+	rig_open(rig);
+	write_bytes(rig, 101, p, LEN, 0, LEN);
+	write_bytes(rig, 102, p, LEN, 0, LEN);
+	assert_int_equal(fresh(rig), LEN);
+	assert_int_equal(rig_stats(rig).verified_different, 0);
+	check_bytes(rig, 102, p, LEN);
+}
+
+/* --- anything, against a plain copy in memory --- */
+
+#define SPACE MiB(4)
+
+struct model {
+	struct rig *rig;
+	uint8_t *bytes[3];
+	size_t size[3];
+	unsigned seed;
+};
+
+static unsigned some(struct model *m, unsigned below)
+{
+	return (unsigned)rand_r(&m->seed) % below;
+}
+
+static void grow_to(struct model *m, unsigned f, size_t size)
+{
+	if (size > m->size[f])
+		memset(m->bytes[f] + m->size[f], 0, size - m->size[f]);
+	m->size[f] = MAX(m->size[f], size);
+}
+
+static void model_write(struct model *m, unsigned f, struct content *c)
+{
+	size_t off = some(m, 3) == 0 ? m->size[f] : some(m, (unsigned)MIN(m->size[f] + 10000, SPACE - 1));
+	size_t len = 1 + some(m, some(m, 4) == 0 ? 1500000 : 20000);
+	size_t from = some(m, SPACE / 2);
+
+	off = MIN(off, SPACE - 1);
+	len = MIN(len, SPACE - off);
+	grow_to(m, f, off + len);
+	switch (some(m, 4)) {
+	case 0: /* bytes that are elsewhere already */
+		len = MIN(len, SPACE - from);
+		memmove(m->bytes[f] + off, m->bytes[some(m, 3)] + from, len);
+		break;
+	case 1:
+		memset(m->bytes[f] + off, 0, len);
+		break;
+	default:
+		rig_pattern(m->bytes[f] + off, len, some(m, 50));
+	}
+	assert_int_equal(content_write(c, m->bytes[f] + off, len, off), 0);
+}
+
+static void model_step(struct model *m)
+{
+	unsigned f = some(m, 3), g = some(m, 3);
+	struct content *c = rig_content(m->rig, 101 + f), *d;
+	enum chunking how = some(m, 4) == 0 ? CHUNKING_PAGE : CHUNKING_CDC;
+	size_t off = some(m, SPACE), len = 1 + some(m, 100000), from;
+	uint64_t done;
+
+	content_set_chunking(c, &how);
+	switch (some(m, 14)) {
+	case 0:
+		assert_int_equal(content_truncate(c, off), 0);
+		grow_to(m, f, off);
+		m->size[f] = off;
+		break;
+	case 1:
+		assert_int_equal(content_punch(c, off, len), 0);
+		if (off < m->size[f])
+			memset(m->bytes[f] + off, 0, MIN(len, m->size[f] - off));
+		break;
+	case 2:
+		from = some(m, SPACE);
+		len = from < m->size[g] ? MIN(len, m->size[g] - from) : 0;
+		len = MIN(len, SPACE - off);
+		if (len == 0 || (f == g && from < off + len && off < from + len))
+			break;
+		d = rig_content(m->rig, 101 + g);
+		assert_int_equal(content_clone(d, from, c, off, len, &done), 0);
+		assert_int_equal(done, len);
+		grow_to(m, f, off + len);
+		memmove(m->bytes[f] + off, m->bytes[g] + from, len);
+		content_close(d);
+		break;
+	case 3:
+		assert_int_equal(content_flush(c), 0);
+		break;
+	case 4:
+		assert_int_equal(content_sync(c, NULL), 0);
+		break;
+	default:
+		model_write(m, f, c);
+	}
+	content_close(c);
+	if (some(m, 3) == 0)
+		check_bytes(m->rig, 101 + g, m->bytes[g], m->size[g]);
+}
+
+static void anything_reads_as_in_memory(void **state)
+{
+	struct gc_conf conf = { .delete = true, .move_below = 60 };
+	struct model m = { .rig = *state };
+	struct gc_report report;
+
+	m.rig->conf.pack_bytes = MiB(4);
+	for (m.seed = 1; m.seed < 100; m.seed += 99) {
+		rig_reopen(m.rig);
+		for (unsigned f = 0; f < 3; f++) {
+			m.bytes[f] = calloc(1, SPACE);
+			m.size[f] = 0;
+		}
+		for (unsigned i = 0; i < 600; i++) {
+			model_step(&m);
+			if (i % 150 == 149)
+				assert_int_equal(engine_gc(m.rig->e, &conf, &report), 0);
+			if (i % 200 == 199)
+				fsck_is_clean(m.rig);
+		}
+		for (unsigned f = 0; f < 3; f++) {
+			check_bytes(m.rig, 101 + f, m.bytes[f], m.size[f]);
+			free(m.bytes[f]);
+			drop(m.rig, 101 + f);
+		}
+	}
+}
+
+int main(void)
+{
+#define TEST_WITH_STORE(f) cmocka_unit_test_setup_teardown(f, setup, rig_teardown)
+	static const struct CMUnitTest tests[] = {
+		TEST_WITH_STORE(an_insertion_costs_a_few_chunks),
+		TEST_WITH_STORE(how_the_bytes_come_does_not_matter),
+		TEST_WITH_STORE(an_append_after_a_flush_goes_on_with_the_last_chunk),
+		TEST_WITH_STORE(an_overwrite_in_the_middle_is_cut_anew_only_near_it),
+		TEST_WITH_STORE(long_runs_of_zeros_are_holes_wherever_they_begin),
+		TEST_WITH_STORE(pages_and_cuts_live_side_by_side),
+		TEST_WITH_STORE(equal_files_share_everything_after_a_rebuild_too),
+		TEST_WITH_STORE(what_is_acknowledged_survives_a_crash),
+		TEST_WITH_STORE(collecting_leaves_what_is_shared),
+		TEST_WITH_STORE(sparse_packs_are_emptied),
+		TEST_WITH_STORE(compressed_chunks_are_read_and_shared),
+		TEST_WITH_STORE(verify_compares_varied_chunks_too),
+		TEST_WITH_STORE(anything_reads_as_in_memory),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests_name("cdc", tests, NULL, NULL);
+}
