@@ -14,7 +14,7 @@ struct doomed {
 	size_t at; /* its number in the window */
 	struct gc_bits gone; /* chunks given back before */
 	struct gc_bits fresh; /* and those that are now, ... */
-	struct gc_bits blocks; /* all blocks that they touch, */
+	struct gc_bits blocks, starts; /* all blocks that they touch, those that they begin in, */
 	uint32_t bytes; /* and how long they are */
 	bool with_pack; /* the whole pack goes */
 };

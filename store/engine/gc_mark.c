@@ -8,7 +8,7 @@
 #include "index/index_format.h"
 #include "store/engine/gc.h"
 
-#define FRAMES_MAX (128u * 1024) /* of a window: 64 bytes each here and at most 136 more in gc_sweep.c, for 1 MiB of store */
+#define FRAMES_MAX (128u * 1024) /* of a window: 72 bytes each here and at most 168 more in gc_sweep.c, for 1 MiB */
 #define RECIPES_PER_STEP 4096u
 
 static struct pack_marks committed_marks(struct engine *e)
@@ -135,7 +135,7 @@ static int mark_value(struct gc_window *w, const void *value, size_t len)
 
 	if (r < 0)
 		return log_errno(r, "index: a recipe is damaged: run fsck.ckptfs");
-	gc_window_mark(w, x, nr);
+	gc_window_mark_bytes(w, x, nr);
 	return 0;
 }
 

@@ -53,9 +53,7 @@ static bool overlap(const struct gc_bits *a, const struct gc_bits *b)
 
 static struct gc_bits live_chunks(const struct gc *g, size_t at, const struct pack_frame_rec *rec)
 {
-	struct gc_bits blocks = gc_window_live(g->w, at);
-
-	return gc_chunks_of_blocks(&blocks, rec->ends, rec->nr_chunks);
+	return gc_window_live_chunks(g->w, at, rec->ends, rec->nr_chunks);
 }
 
 static uint32_t bytes_of(const struct pack_frame_rec *rec, const struct gc_bits *chunks)
@@ -71,6 +69,7 @@ static void set_fresh(struct doomed *d, const struct pack_frame_rec *rec, struct
 {
 	d->fresh = fresh;
 	d->blocks = gc_blocks_of_chunks(&fresh, rec->ends, rec->nr_chunks);
+	d->starts = gc_starts_of_chunks(&fresh, rec->ends, rec->nr_chunks);
 	d->bytes = bytes_of(rec, &fresh);
 }
 
@@ -168,7 +167,7 @@ int gc_find_dead(struct gc *g)
 static void condemn(struct gc *g)
 {
 	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
-		gc_window_set_condemned(g->w, d->at, &d->blocks);
+		gc_window_set_condemned(g->w, d->at, &d->starts); /* what is shared is asked for by where it begins */
 }
 
 /* Where its chunks end is read once more: it is wanted of few frames. What cannot be read is pardoned. */
@@ -331,13 +330,33 @@ static int log_what_is_gone(struct gc *g)
 
 /* --- step 6 --- */
 
-static void forget_in(_unused_ struct engine *e, struct fptable *t, const struct gc_window *w) REQUIRES(e->append_lock)
+static int compare_doomed(const void *a, const void *b)
+{
+	const struct doomed *x = a, *y = b;
+
+	if (x->pack != y->pack)
+		return x->pack < y->pack ? -1 : 1;
+	return x->frame < y->frame ? -1 : x->frame > y->frame;
+}
+
+/* Does it lead to a chunk that goes? One of varied length may begin in the same block as another that goes, and then it
+ * must stay: perhaps RocksDB does not know it yet. */
+static bool is_doomed(const struct gc *g, const struct fptable_slot *s)
+{
+	struct addr a = { .pack = s->pack, .off = s->off };
+	const struct doomed key = { .pack = s->pack, .frame = (s->off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE }, *d;
+
+	if (s->pack == 0 || !gc_window_condemned(g->w, a))
+		return false;
+	d = bsearch(&key, g->doomed, g->nr_doomed, sizeof(*d), compare_doomed); /* they were found in order */
+	return !d || d->chunk_len != PACK_VARIED || gc_bit(&d->fresh, s->number);
+}
+
+static void forget_in(const struct gc *g, _unused_ struct engine *e, struct fptable *t) REQUIRES(e->append_lock)
 {
 	assert(mutex_held(&e->append_lock));
 	for (size_t i = 0; i < t->size;) {
-		struct addr a = { .pack = t->slots[i].pack, .off = t->slots[i].off };
-
-		if (a.pack != 0 && gc_window_condemned(w, a))
+		if (is_doomed(g, &t->slots[i]))
 			fptable_remove(t, fptable_slot_fp(&t->slots[i])); /* another may have moved here: look again */
 		else
 			i++;
@@ -350,9 +369,9 @@ static void forget_hints(struct gc *g)
 
 	mutex_lock(&e->absorb_lock); /* nobody reads `frozen` and `kept` without the other lock now */
 	mutex_lock(&e->append_lock);
-	forget_in(e, &e->recent, g->w);
-	forget_in(e, &e->frozen, g->w);
-	forget_in(e, &e->kept, g->w);
+	forget_in(g, e, &e->recent);
+	forget_in(g, e, &e->frozen);
+	forget_in(g, e, &e->kept);
 	mutex_unlock(&e->append_lock);
 	mutex_unlock(&e->absorb_lock);
 }

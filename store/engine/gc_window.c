@@ -5,6 +5,8 @@
 
 #include "base/util.h"
 
+#define EDGES_MAX (32u * 1024) /* frames, 1 KiB each */
+
 int gc_window_new(struct gc_pack *packs, size_t nr_packs, struct gc_window **ret)
 {
 	struct gc_window *w = calloc(1, sizeof(*w));
@@ -21,7 +23,8 @@ int gc_window_new(struct gc_pack *packs, size_t nr_packs, struct gc_window **ret
 	}
 	w->live = calloc(w->nr_frames + 1, PACK_GONE_WORDS * sizeof(*w->live));
 	w->condemned = calloc(w->nr_frames + 1, PACK_GONE_WORDS * sizeof(*w->condemned));
-	if (!w->live || !w->condemned) {
+	w->edges = calloc(w->nr_frames + 1, sizeof(struct gc_edges *));
+	if (!w->live || !w->condemned || !w->edges) {
 		gc_window_free(w);
 		return -ENOMEM;
 	}
@@ -33,6 +36,9 @@ void gc_window_free(struct gc_window *w)
 {
 	if (!w)
 		return;
+	for (size_t i = 0; w->edges && i < w->nr_frames; i++)
+		free(w->edges[i]);
+	free(w->edges);
 	free(w->packs);
 	free((void *)w->live);
 	free((void *)w->condemned);
@@ -101,6 +107,48 @@ void gc_window_mark(struct gc_window *w, const struct extent *x, size_t nr)
 	}
 }
 
+/* NULL: there are too many already. */
+static struct gc_edges *edges_of(struct gc_window *w, size_t frame)
+{
+	if (!w->edges[frame] && w->nr_edges < EDGES_MAX) {
+		w->edges[frame] = calloc(1, sizeof(struct gc_edges));
+		w->nr_edges += w->edges[frame] != NULL;
+	}
+	return w->edges[frame];
+}
+
+/* Bytes [from, to) of the frame's data. */
+static void mark_bytes(struct gc_window *w, size_t frame, uint32_t from, uint32_t to)
+{
+	uint32_t first = from / PACK_BLOCK, end = (to + PACK_BLOCK - 1) / PACK_BLOCK, tail = from % PACK_BLOCK,
+		 head = to % PACK_BLOCK;
+	bool is_inside = tail && head && first + 1 == end; /* of one block: neither its beginning nor its end */
+	struct gc_edges *edges = (tail || head) && !is_inside ? edges_of(w, frame) : NULL;
+
+	if (edges && tail) {
+		edges->tail[first] = MAX(edges->tail[first], (uint16_t)(PACK_BLOCK - tail));
+		first++;
+	}
+	if (edges && head) {
+		end--;
+		edges->head[end] = MAX(edges->head[end], (uint16_t)head);
+	}
+	set_range(w->live + frame * PACK_GONE_WORDS, first, end);
+}
+
+void gc_window_mark_bytes(struct gc_window *w, const struct extent *x, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		uint32_t block, from;
+		size_t frame;
+
+		if (x[i].len == 0 || !place_of(w, x[i].addr, &frame, &block))
+			continue;
+		from = block * PACK_BLOCK + x[i].addr.off % PACK_BLOCK;
+		mark_bytes(w, frame, from, MIN(from + x[i].len, PACK_FRAME_BYTES));
+	}
+}
+
 bool gc_window_condemned(const struct gc_window *w, struct addr a)
 {
 	uint32_t block;
@@ -121,7 +169,7 @@ void gc_window_pardon(struct gc_window *w, size_t frame)
 	gc_window_set_condemned(w, frame, &(struct gc_bits){ 0 });
 }
 
-struct gc_bits gc_window_live(const struct gc_window *w, size_t frame)
+static struct gc_bits whole_blocks(const struct gc_window *w, size_t frame)
 {
 	struct gc_bits b;
 
@@ -130,14 +178,38 @@ struct gc_bits gc_window_live(const struct gc_window *w, size_t frame)
 	return b;
 }
 
-struct gc_bits gc_chunks_of_blocks(const struct gc_bits *blocks, const uint32_t *ends, uint32_t nr_chunks)
+struct gc_bits gc_window_live(const struct gc_window *w, size_t frame)
 {
-	struct gc_bits chunks = { 0 };
+	const struct gc_edges *edges = w->edges[frame];
+	struct gc_bits b = whole_blocks(w, frame);
+
+	for (uint32_t i = 0; edges && i < PACK_FRAME_BLOCKS; i++)
+		if (edges->head[i] || edges->tail[i])
+			gc_set_bit(&b, i);
+	return b;
+}
+
+/* Is any of the bytes [from, to) of a block live? */
+static bool is_live_in(const struct gc_bits *whole, const struct gc_edges *edges, uint32_t block, uint32_t from,
+		       uint32_t to)
+{
+	if (gc_bit(whole, block))
+		return true;
+	return edges && (from < edges->head[block] || to > PACK_BLOCK - edges->tail[block]);
+}
+
+struct gc_bits gc_window_live_chunks(const struct gc_window *w, size_t frame, const uint32_t *ends, uint32_t nr_chunks)
+{
+	struct gc_bits whole = whole_blocks(w, frame), chunks = { 0 };
 
 	for (uint32_t i = 0, start = 0; i < nr_chunks; start = ends[i++])
-		for (uint32_t b = start / PACK_BLOCK; b * PACK_BLOCK < ends[i]; b++)
-			if (gc_bit(blocks, b))
+		for (uint32_t b = start / PACK_BLOCK; b * PACK_BLOCK < ends[i]; b++) {
+			uint32_t base = b * PACK_BLOCK;
+
+			if (is_live_in(&whole, w->edges[frame], b, MAX(start, base) - base,
+				       MIN(ends[i], base + PACK_BLOCK) - base))
 				gc_set_bit(&chunks, i);
+		}
 	return chunks;
 }
 
@@ -148,5 +220,15 @@ struct gc_bits gc_blocks_of_chunks(const struct gc_bits *chunks, const uint32_t 
 	for (uint32_t i = 0, start = 0; i < nr_chunks; start = ends[i++])
 		for (uint32_t b = start / PACK_BLOCK; gc_bit(chunks, i) && b * PACK_BLOCK < ends[i]; b++)
 			gc_set_bit(&blocks, b);
+	return blocks;
+}
+
+struct gc_bits gc_starts_of_chunks(const struct gc_bits *chunks, const uint32_t *ends, uint32_t nr_chunks)
+{
+	struct gc_bits blocks = { 0 };
+
+	for (uint32_t i = 0, start = 0; i < nr_chunks; start = ends[i++])
+		if (gc_bit(chunks, i))
+			gc_set_bit(&blocks, start / PACK_BLOCK);
 	return blocks;
 }

@@ -3,7 +3,12 @@
  * large store is collected window by window.
  *
  *   live       somebody refers to it, or did so since the window was opened; never unset
- *   condemned  about to be given back: must not be shared any more
+ *   condemned  a chunk begins in it that is about to be given back: must not be shared any more
+ *
+ * Chunks of varied lengths share blocks, so what the recipes refer to is marked to the byte, by the collector: of a
+ * block that an extent ends or begins in, how much of it. That is kept only for frames that need it, within bounds;
+ * past them, and for what others mark meanwhile, the whole block counts, and a dead chunk beside a live one stays for
+ * once.
  *
  * Bits are set from any thread without a lock. The order in which others see them is the collector's business (gc.c).
  */
@@ -30,10 +35,17 @@ struct gc_pack {
 	uint64_t nr_chunks; /* without those that were gone before; likewise */
 };
 
+/* Of each block of a frame, how many bytes of its beginning and of its end are live, if not all of it is. */
+struct gc_edges {
+	uint16_t head[PACK_FRAME_BLOCKS], tail[PACK_FRAME_BLOCKS];
+};
+
 struct gc_window {
 	struct gc_pack *packs; /* in order of their numbers */
 	size_t nr_packs, nr_frames;
 	_Atomic uint64_t *live, *condemned; /* PACK_GONE_WORDS per frame */
+	struct gc_edges **edges; /* by frame, NULL: none. The collector's own */
+	size_t nr_edges;
 };
 
 /* Takes `packs`, even if it fails; their `first` is set here. */
@@ -41,15 +53,18 @@ int gc_window_new(struct gc_pack *packs, size_t nr_packs, struct gc_window **ret
 void gc_window_free(struct gc_window *w); /* NULL is fine */
 
 void gc_window_mark(struct gc_window *w, const struct extent *x, size_t nr);
+void gc_window_mark_bytes(struct gc_window *w, const struct extent *x, size_t nr); /* the collector: to the byte */
 bool gc_window_condemned(const struct gc_window *w, struct addr a);
 void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_bits *blocks);
 void gc_window_pardon(struct gc_window *w, size_t frame);
+/* Blocks of which anything is. */
 struct gc_bits gc_window_live(const struct gc_window *w, size_t frame);
+/* Chunks, which end at `ends`, of which anything is. */
+struct gc_bits gc_window_live_chunks(const struct gc_window *w, size_t frame, const uint32_t *ends, uint32_t nr_chunks);
 
-/* Blocks of a frame <-> its chunks, which end at `ends`. A chunk is there if any block that it touches is: of two chunks that share a
- * block, one that is live keeps the other. */
-struct gc_bits gc_chunks_of_blocks(const struct gc_bits *blocks, const uint32_t *ends, uint32_t nr_chunks);
+/* Blocks of a frame that some chunks touch, and those that they begin in. */
 struct gc_bits gc_blocks_of_chunks(const struct gc_bits *chunks, const uint32_t *ends, uint32_t nr_chunks);
+struct gc_bits gc_starts_of_chunks(const struct gc_bits *chunks, const uint32_t *ends, uint32_t nr_chunks);
 
 static inline bool gc_bit(const struct gc_bits *b, uint32_t i)
 {

@@ -87,39 +87,81 @@ static void what_is_elsewhere_is_none_of_its_business(void **state)
 	gc_window_free(w);
 }
 
-static void a_chunk_is_there_if_any_of_its_blocks_is(void **state)
+static void a_chunk_is_live_if_any_of_its_blocks_is(void **state)
 {
-	struct gc_bits blocks = { { 0 } }, chunks, back;
+	struct gc_window *w = window();
+	const struct extent x[] = { { .len = 4096, .addr = at(7, 0, 5 * 4096) },
+				    { .len = 1, .addr = at(7, 0, (1 << 20) - 1) } };
+	struct gc_bits chunks, back;
 	uint32_t ends[64];
 
 	(void)state;
 	for (uint32_t i = 0; i < 64; i++)
 		ends[i] = (i + 1) * 16384;
-	gc_set_bit(&blocks, 5);
-	gc_set_bit(&blocks, 255);
-	chunks = gc_chunks_of_blocks(&blocks, ends, 64);
+	gc_window_mark(w, x, 2);
+	chunks = gc_window_live_chunks(w, 2, ends, 64);
 	assert_int_equal(gc_count(&chunks), 2);
 	assert_true(gc_bit(&chunks, 1) && gc_bit(&chunks, 63));
 	back = gc_blocks_of_chunks(&chunks, ends, 64);
 	assert_int_equal(gc_count(&back), 8);
 	assert_true(gc_bit(&back, 4) && gc_bit(&back, 7) && gc_bit(&back, 252));
+	back = gc_starts_of_chunks(&chunks, ends, 64);
+	assert_int_equal(gc_count(&back), 2);
+	assert_true(gc_bit(&back, 4) && gc_bit(&back, 252));
+	gc_window_free(w);
 }
 
-static void chunks_of_varied_lengths_share_blocks(void **state)
+/* All ranges of a frame's first blocks: marked by the collector, exactly the chunks that they overlap are live; but in
+ * the middle of a block, where its whole block is. Marked by others, at least those. */
+static void chunks_that_share_blocks_are_told_apart(void **state)
 {
-	static const uint32_t ends[] = { 1, 4096, 4097, 8190, 8200, 20000 };
-	struct gc_bits blocks = { { 0 } }, chunks;
+	static const uint32_t ends[] = { 1, 3000, 4096, 4097, 8190, 8200, 20000, 20480, 21000 };
+	const unsigned nr = sizeof(ends) / sizeof(ends[0]);
 
 	(void)state;
-	gc_set_bit(&blocks, 1); /* 4096 to 8191 */
-	chunks = gc_chunks_of_blocks(&blocks, ends, 6);
-	assert_int_equal(chunks.w[0], 1 << 2 | 1 << 3 | 1 << 4);
-	chunks = (struct gc_bits){ { 1 << 4 } };
-	blocks = gc_blocks_of_chunks(&chunks, ends, 6);
-	assert_int_equal(blocks.w[0], 1 << 1 | 1 << 2);
-	chunks = (struct gc_bits){ { 1 << 5 } };
-	blocks = gc_blocks_of_chunks(&chunks, ends, 6);
-	assert_int_equal(blocks.w[0], 1 << 2 | 1 << 3 | 1 << 4);
+	for (unsigned i = 0; i < nr; i++)
+		for (unsigned k = i; k < nr; k++) {
+			uint32_t from = i == 0 ? 0 : ends[i - 1], to = ends[k];
+			const struct extent x = { .len = to - from, .addr = at(7, 0, from) };
+			struct gc_window *exact = window(), *coarse = window();
+			size_t frame = 2;
+			bool in_one = from % 4096 != 0 && to % 4096 != 0 && from / 4096 == to / 4096;
+			struct gc_bits live;
+
+			gc_window_mark_bytes(exact, &x, 1);
+			gc_window_mark(coarse, &x, 1);
+			live = gc_window_live_chunks(exact, frame, ends, nr);
+			for (unsigned c = 0; c < nr; c++) {
+				if (!in_one)
+					assert_int_equal(gc_bit(&live, c), c >= i && c <= k);
+				else if (c >= i && c <= k)
+					assert_true(gc_bit(&live, c));
+			}
+			live = gc_window_live_chunks(coarse, frame, ends, nr);
+			for (unsigned c = i; c <= k; c++)
+				assert_true(gc_bit(&live, c));
+			live = gc_window_live(exact, frame);
+			for (uint32_t b = from / 4096; b * 4096 < to; b++)
+				assert_true(gc_bit(&live, b));
+			gc_window_free(exact);
+			gc_window_free(coarse);
+		}
+}
+
+static void what_is_marked_twice_adds_up(void **state)
+{
+	static const uint32_t ends[] = { 1000, 2000, 3000, 4000, 5000, 6000 };
+	const struct extent x[] = { { .len = 1000, .addr = at(7, 0, 0) },
+				    { .len = 2000, .addr = at(7, 0, 4000) },
+				    { .len = 500, .addr = at(7, 0, 0) } };
+	struct gc_window *w = window();
+	struct gc_bits live;
+
+	(void)state;
+	gc_window_mark_bytes(w, x, 3);
+	live = gc_window_live_chunks(w, 2, ends, 6);
+	assert_int_equal(live.w[0], 1 << 0 | 1 << 4 | 1 << 5);
+	gc_window_free(w);
 }
 
 int main(void)
@@ -127,8 +169,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_block_that_an_extent_touches_is_live),
 		cmocka_unit_test(what_is_elsewhere_is_none_of_its_business),
-		cmocka_unit_test(a_chunk_is_there_if_any_of_its_blocks_is),
-		cmocka_unit_test(chunks_of_varied_lengths_share_blocks),
+		cmocka_unit_test(a_chunk_is_live_if_any_of_its_blocks_is),
+		cmocka_unit_test(chunks_that_share_blocks_are_told_apart),
+		cmocka_unit_test(what_is_marked_twice_adds_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
