@@ -12,7 +12,10 @@
 #include "fs/metrics_address.h"
 
 static const struct conf_key keys[] = {
-	{ "chunking", CONF_CHOICE, offsetof(struct options, chunking), "page", "page", "how files are cut into chunks" },
+	{ "chunking", CONF_CHOICE, offsetof(struct options, chunking), "page", "page|cdc",
+	  "how new data is cut into chunks: pages, or where its content says" },
+	{ "cdc", CONF_STRING, offsetof(struct options, cdc), "512:4K:32K", NULL,
+	  "MIN:MEAN:MAX of chunks that are cut by content" },
 	{ "page", CONF_SIZE, offsetof(struct options, engine.page), "4K", NULL, "chunk size, a power of two, 4K to 1M" },
 	{ "compress", CONF_STRING, offsetof(struct options, compress), "none", NULL,
 	  "compression of new data: none, lz4, zstd, zstd:LEVEL or auto" },
@@ -161,6 +164,10 @@ static int check_limits(struct options *o, const char *name, const char **ret_wh
 		*ret_why = "must be PORT, HOST:PORT or [IPV6]:PORT, with a port from 1 to 65535";
 		return -EINVAL;
 	}
+	if (strcmp(name, "cdc") == 0 && chunking_parse_sizes(o->cdc, &o->engine.cdc) < 0) {
+		*ret_why = "must be MIN:MEAN:MAX with 256 <= MIN, 2 MIN <= MEAN, 2 MEAN <= MAX <= 64K";
+		return -EINVAL;
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
 		uint64_t v = *(const uint64_t *)((const char *)o + limits[i].off);
 
@@ -220,6 +227,7 @@ int options_parse_list(struct options *o, const char *list)
 			if (r < 0)
 				return r;
 		}
+	o->engine.chunking = (enum chunking)o->chunking;
 	o->engine.hash = o->hash;
 	o->engine.cluster = o->cluster;
 	return buf_error(&o->kernel);

@@ -15,7 +15,7 @@ struct options {
 	struct engine_conf engine;
 	char *cluster, *log; /* NULL: not given */
 	char *metrics; /* where to answer HTTP; NULL: nowhere */
-	char *compress; /* as given; engine.compress is what it means */
+	char *compress, *cdc; /* as given; engine.compress and engine.cdc are what they mean */
 	int chunking, log_level;
 	int hash; /* enum fp_kind, 0: as stored */
 	bool noatime, sync, nonempty, private; /* private: only the user who mounted may look */

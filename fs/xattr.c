@@ -20,10 +20,13 @@
 #define OURS "user.ckptfs."
 
 #define COMPRESS_NAME OURS "compress"
+#define CHUNKING_NAME OURS "chunking"
 
-static bool is_page(const char *p, size_t len)
+static bool is_chunking(const char *p, size_t len)
 {
-	return len == 4 && memcmp(p, "page", 4) == 0;
+	enum chunking c;
+
+	return chunking_parse(p, len, &c) == 0;
 }
 
 static bool is_compress(const char *p, size_t len)
@@ -38,7 +41,7 @@ static const struct {
 	bool (*is_valid)(const char *p, size_t len);
 	const char *values;
 } settings[] = {
-	{ OURS "chunking", is_page, "page" },
+	{ CHUNKING_NAME, is_chunking, "page or cdc" },
 	{ COMPRESS_NAME, is_compress, "none, lz4, zstd, zstd:1 to zstd:19 or auto" },
 };
 
@@ -189,13 +192,22 @@ static int set(struct fs *fs, uint64_t ino, const char *name, const void *p, siz
 
 int xattr_apply_settings(struct fs *fs, uint64_t ino, struct content *c)
 {
-	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	_cleanup_(buf_release) struct buf compress = BUF_EMPTY, chunking = BUF_EMPTY;
 	struct compress how;
-	int r = ns_get_xattr(fs->db, ino, COMPRESS_NAME, &value);
+	enum chunking cut;
+	int r = ns_get_xattr(fs->db, ino, COMPRESS_NAME, &compress);
 
 	if (r < 0)
 		return r;
-	content_set_compress(c, r > 0 && compress_parse((const char *)value.data, value.len, &how) == 0 ? &how : NULL);
+	if (r > 0)
+		r = compress_parse((const char *)compress.data, compress.len, &how) == 0;
+	content_set_compress(c, r > 0 ? &how : NULL);
+	r = ns_get_xattr(fs->db, ino, CHUNKING_NAME, &chunking);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		r = chunking_parse((const char *)chunking.data, chunking.len, &cut) == 0;
+	content_set_chunking(c, r > 0 ? &cut : NULL);
 	return 0;
 }
 
