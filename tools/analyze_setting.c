@@ -1,7 +1,6 @@
 /*
  * The recommendation. Smaller is better, but what is simpler has other merits: pages are cut by counting, larger ones
- * need a smaller index, no compression costs no time, lz4 hardly any. So each step must pay. Only what can be mounted is
- * recommended; that content-defined chunks would do better is told.
+ * need a smaller index, no compression costs no time, lz4 hardly any. So each step must pay.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -66,27 +65,11 @@ _printf_(2, 3) static void say(struct setting *s, const char *fmt, ...)
 	va_end(args);
 }
 
-/* The mount cannot cut by content yet. */
-static bool is_mountable(const struct cutting *c)
-{
-	return c->page > 0;
-}
-
-static void say_what_would_be(const struct analysis *a, const uint64_t *sizes, struct setting *s)
-{
-	for (size_t i = 0; i < a->nr_cuttings; i++)
-		if (!is_mountable(&a->cutting[i]) && is_worth(sizes[i], s->expected, CUTTING_PERCENT))
-			say(s, " Content-defined chunks would take %.1f %% less; this version does not store them yet.",
-			    percent_less(sizes[i], s->expected));
-}
-
 /* "Pages of 4 KiB take 3.0 % less than content-defined chunks" */
 static void say_chunking(const struct analysis *a, const uint64_t *sizes, struct setting *s)
 {
 	struct cutting_name mine = cutting_name(&a->cutting[s->cutting]);
 	const char *joint = " take ";
-
-	bool compared = false;
 
 	mine.s[0] = (char)toupper((unsigned char)mine.s[0]);
 	say(s, "%s", mine.s);
@@ -96,8 +79,6 @@ static void say_chunking(const struct analysis *a, const uint64_t *sizes, struct
 
 		if (i == s->cutting)
 			continue;
-		if (!is_mountable(&a->cutting[i]) && more >= 100 - CUTTING_PERCENT)
-			continue; /* say_what_would_be() */
 		if (less >= 0.05)
 			say(s, "%s%.1f %% less than %s", joint, less, other.s);
 		else if (more >= 0.05)
@@ -105,10 +86,7 @@ static void say_chunking(const struct analysis *a, const uint64_t *sizes, struct
 		else
 			say(s, "%sas much as %s", joint, other.s);
 		joint = " and ";
-		compared = true;
 	}
-	if (!compared)
-		say(s, " are best");
 }
 
 static void say_compression(const struct figures *f, struct setting *s)
@@ -130,7 +108,7 @@ static void write_options(const struct cutting *c, struct setting *s)
 
 	if (c->page > 4096)
 		snprintf(page, sizeof(page), ",page=%" PRIu32 "K", c->page / 1024);
-	snprintf(s->options, sizeof(s->options), "chunking=page%s,compress=%s", page,
+	snprintf(s->options, sizeof(s->options), "chunking=%s%s,compress=%s", c->page > 0 ? "page" : "cdc", page,
 		 s->codec < 0 ? "none" : codec_names[s->codec]);
 }
 
@@ -150,7 +128,7 @@ void setting_recommend(const struct analysis *a, struct setting *ret)
 	for (size_t k = 0; k < a->nr_cuttings; k++) {
 		size_t i = a->nr_cuttings == 3 ? order[k] : k;
 
-		if (is_mountable(&a->cutting[i]) && is_worth(sizes[i], sizes[s.cutting], CUTTING_PERCENT))
+		if (is_worth(sizes[i], sizes[s.cutting], CUTTING_PERCENT))
 			s.cutting = i;
 	}
 	s.codec = best_codec(&f[s.cutting]);
@@ -161,7 +139,6 @@ void setting_recommend(const struct analysis *a, struct setting *ret)
 	} else {
 		say_chunking(a, sizes, &s);
 		say_compression(&f[s.cutting], &s);
-		say_what_would_be(a, sizes, &s);
 	}
 	*ret = s;
 }

@@ -84,8 +84,8 @@ open("shift.1", "wb").write(b)
 open("shift.2", "wb").write(b[:4000000] + b"seven b" + b[4000000:])
 EOT
 check 'f["shift.2"]["p"]["new_bytes"] > 4 << 20 and f["shift.2"]["c"]["new_bytes"] < 65536' shift.*
-check 'j["recommended"]["options"] == "chunking=page,compress=none"' shift.*
-check '"Content-defined chunks would take" in j["recommended"]["why"]' shift.*
+check 'j["recommended"]["options"] == "chunking=cdc,compress=none"' shift.*
+check 'j["recommended"]["expected_bytes"] == c["new_bytes"]' shift.*
 check 'j["recommended"]["options"] == "chunking=page,compress=none"' shift.1
 
 # Text shrinks; noise does not.
