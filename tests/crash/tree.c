@@ -29,8 +29,9 @@ struct engine_conf tree_conf(void)
 		.journal_segment = KiB(16),
 		.snapshot_bytes = KiB(24),
 		.view_flush_bytes = KiB(16),
-		.ingest_entries = 32,
+		.ingest_entries = 128,
 		.compress = tree_compress,
+		.cdc = { 256, 1024, 8192 },
 	};
 }
 
@@ -303,5 +304,10 @@ int tree_open(struct engine *e, const char *path, struct content **ret)
 	struct ns_inode in;
 	int r = find_inode(e, path, &in);
 
-	return r < 0 ? r : content_open(e, in.ino, ret);
+	if (r < 0)
+		return r;
+	r = content_open(e, in.ino, ret);
+	if (r == 0)
+		content_set_chunking(*ret, &(enum chunking){ in.ino % 2 ? CHUNKING_CDC : CHUNKING_PAGE });
+	return r;
 }

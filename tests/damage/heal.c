@@ -55,6 +55,7 @@ static int write_file(struct engine *e, const char *path, const char *pages)
 		r = tree_open(e, path, &c);
 	if (r < 0)
 		return r;
+	content_set_chunking(c, &(enum chunking){ CHUNKING_PAGE });
 	r = content_write(c, bytes, strlen(pages) * PAGE, 0);
 	q = content_sync(c, NULL);
 	content_close(c);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The random tester (model.c) on a mount, with the remounts and kills of the daemon that it asks for, while garbage is
-# collected all the time.
+# collected all the time. In every other run all files are cut by content.
 #   MODEL_RUNS  runs, separated by spaces, each WORKERS:OPERATIONS-PER-PHASE:PHASES (model.c tells the letters)
 #   MODEL_SEED  of the first run (default: random); the tester prints it
 . "$(dirname "$0")/lib.sh"
@@ -18,6 +18,7 @@ run() { # WORKERS OPERATIONS PHASES SEED
 	local line code=0
 	rm -rf "$MNT/model"
 	mkdir "$MNT/model"
+	plain || [ $(($4 % 2)) = 0 ] || setfattr -n user.ckptfs.chunking -v cdc "$MNT/model"
 	rm -f "$WORK/in" "$WORK/out"
 	mkfifo "$WORK/in" "$WORK/out"
 	"$model" --dir "$MNT/model" --workers "$1" --ops "$2" --phases "$3" --seed "$4" <"$WORK/in" >"$WORK/out" &

@@ -1,6 +1,10 @@
 /* Files that are cut by content: what a change costs, what is shared, and that bytes are always right. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -358,6 +362,127 @@ static void verify_compares_varied_chunks_too(void **state)
 	check_bytes(rig, 102, p, LEN);
 }
 
+/* Change a byte of the first pack behind the store's back. */
+static void flip(struct rig *rig, off_t at)
+{
+	char path[128];
+	uint8_t b;
+	int fd;
+
+	rig_close(rig);
+	snprintf(path, sizeof(path), "%s/packs/00000001.pack", rig->path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(pread(fd, &b, 1, at), 1);
+	b ^= 0x20;
+	assert_int_equal(pwrite(fd, &b, 1, at), 1);
+	close(fd);
+	rig_open(rig);
+}
+
+/* Plain: written over in place. Compressed: stored anew, and the background thread points the file there. */
+static void damage_heals_when_the_content_comes_again(struct rig *rig)
+{
+	_cleanup_(freep) uint8_t *p = noise(MiB(2), 1), *got = malloc(MiB(2));
+	struct content *c;
+	ssize_t n;
+
+	for (size_t i = 0; i < MiB(2); i++)
+		p[i] &= 0x3f;
+	write_bytes(rig, 101, p, MiB(2), 0, MiB(2));
+	flip(rig, 8192 + 100000);
+	c = rig_content(rig, 101);
+	assert_int_equal(content_read(c, got, MiB(2), 0), -EIO);
+	write_bytes(rig, 102, p + 3, MiB(2) - 3, 0, MiB(2)); /* moved, and still the same chunks */
+	for (unsigned i = 0; i < 100 && (n = content_read(c, got, MiB(2), 0)) < 0; i++)
+		usleep(50000);
+	assert_int_equal(n, MiB(2));
+	assert_memory_equal(got, p, MiB(2));
+	content_close(c);
+	check_bytes(rig, 102, p + 3, MiB(2) - 3);
+	assert_int_not_equal(rig_stats(rig).nr_healed, 0);
+	rig_reopen(rig);
+	check_bytes(rig, 101, p, MiB(2));
+}
+
+static void damage_heals_in_place(void **state)
+{
+	damage_heals_when_the_content_comes_again(*state);
+}
+
+static void damage_of_compressed_chunks_heals_elsewhere(void **state)
+{
+	struct rig *rig = *state;
+
+	rig_close(rig);
+	rig->conf.compress.kind = COMPRESS_LZ4;
+	rig->conf.commit_s = 1;
+	rig_open(rig);
+	damage_heals_when_the_content_comes_again(rig);
+}
+
+/* --- several at once --- */
+
+struct writer {
+	struct rig *rig;
+	const uint8_t *p;
+	uint64_t ino;
+	_Atomic bool *stop;
+};
+
+/* The same bytes, each time a little shorter at their beginning and in other pieces. */
+static void *write_on(void *arg)
+{
+	struct writer *w = arg;
+
+	for (unsigned i = 0; i < 8; i++) {
+		size_t skip = i * 977 + w->ino % 7, len = MiB(2) - skip;
+
+		drop(w->rig, w->ino);
+		w->ino += 10;
+		write_bytes(w->rig, w->ino, w->p + skip, len, 0, 100000 + i * 77777);
+		check_bytes(w->rig, w->ino, w->p + skip, len);
+	}
+	return NULL;
+}
+
+static void *collect_on(void *arg)
+{
+	struct gc_conf conf = { .delete = true, .move_below = 70 };
+	struct writer *w = arg;
+	struct gc_report report;
+
+	while (!*w->stop)
+		assert_int_equal(engine_gc(w->rig->e, &conf, &report), 0);
+	return NULL;
+}
+
+static void writers_share_while_a_collection_runs(void **state)
+{
+	_cleanup_(freep) uint8_t *p = noise(MiB(2), 1);
+	_Atomic bool stop = false;
+	struct writer w[4];
+	pthread_t t[4];
+	struct rig *rig = *state;
+
+	rig_close(rig);
+	rig->conf.pack_bytes = MiB(1);
+	rig_open(rig);
+	for (unsigned i = 0; i < 4; i++) {
+		w[i] = (struct writer){ rig, p, 101 + i, &stop };
+		assert_int_equal(pthread_create(&t[i], NULL, i == 3 ? collect_on : write_on, &w[i]), 0);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(pthread_join(t[i], NULL), 0);
+	stop = true;
+	assert_int_equal(pthread_join(t[3], NULL), 0);
+	fsck_is_clean(rig);
+	for (unsigned i = 0; i < 3; i++) {
+		size_t skip = 7 * 977 + (w[i].ino - 10) % 7;
+
+		check_bytes(rig, w[i].ino, p + skip, MiB(2) - skip);
+	}
+}
+
 /* --- anything, against a plain copy in memory --- */
 
 #define SPACE MiB(4)
@@ -495,6 +620,9 @@ int main(void)
 		TEST_WITH_STORE(sparse_packs_are_emptied),
 		TEST_WITH_STORE(compressed_chunks_are_read_and_shared),
 		TEST_WITH_STORE(verify_compares_varied_chunks_too),
+		TEST_WITH_STORE(damage_heals_in_place),
+		TEST_WITH_STORE(damage_of_compressed_chunks_heals_elsewhere),
+		TEST_WITH_STORE(writers_share_while_a_collection_runs),
 		TEST_WITH_STORE(anything_reads_as_in_memory),
 	};
 
