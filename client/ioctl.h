@@ -55,6 +55,7 @@ struct ckptfs_stat {
  */
 enum ckptfs_gc_command { CKPTFS_GC_STATUS, CKPTFS_GC_START, CKPTFS_GC_STOP };
 #define CKPTFS_GC_DELETE 1u /* flag: give back what is found, not only count it */
+#define CKPTFS_GC_PLACE 2u /* flag, with the other: bring what is scattered of the newest files together */
 
 struct ckptfs_gc {
 	uint32_t size, version;
@@ -69,6 +70,7 @@ struct ckptfs_gc {
 	uint64_t packs, packs_total, frames, recipes; /* looked at */
 	uint64_t live_bytes, live_chunks, dead_bytes, dead_chunks; /* found */
 	uint64_t freed_bytes, freed_chunks, removed_packs, moved_packs, moved_bytes; /* done */
+	uint64_t placed_files, placed_bytes;
 };
 
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)

@@ -69,6 +69,16 @@ struct ns_key ns_key_content(uint64_t ino)
 	return key_of_number(VIEW_CONTENT, ino);
 }
 
+int ns_content_key_decode(const void *key, size_t len, uint64_t *ret_ino)
+{
+	const uint8_t *k = key;
+
+	if (len != 1 + sizeof(uint64_t) || k[0] != VIEW_CONTENT)
+		return -EBADMSG;
+	*ret_ino = be64_get(k + 1);
+	return 0;
+}
+
 struct ns_key ns_key_dirent(uint64_t parent, uint64_t cookie)
 {
 	struct ns_key k = key_of_number(VIEW_DIRENT, parent);

@@ -56,6 +56,7 @@ struct ns_key {
 };
 struct ns_key ns_key_inode(uint64_t ino);
 struct ns_key ns_key_content(uint64_t ino);
+int ns_content_key_decode(const void *key, size_t len, uint64_t *ret_ino);
 struct ns_key ns_key_dirent(uint64_t parent, uint64_t cookie);
 struct ns_key ns_key_dirents(uint64_t parent); /* prefix of all of them */
 struct ns_key ns_key_symlink(uint64_t ino);

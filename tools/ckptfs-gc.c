@@ -40,7 +40,7 @@ enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP 
 
 struct request {
 	const char *path;
-	bool delete, json, quiet;
+	bool delete, place, json, quiet;
 	uint64_t budget_ns, rate;
 	uint32_t move_below;
 
@@ -58,14 +58,16 @@ static void on_interrupt(_unused_ int signal)
 static void help(FILE *to)
 {
 	fprintf(to,
-		"Usage: ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--json | --quiet]\n"
-		"                 MOUNT|STORE\n"
+		"Usage: ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place]\n"
+		"                 [--json | --quiet] MOUNT|STORE\n"
 		"Tell how much of a store no file refers to any more; with --delete, give it back to the disk.\n"
 		"A mounted store goes on being read and written meanwhile.\n\n"
 		"  --delete              free what is found; without it nothing is changed\n"
 		"  --budget TIME         stop after 90s, 10m, 2h; the next collection goes on from there\n"
 		"  --rate SIZE           read and write no more than this of packs per second, such as 50M\n"
 		"  --move-below PERCENT  empty packs of which less is in use (default %d; 0: leave them)\n"
+		"  --place               after that, store what is scattered of the newest files once more in the order it is read,\n"
+		"                        which keeps a restart fast; with --delete\n"
 		"  --json                the result as one JSON document; keys keep their meaning (schema_version)\n"
 		"  -q, --quiet           no progress\n"
 		"  -h, --help            this text\n"
@@ -93,6 +95,8 @@ static struct ckptfs_gc of_report(const struct gc_report *r)
 		.removed_packs = r->nr_removed,
 		.moved_packs = r->nr_moved_packs,
 		.moved_bytes = r->moved_bytes,
+		.placed_files = r->nr_placed,
+		.placed_bytes = r->placed_bytes,
 	};
 }
 
@@ -121,7 +125,8 @@ static void show_json(const struct request *q, const struct ckptfs_gc *gc)
 		{ "dead_bytes", gc->dead_bytes },     { "dead_chunks", gc->dead_chunks },
 		{ "freed_bytes", gc->freed_bytes },   { "freed_chunks", gc->freed_chunks },
 		{ "removed_packs", gc->removed_packs }, { "moved_packs", gc->moved_packs },
-		{ "moved_bytes", gc->moved_bytes },
+		{ "moved_bytes", gc->moved_bytes },   { "placed_files", gc->placed_files },
+		{ "placed_bytes", gc->placed_bytes },
 	};
 
 	printf("{\"schema_version\": %d, \"deleted\": %s, \"complete\": %s", SCHEMA_VERSION, q->delete ? "true" : "false",
@@ -145,6 +150,9 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 		if (gc->moved_packs > 0)
 			printf("Moved:     %s out of %" PRIu64 " packs that were nearly empty\n", human_size(gc->moved_bytes).s,
 			       gc->moved_packs);
+		if (gc->placed_bytes > 0)
+			printf("Placed:    %s of %" PRIu64 " files that were scattered\n", human_size(gc->placed_bytes).s,
+			       gc->placed_files);
 	} else if (gc->dead_bytes > 0) {
 		printf("Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
 	}
@@ -185,7 +193,7 @@ static int run_in_daemon(struct request *q, int fd, struct ckptfs_gc *gc)
 	int r;
 
 	*gc = (struct ckptfs_gc){
-		.flags = q->delete ? CKPTFS_GC_DELETE : 0,
+		.flags = (q->delete ? CKPTFS_GC_DELETE : 0) | (q->place ? CKPTFS_GC_PLACE : 0),
 		.budget_ns = q->budget_ns,
 		.rate = q->rate,
 		.move_below = q->move_below,
@@ -271,6 +279,7 @@ static enum exit_status collect_store(struct request *q)
 	struct engine_conf conf = { .page = 4096, .cache = CACHE, .dirty = MiB(16), .read_only = !q->delete };
 	struct gc_conf gc_conf = {
 		.delete = q->delete,
+		.place = q->place,
 		.move_below = q->move_below,
 		.budget_ns = q->budget_ns,
 		.rate = q->rate,
@@ -366,7 +375,8 @@ static int parse(int argc, char *argv[], struct request *q)
 	static const struct option options[] = {
 		{ "delete", no_argument, NULL, 'd' },	{ "budget", required_argument, NULL, 'b' },
 		{ "rate", required_argument, NULL, 'r' },
-		{ "move-below", required_argument, NULL, 'm' }, { "json", no_argument, NULL, 'j' },
+		{ "move-below", required_argument, NULL, 'm' }, { "place", no_argument, NULL, 'P' },
+		{ "json", no_argument, NULL, 'j' },
 		{ "quiet", no_argument, NULL, 'q' },	{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },	{ 0 },
 	};
@@ -387,6 +397,9 @@ static int parse(int argc, char *argv[], struct request *q)
 			break;
 		case 'm':
 			r = parse_percent(optarg, &q->move_below);
+			break;
+		case 'P':
+			q->place = true;
 			break;
 		case 'j':
 			q->json = true;
@@ -413,6 +426,10 @@ static int parse(int argc, char *argv[], struct request *q)
 	}
 	if (argc - optind != 1) {
 		fputs("ckptfs-gc: one mount or store must be given; try ckptfs-gc --help\n", stderr);
+		return EXIT_USAGE + 1;
+	}
+	if (q->place && !q->delete) {
+		fputs("ckptfs-gc: --place changes the store, so it wants --delete as well\n", stderr);
 		return EXIT_USAGE + 1;
 	}
 	q->path = argv[optind];

@@ -107,6 +107,7 @@ static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
 {
 	struct gc_conf conf = {
 		.delete = arg->flags & CKPTFS_GC_DELETE,
+		.place = arg->flags & CKPTFS_GC_PLACE,
 		.move_below = arg->move_below,
 		.budget_ns = arg->budget_ns,
 		.rate = arg->rate,
@@ -114,7 +115,7 @@ static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
 	struct fs *fs = fs_of(req);
 	uid_t uid = fuse_req_ctx(req)->uid;
 
-	if (arg->command > CKPTFS_GC_STOP || arg->flags & ~CKPTFS_GC_DELETE || arg->move_below > 100)
+	if (arg->command > CKPTFS_GC_STOP || arg->flags & ~(CKPTFS_GC_DELETE | CKPTFS_GC_PLACE) || arg->move_below > 100)
 		return -EINVAL;
 	if (arg->command == CKPTFS_GC_STATUS)
 		return 0;
@@ -148,6 +149,8 @@ static void gc_tell(struct fs *fs, struct ckptfs_gc *arg)
 	arg->removed_packs = s.report.nr_removed;
 	arg->moved_packs = s.report.nr_moved_packs;
 	arg->moved_bytes = s.report.moved_bytes;
+	arg->placed_files = s.report.nr_placed;
+	arg->placed_bytes = s.report.placed_bytes;
 }
 
 static void ioctl_gc(fuse_req_t req, const void *in)

@@ -210,11 +210,13 @@ struct gc_report {
 	uint64_t freed_chunks, freed_bytes; /* given back */
 	uint64_t nr_removed; /* packs */
 	uint64_t nr_moved_packs, moved_bytes; /* whose live chunks were moved together elsewhere */
+	uint64_t nr_placed, placed_bytes; /* files that were scattered: bytes stored once more in the order they are read */
 	bool complete; /* all packs since the last complete one, or this one's beginning, were looked at */
 };
 struct gc_conf {
 	bool delete; /* else only tell what could be */
 	unsigned move_below; /* percent: a pack with less live in it is emptied. 0: never, only punched */
+	bool place; /* bring what is scattered of the newest files together */
 	uint64_t budget_ns; /* stop after this time; 0: when it is done */
 	uint64_t rate; /* bytes of packs to read and write per second; 0: unlimited */
 	bool (*step)(void *userdata, const struct gc_report *so_far); /* now and then; false: stop. NULL: none */

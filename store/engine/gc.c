@@ -61,6 +61,17 @@ static int collect_packs(struct gc *g, const uint32_t *packs, size_t nr)
 	return r;
 }
 
+/* What has been looked at before is looked at again: it counts once. */
+static void count_once(struct gc_report *r, const struct gc_report *before)
+{
+	r->nr_packs = before->nr_packs;
+	r->nr_frames = before->nr_frames;
+	r->live_chunks = before->live_chunks;
+	r->live_bytes = before->live_bytes;
+	r->dead_bytes = before->dead_bytes;
+	r->dead_chunks = before->dead_chunks;
+}
+
 /* What was found to be sparse is moved together; then those packs are collected once more, and are gone. */
 static int move_sparse(struct gc *g)
 {
@@ -93,13 +104,7 @@ static int move_sparse(struct gc *g)
 		free(TAKE(g->sparse)); /* of what was just moved */
 		g->nr_sparse = 0;
 	}
-	/* They have been counted already. */
-	g->report->nr_packs = before.nr_packs;
-	g->report->nr_frames = before.nr_frames;
-	g->report->live_chunks = before.live_chunks;
-	g->report->live_bytes = before.live_bytes;
-	g->report->dead_bytes = before.dead_bytes;
-	g->report->dead_chunks = before.dead_chunks;
+	count_once(g->report, &before);
 	return r;
 }
 
@@ -164,6 +169,32 @@ static bool is_stale(const struct gc *g)
 	return g->report->freed_chunks > s.stored_chunks / STALE_PART;
 }
 
+/* All packs from *next on; complete or not. */
+static int collect_from(struct gc *g, uint32_t *next)
+{
+	int r;
+
+	do
+		r = collect_window(g, *next, next);
+	while (r > 0 && gc_goes_on(g));
+	g->report->complete = r == 0;
+	return MIN(r, 0);
+}
+
+/* After what is garbage has gone, so that there is room; then the places that the newest files have left are garbage. */
+static int place(struct gc *g, uint32_t *next)
+{
+	struct gc_report before = *g->report;
+	int r = gc_place(g);
+
+	if (r < 0 || g->report->placed_bytes == 0)
+		return r;
+	*next = 1;
+	r = collect_from(g, next);
+	count_once(g->report, &before);
+	return r;
+}
+
 static int collect(struct gc *g)
 {
 	struct engine *e = g->e;
@@ -173,14 +204,11 @@ static int collect(struct gc *g)
 
 	freed_so_far(e, &totals);
 	next = g->conf->delete ? MAX(totals.next_pack, 1u) : 1;
-	do
-		r = collect_window(g, next, &next);
-	while (r > 0 && gc_goes_on(g));
-	if (r < 0)
+	r = collect_from(g, &next);
+	if (r == 0 && g->conf->delete && g->conf->place && g->report->complete && gc_goes_on(g))
+		r = place(g, &next);
+	if (r < 0 || !g->conf->delete)
 		return r;
-	g->report->complete = r == 0;
-	if (!g->conf->delete)
-		return 0;
 	if (is_stale(g))
 		journal_shrink(e->journal); /* what comes next is the first of it */
 	r = remember_place(e, g->report->complete ? 0 : next);

@@ -55,6 +55,9 @@ void gc_put_totals(struct engine_tx *tx, const struct freed_totals *t);
 int gc_find_dead(struct gc *g);
 int gc_sweep(struct gc *g);
 
+/* gc_place.c */
+int gc_place(struct gc *g);
+
 /* gc_move.c */
 size_t gc_fitting(const struct sparse *sparse, size_t nr); /* how many of the first can be moved in one go */
 int gc_move(struct gc *g, const uint32_t *packs, size_t nr); /* in order of their numbers */

@@ -253,12 +253,20 @@ static int fold_extent(struct engine *e, const struct extent *x, uint64_t base, 
 	return 1;
 }
 
+/* No extent before it in the segment lies in the same frame: a read of 1 MiB visits each frame once. */
+static bool is_first_of_frame(const struct segment *s, size_t i)
+{
+	for (size_t k = i; k-- > 0;)
+		if (pack_same_frame(s->x[k].addr, s->x[i].addr))
+			return false;
+	return true;
+}
+
 int content_info(struct content *c, struct content_info *ret)
 {
 	struct content_info info = { 0 };
 	uint64_t at = 0, start, end;
 	struct engine *e = c->e;
-	uint32_t last_pack = 0, last_frame = 0;
 	int r;
 
 	content_lock_quiet(c);
@@ -272,12 +280,8 @@ int content_info(struct content *c, struct content_info *ret)
 		if (r <= 0)
 			break;
 		for (size_t i = segment_find(s, off); i < s->nr && r > 0; i++) {
-			uint32_t frame = (s->x[i].addr.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
-
 			info.extents++;
-			info.frames += s->x[i].addr.pack != last_pack || frame != last_frame;
-			last_pack = s->x[i].addr.pack;
-			last_frame = frame;
+			info.frames += is_first_of_frame(s, i);
 			r = fold_extent(e, &s->x[i], s->number * SEGMENT_SIZE, &info.fingerprint);
 		}
 		if (r < 0)

@@ -88,12 +88,35 @@ exits 1 "$gc" --budget soon "$MNT"
 says 'not a time'
 exits 1 "$gc" --move-below 101 "$MNT"
 exits 1 "$gc" --rate fast "$MNT"
+exits 1 "$gc" --place "$MNT"
+says 'wants --delete'
 exits 1 "$gc" --no-such-option "$MNT"
 exits 0 "$gc" --help
 exits 0 "$gc" --version
 chmod 755 "$MNT"
 exits 2 setpriv --reuid 65534 --regid 65534 --clear-groups "$gc" --delete "$MNT"
 says 'only root'
+
+# A series of files, each with some pages of the last one changed: the newest comes to lie in few places, all stay what they were.
+"$PYTHON" - "$MNT" <<'PY'
+import os, random, sys
+random.seed(5)
+pages = [os.urandom(4096) for i in range(1024)]
+for step in range(16):
+    for i in random.sample(range(1024), 50):
+        pages[i] = os.urandom(4096)
+    with open(f"{sys.argv[1]}/step.{step:02}", "wb") as f:
+        f.write(b"".join(pages))
+        os.fsync(f.fileno())
+PY
+(cd "$MNT" && sha256sum step.*) >"$WORK/steps"
+places() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "$MNT/step.15" | json frames; }
+[ "$(places)" -gt 32 ] || fail "the series is not scattered: $(places) places"
+"$gc" --delete --place "$MNT" >"$WORK/placed"
+grep -q '^Placed: ' "$WORK/placed" || fail "nothing was placed"
+[ "$(places)" -le 16 ] || fail "still in $(places) places"
+fs_remount
+(cd "$MNT" && sha256sum --quiet -c "$WORK/steps") || fail "a file has changed"
 
 # With hardly any time it ends early and says so; in the end all is done.
 rm "$MNT"/*

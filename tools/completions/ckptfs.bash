@@ -13,7 +13,7 @@ _ckptfs() {
 	umount.ckptfs) flags="-f -l -n -r -v" ;;
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
-	ckptfs-gc) flags="--delete --budget --rate --move-below --json -q --quiet" files=-d ;;
+	ckptfs-gc) flags="--delete --budget --rate --move-below --place --json -q --quiet" files=-d ;;
 	ckptfs-stat) flags="--html --json --prometheus --watch" ;;
 	esac
 	flags+=" -h --help -V --version"

@@ -1,0 +1,40 @@
+/*
+ * Storing live chunks once more, in the order in which they are given: the first half of moving them. The second is
+ * repoint.h. Copies that nobody comes to refer to are garbage like any other.
+ */
+#pragma once
+
+#include "store/engine/gc.h"
+#include "store/engine/repoint.h"
+
+struct gc_copy {
+	struct gc *g;
+	struct move *m; /* chunks that are stored in both places, in the order given */
+	size_t nr, max;
+	/* Those that will share the next frame. */
+	struct gc_chunk {
+		struct addr from;
+		uint32_t len;
+		struct fp fp;
+		bool replaced; /* memory knew it at the old place, */
+		uint8_t number; /* with this number */
+	} next[PACK_FRAME_BLOCKS];
+	unsigned nr_next;
+	uint32_t chunk_len; /* of all of them, or PACK_VARIED */
+	uint32_t used; /* bytes of them */
+	uint8_t *buffer;
+	uint64_t copied; /* bytes, ever */
+};
+
+int gc_copy_init(struct gc_copy *c, struct gc *g, size_t max);
+void gc_copy_release(struct gc_copy *c);
+/* One chunk, whole, of a frame with chunks of this length. Fewer than `max` have been added. One that is damaged stays where it is. */
+int gc_copy_add(struct gc_copy *c, struct addr from, uint32_t len, uint32_t chunk_len, struct fp fp);
+int gc_copy_flush(struct gc_copy *c); /* no chunk is left without a frame */
+/* Those not yet in a frame count. */
+static inline size_t gc_copy_nr(const struct gc_copy *c)
+{
+	return c->nr + c->nr_next;
+}
+/* Flush, point all recipes to the copies, and begin anew. Reorders `m`. */
+int gc_copy_repoint(struct gc_copy *c);

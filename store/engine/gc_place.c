@@ -1,0 +1,375 @@
+/*
+ * Placing the newest files. What changes from step to step is stored where the step is, so a file of a long series is
+ * read from as many places as it has ancestors, and the newest, which a restart reads, is the worst off. Here what of it lies
+ * scattered is stored once more in the order it is read, and all who share it are pointed there: the older files pay.
+ *
+ * From the newest file on: frames that hold much of some MiB of it are taken; what lies in them stays. If it is scattered, its
+ * chunks in all other frames move, and the frames they move to are taken too. A file most of which lies in taken frames is an
+ * older version of one before it, or a copy: it stays as it is, and all its frames are taken, so that its own older
+ * versions are known as well, however little they share with the newest.
+ *
+ * Copies and recipes as in gc_move.c, and so are crashes. The old copies are garbage for the collection that follows.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "index/db.h"
+#include "index/index_format.h"
+#include "store/engine/gc_copy.h"
+
+#define PLACES_MAX 4u /* frames that a MiB of a file may lie in on average before it is worth work */
+#define PLACES_LEFT 2u /* and those that a MiB may lie in afterwards */
+#define MUCH (SEGMENT_SIZE / 4) /* of a MiB in one frame: it stays there */
+#define SOME (SEGMENT_SIZE / 16) /* likewise, of a file that is not scattered */
+#define MOVES_MAX (1024u * 1024) /* chunks between two passes over all recipes: 28 bytes each and 8 for finding them */
+#define FILES_MAX (64u * 1024) /* the newest; 32 bytes each */
+#define TAKEN_MAX (1024u * 1024) /* frames, 16 bytes each: 1 TiB of the newest */
+#define EXTENTS_MAX 1024u /* different frames of a segment that are told apart: more is scattered in any case */
+
+struct file {
+	int64_t mtime_ns;
+	uint64_t ino;
+};
+
+struct place {
+	struct gc *g;
+	struct gc_copy copy;
+	uint32_t *moved; /* open addressing: 1 + number of a move since the last repoint */
+	uint64_t *taken; /* open addressing: frames, 0: free */
+	size_t nr_taken, taken_size;
+};
+
+#define MOVED_SLOTS (2 * (size_t)MOVES_MAX)
+
+/* --- which frames are taken, which chunks have moved --- */
+
+static uint64_t frame_of(struct addr a)
+{
+	return (uint64_t)a.pack << 32 | (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+}
+
+static uint64_t mix(uint64_t x)
+{
+	x *= UINT64_C(0x9e3779b97f4a7c15);
+	return x ^ x >> 32;
+}
+
+static uint64_t *taken_slot(const struct place *p, uint64_t frame)
+{
+	size_t i = mix(frame) & (p->taken_size - 1);
+
+	while (p->taken[i] && p->taken[i] != frame)
+		i = (i + 1) & (p->taken_size - 1);
+	return &p->taken[i];
+}
+
+static bool is_taken(const struct place *p, uint64_t frame)
+{
+	return *taken_slot(p, frame) != 0;
+}
+
+static void take(struct place *p, uint64_t frame)
+{
+	uint64_t *slot = taken_slot(p, frame);
+
+	if (*slot || p->nr_taken == TAKEN_MAX)
+		return;
+	*slot = frame;
+	p->nr_taken++;
+}
+
+static size_t moved_slot(const struct place *p, struct addr a)
+{
+	size_t i = mix((uint64_t)a.pack << 32 | a.off) & (MOVED_SLOTS - 1);
+
+	for (; p->moved[i]; i = (i + 1) & (MOVED_SLOTS - 1)) {
+		const struct move *m = &p->copy.m[p->moved[i] - 1];
+
+		if (m->pack == a.pack && m->off == a.off)
+			break;
+	}
+	return i;
+}
+
+/* --- what a segment lies in --- */
+
+struct part {
+	uint64_t frame;
+	uint32_t bytes; /* of the segment */
+};
+
+struct parts {
+	struct part v[EXTENTS_MAX];
+	unsigned nr;
+	uint32_t bytes, taken_bytes;
+};
+
+static const struct part *part_of(const struct parts *ps, uint64_t frame)
+{
+	for (unsigned i = ps->nr; i-- > 0;)
+		if (ps->v[i].frame == frame)
+			return &ps->v[i];
+	return NULL;
+}
+
+static void look_at(const struct place *p, const struct extent *x, size_t nr, struct parts *ret)
+{
+	ret->nr = 0;
+	ret->bytes = ret->taken_bytes = 0;
+	for (size_t i = 0; i < nr; i++) {
+		uint64_t frame = frame_of(x[i].addr);
+		struct part *part = (struct part *)part_of(ret, frame);
+
+		ret->bytes += x[i].len;
+		if (is_taken(p, frame) || p->moved[moved_slot(p, x[i].addr)])
+			ret->taken_bytes += x[i].len;
+		if (part)
+			part->bytes += x[i].len;
+		else if (ret->nr < EXTENTS_MAX)
+			ret->v[ret->nr++] = (struct part){ frame, x[i].len };
+	}
+}
+
+/* --- moving --- */
+
+static int move_chunk(struct place *p, struct addr start, uint32_t len, struct fp fp)
+{
+	bool pages = start.off % PACK_BLOCK == 0 && len % PACK_BLOCK == 0; /* cut by content: once in 16 million */
+	struct gc_copy *c = &p->copy;
+	size_t before = c->nr, slot = moved_slot(p, start);
+	int r;
+
+	if (p->moved[slot] || gc_copy_nr(c) == c->max)
+		return 0;
+	r = gc_copy_add(c, start, len, pages ? len : PACK_VARIED, fp);
+	for (; r == 0 && before < c->nr; before++) { /* a frame has been written */
+		struct addr from = { .pack = c->m[before].pack, .off = c->m[before].off };
+
+		p->moved[moved_slot(p, from)] = (uint32_t)before + 1;
+		take(p, frame_of(c->m[before].to));
+	}
+	return r;
+}
+
+/* Every chunk of the extent, in the order of the file. */
+static int move_extent(struct place *p, const struct extent *x)
+{
+	struct addr a = x->addr, start;
+	uint32_t end = x->addr.off + x->len, len;
+	struct fp fp;
+	int r = 0;
+
+	while (a.off < end && r == 0) {
+		r = packs_chunk_at(p->g->e->packs, a, &start, &len, &fp);
+		if (r <= 0)
+			return r == -EBADMSG ? 0 : r; /* damaged or gone since: it stays */
+		r = fp_is_none(fp) ? 0 : move_chunk(p, start, len, fp);
+		a.off = start.off + len;
+	}
+	return r;
+}
+
+struct share {
+	uint64_t bytes, taken_bytes, nr_segments, nr_places;
+};
+
+static bool is_scattered(const struct share *s)
+{
+	return s->nr_places > PLACES_MAX * s->nr_segments;
+}
+
+/* Than a file that was looked at before, most of which it shares; or a copy of it. */
+static bool is_older(const struct share *s)
+{
+	return s->taken_bytes > s->bytes / 2;
+}
+
+/* What is done with each segment of a file. */
+typedef int segment_fn(struct place *p, const struct extent *x, size_t nr, const struct parts *ps, struct share *share);
+
+static int add_share(_unused_ struct place *p, _unused_ const struct extent *x, _unused_ size_t nr, const struct parts *ps,
+		     struct share *share)
+{
+	share->bytes += ps->bytes;
+	share->taken_bytes += ps->taken_bytes;
+	share->nr_segments++;
+	share->nr_places += ps->nr;
+	return 0;
+}
+
+static int take_frames(struct place *p, _unused_ const struct extent *x, _unused_ size_t nr, const struct parts *ps,
+		       struct share *share)
+{
+	uint32_t least = is_older(share) ? 0 : is_scattered(share) ? MUCH : SOME;
+
+	for (unsigned i = 0; i < ps->nr; i++)
+		if (ps->v[i].bytes >= least)
+			take(p, ps->v[i].frame);
+	return 0;
+}
+
+static int move_rest(struct place *p, const struct extent *x, size_t nr, const struct parts *ps, _unused_ struct share *share)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < nr && r == 0 && ps->nr > PLACES_LEFT; i++)
+		if (x[i].addr.node == 0 && !is_taken(p, frame_of(x[i].addr)))
+			r = move_extent(p, &x[i]);
+	return r;
+}
+
+/* --- files --- */
+
+/* The view as it is now: recipes that were changed before this are read from RocksDB. */
+static int write_back(struct engine *e)
+{
+	int r;
+
+	rwlock_lock(&e->view_lock);
+	r = view_write_back(e);
+	rwlock_unlock(&e->view_lock);
+	return r;
+}
+
+static int repoint_moved(struct place *p)
+{
+	int r = gc_copy_flush(&p->copy);
+
+	for (size_t i = 0; r == 0 && i < p->copy.nr; i++)
+		take(p, frame_of(p->copy.m[i].to));
+	if (r == 0 && p->copy.nr > 0) {
+		r = gc_copy_repoint(&p->copy);
+		memset(p->moved, 0, MOVED_SLOTS * sizeof(*p->moved));
+	}
+	return r == 0 ? write_back(p->g->e) : r;
+}
+
+/* One pass over a file's recipe. */
+static int walk(struct place *p, uint64_t ino, segment_fn *f, struct share *share)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	_cleanup_(freep) struct parts *ps = malloc(sizeof(*ps));
+	struct ns_key prefix = recipe_prefix(ino);
+	const void *key, *value;
+	size_t key_len, value_len;
+	int r;
+
+	if (!ps)
+		return -ENOMEM;
+	r = db_iter_new(p->g->e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0 && gc_goes_on(p->g)) {
+		_cleanup_(freep) struct extent *x = NULL;
+		size_t nr;
+
+		r = recipe_decode(value, value_len, &x, &nr);
+		if (r < 0)
+			break;
+		look_at(p, x, nr, ps);
+		r = f(p, x, nr, ps, share);
+	}
+	return MIN(r, 0);
+}
+
+static int place_file(struct place *p, uint64_t ino)
+{
+	struct share share = { 0 };
+	int r;
+
+	r = walk(p, ino, add_share, &share);
+	if (r == 0)
+		r = walk(p, ino, take_frames, &share);
+	if (r < 0 || is_older(&share) || !is_scattered(&share))
+		return r;
+	do {
+		uint64_t before = p->copy.copied;
+
+		r = walk(p, ino, move_rest, NULL);
+		if (r == 0 && gc_copy_nr(&p->copy) < p->copy.max)
+			break;
+		if (r == 0)
+			r = repoint_moved(p); /* there was no room for all: again for the rest */
+		if (p->copy.copied == before)
+			break;
+	} while (r == 0 && gc_goes_on(p->g));
+	if (r == 0)
+		r = gc_copy_flush(&p->copy); /* files do not share frames */
+	p->g->report->nr_placed++;
+	p->g->report->placed_bytes = p->copy.copied;
+	return r;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct file *x = a, *y = b;
+
+	if (x->mtime_ns != y->mtime_ns)
+		return x->mtime_ns > y->mtime_ns ? -1 : 1;
+	return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+/* The newest files that have any data: of twice as many the newer half is kept whenever there is no room for another. */
+static int newest_files(struct engine *e, struct file *ret, size_t *ret_nr)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	const uint8_t prefix = VIEW_CONTENT;
+	const void *key, *value;
+	size_t key_len, value_len, nr = 0;
+	struct ns_content content;
+	int r;
+
+	r = db_iter_new(e->db, NULL, &prefix, 1, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		uint64_t ino;
+
+		r = ns_content_decode(value, value_len, &content);
+		if (r == 0)
+			r = ns_content_key_decode(key, key_len, &ino);
+		if (r < 0 || content.mapped <= PLACES_MAX * PACK_BLOCK)
+			continue;
+		ret[nr++] = (struct file){ content.mtime_ns, ino };
+		if (nr == 2 * FILES_MAX) {
+			qsort(ret, nr, sizeof(*ret), newest_first);
+			nr = FILES_MAX;
+		}
+	}
+	if (r < 0)
+		return r;
+	qsort(ret, nr, sizeof(*ret), newest_first);
+	*ret_nr = MIN(nr, (size_t)FILES_MAX);
+	return 0;
+}
+
+static void place_release(struct place *p)
+{
+	gc_copy_release(&p->copy);
+	free(p->moved);
+	free(p->taken);
+}
+
+int gc_place(struct gc *g)
+{
+	_cleanup_(place_release) struct place p = { .g = g, .taken_size = 2 * (size_t)TAKEN_MAX };
+	_cleanup_(freep) struct file *files = calloc(2 * FILES_MAX, sizeof(*files));
+	size_t nr = 0;
+	int r;
+
+	p.moved = calloc(MOVED_SLOTS, sizeof(*p.moved));
+	p.taken = calloc(p.taken_size, sizeof(*p.taken));
+	if (!files || !p.moved || !p.taken)
+		return -ENOMEM;
+	r = gc_copy_init(&p.copy, g, MOVES_MAX);
+	if (r == 0)
+		r = write_back(g->e);
+	if (r == 0)
+		r = newest_files(g->e, files, &nr);
+	for (size_t i = 0; i < nr && r == 0 && p.nr_taken < TAKEN_MAX && gc_goes_on(g); i++)
+		r = place_file(&p, files[i].ino);
+	if (r == 0 || r == -ENOSPC) {
+		int q = repoint_moved(&p);
+
+		r = r < 0 ? r : q;
+	}
+	return r == -ENOSPC ? 0 : r; /* there is no room to place more */
+}
