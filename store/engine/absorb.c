@@ -44,14 +44,21 @@ static bool is_quiet(struct engine *e) REQUIRES(e->append_lock)
 	return now - e->quiet.since_ns >= QUIET_NS;
 }
 
-bool absorb_wanted(struct engine *e)
+static bool has_enough(struct engine *e) REQUIRES(e->append_lock)
 {
 	size_t max = entries_max(e);
+
+	if (e->recent.nr >= max || e->frozen.nr > 0) /* frozen and still there: it failed before */
+		return true;
+	return is_quiet(e) && e->recent.nr >= MAX(max / QUIET_PART, (size_t)1);
+}
+
+bool absorb_wanted(struct engine *e)
+{
 	bool wanted;
 
 	mutex_lock(&e->append_lock);
-	wanted = e->recent.nr >= max || e->frozen.nr > 0; /* frozen and still there: it failed before */
-	wanted |= is_quiet(e) && e->recent.nr >= MAX(max / QUIET_PART, (size_t)1);
+	wanted = has_enough(e) && !e->moving.on;
 	mutex_unlock(&e->append_lock);
 	return wanted;
 }
@@ -213,16 +220,33 @@ static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint3
 	return pack < m->pack || (pack == m->pack && frame < m->nr_frames);
 }
 
-static int load_frame(struct engine *e, const struct pack_frame_rec *rec)
+static int load_frame(struct engine *e, const struct pack_frame_rec *rec, bool may_be_copies)
 {
 	int r = 0;
 
 	mutex_lock(&e->append_lock);
-	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++)
-		if (!fp_is_none(rec->fps[i]) && !fptable_find(&e->recent, rec->fps[i]))
-			r = fptable_insert(&e->recent, rec->fps[i], pack_rec_addr(rec, i), pack_rec_number(rec, i));
+	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++) {
+		struct addr a = pack_rec_addr(rec, i);
+
+		if (fp_is_none(rec->fps[i]))
+			continue;
+		if (may_be_copies)
+			r = moving_meet(e, rec->fps[i], a, pack_rec_len(rec, i));
+		if (r == 0 && !fptable_find(&e->recent, rec->fps[i]))
+			r = fptable_insert(&e->recent, rec->fps[i], a, pack_rec_number(rec, i));
+	}
 	mutex_unlock(&e->append_lock);
 	return r;
+}
+
+static bool is_full(struct engine *e)
+{
+	bool full;
+
+	mutex_lock(&e->append_lock);
+	full = has_enough(e);
+	mutex_unlock(&e->append_lock);
+	return full;
 }
 
 int absorb_load(struct engine *e)
@@ -253,8 +277,8 @@ int absorb_load(struct engine *e)
 			return r;
 		if (r == 0 || rec->damaged || already(&absorbed, s, rec->pack, rec->frame))
 			continue;
-		r = load_frame(e, rec);
-		if (r == 0 && absorb_wanted(e))
+		r = load_frame(e, rec, e->moving.on && !already(&e->moving.marks, s, rec->pack, rec->frame));
+		if (r == 0 && is_full(e))
 			r = freeze_and_ingest(e); /* its marks are told when all is loaded and more is absorbed */
 		if (r < 0)
 			return r;

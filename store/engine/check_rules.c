@@ -116,7 +116,7 @@ static const char *entry_freed(const struct entry *e)
 static const char *entry_meta(const struct entry *e)
 {
 	static const char *const numbers[] = { "commit", "logical", "next_number" };
-	static const char *const marks[] = { "marks", "absorbed" };
+	static const char *const marks[] = { "marks", "absorbed", "moving" };
 	const char *name = (const char *)e->k + 1;
 	size_t len = e->k_len - 1;
 	struct pack_marks m;

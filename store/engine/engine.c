@@ -101,6 +101,7 @@ void engine_free(struct engine *e)
 	mutex_release(&e->pace.lock);
 	mutex_release(&e->heal.lock);
 	free(e->heal.moves);
+	free(e->moving.m);
 	mutex_release(&e->gc.totals_lock);
 	mutex_release(&e->gc.lock);
 	epoch_release(&e->users);
@@ -204,7 +205,8 @@ static int engine_load(struct engine *e, bool rebuild)
 	if (r < 0)
 		return r;
 	e->log.marks = marks;
-	return absorb_load(e);
+	r = moving_load(e);
+	return r < 0 ? r : absorb_load(e);
 }
 
 int engine_open(const char *path, const struct engine_conf *conf, struct engine **ret)
@@ -225,6 +227,11 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 	}
 	reserve_make(e);
 	r = jobs_start(e);
+	if (r == 0 && !conf->read_only) {
+		mutex_lock(&e->gc.lock);
+		moving_finish(e); /* if it fails, the next collection tries again */
+		mutex_unlock(&e->gc.lock);
+	}
 	if (r == 0)
 		r = keeper_start(e);
 	if (r < 0) {
@@ -248,7 +255,7 @@ int engine_close(struct engine *e)
 	jobs_stop(e); /* after all that was queued */
 	heal_tend(e); /* if it fails, those files are as damaged as they were */
 	r = engine_sync(e);
-	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)
+	if (e->recent.nr >= ABSORB_AT_CLOSE && !e->moving.on && absorb(e) < 0)
 		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);
 	view_flush(e, view_wants_snapshot(e)); /* logged if it fails; the journal has everything, the next mount replays it */
 	engine_free(e);

@@ -208,6 +208,12 @@ struct engine {
 	} quiet GUARDED_BY(append_lock);
 	uint64_t absorb_generation GUARDED_BY(append_lock);
 	struct {
+		bool on GUARDED_BY(append_lock); /* there may be two copies of a chunk: nothing is absorbed */
+		struct pack_marks marks; /* of the note that was found; constant after loading, as is the rest until gc.lock is held */
+		struct move *m; /* copies that were found */
+		size_t nr, size;
+	} moving;
+	struct {
 		/* in_use is changed, and both are put in place, under append_lock, by the background thread. */
 		struct fingerprint_filter in_use, next;
 		uint64_t nr_good, scan_from; /* the background thread's */
@@ -281,6 +287,15 @@ void contents_trim(struct engine *e);
 
 /* The logged state only, under the lock. */
 int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) REQUIRES(c->lock);
+
+/* moving.c: two copies of a chunk, and a crash */
+#define MOVING_NOTE "moving"
+int moving_begin(struct engine *e); /* before the first copy; with gc.lock held, as the two below */
+int moving_end(struct engine *e); /* all files refer to the copies */
+int moving_finish(struct engine *e); /* what a crash or an error has left */
+int moving_load(struct engine *e); /* while the engine is being opened */
+/* A chunk behind the marks of the note: if it is known at another place, it is a copy. */
+int moving_meet(struct engine *e, struct fp fp, struct addr a, uint32_t len) REQUIRES(e->append_lock);
 
 /* stage.c */
 /* All that `w` waits for is in the log: it goes on to wait for a commit. */

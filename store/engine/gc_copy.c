@@ -13,8 +13,14 @@ int gc_copy_init(struct gc_copy *c, struct gc *g, size_t max)
 	return c->m && c->buffer ? 0 : -ENOMEM;
 }
 
+/* What has been copied and not pointed to, because something failed, is left to moving_finish(). */
 void gc_copy_release(struct gc_copy *c)
 {
+	if (c->moving) {
+		c->g->e->moving.m = TAKE(c->m);
+		c->g->e->moving.nr = c->nr;
+		c->g->e->moving.size = c->max;
+	}
 	free(c->m);
 	free(c->buffer);
 }
@@ -141,21 +147,15 @@ int gc_copy_add(struct gc_copy *c, struct addr from, uint32_t len, uint32_t chun
 
 	if (c->nr_next > 0 && (c->chunk_len != chunk_len || c->nr_next == max || len > PACK_FRAME_BYTES - c->used))
 		r = gc_copy_flush(c);
+	if (r == 0 && !c->moving)
+		r = moving_begin(c->g->e);
 	if (r < 0)
 		return r;
+	c->moving = true;
 	c->chunk_len = chunk_len;
 	c->next[c->nr_next++] = (struct gc_chunk){ .from = from, .len = len, .fp = fp };
 	c->used += len;
 	return 0;
-}
-
-static int compare_moves(const void *a, const void *b)
-{
-	const struct move *x = a, *y = b;
-
-	if (x->pack != y->pack)
-		return x->pack < y->pack ? -1 : 1;
-	return (x->off > y->off) - (x->off < y->off);
 }
 
 int gc_copy_repoint(struct gc_copy *c)
@@ -163,9 +163,14 @@ int gc_copy_repoint(struct gc_copy *c)
 	int r = gc_copy_flush(c);
 
 	if (r == 0 && c->nr > 0) {
-		qsort(c->m, c->nr, sizeof(*c->m), compare_moves);
+		moves_sort(c->m, c->nr);
 		r = repoint(c->g->e, c->m, c->nr);
 	}
+	if (r == 0 && c->moving)
+		r = moving_end(c->g->e);
+	if (r < 0)
+		return r;
+	c->moving = false;
 	c->nr = 0;
-	return r;
+	return 0;
 }

@@ -24,6 +24,7 @@ struct gc_copy {
 	uint32_t used; /* bytes of them */
 	uint8_t *buffer;
 	uint64_t copied; /* bytes, ever */
+	bool moving; /* moving_begin() has been told */
 };
 
 int gc_copy_init(struct gc_copy *c, struct gc *g, size_t max);
@@ -36,5 +37,5 @@ static inline size_t gc_copy_nr(const struct gc_copy *c)
 {
 	return c->nr + c->nr_next;
 }
-/* Flush, point all recipes to the copies, and begin anew. Reorders `m`. */
+/* Flush, point all recipes to the copies, and begin anew. */
 int gc_copy_repoint(struct gc_copy *c);

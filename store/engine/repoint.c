@@ -27,23 +27,35 @@ struct moves {
 	size_t nr;
 };
 
-/* The first move of a chunk that ends behind `a` in its pack, and begins before `end`; NULL: there is none. */
-static const struct move *find_move(const struct moves *ms, struct addr a, uint32_t end)
+static int by_place(const void *a, const void *b)
 {
-	size_t low = 0, high = ms->nr;
+	const struct move *x = a, *y = b;
+
+	if (x->pack != y->pack)
+		return x->pack < y->pack ? -1 : 1;
+	return (x->off > y->off) - (x->off < y->off);
+}
+
+void moves_sort(struct move *m, size_t nr)
+{
+	qsort(m, nr, sizeof(*m), by_place);
+}
+
+const struct move *move_of(const struct move *m, size_t nr, struct addr a, uint32_t end)
+{
+	size_t low = 0, high = nr;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		const struct move *m = &ms->m[middle];
 
-		if (m->pack < a.pack || (m->pack == a.pack && m->off + m->len <= a.off))
+		if (m[middle].pack < a.pack || (m[middle].pack == a.pack && m[middle].off + m[middle].len <= a.off))
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (low == ms->nr || ms->m[low].pack != a.pack || ms->m[low].off >= end || a.node != 0)
+	if (low == nr || m[low].pack != a.pack || m[low].off >= end || a.node != 0)
 		return NULL;
-	return &ms->m[low];
+	return &m[low];
 }
 
 static bool extent_moved(const struct moves *ms, const struct extent *x)
@@ -52,7 +64,7 @@ static bool extent_moved(const struct moves *ms, const struct extent *x)
 
 	if (a.pack < ms->m[0].pack || a.pack > ms->m[ms->nr - 1].pack)
 		return false; /* most are elsewhere */
-	return find_move(ms, a, a.off + x->len) != NULL;
+	return move_of(ms->m, ms->nr, a, a.off + x->len) != NULL;
 }
 
 static bool any_moved(const struct moves *ms, const struct extent *x, size_t nr)
@@ -74,7 +86,7 @@ static int add_moved(const struct moves *ms, const struct extent *x, struct exte
 		const struct move *m;
 
 		a.off += done;
-		m = find_move(ms, a, a.off + n);
+		m = move_of(ms->m, ms->nr, a, a.off + n);
 		if (m && m->off <= a.off) {
 			n = MIN(n, m->off + m->len - a.off);
 			a = (struct addr){ .pack = m->to.pack, .off = m->to.off + (a.off - m->off) };

@@ -13,6 +13,10 @@ struct move {
 	struct addr to;
 };
 
+void moves_sort(struct move *m, size_t nr); /* by where they were */
+/* Of sorted ones the first that ends behind `a` in its pack, and begins before `end`; NULL: there is none. */
+const struct move *move_of(const struct move *m, size_t nr, struct addr a, uint32_t end);
+
 /* Make all files refer to the new places. `m` is ordered by pack and offset, without overlaps, and not empty; the caller holds
  * gc.lock. On an error some do and some do not: both are right. Costs a pass over all recipes. */
 int repoint(struct engine *e, const struct move *m, size_t nr);

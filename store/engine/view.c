@@ -108,6 +108,13 @@ int view_write_back(struct engine *e)
 	return r;
 }
 
+static bool is_meta(const void *key, size_t len, const char *name)
+{
+	struct ns_key k = ns_key_meta(name);
+
+	return len == k.len && memcmp(key, k.b, len) == 0;
+}
+
 int view_write_state(struct db *db, const struct db_snapshot *state, const struct pack_marks *marks,
 		     struct journal_snapshot *s)
 {
@@ -122,11 +129,9 @@ int view_write_state(struct db *db, const struct db_snapshot *state, const struc
 	if (r == 0)
 		r = db_iter_new(db, state, NULL, 0, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
-		struct ns_key number_key = ns_key_meta("next_number");
-
-		/* Of the engine's own entries only this one is part of the state; the others tell about the view. */
-		if (*(const uint8_t *)key == VIEW_META &&
-		    (key_len != number_key.len || memcmp(key, number_key.b, key_len) != 0))
+		/* Of the engine's own entries only these are part of the state; the others tell about the view. */
+		if (*(const uint8_t *)key == VIEW_META && !is_meta(key, key_len, "next_number") &&
+		    !is_meta(key, key_len, MOVING_NOTE))
 			continue;
 		buf_clear(&rec);
 		buf_add_varint(&rec, key_len);
