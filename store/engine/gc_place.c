@@ -37,6 +37,7 @@ struct place {
 	struct gc *g;
 	struct gc_copy copy;
 	uint32_t *moved; /* open addressing: 1 + number of a move since the last repoint */
+	size_t nr_noted; /* moves that are in it */
 	uint64_t *taken; /* open addressing: frames, 0: free */
 	size_t nr_taken, taken_size;
 };
@@ -134,22 +135,46 @@ static void look_at(const struct place *p, const struct extent *x, size_t nr, st
 
 /* --- moving --- */
 
+/* Files repeat themselves, too. */
+static bool has_moved(const struct place *p, struct addr a)
+{
+	const struct gc_copy *c = &p->copy;
+
+	for (unsigned i = 0; i < c->nr_next; i++)
+		if (addr_equal(c->next[i].from, a))
+			return true;
+	return p->moved[moved_slot(p, a)] != 0;
+}
+
+/* Those whose frame has been written meanwhile. */
+static void note_moves(struct place *p)
+{
+	for (; p->nr_noted < p->copy.nr; p->nr_noted++) {
+		const struct move *m = &p->copy.m[p->nr_noted];
+
+		p->moved[moved_slot(p, (struct addr){ .pack = m->pack, .off = m->off })] = (uint32_t)p->nr_noted + 1;
+		take(p, frame_of(m->to));
+	}
+}
+
 static int move_chunk(struct place *p, struct addr start, uint32_t len, struct fp fp)
 {
 	bool pages = start.off % PACK_BLOCK == 0 && len % PACK_BLOCK == 0; /* cut by content: once in 16 million */
-	struct gc_copy *c = &p->copy;
-	size_t before = c->nr, slot = moved_slot(p, start);
 	int r;
 
-	if (p->moved[slot] || gc_copy_nr(c) == c->max)
+	if (has_moved(p, start) || gc_copy_nr(&p->copy) == p->copy.max)
 		return 0;
-	r = gc_copy_add(c, start, len, pages ? len : PACK_VARIED, fp);
-	for (; r == 0 && before < c->nr; before++) { /* a frame has been written */
-		struct addr from = { .pack = c->m[before].pack, .off = c->m[before].off };
+	r = gc_copy_add(&p->copy, start, len, pages ? len : PACK_VARIED, fp);
+	note_moves(p);
+	return r;
+}
 
-		p->moved[moved_slot(p, from)] = (uint32_t)before + 1;
-		take(p, frame_of(c->m[before].to));
-	}
+/* Files do not share frames. */
+static int end_frame(struct place *p)
+{
+	int r = gc_copy_flush(&p->copy);
+
+	note_moves(p);
 	return r;
 }
 
@@ -235,13 +260,12 @@ static int write_back(struct engine *e)
 
 static int repoint_moved(struct place *p)
 {
-	int r = gc_copy_flush(&p->copy);
+	int r = end_frame(p);
 
-	for (size_t i = 0; r == 0 && i < p->copy.nr; i++)
-		take(p, frame_of(p->copy.m[i].to));
 	if (r == 0 && p->copy.nr > 0) {
 		r = gc_copy_repoint(&p->copy);
 		memset(p->moved, 0, MOVED_SLOTS * sizeof(*p->moved));
+		p->nr_noted = 0;
 	}
 	return r == 0 ? write_back(p->g->e) : r;
 }
@@ -294,7 +318,7 @@ static int place_file(struct place *p, uint64_t ino)
 			break;
 	} while (r == 0 && gc_goes_on(p->g));
 	if (r == 0)
-		r = gc_copy_flush(&p->copy); /* files do not share frames */
+		r = end_frame(p);
 	p->g->report->nr_placed++;
 	p->g->report->placed_bytes = p->copy.copied;
 	return r;

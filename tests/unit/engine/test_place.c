@@ -139,6 +139,33 @@ static void files_that_share_do_not_take_from_each_other(void **state)
 	check_series(rig, 1);
 }
 
+/* A file whose pages come from many others, one of them again and again: that one is copied once. */
+static void what_repeats_is_moved_once(void **state)
+{
+	static uint8_t bytes[LEN], source[LEN];
+	const unsigned nr_sources = 12, nr_again = LEN / PAGE / 16;
+	struct rig *rig = *state;
+	struct content *c;
+
+	for (unsigned k = 0; k < nr_sources; k++) {
+		rig_write(rig, 300 + k, LEN, 7000 + k);
+		rig_pattern(source, LEN, 7000 + k);
+		for (size_t i = k; i < LEN / PAGE; i += nr_sources)
+			memcpy(bytes + i * PAGE, source + i * PAGE, PAGE);
+	}
+	for (size_t i = 0; i < nr_again; i++)
+		memcpy(bytes + i * 16 * PAGE, bytes, PAGE);
+	c = rig_content(rig, 400);
+	assert_int_equal(content_write(c, bytes, LEN, 0), 0);
+	assert_int_equal(content_sync(c, NULL), 0);
+	content_close(c);
+	assert_int_equal(place(rig).placed_bytes, LEN - (nr_again - 1) * PAGE);
+	c = rig_content(rig, 400);
+	assert_int_equal(content_read(c, source, LEN, 0), LEN);
+	assert_memory_equal(source, bytes, LEN);
+	content_close(c);
+}
+
 static void files_cut_by_content_are_placed_too(void **state)
 {
 	struct rig *rig = *state;
@@ -163,6 +190,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_has_been_placed_stays_until_there_is_something_newer, rig_setup,
 						rig_teardown),
 		cmocka_unit_test_setup_teardown(files_that_share_do_not_take_from_each_other, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(what_repeats_is_moved_once, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(files_cut_by_content_are_placed_too, rig_setup, rig_teardown),
 	};
 
