@@ -229,7 +229,7 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 	r = jobs_start(e);
 	if (r == 0 && !conf->read_only) {
 		mutex_lock(&e->gc.lock);
-		moving_finish(e); /* if it fails, the next collection tries again */
+		moving_finish(e);
 		mutex_unlock(&e->gc.lock);
 	}
 	if (r == 0)

@@ -292,7 +292,8 @@ int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) RE
 #define MOVING_NOTE "moving"
 int moving_begin(struct engine *e); /* before the first copy; with gc.lock held, as the two below */
 int moving_end(struct engine *e); /* all files refer to the copies */
-int moving_finish(struct engine *e); /* what a crash or an error has left */
+void moving_give_up(struct engine *e); /* some do not */
+void moving_finish(struct engine *e); /* what a crash has left; while the engine is being opened */
 int moving_load(struct engine *e); /* while the engine is being opened */
 /* A chunk behind the marks of the note: if it is known at another place, it is a copy. */
 int moving_meet(struct engine *e, struct fp fp, struct addr a, uint32_t len) REQUIRES(e->append_lock);

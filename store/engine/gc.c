@@ -202,9 +202,6 @@ static int collect(struct gc *g)
 	uint32_t next;
 	int r;
 
-	r = g->conf->delete ? moving_finish(e) : 0;
-	if (r < 0)
-		return r;
 	freed_so_far(e, &totals);
 	next = g->conf->delete ? MAX(totals.next_pack, 1u) : 1;
 	r = collect_from(g, &next);

@@ -13,14 +13,11 @@ int gc_copy_init(struct gc_copy *c, struct gc *g, size_t max)
 	return c->m && c->buffer ? 0 : -ENOMEM;
 }
 
-/* What has been copied and not pointed to, because something failed, is left to moving_finish(). */
+/* What has been copied and not pointed to, because something failed, is garbage. */
 void gc_copy_release(struct gc_copy *c)
 {
-	if (c->moving) {
-		c->g->e->moving.m = TAKE(c->m);
-		c->g->e->moving.nr = c->nr;
-		c->g->e->moving.size = c->max;
-	}
+	if (c->moving)
+		moving_give_up(c->g->e);
 	free(c->m);
 	free(c->buffer);
 }

@@ -12,6 +12,9 @@
  * A mount that finds the note looks up all chunks behind the marks that it has to load anyway (absorb.c). One that is known at
  * another place is a copy of that: all files are pointed to the copy, as they would have been. Before that nothing is
  * absorbed and nothing is collected.
+ *
+ * Where something fails the moves are forgotten, never kept for later: the copies that nobody refers to may be collected
+ * at any time from then on, and must not be pointed to any more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -72,6 +75,13 @@ int moving_end(struct engine *e)
 	if (r == 0)
 		set_moving(e, false);
 	return r;
+}
+
+void moving_give_up(struct engine *e)
+{
+	log_warning("store %s: moves could not be finished: some chunks may be stored again", e->path);
+	put_note(e, NULL); /* if it stays, the next mount finishes what is still there */
+	set_moving(e, false);
 }
 
 int moving_load(struct engine *e)
@@ -151,12 +161,12 @@ static void follow_copies(struct move *m, size_t nr)
 	}
 }
 
-int moving_finish(struct engine *e)
+void moving_finish(struct engine *e)
 {
 	int r = 0;
 
 	if (!e->moving.on)
-		return 0;
+		return;
 	if (e->moving.nr > 0) {
 		moves_sort(e->moving.m, e->moving.nr);
 		follow_copies(e->moving.m, e->moving.nr);
@@ -164,10 +174,10 @@ int moving_finish(struct engine *e)
 	}
 	if (r == 0)
 		r = moving_end(e);
-	if (r < 0)
-		return log_errno(r, "store %s: moves that were cut short cannot be finished; tried again by the next collection", e->path);
-	log_info("store %s: %zu moves that were cut short are finished", e->path, e->moving.nr);
+	if (r == 0)
+		log_info("store %s: %zu moves that were cut short are finished", e->path, e->moving.nr);
+	else
+		moving_give_up(e);
 	free(TAKE(e->moving.m));
 	e->moving.nr = e->moving.size = 0;
-	return 0;
 }
