@@ -281,6 +281,27 @@ int parse_size(const char *s, uint64_t *ret)
 	return 0;
 }
 
+int parse_time(const char *s, uint64_t *ret_ns)
+{
+	static const struct {
+		const char *unit;
+		uint64_t s;
+	} units[] = { { "", 1 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
+	char *end;
+	double n;
+
+	errno = 0;
+	n = strtod(s, &end);
+	if (end == s || errno || !(n > 0))
+		return -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		if (strcmp(end, units[i].unit) == 0 && n * (double)units[i].s < 1e10) {
+			*ret_ns = (uint64_t)(n * (double)units[i].s * 1e9);
+			return 0;
+		}
+	return -EINVAL;
+}
+
 struct human human_size(uint64_t bytes)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };

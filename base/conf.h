@@ -37,6 +37,8 @@ void conf_release(const struct conf_key *keys, void *conf); /* frees the strings
 void conf_help(const struct conf_key *keys, FILE *to);
 
 int parse_size(const char *s, uint64_t *ret); /* 0 or -EINVAL, -ERANGE */
+/* 90, 90s, 1.5m, 2h, 1d to nanoseconds: 0 or -EINVAL; more than 0. */
+int parse_time(const char *s, uint64_t *ret_ns);
 /* "1.5 GiB": at most 3 significant digits. */
 struct human {
 	char s[16];

@@ -336,28 +336,6 @@ static enum exit_status collect(struct request *q)
 	return EXIT_FAILED;
 }
 
-/* 90, 90s, 10m, 2h */
-static int parse_time(const char *text, uint64_t *ret_ns)
-{
-	static const struct {
-		const char *unit;
-		uint64_t s;
-	} units[] = { { "", 1 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
-	char *end;
-	double n;
-
-	errno = 0;
-	n = strtod(text, &end);
-	if (end == text || errno || !(n > 0) || n > 1e6)
-		return -EINVAL;
-	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
-		if (strcmp(end, units[i].unit) == 0) {
-			*ret_ns = (uint64_t)(n * (double)units[i].s * 1e9);
-			return 0;
-		}
-	return -EINVAL;
-}
-
 static int parse_percent(const char *text, uint32_t *ret)
 {
 	char *end;

@@ -265,9 +265,33 @@ static void help_lists_what_is_not_hidden(void **state _unused_)
 				  "  chunking=page|cdc|auto          how to cut (default cdc)\n");
 }
 
+static void times_are_parsed(void **state)
+{
+	static const struct {
+		const char *s;
+		int r;
+		uint64_t ns;
+	} t[] = {
+		{ "90", 0, 90000000000 },	  { "90s", 0, 90000000000 },	  { "1.5m", 0, 90000000000 },
+		{ "2h", 0, 7200000000000 },	  { "1d", 0, 86400000000000 },	  { "0.000001s", 0, 1000 },
+		{ "", -EINVAL, 0 },		  { "0", -EINVAL, 0 },		  { "-1s", -EINVAL, 0 },
+		{ "soon", -EINVAL, 0 },		  { "5 m", -EINVAL, 0 },	  { "1w", -EINVAL, 0 },
+		{ "nan", -EINVAL, 0 },		  { "1e9d", -EINVAL, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		uint64_t ns = 0;
+
+		assert_int_equal(parse_time(t[i].s, &ns), t[i].r);
+		assert_int_equal(ns, t[i].ns);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(times_are_parsed),
 		cmocka_unit_test(sizes_are_parsed),
 		cmocka_unit_test(what_is_no_size_is_refused),
 		cmocka_unit_test(sizes_are_shown_with_three_digits),
