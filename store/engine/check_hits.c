@@ -1,7 +1,6 @@
 /*
  * Files that miss bytes, by name. Recipes know inodes only: hits are collected, and their names found together, by one
- * pass over all names. The path above a name is found upwards, directory by directory; names come sorted by directory,
- * so it is done once for each.
+ * pass over all names.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -9,14 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/le.h"
-#include "index/db.h"
-#include "index/index_format.h"
 #include "store/engine/check_internal.h"
+#include "store/engine/name_walk.h"
 
 #define HITS_MAX 4096u
-#define DEPTH_MAX 2048u
 
 int hits_init(struct hits *h)
 {
@@ -44,54 +39,6 @@ int hits_add(struct check *k, struct hits *h, const struct hit *hit)
 	if (r == 0)
 		h->v[h->nr++] = *hit;
 	return r;
-}
-
-/* --- paths --- */
-
-/* The name of a directory in its parent. 1/0/<0. */
-static int name_of_dir(struct check *k, uint64_t parent, uint64_t dir, struct ns_dirent *ret)
-{
-	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
-	int r = ns_readdir_open(k->db, parent, 0, &it);
-
-	while (r >= 0 && (r = ns_readdir_next(it, ret)) > 0)
-		if (ret->ino == dir)
-			return 1;
-	return r == -EBADMSG ? 0 : r;
-}
-
-static void prepend(struct buf *path, const char *name, size_t len)
-{
-	struct buf longer = BUF_EMPTY;
-
-	buf_add(&longer, name, len);
-	buf_add_u8(&longer, '/');
-	buf_add(&longer, path->data, path->len);
-	buf_release(path);
-	buf_move(path, &longer);
-}
-
-/* The path of a directory with a slash at its end; "" for the root. What is not connected begins with "?/". */
-static int path_of_dir(struct check *k, uint64_t dir, struct buf *ret)
-{
-	struct ns_inode in = { 0 };
-	struct ns_dirent d;
-	int r = 1;
-
-	buf_clear(ret);
-	for (unsigned depth = 0; dir != NS_ROOT_INO && r > 0; depth++) {
-		r = depth < DEPTH_MAX ? ns_get_inode(k->db, dir, &in) : 0;
-		if (r == -EBADMSG)
-			r = 0; /* told elsewhere */
-		if (r > 0)
-			r = name_of_dir(k, in.parent, dir, &d);
-		if (r > 0)
-			prepend(ret, d.name, d.name_len);
-		if (r == 0)
-			prepend(ret, "?", 1);
-		dir = in.parent;
-	}
-	return r < 0 ? r : buf_error(ret);
 }
 
 /* --- telling --- */
@@ -160,34 +107,17 @@ static bool is_hit(const struct hits *h, uint64_t ino)
 /* All names that lead to hit files; a file with several is told under each. */
 static int tell_names(struct check *k, const struct hits *h, bool *told)
 {
-	_cleanup_(buf_release) struct buf dir_path = BUF_EMPTY, path = BUF_EMPTY;
-	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
-	const uint8_t prefix = VIEW_DIRENT;
-	const void *key, *value;
-	size_t key_len, value_len;
-	uint64_t dir, last_dir = 0;
-	struct ns_dirent d;
-	int r;
+	_cleanup_(name_walk_release) struct name_walk w;
+	int r = name_walk_open(k->db, &k->key, &w);
 
-	r = db_iter_new(k->db, NULL, &prefix, 1, NULL, 0, &it);
-	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
-		if (check_entry(&k->key, key, key_len, value, value_len))
+	while (r >= 0 && (r = name_walk_next(&w)) > 0) {
+		if (!is_hit(h, w.ino))
 			continue;
-		ns_dirent_decode(be64_get((const uint8_t *)key + 9), value, value_len, &d);
-		if (!is_hit(h, d.ino))
-			continue;
-		dir = be64_get((const uint8_t *)key + 1);
-		r = dir == last_dir ? 0 : path_of_dir(k, dir, &dir_path);
+		r = name_walk_path(&w);
 		if (r < 0)
 			return r;
-		last_dir = dir;
-		buf_clear(&path);
-		buf_add(&path, dir_path.data, dir_path.len);
-		buf_add(&path, d.name, (size_t)d.name_len + 1);
-		if (buf_error(&path) < 0)
-			return -ENOMEM;
-		tell_file(k, h, d.ino, (const char *)path.data);
-		told[first_of(h, d.ino)] = true;
+		tell_file(k, h, w.ino, (const char *)w.path.data);
+		told[first_of(h, w.ino)] = true;
 	}
 	return r;
 }
