@@ -182,6 +182,7 @@ void packs_set_damaged(struct packs *p, struct addr chunk);
 int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len);
 /* Nobody refers to this damaged chunk any more, but to another copy: it counts as healed, and still must not be shared. */
 void packs_set_replaced(struct packs *p, struct addr chunk);
+bool packs_is_replaced(struct packs *p, struct addr chunk);
 
 /* All frames of all packs in order of pack and frame, for absorbing, rebuilding and checking. Damaged tables are
  * reported (rec.damaged) and skipped over; frames not written yet are passed over, so go no further than the marks.
@@ -221,6 +222,22 @@ int packs_frame_rec(struct packs *p, uint32_t pack, uint32_t frame, struct pack_
 /* From (pack, frame) on. */
 struct pack_iter pack_iter(struct packs *p, uint32_t pack, uint32_t frame);
 int pack_iter_next(struct pack_iter *it, struct pack_frame_rec *ret); /* 1/0/<0 */
+/*
+ * Looking for damage. A frame is read from the disk, table and data, and every chunk of it compared, which costs one access of up to 1 MiB
+ * and leaves the tables in memory as they are. What is damaged is logged and remembered, as if a reader had met it; what is not any more is
+ * forgotten. Chunks that are gone or replaced are not looked at. The caller sees to it that none are given back meanwhile.
+ */
+struct pack_scrub {
+	struct pack_frame_rec rec; /* rec.damaged: the table is, and nothing is known of the chunks */
+	uint64_t bad[PACK_GONE_WORDS]; /* bit i % 64 of bad[i / 64]: chunk i is damaged */
+	bool absent; /* there is no table: never written after all, or lost */
+	uint32_t read_bytes;
+};
+/* 1/0 there is none, or it is not written yet/<0: the disk works, but this could not be done. */
+int packs_scrub_frame(struct packs *p, uint32_t pack, uint32_t frame, struct pack_scrub *ret);
+/* 1: as it should be; 0: the pack was removed; -ENOENT: it should be there; -EBADMSG. */
+int packs_scrub_header(struct packs *p, uint32_t pack);
+
 /* The stream a pack belongs to; 1/0 no such pack/<0. */
 int packs_stream_of(struct packs *p, uint32_t pack, enum pack_stream *ret);
 

@@ -255,6 +255,30 @@ int packs_mend_table(struct packs *p, const struct pack_salvage *s)
 	return r;
 }
 
+int packs_restore_table(struct packs *p, uint32_t pack, uint32_t frame)
+{
+	struct pack_table_disk block;
+	struct pack_table t;
+	struct table_view v;
+	int r;
+
+	if (!pack_tables_get(p->tables, pack, frame, 0, PACK_FRAME_BYTES, &v))
+		return 0;
+	pack_tables_put(p->tables, &v);
+	if (v.frame || v.error < 0)
+		return 0;
+	t = (struct pack_table){ .chunk_len = v.chunk_len, .nr_chunks = v.nr_chunks, .coding = v.coding };
+	memcpy(t.fps, v.fps, v.nr_chunks * sizeof(*t.fps));
+	if (v.chunk_len == PACK_VARIED)
+		memcpy(t.ends, v.ends, v.nr_chunks * sizeof(*t.ends));
+	pack_table_encode(&t, p->conf.key, pack, frame, &block);
+	r = write_block(p, pack, pack_table_off(frame), &block);
+	if (r < 0)
+		return r;
+	pack_places_remove(&p->damaged, pack, pack_table_off(frame));
+	return 1;
+}
+
 int packs_wipe_table(struct packs *p, uint32_t pack, uint32_t frame)
 {
 	static const uint8_t zeros[PACK_BLOCK];

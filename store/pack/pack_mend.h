@@ -1,12 +1,13 @@
 /*
- * Mending packs, for fsck: headers and tables can be made anew, since what they say is known elsewhere too.
+ * Mending packs, for fsck and scrub: headers and tables can be made anew, since what they say is known elsewhere too.
  *
  * A header repeats what the file's name and the superblock say. A table lists the fingerprints of bytes that are still
  * there: where most of an entry agrees with the bytes' own fingerprint, both are right, for no two agree by
  * chance. Nothing is believed that is not proved so, or by the caller: a chunk without proof keeps its entry, and reads
  * as damaged.
  *
- * Thread rule: one thread, nobody else has the store open. `p` may be open read-only; files are written past it.
+ * Thread rule: one thread. Others may read and write meanwhile, who know nothing of what is damaged anyway, but nobody gives space back.
+ * `p` may be open read-only, if nobody else has the store open; files are written past it.
  */
 #pragma once
 
@@ -31,5 +32,7 @@ struct pack_salvage {
 int packs_salvage_table(struct packs *p, uint32_t pack, uint32_t frame, struct pack_salvage *ret);
 /* Write the table with fps[], durable. */
 int packs_mend_table(struct packs *p, const struct pack_salvage *s);
+/* The same with what memory still has of it: 1/0 it has nothing/<0. */
+int packs_restore_table(struct packs *p, uint32_t pack, uint32_t frame);
 /* Give a frame up whose chunks nobody refers to: no table, no frame. Durable. */
 int packs_wipe_table(struct packs *p, uint32_t pack, uint32_t frame);

@@ -225,6 +225,8 @@ int packs_file_get(struct packs *p, uint32_t pack, struct pack_file **ret)
 	if (pack_places_has(&p->removed, pack, 0))
 		return 0;
 	r = pack_files_get(p->files, pack, ret);
+	if (r == 0 && pack_places_has(&p->removed, pack, 0)) /* just now */
+		return 0;
 	if (r == 0 && pack_places_add(&p->damaged, pack, 0))
 		log_error("pack %" PRIu32 ": file is missing", pack);
 	if (r > 0 && (*ret)->header_error < 0 && pack_places_add(&p->damaged, pack, 0))
@@ -311,10 +313,24 @@ int packs_frames_of(struct packs *p, uint32_t pack, uint32_t *ret, bool *ret_ful
 	return 1;
 }
 
+void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, struct pack_frame_rec *ret)
+{
+	ret->pack = pack;
+	ret->frame = frame;
+	ret->first = (struct addr){ .pack = pack, .off = pack_data_off(frame) };
+	ret->chunk_len = t ? t->chunk_len : 0;
+	ret->nr_chunks = t ? t->nr_chunks : 0;
+	ret->damaged = !t;
+	for (uint32_t i = 0; i < ret->nr_chunks; i++) {
+		ret->fps[i] = t->fps[i];
+		ret->ends[i] = t->chunk_len ? (i + 1) * t->chunk_len : t->ends[i];
+	}
+}
+
 /* 1: *ret; 0: not written, or lost. */
 static int read_frame(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_frame_rec *ret)
 {
-	struct pack_table table = { 0 };
+	struct pack_table table;
 	struct table_view v;
 	int r;
 
@@ -328,15 +344,7 @@ static int read_frame(struct packs *p, struct pack_file *file, uint32_t frame, s
 	r = packs_load_table(p, file, frame, &table);
 	if (r <= 0 && r != -EBADMSG)
 		return r;
-	ret->pack = file->pack;
-	ret->frame = frame;
-	ret->first = (struct addr){ .pack = file->pack, .off = pack_data_off(frame) };
-	ret->chunk_len = table.chunk_len;
-	ret->nr_chunks = table.nr_chunks;
-	ret->damaged = r < 0;
-	memcpy(ret->fps, table.fps, table.nr_chunks * sizeof(*table.fps));
-	for (uint32_t i = 0; i < table.nr_chunks; i++)
-		ret->ends[i] = table.chunk_len ? (i + 1) * table.chunk_len : table.ends[i];
+	packs_fill_rec(file->pack, frame, r < 0 ? NULL : &table, ret);
 	return 1;
 }
 
@@ -397,6 +405,11 @@ bool packs_is_damaged(struct packs *p, struct addr chunk)
 void packs_set_damaged(struct packs *p, struct addr chunk)
 {
 	pack_places_add(&p->damaged, chunk.pack, chunk.off);
+}
+
+bool packs_is_replaced(struct packs *p, struct addr chunk)
+{
+	return pack_places_has(&p->replaced, chunk.pack, chunk.off);
 }
 
 void packs_set_replaced(struct packs *p, struct addr chunk)

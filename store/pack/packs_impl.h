@@ -89,6 +89,8 @@ struct packs {
 
 /* packs.c: the file of a pack. 1/0/<0 as pack_files_get(); a missing pack or damaged header is logged once. */
 int packs_file_get(struct packs *p, uint32_t pack, struct pack_file **ret);
+/* packs.c: a frame as its table says; NULL: that is damaged. */
+void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, struct pack_frame_rec *ret);
 /* How many frames of a pack can be there, by what was opened; 0: the pack is not ours. */
 uint32_t packs_nr_frames(struct packs *p, uint32_t pack);
 
