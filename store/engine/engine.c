@@ -46,6 +46,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	mutex_init(&e->gc.totals_lock);
 	mutex_init(&e->heal.lock);
 	mutex_init(&e->pace.lock);
+	mutex_init(&e->scrub.lock);
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
@@ -98,6 +99,7 @@ void engine_free(struct engine *e)
 	cond_release(&e->filling_cond);
 	mutex_release(&e->append_lock);
 	mutex_release(&e->absorb_lock);
+	mutex_release(&e->scrub.lock);
 	mutex_release(&e->pace.lock);
 	mutex_release(&e->heal.lock);
 	free(e->heal.moves);
@@ -206,6 +208,8 @@ static int engine_load(struct engine *e, bool rebuild)
 		return r;
 	e->log.marks = marks;
 	r = moving_load(e);
+	if (r == 0)
+		r = scrub_load(e);
 	return r < 0 ? r : absorb_load(e);
 }
 

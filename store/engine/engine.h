@@ -224,6 +224,46 @@ struct gc_conf {
 };
 int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *ret);
 
+/*
+ * Scrubbing: what is committed is read from the disk once and compared with its fingerprints, while everything else goes on. What
+ * is damaged is remembered as if a reader had met it: reading it fails, writing its content again heals it. Where its content is known a
+ * second time it is mended at once. One scrub at a time (-EBUSY). It may be stopped, or die, at any moment: the next one goes on from
+ * there, or from shortly before.
+ */
+struct scrub_sums {
+	uint64_t nr_chunks, bytes; /* that were compared */
+	uint64_t nr_damaged, nr_left; /* places that were damaged; that still are, and files refer to them */
+};
+/* What a store remembers of it. */
+struct scrub_state {
+	uint32_t pack, frame; /* where the next one goes on; pack 0: at the beginning */
+	struct scrub_sums round; /* so far, if it goes on */
+	uint64_t last_ns; /* when everything had been looked at for the last time, by the wall clock; 0: never */
+	struct scrub_sums last; /* then */
+};
+struct scrub_report {
+	uint64_t nr_frames, nr_chunks, bytes, read_bytes; /* looked at; read_bytes from the disk */
+	uint64_t round_bytes, total_bytes; /* with what earlier ones had looked at; of about so many */
+	uint64_t nr_damaged; /* chunks */
+	uint64_t nr_tables; /* tables, headers and packs that are damaged or missing */
+	uint64_t nr_mended, nr_unused, nr_left; /* of both: mended; no file refers to; neither */
+	uint64_t nr_files, lost_bytes; /* files that cannot be read everywhere, and how much of them */
+	const char *doing; /* a word or two */
+	bool complete; /* everything that was committed when the round began has been looked at */
+	bool is_named; /* files that are hit have been looked for; else nr_left is what may be */
+};
+struct scrub_conf {
+	bool restart; /* at the beginning, wherever the last one stopped */
+	uint64_t budget_ns; /* look at no more after this time; 0: until all is done */
+	uint64_t rate; /* bytes of packs to read per second; 0: unlimited */
+	bool (*step)(void *userdata, const struct scrub_report *so_far); /* often; false: stop. NULL: none */
+	/* Bytes of a file that cannot be read; `path` from the root, NULL: it has no name. NULL: nobody wants to know. */
+	void (*hit)(void *userdata, const char *path, uint64_t ino, uint64_t off, uint64_t len);
+	void *userdata;
+};
+int engine_scrub(struct engine *e, const struct scrub_conf *conf, struct scrub_report *ret);
+void engine_scrub_state(struct engine *e, struct scrub_state *ret);
+
 /* What ckptfs-stat shows. Bytes unless said. */
 struct engine_stats {
 	uint64_t written;			/* by applications since the mount */

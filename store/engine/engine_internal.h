@@ -22,9 +22,11 @@
  *   recover.c   opening after a crash; rebuild
  *   recut.c     the stage of a file that is cut by content
  *   repoint.c   files refer to other copies of their chunks
+ *   scrub*.c    looking for damage
+ *   name_walk.c names of inodes
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
- * log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock. The last seven are leaves but for append_lock > packs' own locks and
+ * log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock. The last eight are leaves but for append_lock > packs' own locks and
  * log.lock > RocksDB. gc.lock and then flush_lock come before all of them, absorb_lock before append_lock. Nobody waits for
  * a job while holding view_lock: the job needs it to finish.
  */
@@ -192,6 +194,12 @@ struct engine {
 		size_t nr GUARDED_BY(lock);
 		bool too_many GUARDED_BY(lock); /* that has been told */
 	} heal;
+
+	struct {
+		_Atomic bool running; /* one scrub at a time */
+		struct mutex lock; /* leaf */
+		struct scrub_state state GUARDED_BY(lock);
+	} scrub;
 
 	struct {
 		struct mutex lock;
@@ -380,6 +388,9 @@ bool compress_is_busy(void *engine, uint32_t bytes); /* of compress=auto */
 /* heal.c */
 void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to); /* the same chunk, stored again */
 int heal_tend(struct engine *e); /* by the background thread, often */
+
+/* scrub.c */
+int scrub_load(struct engine *e); /* at open */
 
 /* keeper.c */
 int keeper_start(struct engine *e);

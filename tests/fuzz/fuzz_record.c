@@ -1,10 +1,11 @@
-/* Decoders of the engine's journal records: whatever decodes must encode to something that decodes to the same. */
+/* Decoders of the engine's journal records and notes: whatever decodes must encode to something that decodes to the same. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "store/engine/record_format.h"
+#include "store/engine/scrub.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 
@@ -20,9 +21,21 @@ static void replace_again(const struct replace *rp)
 	buf_release(&b);
 }
 
+static void note_again(const struct scrub_state *note)
+{
+	struct buf b = BUF_EMPTY;
+	struct scrub_state got;
+
+	scrub_state_encode(note, &b);
+	assert(scrub_state_decode(b.data, b.len, &got) == 0);
+	assert(got.pack == note->pack && got.frame == note->frame && got.last_ns == note->last_ns);
+	buf_release(&b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
 	struct pack_marks marks;
+	struct scrub_state note;
 	struct replace rp;
 
 	if (replace_decode(p, len, &rp) == 0) {
@@ -31,5 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	}
 	if (marks_decode(p, len, &marks) == 0)
 		assert(marks.next_pack > 0);
+	if (scrub_state_decode(p, len, &note) == 0)
+		note_again(&note);
 	return 0;
 }

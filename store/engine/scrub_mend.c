@@ -1,0 +1,194 @@
+/*
+ * Mending what a scrub has found, where the content is known a second time: headers, tables, chunks that are stored twice.
+ *
+ * Chunks are written over inside `users`, and not if the collector wants them: what it gives back is not filled again. A chunk that
+ * was compressed together with others is replaced instead (heal.c). Headers and tables are written over with the
+ * collector locked out.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "store/engine/scrub.h"
+#include "store/pack/pack_mend.h"
+
+/* --- headers and tables --- */
+
+static int mend_header(struct scrub *s, uint32_t pack)
+{
+	enum pack_stream stream;
+	int r = packs_stream_of(s->e->packs, pack, &stream); /* as it was when the file was opened */
+
+	for (unsigned i = 0; r <= 0 && i < PACK_NR_STREAMS; i++)
+		if (s->marks.stream[i].pack == pack) {
+			stream = (enum pack_stream)i;
+			r = 1;
+		}
+	if (r <= 0)
+		return 0;
+	r = packs_mend_header(s->e->packs, pack, stream);
+	return r < 0 ? 0 : packs_scrub_header(s->e->packs, pack) > 0;
+}
+
+static int mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
+{
+	_cleanup_(freep) struct pack_salvage *salvage = malloc(sizeof(*salvage));
+	struct packs *p = s->e->packs;
+	int r;
+
+	if (!salvage)
+		return -ENOMEM;
+	r = packs_restore_table(p, pack, frame);
+	if (r > 0)
+		return 1;
+	r = packs_salvage_table(p, pack, frame, salvage);
+	if (r == -ENOMEM)
+		return r;
+	return r > 0 && packs_mend_table(p, salvage) == 0;
+}
+
+/* While a collection is running they are left to the next scrub. */
+int scrub_mend_header(struct scrub *s, uint32_t pack)
+{
+	int r = 0;
+
+	if (!s->e->conf.read_only && mutex_trylock(&s->e->gc.lock)) {
+		r = mend_header(s, pack);
+		mutex_unlock(&s->e->gc.lock);
+	}
+	return r;
+}
+
+int scrub_mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
+{
+	int r = 0;
+
+	if (!s->e->conf.read_only && mutex_trylock(&s->e->gc.lock)) {
+		r = mend_table(s, pack, frame);
+		mutex_unlock(&s->e->gc.lock);
+	}
+	return r;
+}
+
+/* --- chunks --- */
+
+struct search {
+	struct scrub *s;
+	struct bad **by_fp; /* chunks */
+	size_t nr, nr_mended;
+	bool any_noted;
+	struct pack_frame_rec rec;
+	uint8_t *buf; /* for a chunk */
+};
+
+static int compare_fps(struct fp a, struct fp b)
+{
+	if (a.hi != b.hi)
+		return a.hi < b.hi ? -1 : 1;
+	return a.lo < b.lo ? -1 : a.lo > b.lo;
+}
+
+static int compare(const void *a, const void *b)
+{
+	return compare_fps((*(struct bad *const *)a)->fp, (*(struct bad *const *)b)->fp);
+}
+
+static size_t first_of(const struct search *q, struct fp fp)
+{
+	size_t lo = 0, hi = q->nr;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (compare_fps(q->by_fp[mid]->fp, fp) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* The same bytes are to be at `from`: reading them checks them. */
+static void mend_from(struct search *q, struct bad *b, struct addr from)
+{
+	struct addr to = { .pack = b->pack, .off = b->off };
+	struct engine *e = q->s->e;
+	int r;
+
+	if (b->mended || addr_equal(from, to) || packs_is_damaged(e->packs, from) || freed_condemned(e, to))
+		return;
+	if (packs_read(e->packs, from, b->len, q->buf) < 0)
+		return;
+	r = packs_heal(e->packs, to, q->buf, b->len);
+	if (r == -EOPNOTSUPP) {
+		heal_note(e, to, b->len, from);
+		q->any_noted = true;
+	}
+	b->mended = r == 0;
+	q->nr_mended += b->mended;
+}
+
+static int look_at_table(struct search *q, uint32_t pack, uint32_t frame)
+{
+	struct pack_frame_rec *rec = &q->rec;
+	unsigned ticket = epoch_enter(&q->s->e->users);
+	int r = packs_frame_rec(q->s->e->packs, pack, frame, rec);
+
+	for (uint32_t i = 0; r > 0 && !rec->damaged && i < rec->nr_chunks; i++)
+		for (size_t k = first_of(q, rec->fps[i]); k < q->nr && fp_equal(q->by_fp[k]->fp, rec->fps[i]); k++)
+			if (q->by_fp[k]->len == pack_rec_len(rec, i))
+				mend_from(q, q->by_fp[k], pack_rec_addr(rec, i));
+	epoch_leave(&q->s->e->users, ticket);
+	scrub_pace(q->s, PACK_BLOCK);
+	return r == -ENOMEM ? r : 0; /* what cannot be read has been told */
+}
+
+static int look_at_tables(struct search *q)
+{
+	struct scrub *s = q->s;
+	uint32_t nr_frames;
+	int r = 0;
+
+	for (uint32_t pack = 1; pack < s->marks.next_pack && r == 0 && q->nr_mended < q->nr && scrub_goes_on(s); pack++) {
+		if (scrub_nr_frames(s, pack, &nr_frames) < 0)
+			continue;
+		for (uint32_t frame = 0; frame < nr_frames && r == 0 && q->nr_mended < q->nr && scrub_goes_on(s); frame++)
+			r = look_at_table(q, pack, frame);
+	}
+	return r;
+}
+
+/* Files are pointed to the other copies now, unless a collection is running: then the background thread does it after that. */
+static void replace_noted(struct engine *e)
+{
+	heal_tend(e);
+	if (atomic_load(&e->gc.running))
+		return;
+	mutex_lock(&e->gc.lock); /* the background thread may be at it instead of us */
+	mutex_unlock(&e->gc.lock);
+}
+
+int scrub_mend_chunks(struct scrub *s)
+{
+	_cleanup_(freep) struct bad **by_fp = calloc(s->nr_bad, sizeof(*by_fp));
+	_cleanup_(freep) uint8_t *buf = aligned_alloc(PACK_BLOCK, PACK_FRAME_BYTES);
+	_cleanup_(freep) struct search *q = malloc(sizeof(*q));
+	int r;
+
+	if (!by_fp || !buf || !q)
+		return -ENOMEM;
+	q->s = s;
+	q->by_fp = by_fp;
+	q->buf = buf;
+	q->nr = q->nr_mended = 0;
+	q->any_noted = false;
+	for (size_t i = 0; i < s->nr_bad; i++)
+		if (s->bad[i].kind == BAD_CHUNK)
+			by_fp[q->nr++] = &s->bad[i];
+	s->report->doing = "looking for second copies";
+	qsort(by_fp, q->nr, sizeof(*by_fp), compare);
+	r = look_at_tables(q);
+	if (r == 0 && q->any_noted)
+		replace_noted(s->e);
+	return r;
+}
