@@ -63,6 +63,12 @@ static const struct {
 	{ "durability.commit_ns_sum", "commit_seconds_total", "counter", "time spent in commits", true },
 	{ "health.damaged", "damaged_chunks_total", "counter", "damaged chunks met", false },
 	{ "health.healed", "healed_chunks_total", "counter", "damaged chunks healed", false },
+	{ "scrub.scrubs", "scrubs_total", "counter", "scrubs since the mount", false },
+	{ "scrub.last_ns", "scrub_last_timestamp_seconds", "gauge",
+	  "when a scrub had last looked at everything, since 1970; 0: never", true },
+	{ "scrub.bytes", "scrub_last_bytes", "gauge", "what the last whole scrub looked at", false },
+	{ "scrub.damaged", "scrub_last_damaged", "gauge", "damaged places that the last whole scrub found", false },
+	{ "scrub.left", "scrub_last_left", "gauge", "those of them that it left, and files refer to", false },
 };
 
 static void print_value(FILE *to, uint64_t v, bool ns)

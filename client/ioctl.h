@@ -73,8 +73,46 @@ struct ckptfs_gc {
 	uint64_t placed_files, placed_bytes;
 };
 
+/*
+ * Scrub: compare what the packs have with its fingerprints. Start one (EBUSY while one is running), ask how far the last one has come,
+ * or stop it; the next one goes on from there unless told to begin anew. On any directory of the mount; starting and
+ * stopping is for root and whoever runs the mount (EPERM).
+ */
+enum ckptfs_scrub_command { CKPTFS_SCRUB_STATUS, CKPTFS_SCRUB_START, CKPTFS_SCRUB_STOP };
+#define CKPTFS_SCRUB_RESTART 1u /* flag: at the beginning, wherever the last one stopped */
+
+struct ckptfs_scrub {
+	uint32_t size, version;
+	uint32_t command, flags;
+	uint64_t budget_ns; /* 0: until it is done */
+	uint64_t rate; /* bytes of packs to read per second; 0: unlimited */
+	uint32_t running; /* out, as all below */
+	int32_t error; /* errno of one that failed, or 0 */
+	uint32_t complete; /* everything has been looked at, by this one and those that it went on with */
+	uint32_t named; /* files that are hit were looked for */
+	uint64_t run; /* which scrub of this mount; 0: there was none */
+	uint64_t frames, chunks, bytes, read_bytes; /* looked at; read_bytes from the disk */
+	uint64_t round_bytes, total_bytes; /* with those that it went on with, of about so many */
+	uint64_t damaged, tables; /* chunks; tables, headers and packs */
+	uint64_t mended, unused, left; /* of both */
+	uint64_t files, lost_bytes; /* that miss bytes, and how many */
+	uint64_t hits; /* that CKPTFS_IOC_SCRUB_HIT can tell */
+	char doing[32];
+};
+
+/* Bytes of a file that the last scrub found to be damaged. ENOENT: no more, or another scrub has begun. For root and whoever runs the
+ * mount (EPERM). */
+struct ckptfs_scrub_hit {
+	uint32_t size, version;
+	uint64_t run, number; /* in: of which scrub, and which of its hits, from 0 */
+	uint64_t inode, off, len; /* out */
+	char path[4096]; /* out: from the mountpoint; empty: it has no name */
+};
+
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)
 #define CKPTFS_IOC_CLONE _IOWR(CKPTFS_IOC_TYPE, 2, struct ckptfs_clone)
 #define CKPTFS_IOC_SYNC _IOW(CKPTFS_IOC_TYPE, 3, struct ckptfs_sync)
 #define CKPTFS_IOC_STAT _IOWR(CKPTFS_IOC_TYPE, 4, struct ckptfs_stat)
 #define CKPTFS_IOC_GC _IOWR(CKPTFS_IOC_TYPE, 5, struct ckptfs_gc)
+#define CKPTFS_IOC_SCRUB _IOWR(CKPTFS_IOC_TYPE, 6, struct ckptfs_scrub)
+#define CKPTFS_IOC_SCRUB_HIT _IOWR(CKPTFS_IOC_TYPE, 7, struct ckptfs_scrub_hit)

@@ -19,6 +19,7 @@
 #include "fs/inode.h"
 #include "fs/json.h"
 #include "fs/options.h"
+#include "fs/scrubber.h"
 #include "store/engine/engine.h"
 
 #define SCHEMA_VERSION 1
@@ -208,6 +209,38 @@ static void add_durability(struct json *j, const struct engine_stats *s)
 	json_close(j);
 }
 
+static void add_sums(struct json *j, const struct scrub_sums *s)
+{
+	json_u64(j, "bytes", s->bytes);
+	json_u64(j, "chunks", s->nr_chunks);
+	json_u64(j, "damaged", s->nr_damaged);
+	json_u64(j, "left", s->nr_left);
+}
+
+/* The last one that looked at everything, and one that has not yet. */
+static void add_scrub(struct json *j, struct fs *fs)
+{
+	struct scrubber_status s;
+	struct scrub_state st;
+	uint64_t now = now_ns();
+
+	scrubber_status(fs->scrubber, &s);
+	engine_scrub_state(fs->engine, &st);
+	json_open(j, "scrub");
+	json_bool(j, "known", st.last_ns > 0);
+	json_u64(j, "last_ns", st.last_ns);
+	json_u64(j, "age_ns", st.last_ns > 0 ? now - MIN(now, st.last_ns) : 0);
+	add_sums(j, &st.last);
+	json_u64(j, "scrubs", s.run);
+	json_bool(j, "running", s.running);
+	json_bool(j, "unfinished", st.pack > 0 || s.running);
+	json_open(j, "round");
+	json_u64(j, "bytes", s.running ? s.report.round_bytes : st.round.bytes);
+	json_u64(j, "damaged", s.running ? st.round.nr_damaged + s.report.nr_damaged + s.report.nr_tables : st.round.nr_damaged);
+	json_close(j);
+	json_close(j);
+}
+
 static void add_paths(struct json *j, struct control *c, const struct engine_stats *s)
 {
 	json_open(j, "paths");
@@ -254,6 +287,7 @@ int control_figures(struct fs *fs, struct buf *ret)
 	add_compression(&j, &s);
 	add_memory(&j, fs, &s);
 	add_durability(&j, &s);
+	add_scrub(&j, fs);
 	add_paths(&j, fs->control, &s);
 	add_requests(&j, fs->control);
 	json_close(&j);

@@ -12,6 +12,7 @@
 #include "fs/inode.h"
 #include "fs/namespace.h"
 #include "fs/options.h"
+#include "fs/scrubber.h"
 #include "fs/series.h"
 
 static void fs_free(struct fs *fs)
@@ -21,6 +22,7 @@ static void fs_free(struct fs *fs)
 	inodes_free(fs->inodes);
 	attr_cache_free(fs->attrs);
 	collect_free(fs->collect);
+	scrubber_free(fs->scrubber);
 	series_free(fs->series);
 	control_free(fs->control);
 	mutex_release(&fs->handles_lock);
@@ -58,6 +60,8 @@ int fs_open(struct engine *e, const struct options *o, struct fs **ret)
 	if (r == 0)
 		r = collect_new(e, &fs->collect);
 	if (r == 0)
+		r = scrubber_new(e, &fs->scrubber);
+	if (r == 0)
 		r = names_open_root(fs);
 	if (r == 0 && !fs->read_only)
 		r = names_clear_orphans(fs);
@@ -82,7 +86,8 @@ int fs_close(struct fs *fs)
 
 	if (!fs)
 		return 0;
-	collect_free(TAKE(fs->collect));
+	collect_free(TAKE(fs->collect)); /* first: a scrub may wait for it */
+	scrubber_free(TAKE(fs->scrubber));
 	r = names_finish_all(fs);
 	if (r < 0)
 		log_errno(r, "store: read times and files without a name could not be written off");

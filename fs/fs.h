@@ -19,6 +19,7 @@ struct control;
 struct file;
 struct inodes;
 struct options;
+struct scrubber;
 struct series;
 
 struct fs {
@@ -31,6 +32,7 @@ struct fs {
 	struct series *series;
 	struct control *control;
 	struct collect *collect;
+	struct scrubber *scrubber;
 	bool read_only, noatime;
 	bool sync; /* every change of names is durable before it is answered */
 

@@ -140,6 +140,23 @@ static void show_durability(FILE *to, const struct json_flat *j)
 	fprintf(to, "  %s healed\n", json_flat_get(j, "health.healed"));
 }
 
+static void show_scrub(FILE *to, const struct json_flat *j)
+{
+	if (strcmp(json_flat_get(j, "scrub.known"), "true") == 0) {
+		size_line(to, "Last scrub:", json_flat_u64(j, "scrub.bytes"));
+		fprintf(to, "  %s ago, %s damaged places, %s left\n", duration(json_flat_u64(j, "scrub.age_ns")).s,
+			json_flat_get(j, "scrub.damaged"), json_flat_get(j, "scrub.left"));
+	} else {
+		line(to, "Last scrub:", "never");
+		fputs("  ckptfs-scrub looks for damage\n", to);
+	}
+	if (strcmp(json_flat_get(j, "scrub.unfinished"), "true") == 0) {
+		size_line(to, strcmp(json_flat_get(j, "scrub.running"), "true") == 0 ? "Scrub running:" : "Scrub stopped:",
+			  json_flat_u64(j, "scrub.round.bytes"));
+		fprintf(to, "  so far, %s damaged places\n", json_flat_get(j, "scrub.round.damaged"));
+	}
+}
+
 static const char *on_off(const struct json_flat *j, const char *path)
 {
 	return strcmp(json_flat_get(j, path), "true") == 0 ? "on" : "off";
@@ -185,6 +202,7 @@ void stat_show_mount(FILE *to, const struct json_flat *j)
 	show_compression(to, j);
 	show_memory(to, j);
 	show_durability(to, j);
+	show_scrub(to, j);
 	show_paths(to, j);
 	show_requests(to, j);
 }

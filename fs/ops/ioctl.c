@@ -1,6 +1,8 @@
 #include "client/ioctl.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include "fs/loop.h"
 #include "fs/ops/notify.h"
 #include "fs/ops/ops.h"
+#include "fs/scrubber.h"
 #include "store/engine/engine.h"
 
 /* Size and version first, in every argument. */
@@ -103,6 +106,14 @@ static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
+/* What concerns the store as a whole. */
+static bool may_command(fuse_req_t req)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+
+	return uid == 0 || uid == geteuid();
+}
+
 static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
 {
 	struct gc_conf conf = {
@@ -113,13 +124,12 @@ static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
 		.rate = arg->rate,
 	};
 	struct fs *fs = fs_of(req);
-	uid_t uid = fuse_req_ctx(req)->uid;
 
 	if (arg->command > CKPTFS_GC_STOP || arg->flags & ~(CKPTFS_GC_DELETE | CKPTFS_GC_PLACE) || arg->move_below > 100)
 		return -EINVAL;
 	if (arg->command == CKPTFS_GC_STATUS)
 		return 0;
-	if (uid != 0 && uid != geteuid())
+	if (!may_command(req))
 		return -EPERM;
 	if (arg->command == CKPTFS_GC_START)
 		return fs->read_only && conf.delete ? -EROFS : collect_start(fs->collect, &conf);
@@ -168,6 +178,91 @@ static void ioctl_gc(fuse_req_t req, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
+static int scrub_command(fuse_req_t req, const struct ckptfs_scrub *arg)
+{
+	struct scrub_conf conf = {
+		.restart = arg->flags & CKPTFS_SCRUB_RESTART,
+		.budget_ns = arg->budget_ns,
+		.rate = arg->rate,
+	};
+	struct fs *fs = fs_of(req);
+
+	if (arg->command > CKPTFS_SCRUB_STOP || arg->flags & ~CKPTFS_SCRUB_RESTART)
+		return -EINVAL;
+	if (arg->command == CKPTFS_SCRUB_STATUS)
+		return 0;
+	if (!may_command(req))
+		return -EPERM;
+	if (arg->command == CKPTFS_SCRUB_START)
+		return scrubber_start(fs->scrubber, &conf);
+	scrubber_stop(fs->scrubber);
+	return 0;
+}
+
+static void scrub_tell(struct fs *fs, struct ckptfs_scrub *arg)
+{
+	struct scrubber_status s;
+
+	scrubber_status(fs->scrubber, &s);
+	arg->running = s.running;
+	arg->error = -s.error;
+	arg->complete = s.report.complete;
+	arg->named = s.report.is_named;
+	arg->run = s.run;
+	arg->frames = s.report.nr_frames;
+	arg->chunks = s.report.nr_chunks;
+	arg->bytes = s.report.bytes;
+	arg->read_bytes = s.report.read_bytes;
+	arg->round_bytes = s.report.round_bytes;
+	arg->total_bytes = s.report.total_bytes;
+	arg->damaged = s.report.nr_damaged;
+	arg->tables = s.report.nr_tables;
+	arg->mended = s.report.nr_mended;
+	arg->unused = s.report.nr_unused;
+	arg->left = s.report.nr_left;
+	arg->files = s.report.nr_files;
+	arg->lost_bytes = s.report.lost_bytes;
+	arg->hits = s.nr_hits;
+	memset(arg->doing, 0, sizeof(arg->doing));
+	snprintf(arg->doing, sizeof(arg->doing), "%s", s.report.doing ? s.report.doing : "");
+}
+
+static void ioctl_scrub(fuse_req_t req, const void *in)
+{
+	struct ckptfs_scrub arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = scrub_command(req, &arg);
+	if (r < 0) {
+		ops_reply(req, r);
+		return;
+	}
+	scrub_tell(fs_of(req), &arg);
+	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+}
+
+static void ioctl_scrub_hit(fuse_req_t req, const void *in)
+{
+	struct ckptfs_scrub_hit arg;
+	struct scrubber_hit hit;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = may_command(req) ? scrubber_hit(fs_of(req)->scrubber, arg.run, arg.number, &hit) : -EPERM;
+	if (r < 0) {
+		ops_reply(req, r);
+		return;
+	}
+	arg.inode = hit.ino;
+	arg.off = hit.off;
+	arg.len = hit.len;
+	memset(arg.path, 0, sizeof(arg.path));
+	snprintf(arg.path, sizeof(arg.path), "%s", hit.path ? hit.path : "");
+	free(hit.path);
+	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+}
+
 static size_t argument_size(unsigned cmd)
 {
 	switch (cmd) {
@@ -176,10 +271,18 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_SYNC:
 	case CKPTFS_IOC_STAT:
 	case CKPTFS_IOC_GC:
+	case CKPTFS_IOC_SCRUB:
+	case CKPTFS_IOC_SCRUB_HIT:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
 	}
+}
+
+/* Others are about one file. */
+static bool is_for_directories(unsigned cmd)
+{
+	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB || cmd == CKPTFS_IOC_SCRUB_HIT;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
@@ -195,7 +298,7 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		r = -ENOTTY;
 	else
 		r = check_argument(in, in_len, size);
-	if (r == 0 && flags & FUSE_IOCTL_DIR && cmd != CKPTFS_IOC_SYNC && cmd != CKPTFS_IOC_GC)
+	if (r == 0 && flags & FUSE_IOCTL_DIR && !is_for_directories(cmd))
 		r = -EISDIR;
 	if (r < 0)
 		ops_reply(req, r);
@@ -207,6 +310,10 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_stat(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_GC)
 		ioctl_gc(req, in);
+	else if (cmd == CKPTFS_IOC_SCRUB)
+		ioctl_scrub(req, in);
+	else if (cmd == CKPTFS_IOC_SCRUB_HIT)
+		ioctl_scrub_hit(req, in);
 	else
 		ioctl_sync(req);
 }

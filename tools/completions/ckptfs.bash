@@ -14,6 +14,7 @@ _ckptfs() {
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --json -q --quiet" files=-d ;;
+	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-stat) flags="--html --json --prometheus --watch" ;;
 	esac
 	flags+=" -h --help -V --version"
@@ -26,11 +27,11 @@ _ckptfs() {
 		COMPREPLY=($(compgen -W "$flags" -- "$cur"))
 	elif [[ $prev == --@(page|min|avg|max|memory|cache|budget|rate|move-below) ]]; then
 		COMPREPLY=() # a size, a time or a number
-	elif [[ $command == umount.ckptfs ]]; then
+	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) ]]; then
 		COMPREPLY=($(compgen -W "$(awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts)" -- "$cur"))
 	else
 		compopt -o filenames
 		COMPREPLY=($(compgen $files -- "$cur"))
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-analyze ckptfs-gc ckptfs-stat
+	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-stat

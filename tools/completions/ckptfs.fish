@@ -14,7 +14,7 @@ function __ckptfs_options
     end
 end
 
-for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-analyze ckptfs-gc ckptfs-stat
+for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-stat
     complete -c $c -s h -l help -d 'tell the usage'
     complete -c $c -s V -l version -d 'tell the version'
 end
@@ -58,6 +58,12 @@ complete -c ckptfs-gc -l move-below -x -d 'empty packs with less in use'
 complete -c ckptfs-gc -l place -d 'bring the newest files together'
 complete -c ckptfs-gc -l json -d 'for machines'
 complete -c ckptfs-gc -s q -l quiet -d 'no progress'
+
+complete -c ckptfs-scrub -l rate -x -d 'of packs per second'
+complete -c ckptfs-scrub -l budget -x -d 'stop after this time'
+complete -c ckptfs-scrub -l restart -d 'begin anew'
+complete -c ckptfs-scrub -l json -d 'for machines'
+complete -c ckptfs-scrub -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-stat -l html -r -F -d 'a page about one mount'
 complete -c ckptfs-stat -l json -d 'for machines'

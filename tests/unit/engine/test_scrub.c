@@ -656,36 +656,62 @@ static void *collect_on(void *arg)
 	return NULL;
 }
 
-/* Nothing is damaged, so nothing must be found, however much is written, given back, moved and removed meanwhile. */
-static void sound_data_is_never_taken_for_damaged(void **state)
+/* However much is written, given back, moved and removed meanwhile, what is damaged is found each time, and nothing else. */
+static void scrub_beside_others(struct rig *rig, uint64_t nr_damaged)
 {
-	struct rig *rig = *state;
 	struct writer w[NR_WRITERS + 1];
-	uint64_t nr_scrubs = 0;
 
-	rig_close(rig);
-	rig->conf.pack_bytes = MiB(3);
-	rig->conf.ingest_entries = 2048;
-	rig->conf.compress.kind = COMPRESS_LZ4;
-	rig_open(rig);
 	all_written = false;
 	for (unsigned i = 0; i <= NR_WRITERS; i++) {
 		w[i] = (struct writer){ .rig = rig, .number = i };
 		assert_int_equal(pthread_create(&w[i].thread, NULL, i < NR_WRITERS ? write_and_drop : collect_on, &w[i]), 0);
 	}
-	for (unsigned i = 0; i < 60; i++) {
+	for (unsigned i = 0; i < 50; i++) {
 		struct scrub_report rep = scrub(rig);
 
-		assert_int_equal(rep.nr_damaged + rep.nr_tables + rep.nr_left, 0);
-		nr_scrubs++;
+		assert_int_equal(rep.nr_damaged, nr_damaged);
+		assert_int_equal(rep.nr_left, nr_damaged);
+		assert_int_equal(rep.nr_tables, 0);
 	}
 	for (unsigned i = 0; i < NR_WRITERS; i++)
 		pthread_join(w[i].thread, NULL);
 	all_written = true;
 	pthread_join(w[NR_WRITERS].thread, NULL);
+	assert_int_equal(scrub(rig).nr_damaged, nr_damaged);
+	assert_int_equal(rig_stats(rig).nr_damaged, nr_damaged);
+}
+
+static void make_small_packs(struct rig *rig)
+{
+	rig_close(rig);
+	rig->conf.pack_bytes = MiB(3);
+	rig->conf.ingest_entries = 2048;
+	rig->conf.compress.kind = COMPRESS_LZ4;
+	rig_open(rig);
+}
+
+static void sound_data_is_never_taken_for_damaged(void **state)
+{
+	struct rig *rig = *state;
+
+	make_small_packs(rig);
+	scrub_beside_others(rig, 0);
+}
+
+static void damage_is_found_beside_writers_and_collections(void **state)
+{
+	struct rig *rig = *state;
+
+	make_small_packs(rig);
+	rig_write(rig, 50, MiB(1), 12345);
+	rig_stats(rig);
+	damage_chunk(rig, 1, 0, 7);
+	damage_chunk(rig, 1, 0, 200);
+	scrub_beside_others(rig, 2);
+	rig_write(rig, 51, MiB(1), 12345);
+	rig_stats(rig);
 	assert_int_equal(scrub(rig).nr_damaged, 0);
-	assert_int_equal(rig_stats(rig).nr_damaged, 0);
-	assert_int_equal(nr_scrubs, 60);
+	rig_check(rig, 50, MiB(1), 12345);
 }
 
 static void *heal_on(void *arg)
@@ -738,6 +764,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(one_scrub_at_a_time, rig_setup, rig_teardown),
 		cmocka_unit_test(the_note_comes_back_and_nothing_else_passes_for_one),
 		cmocka_unit_test_setup_teardown(sound_data_is_never_taken_for_damaged, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(damage_is_found_beside_writers_and_collections, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(healing_beside_a_scrub_leaves_no_damage, rig_setup, rig_teardown),
 	};
 

@@ -1,0 +1,211 @@
+#!/bin/bash
+# ckptfs-scrub as people use it: damage on the disk of a mounted store is found and told with its files, writing heals it, a scrub is
+# stopped, killed and gone on with, beside writers and collections, refused with a reason.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+
+scrub=$CKPTFS_BUILD/tools/ckptfs-scrub
+gc=$CKPTFS_BUILD/tools/ckptfs-gc
+stat=$CKPTFS_BUILD/tools/ckptfs-stat
+
+json() { "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+scrub_stat() { stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["scrub"][sys.argv[1]])' "$1"; }
+health() { stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["health"][sys.argv[1]])' "$1"; }
+exits() { # CODE COMMAND...: it ends with this code; its messages are in $WORK/said
+	local want=$1 code=0
+	shift
+	"$@" >"$WORK/said" 2>&1 || code=$?
+	[ "$code" = "$want" ] || { cat "$WORK/said"; fail "$*: exit code $code instead of $want"; }
+}
+says() { grep -q -- "$1" "$WORK/said" || { cat "$WORK/said"; fail "nothing was said of: $1"; }; }
+says_not() { ! grep -q -- "$1" "$WORK/said" || { cat "$WORK/said"; fail "was said though it is not so: $1"; }; }
+noise() { "$PYTHON" -c 'import random, sys; sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"; }
+# flip CONTENT OFFSET: change one byte of the pack, where it has the 64 bytes at this offset of a file
+flip() {
+	"$PYTHON" - "$STORE" "$1" "$2" <<'PY'
+import glob, os, sys
+store, name, off = sys.argv[1], sys.argv[2], int(sys.argv[3])
+with open(name, "rb") as f:
+    f.seek(off)
+    want = f.read(64)
+for pack in sorted(glob.glob(store + "/packs/*.pack")):
+    with open(pack, "r+b") as f:
+        at = f.read().find(want)
+        if at >= 0:
+            f.seek(at)
+            f.write(bytes([want[0] ^ 1]))
+            os.fsync(f.fileno())
+            sys.exit(0)
+sys.exit("no such bytes in any pack")
+PY
+}
+
+# Nothing is wrong.
+fs_mount
+mkdir -p "$MNT/run7/deep"
+for i in 1 2 3; do noise $i 8 >"$WORK/$i"; done
+cp "$WORK/1" "$MNT/run7/deep/ckpt.1"
+cp "$WORK/1" "$MNT/twin"
+cp "$WORK/2" "$MNT/other"
+cp "$WORK/3" "$MNT/third"
+sync "$MNT/third"
+exits 0 "$stat" "$MNT"
+says '^Last scrub: *never'
+exits 0 "$scrub" "$MNT"
+says '^Compared: *24 MiB in 6144 chunks'
+says '^Damaged: *nothing'
+exits 0 "$scrub" --quiet "$MNT"
+[ ! -s "$WORK/said" ] || fail "--quiet says something though all is sound"
+[ "$(scrub_stat known) $(scrub_stat bytes) $(scrub_stat damaged)" = "True $((24 << 20)) 0" ] || fail "ckptfs-stat does not know of it"
+exits 0 "$stat" "$MNT"
+says '^Last scrub: *24 MiB .*ago, 0 damaged places, 0 left'
+exits 0 "$stat" --prometheus "$MNT"
+says '^ckptfs_scrub_last_bytes{.*} 25165824$'
+
+# Two bytes flip on the disk: found, told with the files, and only those.
+flip "$WORK/1" $((5 * 4096 + 7))
+flip "$WORK/1" $((6 * 4096 + 7))
+flip "$WORK/2" $((1000 * 4096 + 7))
+exits 4 "$scrub" "$MNT"
+says '^run7/deep/ckpt.1: bytes 20480 to 28671 cannot be read'
+says '^twin: bytes 20480 to 28671 cannot be read'
+says '^other: bytes 4096000 to 4100095 cannot be read'
+says_not '^third'
+says '^3 files miss 20 KiB'
+says '3 chunks, 0 tables and headers; 0 mended, 0 that no file uses, 3 left'
+[ "$(health damaged)" = 3 ] || fail "not marked as damaged"
+[ "$(scrub_stat damaged) $(scrub_stat left)" = "3 3" ] || fail "ckptfs-stat does not know of the damage"
+! cat "$MNT/twin" >/dev/null 2>&1 || fail "damaged bytes can be read"
+cmp "$WORK/3" "$MNT/third"
+"$scrub" --json "$MNT" >"$WORK/json" && fail "--json: exit code 0"
+"$PYTHON" - "$WORK/json" <<'PY' || fail "--json: not as promised"
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["schema_version"] == 1 and d["complete"] and d["damaged_chunks"] == 3 and d["left"] == 3 and d["lost_bytes"] == 20480, d
+hits = {(h["path"], h["offset"], h["length"]) for h in d["hits"]}
+assert hits == {("run7/deep/ckpt.1", 20480, 8192), ("twin", 20480, 8192), ("other", 4096000, 4096)}, hits
+PY
+echo "ok damage is told with its files"
+
+# The same content again, as other files: all are healed.
+cp "$WORK/1" "$MNT/again.1"
+cp "$WORK/2" "$MNT/again.2"
+sync "$MNT/again.1" "$MNT/again.2"
+exits 0 "$scrub" "$MNT"
+says '^Damaged: *nothing'
+[ "$(health damaged) $(health healed)" = "0 3" ] || fail "healing is not counted"
+cmp "$WORK/1" "$MNT/run7/deep/ckpt.1"
+cmp "$WORK/2" "$MNT/other"
+fs_remount
+[ "$(scrub_stat known) $(scrub_stat bytes)" = "True $((24 << 20))" ] || fail "the last scrub is forgotten after a remount"
+exits 0 "$scrub" "$MNT"
+echo "ok writing heals"
+
+# A table of fingerprints is mended, and what nobody uses is no loss.
+"$PYTHON" - "$STORE/packs/00000001.pack" <<'PY'
+import os, sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(4096 + 300)
+    b = f.read(1)[0]
+    f.seek(4096 + 300)
+    f.write(bytes([b ^ 1]))
+    os.fsync(f.fileno())
+PY
+exits 0 "$scrub" "$MNT"
+says '1 tables and headers; 1 mended'
+flip "$WORK/3" 8192
+rm "$MNT/third"
+exits 0 "$scrub" "$MNT"
+says '1 that no file uses, 0 left'
+"$gc" --delete -q "$MNT" >/dev/null
+exits 0 "$scrub" "$MNT"
+says '^Damaged: *nothing'
+says '^Compared: *16 MiB'
+fs_umount
+fs_sound "after scrubs and healing"
+echo "ok tables, and what no file uses"
+
+# Stopped by the clock, gone on with; a rate below what there is makes it end early.
+fs_mount
+exits 3 "$scrub" --budget 0.000001s "$MNT"
+says 'ended before all was looked at'
+exits 3 "$scrub" --rate 1M --budget 0.3s "$MNT"
+[ "$(scrub_stat unfinished)" = True ] || fail "ckptfs-stat does not know that it is not done"
+exits 0 "$scrub" "$MNT"
+[ "$(scrub_stat unfinished)" = False ] || fail "ckptfs-stat does not know that it is done"
+
+# Interrupted: soon, however slow it is to be.
+"$scrub" --rate 10K "$MNT" >"$WORK/said" 2>&1 &
+pid=$!
+until [ "$(scrub_stat running)" = True ]; do sleep 0.05; done
+exits 2 "$scrub" "$MNT"
+says 'running already'
+kill -INT "$pid"
+code=0
+wait "$pid" || code=$?
+[ "$code" = 130 ] || fail "interrupted: exit code $code"
+exits 0 "$scrub" "$MNT"
+
+# Killed, the tool and then the daemon, in the middle and with damage: the next mount goes on and misses nothing.
+flip "$WORK/1" $((5 * 4096 + 7))
+flip "$WORK/2" $((2000 * 4096 + 7))
+"$scrub" --restart --rate 10K "$MNT" >/dev/null 2>&1 &
+pid=$!
+until [ "$(stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["scrub"]["round"]["bytes"])')" -gt 0 ]; do sleep 0.05; done
+kill -KILL "$pid"
+fs_kill
+fs_mount
+exits 4 "$scrub" "$MNT"
+says '^twin: bytes 20480 to 24575 cannot be read'
+says '^other: bytes 8192000 to 8196095 cannot be read'
+echo "ok stopped and killed"
+
+# Beside writers and collections nothing is taken for damaged that is not.
+cp "$WORK/1" "$MNT/healing.1"
+cp "$WORK/2" "$MNT/healing.2"
+collect_on
+for i in 1 2 3 4 5 6; do
+	noise $((10 + i)) 8 >"$MNT/busy.$((i % 2))" &
+	exits 0 "$scrub" --restart "$MNT"
+	wait $!
+done
+kill -KILL "$COLLECTOR"
+COLLECTOR=
+until [ "$(stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["garbage"]["collecting"])')" = False ]; do sleep 0.05; done
+exits 0 "$scrub" --restart "$MNT"
+echo "ok beside writers and collections"
+
+# A mount is not kept busy by a scrub.
+"$scrub" --restart --rate 10K "$MNT" >/dev/null 2>&1 &
+until [ "$(scrub_stat running)" = True ]; do sleep 0.05; done
+kill -KILL $!
+fs_umount
+fs_sound "after a scrub that was cut short"
+
+# Read-only: it tells, and changes nothing.
+flip "$WORK/2" $((3 * 4096 + 7))
+fs_mount ro
+exits 4 "$scrub" "$MNT"
+says '^other: bytes 12288 to 16383'
+fs_umount
+fs_mount
+
+# Refused, with a reason.
+exits 2 "$scrub" "$STORE"
+says 'give its mountpoint'
+exits 2 "$scrub" "$WORK"
+says 'not on a ckptfs'
+exits 2 "$scrub" "$WORK/missing"
+exits 1 "$scrub"
+exits 1 "$scrub" --budget soon "$MNT"
+says 'not a time'
+exits 1 "$scrub" --rate fast "$MNT"
+says 'not a size'
+exits 1 "$scrub" --no-such-option "$MNT"
+exits 0 "$scrub" --help
+exits 0 "$scrub" --version
+chmod 755 "$MNT"
+exits 2 setpriv --reuid 65534 --regid 65534 --clear-groups "$scrub" "$MNT"
+says 'only root'
+fs_umount

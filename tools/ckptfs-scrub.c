@@ -1,0 +1,342 @@
+/*
+ * ckptfs-scrub: has a mount look for damage, and says which files it hits.
+ *
+ * The daemon does the work, while everything else goes on; this program starts it, shows how far it is, and stops it when
+ * interrupted. It can be stopped or killed at any time: the next one goes on from there. A store that is not mounted is
+ * fsck.ckptfs's business.
+ *
+ * Exit status: 0 every file that was looked at is sound, 1 usage, 2 it failed or there is no mount, 3 the time was up before all was
+ * looked at, 4 files cannot be read everywhere, 130 interrupted.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "tools/progress.h"
+
+#define SCHEMA_VERSION 1
+#define ASK_NS (100 * 1000 * 1000)
+
+enum exit_status { EXIT_SOUND = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP = 3, EXIT_DAMAGE = 4, EXIT_INTERRUPTED = 130 };
+
+struct request {
+	const char *path;
+	bool restart, json, quiet;
+	uint64_t budget_ns, rate;
+
+	int fd; /* of path */
+	struct progress progress;
+	uint64_t started_ns;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(_unused_ int signal)
+{
+	interrupted = 1;
+}
+
+static void help(FILE *to)
+{
+	fputs("Usage: ckptfs-scrub [--rate SIZE] [--budget TIME] [--restart] [--json | --quiet] MOUNTPOINT\n"
+	      "Read everything that a mounted store has, compare it with its fingerprints, and tell which files are\n"
+	      "damaged. The mount goes on being read and written meanwhile.\n\n"
+	      "  --rate SIZE      read no more than this of packs per second, such as 50M\n"
+	      "  --budget TIME    stop after 90s, 10m, 2h; the next scrub goes on from there\n"
+	      "  --restart        begin anew, wherever the last scrub stopped\n"
+	      "  --json           the result as one JSON document; keys keep their meaning (schema_version)\n"
+	      "  -q, --quiet      no progress, and nothing else if all is sound\n"
+	      "  -h, --help       this text\n"
+	      "  -V, --version    the version\n\n"
+	      "Exit status: 0 sound, 1 usage, 2 failed, 3 the time was up first, 4 files are damaged, 130 interrupted.\n",
+	      to);
+}
+
+/* --- asking the daemon --- */
+
+static int command(const struct request *q, struct ckptfs_scrub *s, uint32_t what)
+{
+	s->size = sizeof(*s);
+	s->version = CKPTFS_IOC_VERSION;
+	s->command = what;
+	return ioctl(q->fd, CKPTFS_IOC_SCRUB, s) < 0 ? -errno : 0;
+}
+
+/* 1/0 there are no more/<0 */
+static int ask_hit(const struct request *q, const struct ckptfs_scrub *s, uint64_t number, struct ckptfs_scrub_hit *ret)
+{
+	*ret = (struct ckptfs_scrub_hit){ .size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .run = s->run, .number = number };
+	if (number >= s->hits)
+		return 0;
+	if (ioctl(q->fd, CKPTFS_IOC_SCRUB_HIT, ret) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return 1;
+}
+
+static void show_progress(struct request *q, const struct ckptfs_scrub *s)
+{
+	bool is_comparing = strcmp(s->doing, "comparing data") == 0;
+
+	progress_show(&q->progress, s->doing, s->round_bytes, is_comparing ? s->total_bytes : 0, true);
+}
+
+static int run_in_daemon(struct request *q, struct ckptfs_scrub *s)
+{
+	bool told = false;
+	int r;
+
+	*s = (struct ckptfs_scrub){
+		.flags = q->restart ? CKPTFS_SCRUB_RESTART : 0,
+		.budget_ns = q->budget_ns,
+		.rate = q->rate,
+	};
+	r = command(q, s, CKPTFS_SCRUB_START);
+	while (r == 0 && s->running) {
+		nanosleep(&(struct timespec){ .tv_nsec = ASK_NS }, NULL);
+		if (interrupted && !told) {
+			struct ckptfs_scrub stop = { 0 };
+
+			command(q, &stop, CKPTFS_SCRUB_STOP);
+			told = true;
+		}
+		r = command(q, s, CKPTFS_SCRUB_STATUS);
+		show_progress(q, s);
+	}
+	return r < 0 ? r : -s->error;
+}
+
+/* --- what is shown --- */
+
+static double seconds_since(uint64_t ns)
+{
+	return (double)(monotonic_ns() - ns) / 1e9;
+}
+
+static void print_string(const char *s)
+{
+	putchar('"');
+	for (; *s; s++) {
+		if ((unsigned char)*s < ' ')
+			printf("\\u%04x", (unsigned char)*s);
+		else
+			printf(*s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+	}
+	putchar('"');
+}
+
+static void show_json_hits(const struct request *q, const struct ckptfs_scrub *s)
+{
+	struct ckptfs_scrub_hit hit;
+
+	fputs(", \"hits\": [", stdout);
+	for (uint64_t i = 0; ask_hit(q, s, i, &hit) > 0; i++) {
+		printf("%s{\"path\": ", i > 0 ? ", " : "");
+		if (hit.path[0])
+			print_string(hit.path);
+		else
+			fputs("null", stdout);
+		printf(", \"inode\": %" PRIu64 ", \"offset\": %" PRIu64 ", \"length\": %" PRIu64 "}", hit.inode, hit.off, hit.len);
+	}
+	putchar(']');
+}
+
+static void show_json(const struct request *q, const struct ckptfs_scrub *s)
+{
+	const struct {
+		const char *name;
+		uint64_t value;
+	} figures[] = {
+		{ "frames", s->frames },	   { "chunks", s->chunks },	  { "bytes", s->bytes },
+		{ "read_bytes", s->read_bytes },   { "round_bytes", s->round_bytes },
+		{ "damaged_chunks", s->damaged },  { "damaged_tables", s->tables }, { "mended", s->mended },
+		{ "unused", s->unused },	   { "left", s->left },		  { "files", s->files },
+		{ "lost_bytes", s->lost_bytes },
+	};
+
+	printf("{\"schema_version\": %d, \"complete\": %s, \"named\": %s", SCHEMA_VERSION, s->complete ? "true" : "false",
+	       s->named ? "true" : "false");
+	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
+		printf(", \"%s\": %" PRIu64, figures[i].name, figures[i].value);
+	show_json_hits(q, s);
+	printf(", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
+}
+
+static void show_hits(const struct request *q, const struct ckptfs_scrub *s)
+{
+	struct ckptfs_scrub_hit hit;
+	uint64_t i;
+
+	for (i = 0; ask_hit(q, s, i, &hit) > 0; i++) {
+		if (hit.path[0])
+			printf("%s: ", hit.path);
+		else
+			printf("inode %" PRIu64 ", which has no name: ", hit.inode);
+		printf("bytes %" PRIu64 " to %" PRIu64 " cannot be read\n", hit.off, hit.off + hit.len - 1);
+	}
+	if (s->left > 0 && !s->named)
+		puts("It was stopped before the files were looked for; the next ckptfs-scrub does that.");
+	else if (s->files > 0)
+		printf("%" PRIu64 " files miss %s. Writing their content again heals them, and all who share it.\n", s->files,
+		       human_size(s->lost_bytes).s);
+}
+
+static void show_text(const struct request *q, const struct ckptfs_scrub *s)
+{
+	uint64_t found = s->damaged + s->tables;
+	double seconds = seconds_since(q->started_ns);
+
+	show_hits(q, s);
+	if (q->quiet && found == 0)
+		return;
+	printf("Compared:  %s in %" PRIu64 " chunks, %s read in %.1f s: %s/s\n", human_size(s->bytes).s, s->chunks,
+	       human_size(s->read_bytes).s, seconds, human_size((uint64_t)((double)s->read_bytes / MAX(seconds, 1e-3))).s);
+	if (found == 0)
+		puts("Damaged:   nothing");
+	else
+		printf("Damaged:   %" PRIu64 " chunks, %" PRIu64 " tables and headers; %" PRIu64 " mended, %" PRIu64 " that no file uses, %" PRIu64
+		       " left\n",
+		       s->damaged, s->tables, s->mended, s->unused, s->left);
+	if (s->tables > 0 && s->left > 0)
+		puts("Unmount the store and run fsck.ckptfs -p --read-data: it may mend more.");
+}
+
+static enum exit_status show_result(struct request *q, const struct ckptfs_scrub *s)
+{
+	progress_clear(&q->progress);
+	if (q->json)
+		show_json(q, s);
+	else
+		show_text(q, s);
+	if (!q->json && !q->quiet && !s->complete && !interrupted)
+		puts("It ended before all was looked at; the next ckptfs-scrub goes on from there.");
+	if (interrupted)
+		return EXIT_INTERRUPTED;
+	return s->left > 0 ? EXIT_DAMAGE : s->complete ? EXIT_SOUND : EXIT_TIME_UP;
+}
+
+/* --- what to do --- */
+
+static bool is_store(const char *path)
+{
+	char name[4096];
+
+	return snprintf(name, sizeof(name), "%s/superblock", path) < (int)sizeof(name) && access(name, F_OK) == 0;
+}
+
+static enum exit_status refuse(const struct request *q, int r)
+{
+	if (r == -ENOTTY && is_store(q->path))
+		fprintf(stderr, "ckptfs-scrub: %s: a store: give its mountpoint, or run fsck.ckptfs --read-data if it is not mounted\n",
+			q->path);
+	else if (r == -ENOTTY)
+		fprintf(stderr, "ckptfs-scrub: %s: not on a ckptfs; give a mountpoint\n", q->path);
+	else if (r == -EBUSY)
+		fprintf(stderr, "ckptfs-scrub: %s: a scrub is running already; wait for it to end\n", q->path);
+	else if (r == -EPERM)
+		fprintf(stderr, "ckptfs-scrub: %s: only root and the user who mounted it may scrub\n", q->path);
+	else if (r == -ENOTCONN)
+		fprintf(stderr, "ckptfs-scrub: %s: the daemon of this mount has died; umount it and mount it again\n", q->path);
+	else
+		fprintf(stderr, "ckptfs-scrub: %s: %s; the daemon's log says more\n", q->path, strerror(-r));
+	return EXIT_FAILED;
+}
+
+static enum exit_status scrub(struct request *q)
+{
+	_cleanup_(closep) int fd = open(q->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct ckptfs_scrub s;
+	int r;
+
+	if (fd < 0) {
+		fprintf(stderr, "ckptfs-scrub: %s: %s\n", q->path, strerror(errno));
+		return EXIT_FAILED;
+	}
+	q->fd = fd;
+	q->started_ns = monotonic_ns();
+	progress_init(&q->progress);
+	q->progress.on &= !q->quiet && !q->json;
+	r = run_in_daemon(q, &s);
+	if (r == 0)
+		return show_result(q, &s);
+	progress_clear(&q->progress);
+	return refuse(q, r);
+}
+
+/* 0: go on; else the exit status + 1 */
+static int parse(int argc, char *argv[], struct request *q)
+{
+	static const struct option options[] = {
+		{ "rate", required_argument, NULL, 'r' }, { "budget", required_argument, NULL, 'b' },
+		{ "restart", no_argument, NULL, 's' },	  { "json", no_argument, NULL, 'j' },
+		{ "quiet", no_argument, NULL, 'q' },	  { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },	  { 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0) {
+		int r = 0;
+
+		switch (c) {
+		case 'r':
+			r = parse_size(optarg, &q->rate);
+			break;
+		case 'b':
+			r = parse_time(optarg, &q->budget_ns);
+			break;
+		case 's':
+			q->restart = true;
+			break;
+		case 'j':
+			q->json = true;
+			break;
+		case 'q':
+			q->quiet = true;
+			break;
+		case 'h':
+			help(stdout);
+			return EXIT_SOUND + 1;
+		case 'V':
+			puts("ckptfs-scrub " CKPTFS_VERSION);
+			return EXIT_SOUND + 1;
+		default:
+			fputs("Try ckptfs-scrub --help.\n", stderr);
+			return EXIT_USAGE + 1;
+		}
+		if (r < 0) {
+			fprintf(stderr, "ckptfs-scrub: %s: not a %s\n", optarg,
+				c == 'b' ? "time such as 90s, 10m or 2h" : "size such as 50M");
+			return EXIT_USAGE + 1;
+		}
+	}
+	if (argc - optind != 1) {
+		fputs("ckptfs-scrub: one mountpoint must be given; try ckptfs-scrub --help\n", stderr);
+		return EXIT_USAGE + 1;
+	}
+	q->path = argv[optind];
+	return 0;
+}
+
+int main(int argc, char *argv[])
+{
+	struct request q = { 0 };
+	struct sigaction sa = { .sa_handler = on_interrupt };
+	int r = parse(argc, argv, &q);
+
+	if (r > 0)
+		return r - 1;
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	return (int)scrub(&q);
+}
