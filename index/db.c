@@ -222,8 +222,9 @@ void db_close(struct db *db)
 	for (size_t i = 0; i < DB_NR_FAMILIES; i++)
 		if (db->options[i])
 			rocksdb_options_destroy(db->options[i]);
-	if (db->filter)
-		rocksdb_compactionfilter_destroy(db->filter);
+	for (size_t i = 0; i < DB_NR_FAMILIES; i++)
+		if (db->filter[i].filter)
+			rocksdb_compactionfilter_destroy(db->filter[i].filter);
 	if (db->flush)
 		rocksdb_flushoptions_destroy(db->flush);
 	if (db->write)
@@ -422,6 +423,12 @@ int db_iter_next(struct db_iter *it, const void **key, size_t *key_len, const vo
 	*key = rocksdb_iter_key(it->it, key_len);
 	*value = rocksdb_iter_value(it->it, value_len);
 	return 1;
+}
+
+void db_iter_seek(struct db_iter *it, const void *from, size_t from_len)
+{
+	rocksdb_iter_seek(it->it, from, from_len);
+	it->started = false;
 }
 
 void db_iter_free(struct db_iter *it)

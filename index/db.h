@@ -64,6 +64,8 @@ int db_iter_new(struct db *db, const struct db_snapshot *snapshot, const void *p
 		const void *from, size_t from_len, struct db_iter **ret);
 /* 1: next entry, borrowed until the next call; 0: end; <0. */
 int db_iter_next(struct db_iter *it, const void **key, size_t *key_len, const void **value, size_t *value_len);
+/* The next one is the first at or behind `from`, which begins with the prefix of the iterator. */
+void db_iter_seek(struct db_iter *it, const void *from, size_t from_len);
 void db_iter_free(struct db_iter *it);
 static inline void db_iter_freep(struct db_iter **it)
 {
@@ -84,10 +86,9 @@ uint64_t db_view_unflushed(struct db *db); /* bytes in memtables */
  * `fingerprints` as one SST file. An entry that is there already is replaced. Durable on return. */
 int db_ingest(struct db *db, const void *keys, size_t key_len, const void *values, size_t value_len, size_t n);
 int db_compact(struct db *db, enum db_family family); /* when the node is idle; blocks */
-/* Compactions leave out entries of `fingerprints` whose value is stale. Set once; asked by RocksDB's threads until
- * db_close(). */
-typedef bool db_stale_fn(void *userdata, const void *value, size_t value_len);
-void db_set_stale(struct db *db, db_stale_fn *fn, void *userdata);
+/* Compactions leave out entries that are stale. Set once for a family; asked by RocksDB's threads until db_close(). */
+typedef bool db_stale_fn(void *userdata, const void *key, size_t key_len, const void *value, size_t value_len);
+void db_set_stale(struct db *db, enum db_family family, db_stale_fn *fn, void *userdata);
 
 struct db_stats {
 	uint64_t view_disk, fingerprints_disk; /* bytes of SST files */

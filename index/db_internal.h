@@ -31,9 +31,11 @@ struct db {
 	rocksdb_writeoptions_t *write;
 	rocksdb_flushoptions_t *flush;
 
-	rocksdb_compactionfilter_t *filter; /* of `fingerprints` */
-	db_stale_fn *_Atomic is_stale; /* NULL: nothing is */
-	void *stale_userdata; /* set before is_stale */
+	struct db_filter {
+		rocksdb_compactionfilter_t *filter;
+		db_stale_fn *_Atomic is_stale; /* NULL: nothing is */
+		void *userdata; /* set before is_stale */
+	} filter[DB_NR_FAMILIES];
 
 	struct overlay *overlay; /* changes of the view that RocksDB has not seen */
 

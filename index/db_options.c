@@ -84,22 +84,20 @@ static void set_fingerprints(rocksdb_options_t *o, rocksdb_cache_t *cache)
 static unsigned char leave_out(void *state, int level, const char *key, size_t key_len, const char *value, size_t len,
 			       char **new_value, size_t *new_len, unsigned char *value_changed)
 {
-	struct db *db = state;
-	db_stale_fn *is_stale = atomic_load(&db->is_stale);
+	struct db_filter *f = state;
+	db_stale_fn *is_stale = atomic_load(&f->is_stale);
 
 	(void)level;
-	(void)key;
-	(void)key_len;
 	(void)new_value;
 	(void)new_len;
 	(void)value_changed;
-	return is_stale && is_stale(db->stale_userdata, value, len);
+	return is_stale && is_stale(f->userdata, key, key_len, value, len);
 }
 
 static const char *filter_name(void *state)
 {
 	(void)state;
-	return "ckptfs.stale-fingerprints";
+	return "ckptfs.stale-fingerprints"; /* of both families by now */
 }
 
 static void keep_state(void *state)
@@ -107,10 +105,10 @@ static void keep_state(void *state)
 	(void)state; /* the database's own, freed with it */
 }
 
-void db_set_stale(struct db *db, db_stale_fn *fn, void *userdata)
+void db_set_stale(struct db *db, enum db_family family, db_stale_fn *fn, void *userdata)
 {
-	db->stale_userdata = userdata;
-	atomic_store(&db->is_stale, fn);
+	db->filter[family].userdata = userdata;
+	atomic_store(&db->filter[family].is_stale, fn);
 }
 
 int db_options_make(struct db *db, const struct db_conf *conf)
@@ -139,7 +137,9 @@ int db_options_make(struct db *db, const struct db_conf *conf)
 		return log_errno(-EOPNOTSUPP, "index %s: RocksDB takes no option: %s", db->dir, err);
 	set_view(db->options[DB_VIEW], db->cache);
 	set_fingerprints(db->options[DB_FINGERPRINTS], db->cache);
-	db->filter = rocksdb_compactionfilter_create(db, keep_state, leave_out, filter_name);
-	rocksdb_options_set_compaction_filter(db->options[DB_FINGERPRINTS], db->filter);
+	for (size_t i = 0; i < DB_NR_FAMILIES; i++) {
+		db->filter[i].filter = rocksdb_compactionfilter_create(&db->filter[i], keep_state, leave_out, filter_name);
+		rocksdb_options_set_compaction_filter(db->options[i], db->filter[i].filter);
+	}
 	return 0;
 }

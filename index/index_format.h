@@ -11,6 +11,7 @@
  *   'O' ino                 -> (empty)                                 no name left, still open: removed at mount
  *   'R' ino segment         -> extents (recipes.h)                     1 MiB of a file
  *   'F' [pack [frame]]      -> what has been collected (freed.h)       totals, whole packs, chunks of a frame
+ *   'B' pack frame ino seg  -> (empty)                                 who refers to a frame (referrers.h)
  *   'M' name                -> meta (engine's)                         commit number, pack marks, next inode ...
  *
  * A directory entry's cookie is its place in readdir order: (keyed hash of the name) << 4 | n, 63 bits,
@@ -37,6 +38,7 @@ enum view_table {
 	VIEW_ORPHAN = 'O',
 	VIEW_RECIPE = 'R',
 	VIEW_FREED = 'F',
+	VIEW_REFERRER = 'B',
 	VIEW_META = 'M',
 };
 

@@ -6,6 +6,7 @@
  *   check_rules.c   what must hold, as pure functions
  *   check_journal.c every group and record; beginning the journal anew
  *   check_view.c    every entry, every inode: sorted passes over the view
+ *   check_referrers.c who refers to what, as the recipes say
  *   check_names.c   every name against every inode
  *   check_packs.c   headers, tables, chunks
  *   check_hints.c   is every chunk found by its fingerprint?
@@ -45,7 +46,7 @@ struct check {
 
 	struct db *db; /* open for reading; NULL: missing or unusable */
 	struct {
-		uint64_t commit, logical, next_number;
+		uint64_t commit, logical, next_number, referrers;
 		struct pack_marks marks, absorbed;
 	} meta; /* the index's own notes */
 	char db_why[CHECK_TEXT]; /* there is none to go by, if this is known better than "missing or unusable" */
@@ -90,6 +91,10 @@ const struct tail_frame *check_tail_of(const struct check *k, uint32_t pack, uin
 /* check_view.c */
 int check_view(struct check *k);
 void check_found_in_view(struct check *k, enum check_area area, const char *text);
+int check_entry_alone(struct check *k, const uint8_t *key, size_t key_len, const void *value, size_t value_len); /* 1: right */
+
+/* check_referrers.c */
+int check_referrers(struct check *k);
 
 /* check_names.c */
 int check_names(struct check *k);

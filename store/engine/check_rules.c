@@ -13,6 +13,7 @@
 #include "index/freed.h"
 #include "index/index_format.h"
 #include "index/recipes.h"
+#include "index/referrers.h"
 #include "store/engine/record_format.h"
 
 #define NUMBER_KEY_LEN 9 /* letter and inode */
@@ -113,9 +114,18 @@ static const char *entry_freed(const struct entry *e)
 	return r < 0 ? "what has been collected does not decode" : NULL;
 }
 
+static const char *entry_referrer(const struct entry *e)
+{
+	struct referrer r;
+
+	if (referrer_key_decode(e->k, e->k_len, &r) < 0)
+		return "its key does not decode";
+	return e->v_len != 0 ? "it has a value" : NULL;
+}
+
 static const char *entry_meta(const struct entry *e)
 {
-	static const char *const numbers[] = { "commit", "logical", "next_number" };
+	static const char *const numbers[] = { "commit", "logical", "next_number", "referrers" };
 	static const char *const marks[] = { "marks", "absorbed", "moving" };
 	const char *name = (const char *)e->k + 1;
 	size_t len = e->k_len - 1;
@@ -137,6 +147,7 @@ static const struct {
 	{ VIEW_INODE, entry_inode },	 { VIEW_CONTENT, entry_content }, { VIEW_DIRENT, entry_dirent },
 	{ VIEW_SYMLINK, entry_symlink }, { VIEW_XATTR, entry_xattr },	  { VIEW_ORPHAN, entry_orphan },
 	{ VIEW_RECIPE, entry_recipe },	 { VIEW_FREED, entry_freed },	  { VIEW_META, entry_meta },
+	{ VIEW_REFERRER, entry_referrer },
 };
 
 const char *check_entry(const struct fp_key *key, const void *k, size_t k_len, const void *v, size_t v_len)

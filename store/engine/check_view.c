@@ -44,8 +44,7 @@ static struct key_text key_text(const uint8_t *key, size_t len)
 	return t;
 }
 
-/* 1: it is right. */
-static int check_entry_alone(struct check *k, const uint8_t *key, size_t key_len, const void *value, size_t value_len)
+int check_entry_alone(struct check *k, const uint8_t *key, size_t key_len, const void *value, size_t value_len)
 {
 	const char *why = check_entry(&k->key, key, key_len, value, value_len);
 	char text[CHECK_TEXT];
@@ -350,6 +349,8 @@ int check_view(struct check *k)
 		r = check_small_table(k, VIEW_FREED);
 	if (r == 0)
 		r = check_inodes(k);
+	if (r == 0)
+		r = check_referrers(k);
 	if (r == 0)
 		r = check_names(k);
 	if (r == 0)

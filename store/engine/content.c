@@ -72,7 +72,7 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 
 static size_t segment_bytes(const struct segment *s)
 {
-	return sizeof(*s) + s->size * sizeof(*s->x);
+	return sizeof(*s) + s->size * sizeof(*s->x) + s->filed.size * sizeof(*s->filed.v);
 }
 
 static void segment_free(struct content *c, struct segment *s)
@@ -81,6 +81,7 @@ static void segment_free(struct content *c, struct segment *s)
 	if (s->dirty)
 		atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
 	c->nr_segments--;
+	frames_set_release(&s->filed);
 	free(s->x);
 	free(s);
 }
@@ -301,9 +302,14 @@ static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, 
 		return r;
 	before = segment_bytes(s);
 	was_dirty = s->dirty;
-	r = segment_replace(s, off, len, x, nr, &grown);
-	if (r < 0)
+	r = was_dirty ? 0 : frames_set_of(s->x, s->nr, &s->filed);
+	if (r == 0)
+		r = segment_replace(s, off, len, x, nr, &grown);
+	if (r < 0) {
+		if (!was_dirty)
+			frames_set_release(&s->filed);
 		return r;
+	}
 	atomic_fetch_add(&e->segment_memory, segment_bytes(s) - before);
 	atomic_fetch_add(&e->dirty_segment_memory, segment_bytes(s) - (was_dirty ? before : 0));
 	c->logged.mapped += (uint64_t)grown;
@@ -418,10 +424,14 @@ void content_forget(struct content *c)
 
 /* --- into the view --- */
 
-static void write_back_segment(struct content *c, struct segment *s, struct buf *value, struct db_batch *batch)
+static int write_back_segment(struct content *c, struct segment *s, struct buf *value, struct referrers *refs,
+			      struct db_batch *batch)
 {
 	struct ns_key key = recipe_key(c->ino, s->number);
+	int r = referrers_add(refs, s->number, s->x, s->nr, &s->filed);
 
+	if (r < 0)
+		return r;
 	buf_clear(value);
 	if (s->nr > 0) {
 		recipe_encode(s->x, s->nr, value);
@@ -429,26 +439,30 @@ static void write_back_segment(struct content *c, struct segment *s, struct buf 
 	} else {
 		db_batch_del(batch, key.b, key.len);
 	}
+	return 0;
 }
 
 /* Both are called with every change locked out. */
 int content_write_back(struct content *c, struct db_batch *batch)
 {
+	_cleanup_(referrers_release) struct referrers refs = { .ino = c->ino };
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 	struct ns_key key = ns_key_content(c->ino);
+	int r = 0;
 
 	mutex_lock(&c->lock);
-	for (size_t i = 0; i < c->nr_buckets && !c->dropped; i++)
-		for (struct segment *s = c->buckets[i]; s; s = s->next)
+	for (size_t i = 0; i < c->nr_buckets && !c->dropped && r == 0; i++)
+		for (struct segment *s = c->buckets[i]; s && r == 0; s = s->next)
 			if (s->dirty)
-				write_back_segment(c, s, &value, batch);
+				r = write_back_segment(c, s, &value, &refs, batch);
+	referrers_put(&refs, batch);
 	if (!c->dropped) {
 		buf_clear(&value);
 		ns_content_encode(&c->logged, &value);
 		db_batch_put(batch, key.b, key.len, value.data, value.len);
 	}
 	mutex_unlock(&c->lock);
-	return buf_error(&value);
+	return r < 0 ? r : buf_error(&value);
 }
 
 void content_written_back(struct content *c)
@@ -459,6 +473,8 @@ void content_written_back(struct content *c)
 			if (s->dirty) {
 				s->dirty = false;
 				atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
+				atomic_fetch_sub(&c->e->segment_memory, s->filed.size * sizeof(*s->filed.v));
+				frames_set_release(&s->filed);
 			}
 	c->dirty = false;
 	c->in_view = !c->dropped;

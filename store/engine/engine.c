@@ -35,6 +35,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->dirs = STORE_DIRS_NONE;
 	e->segment_limit = conf->cache / 8;
 	cdc_init(&e->cdc, conf->cdc.max > 0 ? &conf->cdc : &CDC_PARAMS_DEFAULT);
+	mutex_init(&e->referrers.lock);
 	mutex_init(&e->flush_lock);
 	rwlock_init(&e->view_lock);
 	mutex_init(&e->contents_lock);
@@ -112,6 +113,7 @@ void engine_free(struct engine *e)
 	mutex_release(&e->contents_lock);
 	rwlock_release(&e->view_lock);
 	mutex_release(&e->flush_lock);
+	mutex_release(&e->referrers.lock);
 	free(e->path);
 	free(e);
 }
@@ -171,8 +173,10 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 	pc.removed = removed;
 	memcpy(pc.store_id, e->dirs.sb.store_id, sizeof(pc.store_id));
 	r = packs_open(e->dirs.packs, &pc, marks, &e->packs);
-	if (r == 0)
-		db_set_stale(e->db, freed_is_stale, e);
+	if (r == 0) {
+		db_set_stale(e->db, DB_FINGERPRINTS, freed_is_stale, e);
+		db_set_stale(e->db, DB_VIEW, referrers_is_stale, e);
+	}
 	return r;
 }
 

@@ -20,14 +20,16 @@
  *   gc*.c       collecting what nobody refers to
  *   heal.c      files get another copy of what is damaged and cannot be written over
  *   recover.c   opening after a crash; rebuild
+ *   referrers.c who refers to which frame
  *   recut.c     the stage of a file that is cut by content
  *   repoint.c   files refer to other copies of their chunks
  *   scrub*.c    looking for damage
  *   name_walk.c names of inodes
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
- * log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock. The last eight are leaves but for append_lock > packs' own locks and
- * log.lock > RocksDB. gc.lock and then flush_lock come before all of them, absorb_lock before append_lock. Nobody waits for
+ * log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock. The last eight are leaves but for
+ * append_lock > packs' own locks and log.lock > RocksDB. gc.lock and referrers.lock, and then flush_lock, come before all of
+ * them, absorb_lock before append_lock. Nobody waits for
  * a job while holding view_lock: the job needs it to finish.
  */
 #pragma once
@@ -153,6 +155,10 @@ struct engine {
 	struct io_rate *read_rate, *write_rate;
 	uint64_t segment_limit;
 
+	struct {
+		struct mutex lock; /* held while the table is made; before flush_lock and view_lock */
+		_Atomic bool complete; /* the view has all that its recipes say; set with view_lock held exclusively */
+	} referrers;
 	struct mutex flush_lock; /* one at a time writes the view out: the background thread or a collection; before view_lock */
 	struct rwlock view_lock; /* shared: change logged state; exclusive: the view is being cut */
 
@@ -373,7 +379,8 @@ void filter_release(struct engine *e);
 /* freed.c */
 int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr); /* at open; caller frees */
 int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
-bool freed_is_stale(void *engine, const void *value, size_t len); /* an entry of the fingerprint table */
+/* An entry of the fingerprint table. */
+bool freed_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t len);
 void freed_so_far(struct engine *e, struct freed_totals *ret);
 void freed_count(struct engine *e, const struct freed_totals *t); /* what the log says now */
 /* The collector wants it back: it must not be shared. Inside e->users. */

@@ -67,11 +67,13 @@ int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_G
 	return r;
 }
 
-bool freed_is_stale(void *engine, const void *value, size_t len)
+bool freed_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct engine *e = engine;
 	uint32_t pack = fingerprint_pack(value, len);
 
+	(void)key;
+	(void)key_len;
 	return pack == 0 || packs_is_removed(e->packs, pack);
 }
 

@@ -160,7 +160,7 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
 	struct replay rp = { .e = e, .marks.next_pack = 1 };
-	uint64_t position = 0, logical = 0;
+	uint64_t position = 0, logical = 0, referrers = 0;
 	int r;
 
 	r = db_batch_new(e->db, &batch);
@@ -171,6 +171,8 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 	if (r >= 0)
 		r = get_le64(e, "logical", &logical);
 	if (r >= 0)
+		r = get_le64(e, "referrers", &referrers);
+	if (r >= 0)
 		r = get_marks(e, &rp.marks);
 	if (r < 0)
 		return r;
@@ -178,6 +180,7 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 		return log_errno(-EBADMSG, "store %s: the journal ends at commit %" PRIu64 ", the index has seen %" PRIu64
 				 ": the journal is damaged", e->path, journal_last(e->journal), position);
 	atomic_store(&e->logical, (int64_t)logical);
+	atomic_store(&e->referrers.complete, referrers == position); /* 0: a new view, whose recipes all come through us */
 	rp.number = position;
 	r = replay_all(&rp, position);
 	if (r < 0)

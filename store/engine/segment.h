@@ -9,12 +9,14 @@
 #include <stdint.h>
 
 #include "index/recipes.h"
+#include "store/engine/referrers.h"
 
 struct segment {
 	uint64_t number; /* file offset / SEGMENT_SIZE */
 	struct extent *x;
 	uint32_t nr, size;
 	bool dirty;	      /* differs from the view */
+	struct frames_set filed; /* while it does: what the view has refers to these */
 	struct segment *next; /* in its hash bucket */
 };
 

@@ -76,8 +76,10 @@ static int batch_del_prefix(struct engine *e, struct db_batch *batch, const void
 static int apply_put(const void *p, size_t len, struct db_batch *batch)
 {
 	struct cursor c = cursor_of(p, len);
-	uint64_t key_len = cursor_varint(&c);
+	_cleanup_(referrers_release) struct referrers refs = { 0 };
+	uint64_t key_len = cursor_varint(&c), ino = 0, segment;
 	const void *key;
+	int r = 0;
 
 	if (key_len == 0 || key_len > sizeof(((struct ns_key *)0)->b))
 		return -EBADMSG;
@@ -85,14 +87,43 @@ static int apply_put(const void *p, size_t len, struct db_batch *batch)
 	if (!key)
 		return -EBADMSG;
 	db_batch_put(batch, key, (size_t)key_len, c.p, cursor_left(&c));
-	return 0;
+	/* Recipes come so in a snapshot only. One that does not decode is told of when it is used. */
+	if (recipe_key_decode(key, (size_t)key_len, &ino, &segment) == 0)
+		r = referrers_add_recipe(&refs, segment, c.p, cursor_left(&c));
+	refs.ino = ino;
+	referrers_put(&refs, batch);
+	return r == -EBADMSG ? 0 : r;
+}
+
+/* All recipes of an inode, and the notes of what they refer to. */
+static int drop_recipes(struct engine *e, uint64_t ino, struct db_batch *batch)
+{
+	_cleanup_(referrers_release) struct referrers refs = { .ino = ino };
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = recipe_prefix(ino);
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint64_t segment;
+	int r;
+
+	r = db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		db_batch_del(batch, key, key_len);
+		r = recipe_key_decode(key, key_len, &ino, &segment);
+		if (r == 0)
+			r = referrers_add_recipe(&refs, segment, value, value_len);
+		if (r == -EBADMSG)
+			r = 0; /* a damaged file can be deleted too; entries that stay do no harm */
+	}
+	referrers_del(&refs, batch);
+	return r;
 }
 
 static int apply_drop(struct engine *e, const void *p, size_t len, struct db_batch *batch)
 {
 	struct cursor cur = cursor_of(p, len);
 	uint64_t ino = cursor_varint(&cur);
-	struct ns_key recipes, content;
+	struct ns_key content;
 	struct ns_content was;
 	struct content *c;
 	bool in_view = true;
@@ -100,7 +131,6 @@ static int apply_drop(struct engine *e, const void *p, size_t len, struct db_bat
 
 	if (!cursor_done(&cur))
 		return -EBADMSG;
-	recipes = recipe_prefix(ino);
 	content = ns_key_content(ino);
 	if (content_lookup(e, ino, &c) > 0) {
 		mutex_lock(&c->lock);
@@ -119,7 +149,7 @@ static int apply_drop(struct engine *e, const void *p, size_t len, struct db_bat
 	if (!in_view)
 		return 0; /* it came and went between two flushes */
 	db_batch_del(batch, content.b, content.len);
-	return batch_del_prefix(e, batch, recipes.b, recipes.len);
+	return drop_recipes(e, ino, batch);
 }
 
 static int apply_replace(struct engine *e, const void *p, size_t len)

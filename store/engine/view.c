@@ -58,6 +58,8 @@ int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number,
 	put_meta(batch, "commit", &n, sizeof(n));
 	put_meta(batch, "marks", value.data, value.len);
 	put_meta(batch, "logical", &logical, sizeof(logical));
+	if (atomic_load(&e->referrers.complete))
+		put_meta(batch, "referrers", &n, sizeof(n));
 	return buf_error(&value);
 }
 
@@ -133,6 +135,8 @@ int view_write_state(struct db *db, const struct db_snapshot *state, const struc
 		if (*(const uint8_t *)key == VIEW_META && !is_meta(key, key_len, "next_number") &&
 		    !is_meta(key, key_len, MOVING_NOTE))
 			continue;
+		if (*(const uint8_t *)key == VIEW_REFERRER)
+			continue; /* made from the recipes again */
 		buf_clear(&rec);
 		buf_add_varint(&rec, key_len);
 		buf_add(&rec, key, key_len);

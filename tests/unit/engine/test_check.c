@@ -19,6 +19,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/recipes.h"
+#include "index/referrers.h"
 #include "store/engine/check.h"
 #include "store/engine/check_rules.h"
 #include "store/engine/record_format.h"
@@ -438,6 +439,7 @@ static void put_extent(struct db_batch *b, struct extent x)
 	put(b, recipe_key(FILE_G, 0), value.data, value.len);
 	put_size(b, FILE_G, x.off + x.len, x.len);
 	put(b, ns_key_meta("logical"), &(struct le64[]){ le64_put(3 * PAGE + x.len) }, 8);
+	put(b, ns_key_meta("referrers"), &(struct le64[]){ le64_put(0) }, 8); /* nobody says that those are right */
 }
 
 static void bad_value(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
@@ -448,6 +450,16 @@ static void bad_value(struct rig *rig _unused_, struct db_batch *b, const struct
 static void bad_table(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
 	db_batch_put(b, "Z1", 2, "?", 1);
+}
+
+static void bad_referrer(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	db_batch_put(b, "B\0\0\0\1\0\0\1\0\0", 10, "", 0);
+}
+
+static void missing_referrer(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	del(b, referrer_key(&(struct referrer){ .pack = 1, .frames = 0, .ino = FILE_G, .segments = 0 }));
 }
 
 static void bad_cookie(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key)
@@ -591,6 +603,8 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		    "inode 4: has a recipe but no size",
 		    "index: counts 20580 bytes with data in all files, they have 12288" } },
 		{ bad_table, { "index: entry Z 31: it belongs to no table" } },
+		{ bad_referrer, { "index: entry B 0000000100000100 00: its key does not decode" } },
+		{ missing_referrer, { "index: 1 references of recipes are missing in the table of who refers to what" } },
 		{ bad_cookie,
 		  { "index: entry D 0000000000000001 0000000000001000: its name is not where look-ups search for it",
 		    "inode 4: has no name" } },

@@ -1,0 +1,33 @@
+/*
+ * Who refers to what in the packs: the recipes turned round, part of the view and made from them alone. So it is changed in the
+ * same batch as they are, and is in no journal and no snapshot of one.
+ *
+ *   'B' pack frames inode segments -> (empty)
+ *
+ * `frames` are REFERRER_FRAMES frames in a row, `segments` REFERRER_SEGMENTS segments: neighbours in a pack are neighbours in a
+ * file, so a file needs an entry for 16 MiB where one per frame and segment would be 16, or hundreds if it is made of many
+ * checkpoints. What refers has its entry; what has an entry may not refer any more: the recipes decide.
+ *
+ * Inode and segments are as short as they can be, behind a byte that tells how long: they still sort, and a key has about 13
+ * bytes. Decoding is pure, trusts nothing: -EBADMSG.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "index/namespace.h"
+
+#define REFERRER_FRAMES 16u
+#define REFERRER_SEGMENTS 64u
+
+struct referrer {
+	uint32_t pack;
+	uint32_t frames; /* the first one / REFERRER_FRAMES, < 2^16 */
+	uint64_t ino;
+	uint64_t segments; /* the first one / REFERRER_SEGMENTS */
+};
+
+struct ns_key referrer_key(const struct referrer *r);
+struct ns_key referrer_prefix(void); /* of all */
+int referrer_key_decode(const void *key, size_t len, struct referrer *ret);

@@ -1,0 +1,95 @@
+/* Who refers to what, against the recipes: all that they refer to must be known. What is known and not so any more does no harm. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "index/db.h"
+#include "index/index_format.h"
+#include "index/referrers.h"
+#include "store/engine/check_internal.h"
+#include "store/engine/referrers.h"
+
+#define ENTRIES_PER_STEP 4096u
+
+static int each_by_itself(struct check *k)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = referrer_prefix();
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint64_t nr = 0;
+	int r;
+
+	r = db_iter_new(k->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		(void)check_entry_alone(k, key, key_len, value, value_len);
+		r = ++nr % ENTRIES_PER_STEP == 0 ? check_step(k, "references", nr, 0, false) : 0;
+	}
+	return r;
+}
+
+/* How many of those that a recipe needs are not there. */
+static int look_for(struct check *k, uint64_t ino, uint64_t segment, const struct frames_set *set, uint64_t *nr_missing)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < set->nr && r >= 0; i++) {
+		struct referrer ref = {
+			.pack = frame_id_pack(set->v[i]),
+			.frames = frame_id_frame(set->v[i]),
+			.ino = ino,
+			.segments = segment / REFERRER_SEGMENTS,
+		};
+		struct ns_key key = referrer_key(&ref);
+
+		r = db_get(k->db, DB_VIEW, key.b, key.len, NULL);
+		*nr_missing += r == 0;
+	}
+	return MIN(r, 0);
+}
+
+/* Recipes that do not decode have been told of. */
+static int check_recipe(struct check *k, const void *key, size_t key_len, const void *value, size_t len, uint64_t *nr_missing)
+{
+	_cleanup_(frames_set_release) struct frames_set set = { 0 };
+	_cleanup_(freep) struct extent *x = NULL;
+	uint64_t ino, segment;
+	size_t nr;
+	int r;
+
+	if (recipe_key_decode(key, key_len, &ino, &segment) < 0)
+		return 0;
+	r = recipe_decode(value, len, &x, &nr);
+	if (r == 0)
+		r = frames_set_of(x, nr, &set);
+	if (r < 0)
+		return r == -EBADMSG ? 0 : r;
+	return look_for(k, ino, segment, &set, nr_missing);
+}
+
+int check_referrers(struct check *k)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	const uint8_t prefix = VIEW_RECIPE;
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint64_t nr = 0, nr_missing = 0;
+	char text[CHECK_TEXT];
+	int r;
+
+	r = each_by_itself(k);
+	if (r < 0 || k->meta.referrers != k->meta.commit)
+		return r; /* not complete, and nobody takes it for that: a mount makes it when it needs it */
+	r = db_iter_new(k->db, NULL, &prefix, 1, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		r = check_recipe(k, key, key_len, value, value_len, &nr_missing);
+		if (r == 0 && ++nr % ENTRIES_PER_STEP == 0)
+			r = check_step(k, "references", nr, 0, false);
+	}
+	if (r < 0 || nr_missing == 0)
+		return r;
+	snprintf(text, sizeof(text), "index: %" PRIu64 " references of recipes are missing in the table of who refers to what", nr_missing);
+	check_found_in_view(k, CHECK_INDEX, text);
+	return 0;
+}

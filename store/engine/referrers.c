@@ -1,0 +1,331 @@
+#include "store/engine/referrers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/index_format.h"
+#include "store/engine/engine_internal.h"
+
+#define ENTRIES_AT_ONCE 4096u /* while changes are locked out: a few milliseconds */
+
+/* --- frames --- */
+
+bool frame_of_extent(const struct extent *x, frame_id *ret, uint32_t *ret_off)
+{
+	uint32_t block = x->addr.off / PACK_BLOCK, in;
+
+	if (x->addr.node != 0 || block == 0)
+		return false;
+	in = (block - 1) % PACK_FRAME_STRIDE;
+	if (in == 0)
+		return false; /* a table */
+	*ret = frame_id_of(x->addr.pack, (block - 1) / PACK_FRAME_STRIDE);
+	*ret_off = (in - 1) * PACK_BLOCK + x->addr.off % PACK_BLOCK;
+	return true;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	frames_id x = *(const frames_id *)a, y = *(const frames_id *)b;
+
+	return (x > y) - (x < y);
+}
+
+int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret)
+{
+	bool sorted = true;
+	size_t n = 0, last = 0;
+	uint32_t off;
+	frame_id id;
+
+	if (nr > ret->size) {
+		frames_id *v = reallocarray(ret->v, nr, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		ret->v = v;
+		ret->size = nr;
+	}
+	for (size_t i = 0; i < nr; i++) {
+		if (!frame_of_extent(&x[i], &id, &off) || (n > 0 && ret->v[n - 1] == frames_id_of(id)))
+			continue;
+		sorted &= n == 0 || ret->v[n - 1] < frames_id_of(id);
+		ret->v[n++] = frames_id_of(id);
+	}
+	if (!sorted) {
+		qsort(ret->v, n, sizeof(*ret->v), compare_ids);
+		for (size_t i = 1; i < n; i++)
+			if (ret->v[i] != ret->v[last])
+				ret->v[++last] = ret->v[i];
+		n = last + 1;
+	}
+	ret->nr = n;
+	return 0;
+}
+
+void frames_set_release(struct frames_set *s)
+{
+	free(s->v);
+	*s = (struct frames_set){ 0 };
+}
+
+/* --- with each recipe --- */
+
+static int compare_pairs(const void *a, const void *b)
+{
+	const struct referrer_pair *x = a, *y = b;
+
+	if (x->frames != y->frames)
+		return x->frames < y->frames ? -1 : 1;
+	return (x->segments > y->segments) - (x->segments < y->segments);
+}
+
+/* Sorted, each once. */
+static void condense(struct referrers *r)
+{
+	size_t n = 0;
+
+	if (r->nr > 0)
+		qsort(r->v, r->nr, sizeof(*r->v), compare_pairs);
+	for (size_t i = 0; i < r->nr; i++)
+		if (n == 0 || compare_pairs(&r->v[i], &r->v[n - 1]) != 0)
+			r->v[n++] = r->v[i];
+	r->nr = n;
+}
+
+static int make_room(struct referrers *r)
+{
+	condense(r); /* neighbours have mostly the same */
+	if (2 * r->nr >= r->size) {
+		size_t size = MAX(2 * r->size, (size_t)64);
+		struct referrer_pair *v = reallocarray(r->v, size, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		r->v = v;
+		r->size = size;
+	}
+	return 0;
+}
+
+static bool frames_set_has(const struct frames_set *s, frames_id id)
+{
+	return s->nr > 0 && bsearch(&id, s->v, s->nr, sizeof(id), compare_ids);
+}
+
+/* Extents of a file lie in few groups, in any order: most are one of those met last. */
+static bool met_lately(struct referrers *r, struct referrer_pair p)
+{
+	struct referrer_pair *met = &r->met[(p.frames * 0x9e3779b97f4a7c15u) >> 58]; /* 6 bits: REFERRERS_MET */
+
+	if (met->frames == p.frames && met->segments == p.segments)
+		return true;
+	*met = p;
+	return false;
+}
+
+static_assert(REFERRERS_MET == 1 << 6, "met_lately() takes 6 bits");
+
+int referrers_add(struct referrers *r, uint64_t segment, const struct extent *x, size_t nr, const struct frames_set *known)
+{
+	uint32_t off;
+	frame_id id;
+
+	for (size_t i = 0; i < nr; i++) {
+		struct referrer_pair p;
+
+		if (!frame_of_extent(&x[i], &id, &off))
+			continue;
+		p = (struct referrer_pair){ frames_id_of(id), segment / REFERRER_SEGMENTS };
+		if (met_lately(r, p) || (known && frames_set_has(known, p.frames)))
+			continue;
+		if (r->nr == r->size && make_room(r) < 0)
+			return -ENOMEM;
+		r->v[r->nr++] = p;
+	}
+	return 0;
+}
+
+int referrers_add_recipe(struct referrers *r, uint64_t segment, const void *recipe, size_t len)
+{
+	_cleanup_(freep) struct extent *x = NULL;
+	size_t nr;
+	int ret = recipe_decode(recipe, len, &x, &nr);
+
+	return ret < 0 ? ret : referrers_add(r, segment, x, nr, NULL);
+}
+
+static struct ns_key key_of(const struct referrers *r, struct referrer_pair p)
+{
+	struct referrer ref = {
+		.pack = frame_id_pack(p.frames),
+		.frames = frame_id_frame(p.frames),
+		.ino = r->ino,
+		.segments = p.segments,
+	};
+
+	return referrer_key(&ref);
+}
+
+static void empty(struct referrers *r)
+{
+	r->nr = 0;
+	memset(r->met, 0, sizeof(r->met));
+}
+
+void referrers_put(struct referrers *r, struct db_batch *batch)
+{
+	condense(r);
+	for (size_t i = 0; i < r->nr; i++) {
+		struct ns_key key = key_of(r, r->v[i]);
+
+		db_batch_put(batch, key.b, key.len, "", 0);
+	}
+	empty(r);
+}
+
+void referrers_del(struct referrers *r, struct db_batch *batch)
+{
+	condense(r);
+	for (size_t i = 0; i < r->nr; i++) {
+		struct ns_key key = key_of(r, r->v[i]);
+
+		db_batch_del(batch, key.b, key.len);
+	}
+	empty(r);
+}
+
+void referrers_release(struct referrers *r)
+{
+	free(r->v);
+	*r = (struct referrers){ 0 };
+}
+
+bool referrers_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t value_len)
+{
+	struct engine *e = engine;
+	struct referrer ref;
+
+	(void)value;
+	(void)value_len;
+	return referrer_key_decode(key, key_len, &ref) == 0 && packs_is_removed(e->packs, ref.pack);
+}
+
+/* --- all of them --- */
+
+struct build {
+	struct engine *e;
+	struct db_batch *batch;
+	struct referrers refs;
+	uint64_t ino, segment; /* the next recipe */
+	uint64_t nr_recipes;
+};
+
+/* 1: there may be more. Changes are locked out. */
+static int clear_some(struct build *b)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = referrer_prefix();
+	const void *key, *value;
+	size_t key_len, value_len, n = 0;
+	int r;
+
+	r = db_iter_new(b->e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
+	while (r >= 0 && n < ENTRIES_AT_ONCE && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		db_batch_del(b->batch, key, key_len);
+		n++;
+	}
+	if (r >= 0)
+		r = db_batch_apply(b->batch);
+	return r < 0 ? r : n == ENTRIES_AT_ONCE;
+}
+
+/* 1: there may be more. Changes are locked out. */
+static int add_some(struct build *b)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key from = recipe_key(b->ino, b->segment);
+	const uint8_t prefix = VIEW_RECIPE;
+	const void *key, *value;
+	size_t key_len, value_len, n = 0;
+	uint64_t ino, segment;
+	int r, q;
+
+	r = db_iter_new(b->e->db, NULL, &prefix, 1, from.b, from.len, &it);
+	while (r >= 0 && n < ENTRIES_AT_ONCE && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		r = recipe_key_decode(key, key_len, &ino, &segment);
+		if (r == 0 && ino != b->refs.ino) {
+			referrers_put(&b->refs, b->batch);
+			b->refs.ino = ino;
+		}
+		if (r == 0)
+			r = referrers_add_recipe(&b->refs, segment, value, value_len);
+		if (r < 0)
+			return log_errno(r, "index: a recipe is damaged: run fsck.ckptfs");
+		n += 1 + value_len / 16; /* about as many entries */
+		b->nr_recipes++;
+		b->ino = segment == UINT64_MAX ? ino + 1 : ino;
+		b->segment = segment + 1;
+		r = 1;
+	}
+	referrers_put(&b->refs, b->batch);
+	q = r < 0 ? r : db_batch_apply(b->batch);
+	return q < 0 ? q : r;
+}
+
+static int clear_all(struct build *b)
+{
+	int r;
+
+	do {
+		rwlock_lock(&b->e->view_lock);
+		r = clear_some(b);
+		rwlock_unlock(&b->e->view_lock);
+	} while (r > 0);
+	return r;
+}
+
+static int add_all(struct build *b, bool (*step)(void *userdata, uint64_t nr_recipes), void *userdata)
+{
+	struct engine *e = b->e;
+	int r;
+
+	do {
+		r = view_wants_flush(e) ? view_flush(e, false) : 0;
+		if (r < 0)
+			return r;
+		rwlock_lock(&e->view_lock);
+		r = add_some(b);
+		if (r == 0)
+			atomic_store(&e->referrers.complete, true);
+		rwlock_unlock(&e->view_lock);
+		if (r >= 0 && step && !step(userdata, b->nr_recipes))
+			return -ECANCELED;
+	} while (r > 0);
+	return r;
+}
+
+int referrers_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_recipes), void *userdata)
+{
+	struct build b = { .e = e };
+	int r = 0;
+
+	mutex_lock(&e->referrers.lock);
+	if (!atomic_load(&e->referrers.complete)) {
+		r = db_batch_new(e->db, &b.batch);
+		if (r == 0)
+			r = clear_all(&b); /* what an earlier attempt has left may be stale */
+		if (r == 0)
+			r = add_all(&b, step, userdata);
+		db_batch_free(b.batch);
+		referrers_release(&b.refs);
+		if (r == 0)
+			log_notice("store %s: who refers to what is known now, from %" PRIu64 " recipes", e->path, b.nr_recipes);
+	}
+	mutex_unlock(&e->referrers.lock);
+	return r;
+}

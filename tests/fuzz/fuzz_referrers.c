@@ -1,0 +1,20 @@
+/* Keys of who refers to a frame. What is accepted encodes to the same bytes again. */
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "index/referrers.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
+{
+	struct referrer r;
+	struct ns_key k;
+
+	if (referrer_key_decode(p, len, &r) == 0) {
+		k = referrer_key(&r);
+		assert(k.len == len && memcmp(k.b, p, len) == 0);
+	}
+	return 0;
+}
