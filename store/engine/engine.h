@@ -264,6 +264,34 @@ struct scrub_conf {
 int engine_scrub(struct engine *e, const struct scrub_conf *conf, struct scrub_report *ret);
 void engine_scrub_state(struct engine *e, struct scrub_state *ret);
 
+/*
+ * What would be free if some names were deleted: exactly, as of one moment, the beginning of the call, while everything goes on.
+ * Time and I/O grow with the extents of their files and of those that share with them, memory with the number of names (24
+ * bytes each) beside a fixed part. A file counts if all its names are among them. Files that are open though they have no name
+ * still have their bytes, and so share. The first time in the life of a store of an older version all recipes are read.
+ */
+struct exclusive_name {
+	uint64_t dir;
+	uint64_t cookie; /* of a name in it; 0: all of them, but not what is in directories below */
+};
+struct exclusive_report {
+	uint64_t nr_files, size, mapped; /* that would be gone */
+	uint64_t nr_linked; /* files that would not: they have another name elsewhere */
+	uint64_t nr_chunks, bytes; /* distinct ones that they refer to */
+	uint64_t exclusive_chunks, exclusive_bytes; /* of these, what nobody else does */
+	uint64_t exclusive_stored; /* what that takes as compressed; of a part of what was compressed together its share */
+	uint64_t nr_damaged; /* frames without a table: what is in them is not counted */
+	uint64_t nr_frames, nr_frames_done, nr_recipes; /* how far it has come; frames found so far, looked at, and recipes read */
+	uint64_t nr_built; /* recipes that were read first, for want of the table */
+};
+struct exclusive_conf {
+	const struct exclusive_name *names;
+	size_t nr_names;
+	bool (*step)(void *userdata, const struct exclusive_report *so_far); /* now and then; false: -ECANCELED. NULL: none */
+	void *userdata;
+};
+int engine_exclusive(struct engine *e, const struct exclusive_conf *conf, struct exclusive_report *ret);
+
 /* What ckptfs-stat shows. Bytes unless said. */
 struct engine_stats {
 	uint64_t written;			/* by applications since the mount */

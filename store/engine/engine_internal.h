@@ -15,6 +15,7 @@
  *   compress.c  how new data is compressed
  *   view.c      writing the view out, snapshots of the journal
  *   absorb.c    fingerprints from memory into RocksDB
+ *   exclusive*.c what deleting some files would free
  *   filter.c    which fingerprints RocksDB does not have
  *   freed.c     what is gone, as the paths of data must know it
  *   gc*.c       collecting what nobody refers to

@@ -41,6 +41,9 @@ struct pack_frame;
 
 #define PACK_GONE_WORDS (PACK_FRAME_BLOCKS / 64)
 
+#define PACK_PART_BYTES (64u << 10) /* plain */
+#define PACK_PARTS (PACK_FRAME_BYTES / PACK_PART_BYTES)
+
 /* A frame has chunks of one length, or PACK_VARIED ones: of any lengths up to a limit, and so many at most. */
 #define PACK_VARIED 0u
 #define PACK_VARIED_MAX 225u
@@ -197,6 +200,8 @@ struct pack_frame_rec {
 	struct addr first; /* of its first chunk */
 	uint32_t chunk_len, nr_chunks; /* chunk_len PACK_VARIED: they differ */
 	bool damaged;
+	bool compressed; /* each PACK_PART_BYTES of plain bytes on their own, ... */
+	uint32_t part_end[PACK_PARTS]; /* and these end there in what is stored */
 	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk, from `first` */
 	struct fp fps[PACK_FRAME_BLOCKS]; /* FP_NONE: the chunk is gone */
 };

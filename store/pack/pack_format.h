@@ -60,9 +60,6 @@ enum pack_table_kind {
 };
 enum pack_codec { PACK_CODEC_NONE = 0, PACK_CODEC_LZ4 = 1, PACK_CODEC_ZSTD = 2 };
 
-#define PACK_PART_BYTES (64u << 10) /* plain */
-#define PACK_PARTS (PACK_FRAME_BYTES / PACK_PART_BYTES)
-
 struct pack_varied_disk {
 	uint8_t fp[FP_LEN];
 	struct le16 len; /* less 1 */

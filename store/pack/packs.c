@@ -321,6 +321,9 @@ void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, s
 	ret->chunk_len = t ? t->chunk_len : 0;
 	ret->nr_chunks = t ? t->nr_chunks : 0;
 	ret->damaged = !t;
+	ret->compressed = t && t->coding.codec != PACK_CODEC_NONE;
+	if (t)
+		memcpy(ret->part_end, t->coding.part_end, sizeof(ret->part_end));
 	for (uint32_t i = 0; i < ret->nr_chunks; i++) {
 		ret->fps[i] = t->fps[i];
 		ret->ends[i] = t->chunk_len ? (i + 1) * t->chunk_len : t->ends[i];

@@ -1,0 +1,631 @@
+/*
+ * What deleting some files would free: the chunks that their recipes refer to and no other recipe does.
+ *
+ *   1. lock changes out for a moment, put the dirty recipes into the view, pin that state: the moment that is answered for
+ *   2. which files? (exclusive_set.c)
+ *   3. which frames do their recipes lie in? As many as a window takes, in order
+ *   4. mark the chunks that the files refer to
+ *   5. who else refers to these frames (index/referrers.h)? Read those recipes, and mark what they refer to
+ *   6. what is marked by the files alone is exclusive; on with the next window at 3
+ *
+ * Step 5 asks for a few referrers of each group of frames at a time, and for no more once all that the files have in it is known
+ * to be shared: of a frame that a thousand checkpoints share, a few recipes are read and not a thousand.
+ *
+ * Nothing here changes anything but for step 1, so there is nothing for a crash to leave. The packs are not pinned: a
+ * collection may meanwhile give up what was deleted after step 1. That shows, and the question is asked again, of a later moment.
+ */
+#include "store/engine/exclusive.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/index_format.h"
+#include "store/engine/engine_internal.h"
+#include "store/engine/gc_window.h"
+#include "store/engine/referrers.h"
+
+#define WINDOW_BYTES MiB(16)
+#define IDS_MAX (256u * 1024) /* 2 MiB */
+#define PLACES_MAX (16u * 1024) /* read in one go, in order */
+#define REFERRERS_FIRST 4u /* of each group of frames, then four times as many, ... */
+#define RECIPES_PER_STEP 256u
+#define TRIES 5u
+
+/* A frame of the window. */
+struct marked {
+	frame_id id;
+	uint32_t chunk_len, nr_chunks;
+	uint32_t *ends; /* of chunks of varied lengths */
+	struct gc_bits mine, others; /* chunks that the files, and that others refer to; `others` has those that are gone too */
+	bool decided; /* nothing more to learn of it */
+	/* Of the first frame of a group: */
+	uint64_t next_ino, next_segments; /* referrers before have been found */
+	bool found_all;
+};
+
+/* REFERRER_SEGMENTS of a file. */
+struct place {
+	uint64_t ino, segments;
+};
+
+struct question {
+	struct engine *e;
+	const struct exclusive_conf *conf;
+	struct exclusive_report report;
+	struct db_snapshot *state;
+	struct db_iter *it; /* all of that state */
+	struct exclusive_set set;
+	frame_id from, end; /* of the window: before `from` all is counted, from `end` on nothing is looked at yet */
+	struct {
+		frame_id *v;
+		size_t nr;
+	} ids;
+	struct marked *frames;
+	size_t nr_frames;
+	struct place *places;
+	size_t nr_places;
+	struct pack_frame_rec *rec;
+	bool collected; /* something that was there in that state is not any more */
+};
+
+static int step(struct question *q)
+{
+	return q->conf->step && !q->conf->step(q->conf->userdata, &q->report) ? -ECANCELED : 0;
+}
+
+/* --- recipes --- */
+
+typedef int extent_fn(struct question *q, frame_id id, uint32_t off, uint32_t len);
+
+static int each_extent(struct question *q, const void *recipe, size_t len, extent_fn *fn)
+{
+	_cleanup_(freep) struct extent *x = NULL;
+	size_t nr;
+	uint32_t off;
+	frame_id id;
+	int r = recipe_decode(recipe, len, &x, &nr);
+
+	if (r < 0)
+		return log_errno(r, "index: a recipe is damaged: run fsck.ckptfs");
+	for (size_t i = 0; i < nr && r == 0; i++)
+		if (frame_of_extent(&x[i], &id, &off) && id >= q->from && id < q->end)
+			r = fn(q, id, off, x[i].len);
+	return r < 0 ? r : ++q->report.nr_recipes % RECIPES_PER_STEP == 0 ? step(q) : 0;
+}
+
+static int each_extent_of_file(struct question *q, uint64_t ino, extent_fn *fn)
+{
+	struct ns_key prefix = recipe_prefix(ino);
+	const void *key, *value;
+	size_t key_len, value_len;
+	int r;
+
+	db_iter_seek(q->it, prefix.b, prefix.len);
+	while ((r = db_iter_next(q->it, &key, &key_len, &value, &value_len)) > 0) {
+		if (key_len < prefix.len || memcmp(key, prefix.b, prefix.len) != 0)
+			return 0;
+		r = each_extent(q, value, value_len, fn);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+static int each_extent_of_files(struct question *q, extent_fn *fn)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < q->set.nr && r == 0; i++)
+		r = each_extent_of_file(q, q->set.inos[i], fn);
+	return r;
+}
+
+/* --- step 3: the window --- */
+
+static int compare_ids(const void *a, const void *b)
+{
+	frame_id x = *(const frame_id *)a, y = *(const frame_id *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Sorted, each once. If that leaves too many, the later ones are for another window. */
+static void condense_ids(struct question *q)
+{
+	size_t n = 0;
+
+	qsort(q->ids.v, q->ids.nr, sizeof(*q->ids.v), compare_ids);
+	for (size_t i = 0; i < q->ids.nr; i++)
+		if (n == 0 || q->ids.v[i] != q->ids.v[n - 1])
+			q->ids.v[n++] = q->ids.v[i];
+	if (n > IDS_MAX / 2) {
+		n = IDS_MAX / 2;
+		q->end = q->ids.v[n - 1] + 1;
+	}
+	q->ids.nr = n;
+}
+
+static int add_id(struct question *q, frame_id id, uint32_t off, uint32_t len)
+{
+	(void)off;
+	(void)len;
+	if (q->ids.nr > 0 && q->ids.v[q->ids.nr - 1] == id)
+		return 0;
+	if (q->ids.nr == IDS_MAX)
+		condense_ids(q);
+	if (id < q->end)
+		q->ids.v[q->ids.nr++] = id;
+	return 0;
+}
+
+static void window_clear(struct question *q)
+{
+	for (size_t i = 0; i < q->nr_frames; i++)
+		free(q->frames[i].ends);
+	free(TAKE(q->frames));
+	q->nr_frames = 0;
+}
+
+static struct gc_bits gone_chunks(const struct pack_frame_rec *rec)
+{
+	struct gc_bits gone = { 0 };
+
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (fp_is_none(rec->fps[i]))
+			gc_set_bit(&gone, i);
+	return gone;
+}
+
+static int load_frame(struct question *q, frame_id id, struct marked *ret)
+{
+	int r = packs_frame_rec(q->e->packs, frame_id_pack(id), frame_id_frame(id), q->rec);
+
+	*ret = (struct marked){ .id = id };
+	if (r < 0)
+		return r;
+	if (r == 0) {
+		q->collected = true;
+		return 0;
+	}
+	if (q->rec->damaged) {
+		q->report.nr_damaged++;
+		return 0;
+	}
+	ret->chunk_len = q->rec->chunk_len;
+	ret->nr_chunks = q->rec->nr_chunks;
+	ret->others = gone_chunks(q->rec);
+	if (ret->chunk_len == PACK_VARIED) {
+		ret->ends = malloc(ret->nr_chunks * sizeof(*ret->ends));
+		if (!ret->ends)
+			return -ENOMEM;
+		memcpy(ret->ends, q->rec->ends, ret->nr_chunks * sizeof(*ret->ends));
+	}
+	return 0;
+}
+
+static int window_open(struct question *q)
+{
+	uint64_t bytes = 0;
+	int r;
+
+	q->end = UINT64_MAX;
+	q->ids.nr = 0;
+	r = each_extent_of_files(q, add_id);
+	if (r < 0)
+		return r;
+	condense_ids(q);
+	q->frames = calloc(q->ids.nr + 1, sizeof(*q->frames));
+	if (!q->frames)
+		return -ENOMEM;
+	q->report.nr_frames += q->ids.nr;
+	for (; q->nr_frames < q->ids.nr && bytes < WINDOW_BYTES; q->nr_frames++) {
+		struct marked *m = &q->frames[q->nr_frames];
+
+		r = load_frame(q, q->ids.v[q->nr_frames], m);
+		if (r == 0 && q->nr_frames % RECIPES_PER_STEP == 0)
+			r = step(q);
+		if (r < 0) {
+			free(m->ends);
+			return r;
+		}
+		bytes += sizeof(*m) + (m->ends ? m->nr_chunks * sizeof(*m->ends) : 0);
+	}
+	if (q->nr_frames < q->ids.nr) {
+		q->end = q->ids.v[q->nr_frames];
+		q->report.nr_frames -= q->ids.nr - q->nr_frames;
+	}
+	return 0;
+}
+
+static struct marked *window_find(struct question *q, frame_id id)
+{
+	size_t low = 0, high = q->nr_frames;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (q->frames[middle].id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < q->nr_frames && q->frames[low].id == id ? &q->frames[low] : NULL;
+}
+
+/* --- steps 4 and 5: marks --- */
+
+static uint32_t end_of(const struct marked *m, uint32_t chunk)
+{
+	return m->ends ? m->ends[chunk] : (chunk + 1) * m->chunk_len;
+}
+
+static uint32_t length_of(const struct marked *m, uint32_t chunk)
+{
+	return end_of(m, chunk) - (chunk > 0 ? end_of(m, chunk - 1) : 0);
+}
+
+/* The first chunk that ends behind `off`. */
+static uint32_t chunk_at(const struct marked *m, uint32_t off)
+{
+	uint32_t low = 0, high = m->nr_chunks;
+
+	if (!m->ends)
+		return m->nr_chunks > 0 ? off / m->chunk_len : 0;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (m->ends[middle] <= off)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* All chunks of which any byte of [off, off+len) is. */
+static void mark(const struct marked *m, struct gc_bits *bits, uint32_t off, uint32_t len)
+{
+	for (uint32_t i = chunk_at(m, off); i < m->nr_chunks; i++) {
+		gc_set_bit(bits, i);
+		if (end_of(m, i) >= off + len)
+			break;
+	}
+}
+
+static int mark_mine(struct question *q, frame_id id, uint32_t off, uint32_t len)
+{
+	struct marked *m = window_find(q, id);
+
+	if (m)
+		mark(m, &m->mine, off, len);
+	return 0;
+}
+
+static int mark_others(struct question *q, frame_id id, uint32_t off, uint32_t len)
+{
+	struct marked *m = window_find(q, id);
+
+	if (m && !m->decided)
+		mark(m, &m->others, off, len);
+	return 0;
+}
+
+static struct gc_bits alone(const struct marked *m)
+{
+	struct gc_bits b = m->mine;
+
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
+		b.w[i] &= ~m->others.w[i];
+	return b;
+}
+
+/* What is gone is not there to be freed, and not shared. */
+static void leave_out_gone(struct question *q)
+{
+	for (struct marked *m = q->frames; m < q->frames + q->nr_frames; m++) {
+		struct gc_bits there = alone(m);
+
+		q->collected |= gc_count(&there) < gc_count(&m->mine);
+		m->mine = there;
+		m->others = (struct gc_bits){ 0 };
+		m->decided = gc_count(&there) == 0;
+		q->report.nr_frames_done += m->decided;
+	}
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->ino != y->ino)
+		return x->ino < y->ino ? -1 : 1;
+	return (x->segments > y->segments) - (x->segments < y->segments);
+}
+
+static int read_place(struct question *q, const struct place *p)
+{
+	struct ns_key from = recipe_key(p->ino, p->segments * REFERRER_SEGMENTS);
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint64_t ino, segment;
+	int r;
+
+	db_iter_seek(q->it, from.b, from.len);
+	while ((r = db_iter_next(q->it, &key, &key_len, &value, &value_len)) > 0) {
+		if (recipe_key_decode(key, key_len, &ino, &segment) < 0 || ino != p->ino ||
+		    segment / REFERRER_SEGMENTS != p->segments)
+			return 0;
+		r = each_extent(q, value, value_len, mark_others);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+static int read_places(struct question *q)
+{
+	int r = 0;
+
+	qsort(q->places, q->nr_places, sizeof(*q->places), compare_places);
+	for (size_t i = 0; i < q->nr_places && r == 0; i++)
+		if (i == 0 || compare_places(&q->places[i - 1], &q->places[i]) != 0)
+			r = read_place(q, &q->places[i]);
+	q->nr_places = 0;
+	return r;
+}
+
+/* Up to `max` more that may refer to the group of a frame and are none of ours. */
+static int find_referrers(struct question *q, struct marked *m, unsigned max)
+{
+	frames_id id = frames_id_of(m->id);
+	struct referrer ref = { frame_id_pack(id), frame_id_frame(id), m->next_ino, m->next_segments };
+	struct ns_key from = referrer_key(&ref);
+	const void *key, *value;
+	size_t key_len, value_len;
+	int r;
+
+	db_iter_seek(q->it, from.b, from.len);
+	while ((r = db_iter_next(q->it, &key, &key_len, &value, &value_len)) > 0) {
+		if (*(const uint8_t *)key != VIEW_REFERRER)
+			break;
+		r = referrer_key_decode(key, key_len, &ref);
+		if (r < 0)
+			return log_errno(r, "index: its table of who refers to what is damaged: run fsck.ckptfs");
+		if (frame_id_of(ref.pack, ref.frames) != id)
+			break;
+		if (!exclusive_set_has(&q->set, ref.ino)) {
+			if (max-- == 0)
+				return 0;
+			q->places[q->nr_places++] = (struct place){ ref.ino, ref.segments };
+		}
+		m->next_ino = ref.ino;
+		m->next_segments = ref.segments + 1;
+	}
+	m->found_all = true;
+	return MIN(r, 0);
+}
+
+static bool is_shared(const struct marked *m)
+{
+	struct gc_bits left = alone(m);
+
+	return gc_count(&left) == 0;
+}
+
+static struct marked *group_end(const struct question *q, struct marked *m)
+{
+	frames_id id = frames_id_of(m->id);
+
+	while (m < q->frames + q->nr_frames && frames_id_of(m->id) == id)
+		m++;
+	return m;
+}
+
+/* Is there more to be known of any frame of the group? */
+static bool is_open(const struct marked *group, const struct marked *end)
+{
+	for (const struct marked *m = group; m < end; m++)
+		if (!m->decided && !is_shared(m))
+			return true;
+	return false;
+}
+
+/* Once those that were found have been read. true: there is more to be known of the group. */
+static bool decide(struct question *q, struct marked *group, const struct marked *end)
+{
+	bool more = false;
+
+	for (struct marked *m = group; m < end; m++) {
+		if (m->decided)
+			continue;
+		m->decided = group->found_all || is_shared(m);
+		q->report.nr_frames_done += m->decided;
+		more |= !m->decided;
+	}
+	return more;
+}
+
+/* One round over all groups of frames. 1: there is more to be known. */
+static int ask_some(struct question *q, unsigned max)
+{
+	struct marked *all = q->frames + q->nr_frames, *end;
+	bool more = false;
+	int r = 0;
+
+	for (struct marked *m = q->frames; m < all && r == 0; m = end) {
+		end = group_end(q, m);
+		if (!is_open(m, end))
+			continue;
+		if (q->nr_places + max > PLACES_MAX)
+			r = read_places(q);
+		if (r == 0)
+			r = find_referrers(q, m, max);
+	}
+	if (r == 0)
+		r = read_places(q);
+	for (struct marked *m = q->frames; m < all && r == 0; m = end) {
+		end = group_end(q, m);
+		more |= decide(q, m, end);
+	}
+	return r < 0 ? r : more;
+}
+
+static int ask_others(struct question *q)
+{
+	unsigned max = REFERRERS_FIRST;
+	int r;
+
+	while ((r = ask_some(q, max)) > 0)
+		max = MIN(4 * max, PLACES_MAX);
+	return r;
+}
+
+/* --- step 6 --- */
+
+/* What a piece of the plain bytes takes as it is stored. */
+static uint64_t stored_bytes(const struct pack_frame_rec *rec, uint32_t from, uint32_t to)
+{
+	uint32_t plain = pack_rec_start(rec, rec->nr_chunks);
+	uint64_t sum = 0;
+
+	if (!rec->compressed)
+		return to - from;
+	for (uint32_t part = from / PACK_PART_BYTES; part * PACK_PART_BYTES < to; part++) {
+		uint32_t start = part * PACK_PART_BYTES, end = MIN(start + PACK_PART_BYTES, plain);
+		uint64_t stored = rec->part_end[part] - (part > 0 ? rec->part_end[part - 1] : 0);
+
+		sum += stored * (MIN(end, to) - MAX(start, from)) / (end - start);
+	}
+	return sum;
+}
+
+/* Chunks that are neighbours are taken together, so that a part of which all is freed counts as what it takes. */
+static int count_stored(struct question *q, const struct marked *m, const struct gc_bits *chunks)
+{
+	uint32_t n;
+	int r = packs_frame_rec(q->e->packs, frame_id_pack(m->id), frame_id_frame(m->id), q->rec);
+
+	if (r <= 0 || q->rec->damaged || q->rec->nr_chunks != m->nr_chunks) {
+		q->collected |= r == 0;
+		return MIN(r, 0);
+	}
+	for (uint32_t i = 0; i < m->nr_chunks; i += n) {
+		for (n = 0; i + n < m->nr_chunks && gc_bit(chunks, i + n); n++)
+			;
+		if (n > 0)
+			q->report.exclusive_stored += stored_bytes(q->rec, pack_rec_start(q->rec, i), pack_rec_start(q->rec, i + n));
+		else
+			n = 1;
+	}
+	return 0;
+}
+
+static int count_frame(struct question *q, const struct marked *m)
+{
+	struct gc_bits free_ones = alone(m);
+
+	for (uint32_t i = 0; i < m->nr_chunks; i++) {
+		if (!gc_bit(&m->mine, i))
+			continue;
+		q->report.nr_chunks++;
+		q->report.bytes += length_of(m, i);
+		if (gc_bit(&free_ones, i)) {
+			q->report.exclusive_chunks++;
+			q->report.exclusive_bytes += length_of(m, i);
+		}
+	}
+	return gc_count(&free_ones) > 0 ? count_stored(q, m, &free_ones) : 0;
+}
+
+/* --- the whole --- */
+
+static int answer_window(struct question *q)
+{
+	int r;
+
+	r = window_open(q);
+	if (r == 0)
+		r = each_extent_of_files(q, mark_mine);
+	if (r == 0) {
+		leave_out_gone(q);
+		r = ask_others(q);
+	}
+	for (size_t i = 0; i < q->nr_frames && r == 0; i++)
+		r = count_frame(q, &q->frames[i]);
+	window_clear(q);
+	q->from = q->end;
+	return r;
+}
+
+/* Step 1. What is referred to lies in frames that have been written by the time this returns. */
+static int pin(struct question *q)
+{
+	struct engine *e = q->e;
+	int r;
+
+	rwlock_lock(&e->view_lock);
+	r = view_write_back(e);
+	if (r == 0)
+		r = db_snapshot_new(e->db, &q->state);
+	rwlock_unlock(&e->view_lock);
+	if (r == 0 && !e->conf.read_only)
+		r = engine_sync(e);
+	return r < 0 ? r : db_iter_new(e->db, q->state, NULL, 0, NULL, 0, &q->it);
+}
+
+static void unpin(struct question *q)
+{
+	db_iter_free(TAKE(q->it));
+	db_snapshot_free(TAKE(q->state));
+	exclusive_set_release(&q->set);
+}
+
+static int answer(struct question *q)
+{
+	int r;
+
+	r = pin(q);
+	if (r == 0)
+		r = exclusive_set_find(q->it, q->conf, &q->set, &q->report);
+	q->from = 0;
+	while (r == 0 && q->from != UINT64_MAX)
+		r = answer_window(q);
+	unpin(q);
+	return r;
+}
+
+static bool built(void *userdata, uint64_t nr_recipes)
+{
+	struct question *q = userdata;
+
+	q->report.nr_built = nr_recipes;
+	return step(q) == 0;
+}
+
+int engine_exclusive(struct engine *e, const struct exclusive_conf *conf, struct exclusive_report *ret)
+{
+	struct question q = { .e = e, .conf = conf };
+	int r;
+
+	q.ids.v = malloc(IDS_MAX * sizeof(*q.ids.v));
+	q.places = malloc(PLACES_MAX * sizeof(*q.places));
+	q.rec = malloc(sizeof(*q.rec));
+	r = q.ids.v && q.places && q.rec ? stages_flush_all(e) : -ENOMEM;
+	if (r == 0)
+		r = referrers_build(e, built, &q);
+	for (unsigned i = 0; r == 0 && i < TRIES && (i == 0 || q.collected); i++) {
+		q.report = (struct exclusive_report){ .nr_built = q.report.nr_built };
+		q.collected = false;
+		r = answer(&q);
+	}
+	free(q.ids.v);
+	free(q.places);
+	free(q.rec);
+	if (r == 0)
+		*ret = q.report;
+	return r;
+}

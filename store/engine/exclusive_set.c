@@ -1,0 +1,200 @@
+/* Names into files: a file is gone when its last name is. */
+#include "store/engine/exclusive.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/le.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+
+#define NAMES_PER_STEP 4096u
+
+/* A name of a file. */
+struct found {
+	uint64_t ino, dir, cookie;
+};
+
+struct search {
+	struct db_iter *it;
+	const struct exclusive_conf *conf;
+	struct exclusive_report *report;
+	struct found *found;
+	size_t nr, size;
+};
+
+static int add(struct search *s, const struct found *f)
+{
+	if (s->nr == s->size) {
+		size_t size = MAX(2 * s->size, (size_t)256);
+		struct found *more = reallocarray(s->found, size, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		s->found = more;
+		s->size = size;
+	}
+	s->found[s->nr++] = *f;
+	if (s->nr % NAMES_PER_STEP == 0 && s->conf->step && !s->conf->step(s->conf->userdata, s->report))
+		return -ECANCELED;
+	return 0;
+}
+
+static int add_names(struct search *s, const struct exclusive_name *n)
+{
+	struct ns_key dir = ns_key_dirents(n->dir), from = n->cookie ? ns_key_dirent(n->dir, n->cookie) : dir;
+	const void *key, *value;
+	size_t key_len, value_len;
+	struct ns_dirent d;
+	int r;
+
+	db_iter_seek(s->it, from.b, from.len);
+	while ((r = db_iter_next(s->it, &key, &key_len, &value, &value_len)) > 0) {
+		if (key_len != dir.len + 8 || memcmp(key, from.b, from.len) != 0)
+			return 0;
+		r = ns_dirent_decode(be64_get((const uint8_t *)key + dir.len), value, value_len, &d);
+		if (r < 0)
+			return log_errno(r, "index: a name is damaged: run fsck.ckptfs");
+		if (d.type == DT_REG)
+			r = add(s, &(struct found){ d.ino, n->dir, d.cookie });
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct found *x = a, *y = b;
+
+	if (x->ino != y->ino)
+		return x->ino < y->ino ? -1 : 1;
+	if (x->dir != y->dir)
+		return x->dir < y->dir ? -1 : 1;
+	return (x->cookie > y->cookie) - (x->cookie < y->cookie);
+}
+
+/* 1: the value of this very key. */
+static int get(struct db_iter *it, struct ns_key want, const void **ret, size_t *ret_len)
+{
+	const void *key;
+	size_t key_len;
+	int r;
+
+	db_iter_seek(it, want.b, want.len);
+	r = db_iter_next(it, &key, &key_len, ret, ret_len);
+	return r <= 0 ? r : key_len == want.len && memcmp(key, want.b, want.len) == 0;
+}
+
+static int links_of(struct db_iter *it, uint64_t ino, uint32_t *ret)
+{
+	struct ns_inode in;
+	const void *value;
+	size_t len;
+	int r = get(it, ns_key_inode(ino), &value, &len);
+
+	if (r > 0)
+		r = ns_inode_decode(ino, value, len, &in);
+	else if (r == 0)
+		r = -EBADMSG;
+	if (r < 0)
+		return log_errno(r, "index: inode %" PRIu64 " is damaged: run fsck.ckptfs", ino);
+	*ret = in.nlink;
+	return 0;
+}
+
+static int count_content(struct search *s, uint64_t ino)
+{
+	struct ns_content content;
+	const void *value;
+	size_t len;
+	int r = get(s->it, ns_key_content(ino), &value, &len);
+
+	if (r <= 0)
+		return r;
+	r = ns_content_decode(value, len, &content);
+	if (r < 0)
+		return log_errno(r, "index: the size of inode %" PRIu64 " is damaged: run fsck.ckptfs", ino);
+	s->report->size += content.size;
+	s->report->mapped += content.mapped;
+	return 0;
+}
+
+/* Those whose names are all here, each once. */
+static int choose(struct search *s, uint64_t *inos, size_t *ret_nr)
+{
+	uint32_t nr_links = 0;
+	size_t nr = 0, nr_names;
+	int r;
+
+	for (size_t i = 0; i < s->nr; i += nr_names) {
+		uint64_t ino = s->found[i].ino;
+		uint32_t nr_distinct = 1;
+
+		for (nr_names = 1; i + nr_names < s->nr && s->found[i + nr_names].ino == ino; nr_names++)
+			nr_distinct += compare(&s->found[i + nr_names - 1], &s->found[i + nr_names]) != 0;
+		r = links_of(s->it, ino, &nr_links);
+		if (r < 0)
+			return r;
+		if (nr_distinct < nr_links) {
+			s->report->nr_linked++;
+			continue;
+		}
+		r = count_content(s, ino);
+		if (r < 0)
+			return r;
+		inos[nr++] = ino;
+	}
+	*ret_nr = nr;
+	return 0;
+}
+
+int exclusive_set_find(struct db_iter *it, const struct exclusive_conf *conf, struct exclusive_set *ret,
+		       struct exclusive_report *report)
+{
+	struct search s = { .it = it, .conf = conf, .report = report };
+	uint64_t *inos = NULL;
+	size_t nr;
+	int r = 0;
+
+	for (size_t i = 0; i < conf->nr_names && r == 0; i++)
+		r = add_names(&s, &conf->names[i]);
+	if (r == 0 && s.nr > 0) {
+		qsort(s.found, s.nr, sizeof(*s.found), compare);
+		inos = calloc(s.nr, sizeof(*inos));
+		r = inos ? choose(&s, inos, &nr) : -ENOMEM;
+	}
+	free(s.found);
+	if (r < 0) {
+		free(inos);
+		return r;
+	}
+	*ret = (struct exclusive_set){ inos, inos ? nr : 0 };
+	report->nr_files = ret->nr;
+	return 0;
+}
+
+bool exclusive_set_has(const struct exclusive_set *s, uint64_t ino)
+{
+	size_t low = 0, high = s->nr;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (s->inos[middle] < ino)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < s->nr && s->inos[low] == ino;
+}
+
+void exclusive_set_release(struct exclusive_set *s)
+{
+	free(s->inos);
+	*s = (struct exclusive_set){ 0 };
+}
