@@ -109,6 +109,41 @@ struct ckptfs_scrub_hit {
 	char path[4096]; /* out: from the mountpoint; empty: it has no name */
 };
 
+/*
+ * What would deleting some names free? A question is begun, gets its names, is run, is asked about until it is done, and ended; one
+ * that nobody asks about for half a minute is given up. All on directories, open for reading, of the mount.
+ *
+ *   BEGIN   question is set (EBUSY: too many at once)
+ *   ADD     the name `name` of this directory; "": all names in it, but not what is in directories below
+ *   RUN
+ *   STATUS  running, error and figures; in the end as of the moment of RUN
+ *   END
+ */
+enum ckptfs_exclusive_command {
+	CKPTFS_EXCLUSIVE_BEGIN,
+	CKPTFS_EXCLUSIVE_ADD,
+	CKPTFS_EXCLUSIVE_RUN,
+	CKPTFS_EXCLUSIVE_STATUS,
+	CKPTFS_EXCLUSIVE_END,
+};
+
+struct ckptfs_exclusive {
+	uint32_t size, version;
+	uint32_t command, reserved;
+	uint64_t question;
+	char name[256]; /* with its final NUL */
+	uint32_t running; /* out, as all below */
+	int32_t error; /* errno of one that failed, or 0 */
+	uint64_t files, file_size, mapped; /* files that would be gone, their bytes, and those without holes */
+	uint64_t linked_files; /* that would not: they have other names */
+	uint64_t chunks, bytes; /* distinct ones that those files refer to */
+	uint64_t exclusive_chunks, exclusive_bytes; /* of these, what nobody else refers to: what would be free */
+	uint64_t exclusive_stored; /* what that takes as it is stored: less where compressed */
+	uint64_t damaged; /* frames that cannot be read: what is in them is not counted */
+	uint64_t frames, frames_done, recipes; /* how far it has come: found, looked at, read */
+	uint64_t built; /* recipes read first, because the store is of a version before it could answer this */
+};
+
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)
 #define CKPTFS_IOC_CLONE _IOWR(CKPTFS_IOC_TYPE, 2, struct ckptfs_clone)
 #define CKPTFS_IOC_SYNC _IOW(CKPTFS_IOC_TYPE, 3, struct ckptfs_sync)
@@ -116,3 +151,4 @@ struct ckptfs_scrub_hit {
 #define CKPTFS_IOC_GC _IOWR(CKPTFS_IOC_TYPE, 5, struct ckptfs_gc)
 #define CKPTFS_IOC_SCRUB _IOWR(CKPTFS_IOC_TYPE, 6, struct ckptfs_scrub)
 #define CKPTFS_IOC_SCRUB_HIT _IOWR(CKPTFS_IOC_TYPE, 7, struct ckptfs_scrub_hit)
+#define CKPTFS_IOC_EXCLUSIVE _IOWR(CKPTFS_IOC_TYPE, 8, struct ckptfs_exclusive)

@@ -10,6 +10,7 @@
 #include "fs/collect.h"
 #include "fs/control.h"
 #include "fs/inode.h"
+#include "fs/inquiry.h"
 #include "fs/namespace.h"
 #include "fs/options.h"
 #include "fs/scrubber.h"
@@ -23,6 +24,7 @@ static void fs_free(struct fs *fs)
 	attr_cache_free(fs->attrs);
 	collect_free(fs->collect);
 	scrubber_free(fs->scrubber);
+	inquiries_free(fs->inquiries);
 	series_free(fs->series);
 	control_free(fs->control);
 	mutex_release(&fs->handles_lock);
@@ -62,6 +64,8 @@ int fs_open(struct engine *e, const struct options *o, struct fs **ret)
 	if (r == 0)
 		r = scrubber_new(e, &fs->scrubber);
 	if (r == 0)
+		r = inquiries_new(e, &fs->inquiries);
+	if (r == 0)
 		r = names_open_root(fs);
 	if (r == 0 && !fs->read_only)
 		r = names_clear_orphans(fs);
@@ -88,6 +92,7 @@ int fs_close(struct fs *fs)
 		return 0;
 	collect_free(TAKE(fs->collect)); /* first: a scrub may wait for it */
 	scrubber_free(TAKE(fs->scrubber));
+	inquiries_free(TAKE(fs->inquiries));
 	r = names_finish_all(fs);
 	if (r < 0)
 		log_errno(r, "store: read times and files without a name could not be written off");

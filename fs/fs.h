@@ -18,6 +18,7 @@ struct collect;
 struct control;
 struct file;
 struct inodes;
+struct inquiries;
 struct options;
 struct scrubber;
 struct series;
@@ -33,6 +34,7 @@ struct fs {
 	struct control *control;
 	struct collect *collect;
 	struct scrubber *scrubber;
+	struct inquiries *inquiries;
 	bool read_only, noatime;
 	bool sync; /* every change of names is durable before it is answered */
 

@@ -18,10 +18,12 @@
 
 #include "base/util.h"
 #include "client/figures.h"
+#include "client/ioctl.h"
 #include "tools/interrupt.h"
 #include "tools/mounts.h"
 #include "tools/report.h"
 #include "tools/stat_ask.h"
+#include "tools/stat_exclusive.h"
 #include "tools/stat_show.h"
 #include "tools/stat_watch.h"
 
@@ -35,6 +37,7 @@ struct request {
 	enum format format;
 	uint64_t watch_ns; /* 0: once */
 	const char *html; /* a page to write; NULL: none */
+	bool if_deleted; /* what would be free, of all paths together */
 
 	char **paths; /* allocated, as are those below: one for each path */
 	size_t nr;
@@ -57,8 +60,10 @@ static void request_release(struct request *q)
 static void help(FILE *to)
 {
 	fputs("Usage: ckptfs-stat [--json | --prometheus | --html FILE] [--watch [SECONDS]] [PATH...]\n"
+	      "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"
 	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"
 	      "of a file, or of all files below a directory.\n\n"
+	      "  --if-deleted       what would be free if all PATHs, with all below them, were deleted together\n"
 	      "  --json             exact figures, one JSON document a line; keys keep their meaning (schema_version)\n"
 	      "  --prometheus       text exposition format, mounts only\n"
 	      "  --html FILE        a page about one mount; made anew, it also shows how things developed\n"
@@ -69,16 +74,54 @@ static void help(FILE *to)
 	      to);
 }
 
-static int show_directory(const struct request *q, FILE *to, const char *path)
+/* An answer that does not come is no wrong use, whatever the daemon says. */
+static int ask_exclusive(char *const paths[], size_t nr, struct ckptfs_exclusive *ret)
+{
+	int r = stat_exclusive(paths, nr, ret);
+
+	return r == -EINVAL ? -EIO : r;
+}
+
+static int show_directory(const struct request *q, FILE *to, char *path)
 {
 	struct stat_sums sums;
-	int r = stat_sum(path, &sums);
+	struct ckptfs_exclusive x;
+	int r = stat_sum(path, &sums), asked = ask_exclusive(&path, 1, &x);
 
 	if (q->format == FORMAT_JSON)
-		stat_print_sums(to, path, &sums);
+		stat_print_sums(to, path, &sums, asked == 0 ? &x : NULL);
 	else
-		stat_show_sums(to, path, &sums);
+		stat_show_sums(to, path, &sums, asked == 0 ? &x : NULL);
+	return r < 0 ? r : asked;
+}
+
+/* Or something else that is no directory, and has no content to be asked about. */
+static int show_file(const struct request *q, FILE *to, char *path, const struct stat_answer *a)
+{
+	struct ckptfs_exclusive x;
+	bool is_file = strcmp(json_flat_get(&a->j, "kind"), "file") == 0;
+	int r = is_file ? ask_exclusive(&path, 1, &x) : 0;
+	bool known = is_file && r == 0;
+
+	if (q->format == FORMAT_JSON)
+		stat_print_document(to, path, a->text, known ? &x : NULL);
+	else
+		stat_show_file(to, path, &a->j, known ? &x : NULL);
 	return r;
+}
+
+static int show_if_deleted(const struct request *q, FILE *to)
+{
+	struct ckptfs_exclusive x;
+	int r = ask_exclusive(q->paths, q->nr, &x);
+
+	if (r < 0)
+		return r;
+	if (q->format == FORMAT_JSON)
+		stat_print_set(to, q->paths, q->nr, &x);
+	else
+		stat_show_set(to, q->paths, q->nr, &x);
+	return 0;
 }
 
 static void show_mount(struct request *q, FILE *to, size_t i, const struct json_flat *j)
@@ -107,7 +150,8 @@ static int keep_mount(struct request *q, const char *path, struct stat_answer *a
 static int show(struct request *q, FILE *to, size_t i)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
-	const char *path = q->paths[i], *kind;
+	char *path = q->paths[i];
+	const char *kind;
 	int r = stat_ask(path, &a);
 
 	if (r < 0) {
@@ -120,12 +164,12 @@ static int show(struct request *q, FILE *to, size_t i)
 		return keep_mount(q, path, &a);
 	if (strcmp(kind, "directory") == 0)
 		return show_directory(q, to, path);
+	if (strcmp(kind, "mount") != 0)
+		return show_file(q, to, path, &a);
 	if (q->format == FORMAT_JSON)
-		stat_print_document(to, path, a.text);
-	else if (strcmp(kind, "mount") == 0)
-		show_mount(q, to, i, &a.j);
+		stat_print_document(to, path, a.text, NULL);
 	else
-		stat_show_file(to, path, &a.j);
+		show_mount(q, to, i, &a.j);
 	return 0;
 }
 
@@ -134,6 +178,8 @@ static int show_all(struct request *q, FILE *to)
 {
 	int r = 0, one;
 
+	if (q->if_deleted)
+		return show_if_deleted(q, to);
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
 		if (i > 0 && q->format == FORMAT_HUMAN)
 			fputc('\n', to);
@@ -230,11 +276,27 @@ static int parse_watch(struct request *q, int argc, char *argv[])
 	return 0;
 }
 
+static int check_if_deleted(const struct request *q, bool has_paths)
+{
+	if (q->html || q->format == FORMAT_PROMETHEUS) {
+		fprintf(stderr,
+			"ckptfs-stat: --if-deleted is of files and directories, %s of mounts; give one of the two\n",
+			q->html ? "--html" : "--prometheus");
+		return -EINVAL;
+	}
+	if (!has_paths) {
+		fputs("ckptfs-stat: --if-deleted: give the files and directories that would be deleted\n", stderr);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /* 0: go on, 1: done. */
 static int parse(int argc, char *argv[], struct request *ret)
 {
 	static const struct option longs[] = {
 		{ "html", required_argument, NULL, 'H' },
+		{ "if-deleted", no_argument, NULL, 'd' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "prometheus", no_argument, NULL, 'p' },
 		{ "watch", optional_argument, NULL, 'w' },
@@ -248,6 +310,9 @@ static int parse(int argc, char *argv[], struct request *ret)
 		switch (c) {
 		case 'H':
 			ret->html = optarg;
+			break;
+		case 'd':
+			ret->if_deleted = true;
 			break;
 		case 'j':
 			ret->format = FORMAT_JSON;
@@ -270,7 +335,7 @@ static int parse(int argc, char *argv[], struct request *ret)
 			return -EINVAL;
 		}
 	}
-	return 0;
+	return ret->if_deleted ? check_if_deleted(ret, optind < argc) : 0;
 }
 
 static int add_path(struct request *q, const char *path)

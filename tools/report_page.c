@@ -248,7 +248,7 @@ static void put_epochs(FILE *to, const struct report *r)
 
 	parts_open(to, "epochs", "Files by epoch",
 		   "What is there now, by the time each file was last written. Files that are equal as a whole are told apart; "
-		   "what others share with older ones in part is not known per file.");
+		   "what others share with older ones in part is not looked at.");
 	if (r->walk->nr_files == 0) {
 		fputs("<p>There are no files.</p>\n</section>\n", to);
 		return;

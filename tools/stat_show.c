@@ -8,6 +8,7 @@
 #include "base/json_flat.h"
 #include "base/util.h"
 #include "client/figures.h"
+#include "client/ioctl.h"
 #include "tools/stat_ask.h"
 
 struct duration {
@@ -43,6 +44,11 @@ static void line(FILE *to, const char *label, const char *value)
 static void size_line(FILE *to, const char *label, uint64_t bytes)
 {
 	line(to, label, human_size(bytes).s);
+}
+
+static void number_line(FILE *to, const char *label, uint64_t number)
+{
+	fprintf(to, "%-24s %12" PRIu64, label, number);
 }
 
 static void show_space(FILE *to, const struct json_flat *j)
@@ -207,7 +213,27 @@ void stat_show_mount(FILE *to, const struct json_flat *j)
 	show_requests(to, j);
 }
 
-void stat_show_file(FILE *to, const char *path, const struct json_flat *j)
+static void show_exclusive(FILE *to, const struct ckptfs_exclusive *x)
+{
+	size_line(to, "Exclusive:", x->exclusive_bytes);
+	fputs("  nobody else has: free once it is deleted and ckptfs-gc --delete has run\n", to);
+	if (x->exclusive_stored != x->exclusive_bytes) {
+		size_line(to, "  as stored", x->exclusive_stored);
+		fputs("  compressed\n", to);
+	}
+	size_line(to, "Shared:", x->bytes - x->exclusive_bytes);
+	fputs("  others have too\n", to);
+	if (x->linked_files > 0) {
+		number_line(to, "Linked elsewhere:", x->linked_files);
+		fputs("  files have other names too: they would stay\n", to);
+	}
+	if (x->damaged > 0) {
+		number_line(to, "Damaged:", x->damaged);
+		fputs("  frames cannot be read and are not counted: run fsck.ckptfs\n", to);
+	}
+}
+
+void stat_show_file(FILE *to, const char *path, const struct json_flat *j, const struct ckptfs_exclusive *x)
 {
 	fprintf(to, "%s\n", path);
 	if (strcmp(json_flat_get(j, "kind"), "file") != 0) {
@@ -222,6 +248,8 @@ void stat_show_file(FILE *to, const char *path, const struct json_flat *j)
 	fprintf(to, "  in %s places, %s per MiB\n", json_flat_get(j, "frames"), json_flat_get(j, "fragmentation"));
 	line(to, "Durable:", strcmp(json_flat_get(j, "durable"), "true") == 0 ? "yes" : "not yet");
 	fprintf(to, "\n%-24s %s\n", "Fingerprint:", json_flat_get(j, "fingerprint"));
+	if (x)
+		show_exclusive(to, x);
 }
 
 /* As the daemon counts it for a file. */
@@ -230,23 +258,31 @@ static double fragmentation(const struct stat_sums *s)
 	return s->mapped ? (double)s->frames * (double)MiB(1) / (double)round_up(s->mapped, MiB(1)) : 0;
 }
 
-void stat_show_sums(FILE *to, const char *path, const struct stat_sums *s)
+void stat_show_sums(FILE *to, const char *path, const struct stat_sums *s, const struct ckptfs_exclusive *x)
 {
-	char number[24];
-
 	fprintf(to, "%s\n", path);
-	snprintf(number, sizeof(number), "%" PRIu64, s->files);
-	line(to, "Files:", number);
+	number_line(to, "Files:", s->files);
 	fprintf(to, "  in %" PRIu64 " directories\n", s->directories);
 	size_line(to, "Size:", s->size);
 	fprintf(to, "  %" PRIu64 " bytes\n", s->size);
 	size_line(to, "Mapped:", s->mapped);
 	fputs("  without holes\n", to);
-	snprintf(number, sizeof(number), "%" PRIu64, s->extents);
-	line(to, "Extents:", number);
+	number_line(to, "Extents:", s->extents);
 	fprintf(to, "  in %" PRIu64 " places, %.3f per MiB\n", s->frames, fragmentation(s));
 	line(to, "Durable:", s->not_durable == 0 ? "yes" : "not yet");
 	fprintf(to, "  %" PRIu64 " files not yet\n", s->not_durable);
+	if (x)
+		show_exclusive(to, x);
+}
+
+void stat_show_set(FILE *to, char *const paths[], size_t nr, const struct ckptfs_exclusive *x)
+{
+	for (size_t i = 0; i < nr; i++)
+		fprintf(to, "%s%s", i > 0 ? " " : "If deleted: ", paths[i]);
+	fputc('\n', to);
+	number_line(to, "Files:", x->files);
+	fprintf(to, "  of %s\n", human_size(x->file_size).s);
+	show_exclusive(to, x);
 }
 
 static void print_string(FILE *to, const char *s)
@@ -261,21 +297,53 @@ static void print_string(FILE *to, const char *s)
 	fputc('"', to);
 }
 
-void stat_print_document(FILE *to, const char *path, const char *json)
+/* The last fields of an object, and its end. */
+static void print_exclusive(FILE *to, const struct ckptfs_exclusive *x)
 {
-	fputs("{\"path\":", to);
-	print_string(to, path);
-	fprintf(to, ",%s\n", json + 1);
+	if (x)
+		fprintf(to,
+			",\"exclusive_bytes\":%" PRIu64 ",\"exclusive_stored_bytes\":%" PRIu64
+			",\"exclusive_chunks\":%" PRIu64 ",\"shared_bytes\":%" PRIu64 ",\"linked_files\":%" PRIu64
+			",\"damaged_frames\":%" PRIu64,
+			x->exclusive_bytes, x->exclusive_stored, x->exclusive_chunks, x->bytes - x->exclusive_bytes,
+			x->linked_files, x->damaged);
+	fputs("}\n", to);
 }
 
-void stat_print_sums(FILE *to, const char *path, const struct stat_sums *s)
+void stat_print_document(FILE *to, const char *path, const char *json, const struct ckptfs_exclusive *x)
+{
+	size_t len = strlen(json);
+
+	fputs("{\"path\":", to);
+	print_string(to, path);
+	fputc(',', to);
+	fwrite(json + 1, 1, len - 2, to); /* without its braces: it has been parsed, so they are there */
+	print_exclusive(to, x);
+}
+
+void stat_print_sums(FILE *to, const char *path, const struct stat_sums *s, const struct ckptfs_exclusive *x)
 {
 	fputs("{\"path\":", to);
 	print_string(to, path);
 	fprintf(to,
 		",\"schema_version\":1,\"kind\":\"directory\",\"files\":%" PRIu64 ",\"directories\":%" PRIu64
 		",\"size_bytes\":%" PRIu64 ",\"mapped_bytes\":%" PRIu64 ",\"extents\":%" PRIu64 ",\"frames\":%" PRIu64
-		",\"fragmentation\":%.3f,\"durable\":%s}\n",
+		",\"fragmentation\":%.3f,\"durable\":%s",
 		s->files, s->directories, s->size, s->mapped, s->extents, s->frames, fragmentation(s),
 		s->not_durable == 0 ? "true" : "false");
+	print_exclusive(to, x);
+}
+
+void stat_print_set(FILE *to, char *const paths[], size_t nr, const struct ckptfs_exclusive *x)
+{
+	fputs("{\"paths\":[", to);
+	for (size_t i = 0; i < nr; i++) {
+		fputs(i > 0 ? "," : "", to);
+		print_string(to, paths[i]);
+	}
+	fprintf(to,
+		"],\"schema_version\":1,\"kind\":\"if_deleted\",\"files\":%" PRIu64 ",\"size_bytes\":%" PRIu64
+		",\"mapped_bytes\":%" PRIu64,
+		x->files, x->file_size, x->mapped);
+	print_exclusive(to, x);
 }

@@ -9,6 +9,7 @@
 #include "fs/collect.h"
 #include "fs/file.h"
 #include "fs/inode.h"
+#include "fs/inquiry.h"
 #include "fs/loop.h"
 #include "fs/ops/notify.h"
 #include "fs/ops/ops.h"
@@ -263,6 +264,91 @@ static void ioctl_scrub_hit(fuse_req_t req, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
+/* A name that is there, as its place in the directory; "": all of them. */
+static int find_name(struct fs *fs, uint64_t dir, const char *name, struct exclusive_name *ret)
+{
+	struct ns_dirent d;
+	int r = 1;
+
+	if (name[0] != '\0') {
+		rwlock_lock_shared(&fs->names);
+		r = ns_find(fs->db, fs->key, dir, name, &d);
+		rwlock_unlock_shared(&fs->names);
+	}
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	*ret = (struct exclusive_name){ dir, name[0] != '\0' ? d.cookie : 0 };
+	return 0;
+}
+
+static int exclusive_add(struct fs *fs, uint64_t dir, const struct ckptfs_exclusive *arg)
+{
+	struct exclusive_name name;
+	int r;
+
+	if (strnlen(arg->name, sizeof(arg->name)) == sizeof(arg->name))
+		return -EINVAL;
+	r = find_name(fs, dir, arg->name, &name);
+	return r < 0 ? r : inquiry_add(fs->inquiries, arg->question, name);
+}
+
+static int exclusive_tell(struct fs *fs, struct ckptfs_exclusive *arg)
+{
+	struct inquiry_status s = { 0 };
+	int r = inquiry_status(fs->inquiries, arg->question, &s);
+
+	if (r < 0)
+		return r;
+	arg->running = s.running;
+	arg->error = ops_errno(s.error);
+	arg->files = s.report.nr_files;
+	arg->file_size = s.report.size;
+	arg->mapped = s.report.mapped;
+	arg->linked_files = s.report.nr_linked;
+	arg->chunks = s.report.nr_chunks;
+	arg->bytes = s.report.bytes;
+	arg->exclusive_chunks = s.report.exclusive_chunks;
+	arg->exclusive_bytes = s.report.exclusive_bytes;
+	arg->exclusive_stored = s.report.exclusive_stored;
+	arg->damaged = s.report.nr_damaged;
+	arg->frames = s.report.nr_frames;
+	arg->frames_done = s.report.nr_frames_done;
+	arg->recipes = s.report.nr_recipes;
+	arg->built = s.report.nr_built;
+	return 0;
+}
+
+static int exclusive_command(struct fs *fs, uint64_t dir, struct ckptfs_exclusive *arg)
+{
+	switch (arg->command) {
+	case CKPTFS_EXCLUSIVE_BEGIN:
+		return inquiry_begin(fs->inquiries, &arg->question);
+	case CKPTFS_EXCLUSIVE_ADD:
+		return exclusive_add(fs, dir, arg);
+	case CKPTFS_EXCLUSIVE_RUN:
+		return inquiry_start(fs->inquiries, arg->question);
+	case CKPTFS_EXCLUSIVE_STATUS:
+		return exclusive_tell(fs, arg);
+	case CKPTFS_EXCLUSIVE_END:
+		return inquiry_end(fs->inquiries, arg->question);
+	default:
+		return -EINVAL;
+	}
+}
+
+static void ioctl_exclusive(fuse_req_t req, fuse_ino_t dir, const void *in)
+{
+	struct ckptfs_exclusive arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = exclusive_command(fs_of(req), dir, &arg);
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+}
+
 static size_t argument_size(unsigned cmd)
 {
 	switch (cmd) {
@@ -273,6 +359,7 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_GC:
 	case CKPTFS_IOC_SCRUB:
 	case CKPTFS_IOC_SCRUB_HIT:
+	case CKPTFS_IOC_EXCLUSIVE:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
@@ -282,7 +369,8 @@ static size_t argument_size(unsigned cmd)
 /* Others are about one file. */
 static bool is_for_directories(unsigned cmd)
 {
-	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB || cmd == CKPTFS_IOC_SCRUB_HIT;
+	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB || cmd == CKPTFS_IOC_SCRUB_HIT ||
+	       cmd == CKPTFS_IOC_EXCLUSIVE;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
@@ -291,7 +379,6 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 	size_t size = argument_size(cmd);
 	int r = 0;
 
-	(void)ino;
 	(void)arg;
 	(void)out_len;
 	if (size == 0)
@@ -300,6 +387,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		r = check_argument(in, in_len, size);
 	if (r == 0 && flags & FUSE_IOCTL_DIR && !is_for_directories(cmd))
 		r = -EISDIR;
+	if (r == 0 && !(flags & FUSE_IOCTL_DIR) && cmd == CKPTFS_IOC_EXCLUSIVE)
+		r = -ENOTDIR;
 	if (r < 0)
 		ops_reply(req, r);
 	else if (cmd == CKPTFS_IOC_HANDLE)
@@ -314,6 +403,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_scrub(req, in);
 	else if (cmd == CKPTFS_IOC_SCRUB_HIT)
 		ioctl_scrub_hit(req, in);
+	else if (cmd == CKPTFS_IOC_EXCLUSIVE)
+		ioctl_exclusive(req, ino, in);
 	else
 		ioctl_sync(req);
 }

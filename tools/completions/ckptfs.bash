@@ -15,7 +15,7 @@ _ckptfs() {
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --json -q --quiet" files=-d ;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
-	ckptfs-stat) flags="--html --json --prometheus --watch" ;;
+	ckptfs-stat) flags="--html --if-deleted --json --prometheus --watch" ;;
 	esac
 	flags+=" -h --help -V --version"
 	if [[ $prev == -o ]]; then

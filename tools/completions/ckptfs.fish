@@ -66,6 +66,7 @@ complete -c ckptfs-scrub -l json -d 'for machines'
 complete -c ckptfs-scrub -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-stat -l html -r -F -d 'a page about one mount'
+complete -c ckptfs-stat -l if-deleted -d 'what would be free'
 complete -c ckptfs-stat -l json -d 'for machines'
 complete -c ckptfs-stat -l prometheus -d 'text exposition format'
 complete -c ckptfs-stat -l watch -d 'again and again'

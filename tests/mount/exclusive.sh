@@ -1,0 +1,169 @@
+#!/bin/bash
+# What would deleting free? Asked of files, directories and sets; then really deleted, and what the disk got back is compared.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+
+stat=$CKPTFS_BUILD/tools/ckptfs-stat
+gc=$CKPTFS_BUILD/tools/ckptfs-gc
+
+json() { "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+noise() { "$PYTHON" -c 'import random, sys; sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"; }
+text() { "$PYTHON" -c 'import random, sys
+r = random.Random(sys.argv[1])
+sys.stdout.write("".join("%08x%024d" % (r.getrandbits(32), 0) for _ in range(int(sys.argv[2]) << 15)))' "$@"; }
+exclusive() { "$stat" --if-deleted --json "$@" | json exclusive_bytes; }
+exits() { # CODE COMMAND...: it ends with this code; its messages are in $WORK/said
+	local want=$1 code=0
+	shift
+	"$@" >"$WORK/said" 2>&1 || code=$?
+	[ "$code" = "$want" ] || { cat "$WORK/said"; fail "$*: exit code $code instead of $want"; }
+}
+says() { grep -q -- "$1" "$WORK/said" || { cat "$WORK/said"; fail "nothing was said of: $1"; }; }
+is() { [ "$1" = "$2" ] || fail "$3: $1 instead of $2"; }
+M=$((1 << 20))
+
+fs_mount
+mkdir -p "$MNT/run/step.1" "$MNT/run/step.2" "$MNT/other"
+noise 1 8 >"$MNT/run/step.1/a"
+noise 2 4 >"$MNT/run/step.1/b"
+{ noise 1 8; noise 3 2; } >"$MNT/run/step.2/a" # 8 MiB as before, 2 new
+noise 2 4 >"$MNT/run/step.2/b"
+noise 4 6 >"$MNT/other/c"
+sync "$MNT/other/c"
+
+# Files, directories, sets.
+is "$(exclusive "$MNT/run/step.1/a")" 0 "all of it is in step.2"
+is "$(exclusive "$MNT/run/step.2/a")" $((2 * M)) "what only step.2/a has"
+is "$(exclusive "$MNT/run/step.1")" 0 "a directory all of which is elsewhere too"
+is "$(exclusive "$MNT/run/step.2")" $((2 * M)) "a directory"
+is "$(exclusive "$MNT/run")" $((14 * M)) "a directory with others in it: what they share counts once"
+is "$(exclusive "$MNT/run/step.1" "$MNT/run/step.2/a" "$MNT/run/step.2/b")" $((14 * M)) "a set"
+is "$(exclusive "$MNT/run" "$MNT/run/step.1/a" "$MNT/run/")" $((14 * M)) "a set with some twice"
+is "$(exclusive "$MNT")" $((20 * M)) "all"
+is "$(cd "$MNT/run/step.2" && exclusive a)" $((2 * M)) "a path without a directory"
+
+# The same as part of what is told of a file or directory.
+is "$("$stat" --json "$MNT/run/step.2/a" | json exclusive_bytes)" $((2 * M)) "of a file"
+is "$("$stat" --json "$MNT/run/step.2/a" | json shared_bytes)" $((8 * M)) "of a file"
+is "$("$stat" --json "$MNT/run" | json exclusive_bytes)" $((14 * M)) "of a directory"
+is "$("$stat" --json "$MNT/run" | json size_bytes)" $((26 * M)) "of a directory"
+is "$("$stat" --if-deleted --json "$MNT/run" | json files)" 4 "files of a set"
+exits 0 "$stat" "$MNT/run/step.2/a"
+says '^Exclusive: *2 MiB'
+says '^Shared: *8 MiB'
+exits 0 "$stat" --if-deleted "$MNT/run" "$MNT/other"
+says '^If deleted: '
+says '^Exclusive: *20 MiB'
+
+# Again and again, until interrupted: what comes meanwhile is in the next answer.
+env --default-signal=INT "$stat" --if-deleted --json --watch 0.1 "$MNT/run/step.2" >"$WORK/watched" &
+watcher=$!
+soon() { for _ in $(seq 100); do grep -q "\"exclusive_bytes\":$1," "$WORK/watched" && return; sleep 0.1; done; fail "$1 was never told"; }
+soon $((2 * M))
+noise 5 1 >"$MNT/run/step.2/new"
+soon $((3 * M))
+rm "$MNT/run/step.2/new"
+kill -INT $watcher
+code=0
+wait $watcher || code=$?
+is "$code" 130 "interrupted"
+
+# Links: a file goes with its last name.
+ln "$MNT/other/c" "$MNT/run/link"
+is "$(exclusive "$MNT/other")" 0 "it has another name"
+is "$("$stat" --if-deleted --json "$MNT/other" | json linked_files)" 1 "it has another name"
+is "$(exclusive "$MNT/other" "$MNT/run/link")" $((6 * M)) "both names"
+ln -s ../other/c "$MNT/run/symlink"
+is "$(exclusive "$MNT/run/symlink")" 0 "a symbolic link"
+
+# What is open without a name still has its bytes.
+cp "$MNT/other/c" "$MNT/open"
+exec 5<"$MNT/open"
+rm "$MNT/open"
+is "$(exclusive "$MNT/other" "$MNT/run/link")" 0 "an open file has it"
+exec 5<&-
+
+# After a remount, a crash, a new index: the same.
+for how in fs_remount "fs_kill fs_mount" "fs_umount rebuild fs_mount"; do
+	rebuild() { "$CKPTFS_BUILD/tools/fsck.ckptfs" --rebuild "$STORE" >/dev/null 2>&1 || [ $? = 1 ]; }
+	sync "$MNT/run/step.2/a"
+	for step in $how; do $step; done
+	is "$(exclusive "$MNT/run")" $((14 * M)) "after $how"
+	is "$(exclusive "$MNT/run/step.2/a")" $((2 * M)) "after $how"
+done
+
+# Refused, with a reason.
+exits 1 "$stat" --if-deleted
+says 'give the files'
+exits 1 "$stat" --if-deleted --prometheus "$MNT/run"
+says '--prometheus of mounts'
+exits 1 "$stat" --if-deleted --html "$WORK/page.html" "$MNT"
+says '--html of mounts'
+[ ! -e "$WORK/page.html" ] || fail "a page was written for wrong use"
+exits 2 "$stat" --if-deleted "$MNT/missing"
+says 'missing'
+exits 2 "$stat" --if-deleted "$WORK"
+says 'not on a ckptfs'
+exits 2 "$stat" --if-deleted "$MNT/run" "$WORK"
+mkdir -m 700 "$MNT/private"
+noise 9 1 >"$MNT/private/f"
+chmod 755 "$MNT"
+exits 2 setpriv --reuid 65534 --regid 65534 --clear-groups "$stat" --if-deleted "$MNT/private"
+exits 0 setpriv --reuid 65534 --regid 65534 --clear-groups "$stat" --if-deleted "$MNT/run"
+rm -r "$MNT/private"
+
+# Now really. The disk gets back what was told, and a little for tables.
+freed_is() { # TOLD WHAT
+	local before after
+	before=$(du -sk "$STORE/packs" | cut -f 1)
+	rm -r "${@:3}"
+	is "$("$gc" --delete --json --move-below 0 "$MNT" | json freed_bytes)" "$1" "$2: freed chunks"
+	after=$(du -sk "$STORE/packs" | cut -f 1)
+	[ $((before - after)) -ge $(($1 * 99 / 100 >> 10)) ] && [ $((before - after)) -le $(($1 * 102 / 100 + 65536 >> 10)) ] ||
+		fail "$2: $1 bytes were told, the disk got back $((before - after)) KiB"
+}
+"$gc" --delete -q "$MNT" >/dev/null
+freed_is $((2 * M)) "step.2" "$MNT/run/step.2"
+freed_is "$(exclusive "$MNT/run" "$MNT/other")" "all that is left" "$MNT/run" "$MNT/other"
+is "$(exclusive "$MNT")" 0 "nothing is left"
+
+# Placed: what lies elsewhere now belongs to the same files.
+"$PYTHON" - "$MNT" <<'PY'
+import os, random, sys
+random.seed(5)
+pages = [random.randbytes(4096) for i in range(1024)]
+for step in range(16):
+    for i in random.sample(range(1024), 50):
+        pages[i] = random.randbytes(4096)
+    with open(f"{sys.argv[1]}/step.{step:02}", "wb") as f:
+        f.write(b"".join(pages))
+        os.fsync(f.fileno())
+PY
+series() { exclusive "$MNT/step.00"; exclusive "$MNT/step.15"; exclusive "$MNT"/step.0?; exclusive "$MNT"/step.*; }
+before=$(series)
+"$gc" --delete --place "$MNT" >"$WORK/placed"
+grep -q '^Placed: ' "$WORK/placed" || fail "nothing was placed"
+is "$(series)" "$before" "after a placing collection"
+fs_remount
+is "$(series)" "$before" "after a placing collection and a remount"
+rm "$MNT"/step.*
+"$gc" --delete -q "$MNT" >/dev/null
+
+# Compressed: told as it is stored too.
+fs_remount compress=zstd
+text 5 8 >"$MNT/text"
+text 6 8 >"$MNT/more"
+sync "$MNT/text"
+is "$(exclusive "$MNT/text")" $((8 * M)) "compressed, as it is read"
+stored=$("$stat" --json "$MNT/text" | json exclusive_stored_bytes)
+[ "$stored" -gt $((M / 2)) ] && [ "$stored" -lt $((5 * M)) ] || fail "$stored bytes are said to be stored of 8 MiB that shrink"
+before=$(du -sk "$STORE/packs" | cut -f 1)
+rm "$MNT/text"
+"$gc" --delete -q --move-below 0 "$MNT" >/dev/null
+freed=$((before - $(du -sk "$STORE/packs" | cut -f 1)))
+[ "$freed" -ge $((stored * 98 / 100 >> 10)) ] && [ "$freed" -le $(((stored >> 10) + 8 * 8 + 64)) ] ||
+	fail "$stored bytes as stored were told, the disk got back $freed KiB"
+rm "$MNT/more"
+fs_umount
+fs_sound "after all was deleted"
