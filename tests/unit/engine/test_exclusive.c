@@ -1,6 +1,7 @@
 /* What deleting files would free, compared with a count of every chunk and every recipe, and with what a collection then frees. */
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -356,6 +357,65 @@ static void time_grows_with_the_extents_not_with_the_sharers(void **state)
 	assert_in_range(few, 4, 20);
 }
 
+/* --- while others write, drop and collect --- */
+
+struct busy {
+	struct rig *rig;
+	atomic_bool stop;
+};
+
+static void *write_and_drop(void *arg)
+{
+	struct busy *b = arg;
+
+	for (uint64_t ino = 10000; !b->stop; ino++) {
+		make(b->rig, DIR_B, ino);
+		rig_write(b->rig, ino, LEN / 2, 10 + ino % 3);
+		if (ino >= 10003)
+			drop(b->rig, DIR_B, ino - 3);
+	}
+	return NULL;
+}
+
+static void *collect_on(void *arg)
+{
+	struct busy *b = arg;
+
+	for (unsigned i = 0; !b->stop; i++)
+		collect(b->rig, i % 2 ? 95 : 0);
+	return NULL;
+}
+
+static void an_answer_is_right_while_all_goes_on(void **state)
+{
+	struct rig *rig = *state;
+	struct busy b = { .rig = rig };
+	struct exclusive_report r;
+	pthread_t writer, collector;
+
+	rig_close(rig);
+	rig->conf.pack_bytes = MiB(2);
+	rig->conf.view_flush_bytes = KiB(16);
+	rig_open(rig);
+	make(rig, DIR_A, 101);
+	make(rig, DIR_A, 102);
+	rig_write(rig, 101, LEN, 1);
+	rig_write(rig, 102, LEN / 2, 1);
+	assert_int_equal(pthread_create(&writer, NULL, write_and_drop, &b), 0);
+	assert_int_equal(pthread_create(&collector, NULL, collect_on, &b), 0);
+	for (unsigned i = 0; i < 60; i++) {
+		r = ask_one(rig, DIR_A, 101);
+		assert_int_equal(r.exclusive_bytes, LEN / 2);
+		assert_int_equal(r.bytes, LEN);
+		assert_int_equal(ask_one(rig, DIR_A, 0).exclusive_bytes, LEN);
+		r = ask_one(rig, DIR_B, 0); /* some of which goes while it is looked at */
+		assert_true(r.exclusive_bytes == r.bytes && r.bytes <= r.mapped);
+	}
+	b.stop = true;
+	pthread_join(writer, NULL);
+	pthread_join(collector, NULL);
+}
+
 /* --- at random --- */
 
 #define NR_FILES 12u
@@ -569,6 +629,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_store_without_the_table_gets_it_when_asked, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(a_question_can_be_given_up, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(time_grows_with_the_extents_not_with_the_sharers, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(an_answer_is_right_while_all_goes_on, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(random_stores_are_counted_exactly, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(random_compressed_stores_are_counted_exactly, rig_setup, rig_teardown),
 	};
