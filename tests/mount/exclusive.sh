@@ -165,5 +165,18 @@ freed=$((before - $(du -sk "$STORE/packs" | cut -f 1)))
 [ "$freed" -ge $((stored * 98 / 100 >> 10)) ] && [ "$freed" -le $(((stored >> 10) + 8 * 8 + 64)) ] ||
 	fail "$stored bytes as stored were told, the disk got back $freed KiB"
 rm "$MNT/more"
+
+# Cut by content: what has moved is shared.
+fs_remount chunking=cdc
+"$gc" --delete -q "$MNT" >/dev/null
+noise 7 4 >"$MNT/plain"
+{ printf 'in front'; noise 7 4; } >"$MNT/moved"
+sync "$MNT/plain" "$MNT/moved"
+moved=$(exclusive "$MNT/moved") both=$(exclusive "$MNT/plain" "$MNT/moved")
+[ "$moved" -gt 0 ] && [ "$moved" -le $((256 << 10)) ] || fail "$moved bytes are said to be of a file alone that has 8 bytes of its own"
+[ "$both" -ge $((4 * M)) ] && [ "$both" -le $((4 * M + (256 << 10))) ] || fail "$both bytes are said to be of two files of 4 MiB that share"
+rm "$MNT/plain" "$MNT/moved"
+freed=$("$gc" --delete --json "$MNT" | json freed_bytes)
+is "$freed" "$both" "freed chunks"
 fs_umount
 fs_sound "after all was deleted"
