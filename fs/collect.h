@@ -6,14 +6,13 @@
 
 #include <stdint.h>
 
+#include "fs/task.h"
 #include "store/engine/engine.h"
 
 struct collect;
 
 struct collect_status {
-	uint64_t run; /* which collection of this mount, from 1; 0: there was none */
-	bool running;
-	int error; /* of one that has ended */
+	struct task_status task;
 	struct gc_report report;
 
 	/* What the last one that looked at everything left; with later deletions there is more by now. */

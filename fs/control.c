@@ -142,8 +142,8 @@ static void add_garbage(struct json *j, struct fs *fs)
 	json_bool(j, "known", s.garbage_ns > 0);
 	json_u64(j, "bytes", s.garbage);
 	json_u64(j, "age_ns", s.garbage_ns > 0 ? monotonic_ns() - s.garbage_ns : 0);
-	json_u64(j, "collections", s.run);
-	json_bool(j, "collecting", s.running);
+	json_u64(j, "collections", s.task.run);
+	json_bool(j, "collecting", s.task.running);
 	json_close(j);
 }
 
@@ -231,12 +231,12 @@ static void add_scrub(struct json *j, struct fs *fs)
 	json_u64(j, "last_ns", st.last_ns);
 	json_u64(j, "age_ns", st.last_ns > 0 ? now - MIN(now, st.last_ns) : 0);
 	add_sums(j, &st.last);
-	json_u64(j, "scrubs", s.run);
-	json_bool(j, "running", s.running);
-	json_bool(j, "unfinished", st.pack > 0 || s.running);
+	json_u64(j, "scrubs", s.task.run);
+	json_bool(j, "running", s.task.running);
+	json_bool(j, "unfinished", st.pack > 0 || s.task.running);
 	json_open(j, "round");
-	json_u64(j, "bytes", s.running ? s.report.round_bytes : st.round.bytes);
-	json_u64(j, "damaged", s.running ? st.round.nr_damaged + s.report.nr_damaged + s.report.nr_tables : st.round.nr_damaged);
+	json_u64(j, "bytes", s.task.running ? s.report.round_bytes : st.round.bytes);
+	json_u64(j, "damaged", s.task.running ? st.round.nr_damaged + s.report.nr_damaged + s.report.nr_tables : st.round.nr_damaged);
 	json_close(j);
 	json_close(j);
 }

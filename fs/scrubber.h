@@ -6,14 +6,13 @@
 
 #include <stdint.h>
 
+#include "fs/task.h"
 #include "store/engine/engine.h"
 
 struct scrubber;
 
 struct scrubber_status {
-	uint64_t run; /* which scrub of this mount, from 1; 0: there was none */
-	bool running;
-	int error; /* of one that has ended */
+	struct task_status task;
 	struct scrub_report report;
 	uint64_t nr_hits; /* that can be asked for */
 };

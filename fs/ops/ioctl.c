@@ -143,10 +143,10 @@ static void gc_tell(struct fs *fs, struct ckptfs_gc *arg)
 	struct collect_status s;
 
 	collect_status(fs->collect, &s);
-	arg->running = s.running;
-	arg->error = -s.error;
+	arg->running = s.task.running;
+	arg->error = -s.task.error;
 	arg->complete = s.report.complete;
-	arg->run = s.run;
+	arg->run = s.task.run;
 	arg->packs = s.report.nr_packs;
 	arg->packs_total = s.report.nr_packs_total;
 	arg->frames = s.report.nr_frames;
@@ -205,11 +205,11 @@ static void scrub_tell(struct fs *fs, struct ckptfs_scrub *arg)
 	struct scrubber_status s;
 
 	scrubber_status(fs->scrubber, &s);
-	arg->running = s.running;
-	arg->error = -s.error;
+	arg->running = s.task.running;
+	arg->error = -s.task.error;
 	arg->complete = s.report.complete;
 	arg->named = s.report.is_named;
-	arg->run = s.run;
+	arg->run = s.task.run;
 	arg->frames = s.report.nr_frames;
 	arg->chunks = s.report.nr_chunks;
 	arg->bytes = s.report.bytes;

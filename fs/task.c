@@ -1,0 +1,63 @@
+#include "fs/task.h"
+
+#include <assert.h>
+
+void task_init(struct task *t, const char *name, int (*work)(void *userdata), void *userdata)
+{
+	*t = (struct task){ .name = name, .work = work, .userdata = userdata };
+	mutex_init(&t->lock);
+}
+
+static void *run(void *arg)
+{
+	struct task *t = arg;
+	int r;
+
+	pthread_setname_np(pthread_self(), t->name);
+	r = t->work(t->userdata);
+	mutex_lock(&t->lock);
+	t->status.error = r;
+	t->status.running = false;
+	mutex_unlock(&t->lock);
+	return NULL;
+}
+
+bool task_is_idle(struct task *t)
+{
+	return !t->status.running;
+}
+
+int task_start(struct task *t)
+{
+	int r;
+
+	assert(task_is_idle(t));
+	if (t->has_thread)
+		pthread_join(t->thread, NULL); /* it has ended, or is about to and wants no lock any more */
+	t->stop = false;
+	t->status.run++;
+	t->status.error = 0;
+	r = pthread_create(&t->thread, NULL, run, t);
+	t->has_thread = t->status.running = r == 0;
+	return -r;
+}
+
+void task_stop(struct task *t)
+{
+	mutex_lock(&t->lock);
+	t->stop = true;
+	mutex_unlock(&t->lock);
+}
+
+void task_release(struct task *t)
+{
+	bool has_thread;
+
+	task_stop(t);
+	mutex_lock(&t->lock);
+	has_thread = t->has_thread;
+	mutex_unlock(&t->lock);
+	if (has_thread)
+		pthread_join(t->thread, NULL);
+	mutex_release(&t->lock);
+}

@@ -1,0 +1,36 @@
+/*
+ * Long work that the daemon does on request, such as a collection: one piece at a time, in a thread of its own, which can
+ * be asked to stop.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mutex.h"
+
+struct task_status {
+	uint64_t run; /* which one of this mount, from 1; 0: there was none */
+	bool running;
+	int error; /* of one that has ended */
+};
+
+struct task {
+	const char *name; /* constant, as the two below; of the thread */
+	int (*work)(void *userdata);
+	void *userdata;
+
+	struct mutex lock; /* leaf; guards what follows, and what the owner of the task tells of it */
+	struct task_status status GUARDED_BY(lock);
+	bool stop GUARDED_BY(lock); /* work() is to look at it */
+	bool has_thread GUARDED_BY(lock); /* to be joined */
+	pthread_t thread GUARDED_BY(lock);
+};
+
+void task_init(struct task *t, const char *name, int (*work)(void *userdata), void *userdata);
+void task_release(struct task *t); /* stops what is running, and waits for it */
+
+bool task_is_idle(struct task *t) REQUIRES(t->lock);
+int task_start(struct task *t) REQUIRES(t->lock); /* an idle one */
+void task_stop(struct task *t); /* soon; does not wait */
