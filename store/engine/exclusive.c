@@ -26,6 +26,7 @@
 #include "index/index_format.h"
 #include "store/engine/engine_internal.h"
 #include "store/engine/gc_window.h"
+#include "store/engine/marked.h"
 #include "store/engine/referrers.h"
 
 #define WINDOW_BYTES MiB(16)
@@ -34,18 +35,6 @@
 #define REFERRERS_FIRST 4u /* of each group of frames, then four times as many, ... */
 #define RECIPES_PER_STEP 256u
 #define TRIES 5u
-
-/* A frame of the window. */
-struct marked {
-	frame_id id;
-	uint32_t chunk_len, nr_chunks;
-	uint32_t *ends; /* of chunks of varied lengths */
-	struct gc_bits mine, others; /* chunks that the files, and that others refer to; `others` has those that are gone too */
-	bool decided; /* nothing more to learn of it */
-	/* Of the first frame of a group: */
-	uint64_t next_ino, next_segments; /* referrers before have been found */
-	bool found_all;
-};
 
 /* REFERRER_SEGMENTS of a file. */
 struct place {
@@ -165,46 +154,20 @@ static int add_id(struct question *q, frame_id id, uint32_t off, uint32_t len)
 static void window_clear(struct question *q)
 {
 	for (size_t i = 0; i < q->nr_frames; i++)
-		free(q->frames[i].ends);
+		marked_release(&q->frames[i]);
 	free(TAKE(q->frames));
 	q->nr_frames = 0;
-}
-
-static struct gc_bits gone_chunks(const struct pack_frame_rec *rec)
-{
-	struct gc_bits gone = { 0 };
-
-	for (uint32_t i = 0; i < rec->nr_chunks; i++)
-		if (fp_is_none(rec->fps[i]))
-			gc_set_bit(&gone, i);
-	return gone;
 }
 
 static int load_frame(struct question *q, frame_id id, struct marked *ret)
 {
 	int r = packs_frame_rec(q->e->packs, frame_id_pack(id), frame_id_frame(id), q->rec);
 
-	*ret = (struct marked){ .id = id };
 	if (r < 0)
 		return r;
-	if (r == 0) {
-		q->collected = true;
-		return 0;
-	}
-	if (q->rec->damaged) {
-		q->report.nr_damaged++;
-		return 0;
-	}
-	ret->chunk_len = q->rec->chunk_len;
-	ret->nr_chunks = q->rec->nr_chunks;
-	ret->others = gone_chunks(q->rec);
-	if (ret->chunk_len == PACK_VARIED) {
-		ret->ends = malloc(ret->nr_chunks * sizeof(*ret->ends));
-		if (!ret->ends)
-			return -ENOMEM;
-		memcpy(ret->ends, q->rec->ends, ret->nr_chunks * sizeof(*ret->ends));
-	}
-	return 0;
+	q->collected |= r == 0;
+	q->report.nr_damaged += r > 0 && q->rec->damaged;
+	return marked_init(ret, id, r > 0 && !q->rec->damaged ? q->rec : NULL);
 }
 
 static int window_open(struct question *q)
@@ -229,7 +192,7 @@ static int window_open(struct question *q)
 		if (r == 0 && q->nr_frames % RECIPES_PER_STEP == 0)
 			r = step(q);
 		if (r < 0) {
-			free(m->ends);
+			marked_release(m);
 			return r;
 		}
 		bytes += sizeof(*m) + (m->ends ? m->nr_chunks * sizeof(*m->ends) : 0);
@@ -258,50 +221,12 @@ static struct marked *window_find(struct question *q, frame_id id)
 
 /* --- steps 4 and 5: marks --- */
 
-static uint32_t end_of(const struct marked *m, uint32_t chunk)
-{
-	return m->ends ? m->ends[chunk] : (chunk + 1) * m->chunk_len;
-}
-
-static uint32_t length_of(const struct marked *m, uint32_t chunk)
-{
-	return end_of(m, chunk) - (chunk > 0 ? end_of(m, chunk - 1) : 0);
-}
-
-/* The first chunk that ends behind `off`. */
-static uint32_t chunk_at(const struct marked *m, uint32_t off)
-{
-	uint32_t low = 0, high = m->nr_chunks;
-
-	if (!m->ends)
-		return m->nr_chunks > 0 ? off / m->chunk_len : 0;
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (m->ends[middle] <= off)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* All chunks of which any byte of [off, off+len) is. */
-static void mark(const struct marked *m, struct gc_bits *bits, uint32_t off, uint32_t len)
-{
-	for (uint32_t i = chunk_at(m, off); i < m->nr_chunks; i++) {
-		gc_set_bit(bits, i);
-		if (end_of(m, i) >= off + len)
-			break;
-	}
-}
-
 static int mark_mine(struct question *q, frame_id id, uint32_t off, uint32_t len)
 {
 	struct marked *m = window_find(q, id);
 
 	if (m)
-		mark(m, &m->mine, off, len);
+		marked_set(m, &m->mine, off, len);
 	return 0;
 }
 
@@ -310,24 +235,15 @@ static int mark_others(struct question *q, frame_id id, uint32_t off, uint32_t l
 	struct marked *m = window_find(q, id);
 
 	if (m && !m->decided)
-		mark(m, &m->others, off, len);
+		marked_set(m, &m->others, off, len);
 	return 0;
-}
-
-static struct gc_bits alone(const struct marked *m)
-{
-	struct gc_bits b = m->mine;
-
-	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
-		b.w[i] &= ~m->others.w[i];
-	return b;
 }
 
 /* What is gone is not there to be freed, and not shared. */
 static void leave_out_gone(struct question *q)
 {
 	for (struct marked *m = q->frames; m < q->frames + q->nr_frames; m++) {
-		struct gc_bits there = alone(m);
+		struct gc_bits there = marked_alone(m);
 
 		q->collected |= gc_count(&there) < gc_count(&m->mine);
 		m->mine = there;
@@ -409,13 +325,6 @@ static int find_referrers(struct question *q, struct marked *m, unsigned max)
 	return MIN(r, 0);
 }
 
-static bool is_shared(const struct marked *m)
-{
-	struct gc_bits left = alone(m);
-
-	return gc_count(&left) == 0;
-}
-
 static struct marked *group_end(const struct question *q, struct marked *m)
 {
 	frames_id id = frames_id_of(m->id);
@@ -429,7 +338,7 @@ static struct marked *group_end(const struct question *q, struct marked *m)
 static bool is_open(const struct marked *group, const struct marked *end)
 {
 	for (const struct marked *m = group; m < end; m++)
-		if (!m->decided && !is_shared(m))
+		if (!m->decided && !marked_is_shared(m))
 			return true;
 	return false;
 }
@@ -442,7 +351,7 @@ static bool decide(struct question *q, struct marked *group, const struct marked
 	for (struct marked *m = group; m < end; m++) {
 		if (m->decided)
 			continue;
-		m->decided = group->found_all || is_shared(m);
+		m->decided = group->found_all || marked_is_shared(m);
 		q->report.nr_frames_done += m->decided;
 		more |= !m->decided;
 	}
@@ -526,16 +435,16 @@ static int count_stored(struct question *q, const struct marked *m, const struct
 
 static int count_frame(struct question *q, const struct marked *m)
 {
-	struct gc_bits free_ones = alone(m);
+	struct gc_bits free_ones = marked_alone(m);
 
 	for (uint32_t i = 0; i < m->nr_chunks; i++) {
 		if (!gc_bit(&m->mine, i))
 			continue;
 		q->report.nr_chunks++;
-		q->report.bytes += length_of(m, i);
+		q->report.bytes += marked_chunk_len(m, i);
 		if (gc_bit(&free_ones, i)) {
 			q->report.exclusive_chunks++;
-			q->report.exclusive_bytes += length_of(m, i);
+			q->report.exclusive_bytes += marked_chunk_len(m, i);
 		}
 	}
 	return gc_count(&free_ones) > 0 ? count_stored(q, m, &free_ones) : 0;
