@@ -396,6 +396,7 @@ bool compress_is_busy(void *engine, uint32_t bytes); /* of compress=auto */
 /* heal.c */
 void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to); /* the same chunk, stored again */
 int heal_tend(struct engine *e); /* by the background thread, often */
+int heal_now(struct engine *e); /* all that has been noted, unless a collection is running */
 
 /* scrub.c */
 int scrub_load(struct engine *e); /* at open */

@@ -92,9 +92,26 @@ static void put_back(struct engine *e, const struct move *m, size_t nr)
 		heal_note(e, (struct addr){ .pack = m[i].pack, .off = m[i].off }, m[i].len, m[i].to);
 }
 
-int heal_tend(struct engine *e)
+static int heal_noted(struct engine *e) REQUIRES(e->gc.lock)
 {
 	_cleanup_(freep) struct move *m = NULL;
+	size_t nr;
+	int r;
+
+	mutex_lock(&e->heal.lock);
+	m = TAKE(e->heal.moves);
+	nr = e->heal.nr;
+	e->heal.nr = 0;
+	e->heal.too_many = false;
+	mutex_unlock(&e->heal.lock);
+	r = nr > 0 ? heal(e, m, nr) : 0;
+	if (r < 0)
+		put_back(e, m, nr);
+	return r;
+}
+
+int heal_tend(struct engine *e)
+{
 	size_t nr;
 	int r;
 
@@ -103,15 +120,19 @@ int heal_tend(struct engine *e)
 	mutex_unlock(&e->heal.lock);
 	if (nr == 0 || !mutex_trylock(&e->gc.lock)) /* a collection is running: later */
 		return 0;
-	mutex_lock(&e->heal.lock);
-	m = TAKE(e->heal.moves);
-	nr = e->heal.nr;
-	e->heal.nr = 0;
-	e->heal.too_many = false;
-	mutex_unlock(&e->heal.lock);
-	r = heal(e, m, nr);
+	r = heal_noted(e);
 	mutex_unlock(&e->gc.lock);
-	if (r < 0)
-		put_back(e, m, nr);
+	return r;
+}
+
+int heal_now(struct engine *e)
+{
+	int r;
+
+	if (atomic_load(&e->gc.running))
+		return 0;
+	mutex_lock(&e->gc.lock); /* the background thread may be at some of it; the rest is ours */
+	r = heal_noted(e);
+	mutex_unlock(&e->gc.lock);
 	return r;
 }

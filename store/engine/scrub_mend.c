@@ -158,16 +158,6 @@ static int look_at_tables(struct search *q)
 	return r;
 }
 
-/* Files are pointed to the other copies now, unless a collection is running: then the background thread does it after that. */
-static void replace_noted(struct engine *e)
-{
-	heal_tend(e);
-	if (atomic_load(&e->gc.running))
-		return;
-	mutex_lock(&e->gc.lock); /* the background thread may be at it instead of us */
-	mutex_unlock(&e->gc.lock);
-}
-
 int scrub_mend_chunks(struct scrub *s)
 {
 	_cleanup_(freep) struct bad **by_fp = calloc(s->nr_bad, sizeof(*by_fp));
@@ -189,6 +179,6 @@ int scrub_mend_chunks(struct scrub *s)
 	qsort(by_fp, q->nr, sizeof(*by_fp), compare);
 	r = look_at_tables(q);
 	if (r == 0 && q->any_noted)
-		replace_noted(s->e);
+		heal_now(s->e); /* what it fails to replace stays damaged, and is told */
 	return r;
 }
