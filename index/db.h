@@ -34,6 +34,7 @@ struct db_conf {
 
 int db_open(const char *dir, const struct db_conf *conf, struct db **ret);
 void db_close(struct db *db); /* NULL is fine; unflushed changes are dropped */
+int db_stopped(const struct db *db); /* <0: RocksDB takes no changes any more until the next db_open(); 0 */
 
 /* 1 found (appended to *ret, which may be NULL to ask for presence), 0 absent, <0. */
 int db_get(struct db *db, enum db_family family, const void *key, size_t key_len, struct buf *ret);

@@ -65,6 +65,11 @@ void db_batch_del(struct db_batch *b, const void *key, size_t key_len)
 	overlay_add(&b->changes, &(struct overlay_change){ key, NULL, key_len, 0, true });
 }
 
+int db_stopped(const struct db *db)
+{
+	return atomic_load(&db->stopped);
+}
+
 /* RocksDB refuses writes: it has stopped over a failed write of its MANIFEST. Tell it once. */
 static int note_stopped(struct db *db, const char *err)
 {

@@ -201,16 +201,21 @@ void absorb_share_memory(struct engine *e)
 	packs_set_table_memory(e->packs, e->conf.cache / 16 + e->conf.cache / 16 * 9 - MIN(used, e->conf.cache / 16 * 9));
 }
 
-/* Called before a job appends: with a table that is being ingested the other one may take half of that, then it waits. */
-void absorb_throttle(struct engine *e)
+int absorb_throttle(struct engine *e)
 {
 	size_t max = e->conf.ingest_entries ? 2 * e->conf.ingest_entries : entries_max(e) / 2;
+	int r;
 
 	assert(mutex_held(&e->append_lock));
 	give_up_kept(e);
-	while (e->recent.nr >= max && e->frozen.nr > 0)
+	while (e->recent.nr >= max && e->frozen.nr > 0) {
+		r = db_stopped(e->db); /* then it is never ingested */
+		if (r < 0)
+			return r;
 		if (!cond_wait_for(&e->filling_cond, &e->append_lock, 1000 * 1000 * 1000))
 			break; /* the disk may be full: memory is bounded by what it still takes */
+	}
+	return 0;
 }
 
 static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint32_t pack, uint32_t frame)

@@ -533,10 +533,10 @@ static int append(struct batch *b, uint64_t generation)
 	mutex_lock(&e->append_lock);
 	while (e->nr_filling + e->nr_unwritten >= NR_UNWRITTEN_MAX && e->nr_filling > 0)
 		cond_wait(&e->filling_cond, &e->append_lock);
-	absorb_throttle(e);
-	if (e->absorb_generation != generation) {
+	r = absorb_throttle(e);
+	if (r < 0 || e->absorb_generation != generation) {
 		mutex_unlock(&e->append_lock);
-		return 0;
+		return r;
 	}
 	r = claim(e, b, &nr);
 	if (r == 0)
