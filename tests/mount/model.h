@@ -26,6 +26,7 @@
 #define TARGET_SIZE 512
 #define MAX_STEPS 400000
 #define MAX_DELTAS 8000000
+#define KEPT_BYTES ((uint64_t)64 << 20) /* of the last steps */
 
 enum node_type { NODE_NONE, NODE_FILE, NODE_DIR, NODE_SYMLINK, NODE_FIFO };
 
@@ -63,7 +64,11 @@ struct step {
 	uint64_t start_ns, end_ns; /* end: when it was in the daemon's log for sure; UINT64_MAX: not known */
 	uint32_t first, nr; /* deltas */
 	const char *op;
-	bool may_tear;	/* more than one request: parts may survive */
+	bool may_tear;	/* more than one request, or more than one chunk: parts may survive */
+	struct {
+		uint64_t id, page, at;
+		uint32_t nr_pages; /* 0: not kept */
+	} bytes; /* of what may tear: whole pages as they were, then as they are, at tree->bytes + at */
 	bool synced;	/* an fsync that was acknowledged: nothing up to here may be lost */
 };
 
@@ -83,6 +88,8 @@ struct tree {
 	} *births; /* since log_reset(), oldest first */
 	uint32_t nr_births;
 	uint64_t pending; /* id of a node whose creation has been asked for but not answered */
+	uint8_t *bytes; /* of steps that may tear, KEPT_BYTES, the oldest are overwritten */
+	uint64_t bytes_end;
 };
 
 /* model_tree.c */
@@ -94,6 +101,11 @@ void tree_clear(struct tree *t);
 static inline uint8_t *data_of(struct tree *t, int n)
 {
 	return t->data + (size_t)n * FILE_MAX_SIZE;
+}
+/* NULL: not there any more */
+static inline const uint8_t *kept_bytes(const struct tree *t, const struct step *s)
+{
+	return s->bytes.nr_pages > 0 && t->bytes_end - s->bytes.at <= KEPT_BYTES ? t->bytes + s->bytes.at % KEPT_BYTES : NULL;
 }
 int node_new(struct tree *t, enum node_type type, uint32_t mode); /* slot or -1; nlink 0 */
 void node_born(struct tree *t, int n, uint64_t ino);
@@ -113,6 +125,8 @@ void dent_move(struct tree *t, int d, int to_dir, const char *to_name); /* nothi
 void dent_exchange(struct tree *t, int a, int b);
 void file_changed(struct tree *t, int n, uint64_t off, uint64_t len, uint64_t size);
 void node_changed(struct tree *t, int n);
+/* The last step may tear: keep these pages as they are. Called before and after the change. */
+void keep_bytes(struct tree *t, int n, uint64_t off, uint64_t len, bool after);
 void log_reset(struct tree *t); /* step 0 becomes the state as it is now */
 
 /* model_check.c */

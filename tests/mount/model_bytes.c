@@ -15,9 +15,9 @@ void put_bytes(struct worker *w, int n, const uint8_t *p, uint64_t off, size_t l
 	uint64_t end = off + len;
 
 	step_begin(w->tree, op);
-	if (w->tree->logging)
-		w->tree->steps[w->tree->nr_steps - 1].may_tear = true;
+	keep_bytes(w->tree, n, off, len, false);
 	memcpy(data_of(w->tree, n) + off, p, len);
+	keep_bytes(w->tree, n, off, len, true);
 	file_changed(w->tree, n, off, len, end > x->size ? end : x->size);
 }
 

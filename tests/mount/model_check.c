@@ -357,8 +357,32 @@ static bool between(const struct slot *s, uint64_t after)
 	return s->mount >= low && s->mount <= high;
 }
 
+/* Is one part of the page as it was before the step, and the other as it was after? Files cut by content are torn anywhere. */
+static bool is_torn_page(const struct tree *t, struct tree *mount, const struct step *step, const struct key *key)
+{
+	const uint8_t *old = kept_bytes(t, step), *new, *got;
+	size_t from_old = 0, from_new = 0;
+	int n;
+
+	for (n = 0; n < NR_NODES; n++)
+		if (mount->node[n].type == NODE_FILE && mount->node[n].id == key->id)
+			break;
+	if (!old || n == NR_NODES || key->kind != KEY_PAGE || key->id != step->bytes.id || key->sub < step->bytes.page ||
+	    key->sub - step->bytes.page >= step->bytes.nr_pages)
+		return false;
+	old += (key->sub - step->bytes.page) * PAGE;
+	new = old + (size_t)step->bytes.nr_pages * PAGE;
+	got = data_of(mount, n) + key->sub * PAGE;
+	while (from_old < PAGE && got[from_old] == old[from_old])
+		from_old++;
+	while (from_new < PAGE && got[from_new] == new[from_new])
+		from_new++;
+	return memcmp(got + from_old, new + from_old, PAGE - from_old) == 0 ||
+	       memcmp(got + from_new, old + from_new, PAGE - from_new) == 0;
+}
+
 /* Do parts of this step make up all that differs? */
-static bool torn_by(struct table *table, const struct tree *t, const struct step *step)
+static bool torn_by(struct table *table, const struct tree *t, struct tree *mount, const struct step *step)
 {
 	uint64_t explained = 0;
 	uint32_t i;
@@ -372,7 +396,7 @@ static bool torn_by(struct table *table, const struct tree *t, const struct step
 		if (equal(s))
 			continue;
 		if (s->mount == d->value || (s->key.kind == KEY_MTIME && d->value == 0) ||
-		    (s->key.kind == KEY_SIZE && between(s, d->value)))
+		    (s->key.kind == KEY_SIZE && between(s, d->value)) || is_torn_page(t, mount, step, &d->key))
 			explained++;
 	}
 	return explained == table->nr_different;
@@ -411,7 +435,7 @@ static struct survival find_state(struct tree *t, struct tree *mount)
 			continue;
 		if (table.nr_different == 0)
 			found(&s, k + 1, false);
-		else if (k + 1 < t->nr_steps && torn_by(&table, t, &t->steps[k + 1]))
+		else if (k + 1 < t->nr_steps && torn_by(&table, t, mount, &t->steps[k + 1]))
 			found(&s, k + 1, true);
 		if (table.nr_different < best)
 			best = table.nr_different, best_k = k;

@@ -160,7 +160,7 @@ int op_readdir(struct worker *w)
 		want += t->dent[i].node >= 0 && t->dent[i].dir == dir;
 	path_of(t, dir, ".", path, sizeof(path));
 	DO(fd = openat(w->dirfd, path, O_RDONLY | O_DIRECTORY));
-	stream = fdopendir(fd);
+	DO((stream = fdopendir(fd)) ? 0 : -1);
 	while (errno = 0, e = readdir(stream)) {
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;

@@ -59,6 +59,7 @@ struct tree *tree_new(const char *name)
 	t->steps = shared(MAX_STEPS * sizeof(*t->steps));
 	t->deltas = shared(MAX_DELTAS * sizeof(*t->deltas));
 	t->births = shared(MAX_STEPS * sizeof(*t->births));
+	t->bytes = shared(KEPT_BYTES);
 	t->next_id = 1;
 	tree_clear(t);
 	return t;
@@ -207,6 +208,26 @@ static void put_pages(struct tree *t, int n, uint64_t off, uint64_t len)
 static void put_dent(struct tree *t, int dir, const char *name, uint64_t id)
 {
 	put(t, KEY_DENT, t->node[dir].id, hash(name, strlen(name)), id);
+}
+
+void keep_bytes(struct tree *t, int n, uint64_t off, uint64_t len, bool after)
+{
+	uint64_t page = off / PAGE, nr = (off + len + PAGE - 1) / PAGE - page, size = nr * PAGE;
+	struct step *s = t->logging && len > 0 ? &t->steps[t->nr_steps - 1] : NULL;
+
+	if (!s)
+		return;
+	if (!after) {
+		if (t->bytes_end % KEPT_BYTES + 2 * size > KEPT_BYTES)
+			t->bytes_end += KEPT_BYTES - t->bytes_end % KEPT_BYTES;
+		s->may_tear = true;
+		s->bytes.id = t->node[n].id;
+		s->bytes.page = page;
+		s->bytes.nr_pages = (uint32_t)nr;
+		s->bytes.at = t->bytes_end;
+		t->bytes_end += 2 * size;
+	}
+	memcpy(t->bytes + s->bytes.at % KEPT_BYTES + (after ? size : 0), data_of(t, n) + page * PAGE, size);
 }
 
 void step_begin(struct tree *t, const char *op)
