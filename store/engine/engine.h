@@ -217,6 +217,7 @@ struct gc_conf {
 	bool delete; /* else only tell what could be */
 	unsigned move_below; /* percent: a pack with less live in it is emptied. 0: never, only punched */
 	bool place; /* bring what is scattered of the newest files together */
+	size_t window_frames; /* looked at in one go: bounds its memory; 0: 128 Ki */
 	uint64_t budget_ns; /* stop after this time; 0: when it is done */
 	uint64_t rate; /* bytes of packs to read and write per second; 0: unlimited */
 	bool (*step)(void *userdata, const struct gc_report *so_far); /* now and then; false: stop. NULL: none */

@@ -45,14 +45,14 @@ int gc_choose_packs(struct gc *g, uint32_t from, uint32_t **ret, size_t *ret_nr,
 {
 	struct pack_marks marks = committed_marks(g->e);
 	_cleanup_(freep) uint32_t *packs = NULL;
-	size_t nr = 0, nr_frames = 0, size = 0;
+	size_t nr = 0, nr_frames = 0, size = 0, max = g->conf->window_frames ? g->conf->window_frames : FRAMES_MAX;
 	struct gc_pack p;
 	uint32_t pack;
 	int r;
 
 	if (g->end_pack == 0)
 		g->end_pack = marks.next_pack;
-	for (pack = from; pack < g->end_pack && nr_frames < FRAMES_MAX; pack++) {
+	for (pack = from; pack < g->end_pack && nr_frames < max; pack++) {
 		r = look_at_pack(g->e, &marks, pack, &p);
 		if (r < 0)
 			return r;

@@ -1,0 +1,108 @@
+/* Chunks that are in two places for a while: none is when that is over, whatever came between. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "store/engine/engine.h"
+#include "tests/unit/engine/rig.h"
+
+static void open_with(struct rig *rig, const struct io_hook *hook)
+{
+	rig_close(rig);
+	io_set_hook(hook);
+	rig_open(rig);
+}
+
+static struct gc_report collect(struct rig *rig, const struct gc_conf *conf)
+{
+	struct gc_report report;
+
+	assert_int_equal(engine_gc(rig->e, conf, &report), 0);
+	return report;
+}
+
+static bool is_in(int fd, const char *folder)
+{
+	char link[64], path[256] = "";
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	return readlink(link, path, sizeof(path) - 1) > 0 && strstr(path, folder);
+}
+
+/* --- no room --- */
+
+static _Atomic int nr_frames_left; /* that may be written before there is no room */
+
+static int run_out(void *userdata, const struct io_event *ev)
+{
+	(void)userdata;
+	if (ev->op != IO_WRITE || !is_in(ev->fd, "/packs/"))
+		return 0;
+	return nr_frames_left-- > 0 ? 0 : -ENOSPC;
+}
+
+/* Two packs of which 40 % are live are emptied; there is room for the first frame of copies, in the third pack, and that one comes to
+ * be looked at by the same collection. */
+static void a_move_that_finds_no_room_leaves_every_file_right(void **state)
+{
+	static const struct io_hook hook = { .before = run_out };
+	const struct gc_conf conf = { .delete = true, .move_below = 50, .window_frames = 8 };
+	const size_t len = MiB(8);
+	_cleanup_(freep) uint8_t *want = malloc(len), *got = malloc(len);
+	struct rig *rig = *state;
+	struct content *c;
+
+	rig->conf.pack_bytes = MiB(4);
+	nr_frames_left = 1000;
+	open_with(rig, &hook);
+	rig_pattern(want, len, 1);
+	c = rig_content(rig, 101);
+	for (size_t off = 0; off < len; off += MiB(1)) {
+		assert_int_equal(content_write(c, want + off, MiB(1), off), 0);
+		assert_int_equal(content_flush(c), 0); /* four frames to a pack */
+	}
+	rig_write(rig, 102, MiB(1), 2);
+	for (size_t off = 0; off < len; off += MiB(1)) {
+		assert_int_equal(content_punch(c, off, KiB(600)), 0);
+		memset(want + off, 0, KiB(600));
+	}
+	assert_int_equal(engine_sync(rig->e), 0);
+	nr_frames_left = 1;
+	collect(rig, &conf);
+	assert_in_range(nr_frames_left, INT32_MIN, -1); /* it was met */
+	nr_frames_left = 1000;
+	assert_true(collect(rig, &conf).complete);
+	collect(rig, &conf);
+	assert_int_equal(content_read(c, got, len, 0), len);
+	assert_memory_equal(got, want, len);
+	content_close(c);
+	rig_check(rig, 102, MiB(1), 2);
+	rig_reopen(rig);
+	c = rig_content(rig, 101);
+	assert_int_equal(content_read(c, got, len, 0), len);
+	assert_memory_equal(got, want, len);
+	content_close(c);
+	rig_close(rig);
+	io_set_hook(NULL);
+	rig_open(rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_move_that_finds_no_room_leaves_every_file_right, rig_setup, rig_teardown),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
