@@ -116,6 +116,13 @@ int freed_get(struct db *db, uint32_t pack, uint32_t frame, struct freed_frame *
 	return r;
 }
 
+int freed_get_pack(struct db *db, uint32_t pack)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	return get(db, freed_key_pack(pack), &value);
+}
+
 int freed_get_totals(struct db *db, struct freed_totals *ret)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;

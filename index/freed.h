@@ -47,4 +47,5 @@ int freed_totals_decode(const void *p, size_t len, struct freed_totals *ret);
 
 /* 1 found, 0 absent: nothing of it is gone, <0. */
 int freed_get(struct db *db, uint32_t pack, uint32_t frame, struct freed_frame *ret);
+int freed_get_pack(struct db *db, uint32_t pack); /* 1: all of it is gone */
 int freed_get_totals(struct db *db, struct freed_totals *ret);

@@ -64,6 +64,12 @@ int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_G
 	r = freed_get(e->db, pack, frame, &f);
 	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
 		gone[i] = f.gone[i];
+	if (r != 0)
+		return r;
+	/* That a pack is gone takes the place of what was gone of it, a while before it is removed. */
+	r = freed_get_pack(e->db, pack);
+	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
+		gone[i] = UINT64_MAX;
 	return r;
 }
 

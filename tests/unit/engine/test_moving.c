@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -97,9 +98,104 @@ static void a_move_that_finds_no_room_leaves_every_file_right(void **state)
 	rig_open(rig);
 }
 
+#define PART KiB(64)
+#define LEN MiB(1)
+#define MUCH MiB(16) /* so that what is collected is little, and the index is not tidied with everybody locked out */
+
+static void write_flushed(struct rig *rig, uint64_t ino, const uint8_t *p, size_t len)
+{
+	struct content *c = rig_content(rig, ino);
+
+	assert_int_equal(content_write(c, p, len, 0), 0);
+	assert_int_equal(content_flush(c), 0);
+	content_close(c);
+}
+
+static void drop(struct rig *rig, uint64_t ino)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+
+	engine_tx_drop_content(&tx, ino);
+	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+}
+
+static void wait_until_absorbed(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL); /* the background thread looks ten times a second */
+}
+
+/* --- what is written while it is given up --- */
+
+static struct rig *writing;
+static _Atomic unsigned nr_slices; /* written so far */
+static uint8_t old_bytes[LEN];
+
+/* At every commit of the collection a slice of what has been there before. */
+static int write_slice(void *userdata, const struct io_event *ev)
+{
+	unsigned i = nr_slices;
+
+	(void)userdata;
+	if (!writing || ev->op != IO_SYNC || i == LEN / PART || !is_in(ev->fd, "/journal/"))
+		return 0;
+	nr_slices++;
+	write_flushed(writing, 300 + i, old_bytes + i * PART, PART);
+	return 0;
+}
+
+static void collect_and_write(struct rig *rig)
+{
+	nr_slices = 0;
+	writing = rig;
+	collect(rig, &(struct gc_conf){ .delete = true });
+	writing = NULL;
+	assert_in_range(nr_slices, 1, LEN / PART);
+}
+
+static void check_slices(struct rig *rig)
+{
+	for (unsigned i = 0; i < nr_slices; i++) {
+		static uint8_t bytes[PART];
+		struct content *c = rig_content(rig, 300 + i);
+
+		assert_int_equal(content_read(c, bytes, PART, 0), PART);
+		assert_memory_equal(bytes, old_bytes + i * PART, PART);
+		content_close(c);
+	}
+}
+
+/* Of a pack half of which is gone the rest goes, and with it the pack: what was gone does not come back before it is removed. */
+static void what_is_gone_stays_gone_while_its_pack_is_removed(void **state)
+{
+	static const struct io_hook hook = { .before = write_slice };
+	struct rig *rig = *state;
+	struct content *c;
+
+	rig->conf.pack_bytes = MiB(1);
+	rig->conf.ingest_entries = 16;
+	open_with(rig, &hook);
+	rig_pattern(old_bytes, LEN, 5);
+	rig_write(rig, 101, LEN, 5);
+	rig_write(rig, 102, MUCH, 6); /* in other packs */
+	wait_until_absorbed();
+	c = rig_content(rig, 101);
+	assert_int_equal(content_punch(c, 0, LEN / 2), 0);
+	content_close(c);
+	assert_int_equal(collect(rig, &(struct gc_conf){ .delete = true }).freed_bytes, LEN / 2);
+	drop(rig, 101);
+	assert_int_equal(engine_sync(rig->e), 0);
+	collect_and_write(rig);
+	check_slices(rig);
+	rig_close(rig);
+	io_set_hook(NULL);
+	rig_open(rig);
+	check_slices(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_is_gone_stays_gone_while_its_pack_is_removed, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(a_move_that_finds_no_room_leaves_every_file_right, rig_setup, rig_teardown),
 	};
 
