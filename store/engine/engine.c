@@ -51,6 +51,9 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
+	mutex_init(&e->queue.lock); /* looked at without workers too: by compress_is_busy(), for the last frames */
+	cond_init(&e->queue.cond);
+	e->queue.last = &e->queue.first;
 	buffers_init(e);
 	e->path = strdup(path);
 	if (!e->path || fptable_init(&e->recent, 0) < 0) {
@@ -97,6 +100,8 @@ void engine_free(struct engine *e)
 	filter_release(e);
 	buf_release(&e->log.pending);
 	buffers_release(e);
+	cond_release(&e->queue.cond);
+	mutex_release(&e->queue.lock);
 	cond_release(&e->filling_cond);
 	mutex_release(&e->append_lock);
 	mutex_release(&e->absorb_lock);

@@ -173,9 +173,6 @@ again:
 
 int jobs_start(struct engine *e)
 {
-	mutex_init(&e->queue.lock);
-	cond_init(&e->queue.cond);
-	e->queue.last = &e->queue.first;
 	for (; e->queue.nr_workers < NR_WORKERS; e->queue.nr_workers++) {
 		int r = pthread_create(&e->queue.workers[e->queue.nr_workers], NULL, worker, e);
 
@@ -193,6 +190,4 @@ void jobs_stop(struct engine *e)
 	mutex_unlock(&e->queue.lock);
 	while (e->queue.nr_workers > 0)
 		pthread_join(e->queue.workers[--e->queue.nr_workers], NULL);
-	cond_release(&e->queue.cond);
-	mutex_release(&e->queue.lock);
 }

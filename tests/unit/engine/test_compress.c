@@ -84,6 +84,18 @@ static void compressed_files_read_as_they_were_written(void **state)
 	}
 }
 
+static void the_last_frame_is_written_when_the_store_is_closed(void **state)
+{
+	struct rig *rig = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		set(rig, all[i]);
+		write_file(rig, 100 + i, 700000, i); /* in the log, but in no pack: it fills no frame */
+		rig_reopen(rig);
+		assert_int_equal(look(rig, 100 + i, 700000, i), 0);
+	}
+}
+
 static void compressed_files_take_less(void **state)
 {
 	struct rig *rig = *state;
@@ -259,6 +271,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(compressed_files_read_as_they_were_written, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(the_last_frame_is_written_when_the_store_is_closed, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(compressed_files_take_less, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(what_is_stored_in_any_way_is_stored_once, rig_setup, rig_teardown),
 		cmocka_unit_test(level_and_kind_are_parsed),
