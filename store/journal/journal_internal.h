@@ -70,6 +70,8 @@ int journal_segments_reserve(struct journal *j);
 int journal_segment_start(struct journal *j, uint64_t number, uint64_t group_bytes);
 /* Has the next group to start a small segment, though there is room? */
 bool journal_shrink_wanted(struct journal *j);
+/* Of a journal that is about to be closed: give back most of what lies ahead. A failure is logged. */
+void journal_segment_trim(struct journal *j);
 /* Remove the segments whose groups are all at or below `number`; one may become the spare. */
 void journal_segments_drop(struct journal *j, uint64_t number);
 /* Zero bytes [from, to) of a file, not synced. */

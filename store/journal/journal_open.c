@@ -423,6 +423,8 @@ void journal_close(struct journal *j)
 {
 	if (!j)
 		return;
+	if (!j->read_only)
+		journal_segment_trim(j);
 	closep(&j->fd);
 	free(j->segments);
 	mutex_release(&j->lock);

@@ -16,6 +16,9 @@
  *
  * A dropped segment becomes the spare if there is none: renamed to spare.tmp, zeroed, synced, renamed to spare. Crash:
  * a stray temporary, removed on open; should the first rename be lost, a file that the snapshot covers, removed unread.
+ *
+ * On closing, zeros that lie further ahead than a new journal would have them are cut off, of the current segment and of the spare.
+ * Crash: they are there or not, and nobody reads them.
  */
 #include <assert.h>
 #include <errno.h>
@@ -30,6 +33,7 @@
 #include "store/journal/journal_internal.h"
 
 #define FIRST_SEGMENT_BYTES MiB(1) /* of a new journal; each next one is twice as large, so a small store stays small */
+#define FIRST_SPARE_BYTES (2 * FIRST_SEGMENT_BYTES)
 #define ZERO_BYTES (1u << 20)
 #define SPARE_RETRY_BYTES MiB(1) /* appended between two attempts to get a spare on a full disk */
 
@@ -206,6 +210,23 @@ int journal_prepare(struct journal *j)
 	}
 	spare_set(j, r < 0 ? SPARE_NONE : SPARE_READY, bytes);
 	return r;
+}
+
+void journal_segment_trim(struct journal *j)
+{
+	_cleanup_(closep) int fd = -1;
+	uint64_t bytes;
+	int r = 0;
+
+	if (j->fd >= 0 && j->stale_end <= j->off && j->size - j->off > FIRST_SEGMENT_BYTES)
+		r = io_truncate(j->fd, j->off + FIRST_SEGMENT_BYTES);
+	if (r == 0 && spare_take(j, FIRST_SPARE_BYTES + 1, &bytes)) {
+		fd = io_open(j->dirfd, SPARE_NAME, O_RDWR, 0);
+		r = fd < 0 ? fd : io_truncate(fd, FIRST_SPARE_BYTES);
+		spare_set(j, SPARE_READY, r < 0 ? bytes : FIRST_SPARE_BYTES);
+	}
+	if (r < 0)
+		log_warning("journal: cannot be trimmed, stays larger than it need be: %s", strerror(-r));
 }
 
 /* The new segment takes the place of an older one of the same first group, if that got no group. */

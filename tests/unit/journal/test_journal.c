@@ -41,6 +41,35 @@ static void a_new_journal_is_empty_and_small(void **state _unused_)
 	rig_check(&rig, 0);
 }
 
+static void a_closed_journal_has_little_ahead(void **state _unused_)
+{
+	_cleanup_(rig_release) struct rig rig;
+	uint64_t used;
+
+	rig_init(&rig, 0);
+	rig_open(&rig);
+	rig_append(&rig, 3);
+	assert_int_equal(rig_try_append(&rig, MiB(1)), 0); /* in a segment of 2 MiB */
+	assert_int_equal(rig_try_append(&rig, MiB(2)), 0); /* of 4, with 8 ahead */
+	assert_int_equal(rig_size(&rig, "0000000000000005.log"), MiB(4));
+	assert_int_equal(rig_size(&rig, "spare"), MiB(8));
+	for (unsigned i = 0; i < 3; i++) {
+		used = JOURNAL_BLOCK + MiB(2) + group_bytes(5) + i * group_bytes(6);
+		rig_close(&rig);
+		assert_in_range(rig_size(&rig, "0000000000000005.log"), MiB(3), used + MiB(1) + KiB(8));
+		assert_int_equal(rig_size(&rig, "spare"), MiB(2));
+		rig_open(&rig);
+		rig_append(&rig, 1); /* there is room for it */
+		assert_false(rig_has(&rig, "0000000000000006.log"));
+		rig_check(&rig, 0);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(rig_try_append(&rig, KiB(500)), 0);
+	assert_int_equal(rig_size(&rig, "000000000000000b.log"), MiB(2)); /* was the spare */
+	rig_open(&rig);
+	rig_check(&rig, 0);
+}
+
 static void groups_come_back_in_order_also_after_reopening(void **state _unused_)
 {
 	_cleanup_(rig_release) struct rig rig;
@@ -197,6 +226,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_new_journal_is_empty_and_small),
+		cmocka_unit_test(a_closed_journal_has_little_ahead),
 		cmocka_unit_test(groups_come_back_in_order_also_after_reopening),
 		cmocka_unit_test(an_empty_group_counts),
 		cmocka_unit_test(segments_double_up_to_the_limit),
