@@ -83,7 +83,9 @@ size_t codec_compress(struct coder *c, enum pack_codec codec, int level, const v
 {
 	size_t room = len - 1; /* what does not fit is not smaller */
 
-	assert(len > 1 && len <= PACK_PART_BYTES);
+	assert(len > 0 && len <= PACK_PART_BYTES);
+	if (room == 0)
+		return 0;
 	switch (codec) {
 	case PACK_CODEC_LZ4:
 		return (size_t)LZ4_compress_default(p, ret, (int)len, (int)room);

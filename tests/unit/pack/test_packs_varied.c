@@ -320,6 +320,31 @@ static void a_damaged_chunk_is_healed_and_its_neighbours_stay(void **state)
 	rig_release(&rig);
 }
 
+/* The last part has one byte, which no codec makes smaller. */
+static void a_frame_may_end_one_byte_into_a_part(void **state)
+{
+	uint8_t *bytes = aligned_bytes(PACK_PART_BYTES + 1), *got = aligned_bytes(PACK_PART_BYTES + 1);
+	struct pack_frame *f;
+	struct addr a;
+	struct rig rig;
+
+	(void)state;
+	fill_chunk(bytes, 5, PACK_PART_BYTES);
+	bytes[PACK_PART_BYTES] = 7;
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
+	assert_int_equal(packs_frame_open(rig.p, PACK_SMALL, PACK_VARIED, &f), 0);
+	a = pack_frame_add_varied(f, fp_of(&rig.key, bytes, PACK_PART_BYTES), bytes, PACK_PART_BYTES);
+	pack_frame_add_varied(f, fp_of(&rig.key, bytes + PACK_PART_BYTES, 1), bytes + PACK_PART_BYTES, 1);
+	assert_int_equal(packs_frame_write(rig.p, f), 0);
+	rig_sync(&rig);
+	rig_reopen(&rig);
+	assert_int_equal(packs_read(rig.p, a, PACK_PART_BYTES + 1, got), 0);
+	assert_memory_equal(got, bytes, PACK_PART_BYTES + 1);
+	free(bytes);
+	free(got);
+	rig_release(&rig);
+}
+
 static void wipe_bytes(struct rig *rig, uint64_t off, size_t len)
 {
 	static const uint8_t zeros[512];
@@ -394,6 +419,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(frames_are_listed_with_their_cuts),
 	cmocka_unit_test(giving_back_leaves_neighbours_alone),
 	cmocka_unit_test(a_damaged_chunk_is_healed_and_its_neighbours_stay),
+	cmocka_unit_test(a_frame_may_end_one_byte_into_a_part),
 	cmocka_unit_test(a_table_with_a_changed_byte_is_mended),
 	cmocka_unit_test(a_table_without_a_sector_is_mended_but_for_the_chunks_in_it),
 };
