@@ -109,6 +109,8 @@ static int freeze(struct engine *e)
 	marks = e->log.marks;
 	mutex_unlock(&e->log.lock);
 	mutex_lock(&e->append_lock);
+	if (e->moving.on)
+		marks = e->moving.marks; /* a store is being opened, and what lies behind is not in the table */
 	if (e->frozen.nr == 0 && e->recent.nr > 0)
 		r = fptable_init(&fresh, 0);
 	if (r == 0 && e->frozen.nr == 0) {
@@ -149,13 +151,27 @@ static struct fptable to_keep(struct engine *e, const struct fptable *frozen, co
 	return t;
 }
 
-/* One thread at a time. `frozen` is not changed while it is ingested, so it is read without the lock. */
-static int freeze_and_ingest(struct engine *e)
+static bool is_moving(struct engine *e)
+{
+	bool on;
+
+	mutex_lock(&e->append_lock);
+	on = e->moving.on;
+	mutex_unlock(&e->append_lock);
+	return on;
+}
+
+/* One thread at a time. `frozen` is not changed while it is ingested, so it is read without the lock. 0: not now. */
+static int freeze_and_ingest(struct engine *e, bool loading)
 {
 	struct fptable kept;
 	int r;
 
 	mutex_lock(&e->absorb_lock);
+	if (!loading && is_moving(e)) {
+		mutex_unlock(&e->absorb_lock);
+		return 0;
+	}
 	r = freeze(e);
 	if (r == 0 && e->frozen.nr > 0) {
 		r = ingest(e, &e->frozen);
@@ -171,7 +187,7 @@ static int freeze_and_ingest(struct engine *e)
 		}
 	}
 	mutex_unlock(&e->absorb_lock);
-	return r;
+	return r < 0 ? r : 1;
 }
 
 /* New ones need the memory. While some are being absorbed the kept ones are read: then later. */
@@ -185,7 +201,14 @@ static void give_up_kept(struct engine *e) REQUIRES(e->append_lock)
 
 int absorb(struct engine *e)
 {
-	int r = freeze_and_ingest(e);
+	int r = freeze_and_ingest(e, false);
+
+	return r <= 0 ? r : put_absorbed(e, &e->frozen_marks);
+}
+
+int absorb_loaded(struct engine *e)
+{
+	int r = freeze_and_ingest(e, true);
 
 	return r < 0 ? r : put_absorbed(e, &e->frozen_marks);
 }
@@ -254,14 +277,43 @@ static bool is_full(struct engine *e)
 	return full;
 }
 
+/* Frames that RocksDB has not seen: those behind the marks of a move that was cut short, or all others. */
+static int load_frames(struct engine *e, const struct pack_marks *absorbed, bool may_be_copies, struct pack_frame_rec *rec)
+{
+	uint32_t from = UINT32_MAX;
+	struct pack_iter it;
+	int r;
+
+	for (int i = 0; i < PACK_NR_STREAMS; i++)
+		from = MIN(from, absorbed->stream[i].pack);
+	it = pack_iter(e->packs, MAX(from, 1u), 0);
+	while ((r = pack_iter_next(&it, rec)) > 0) {
+		enum pack_stream s;
+
+		r = packs_stream_of(e->packs, rec->pack, &s);
+		if (r < 0)
+			return r;
+		if (r == 0 || rec->damaged || already(absorbed, s, rec->pack, rec->frame))
+			continue;
+		if (may_be_copies != (e->moving.on && !already(&e->moving.marks, s, rec->pack, rec->frame)))
+			continue;
+		r = load_frame(e, rec, may_be_copies);
+		if (r == 0 && !may_be_copies && is_full(e))
+			r = freeze_and_ingest(e, true); /* its marks are told when all is loaded and more is absorbed */
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+/* Copies come last, and wait in memory until files are pointed to them (moving.c). With a store that is
+ * only read, or whose index is being rebuilt, that is for the next mount. */
 int absorb_load(struct engine *e)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	struct ns_key key = ns_key_meta("absorbed");
 	struct pack_marks absorbed = { 0 };
-	struct pack_iter it;
-	uint32_t from = UINT32_MAX;
 	int r;
 
 	if (!rec)
@@ -271,22 +323,8 @@ int absorb_load(struct engine *e)
 		r = marks_decode(value.data, value.len, &absorbed);
 	if (r < 0)
 		return r;
-	for (int i = 0; i < PACK_NR_STREAMS; i++)
-		from = MIN(from, absorbed.stream[i].pack);
-	it = pack_iter(e->packs, MAX(from, 1u), 0);
-	while ((r = pack_iter_next(&it, rec)) > 0) {
-		enum pack_stream s;
-
-		r = packs_stream_of(e->packs, rec->pack, &s);
-		if (r < 0)
-			return r;
-		if (r == 0 || rec->damaged || already(&absorbed, s, rec->pack, rec->frame))
-			continue;
-		r = load_frame(e, rec, e->moving.on && !already(&e->moving.marks, s, rec->pack, rec->frame));
-		if (r == 0 && is_full(e))
-			r = freeze_and_ingest(e); /* its marks are told when all is loaded and more is absorbed */
-		if (r < 0)
-			return r;
-	}
+	r = load_frames(e, &absorbed, false, rec);
+	if (r == 0 && e->moving.on && !e->conf.read_only)
+		r = load_frames(e, &absorbed, true, rec);
 	return r;
 }

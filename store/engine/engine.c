@@ -268,7 +268,7 @@ int engine_close(struct engine *e)
 	jobs_stop(e); /* after all that was queued */
 	heal_tend(e); /* if it fails, those files are as damaged as they were */
 	r = engine_sync(e);
-	if (e->recent.nr >= ABSORB_AT_CLOSE && !e->moving.on && absorb(e) < 0)
+	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)
 		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);
 	view_flush(e, view_wants_snapshot(e)); /* logged if it fails; the journal has everything, the next mount replays it */
 	engine_free(e);
@@ -316,7 +316,7 @@ int engine_rebuild(const char *path, const struct engine_conf *conf)
 		return -ENOMEM;
 	r = engine_load(e, true);
 	if (r == 0)
-		r = absorb(e);
+		r = absorb_loaded(e);
 	if (r == 0)
 		r = view_flush(e, false);
 	if (r == 0)

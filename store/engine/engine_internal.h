@@ -367,7 +367,8 @@ bool view_wants_snapshot(struct engine *e);
 
 /* absorb.c */
 int absorb_load(struct engine *e); /* at open: fingerprints of frames RocksDB has not seen */
-int absorb(struct engine *e);
+int absorb(struct engine *e); /* not while chunks are moved */
+int absorb_loaded(struct engine *e); /* of a store that is being opened */
 /* Before a job appends: with a table that is being ingested the other one may take half of that, then it waits. */
 int absorb_throttle(struct engine *e) REQUIRES(e->append_lock);
 bool absorb_wanted(struct engine *e);

@@ -4,14 +4,15 @@
  * While chunks are moved there are two copies of each, and a fingerprint leads to one of them. Were the other the one that files
  * refer to, nothing would lead there once the first has been collected: its bytes would be stored again. So:
  *
- *   1. note in the log that from these marks on there may be copies
+ *   1. note in the log that from these marks on there may be copies, and commit: a copy that is there after a crash is there with
+ *      the note. (The marks of a commit may be ahead of its end of the log.)
  *   2. copy and point (gc_copy.c, repoint.c); nothing is absorbed meanwhile, RocksDB goes on knowing the old places
  *   3. take the note out of the log, and commit: memory has forgotten the old places, so what is absorbed from now on must not
  *      lead to copies that a crash takes back
  *
- * A mount that finds the note looks up all chunks behind the marks that it has to load anyway (absorb.c). One that is known at
- * another place is a copy of that: all files are pointed to the copy, as they would have been. Before that nothing is
- * absorbed and nothing is collected.
+ * A mount that finds the note looks up all chunks behind the marks (absorb.c). One that is known at another place is a copy of
+ * that: all files are pointed to the copy, as they would have been. Before that none of them is absorbed and nothing is
+ * collected.
  *
  * Where something fails the moves are forgotten, never kept for later: the copies that nobody refers to may be collected
  * at any time from then on, and must not be pointed to any more.
@@ -61,8 +62,12 @@ int moving_begin(struct engine *e)
 	set_moving(e, true);
 	mutex_unlock(&e->absorb_lock);
 	r = put_note(e, &marks);
-	if (r < 0)
+	if (r == 0)
+		r = engine_sync(e);
+	if (r < 0) {
+		put_note(e, NULL);
 		set_moving(e, false);
+	}
 	return r;
 }
 
