@@ -306,7 +306,7 @@ static int load_frames(struct engine *e, const struct pack_marks *absorbed, bool
 	return r;
 }
 
-/* Copies come last, and wait in memory until files are pointed to them (moving.c). With a store that is
+/* Copies come last, and wait in memory until what they are copies of has been given up (moving.c). With a store that is
  * only read, or whose index is being rebuilt, that is for the next mount. */
 int absorb_load(struct engine *e)
 {

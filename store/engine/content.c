@@ -13,6 +13,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine/engine_internal.h"
+#include "store/engine/repoint.h"
 
 static struct content **bucket_of(struct engine *e, uint64_t ino)
 {
@@ -397,7 +398,7 @@ static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock
 	return 0;
 }
 
-int content_log(struct content *c, const struct replace *rp)
+static int log_as_it_is(struct content *c, const struct replace *rp) REQUIRES(c->lock)
 {
 	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
 	int r;
@@ -411,6 +412,23 @@ int content_log(struct content *c, const struct replace *rp)
 		return r;
 	freed_referred(c->e, rp->x, rp->nr);
 	return content_apply(c, rp);
+}
+
+int content_log(struct content *c, const struct replace *rp)
+{
+	struct extent_list moved = { 0 };
+	struct replace to_new = *rp;
+	int r;
+
+	r = repoint_new(c->e, rp->x, rp->nr, &moved);
+	if (r > 0) {
+		to_new.x = moved.x;
+		to_new.nr = moved.nr;
+	}
+	if (r >= 0)
+		r = log_as_it_is(c, &to_new);
+	extent_list_release(&moved);
+	return r;
 }
 
 void content_forget(struct content *c)

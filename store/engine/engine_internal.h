@@ -26,6 +26,8 @@
  *   repoint.c   files refer to other copies of their chunks
  *   scrub*.c    looking for damage
  *   name_walk.c names of inodes
+ *   moving.c    chunks that are stored in two places, and a crash
+ *   vacate.c    the places that they have left
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
  * log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock. The last eight are leaves but for
@@ -229,6 +231,10 @@ struct engine {
 		size_t nr, size;
 	} moving;
 	struct {
+		const struct move *m; /* sorted; NULL: none */
+		size_t nr;
+	} repointed GUARDED_BY(view_lock); /* what enters the log refers to the new places of these */
+	struct {
 		/* in_use is changed, and both are put in place, under append_lock, by the background thread. */
 		struct fingerprint_filter in_use, next;
 		uint64_t nr_good, scan_from; /* the background thread's */
@@ -303,11 +309,18 @@ void contents_trim(struct engine *e);
 /* The logged state only, under the lock. */
 int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) REQUIRES(c->lock);
 
+/* vacate.c */
+int vacate(struct engine *e, const struct move *m, size_t nr, struct freed_totals *ret); /* sorted; the caller commits, then */
+void vacate_forget_tables(struct engine *e, const struct move *m, size_t nr);
+
 /* moving.c: two copies of a chunk, and a crash */
 #define MOVING_NOTE "moving"
-int moving_begin(struct engine *e); /* before the first copy; with gc.lock held, as the two below */
-int moving_end(struct engine *e); /* all files refer to the copies */
-void moving_give_up(struct engine *e); /* some do not */
+int moving_begin(struct engine *e); /* before the first copy; with gc.lock held, as those below. Costs a commit */
+/* Point all files to the copies and give up the places that they were made of: `m`, in any order, is sorted. Adds what was given
+ * up to *ret. On success, what was begun has ended; else moving_give_up(). */
+int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_totals *ret);
+int moving_end(struct engine *e); /* nothing was copied */
+void moving_give_up(struct engine *e); /* there may be */
 void moving_finish(struct engine *e); /* what a crash has left; while the engine is being opened */
 int moving_load(struct engine *e); /* while the engine is being opened */
 /* A chunk behind the marks of the note: if it is known at another place, it is a copy. */
@@ -382,6 +395,7 @@ void filter_release(struct engine *e);
 /* freed.c */
 int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr); /* at open; caller frees */
 int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
+void freed_put_frame(struct engine_tx *tx, uint32_t pack, uint32_t frame, const struct freed_frame *f);
 /* An entry of the fingerprint table. */
 bool freed_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t len);
 void freed_so_far(struct engine *e, struct freed_totals *ret);

@@ -73,6 +73,15 @@ int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_G
 	return r;
 }
 
+void freed_put_frame(struct engine_tx *tx, uint32_t pack, uint32_t frame, const struct freed_frame *f)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	freed_frame_encode(f, &value);
+	tx->records.failed |= buf_error(&value) < 0;
+	engine_tx_put(tx, freed_key(pack, frame), value.data, value.len);
+}
+
 bool freed_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct engine *e = engine;

@@ -28,7 +28,7 @@ static void remember(struct engine *e, struct gc_chunk *chunk, struct addr to, u
 	struct fptable_slot *s = fptable_find(&e->recent, chunk->fp);
 
 	if (!s) {
-		fptable_insert(&e->recent, chunk->fp, to, number); /* without memory RocksDB still knows the old place */
+		fptable_insert(&e->recent, chunk->fp, to, number); /* without memory it would be stored again, no more */
 	} else if (s->pack == chunk->from.pack && s->off == chunk->from.off) {
 		chunk->replaced = true;
 		chunk->number = s->number;
@@ -157,14 +157,13 @@ int gc_copy_add(struct gc_copy *c, struct addr from, uint32_t len, uint32_t chun
 
 int gc_copy_repoint(struct gc_copy *c)
 {
+	struct freed_totals gone = { 0 };
 	int r = gc_copy_flush(c);
 
-	if (r == 0 && c->nr > 0) {
-		moves_sort(c->m, c->nr);
-		r = repoint(c->g->e, c->m, c->nr);
-	}
 	if (r == 0 && c->moving)
-		r = moving_end(c->g->e);
+		r = moving_complete(c->g->e, c->m, c->nr, &gone);
+	c->g->report->freed_chunks += gone.nr_chunks;
+	c->g->report->freed_bytes += gone.bytes;
 	if (r < 0)
 		return r;
 	c->moving = false;

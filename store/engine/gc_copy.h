@@ -37,5 +37,5 @@ static inline size_t gc_copy_nr(const struct gc_copy *c)
 {
 	return c->nr + c->nr_next;
 }
-/* Flush, point all recipes to the copies, and begin anew. */
+/* Flush, point all recipes to the copies, give up what they are copies of, and begin anew. */
 int gc_copy_repoint(struct gc_copy *c);

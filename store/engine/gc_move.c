@@ -3,8 +3,7 @@
  * next window finds the old pack dead and removes it. No address is ever given a second meaning.
  *
  *   1. copy the live chunks into new frames, checked on the way; memory knows the new places before the old ones
- *      crash: copies that nobody refers to; collected next time
- *   2. point the recipes there (repoint.c)
+ *   2. point the recipes there and give up the old places (moving.c, which also tells what a crash leaves)
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,8 +47,11 @@ int gc_move(struct gc *g, const uint32_t *packs, size_t nr)
 
 	for (size_t i = 0; i < nr && r == 0; i++)
 		r = copy_pack(&c, packs[i], rec);
-	if (r == 0)
-		r = gc_copy_repoint(&c);
+	if (r == 0 || r == -ENOSPC) { /* there is no room for more: the rest stays where it is */
+		int q = gc_copy_repoint(&c);
+
+		r = r < 0 ? r : q;
+	}
 	g->report->moved_bytes += c.copied;
 	if (r == 0)
 		g->report->nr_moved_packs += nr;

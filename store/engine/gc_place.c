@@ -8,7 +8,7 @@
  * older version of one before it, or a copy: it stays as it is, and all its frames are taken, so that its own older
  * versions are known as well, however little they share with the newest.
  *
- * Copies and recipes as in gc_move.c, and so are crashes. The old copies are garbage for the collection that follows.
+ * Copies and recipes as in gc_move.c, and so are crashes. The collection that follows gives the space of the old copies back.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -262,7 +262,7 @@ static int repoint_moved(struct place *p)
 {
 	int r = end_frame(p);
 
-	if (r == 0 && p->copy.nr > 0) {
+	if (r == 0 && p->copy.moving) {
 		r = gc_copy_repoint(&p->copy);
 		memset(p->moved, 0, MOVED_SLOTS * sizeof(*p->moved));
 		p->nr_noted = 0;

@@ -255,14 +255,11 @@ static void doom_packs(struct gc *g)
 
 static void put_frame(struct engine_tx *tx, const struct doomed *d, bool punched)
 {
-	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 	struct gc_bits gone = either(d->gone, &d->fresh);
 	struct freed_frame f = { .punched = punched };
 
 	memcpy(f.gone, gone.w, sizeof(f.gone));
-	freed_frame_encode(&f, &value);
-	tx->records.failed |= buf_error(&value) < 0;
-	engine_tx_put(tx, freed_key(d->pack, d->frame), value.data, value.len);
+	freed_put_frame(tx, d->pack, d->frame, &f);
 }
 
 static void put_pack(struct engine_tx *tx, uint32_t pack)

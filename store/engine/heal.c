@@ -81,6 +81,7 @@ static int heal(struct engine *e, struct move *m, size_t nr)
 		return -ENOMEM;
 	nr = tidy(e, m, nr, bytes);
 	r = nr > 0 ? repoint(e, m, nr) : 0;
+	repoint_end(e);
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		packs_set_replaced(e->packs, (struct addr){ .pack = m[i].pack, .off = m[i].off });
 	return r;

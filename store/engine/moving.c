@@ -1,18 +1,20 @@
 /*
  * Moves that were cut short, brought to an end.
  *
- * While chunks are moved there are two copies of each, and a fingerprint leads to one of them. Were the other the one that files
- * refer to, nothing would lead there once the first has been collected: its bytes would be stored again. So:
+ * While chunks are moved there are two copies of each, and a fingerprint leads to one of them. Once that has been collected nothing
+ * leads to the other: its bytes would be stored again. So no chunk is in two places when a move has ended, or been finished:
  *
  *   1. note in the log that from these marks on there may be copies, and commit: a copy that is there after a crash is there with
  *      the note. (The marks of a commit may be ahead of its end of the log.)
- *   2. copy and point (gc_copy.c, repoint.c); nothing is absorbed meanwhile, RocksDB goes on knowing the old places
- *   3. take the note out of the log, and commit: memory has forgotten the old places, so what is absorbed from now on must not
- *      lead to copies that a crash takes back
+ *   2. copy (gc_copy.c); nothing is absorbed meanwhile, RocksDB goes on knowing the old places
+ *   3. point all files to the copies, and whatever enters the log (repoint.c)
+ *   4. wait for all who may have met an old place, to share or to read it; nobody refers to one now
+ *   5. give the old places up (vacate.c), take the note out of the log, and commit: memory has forgotten the old places, so what is
+ *      absorbed from now on must not lead to copies that a crash takes back
+ *   6. forget the tables that still name the old places; until then whoever finds one through them is pointed on by 3
  *
  * A mount that finds the note looks up all chunks behind the marks (absorb.c). One that is known at another place is a copy of
- * that: all files are pointed to the copy, as they would have been. Before that none of them is absorbed and nothing is
- * collected.
+ * that, and 3 to 6 are done for it. Before that none of them is absorbed and nothing is collected.
  *
  * Where something fails the moves are forgotten, never kept for later: the copies that nobody refers to may be collected
  * at any time from then on, and must not be pointed to any more.
@@ -75,8 +77,6 @@ int moving_end(struct engine *e)
 {
 	int r = put_note(e, NULL);
 
-	if (r == 0)
-		r = engine_sync(e);
 	if (r == 0)
 		set_moving(e, false);
 	return r;
@@ -166,23 +166,42 @@ static void follow_copies(struct move *m, size_t nr)
 	}
 }
 
+int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_totals *ret)
+{
+	int r;
+
+	if (nr == 0)
+		return moving_end(e);
+	moves_sort(m, nr);
+	follow_copies(m, nr);
+	r = repoint(e, m, nr);
+	if (r == 0) {
+		epoch_wait(&e->users);
+		r = vacate(e, m, nr, ret);
+		if (r == 0)
+			r = put_note(e, NULL);
+		if (r == 0)
+			r = engine_sync(e);
+		if (r == 0)
+			set_moving(e, false);
+		vacate_forget_tables(e, m, nr); /* whatever became of it: some may be in the log as gone */
+	}
+	repoint_end(e);
+	return r;
+}
+
 void moving_finish(struct engine *e)
 {
-	int r = 0;
+	struct freed_totals gone = { 0 };
+	int r;
 
 	if (!e->moving.on)
 		return;
-	if (e->moving.nr > 0) {
-		moves_sort(e->moving.m, e->moving.nr);
-		follow_copies(e->moving.m, e->moving.nr);
-		r = repoint(e, e->moving.m, e->moving.nr);
-	}
-	if (r == 0)
-		r = moving_end(e);
-	if (r == 0)
-		log_info("store %s: %zu moves that were cut short are finished", e->path, e->moving.nr);
-	else
+	r = moving_complete(e, e->moving.m, e->moving.nr, &gone);
+	if (r < 0)
 		moving_give_up(e);
+	else if (e->moving.nr > 0)
+		log_info("store %s: %zu moves that were cut short are finished", e->path, e->moving.nr);
 	free(TAKE(e->moving.m));
 	e->moving.nr = e->moving.size = 0;
 }

@@ -4,7 +4,8 @@
  *
  * In each recipe that refers to the old places the new ones are put: a record of the log like any other write, but for
  * the times, which stay. The frames are durable before the record (commit.c). Recipes are found through a pinned state of the view.
- * What comes to refer to an old place after that keeps it: nothing is lost by being late.
+ * Whoever has met an old place before, or shares what is not re-pointed yet, is late: so from that state on, until
+ * repoint_end(), whatever enters the log is re-pointed on its way.
  *
  * Changes are locked out while some segments are re-pointed. That is what makes it safe against a file that is deleted at the same
  * time: under the lock it is either there or not. No collection runs meanwhile: it could give a new place back before anyone refers
@@ -99,6 +100,32 @@ static int add_moved(const struct moves *ms, const struct extent *x, struct exte
 	return r;
 }
 
+static int add_all_moved(const struct moves *ms, const struct extent *x, size_t nr, struct extent_list *ret)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < nr && r == 0; i++)
+		r = add_moved(ms, &x[i], ret);
+	return r;
+}
+
+int repoint_new(struct engine *e, const struct extent *x, size_t nr, struct extent_list *ret)
+{
+	struct moves ms = { .e = e, .m = e->repointed.m, .nr = e->repointed.nr };
+	struct extent_list l = { 0 };
+	int r;
+
+	if (!ms.m || !any_moved(&ms, x, nr))
+		return 0;
+	r = add_all_moved(&ms, x, nr, &l);
+	if (r < 0) {
+		extent_list_release(&l);
+		return r;
+	}
+	*ret = l;
+	return 1;
+}
+
 static int repoint_segment(const struct moves *ms, struct content *c, uint64_t number) REQUIRES(c->lock)
 {
 	struct extent_list l = { 0 };
@@ -109,9 +136,8 @@ static int repoint_segment(const struct moves *ms, struct content *c, uint64_t n
 	r = content_segment(c, number, false, &s);
 	if (r <= 0 || !any_moved(ms, s->x, s->nr))
 		return MIN(r, 0);
-	for (size_t i = 0; i < s->nr && r >= 0; i++)
-		r = add_moved(ms, &s->x[i], &l);
-	if (r >= 0) {
+	r = add_all_moved(ms, s->x, s->nr, &l);
+	if (r == 0) {
 		rp = (struct replace){
 			.ino = c->ino,
 			.size = c->logged.size,
@@ -222,10 +248,22 @@ int repoint(struct engine *e, const struct move *m, size_t nr)
 	r = view_write_back(e);
 	if (r == 0)
 		r = db_snapshot_new(e->db, &state);
+	if (r == 0) {
+		e->repointed.m = m;
+		e->repointed.nr = nr;
+	}
 	rwlock_unlock(&e->view_lock);
 	if (r < 0)
 		return r;
 	r = repoint_all(&ms, state);
 	db_snapshot_free(state);
 	return r;
+}
+
+void repoint_end(struct engine *e)
+{
+	rwlock_lock(&e->view_lock);
+	e->repointed.m = NULL;
+	e->repointed.nr = 0;
+	rwlock_unlock(&e->view_lock);
 }

@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "store/engine/check.h"
 #include "store/engine/engine.h"
 #include "tests/unit/engine/rig.h"
 
@@ -30,6 +31,25 @@ static struct gc_report collect(struct rig *rig, const struct gc_conf *conf)
 
 	assert_int_equal(engine_gc(rig->e, conf, &report), 0);
 	return report;
+}
+
+static void count_finding(void *nr, const struct check_finding *f)
+{
+	if (f->area == CHECK_FINGERPRINTS || f->area == CHECK_DATA || f->area == CHECK_PACKS)
+		(*(unsigned *)nr)++;
+}
+
+/* Every chunk that is there is found by its fingerprint, or an equal one is. Of frames that have been absorbed. */
+static void check_fingerprints(struct rig *rig)
+{
+	unsigned nr = 0;
+	struct check_conf conf = { .cache = MiB(8), .finding = count_finding, .userdata = &nr };
+	struct check_result result;
+
+	rig_close(rig);
+	assert_int_equal(check_store(rig->path, &conf, &result), 0);
+	assert_int_equal(nr, 0);
+	rig_open(rig);
 }
 
 static bool is_in(int fd, const char *folder)
@@ -98,9 +118,19 @@ static void a_move_that_finds_no_room_leaves_every_file_right(void **state)
 	rig_open(rig);
 }
 
+/* --- chunks that share a block --- */
+
 #define PART KiB(64)
 #define LEN MiB(1)
 #define MUCH MiB(16) /* so that what is collected is little, and the index is not tidied with everybody locked out */
+
+static void use_small_chunks(struct rig *rig, const struct io_hook *hook)
+{
+	rig->conf.chunking = CHUNKING_CDC;
+	rig->conf.cdc = (struct cdc_params){ 256, 1024, 8192 }; /* four to a block */
+	rig->conf.ingest_entries = 16; /* absorbed at once */
+	open_with(rig, hook);
+}
 
 static void write_flushed(struct rig *rig, uint64_t ino, const uint8_t *p, size_t len)
 {
@@ -122,6 +152,50 @@ static void drop(struct rig *rig, uint64_t ino)
 static void wait_until_absorbed(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL); /* the background thread looks ten times a second */
+}
+
+/* As much of a file as is too little to be placed. */
+static void clone_some(struct rig *rig, struct content *from, uint64_t ino)
+{
+	struct content *to = rig_content(rig, ino);
+	uint64_t done;
+
+	for (uint64_t off = 1500; off < 10 * 3000; off += 3000)
+		assert_int_equal(content_clone(from, off, to, off, 1500, &done), 0);
+	content_close(to);
+}
+
+/*
+ * A file is put together from pieces of many, which makes it scattered: it is placed, and beside what has moved lie chunks that
+ * others have. Then it is deleted.
+ */
+static void what_has_moved_is_gone_from_beside_what_stays(void **state)
+{
+	static uint8_t bytes[PART];
+	struct rig *rig = *state;
+	struct content *from, *to;
+	uint64_t done;
+
+	use_small_chunks(rig, NULL);
+	to = rig_content(rig, 200);
+	for (unsigned i = 0; i < LEN / PART; i++) {
+		rig_pattern(bytes, PART, 100 + i);
+		write_flushed(rig, 100 + i, bytes, PART);
+		assert_int_equal(engine_sync(rig->e), 0); /* a frame each */
+		from = rig_content(rig, 100 + i);
+		for (uint64_t off = 0; off + 3000 <= PART; off += 3000)
+			assert_int_equal(content_clone(from, off, to, i * PART + off, 1500, &done), 0);
+		clone_some(rig, from, 300 + i);
+		content_close(from);
+		drop(rig, 100 + i);
+	}
+	content_close(to);
+	assert_int_equal(engine_sync(rig->e), 0);
+	assert_in_range(collect(rig, &(struct gc_conf){ .delete = true, .place = true }).placed_bytes, LEN / 4, LEN);
+	wait_until_absorbed(); /* RocksDB knows the copies now and no longer what they were made of */
+	drop(rig, 200);
+	collect(rig, &(struct gc_conf){ .delete = true });
+	check_fingerprints(rig);
 }
 
 /* --- what is written while it is given up --- */
@@ -196,6 +270,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_gone_stays_gone_while_its_pack_is_removed, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(what_has_moved_is_gone_from_beside_what_stays, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(a_move_that_finds_no_room_leaves_every_file_right, rig_setup, rig_teardown),
 	};
 
