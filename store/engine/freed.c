@@ -110,7 +110,7 @@ bool freed_condemned(struct engine *e, struct addr a)
 {
 	struct gc_window *w = atomic_load(&e->gc.window);
 
-	return w && gc_window_condemned(w, a);
+	return w && gc_window_refuses(w, a);
 }
 
 void freed_referred(struct engine *e, const struct extent *x, size_t nr)

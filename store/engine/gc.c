@@ -14,7 +14,8 @@
  *      about to refer to it, and nobody can find it
  *   5. put into the log what is gone ('F', index/freed.h), and commit      COMMIT POINT
  *      crash before: nothing happened. The log is in order: with it every deletion that made it dead is durable
- *   6. forget it: the hints in memory, the tables in memory; now tables say so themselves. Close the window
+ *   6. forget it: the hints in memory, the tables in memory; now tables say so themselves. Close the window. What others have
+ *      stored again because of 3, and was not given up, is stored once (gc_twins.c, which also tells of crashes)
  *   7. give the space back: punch, unlink    crash before or meanwhile: done at the next mount or collection
  *
  * Reading the tables again in step 6 must see step 5, hence its own wait: gc_sweep.c.

@@ -112,16 +112,21 @@ int gc_window_open(struct gc *g, const uint32_t *packs, size_t nr)
 	return r;
 }
 
-void gc_window_close(struct gc *g)
+void gc_window_shut(struct gc *g)
 {
 	struct engine *e = g->e;
 
-	if (!g->w)
-		return;
 	rwlock_lock(&e->view_lock);
 	atomic_store(&e->gc.window, NULL);
 	rwlock_unlock(&e->view_lock);
 	epoch_wait(&e->users); /* whoever looks whether something is condemned is inside */
+}
+
+void gc_window_close(struct gc *g)
+{
+	if (!g->w)
+		return;
+	gc_window_shut(g);
 	if (g->state)
 		db_snapshot_free(TAKE(g->state));
 	gc_window_free(TAKE(g->w));

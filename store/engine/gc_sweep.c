@@ -429,7 +429,8 @@ static void count_freed(struct gc *g)
 	}
 }
 
-int gc_sweep(struct gc *g)
+/* Steps 3 to 6. */
+static int give_up(struct gc *g)
 {
 	struct engine *e = g->e;
 	int r;
@@ -450,6 +451,31 @@ int gc_sweep(struct gc *g)
 	}
 	if (r == 0)
 		r = list_sparse(g);
+	gc_window_shut(g);
+	return r;
+}
+
+static bool condemns_any(const struct gc *g)
+{
+	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
+		if (gc_count(&d->fresh) > 0)
+			return true;
+	return false;
+}
+
+int gc_sweep(struct gc *g)
+{
+	bool may_double = condemns_any(g);
+	int r;
+
+	r = may_double ? moving_begin(g->e) : 0;
+	if (r < 0)
+		return r;
+	r = give_up(g);
+	if (r == 0 && may_double)
+		r = gc_merge_twins(g);
+	if (r < 0 && may_double)
+		moving_give_up(g->e);
 	gc_window_close(g);
 	return r < 0 ? r : punch(g);
 }

@@ -23,8 +23,9 @@ int gc_window_new(struct gc_pack *packs, size_t nr_packs, struct gc_window **ret
 	}
 	w->live = calloc(w->nr_frames + 1, PACK_GONE_WORDS * sizeof(*w->live));
 	w->condemned = calloc(w->nr_frames + 1, PACK_GONE_WORDS * sizeof(*w->condemned));
+	w->refused = calloc(w->nr_frames + 1, sizeof(*w->refused));
 	w->edges = calloc(w->nr_frames + 1, sizeof(struct gc_edges *));
-	if (!w->live || !w->condemned || !w->edges) {
+	if (!w->live || !w->condemned || !w->refused || !w->edges) {
 		gc_window_free(w);
 		return -ENOMEM;
 	}
@@ -42,6 +43,7 @@ void gc_window_free(struct gc_window *w)
 	free(w->packs);
 	free((void *)w->live);
 	free((void *)w->condemned);
+	free((void *)w->refused);
 	free(w);
 }
 
@@ -156,6 +158,17 @@ bool gc_window_condemned(const struct gc_window *w, struct addr a)
 
 	return place_of(w, a, &frame, &block) &&
 	       atomic_load(&w->condemned[frame * PACK_GONE_WORDS + block / 64]) >> block % 64 & 1;
+}
+
+bool gc_window_refuses(struct gc_window *w, struct addr a)
+{
+	uint32_t block;
+	size_t frame;
+
+	if (!gc_window_condemned(w, a) || !place_of(w, a, &frame, &block))
+		return false;
+	atomic_store(&w->refused[frame], true);
+	return true;
 }
 
 void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_bits *blocks)

@@ -10,6 +10,9 @@
  * past them, and for what others mark meanwhile, the whole block counts, and a dead chunk beside a live one stays for
  * once.
  *
+ * What begins in a condemned block is refused to whoever wants to share it, its live neighbours as well. So it is kept of which frames
+ * anything was: there may be chunks that were stored again and are there twice (gc_twins.c).
+ *
  * Bits are set from any thread without a lock. The order in which others see them is the collector's business (gc.c).
  */
 #pragma once
@@ -44,6 +47,7 @@ struct gc_window {
 	struct gc_pack *packs; /* in order of their numbers */
 	size_t nr_packs, nr_frames;
 	_Atomic uint64_t *live, *condemned; /* PACK_GONE_WORDS per frame */
+	_Atomic bool *refused; /* by frame: somebody wanted to share a condemned chunk of it, or its neighbour in a block */
 	struct gc_edges **edges; /* by frame, NULL: none. The collector's own */
 	size_t nr_edges;
 };
@@ -55,6 +59,7 @@ void gc_window_free(struct gc_window *w); /* NULL is fine */
 void gc_window_mark(struct gc_window *w, const struct extent *x, size_t nr);
 void gc_window_mark_bytes(struct gc_window *w, const struct extent *x, size_t nr); /* the collector: to the byte */
 bool gc_window_condemned(const struct gc_window *w, struct addr a);
+bool gc_window_refuses(struct gc_window *w, struct addr a); /* is it condemned? It was wanted */
 void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_bits *blocks);
 void gc_window_pardon(struct gc_window *w, size_t frame);
 /* Blocks of which anything is. */

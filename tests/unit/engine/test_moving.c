@@ -266,9 +266,44 @@ static void what_is_gone_stays_gone_while_its_pack_is_removed(void **state)
 	check_slices(rig);
 }
 
+/* Chunks that live beside condemned ones are refused as well, and stored again: in the end each is there once. */
+static void what_is_stored_again_while_it_is_condemned_is_stored_once(void **state)
+{
+	static const struct io_hook hook = { .before = write_slice };
+	struct rig *rig = *state;
+	uint64_t nr_chunks;
+
+	use_small_chunks(rig, &hook);
+	rig_pattern(old_bytes, LEN, 5);
+	for (unsigned i = 0; i < LEN / PART; i++)
+		write_flushed(rig, 100 + i, old_bytes + i * PART, PART);
+	rig_write(rig, 200, MUCH, 6);
+	nr_chunks = rig_stats(rig).stored_chunks;
+	for (unsigned i = 0; i < LEN / PART; i++) {
+		struct content *c = rig_content(rig, 100 + i);
+
+		for (uint64_t off = 0; off < PART; off += 8000)
+			assert_int_equal(content_punch(c, off, 4000), 0);
+		content_close(c);
+	}
+	assert_int_equal(engine_sync(rig->e), 0);
+	collect_and_write(rig);
+	check_slices(rig);
+	for (unsigned i = 0; i < LEN / PART; i++)
+		write_flushed(rig, 400 + i, old_bytes + i * PART, PART);
+	assert_int_equal(rig_stats(rig).stored_chunks, nr_chunks);
+	wait_until_absorbed();
+	check_fingerprints(rig);
+	rig_close(rig);
+	io_set_hook(NULL);
+	rig_open(rig);
+	check_slices(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_is_stored_again_while_it_is_condemned_is_stored_once, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(what_is_gone_stays_gone_while_its_pack_is_removed, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(what_has_moved_is_gone_from_beside_what_stays, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(a_move_that_finds_no_room_leaves_every_file_right, rig_setup, rig_teardown),
