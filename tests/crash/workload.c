@@ -263,7 +263,7 @@ static int apply_bytes(struct engine *e, const char *path, const char *other, co
 static int collect(struct engine *e)
 {
 	struct gc_report report;
-	int r = engine_gc(e, &(struct gc_conf){ .delete = true, .move_below = 50 }, &report);
+	int r = engine_gc(e, &(struct gc_conf){ .delete = true, .place = true, .move_below = 50 }, &report);
 
 	return r == -EBUSY ? 0 : r; /* the other thread is at it */
 }

@@ -72,8 +72,8 @@ static int run_out(void *userdata, const struct io_event *ev)
 	return nr_frames_left-- > 0 ? 0 : -ENOSPC;
 }
 
-/* Two packs of which 40 % are live are emptied; there is room for the first frame of copies, in the third pack, and that one comes to
- * be looked at by the same collection. */
+/* Two packs of which 40 % are live are emptied; there is room for the first frame of copies, in the third pack, and that
+ * one comes to be looked at by the same collection. */
 static void a_move_that_finds_no_room_leaves_every_file_right(void **state)
 {
 	static const struct io_hook hook = { .before = run_out };
