@@ -440,11 +440,11 @@ static int give_up(struct gc *g)
 	pardon(g);
 	doom_packs(g);
 	r = log_what_is_gone(g);
-	if (r < 0)
-		return r;
-	count_freed(g);
-	r = remove_packs(g);
-	forget_hints(g);
+	if (r == 0) {
+		count_freed(g);
+		r = remove_packs(g);
+	}
+	forget_hints(g); /* also if that failed: the log has it, or a part, and will commit it when it can */
 	for (unsigned i = 0; i < 2; i++) {
 		forget_tables(g);
 		epoch_wait(&e->users);

@@ -41,8 +41,8 @@ static void forget_in(struct fptable *t, struct fp fp, struct addr a)
 }
 
 /* Those of a frame's chunks that have moved. Memory knows the new places sooner; the old ones must not come to light again. */
-static void take_out(struct engine *e, const struct move *m, size_t nr, const struct pack_frame_rec *rec, struct freed_frame *f,
-		     struct freed_totals *ret)
+static void take_out(struct engine *e, const struct move *m, size_t nr, const struct pack_frame_rec *rec,
+		     struct freed_frame *f, struct freed_totals *ret)
 {
 	uint32_t i = 0;
 
@@ -67,8 +67,8 @@ static void take_out(struct engine *e, const struct move *m, size_t nr, const st
 }
 
 /* `nr` moves from one frame. What cannot be read stays: damage is fsck's business. */
-static int vacate_frame(struct engine *e, const struct move *m, size_t nr, struct pack_frame_rec *rec, struct engine_tx *tx,
-			struct freed_totals *ret)
+static int vacate_frame(struct engine *e, const struct move *m, size_t nr, struct pack_frame_rec *rec,
+			struct engine_tx *tx, struct freed_totals *ret)
 {
 	struct freed_frame f = { 0 };
 	int r;

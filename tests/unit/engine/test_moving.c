@@ -300,13 +300,58 @@ static void what_is_stored_again_while_it_is_condemned_is_stored_once(void **sta
 	check_slices(rig);
 }
 
+/* --- a commit that fails --- */
+
+static _Atomic int nr_commits_left = INT32_MAX; /* that are written before there is no room */
+
+static int fail_commits(void *userdata, const struct io_event *ev)
+{
+	(void)userdata;
+	if (ev->op != IO_WRITE || !is_in(ev->fd, "/journal/"))
+		return 0;
+	return nr_commits_left-- > 0 ? 0 : -ENOSPC;
+}
+
+/* It is in the log for all that, and in effect with the next commit: nobody may share it. */
+static void what_could_not_be_committed_as_gone_is_not_shared(void **state)
+{
+	static const struct io_hook hook = { .before = fail_commits };
+	struct rig *rig = *state;
+	struct gc_report report;
+
+	for (int i = 0; i < 4; i++) {
+		open_with(rig, &hook);
+		rig_write(rig, 101, LEN, 1);
+		rig_write(rig, 102, MUCH, 2);
+		drop(rig, 101);
+		assert_int_equal(engine_sync(rig->e), 0);
+		nr_commits_left = i;
+		engine_gc(rig->e, &(struct gc_conf){ .delete = true }, &report);
+		nr_commits_left = INT32_MAX;
+		rig_write(rig, 103, LEN, 1);
+		rig_check(rig, 103, LEN, 1);
+		rig_close(rig);
+		io_set_hook(NULL);
+		rig_open(rig);
+		rig_check(rig, 103, LEN, 1);
+		collect(rig, &(struct gc_conf){ .delete = true });
+		rig_check(rig, 103, LEN, 1);
+		drop(rig, 103);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_is_stored_again_while_it_is_condemned_is_stored_once, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_is_gone_stays_gone_while_its_pack_is_removed, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(what_could_not_be_committed_as_gone_is_not_shared, rig_setup,
+						rig_teardown),
+		cmocka_unit_test_setup_teardown(what_is_stored_again_while_it_is_condemned_is_stored_once, rig_setup,
+						rig_teardown),
+		cmocka_unit_test_setup_teardown(what_is_gone_stays_gone_while_its_pack_is_removed, rig_setup,
+						rig_teardown),
 		cmocka_unit_test_setup_teardown(what_has_moved_is_gone_from_beside_what_stays, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_move_that_finds_no_room_leaves_every_file_right, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(a_move_that_finds_no_room_leaves_every_file_right, rig_setup,
+						rig_teardown),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
