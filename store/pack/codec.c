@@ -3,8 +3,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <lz4.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <zstd.h>
+
+#include "base/util.h"
 
 #define NR_FREE_MAX 8u /* at most half a megabyte each at the usual levels, and only where zstd is used */
 
@@ -97,7 +100,7 @@ size_t codec_compress(struct coder *c, enum pack_codec codec, int level, const v
 	return 0;
 }
 
-static int zstd_decompress(struct coder *c, const void *p, size_t len, void *ret, size_t ret_len)
+static int zstd_decompress(struct coder *c, const void *p, size_t len, void *ret, size_t room)
 {
 	size_t n;
 
@@ -105,21 +108,131 @@ static int zstd_decompress(struct coder *c, const void *p, size_t len, void *ret
 		c->decompressor = ZSTD_createDCtx();
 	if (!c->decompressor)
 		return -ENOMEM;
-	n = ZSTD_decompressDCtx(c->decompressor, ret, ret_len, p, len);
-	return !ZSTD_isError(n) && n == ret_len ? 0 : -EBADMSG;
+	n = ZSTD_decompressDCtx(c->decompressor, ret, room, p, len);
+	return ZSTD_isError(n) ? -EBADMSG : (int)n;
 }
 
-int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len)
+int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t room)
 {
-	if (len > PACK_PART_BYTES || ret_len > PACK_PART_BYTES)
+	int n;
+
+	if (len > PACK_PART_BYTES || room > PACK_PART_BYTES)
 		return -EBADMSG;
 	switch (codec) {
 	case PACK_CODEC_LZ4:
-		return LZ4_decompress_safe(p, ret, (int)len, (int)ret_len) == (int)ret_len ? 0 : -EBADMSG;
+		n = LZ4_decompress_safe(p, ret, (int)len, (int)room);
+		return n < 0 ? -EBADMSG : n;
 	case PACK_CODEC_ZSTD:
-		return zstd_decompress(c, p, len, ret, ret_len);
+		return zstd_decompress(c, p, len, ret, room);
 	case PACK_CODEC_NONE:
 		break;
 	}
 	return -EBADMSG;
+}
+
+int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len)
+{
+	int n = codec_decompress_some(c, codec, p, len, ret, ret_len);
+
+	return n < 0 ? n : (size_t)n == ret_len ? 0 : -EBADMSG;
+}
+
+/* What does not fit half a token goes on behind it, up to a byte that is not 255. */
+static bool lz4_length(const uint8_t *p, size_t len, size_t *at, size_t *n)
+{
+	uint8_t more = *n == 15 ? 255 : 0;
+
+	while (more == 255) {
+		if (*at == len || *n > PACK_PART_BYTES)
+			return false;
+		more = p[(*at)++];
+		*n += more;
+	}
+	return true;
+}
+
+/* A block is a sequence of token, literals, offset and match. The last one ends behind its literals: where all is there, or
+ * where no offset follows, since none is zero. */
+static size_t lz4_find_end(const uint8_t *p, size_t len)
+{
+	size_t at = 0, plain = 0;
+
+	while (at < len) {
+		size_t literals = p[at] >> 4, match = p[at] & 15, offset;
+
+		at++;
+		if (!lz4_length(p, len, &at, &literals) || literals > len - at || literals > PACK_PART_BYTES - plain)
+			return 0;
+		at += literals;
+		plain += literals;
+		if (at == len || plain == PACK_PART_BYTES)
+			return at;
+		offset = len - at < 2 ? 0 : p[at] | (size_t)p[at + 1] << 8;
+		if (offset == 0)
+			return plain > 0 ? at : 0;
+		at += 2;
+		if (offset > plain || !lz4_length(p, len, &at, &match) || match + 4 >= PACK_PART_BYTES - plain)
+			return 0;
+		plain += match + 4;
+	}
+	return 0;
+}
+
+size_t codec_find_end(enum pack_codec codec, const void *p, size_t len)
+{
+	size_t n;
+
+	switch (codec) {
+	case PACK_CODEC_LZ4:
+		return lz4_find_end(p, len);
+	case PACK_CODEC_ZSTD:
+		n = ZSTD_findFrameCompressedSize(p, len);
+		return ZSTD_isError(n) ? 0 : n;
+	case PACK_CODEC_NONE:
+		break;
+	}
+	return 0;
+}
+
+/* What the sequences from each byte on make, up to the end; 0: they do not lead there. Last first: each leads to a later one. */
+static int lz4_find_start(const uint8_t *p, size_t len, size_t plain_len, size_t *ret)
+{
+	_cleanup_(freep) uint32_t *made = calloc(len, sizeof(*made));
+
+	if (!made)
+		return -ENOMEM;
+	for (size_t start = len; start-- > 0;) {
+		size_t at = start + 1, literals = p[start] >> 4, match = p[start] & 15, n = 0;
+
+		if (!lz4_length(p, len, &at, &literals) || literals > len - at)
+			continue;
+		at += literals;
+		if (at == len)
+			n = literals;
+		else if (at + 2 < len && (at += 2, lz4_length(p, len, &at, &match)) && at < len && made[at] > 0)
+			n = literals + match + 4 + made[at];
+		made[start] = n <= PACK_PART_BYTES ? (uint32_t)n : 0;
+		if (n == plain_len && lz4_find_end(p + start, len - start) == len - start) {
+			*ret = start;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+int codec_find_start(enum pack_codec codec, const void *p, size_t len, size_t plain_len, size_t *ret)
+{
+	const uint8_t *bytes = p;
+
+	if (len == 0 || len > PACK_PART_BYTES || plain_len == 0 || plain_len > PACK_PART_BYTES)
+		return 0;
+	if (codec == PACK_CODEC_LZ4)
+		return lz4_find_start(p, len, plain_len, ret);
+	for (size_t start = len; codec == PACK_CODEC_ZSTD && start-- > 0;)
+		if (codec_find_end(codec, bytes + start, len - start) == len - start &&
+		    ZSTD_getFrameContentSize(bytes + start, len - start) == plain_len) {
+			*ret = start;
+			return 1;
+		}
+	return 0;
 }

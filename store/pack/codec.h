@@ -28,3 +28,12 @@ void coder_put(struct coders *cs, struct coder *c); /* NULL is fine */
 size_t codec_compress(struct coder *c, enum pack_codec codec, int level, const void *p, size_t len, void *ret);
 /* To exactly ret_len bytes. -EBADMSG: it is damaged, and `ret` holds anything; -ENOMEM. */
 int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len);
+/* The same to as many bytes as it has, at most `room`: how many. */
+int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t room);
+/*
+ * Where the compressed part ends that begins at p, among bytes of which nobody knows what they are: it has PACK_PART_BYTES, or
+ * fewer, if zeros or nothing follow. 0: there is none. Only decompressing tells whether it is good.
+ */
+size_t codec_find_end(enum pack_codec codec, const void *p, size_t len);
+/* Where the compressed part with plain_len bytes begins that ends with these bytes, of at most PACK_PART_BYTES. 1/0/-ENOMEM. */
+int codec_find_start(enum pack_codec codec, const void *p, size_t len, size_t plain_len, size_t *ret);

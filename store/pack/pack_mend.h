@@ -3,7 +3,7 @@
  *
  * A header repeats what the file's name and the superblock say. A table lists the fingerprints of bytes that are still
  * there: where most of an entry agrees with the bytes' own fingerprint, both are right, for no two agree by
- * chance. Nothing is believed that is not proved so, or by the caller: a chunk without proof keeps its entry, and reads
+ * chance. How they were compressed shows in the bytes as well (pack_coding.h), and is right where what comes out is. Nothing is believed that is not proved so, or by the caller: a chunk without proof keeps its entry, and reads
  * as damaged.
  *
  * Thread rule: one thread. Others may read and write meanwhile, who know nothing of what is damaged anyway, but nobody gives space back.
@@ -24,6 +24,8 @@ struct pack_salvage {
 	uint32_t pack, frame;
 	uint32_t chunk_len, nr_chunks; /* chunk_len PACK_VARIED: they differ */
 	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk in the frame's data */
+	unsigned codec; /* how the data are stored, as the table says it */
+	uint32_t part_end[PACK_PARTS];
 	struct fp fps[PACK_FRAME_BLOCKS]; /* as the table has them, or as proved */
 	struct fp bytes[PACK_FRAME_BLOCKS]; /* of the bytes that are there */
 	bool proved[PACK_FRAME_BLOCKS]; /* fps[i] is that of the bytes */

@@ -1,4 +1,7 @@
-/* Stored bytes of a part, whatever they are: decompressed to as many as were promised, or an error; and any bytes come back. */
+/*
+ * Stored bytes of a part, whatever they are: decompressed to as many as were promised, or an error; and any bytes come back.
+ * Where a part ends, or begins, is found among them or not, and of one that is good always.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	enum pack_codec codec;
 	struct coder *c;
 	uint8_t *plain, *stored, *again;
-	size_t plain_len, n;
+	size_t plain_len, n, start;
 
 	if (len < 5 || len > PACK_PART_BYTES)
 		return 0;
@@ -26,10 +29,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	c = coder_get(&cs);
 	plain = malloc(plain_len);
 	(void)codec_decompress(c, codec, p, len, plain, plain_len);
-	stored = malloc(len);
+	n = codec_find_end(codec, p, len);
+	assert(n <= len);
+	if (codec_find_start(codec, p, len, plain_len, &n) > 0)
+		assert(codec_find_end(codec, p + n, len - n) == len - n);
+	stored = calloc(1, len + 2);
 	n = codec_compress(c, codec, 1, p, len, stored);
 	if (n > 0) {
 		assert(n < len);
+		assert(codec_find_start(codec, stored, n, len, &start) == 1);
+		assert(codec_find_end(codec, stored, n) == n && codec_find_end(codec, stored, n + 2) == n);
 		again = malloc(len);
 		assert(codec_decompress(c, codec, stored, n, again, len) == 0 && memcmp(again, p, len) == 0);
 		free(again);
