@@ -8,7 +8,8 @@
  *   One changed byte anywhere but in the data of a chunk or in both superblocks is always mended.
  *
  * Two stores as in flip.c: one closed; one killed, whose journal is all there is of its last commits, so that damage
- * to it may bring back an earlier moment. FSCK_CASES tells how many cases of each.
+ * to it may bring back an earlier moment. FSCK_CASES tells how many cases of each. The seed decides whether they are compressed,
+ * and how.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -485,6 +486,7 @@ int main(int argc, char **argv)
 	if (!mkdtemp(f.scratch))
 		return 1;
 	printf("seed %" PRIu64 "\n", f.seed);
+	tree_set_compress(f.seed);
 	for (int i = 0; i < 2 && r == 0; i++)
 		r = rig_init(&f.rig[i], f.scratch, i ? "killed" : "closed", f.seed + (uint64_t)i, NR_OPS, i);
 	if (r < 0)
