@@ -187,15 +187,24 @@ static void try_all_varied(const struct guess *g, struct pack_salvage *s, struct
 
 /* --- all of it --- */
 
+static void try_lengths(const struct guess *g, struct pack_salvage *s, struct best *best)
+{
+	for (uint32_t len = PACK_BLOCK; len <= PACK_FRAME_BYTES && !is_complete(best, g->d); len *= 2) /* what page= can be */
+		try_length(g, len, s, best);
+}
+
+/* What is said first: it spares the rest, if it is right. */
 static void try_cuts(const struct guess *g, struct best *best)
 {
+	bool varied = le32_get(g->d->chunk_len) == PACK_VARIED;
 	uint32_t before = best->nr_proved;
 	struct pack_salvage s, *ret = best->ret;
 	struct pack_coding coding = { 0 };
 
-	for (uint32_t len = PACK_BLOCK; len <= PACK_FRAME_BYTES && !is_complete(best, g->d); len *= 2) /* what page= can be */
-		try_length(g, len, &s, best);
-	if (!is_complete(best, g->d))
+	if (varied)
+		try_all_varied(g, &s, best);
+	try_lengths(g, &s, best);
+	if (!varied && !is_complete(best, g->d))
 		try_all_varied(g, &s, best);
 	if (best->nr_proved == before)
 		return;

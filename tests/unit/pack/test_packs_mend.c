@@ -14,7 +14,7 @@ static const struct shape {
 	const char *name;
 	uint32_t chunk_len, len; /* chunk_len 0: varied */
 	uint32_t noise; /* bit i: part i */
-	bool every_byte; /* is changed in turn, if compressed; else of entries and what is reserved only some */
+	bool every_byte; /* is changed in turn, with lz4; else only some of those that tell of single chunks, or nothing */
 } shapes[] = {
 	{ "pages", 4096, PACK_FRAME_BYTES, 0, false },
 	{ "pages, some noise", 4096, PACK_FRAME_BYTES, 0x1821, false },
@@ -147,10 +147,15 @@ static void change_bytes(struct frame *f, const char *how)
 {
 	struct pack_salvage *s = malloc(sizeof(*s));
 	uint8_t damaged[PACK_BLOCK];
-	bool every = f->shape->every_byte && f->t.coding.codec != PACK_CODEC_NONE;
+	static const uint32_t steps[] = { [PACK_CODEC_NONE] = 67, [PACK_CODEC_LZ4] = 1, [PACK_CODEC_ZSTD] = 3 };
+	uint32_t step = f->shape->every_byte ? steps[f->t.coding.codec] : 149;
 	unsigned nr_not = 0;
 
-	for (uint32_t at = 0; at < PACK_BLOCK; at += at < 108 || every ? 1 : 67) {
+	for (uint32_t at = 0; at < PACK_BLOCK; at++) {
+		bool tells_of_frame = (at >= 20 && at < 24) || (at >= 32 && at < 108);
+
+		if (!tells_of_frame && at % step != 0)
+			continue;
 		memcpy(damaged, f->table, PACK_BLOCK);
 		damaged[at] ^= (uint8_t)(1 + at * 40503u % 255);
 		if (!is_mended(f, damaged, s)) {
@@ -269,7 +274,7 @@ static void change_bytes_beside(struct frame *f, uint32_t lost_parts)
 	struct pack_salvage *s = malloc(sizeof(*s));
 	uint8_t damaged[PACK_BLOCK];
 
-	for (uint32_t at = 20; at < 108; at++) {
+	for (uint32_t at = 36; at < 108; at += at % 4 == 1 ? 3 : 1) { /* of numbers the lower half */
 		memcpy(damaged, f->table, PACK_BLOCK);
 		damaged[at] ^= (uint8_t)(1 + at * 40503u % 255);
 		write_at(f, damaged, PACK_BLOCK, pack_table_off(0));
