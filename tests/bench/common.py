@@ -46,8 +46,10 @@ class Rival:
     def unmount(self):
         if self.process:
             sh("umount", self.dir)
-            self.process.wait()  # everything is on disk only then
+            status = self.process.wait()  # everything is on disk only then
             self.process = None
+            if status != 0:
+                sys.exit(f"bench: {self.name}: the daemon ended with status {status}")
 
     def stop(self):
         self.unmount()

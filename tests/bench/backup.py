@@ -1,0 +1,125 @@
+"""Those that ./bench space is compared with: programs that keep a series of directories in little space.
+
+Each is a class with `title`, `compressed`, `needs` (program, Debian package), `add(step)` for the directory of one step after
+the other, and `bytes()`: what all of them together take. close() leaves nothing mounted.
+"""
+import os
+import re
+import shutil
+import subprocess
+
+
+def quiet(*command, **environment):
+    """What it has printed; with what it complained about, if it failed."""
+    done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command[:3])}: exit status {done.returncode}: {done.stdout[-500:]}")
+    return done.stdout
+
+
+def du(path):
+    """Bytes that a directory takes on the disk."""
+    return int(quiet("du", "-s", "--block-size=1", path).split()[0])
+
+
+class Backup:
+    compressed = False
+
+    def __init__(self, base, data):
+        self.base, self.store = base, os.path.join(base, "store")
+        os.makedirs(base)
+        self.open(data)
+
+    def open(self, data):
+        pass
+
+    def add(self, step):
+        raise NotImplementedError
+
+    def bytes(self):
+        return du(self.store)
+
+    def close(self):
+        shutil.rmtree(self.base)
+
+
+class Borg(Backup):
+    title, compression, needs = "borg, none", "none", [("borg", "borgbackup")]
+
+    def borg(self, *command):
+        quiet("borg", *command, BORG_BASE_DIR=os.path.join(self.base, "borg"))
+
+    def open(self, data):
+        self.borg("init", "--encryption", "none", self.store)
+
+    def add(self, step):
+        self.borg("create", "--compression", self.compression, f"{self.store}::{os.path.basename(step)}", step)
+
+
+class BorgLz4(Borg):
+    title, compression, compressed = "borg, lz4 (its default)", "lz4", True
+
+
+class Restic(Backup):
+    title, compression, needs = "restic, off", "off", [("restic", "restic")]
+
+    def restic(self, *command):
+        quiet("restic", "--repo", self.store, "--no-cache", *command, RESTIC_PASSWORD="bench", HOME=self.base)
+
+    def open(self, data):
+        self.restic("init", "--repository-version", "2")
+
+    def add(self, step):
+        self.restic("backup", "--compression", self.compression, step)
+
+
+class ResticAuto(Restic):
+    title, compression, compressed = "restic, auto (its default)", "auto", True
+
+
+class Casync(Backup):
+    """It cannot store without compression."""
+
+    title, compressed, needs = "casync, zstd (its default)", True, [("casync", "casync")]
+
+    def open(self, data):
+        os.mkdir(self.store)
+
+    def add(self, step):
+        quiet("casync", "make", f"--store={self.store}/chunks.castr", f"{self.store}/{os.path.basename(step)}.caidx", step)
+
+
+class Btrfs(Backup):
+    """As good as it gets. Files are written in direct pieces of 4 KiB: an extent of btrfs is freed as a whole or not at all, and
+    from a plain copy, whose extents are long, duperemove shares much and frees nothing. duperemove compares blocks of 4 KiB, also
+    inside extents. What counts is what btrfs says is used, with metadata stored once, not twice as by default."""
+
+    title, needs = "btrfs + duperemove", [("mkfs.btrfs", "btrfs-progs"), ("duperemove", "duperemove")]
+
+    def open(self, data):
+        image = os.path.join(self.base, "image")
+        os.mkdir(self.store)
+        with open(image, "wb") as f:
+            f.truncate(2 * du(data) + (2 << 30))
+        quiet("mkfs.btrfs", "-q", "-m", "single", "-d", "single", image)
+        quiet("mount", "-o", "loop,noatime", image, self.store)
+
+    def add(self, step):
+        to = os.path.join(self.store, os.path.basename(step))
+        os.mkdir(to)
+        for name in sorted(os.listdir(step)):
+            quiet("dd", f"if={step}/{name}", f"of={to}/{name}", "bs=4K", "oflag=direct")
+
+    def bytes(self):
+        quiet("duperemove", "-d", "-r", "-q", "-b", "4096", "--lookup-extents=no", "--dedupe-options=same,nofiemap",
+              f"--hashfile={self.base}/hashes", self.store)
+        quiet("btrfs", "filesystem", "sync", self.store)
+        return int(re.search(r"^ +Used:\s+(\d+)$", quiet("btrfs", "filesystem", "usage", "-b", self.store), re.M)[1])
+
+    def close(self):
+        if os.path.ismount(self.store):
+            quiet("umount", self.store)  # which frees the loop device as well
+        super().close()
+
+
+ALL = [Borg, Restic, Btrfs, BorgLz4, ResticAuto, Casync]

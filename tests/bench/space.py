@@ -1,0 +1,236 @@
+"""The group space of ./bench: what stores take on the disk, of six data sets.
+
+Against what the data itself says: the bytes of its distinct pages, and of its distinct chunks as the store cuts them; zeros do
+not count, and nothing of the store takes part in telling (distinct.c). And against those who do the same (backup.py), uncompressed
+with uncompressed and compressed with compressed.
+"""
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+
+import backup
+from common import BUILD, TOP, ckptfs, sh, tool
+
+PAGE = 4096
+SETS = ["ranks", "shifted", "images", "lammps", "torch", "hdf5"]
+# Title, mount options, whether data may get smaller than its distinct bytes.
+SETTINGS = [("ckptfs, page", {"chunking": "page"}, False),
+            ("ckptfs, cdc", {"chunking": "cdc"}, False),
+            ("ckptfs, page, auto", {"chunking": "page", "compress": "auto"}, True),
+            ("ckptfs, cdc, auto", {"chunking": "cdc", "compress": "auto"}, True),
+            ("ckptfs, page, zstd", {"chunking": "page", "compress": "zstd"}, True),
+            ("ckptfs, cdc, zstd", {"chunking": "cdc", "compress": "zstd"}, True)]
+LIMITS = {"page": 1.02, "cdc": 1.05}  # x distinct bytes, uncompressed
+LIMIT_BEST = 1.03  # x the smallest of the others
+
+
+def steps_of(data):
+    return sorted(os.path.join(data, name) for name in os.listdir(data))
+
+
+def files_of(steps):
+    return [os.path.join(step, name) for step in steps for name in sorted(os.listdir(step))]
+
+
+def distinct_pages(files):
+    """Bytes of distinct pages that are not zero; the last of a file counts as a whole one."""
+    seen, zero = set(), bytes(PAGE)
+    for name in files:
+        with open(name, "rb") as f:
+            while page := f.read(PAGE):
+                page = page.ljust(PAGE, b"\0")
+                if page != zero:
+                    seen.add(hashlib.blake2b(page, digest_size=16).digest())
+    return len(seen) * PAGE
+
+
+def distinct_chunks(files):
+    out = subprocess.run([os.path.join(BUILD, "tests/bench/distinct"), *files], check=True, stdout=subprocess.PIPE).stdout
+    return json.loads(out)["bytes"]
+
+
+def exact(files):
+    return {"bytes": sum(os.path.getsize(f) for f in files), "files": len(files), "page": distinct_pages(files),
+            "cdc": distinct_chunks(files)}
+
+
+def make(name, data, size):
+    """None, or why it cannot be made."""
+    made = subprocess.run(["/usr/bin/python3", os.path.join(TOP, "tests/bench/datasets.py"), name, data, "--size", str(size)],
+                          stdout=subprocess.PIPE, text=True)
+    if made.returncode == 77:
+        return made.stdout.strip()
+    made.check_returncode()
+    return None
+
+
+class Store:
+    """A ckptfs with some options, and what it takes when it is not mounted."""
+
+    def __init__(self, base, **options):
+        self.rival = ckptfs(base, "ckptfs", **options)
+        self.rival.start()
+
+    def write(self, steps):
+        for step in steps:
+            sh("cp", "-r", "--sparse=never", step, self.rival.dir)
+
+    def take(self):
+        """Bytes when unmounted, and when mounted once more, the journal looked at, and unmounted."""
+        self.rival.unmount()
+        first = backup.du(os.path.join(self.rival.base, "store"))
+        self.rival.mount()
+        self.rival.unmount()
+        return first, backup.du(os.path.join(self.rival.base, "store"))
+
+    def check(self, steps):
+        """What was written is there."""
+        self.rival.mount()
+        for step in steps:
+            sh("diff", "-r", step, os.path.join(self.rival.dir, os.path.basename(step)))
+        self.rival.unmount()
+
+    def close(self):
+        self.rival.stop()
+        os.rmdir(self.rival.base)
+
+
+def empty_store(base):
+    store = Store(base)
+    try:
+        return store.take()[1]
+    finally:
+        store.close()
+
+
+def measure_ckptfs(base, steps, options, half):
+    """half: the older half of the steps is removed at the end, and collected."""
+    store = Store(base, **options)
+    try:
+        store.write(steps)
+        if half:
+            for step in steps[:len(steps) // 2]:
+                shutil.rmtree(os.path.join(store.rival.dir, os.path.basename(step)))
+            subprocess.run([tool("ckptfs-gc"), "--delete", "--quiet", store.rival.dir], check=True, stdout=subprocess.DEVNULL)
+            steps = steps[len(steps) // 2:]
+        at_unmount, later = store.take()
+        store.check(steps)
+        return {"bytes": later, "at_unmount": at_unmount}
+    finally:
+        store.close()
+
+
+def measure_backup(base, steps, program):
+    other = None
+    try:
+        other = program(os.path.join(base, "other"), os.path.dirname(steps[0]))
+        for step in steps:
+            other.add(step)
+        return {"bytes": other.bytes()}
+    finally:
+        if other:
+            other.close()
+
+
+def lacking(program):
+    gone = [package for name, package in program.needs if not shutil.which(name)]
+    return f"not installed: apt-get install {' '.join(gone)}" if gone else None
+
+
+def row(title, taken, text):
+    print(f"    {title:44}{taken / 2**20:10.1f} MiB  {text}", flush=True)
+
+
+def against(taken, least, empty, limit, of):
+    ratio = taken / least
+    return (f"{ratio:.3f} x distinct {of} (<= {limit}{'' if ratio <= limit else ' MISSED'}), "
+            f"{(taken - empty) / least:.3f} without what an empty store takes")
+
+
+def ckptfs_rows(base, steps, least, empty):
+    result = []
+    for title, options, compressed in SETTINGS:
+        found = measure_ckptfs(base, steps, options, False)
+        kind = options["chunking"]
+        ratio = found["bytes"] / least[kind]
+        text = f"{ratio:.3f} x distinct bytes" if compressed else \
+            against(found["bytes"], least[kind], empty, LIMITS[kind], "pages" if kind == "page" else "chunks")
+        row(title, found["bytes"], text)
+        result.append({"program": title, "ours": True, "compressed": compressed, **found, "x_distinct": ratio,
+                       **({} if compressed else {"target": LIMITS[kind]})})
+    return result
+
+
+def backup_rows(base, steps):
+    result = []
+    for program in backup.ALL:
+        why = lacking(program)
+        if why:
+            print(f"    {program.title:44}         - left out: {why}", flush=True)
+            result.append({"program": program.title, "skipped": why})
+            continue
+        found = measure_backup(base, steps, program)
+        row(program.title, found["bytes"], "")
+        result.append({"program": program.title, "ours": False, "compressed": program.compressed, **found})
+    return result
+
+
+def compare(rows):
+    """The best of ours against each other and the best of them, with and without compression."""
+    result = {}
+    for compressed in False, True:
+        those = [r for r in rows if r.get("compressed") == compressed]
+        ours = min((r for r in those if r["ours"]), key=lambda r: r["bytes"])
+        others = sorted((r for r in those if not r["ours"]), key=lambda r: r["bytes"])
+        if not others:
+            continue
+        ratios = {r["program"]: ours["bytes"] / r["bytes"] for r in others}
+        worst = ours["bytes"] / others[0]["bytes"]
+        result["compressed" if compressed else "uncompressed"] = {
+            "ours": ours["program"], "ratios": ratios, "target": LIMIT_BEST}
+        text = ", ".join(f"{ratio:.3f} x {name.split(',')[0]}" for name, ratio in ratios.items())
+        print(f"    {'compressed' if compressed else 'uncompressed'}, {ours['program']}: {text}"
+              f" (<= {LIMIT_BEST}{'' if worst <= LIMIT_BEST else ' MISSED'})", flush=True)
+    return result
+
+
+def collected_rows(base, steps, empty):
+    """What is left of the store when the older half is deleted and collected."""
+    least = exact(files_of(steps[len(steps) // 2:]))
+    result = []
+    for title, options, compressed in SETTINGS:
+        if compressed:
+            continue
+        kind = options["chunking"]
+        found = measure_ckptfs(base, steps, options, True)
+        row(f"{title}, older half deleted, collected", found["bytes"],
+            against(found["bytes"], least[kind], empty, LIMITS[kind], "pages" if kind == "page" else "chunks"))
+        result.append({"program": title, **found, "x_distinct": found["bytes"] / least[kind], "target": LIMITS[kind]})
+    return {"exact": least, "rows": result}
+
+
+def run(base, size, sets):
+    print("space", flush=True)
+    empty = empty_store(base)
+    print(f"  an empty store takes {empty / 2**20:.1f} MiB", flush=True)
+    result = {"empty_store": empty, "sets": {}}
+    for name in sets:
+        data = os.path.join(base, "data")
+        why = make(name, data, size)
+        if why:
+            print(f"  {name}: left out: {why}", flush=True)
+            result["sets"][name] = {"skipped": why}
+            shutil.rmtree(data, ignore_errors=True)
+            continue
+        steps = steps_of(data)
+        least = exact(files_of(steps))
+        print(f"  {name}: {least['bytes'] / 2**20:.0f} MiB in {least['files']} files and {len(steps)} steps; distinct pages "
+              f"{least['page'] / 2**20:.1f} MiB, chunks {least['cdc'] / 2**20:.1f} MiB", flush=True)
+        rows = ckptfs_rows(base, steps, least, empty) + backup_rows(base, steps)
+        result["sets"][name] = {"exact": least, "rows": rows, "best": compare(rows)}
+        if name == "ranks":
+            result["sets"][name]["collected"] = collected_rows(base, steps, empty)
+        shutil.rmtree(data)
+    return result
