@@ -211,7 +211,8 @@ def collected_rows(base, steps, empty):
     return {"exact": least, "rows": result}
 
 
-def run(base, size, sets):
+def run(base, size, sets, others):
+    """others: whether anybody else than ckptfs takes part."""
     print("space", flush=True)
     empty = empty_store(base)
     print(f"  an empty store takes {empty / 2**20:.1f} MiB", flush=True)
@@ -228,7 +229,7 @@ def run(base, size, sets):
         least = exact(files_of(steps))
         print(f"  {name}: {least['bytes'] / 2**20:.0f} MiB in {least['files']} files and {len(steps)} steps; distinct pages "
               f"{least['page'] / 2**20:.1f} MiB, chunks {least['cdc'] / 2**20:.1f} MiB", flush=True)
-        rows = ckptfs_rows(base, steps, least, empty) + backup_rows(base, steps)
+        rows = ckptfs_rows(base, steps, least, empty) + (backup_rows(base, steps) if others else [])
         result["sets"][name] = {"exact": least, "rows": rows, "best": compare(rows)}
         if name == "ranks":
             result["sets"][name]["collected"] = collected_rows(base, steps, empty)
