@@ -7,11 +7,16 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
+
+
+LIMIT_S = 900  # for one command
 
 
 def quiet(*command, **environment):
     """What it has printed; with what it complained about, if it failed."""
-    done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=LIMIT_S)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command[:3])}: exit status {done.returncode}: {done.stdout[-500:]}")
     return done.stdout
@@ -20,6 +25,13 @@ def quiet(*command, **environment):
 def du(path):
     """Bytes that a directory takes on the disk."""
     return int(quiet("du", "-s", "--block-size=1", path).split()[0])
+
+
+def room_in(path):
+    """Bytes that may be used there; of memory, half of what is free."""
+    with open("/proc/meminfo") as f:
+        free = next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
+    return min(shutil.disk_usage(path).free, free // 2) if os.path.isdir(path) else 0
 
 
 class Backup:
@@ -92,17 +104,18 @@ class Casync(Backup):
 class Btrfs(Backup):
     """As good as it gets. Files are written in direct pieces of 4 KiB: an extent of btrfs is freed as a whole or not at all, and
     from a plain copy, whose extents are long, duperemove shares much and frees nothing. duperemove compares blocks of 4 KiB, also
-    inside extents. What counts is what btrfs says is used, with metadata stored once, not twice as by default."""
+    inside extents. What counts is what btrfs says is used, with metadata stored once, not twice as by default. It lies in memory
+    where there is room: pieces of 4 KiB would keep a disk busy for minutes, and where it lies does not change how much it is."""
 
     title, needs = "btrfs + duperemove", [("mkfs.btrfs", "btrfs-progs"), ("duperemove", "duperemove")]
 
     def open(self, data):
-        image = os.path.join(self.base, "image")
+        size = 2 * du(data) + (2 << 30)
         os.mkdir(self.store)
-        with open(image, "wb") as f:
-            f.truncate(2 * du(data) + (2 << 30))
-        quiet("mkfs.btrfs", "-q", "-m", "single", "-d", "single", image)
-        quiet("mount", "-o", "loop,noatime", image, self.store)
+        with tempfile.NamedTemporaryFile(dir="/dev/shm" if room_in("/dev/shm") > size else self.base) as image:
+            image.truncate(size)
+            quiet("mkfs.btrfs", "-q", "-m", "single", "-d", "single", image.name)
+            quiet("mount", "-o", "loop,noatime", image.name, self.store)  # and goes with the mount
 
     def add(self, step):
         to = os.path.join(self.store, os.path.basename(step))

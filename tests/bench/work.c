@@ -25,7 +25,7 @@
 #define PAGE 4096u
 #define PAGES_PER_MIB 256u
 #define MIB ((uint64_t)1 << 20)
-#define POOL_SIZE (256 * MIB)
+#define POOL_SIZE_MAX (256 * MIB)
 #define APPEND_SIZE (64u << 10)
 #define SMALL_FILE_SIZE 4096u
 
@@ -43,6 +43,7 @@ struct process {
 	const struct options *o;
 	unsigned id;
 	uint8_t *pool;
+	uint64_t pool_size;
 	uint32_t *version;    /* per page of the file */
 	void (*start)(void);  /* waits for the others */
 };
@@ -73,8 +74,9 @@ static void prepare(struct process *p)
 {
 	uint64_t x = mix(p->id + 1), nr_pages = p->o->size / PAGE;
 
-	p->pool = memory(POOL_SIZE);
-	for (uint64_t *w = (uint64_t *)p->pool; w < (uint64_t *)(p->pool + POOL_SIZE); w++) {
+	p->pool_size = p->o->size < POOL_SIZE_MAX ? p->o->size : POOL_SIZE_MAX;
+	p->pool = memory(p->pool_size);
+	for (uint64_t *w = (uint64_t *)p->pool; w < (uint64_t *)(p->pool + p->pool_size); w++) {
 		x ^= x << 13;
 		x ^= x >> 7;
 		x ^= x << 17;
@@ -99,7 +101,7 @@ static void stamp_of(const struct process *p, uint64_t page, uint64_t version, u
 /* The MiB of memory that holds pages [page, page + 256) of the file. */
 static const uint8_t *data_at(struct process *p, uint64_t page)
 {
-	uint8_t *mem = p->pool + page * PAGE % POOL_SIZE;
+	uint8_t *mem = p->pool + page * PAGE % p->pool_size;
 
 	for (unsigned i = 0; i < PAGES_PER_MIB; i++)
 		stamp_of(p, page + i, p->version[page + i], (uint64_t *)(mem + (size_t)i * PAGE));
@@ -178,7 +180,7 @@ static void work_overwrite(struct process *p)
 	p->start();
 	for (uint64_t i = 0; i < nr_pages; i++) {
 		uint64_t page = i * 0x9e3779b1 % nr_pages; /* odd, and nr_pages a power of two: a permutation */
-		uint8_t *mem = p->pool + page * PAGE % POOL_SIZE;
+		uint8_t *mem = p->pool + page * PAGE % p->pool_size;
 
 		stamp_of(p, page, UINT32_MAX, (uint64_t *)mem);
 		if (pwrite(fd, mem, PAGE, (off_t)(page * PAGE)) != (ssize_t)PAGE)
@@ -197,7 +199,7 @@ static void work_append(struct process *p)
 	p->start();
 	for (unsigned i = 0; i < p->o->count; i++) {
 		uint64_t page = (uint64_t)i * (APPEND_SIZE / PAGE);
-		uint8_t *mem = p->pool + page * PAGE % POOL_SIZE;
+		uint8_t *mem = p->pool + page * PAGE % p->pool_size;
 
 		for (unsigned k = 0; k < APPEND_SIZE / PAGE; k++)
 			stamp_of(p, page + k, p->o->step, (uint64_t *)(mem + (size_t)k * PAGE));
