@@ -34,6 +34,7 @@
 
 #define SPACE_MARGIN MiB(8) /* free space wanted beside what is to be written */
 #define FLUSH_STUCK_NS (500 * UINT64_C(1000000))
+#define VIEW_LEVEL0_FILES "4" /* then they are merged; RocksDB's default */
 #define COMPACTION_ERRORS_MAX 3
 #define COMPACTION_PAUSE_NS (600 * UINT64_C(1000000000))
 #define RUNS_MAX 10
@@ -388,21 +389,56 @@ int db_ingest(struct db *db, const void *keys, size_t key_len, const void *value
 	return r;
 }
 
-int db_compact(struct db *db, enum db_family family)
+static bool compaction_is_off(struct db *db)
+{
+	bool off;
+
+	if (!mutex_trylock(&db->compaction_lock))
+		return false; /* somebody is just about to change it: ask again */
+	off = db->compaction_off;
+	mutex_unlock(&db->compaction_lock);
+	return off;
+}
+
+/* Of how many files level 0 of the view is full. */
+static int set_view_full(struct db *db, const char *nr)
+{
+	static const char *const keys[] = { "level0_file_num_compaction_trigger" };
+	_cleanup_(db_err_freep) char *err = NULL;
+
+	rocksdb_set_options_cf(db->rocks, db->cf[DB_VIEW], 1, keys, &nr, &err);
+	return err ? log_errno(db_errno_of(err), "index %s: cannot set %s: %s", db->dir, keys[0], err) : 0;
+}
+
+/* A suggestion alone leaves level 0 as it is where there is no other level, so with all its deletions in a small view. */
+static int compact_view(struct db *db, uint64_t errors)
 {
 	_cleanup_(db_err_freep) char *err = NULL;
-	uint64_t before = background_errors(db);
+	int r;
 
-	if (family == DB_FINGERPRINTS) {
+	r = set_view_full(db, "1");
+	if (r < 0)
+		return r;
+	rocksdb_suggest_compact_range_cf(db->rocks, db->cf[DB_VIEW], "", 0, "\xff", 1, &err);
+	while (!err && background_errors(db) == errors && !compaction_is_off(db) &&
+	       (db_property(db, DB_VIEW, "rocksdb.compaction-pending") ||
+		db_property(db, DB_VIEW, "rocksdb.num-running-compactions")))
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	r = set_view_full(db, VIEW_LEVEL0_FILES);
+	return err ? log_errno(db_errno_of(err), "index %s: cannot compact: %s", db->dir, err) : r;
+}
+
+int db_compact(struct db *db, enum db_family family)
+{
+	uint64_t before = background_errors(db);
+	int r = 0;
+
+	if (family == DB_FINGERPRINTS)
 		rocksdb_compact_range_cf(db->rocks, db->cf[family], NULL, 0, NULL, 0);
-	} else {
-		rocksdb_suggest_compact_range_cf(db->rocks, db->cf[family], "", 0, "\xff", 1, &err);
-		if (err)
-			return log_errno(db_errno_of(err), "index %s: cannot compact: %s", db->dir, err);
-		while (background_errors(db) == before && (db_property(db, family, "rocksdb.compaction-pending") ||
-							   db_property(db, family, "rocksdb.num-running-compactions")))
-			nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
-	}
+	else
+		r = compact_view(db, before);
+	if (r < 0)
+		return r;
 	if (background_errors(db) > before)
 		return log_errno(has_space(db) ? -EIO : -ENOSPC, "index %s: compaction failed", db->dir);
 	return 0;

@@ -110,7 +110,7 @@ class Btrfs(Backup):
     title, needs = "btrfs + duperemove", [("mkfs.btrfs", "btrfs-progs"), ("duperemove", "duperemove")]
 
     def open(self, data):
-        size = 2 * du(data) + (2 << 30)
+        size = du(data) * 5 // 4 + (1 << 30)
         os.mkdir(self.store)
         with tempfile.NamedTemporaryFile(dir="/dev/shm" if room_in("/dev/shm") > size else self.base) as image:
             image.truncate(size)

@@ -374,6 +374,33 @@ static void compaction_of_the_view_keeps_all_and_flushes_nothing(void **state)
 	rig_expect(rig, "k000999", "3");
 }
 
+static void compaction_of_a_small_view_forgets_what_was_deleted(void **state)
+{
+	struct rig *rig = *state;
+	struct db_stats before, after;
+	char key[16];
+
+	for (int i = 0; i < 2000; i++) {
+		snprintf(key, sizeof(key), "k%06d", i);
+		rig_put(rig, key, key);
+	}
+	rig_flush(rig);
+	rig_reopen(rig);
+	db_stats(rig->db, &before);
+	for (int i = 1; i < 2000; i++) {
+		snprintf(key, sizeof(key), "k%06d", i);
+		rig_del(rig, key, strlen(key));
+	}
+	rig_flush(rig);
+	assert_int_equal(db_compact(rig->db, DB_VIEW), 0);
+	assert_int_equal(nr_files(rig->dir, "*.sst"), 1);
+	db_stats(rig->db, &after);
+	assert_in_range(after.view_disk, 1, before.view_disk / 4);
+	rig_reopen(rig);
+	rig_expect(rig, "k000000", "k000000");
+	rig_expect(rig, "k000001", NULL);
+}
+
 static void stats_count_entries_and_bytes(void **state)
 {
 	struct rig *rig = *state;
@@ -912,6 +939,7 @@ int main(int argc, char **argv)
 		rig_test(what_a_cut_ingestion_left_is_removed_at_open),
 		rig_test(ingest_does_not_flush_the_view),
 		rig_test(compaction_of_the_view_keeps_all_and_flushes_nothing),
+		rig_test(compaction_of_a_small_view_forgets_what_was_deleted),
 		rig_test(stats_count_entries_and_bytes),
 		rig_test(open_tells_missing_from_damaged),
 		rig_test(a_second_open_is_busy),
