@@ -47,6 +47,7 @@ static const struct {
 	  false },
 	{ "written_by_cause.memory_bytes", "written_memory_bytes_total", "counter", "found in memory", false },
 	{ "written_by_cause.index_bytes", "written_index_bytes_total", "counter", "found in the index", false },
+	{ "written_by_cause.shifted_bytes", "written_shifted_bytes_total", "counter", "found moved in the champion", false },
 	{ "written_by_cause.new_bytes", "written_new_bytes_total", "counter", "written and new", false },
 	{ "compression.plain_bytes", "compression_plain_bytes_total", "counter", "new bytes that were compressed", false },
 	{ "compression.stored_bytes", "compression_stored_bytes_total", "counter", "what they were compressed to", false },

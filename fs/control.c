@@ -157,6 +157,7 @@ static void add_traffic(struct json *j, const struct engine_stats *s)
 	json_u64(j, "successor_bytes", s->successor);
 	json_u64(j, "memory_bytes", s->memory);
 	json_u64(j, "index_bytes", s->indexed);
+	json_u64(j, "shifted_bytes", s->shifted);
 	json_u64(j, "new_bytes", s->fresh);
 	json_close(j);
 }

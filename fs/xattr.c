@@ -41,7 +41,7 @@ static const struct {
 	bool (*is_valid)(const char *p, size_t len);
 	const char *values;
 } settings[] = {
-	{ CHUNKING_NAME, is_chunking, "page or cdc" },
+	{ CHUNKING_NAME, is_chunking, "page, cdc or auto" },
 	{ COMPRESS_NAME, is_compress, "none, lz4, zstd, zstd:1 to zstd:19 or auto" },
 };
 

@@ -78,6 +78,7 @@ static void put_causes(FILE *to, const struct json_flat *m)
 		{ "next to a known chunk", json_flat_u64(m, "written_by_cause.successor_bytes") },
 		{ "known, found in memory", json_flat_u64(m, "written_by_cause.memory_bytes") },
 		{ "known, found in the index", json_flat_u64(m, "written_by_cause.index_bytes") },
+		{ "moved, found in its champion", json_flat_u64(m, "written_by_cause.shifted_bytes") },
 		{ "zeros", json_flat_u64(m, "written_by_cause.zero_bytes") },
 	};
 	uint64_t whole = 0;

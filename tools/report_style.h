@@ -6,10 +6,10 @@
 
 static const char report_style[] =
 	":root { color-scheme: light dark; --page: #f7f7f5; --card: #fff; --ink: #1c2024; --soft: #5a6470; --line: #dfe3e8;\n"
-	"  --grid: #eceff2; --s0: #2563c9; --s1: #d9660a; --s2: #0f8a6d; --s3: #8a4fc4; --s4: #a87a08; --s5: #7a8694; }\n"
+	"  --grid: #eceff2; --s0: #2563c9; --s1: #d9660a; --s2: #0f8a6d; --s3: #8a4fc4; --s4: #a87a08; --s5: #7a8694; --s6: #c2326b; }\n"
 	"@media (prefers-color-scheme: dark) {\n"
 	"  :root { --page: #14171b; --card: #1c2026; --ink: #e8eaed; --soft: #a3adb8; --line: #343b44;\n"
-	"    --grid: #272d35; --s0: #6ea4f7; --s1: #f2994a; --s2: #43c59e; --s3: #c39bf0; --s4: #e0b84c; --s5: #8e99a6; }\n"
+	"    --grid: #272d35; --s0: #6ea4f7; --s1: #f2994a; --s2: #43c59e; --s3: #c39bf0; --s4: #e0b84c; --s5: #8e99a6; --s6: #f08fb4; }\n"
 	"}\n"
 	"* { box-sizing: border-box; }\n"
 	"body { margin: 0; background: var(--page); color: var(--ink);\n"
@@ -44,6 +44,7 @@ static const char report_style[] =
 	"rect.s3 { fill: var(--s3); }\n"
 	"rect.s4 { fill: var(--s4); }\n"
 	"rect.s5 { fill: var(--s5); }\n"
+	"rect.s6 { fill: var(--s6); }\n"
 	".line.s0 { stroke: var(--s0); }\n"
 	".line.s1 { stroke: var(--s1); }\n"
 	".line.s2 { stroke: var(--s2); }\n"

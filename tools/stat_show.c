@@ -82,6 +82,7 @@ static void show_traffic(FILE *to, const struct json_flat *j)
 		{ "written_by_cause.successor_bytes", "  next to a known chunk" },
 		{ "written_by_cause.memory_bytes", "  known, in memory" },
 		{ "written_by_cause.index_bytes", "  known, in the index" },
+		{ "written_by_cause.shifted_bytes", "  moved, in its champion" },
 		{ "written_by_cause.new_bytes", "  new" },
 	};
 	uint64_t whole = 0; /* causes are of whole pages, more than was written where pages were filled bit by bit */

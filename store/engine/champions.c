@@ -33,16 +33,27 @@ void content_set_champions(struct content *c, const uint64_t *inos, unsigned n)
 		content_close(old[i].c);
 }
 
-unsigned champions_get(struct content *c, struct content **ret)
+unsigned champions_get(struct content *c, bool even_useless, struct content **ret)
 {
 	unsigned n = 0;
 
 	mutex_lock(&c->lock);
 	for (unsigned i = 0; i < c->nr_champions; i++)
-		if (c->champions[i].is_useful || c->champions[i].nr_useless < USELESS_MAX || c->nr_submitted % RETRY_EACH == 0)
+		if (even_useless || c->champions[i].is_useful || c->champions[i].nr_useless < USELESS_MAX || c->nr_submitted % RETRY_EACH == 0)
 			ret[n++] = content_ref(c->champions[i].c);
 	mutex_unlock(&c->lock);
 	return n;
+}
+
+bool champion_is_useful(struct content *c, const struct content *champion)
+{
+	bool is = false;
+
+	mutex_lock(&c->lock);
+	for (unsigned i = 0; i < c->nr_champions; i++)
+		is = is || (c->champions[i].c == champion && c->champions[i].is_useful);
+	mutex_unlock(&c->lock);
+	return is;
 }
 
 void champion_knew(struct content *c, const struct content *champion, unsigned pages, unsigned of_pages)

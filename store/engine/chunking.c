@@ -9,6 +9,7 @@
 static const char *const names[] = {
 	[CHUNKING_PAGE] = "page",
 	[CHUNKING_CDC] = "cdc",
+	[CHUNKING_AUTO] = "auto",
 };
 
 int chunking_parse(const char *s, size_t len, enum chunking *ret)
@@ -47,7 +48,10 @@ int chunking_parse_sizes(const char *s, struct cdc_params *ret)
 
 void content_set_chunking(struct content *c, const enum chunking *how)
 {
+	enum chunking chunking = how ? *how : c->e->conf.chunking;
+
 	mutex_lock(&c->lock);
-	c->by_content = (how ? *how : c->e->conf.chunking) == CHUNKING_CDC;
+	c->by_content = chunking == CHUNKING_CDC;
+	c->is_auto = chunking == CHUNKING_AUTO;
 	mutex_unlock(&c->lock);
 }

@@ -14,6 +14,7 @@
 #include "index/db.h"
 #include "store/engine/engine_internal.h"
 #include "store/engine/repoint.h"
+#include "store/engine/shifted.h"
 
 static struct content **bucket_of(struct engine *e, uint64_t ino)
 {
@@ -66,7 +67,9 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 	c->jobs_end = &c->jobs;
 	c->compress = e->conf.compress;
 	c->by_content = e->conf.chunking == CHUNKING_CDC;
+	c->is_auto = e->conf.chunking == CHUNKING_AUTO;
 	mutex_init(&c->lock);
+	mutex_init(&c->map_lock);
 	cond_init(&c->drained);
 	return c;
 }
@@ -105,7 +108,9 @@ static void content_free(struct content *c)
 {
 	segments_free(c, false);
 	free(c->buckets);
+	shifted_unmap(c);
 	cond_release(&c->drained);
+	mutex_release(&c->map_lock);
 	mutex_release(&c->lock);
 	free(c);
 }

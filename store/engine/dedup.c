@@ -8,6 +8,8 @@
  *     ├─ in memory: stored lately? ───────────────▶ memory
  *     ├─ in RocksDB? ─────────────────────────────▶ indexed    (unless the filter says no; one by one, after some
  *     │                                                        misses the rest in one batch)
+ *     ├─ auto, and moved in the champion? ────────▶ shifted    (shifted.c; to the byte: what is left of its pages is cut
+ *     │                                                        and goes through all this once more)
  *     └─ no: append ──────────────────────────────▶ fresh
  *
  * Every answer is an address whose full fingerprint has been compared in the pack's own table. To be exact when several
@@ -29,33 +31,12 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/fingerprints.h"
+#include "store/engine/dedup.h"
 #include "store/engine/engine_internal.h"
 
-#define PAGES_MAX (ENGINE_BUFFER_SIZE / PACK_BLOCK)
 #define TRIES_MAX 100u /* to share a chunk whose writing failed, as its owner is about to forget it */
 #define MISSES_MAX 4u /* in a row, then the rest is asked for at once */
 #define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a frame of their own: its table costs 0.5 % */
-
-/* CLAIMED: new, and this job is about to append it; FRESH: it has. */
-enum cause { UNKNOWN, ZERO, CHAMPION, SUCCESSOR, MEMORY, INDEXED, CLAIMED, FRESH };
-
-struct batch {
-	struct engine *e;
-	struct content *c;
-	const uint8_t *data;
-	uint64_t off;
-	uint32_t page; /* of all; PACK_VARIED: they differ */
-	struct pack_compression compression;
-	unsigned n;
-	uint32_t at[PAGES_MAX + 1]; /* where each begins in data, and where the last one ends */
-	struct fp fps[PAGES_MAX];
-	struct addr addr[PAGES_MAX];
-	uint8_t cause[PAGES_MAX];
-	bool absent[PAGES_MAX]; /* from RocksDB, for sure */
-	bool alone[PAGES_MAX]; /* must not be shared: its twin has other bytes, or cannot be healed */
-	bool any_damaged;
-	struct addr damaged[PAGES_MAX]; /* a copy that is known to be damaged; if any is */
-};
 
 static const uint8_t *page_of(const struct batch *b, unsigned i)
 {
@@ -247,7 +228,7 @@ static void ask_champions(struct batch *b)
 	unsigned nr;
 
 	ask_file(b, b->c);
-	nr = champions_get(b->c, champions);
+	nr = champions_get(b->c, false, champions);
 	for (unsigned i = 0; i < nr; i++) {
 		unsigned before = nr_unknown(b);
 
@@ -571,7 +552,7 @@ static int wait_for_shared(struct batch *b, unsigned nr_tries)
 	int all = 1;
 
 	for (unsigned i = 0; i < b->n; i++) {
-		if (b->cause[i] == ZERO || b->cause[i] == FRESH)
+		if (b->cause[i] == ZERO || b->cause[i] == SHIFTED || b->cause[i] == FRESH)
 			continue;
 		if (!addr_is_none(there) && pack_same_frame(there, b->addr[i]))
 			continue;
@@ -595,13 +576,13 @@ static void count(struct batch *b)
 	_Atomic uint64_t *const counter[] = {
 		[ZERO] = &k->zero,     [CHAMPION] = &k->champion, [SUCCESSOR] = &k->successor,
 		[MEMORY] = &k->memory, [INDEXED] = &k->indexed,	  [FRESH] = &k->fresh,
-	};
+	}; /* SHIFTED ones are counted to the byte */
 	uint64_t bytes[FRESH + 1] = { 0 };
 
 	for (unsigned i = 0; i < b->n; i++)
 		bytes[b->cause[i]] += len_of(b, i);
 	for (int i = ZERO; i <= FRESH; i++)
-		if (bytes[i])
+		if (bytes[i] && counter[i])
 			atomic_fetch_add_explicit(counter[i], bytes[i], memory_order_relaxed);
 }
 
@@ -618,7 +599,7 @@ static int extents_of(struct batch *b, uint32_t base, uint32_t len, struct exten
 	int r = 0;
 
 	for (unsigned i = 0; i < b->n && r == 0; i++)
-		if (b->cause[i] != ZERO)
+		if (b->cause[i] != ZERO && b->cause[i] != SHIFTED)
 			r = extent_list_add(ret, base + b->at[i], MIN(len, b->at[i + 1]) - b->at[i], b->addr[i]);
 	return r;
 }
@@ -642,17 +623,28 @@ static int settle(struct batch *b)
 	return 0;
 }
 
-/* The bytes at `base` of a job become extents. n and at[] have been set. */
-static int store_batch(struct batch *b, uint32_t base, uint32_t len, struct extent_list *ret)
+void batch_begin(struct batch *b)
 {
-	int r;
-
 	memset(b->cause, UNKNOWN, b->n);
 	memset(b->alone, 0, b->n);
 	memset(b->addr, 0, b->n * sizeof(b->addr[0]));
 	b->any_damaged = false;
 	fingerprint(b);
 	ask_champions(b);
+}
+
+int batch_look(struct batch *b)
+{
+	uint64_t generation;
+
+	ask_memory(b, &generation);
+	return all_known(b) ? 0 : ask_index(b);
+}
+
+int batch_finish(struct batch *b, uint32_t base, uint32_t len, struct extent_list *ret)
+{
+	int r;
+
 	if (!all_known(b) || wait_for_shared(b, 0) == 0) {
 		r = settle(b);
 		if (r < 0)
@@ -666,15 +658,7 @@ static int store_batch(struct batch *b, uint32_t base, uint32_t len, struct exte
 	return r;
 }
 
-static int store_pages(struct batch *b, const struct job *j, struct extent_list *ret)
-{
-	b->n = (unsigned)((j->len + b->page - 1) / b->page);
-	for (unsigned i = 0; i <= b->n; i++)
-		b->at[i] = i * b->page;
-	return store_batch(b, 0, j->len, ret);
-}
-
-static int store_cuts(struct batch *b, const struct job *j, struct extent_list *ret)
+int batch_store_cuts(struct batch *b, const struct job *j, struct extent_list *ret)
 {
 	uint32_t base = 0;
 	int r = 0;
@@ -686,9 +670,19 @@ static int store_cuts(struct batch *b, const struct job *j, struct extent_list *
 		b->at[0] = 0;
 		for (unsigned i = 0; i < b->n; i++)
 			b->at[i + 1] = j->cuts[done + i] - base;
-		r = store_batch(b, base, b->at[b->n], ret);
+		batch_begin(b);
+		r = batch_finish(b, base, b->at[b->n], ret);
 	}
 	return r;
+}
+
+static int store_pages(struct batch *b, const struct job *j, struct extent_list *ret)
+{
+	b->n = (unsigned)((j->len + b->page - 1) / b->page);
+	for (unsigned i = 0; i <= b->n; i++)
+		b->at[i] = i * b->page;
+	batch_begin(b);
+	return b->c->is_auto ? batch_store_shifted(b, j, ret) : batch_finish(b, 0, j->len, ret);
 }
 
 int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret)
@@ -706,7 +700,7 @@ int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret)
 	mutex_lock(&c->lock);
 	b->compression = compress_for_pack(c->compress);
 	mutex_unlock(&c->lock);
-	return j->cuts ? store_cuts(b, j, ret) : store_pages(b, j, ret);
+	return j->cuts ? batch_store_cuts(b, j, ret) : store_pages(b, j, ret);
 }
 
 /*

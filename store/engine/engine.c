@@ -359,6 +359,7 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 		.successor = k->successor,
 		.memory = k->memory,
 		.indexed = k->indexed,
+		.shifted = k->shifted,
 		.fresh = k->fresh,
 		.verified_different = k->verified_different,
 		.read = k->read,

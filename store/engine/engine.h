@@ -43,9 +43,10 @@ struct compress {
 /* "none", "lz4", "zstd", "zstd:LEVEL", "auto". -EINVAL: none of these. */
 int compress_parse(const char *s, size_t len, struct compress *ret);
 
-/* How new data is cut: into pages, or where its content says, so that it is found again when it has moved. */
-enum chunking { CHUNKING_PAGE, CHUNKING_CDC };
-/* "page", "cdc". -EINVAL: none of these. */
+/* How new data is cut: into pages, or where its content says, so that it is found again when it has moved; or into pages
+ * that are looked for in the champions' bytes, wherever they have moved to. */
+enum chunking { CHUNKING_PAGE, CHUNKING_CDC, CHUNKING_AUTO };
+/* "page", "cdc", "auto". -EINVAL: none of these. */
 int chunking_parse(const char *s, size_t len, enum chunking *ret);
 /* "MIN:MEAN:MAX" with sizes as 512 or 4K, and 256 <= MIN, 2 MIN <= MEAN, 2 MEAN <= MAX <= 64K. -EINVAL: not so. */
 int chunking_parse_sizes(const char *s, struct cdc_params *ret);
@@ -296,7 +297,7 @@ int engine_exclusive(struct engine *e, const struct exclusive_conf *conf, struct
 /* What ckptfs-stat shows. Bytes unless said. */
 struct engine_stats {
 	uint64_t written;			/* by applications since the mount */
-	uint64_t zero, champion, successor, memory, indexed, fresh; /* written, by what became of it */
+	uint64_t zero, champion, successor, memory, indexed, shifted, fresh; /* written, by what became of it */
 	uint64_t verified_different;		/* matches that verify found to differ */
 	uint64_t logical;			/* mapped bytes of all files */
 	uint64_t stored_chunks, stored_bytes;	/* distinct chunks in packs */

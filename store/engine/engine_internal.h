@@ -8,6 +8,7 @@
  *   content.c   one file: its segments, staging, reading, ranges
  *   jobs.c      data on its way from write() into the log: workers, order per file
  *   dedup.c     what a job does: new or known
+ *   dedup_shifted.c  or moved
  *   txlog.c     the one ordered log; applying it to the view
  *   commit.c    the commit point; group commit
  *   chunker.c   where bytes are cut by content
@@ -28,8 +29,10 @@
  *   name_walk.c names of inodes
  *   moving.c    chunks that are stored in two places, and a crash
  *   vacate.c    the places that they have left
+ *   shift.c     which bytes have moved
+ *   shifted.c   looking for them in champions
  *
- * Lock order (docs/locking.md): view_lock (shared or exclusive) > content.lock (two: by inode) > contents_lock,
+ * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by inode) > contents_lock,
  * log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock. The last eight are leaves but for
  * append_lock > packs' own locks and log.lock > RocksDB. gc.lock and referrers.lock, and then flush_lock, come before all of
  * them, absorb_lock before append_lock. Nobody waits for
@@ -65,6 +68,7 @@ struct db_snapshot;
 struct journal;
 struct journal_snapshot;
 struct move;
+struct shifted_map;
 
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
@@ -96,6 +100,14 @@ struct champion {
 	unsigned nr_useless; /* jobs that it knew nothing of, until then */
 };
 
+/* Where bytes that have moved were found last: shifted.c. */
+struct shift_hint {
+	uint64_t ino; /* of the champion; 0: none */
+	uint64_t at, from; /* the bytes of the file before `at` are those before `from` there */
+	unsigned nr_found, nr_vain; /* jobs of which something was found; of which nothing was, since */
+	uint64_t vain_bytes; /* that were looked for, and not found, of all of them */
+};
+
 struct content {
 	struct engine *e;
 	uint64_t ino;
@@ -124,6 +136,10 @@ struct content {
 	uint64_t nr_errors, nr_errors_told GUARDED_BY(lock);
 	struct compress compress GUARDED_BY(lock);
 	_Atomic bool by_content; /* new bytes are cut so; changed under the lock */
+	_Atomic bool is_auto; /* into pages, but it is looked for those that have moved; likewise */
+	struct shift_hint shift GUARDED_BY(lock);
+	struct mutex map_lock; /* before the lock of any content; held while it is read for the map */
+	struct shifted_map *map GUARDED_BY(map_lock); /* as a champion: where its bytes are; NULL: none yet */
 	struct champion champions[CHAMPIONS_MAX] GUARDED_BY(lock); /* in the order they are asked */
 	unsigned nr_champions GUARDED_BY(lock);
 	uint64_t nr_submitted, nr_finished GUARDED_BY(lock); /* jobs ever */
@@ -134,7 +150,7 @@ struct content {
 
 /* Counters: relaxed, for people. */
 struct engine_counters {
-	_Atomic uint64_t written, zero, champion, successor, memory, indexed, fresh, verified_different, read;
+	_Atomic uint64_t written, zero, champion, successor, memory, indexed, shifted, fresh, verified_different, read;
 	_Atomic uint64_t in_vain; /* look-ups in RocksDB, one per page */
 	_Atomic uint64_t nr_commits, nr_commit_waiters, commit_ns_sum;
 };
@@ -271,7 +287,7 @@ struct engine {
 		pthread_t thread;
 	} keeper; /* the background thread: timer, view, snapshot, absorbing */
 
-	_Atomic uint64_t segment_memory, dirty_segment_memory;
+	_Atomic uint64_t segment_memory, dirty_segment_memory, map_memory;
 	_Atomic int64_t logical;
 	_Atomic uint64_t space_avail, space_checked_ns;
 	_Atomic bool has_reserve;
@@ -300,12 +316,16 @@ void content_lock_quiet(struct content *c) ACQUIRE(c->lock) ACQUIRE_SHARED(c->e-
 void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(c->e->view_lock);
 /* Where the bytes off + at[0], off + at[1] ... lie, at most 1 MiB further; ADDR_NONE: nowhere. */
 int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsigned n, struct addr *ret);
+/* The extents of [off, off+len), at most 1 MiB more than a segment, offsets relative to off. */
+int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret) REQUIRES(c->lock);
 /* Put the dirty parts into the view. view_lock held exclusively. */
 int content_write_back(struct content *c, struct db_batch *batch);
 void content_written_back(struct content *c); /* the view has them; takes the dirty list's reference */
 int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);
 void contents_trim(struct engine *e);
 
+/* The bytes of some extents of c, which begin at `off` of it, zeros between them. No lock, but inside e->users. */
+int extents_read(struct content *c, const struct extent_list *l, void *p, size_t len, uint64_t off);
 /* The logged state only, under the lock. */
 int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) REQUIRES(c->lock);
 
@@ -356,7 +376,8 @@ void content_failed(struct content *c, int r) REQUIRES(c->lock); /* bytes are lo
 void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock);
 
 /* champions.c */
-unsigned champions_get(struct content *c, struct content **ret); /* at most CHAMPIONS_MAX, referenced */
+unsigned champions_get(struct content *c, bool even_useless, struct content **ret); /* at most CHAMPIONS_MAX, referenced */
+bool champion_is_useful(struct content *c, const struct content *champion);
 void champion_knew(struct content *c, const struct content *champion, unsigned pages, unsigned of_pages);
 
 /* dedup.c */

@@ -100,13 +100,13 @@ int content_set_mtime(struct content *c, int64_t mtime_ns)
 	return r;
 }
 
-/* Extents of [off, off+len), offsets relative to off. */
-static int copy_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret) REQUIRES(c->lock)
+int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret)
 {
 	uint64_t end = off + len;
 	struct segment *s;
 	int r;
 
+	assert(mutex_held(&c->lock));
 	for (uint64_t n = off / SEGMENT_SIZE; n * SEGMENT_SIZE < end; n++) {
 		uint64_t base = n * SEGMENT_SIZE;
 
@@ -138,7 +138,7 @@ static int clone_piece(struct content *from, uint64_t from_off, struct content *
 	int r;
 
 	content_lock_quiet(from);
-	r = copy_extents(from, from_off, len, &l);
+	r = content_extents(from, from_off, len, &l);
 	content_unlock_quiet(from);
 	if (r == 0) {
 		content_lock_quiet(to);

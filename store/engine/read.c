@@ -102,6 +102,25 @@ int content_read_logged(struct content *c, void *p, size_t len, uint64_t off)
 	return r;
 }
 
+int extents_read(struct content *c, const struct extent_list *l, void *p, size_t len, uint64_t off)
+{
+	struct pieces ps = { .p = ps.few, .size = ARRAY_SIZE(ps.few) };
+	uint8_t *to = p;
+	size_t at = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < l->nr && r == 0; i++) {
+		memset(to + at, 0, l->x[i].off - at);
+		r = pieces_add(&ps, l->x[i].addr, l->x[i].len, to + l->x[i].off);
+		at = l->x[i].off + l->x[i].len;
+	}
+	memset(to + at, 0, len - at);
+	if (r == 0)
+		r = read_pieces(c, &ps, off);
+	pieces_release(&ps);
+	return r;
+}
+
 static void settle_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock)
 {
 	while (c->stage && c->stage_base + c->stage_start < off + len && off < c->stage_base + c->stage_end)

@@ -60,6 +60,8 @@ static void a_list_sets_values_and_passes_the_kernels_on(void **state)
 	assert_int_equal(o.engine.chunking, CHUNKING_PAGE);
 	assert_int_equal(options_parse_list(&o, "chunking=cdc,cdc=1K:8K:64K"), 0);
 	assert_int_equal(o.engine.chunking, CHUNKING_CDC);
+	assert_int_equal(options_parse_list(&o, "chunking=auto"), 0);
+	assert_int_equal(o.engine.chunking, CHUNKING_AUTO);
 	assert_int_equal(o.engine.cdc.min, 1024);
 	assert_int_equal(o.engine.cdc.avg, 8192);
 	assert_int_equal(o.engine.cdc.max, 65536);
@@ -97,7 +99,7 @@ static void bad_options_are_refused(void **state)
 	static const char *const bad[] = {
 		"frobnicate", "frobnicate=1", "page=5K",      "page=2K",  "page=2M",	    "page=",
 		"page",	      "cache=1K",     "dirty=1M",     "commit=0", "commit=4000",    "commit=x",
-		"hash=md5",   "chunking=auto", "compress=gz",  "verify=1", "log_level=loud", "ro=1",
+		"hash=md5",   "chunking=rabin", "compress=gz",  "verify=1", "log_level=loud", "ro=1",
 		"read_rate=1", "write_rate=1000K", "compress=", "compress=zstd:", "compress=zstd:0", "compress=zstd:20",
 		"compress=lz4:1", "compress=zstd:1x", "compress", "chunking=", "cdc", "cdc=", "cdc=512", "cdc=512:4096",
 		"cdc=512:4096:32768:", "cdc=512:4096:32768:1", "cdc=255:4K:32K", "cdc=512:1023:32K", "cdc=512:4K:8191",

@@ -42,7 +42,7 @@ static void a_reading_sums_what_was_cut(void **state)
 {
 	static const char json[] = "{\"pid\":7,\"uptime_ns\":5,\"written_bytes\":100,\"read_bytes\":9,"
 				   "\"written_by_cause\":{\"zero_bytes\":1,\"champion_bytes\":2,\"successor_bytes\":4,"
-				   "\"memory_bytes\":8,\"index_bytes\":16,\"new_bytes\":32},"
+				   "\"memory_bytes\":8,\"index_bytes\":16,\"shifted_bytes\":64,\"new_bytes\":32},"
 				   "\"compression\":{\"plain_bytes\":20,\"stored_bytes\":15},\"durability\":{\"commits\":3}}";
 	_cleanup_(json_flat_release) struct json_flat j = { 0 };
 	struct stat_reading r;
@@ -52,7 +52,7 @@ static void a_reading_sums_what_was_cut(void **state)
 	r = stat_reading_of(&j);
 	assert_true(r.taken);
 	assert_int_equal(r.pid, 7);
-	assert_int_equal(r.cut, 63);
+	assert_int_equal(r.cut, 127);
 	assert_int_equal(r.fresh, 32);
 	assert_int_equal(r.shrunk, 5);
 	assert_int_equal(r.commits, 3);

@@ -1,0 +1,431 @@
+/*
+ * Bytes that have moved, for files that are cut as it pays (chunking=auto).
+ *
+ * Such a file is cut into pages. Where pages are in none of the places asked (dedup.c), the champions' bytes are read and
+ * searched (shift.h). What is there is referred to where it lies: extents may begin and end anywhere, as those of clones do.
+ * So nothing need be stored again when a series begins to move, and it does not matter how its files were cut before.
+ *
+ * Where to look: as far from the place in this file as the last match was. If that is in vain, the champion is mapped: what
+ * stands at its cuts, and where; from then on it costs no reading to see that nothing is there. A large one is mapped by
+ * samples, and as a whole bit by bit: first behind the place where bytes were no longer found, since what was put in or
+ * taken out ends there; then more, the more bytes were looked for in vain and the more others were found.
+ *
+ * The addresses are copied from the champion's recipe, under its lock, and the bytes at them are read, and compared. As
+ * with clones, that is enough for the collector (gc.c): it is done inside e->users, and in the log before that ends. A map
+ * is a hint: the champion may have changed since.
+ *
+ * Memory: 1.3 MiB while a job is searched for, and the maps, which are kept with their champions as long as these are used.
+ */
+#include "store/engine/shifted.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+
+#define AROUND_MIN ((uint32_t)KiB(32)) /* before and behind the place, and an eighth of the job if that is more */
+#define WINDOW_MAX ((uint32_t)MiB(1) + 2 * (uint32_t)MiB(1) / 8)
+#define PLACES_MAX 8u /* of a job, each of which may cost a window of reading */
+#define AGAIN_EACH 8u /* times in vain */
+#define MAP_MIN KiB(64) /* bytes that are not where the last ones were: worth a map */
+#define MAP_WHOLE MiB(32) /* one that is not larger is mapped at once, if it has known anything */
+#define MAP_STEP MiB(1)
+#define MAP_SAMPLE KiB(64) /* of each step */
+#define MAP_FIRST MiB(4) /* is mapped as a whole in any case, and so much of it by one job at most */
+#define MAP_SLOTS (UINT64_C(1) << 17) /* 2 MiB */
+#define MAPS_PART 16u /* of `cache` is for all maps together at most; then there are no more */
+#define LIKELY 2u /* champions that are searched even if they have never known anything */
+#define FOUND_MIN 4u /* jobs with bytes that have moved: the file consists of such */
+
+struct shifted_map {
+	uint64_t nr_steps, nr_whole; /* of the champion; mapped as a whole */
+	uint64_t *whole; /* a bit for each step */
+	struct shift_map anchors;
+};
+
+struct search {
+	struct content *c;
+	const struct job *j;
+	struct shift_hint hint; /* as it was */
+	struct shift shift;
+	struct extent_list window; /* the recipe of what is in `bytes` */
+	struct extent_list parts; /* of all matches, in the order they were found */
+	uint64_t at, from; /* ends of the match that is furthest on in the job; 0: none */
+	int error; /* a match has not all its parts: none must be used */
+	uint8_t bytes[WINDOW_MAX];
+};
+
+static void search_free(struct search *s)
+{
+	if (!s)
+		return;
+	extent_list_release(&s->window);
+	extent_list_release(&s->parts);
+	free(s);
+}
+
+static void search_freep(struct search **s)
+{
+	search_free(*s);
+}
+
+void shifted_free(struct shifted *s)
+{
+	if (!s)
+		return;
+	extent_list_release(&s->extents);
+	free(s);
+}
+
+static void shifted_freep(struct shifted **s)
+{
+	shifted_free(*s);
+}
+
+static int add_parts(struct search *s, const struct shift_match *m, uint64_t base)
+{
+	uint32_t from = (uint32_t)(m->from - base);
+	int r = 0;
+
+	for (size_t i = 0; i < s->window.nr && r == 0; i++) {
+		const struct extent *x = &s->window.x[i];
+		uint32_t start = MAX(x->off, from), end = MIN(x->off + x->len, from + m->len);
+		struct addr a = x->addr;
+
+		if (start >= end)
+			continue;
+		a.off += start - x->off;
+		r = extent_list_add(&s->parts, m->at + (start - from), end - start, a);
+	}
+	return r;
+}
+
+static int window_read(struct search *s, struct content *champion, uint64_t start, uint64_t *end)
+{
+	int r;
+
+	s->window.nr = 0;
+	mutex_lock(&champion->lock);
+	*end = MIN(*end, champion->logged.size);
+	r = start < *end ? content_extents(champion, start, *end - start, &s->window) : 0;
+	mutex_unlock(&champion->lock);
+	return r < 0 || start >= *end ? MIN(r, 0) : extents_read(champion, &s->window, s->bytes, (size_t)(*end - start), start);
+}
+
+/* In these bytes of the champion. How many matches, or <0. */
+static int look(struct search *s, struct content *champion, uint64_t start, uint64_t end, int64_t delta)
+{
+	unsigned before = s->shift.nr_matches;
+	int r;
+
+	r = window_read(s, champion, start, &end);
+	if (r < 0 || start >= end)
+		return r;
+	shift_look(&s->shift, s->bytes, (uint32_t)(end - start), start, (int64_t)s->j->off + delta);
+	for (unsigned i = before; i < s->shift.nr_matches && r == 0; i++) {
+		const struct shift_match *m = &s->shift.matches[i];
+
+		s->error = r = add_parts(s, m, start);
+		if (s->j->off + m->at + m->len > s->at) {
+			s->at = s->j->off + m->at + m->len;
+			s->from = m->from + m->len;
+		}
+	}
+	return r < 0 ? r : (int)(s->shift.nr_matches - before);
+}
+
+static uint64_t plus(uint64_t at, int64_t delta)
+{
+	return delta < 0 && at < (uint64_t)-delta ? 0 : at + (uint64_t)delta;
+}
+
+/* All bytes wanted from `first` to before `last`, as far from here as `delta` says. */
+static int look_around(struct search *s, struct content *champion, uint32_t first, uint32_t last, int64_t delta)
+{
+	uint32_t around = MAX(AROUND_MIN, s->j->len / 8);
+	uint64_t start = plus(plus(s->j->off + first, delta), -(int64_t)around), end = plus(plus(s->j->off + last, delta), around);
+
+	return look(s, champion, start, MIN(end, start + WINDOW_MAX), delta);
+}
+
+/* --- maps of champions --- */
+
+static uint64_t map_bytes(const struct shifted_map *m)
+{
+	return sizeof(*m) + m->anchors.nr_slots * sizeof(m->anchors.slots[0]) + m->nr_steps / 8 + sizeof(*m->whole);
+}
+
+void shifted_unmap(struct content *c)
+{
+	if (!c->map)
+		return;
+	atomic_fetch_sub(&c->e->map_memory, map_bytes(c->map));
+	free(c->map->whole);
+	free(TAKE(c->map));
+}
+
+static struct shifted_map *map_new(struct engine *e, uint64_t size)
+{
+	uint64_t nr = shift_map_slots(&e->cdc, size, MAP_SLOTS);
+	struct shifted_map *m = malloc(sizeof(*m) + nr * sizeof(m->anchors.slots[0]));
+
+	if (!m)
+		return NULL;
+	*m = (struct shifted_map){ .nr_steps = size / MAP_STEP + 1 };
+	m->whole = calloc(m->nr_steps / 64 + 1, sizeof(*m->whole));
+	shift_map_init(&m->anchors, nr, &e->cdc, size);
+	if (m->whole && atomic_fetch_add(&e->map_memory, map_bytes(m)) + map_bytes(m) <= e->conf.cache / MAPS_PART)
+		return m;
+	if (m->whole) /* there are too many: without it less is found */
+		atomic_fetch_sub(&e->map_memory, map_bytes(m));
+	free(m->whole);
+	free(m);
+	return NULL;
+}
+
+static int map_add(struct search *s, struct content *champion, uint64_t step, uint64_t len) REQUIRES(champion->map_lock)
+{
+	uint64_t start = step * MAP_STEP, end = start + len;
+	int r = window_read(s, champion, start, &end);
+
+	if (r == 0 && start < end)
+		shift_map_add(&champion->map->anchors, &s->c->e->cdc, s->bytes, (uint32_t)(end - start), start);
+	return r;
+}
+
+static int map_begin(struct search *s, struct content *champion) REQUIRES(champion->map_lock)
+{
+	uint64_t size;
+	int r = 0;
+
+	mutex_lock(&champion->lock);
+	size = champion->logged.size;
+	mutex_unlock(&champion->lock);
+	champion->map = map_new(champion->e, size);
+	if (!champion->map || size <= MAP_FIRST)
+		return 0;
+	for (uint64_t i = 0; i < champion->map->nr_steps && r == 0; i++)
+		r = map_add(s, champion, i, MAP_SAMPLE);
+	return r;
+}
+
+/* How many steps may be mapped as a whole by now: reading them should pay. */
+static uint64_t map_allowed(const struct search *s, const struct content *champion) REQUIRES(champion->map_lock)
+{
+	const struct shifted_map *m = champion->map;
+	uint64_t vain = s->hint.vain_bytes + s->shift.nr_bytes, bytes;
+
+	if (!champion_is_useful(s->c, champion))
+		bytes = vain / 16;
+	else if (m->nr_steps * MAP_STEP <= MAP_WHOLE)
+		return m->nr_steps;
+	else
+		bytes = (s->hint.nr_found >= FOUND_MIN ? 16 : 4) * vain;
+	return MIN((MAP_FIRST + bytes) / MAP_STEP, m->nr_whole + MAP_FIRST / MAP_STEP);
+}
+
+/* As a whole, from a place on. */
+static int map_more(struct search *s, struct content *champion, uint64_t from) REQUIRES(champion->map_lock)
+{
+	struct shifted_map *m = champion->map;
+	uint64_t most = map_allowed(s, champion), first = from / MAP_STEP;
+	int r = 0;
+
+	first -= first > 0;
+	for (uint64_t i = 0; i < m->nr_steps && m->nr_whole < most && r == 0; i++) {
+		uint64_t step = (first + i) % m->nr_steps;
+
+		if (m->whole[step / 64] >> step % 64 & 1)
+			continue;
+		r = map_add(s, champion, step, MAP_STEP);
+		m->whole[step / 64] |= UINT64_C(1) << step % 64;
+		m->nr_whole++;
+	}
+	return r;
+}
+
+static unsigned find_in_map(struct search *s, struct content *champion, uint64_t from, struct shift_place *ret)
+{
+	unsigned nr = 0;
+
+	mutex_lock(&champion->map_lock); /* across reading: those who wait here would read it too */
+	if (!champion->map && s->shift.nr_bytes >= MAP_MIN)
+		map_begin(s, champion); /* an error: as far as it came */
+	if (champion->map) {
+		if (s->shift.nr_bytes >= MAP_MIN)
+			map_more(s, champion, from);
+		nr = shift_map_find(&champion->map->anchors, &s->shift, PLACES_MAX, ret);
+	}
+	mutex_unlock(&champion->map_lock);
+	return nr;
+}
+
+/* --- searching --- */
+
+/* Where this job's first wanted byte would be, if nothing had been put in or taken out. */
+static uint64_t lost_at(const struct search *s, const struct content *champion)
+{
+	const struct shift_range *w = &s->shift.want[0];
+
+	if (w->start > 0 || s->hint.nr_vain == 0)
+		return s->at > 0 ? s->from : s->j->off + w->start;
+	return s->hint.ino == champion->ino ? s->hint.from : s->j->off;
+}
+
+static int search_mapped(struct search *s, struct content *champion)
+{
+	struct shift_place places[PLACES_MAX];
+	unsigned nr = find_in_map(s, champion, lost_at(s, champion), places);
+	int r = 0;
+
+	for (unsigned i = 0; i < nr && r >= 0; i++) {
+		const struct shift_range *w = shift_wants(&s->shift, places[i].at);
+
+		if (w)
+			r = look_around(s, champion, w->start, w->end, (int64_t)(places[i].from - (s->j->off + places[i].at)));
+	}
+	return MIN(r, 0);
+}
+
+/* How many matches. */
+static int search(struct search *s, struct content *champion)
+{
+	struct shift *sh = &s->shift;
+	unsigned before = sh->nr_matches;
+	uint64_t all = sh->nr_bytes;
+	int r = 0;
+
+	if (sh->nr_want > 0 && s->hint.nr_vain % AGAIN_EACH == 0)
+		r = look_around(s, champion, sh->want[0].start, sh->want[sh->nr_want - 1].end,
+				s->hint.ino == champion->ino ? (int64_t)(s->hint.from - s->hint.at) : 0);
+	if (r >= 0 && sh->nr_want > 0 && sh->nr_bytes > all / 16)
+		r = search_mapped(s, champion);
+	return r < 0 ? r : (int)(sh->nr_matches - before);
+}
+
+static int by_at(const void *a, const void *b)
+{
+	const struct shift_match *x = a, *y = b;
+
+	return (x->at > y->at) - (x->at < y->at);
+}
+
+static int by_off(const void *a, const void *b)
+{
+	const struct extent *x = a, *y = b;
+
+	return (x->off > y->off) - (x->off < y->off);
+}
+
+/* Of the runs those of which enough was found. */
+static int accept(struct search *s, const struct shift_range *runs, unsigned nr, struct shifted *ret)
+{
+	struct shift_match *m = s->shift.matches, *end = m + s->shift.nr_matches;
+	struct extent *x = s->parts.x, *last = x ? x + s->parts.nr : NULL;
+	int r = 0;
+
+	qsort(m, s->shift.nr_matches, sizeof(*m), by_at);
+	if (x)
+		qsort(x, s->parts.nr, sizeof(*x), by_off);
+	for (unsigned i = 0; i < nr && r == 0; i++) {
+		uint32_t enough = (runs[i].end - runs[i].start) / 8, sum = 0;
+		unsigned before = ret->nr_found;
+
+		for (; m < end && m->at < runs[i].end; m++) {
+			ret->found[ret->nr_found++] = (struct shift_range){ m->at, m->at + m->len };
+			sum += m->len;
+		}
+		if (sum < enough)
+			ret->nr_found = before;
+		for (; x < last && x->off < runs[i].end && r == 0; x++)
+			if (sum >= enough)
+				r = extent_list_add(&ret->extents, x->off, x->len, x->addr);
+	}
+	return r;
+}
+
+static void hint_set(struct content *c, const struct search *s, uint64_t ino)
+{
+	mutex_lock(&c->lock);
+	if (ino != 0) {
+		c->shift.nr_vain = 0;
+		c->shift.nr_found++;
+		if (s->at > c->shift.at || ino != c->shift.ino) {
+			c->shift.ino = ino;
+			c->shift.at = s->at;
+			c->shift.from = s->from;
+		}
+	} else {
+		c->shift.nr_vain++;
+	}
+	c->shift.vain_bytes += s->shift.nr_bytes;
+	mutex_unlock(&c->lock);
+}
+
+static struct search *search_new(struct content *c, const struct job *j, const struct shift_range *runs, unsigned nr)
+{
+	struct search *s = malloc(sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->c = c;
+	s->j = j;
+	mutex_lock(&c->lock);
+	s->hint = c->shift;
+	mutex_unlock(&c->lock);
+	s->window = s->parts = (struct extent_list){ 0 };
+	s->at = s->from = 0;
+	s->error = 0;
+	shift_init(&s->shift, &c->e->cdc, j->data);
+	for (unsigned i = 0; i < nr; i++)
+		shift_want(&s->shift, runs[i].start, runs[i].end);
+	return s;
+}
+
+/* Their champions in turn, until one has most. The inode of the first that has any; 0: none. */
+static uint64_t search_all(struct search *s, struct content **champions, unsigned nr)
+{
+	uint64_t all = s->shift.nr_bytes, ino = 0;
+
+	for (unsigned i = 0; i < nr && s->error == 0 && s->shift.nr_bytes > all / 2; i++) {
+		if (i >= LIKELY && !champion_is_useful(s->c, champions[i]))
+			continue;
+		if (search(s, champions[i]) > 0 && ino == 0) { /* one that cannot be read costs no more than not finding it */
+			ino = champions[i]->ino;
+			champion_knew(s->c, champions[i], 1, 1);
+		}
+	}
+	return ino;
+}
+
+int shifted_find(struct content *c, const struct job *j, const struct shift_range *runs, unsigned nr, struct shifted **ret)
+{
+	_cleanup_(shifted_freep) struct shifted *found = NULL;
+	_cleanup_(search_freep) struct search *s = NULL;
+	struct content *champions[CHAMPIONS_MAX];
+	unsigned nr_champions = nr > 0 ? champions_get(c, true, champions) : 0;
+	uint64_t ino = 0;
+	int r;
+
+	if (nr_champions == 0)
+		return 0;
+	s = search_new(c, j, runs, nr);
+	if (s)
+		ino = search_all(s, champions, nr_champions);
+	for (unsigned i = 0; i < nr_champions; i++)
+		content_close(champions[i]);
+	r = s ? s->error : -ENOMEM;
+	if (r < 0)
+		return r;
+	hint_set(c, s, ino);
+	if (ino == 0)
+		return 0;
+	found = calloc(1, sizeof(*found));
+	r = found ? accept(s, runs, nr, found) : -ENOMEM;
+	if (r < 0 || found->nr_found == 0)
+		return r;
+	*ret = TAKE(found);
+	return 1;
+}

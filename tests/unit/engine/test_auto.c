@@ -1,0 +1,541 @@
+/* Files that are cut as it pays: never much more than pages or cuts by content would take, and bytes are always right. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "store/engine/check.h"
+#include "tests/unit/engine/rig.h"
+
+#define LEN MiB(6)
+#define STEPS 5u
+#define ROOM (LEN + MiB(4))
+
+static int setup(void **state)
+{
+	struct rig *rig;
+
+	if (rig_setup(state) < 0)
+		return -1;
+	rig = *state;
+	rig_close(rig);
+	rig->conf.chunking = CHUNKING_AUTO;
+	rig_open(rig);
+	return 0;
+}
+
+/* Bytes that do not repeat, and not in pages. */
+static void noise(uint8_t *p, size_t len, uint64_t seed)
+{
+	uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
+
+	for (size_t i = 0; i < len; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		p[i] = (uint8_t)(x >> 32);
+	}
+}
+
+static void write_file(struct rig *rig, uint64_t ino, uint64_t champion, const uint8_t *p, size_t len, size_t step)
+{
+	struct content *c = rig_content(rig, ino);
+
+	content_set_champions(c, &champion, champion != 0);
+	for (size_t done = 0; done < len; done += step)
+		assert_int_equal(content_write(c, p + done, MIN(step, len - done), done), 0);
+	assert_int_equal(content_flush(c), 0);
+	content_set_champions(c, NULL, 0);
+	content_close(c);
+}
+
+static void check_bytes(struct rig *rig, uint64_t ino, const uint8_t *want, size_t len)
+{
+	_cleanup_(freep) uint8_t *got = malloc(len + 1);
+	struct content *c = rig_content(rig, ino);
+
+	assert_int_equal(content_read(c, got, len + 1, 0), len);
+	assert_memory_equal(got, want, len);
+	content_close(c);
+}
+
+static void drop(struct rig *rig, uint64_t ino)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+
+	engine_tx_drop_content(&tx, ino);
+	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+}
+
+static void collect(struct rig *rig)
+{
+	struct gc_conf conf = { .delete = true, .move_below = 60, .place = true };
+	struct gc_report report;
+
+	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
+}
+
+/* The files have neither names nor attributes here: that is told, and not meant. */
+static void on_finding(void *userdata, const struct check_finding *f)
+{
+	if (f->area != CHECK_NAMES && f->area != CHECK_CONTENTS)
+		fail_msg("%s: %s", check_area_name(f->area), f->text);
+	(void)userdata;
+}
+
+static void fsck_is_clean(struct rig *rig)
+{
+	struct check_conf conf = { .cache = MiB(16), .read_data = true, .finding = on_finding };
+	struct check_result res;
+
+	rig_close(rig);
+	assert_int_equal(check_store(rig->path, &conf, &res), 0);
+	rig_open(rig);
+}
+
+/* --- series --- */
+
+struct file {
+	uint8_t *p;
+	size_t len;
+};
+
+static void put_in(struct file *f, size_t at, size_t len, uint64_t seed)
+{
+	assert_true(f->len + len <= ROOM);
+	memmove(f->p + at + len, f->p + at, f->len - at);
+	noise(f->p + at, len, seed);
+	f->len += len;
+}
+
+static void take_out(struct file *f, size_t at, size_t len)
+{
+	memmove(f->p + at, f->p + at + len, f->len - at - len);
+	f->len -= len;
+}
+
+static void change_pages(struct file *f, unsigned percent, unsigned *seed)
+{
+	for (size_t at = 0; at + 4096 <= f->len; at += 4096)
+		if ((unsigned)rand_r(seed) % 100 < percent)
+			noise(f->p + at, 4096, (uint64_t)rand_r(seed) + 7);
+}
+
+static size_t place(const struct file *f, unsigned *seed)
+{
+	return (size_t)rand_r(seed) % (f->len - 100000);
+}
+
+typedef void next_step(struct file *f, unsigned step, unsigned *seed);
+
+static void shifts(struct file *f, unsigned step, unsigned *seed)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		put_in(f, place(f, seed), 1 + (size_t)rand_r(seed) % 2000, 100 * step + i);
+		take_out(f, place(f, seed), 1 + (size_t)rand_r(seed) % 2000);
+	}
+}
+
+static void shifts_at_its_head(struct file *f, unsigned step, unsigned *seed)
+{
+	(void)seed;
+	put_in(f, 100, 1357, step);
+}
+
+static void much_is_put_in(struct file *f, unsigned step, unsigned *seed)
+{
+	put_in(f, place(f, seed), 700001, step);
+}
+
+static void much_is_taken_out(struct file *f, unsigned step, unsigned *seed)
+{
+	(void)step;
+	take_out(f, place(f, seed) / 2, 700001);
+}
+
+static void pages_change(struct file *f, unsigned step, unsigned *seed)
+{
+	(void)step;
+	change_pages(f, 5, seed);
+}
+
+static void many_pages_change(struct file *f, unsigned step, unsigned *seed)
+{
+	(void)step;
+	change_pages(f, 60, seed);
+}
+
+static void all_changes(struct file *f, unsigned step, unsigned *seed)
+{
+	(void)seed;
+	noise(f->p, f->len, 1000 + step);
+}
+
+static void pages_change_and_then_it_shifts(struct file *f, unsigned step, unsigned *seed)
+{
+	if (step <= 2)
+		change_pages(f, 5, seed);
+	else
+		put_in(f, place(f, seed), 1001, step);
+}
+
+static void blocks_change_places(struct file *f, unsigned step, unsigned *seed)
+{
+	uint8_t *block = malloc(150001);
+	size_t at = 1 + place(f, seed) / 3, to = f->len / 2 + place(f, seed) / 3;
+
+	(void)step;
+	memcpy(block, f->p + at, 150001);
+	memcpy(f->p + at, f->p + to, 150001);
+	memcpy(f->p + to, block, 150001);
+	free(block);
+}
+
+/* What a series takes in the store, collected. */
+static uint64_t series(struct rig *rig, enum chunking chunking, next_step *next)
+{
+	struct file f = { malloc(ROOM), LEN };
+	unsigned seed = 1;
+	uint64_t stored;
+
+	rig_close(rig);
+	rig->conf.chunking = chunking;
+	rig_open(rig);
+	noise(f.p, f.len, 1);
+	for (unsigned i = 0; i < STEPS; i++) {
+		if (i > 0)
+			next(&f, i, &seed);
+		write_file(rig, 101 + i, i > 0 ? 100 + i : 0, f.p, f.len, i % 2 ? MiB(1) : 200003);
+		check_bytes(rig, 101 + i, f.p, f.len);
+	}
+	collect(rig);
+	stored = rig_stats(rig).stored_bytes;
+	check_bytes(rig, 100 + STEPS, f.p, f.len);
+	fsck_is_clean(rig);
+	check_bytes(rig, 100 + STEPS, f.p, f.len);
+	for (unsigned i = 0; i < STEPS; i++)
+		drop(rig, 101 + i);
+	collect(rig);
+	assert_int_equal(rig_stats(rig).stored_bytes, 0);
+	free(f.p);
+	return stored;
+}
+
+static void auto_is_as_good_as_the_better_one(struct rig *rig, next_step *next)
+{
+	uint64_t pages = series(rig, CHUNKING_PAGE, next), cuts = series(rig, CHUNKING_CDC, next),
+		 automatic = series(rig, CHUNKING_AUTO, next);
+
+	print_message("pages %.2f, by content %.2f, auto %.2f MiB\n", (double)pages / MiB(1), (double)cuts / MiB(1),
+		      (double)automatic / MiB(1));
+	assert_true(automatic <= MIN(pages, cuts) + MIN(pages, cuts) / 50);
+}
+
+#define SERIES(name)                                                                                                           \
+	static void name##_test(void **state)                                                                                  \
+	{                                                                                                                      \
+		auto_is_as_good_as_the_better_one(*state, name);                                                               \
+	}
+SERIES(shifts)
+SERIES(shifts_at_its_head)
+SERIES(much_is_put_in)
+SERIES(much_is_taken_out)
+SERIES(pages_change)
+SERIES(many_pages_change)
+SERIES(all_changes)
+SERIES(pages_change_and_then_it_shifts)
+SERIES(blocks_change_places)
+
+/* --- what is promised of every file --- */
+
+static void it_does_not_matter_how_the_champion_was_cut(void **state)
+{
+	static const enum chunking ways[] = { CHUNKING_PAGE, CHUNKING_CDC, CHUNKING_AUTO };
+	struct rig *rig = *state;
+	struct file f = { malloc(ROOM), LEN };
+	uint64_t before;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(ways); i++) {
+		struct content *c = rig_content(rig, 101 + 10 * i);
+
+		f.len = LEN;
+		noise(f.p, f.len, 50 + i);
+		content_set_chunking(c, &ways[i]);
+		assert_int_equal(content_write(c, f.p, f.len, 0), 0);
+		assert_int_equal(content_flush(c), 0);
+		content_close(c);
+		before = rig_stats(rig).fresh;
+		put_in(&f, 1000000, 10, i);
+		write_file(rig, 102 + 10 * i, 101 + 10 * i, f.p, f.len, MiB(1));
+		assert_in_range(rig_stats(rig).fresh - before, 10, 8192);
+		check_bytes(rig, 102 + 10 * i, f.p, f.len);
+	}
+	fsck_is_clean(rig);
+	free(f.p);
+}
+
+static void the_champion_may_go(void **state)
+{
+	struct rig *rig = *state;
+	struct file f = { malloc(ROOM), LEN };
+
+	noise(f.p, f.len, 1);
+	write_file(rig, 101, 0, f.p, f.len, MiB(1));
+	put_in(&f, 3, 10, 2);
+	put_in(&f, 3000003, 10000, 3);
+	write_file(rig, 102, 101, f.p, f.len, MiB(1));
+	drop(rig, 101);
+	collect(rig);
+	check_bytes(rig, 102, f.p, f.len);
+	fsck_is_clean(rig);
+	check_bytes(rig, 102, f.p, f.len);
+	assert_in_range(rig_stats(rig).stored_bytes, LEN, LEN + 40000);
+	free(f.p);
+}
+
+static void what_is_acknowledged_survives_a_crash(void **state)
+{
+	struct rig *rig = *state;
+	struct file f = { malloc(ROOM), LEN };
+	struct content *c;
+
+	noise(f.p, f.len, 1);
+	write_file(rig, 101, 0, f.p, f.len, MiB(1));
+	put_in(&f, 12345, 100, 2);
+	write_file(rig, 102, 101, f.p, f.len, MiB(1));
+	c = rig_content(rig, 102);
+	assert_int_equal(content_sync(c, NULL), 0);
+	content_close(c);
+	rig_crash(rig);
+	check_bytes(rig, 102, f.p, f.len);
+	put_in(&f, 2345678, 100, 3);
+	write_file(rig, 103, 102, f.p, f.len, 300001);
+	check_bytes(rig, 103, f.p, f.len);
+	fsck_is_clean(rig);
+	free(f.p);
+}
+
+static void it_is_counted_to_the_byte(void **state)
+{
+	struct rig *rig = *state;
+	struct file f = { malloc(ROOM), LEN };
+	struct engine_stats s;
+
+	noise(f.p, f.len, 1);
+	write_file(rig, 101, 0, f.p, f.len, MiB(1));
+	put_in(&f, 5000000, 10, 2);
+	take_out(&f, LEN, 10);
+	write_file(rig, 102, 101, f.p, f.len, MiB(1));
+	s = rig_stats(rig);
+	assert_int_equal(s.champion, 5000000 / 4096 * 4096);
+	assert_int_equal(s.shifted, LEN - 5000000 / 4096 * 4096 - 10);
+	assert_int_equal(s.fresh, LEN + 10);
+	free(f.p);
+}
+
+/* --- several at once --- */
+
+struct writer {
+	struct rig *rig;
+	const uint8_t *p;
+	uint64_t ino;
+	_Atomic bool *stop;
+};
+
+/* The same bytes, each time a little shorter at their beginning; each file's champion is given up after it. */
+static void *write_on(void *arg)
+{
+	struct writer *w = arg;
+	uint64_t last = 0;
+
+	for (unsigned i = 0; i < 12; i++) {
+		size_t skip = i * 977 + w->ino % 7, len = MiB(2) - skip;
+
+		w->ino += 10;
+		write_file(w->rig, w->ino, last, w->p + skip, len, 100000 + i * 77777);
+		if (last != 0)
+			drop(w->rig, last);
+		check_bytes(w->rig, w->ino, w->p + skip, len);
+		last = w->ino;
+	}
+	return NULL;
+}
+
+static void *collect_on(void *arg)
+{
+	struct writer *w = arg;
+
+	while (!*w->stop)
+		collect(w->rig);
+	return NULL;
+}
+
+static void champions_are_given_up_while_a_collection_runs(void **state)
+{
+	_cleanup_(freep) uint8_t *p = malloc(MiB(2));
+	_Atomic bool stop = false;
+	struct writer w[4];
+	pthread_t t[4];
+	struct rig *rig = *state;
+
+	noise(p, MiB(2), 1);
+	rig_close(rig);
+	rig->conf.pack_bytes = MiB(1);
+	rig_open(rig);
+	for (unsigned i = 0; i < 4; i++) {
+		w[i] = (struct writer){ rig, p, 101 + i, &stop };
+		assert_int_equal(pthread_create(&t[i], NULL, i == 3 ? collect_on : write_on, &w[i]), 0);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(pthread_join(t[i], NULL), 0);
+	stop = true;
+	assert_int_equal(pthread_join(t[3], NULL), 0);
+	fsck_is_clean(rig);
+	for (unsigned i = 0; i < 3; i++) {
+		size_t skip = 11 * 977 + (w[i].ino - 10) % 7;
+
+		check_bytes(rig, w[i].ino, p + skip, MiB(2) - skip);
+	}
+}
+
+/* --- anything, against a plain copy in memory --- */
+
+#define SPACE MiB(4)
+
+struct model {
+	struct rig *rig;
+	uint8_t *bytes[3];
+	size_t size[3];
+	unsigned seed;
+};
+
+static unsigned some(struct model *m, unsigned below)
+{
+	return (unsigned)rand_r(&m->seed) % below;
+}
+
+static void grow_to(struct model *m, unsigned f, size_t size)
+{
+	if (size > m->size[f])
+		memset(m->bytes[f] + m->size[f], 0, size - m->size[f]);
+	m->size[f] = MAX(m->size[f], size);
+}
+
+static void model_write(struct model *m, unsigned f, struct content *c)
+{
+	size_t off = some(m, 3) == 0 ? m->size[f] : some(m, (unsigned)MIN(m->size[f] + 10000, SPACE - 1));
+	size_t len = 1 + some(m, some(m, 3) == 0 ? 1500000 : 100000), from = some(m, SPACE / 2);
+
+	off = MIN(off, SPACE - 1);
+	len = MIN(len, SPACE - off);
+	grow_to(m, f, off + len);
+	switch (some(m, 6)) {
+	case 0:
+		memset(m->bytes[f] + off, 0, len);
+		break;
+	case 1:
+		noise(m->bytes[f] + off, len, some(m, 50));
+		break;
+	default: /* bytes that are elsewhere already */
+		len = MIN(len, SPACE - from);
+		memmove(m->bytes[f] + off, m->bytes[some(m, 3)] + from, len);
+	}
+	assert_int_equal(content_write(c, m->bytes[f] + off, len, off), 0);
+}
+
+static void model_step(struct model *m)
+{
+	static const enum chunking ways[] = { CHUNKING_PAGE, CHUNKING_CDC, CHUNKING_AUTO, CHUNKING_AUTO, CHUNKING_AUTO };
+	unsigned f = some(m, 3), g = some(m, 3);
+	struct content *c = rig_content(m->rig, 101 + f);
+	size_t off = some(m, SPACE), len = 1 + some(m, 100000);
+
+	content_set_chunking(c, &ways[some(m, ARRAY_SIZE(ways))]);
+	content_set_champions(c, (uint64_t[]){ 101 + (f + 1) % 3, 101 + (f + 2) % 3 }, 2);
+	switch (some(m, 14)) {
+	case 0:
+		assert_int_equal(content_truncate(c, off), 0);
+		grow_to(m, f, off);
+		m->size[f] = off;
+		break;
+	case 1:
+		assert_int_equal(content_punch(c, off, len), 0);
+		if (off < m->size[f])
+			memset(m->bytes[f] + off, 0, MIN(len, m->size[f] - off));
+		break;
+	case 2:
+		assert_int_equal(content_sync(c, NULL), 0);
+		break;
+	default:
+		model_write(m, f, c);
+	}
+	assert_int_equal(content_flush(c), 0);
+	content_set_champions(c, NULL, 0);
+	content_close(c);
+	if (some(m, 3) == 0)
+		check_bytes(m->rig, 101 + g, m->bytes[g], m->size[g]);
+}
+
+static void anything_reads_as_in_memory(void **state)
+{
+	struct model m = { .rig = *state };
+	uint64_t shifted = 0;
+
+	m.rig->conf.pack_bytes = MiB(4);
+	for (unsigned round = 1; round <= 2; round++) {
+		m.seed = round;
+		m.rig->conf.page = round == 1 ? KiB(4) : KiB(64);
+		rig_reopen(m.rig);
+		for (unsigned f = 0; f < 3; f++) {
+			m.bytes[f] = calloc(1, SPACE);
+			m.size[f] = 0;
+		}
+		for (unsigned i = 0; i < 600; i++) {
+			model_step(&m);
+			if (i % 150 == 149)
+				collect(m.rig);
+			if (i % 200 == 199) {
+				shifted += rig_stats(m.rig).shifted;
+				fsck_is_clean(m.rig);
+			}
+		}
+		for (unsigned f = 0; f < 3; f++) {
+			check_bytes(m.rig, 101 + f, m.bytes[f], m.size[f]);
+			free(m.bytes[f]);
+			drop(m.rig, 101 + f);
+		}
+	}
+	assert_true(shifted > MiB(10));
+}
+
+int main(void)
+{
+#define TEST_WITH_STORE(f) cmocka_unit_test_setup_teardown(f, setup, rig_teardown)
+	static const struct CMUnitTest tests[] = {
+		TEST_WITH_STORE(shifts_test),
+		TEST_WITH_STORE(shifts_at_its_head_test),
+		TEST_WITH_STORE(much_is_put_in_test),
+		TEST_WITH_STORE(much_is_taken_out_test),
+		TEST_WITH_STORE(pages_change_test),
+		TEST_WITH_STORE(many_pages_change_test),
+		TEST_WITH_STORE(all_changes_test),
+		TEST_WITH_STORE(pages_change_and_then_it_shifts_test),
+		TEST_WITH_STORE(blocks_change_places_test),
+		TEST_WITH_STORE(it_does_not_matter_how_the_champion_was_cut),
+		TEST_WITH_STORE(the_champion_may_go),
+		TEST_WITH_STORE(what_is_acknowledged_survives_a_crash),
+		TEST_WITH_STORE(it_is_counted_to_the_byte),
+		TEST_WITH_STORE(champions_are_given_up_while_a_collection_runs),
+		TEST_WITH_STORE(anything_reads_as_in_memory),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests_name("auto", tests, NULL, NULL);
+}
