@@ -17,12 +17,23 @@
 #define PAGE 4096u
 #define NR_POOL 20 /* pages that many files share */
 #define NR_FILES 5 /* names per directory */
+#define NR_SEEDS 40
+#define MOVED_FROM 24 /* seeds from here on give the same bytes again and again, but that they have moved */
+#define MOVED_BY 777
+#define MOVED_PERIOD (8 * PAGE)
 #define PAUSE_NS 4000000
 
 void work_bytes(uint64_t seed, uint64_t off, uint64_t len, uint8_t *ret)
 {
+	bool moved = seed >= MOVED_FROM;
+
+	if (moved) {
+		off += (seed - MOVED_FROM) * MOVED_BY;
+		seed = MOVED_FROM;
+	}
 	for (uint64_t done = 0; done < len;) {
-		uint64_t page = (off + done) / PAGE, in = (off + done) % PAGE, n = MIN(PAGE - in, len - done);
+		uint64_t at = moved ? (off + done) % MOVED_PERIOD : off + done;
+		uint64_t page = at / PAGE, in = at % PAGE, n = MIN(PAGE - in, len - done);
 		struct fate_rng rng = fate_rng(seed, page, 0);
 		uint64_t id = fate_random(&rng, 32), words[PAGE / 8];
 
@@ -67,7 +78,7 @@ static void choose_range(struct fate_rng *rng, uint64_t size, struct work *op)
 	bool aligned = fate_random(rng, 2);
 
 	op->off = fate_random(rng, size + 2 * PAGE);
-	op->len = 1 + fate_random(rng, 12 * PAGE);
+	op->len = 1 + fate_random(rng, 16 * PAGE);
 	if (fate_random(rng, 24) == 0) /* far behind the end: another segment, a hole before it */
 		op->off += MiB(1) * (1 + fate_random(rng, 2));
 	if (aligned) {
@@ -76,7 +87,7 @@ static void choose_range(struct fate_rng *rng, uint64_t size, struct work *op)
 	}
 	op->off = MIN(op->off, MiB(3));
 	op->len = MIN(op->len, round_up(op->off + 1, MiB(1)) - op->off); /* one segment, one step of the log */
-	op->seed = fate_random(rng, 40);
+	op->seed = fate_random(rng, NR_SEEDS);
 }
 
 static bool choose_bytes(struct fate_rng *rng, struct model *m, struct work *op)

@@ -18,7 +18,10 @@ run() { # WORKERS OPERATIONS PHASES SEED
 	local line code=0
 	rm -rf "$MNT/model"
 	mkdir "$MNT/model"
-	plain || [ $(($4 % 2)) = 0 ] || setfattr -n user.ckptfs.chunking -v cdc "$MNT/model"
+	case $(($4 % 3)) in
+	1) plain || setfattr -n user.ckptfs.chunking -v cdc "$MNT/model" ;;
+	2) plain || setfattr -n user.ckptfs.chunking -v auto "$MNT/model" ;;
+	esac
 	rm -f "$WORK/in" "$WORK/out"
 	mkfifo "$WORK/in" "$WORK/out"
 	"$model" --dir "$MNT/model" --workers "$1" --ops "$2" --phases "$3" --seed "$4" <"$WORK/in" >"$WORK/out" &
