@@ -58,22 +58,18 @@ static bool is_zero(const uint8_t *p, size_t len)
 	return len <= 8 || memcmp(p, p + 8, len - 8) == 0;
 }
 
-/* Fingerprint runs of pages that are not zero. */
+/* Fingerprint runs of pages that are unknown. */
 static void fingerprint(struct batch *b)
 {
-	unsigned i = 0;
-
-	while (i < b->n) {
+	for (unsigned i = 0; i < b->n; i++) {
 		unsigned start = i;
 
-		while (i < b->n && !is_zero(page_of(b, i), len_of(b, i)))
+		while (i < b->n && b->cause[i] == UNKNOWN)
 			i++;
 		for (unsigned k = start; !b->page && k < i; k++)
 			b->fps[k] = fp_of(&b->e->key, page_of(b, k), len_of(b, k));
 		if (b->page && i > start)
 			fp_of_each(&b->e->key, page_of(b, start), b->page, i - start, b->fps + start);
-		if (i < b->n)
-			b->cause[i++] = ZERO;
 	}
 }
 
@@ -623,12 +619,17 @@ static int settle(struct batch *b)
 	return 0;
 }
 
-void batch_begin(struct batch *b)
+void batch_clear(struct batch *b)
 {
-	memset(b->cause, UNKNOWN, b->n);
+	for (unsigned i = 0; i < b->n; i++)
+		b->cause[i] = is_zero(page_of(b, i), len_of(b, i)) ? ZERO : UNKNOWN;
 	memset(b->alone, 0, b->n);
 	memset(b->addr, 0, b->n * sizeof(b->addr[0]));
 	b->any_damaged = false;
+}
+
+void batch_begin(struct batch *b)
+{
 	fingerprint(b);
 	ask_champions(b);
 }
@@ -670,6 +671,7 @@ int batch_store_cuts(struct batch *b, const struct job *j, struct extent_list *r
 		b->at[0] = 0;
 		for (unsigned i = 0; i < b->n; i++)
 			b->at[i + 1] = j->cuts[done + i] - base;
+		batch_clear(b);
 		batch_begin(b);
 		r = batch_finish(b, base, b->at[b->n], ret);
 	}
@@ -681,8 +683,11 @@ static int store_pages(struct batch *b, const struct job *j, struct extent_list 
 	b->n = (unsigned)((j->len + b->page - 1) / b->page);
 	for (unsigned i = 0; i <= b->n; i++)
 		b->at[i] = i * b->page;
+	batch_clear(b);
+	if (b->c->is_auto)
+		return batch_store_shifted(b, j, ret);
 	batch_begin(b);
-	return b->c->is_auto ? batch_store_shifted(b, j, ret) : batch_finish(b, 0, j->len, ret);
+	return batch_finish(b, 0, j->len, ret);
 }
 
 int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret)

@@ -29,7 +29,9 @@ struct batch {
 	struct addr damaged[PAGES_MAX]; /* a copy that is known to be damaged; if any is */
 };
 
-/* The cheap questions. n and at[] have been set. */
+/* All are unknown that are not zero. n and at[] have been set. */
+void batch_clear(struct batch *b);
+/* The cheap questions, for those that are unknown. */
 void batch_begin(struct batch *b);
 /* The dear ones, but nothing is stored yet. */
 int batch_look(struct batch *b);
@@ -38,5 +40,5 @@ int batch_finish(struct batch *b, uint32_t base, uint32_t len, struct extent_lis
 /* All of it, for a job that is cut by content. */
 int batch_store_cuts(struct batch *b, const struct job *j, struct extent_list *ret);
 
-/* dedup_shifted.c: batch_finish() for pages that may have moved */
+/* dedup_shifted.c: the same for pages that may have moved */
 int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list *ret);

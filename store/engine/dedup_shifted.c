@@ -43,13 +43,8 @@ static int take_shifted(struct batch *b, const struct job *j, struct shifted **r
 {
 	struct shift_range runs[PAGES_MAX];
 	uint64_t bytes = 0;
-	int r;
+	int r = shifted_find(b->c, j, runs, unknown_runs(b, j->len, runs), ret);
 
-	if (unknown_runs(b, j->len, runs) == 0)
-		return 0;
-	r = batch_look(b);
-	if (r == 0)
-		r = shifted_find(b->c, j, runs, unknown_runs(b, j->len, runs), ret);
 	for (unsigned i = 0; r > 0 && i < (*ret)->nr_found; i++) {
 		struct shift_range f = (*ret)->found[i];
 
@@ -58,6 +53,22 @@ static int take_shifted(struct batch *b, const struct job *j, struct shifted **r
 	}
 	atomic_fetch_add_explicit(&b->e->count.shifted, bytes, memory_order_relaxed);
 	return r;
+}
+
+/* What is cheaper first: fingerprints and look-ups or, where the job before had moved, comparing with what was moved. */
+static int ask(struct batch *b, const struct job *j, struct shifted **ret)
+{
+	struct shift_range runs[PAGES_MAX];
+	bool first = shifted_is_likely(b->c);
+	int r = first ? take_shifted(b, j, ret) : 0;
+
+	if (r < 0)
+		return r;
+	batch_begin(b);
+	if (first || unknown_runs(b, j->len, runs) == 0)
+		return r;
+	r = batch_look(b);
+	return r < 0 ? r : take_shifted(b, j, ret);
 }
 
 /* Bytes of the job as chunks of their own. */
@@ -149,7 +160,7 @@ static int finish_shifted(struct batch *b, const struct job *j, struct shifted *
 int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list *ret)
 {
 	struct shifted *s = NULL;
-	int r = take_shifted(b, j, &s);
+	int r = ask(b, j, &s);
 
 	if (r == 0)
 		return batch_finish(b, 0, j->len, ret);

@@ -21,6 +21,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine/engine_internal.h"
+#include "store/engine/shifted.h"
 #include "store/journal/journal.h"
 
 #define ABSORB_AT_CLOSE 65536 /* fewer are faster read again from the packs than merged into RocksDB */
@@ -87,6 +88,7 @@ static void release_contents(struct engine *e)
 void engine_free(struct engine *e)
 {
 	release_contents(e);
+	shifted_release(e);
 	abandon_frames(e);
 	db_close(e->db); /* asks the packs until then */
 	packs_close(e->packs);

@@ -68,6 +68,7 @@ struct db_snapshot;
 struct journal;
 struct journal_snapshot;
 struct move;
+struct search;
 struct shifted_map;
 
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
@@ -288,6 +289,7 @@ struct engine {
 	} keeper; /* the background thread: timer, view, snapshot, absorbing */
 
 	_Atomic uint64_t segment_memory, dirty_segment_memory, map_memory;
+	struct search *_Atomic searches[NR_WORKERS + 1]; /* memory for shifted.c that nobody uses now */
 	_Atomic int64_t logical;
 	_Atomic uint64_t space_avail, space_checked_ns;
 	_Atomic bool has_reserve;

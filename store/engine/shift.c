@@ -13,7 +13,7 @@ void shift_init(struct shift *s, const struct cdc *cdc, const uint8_t *p)
 {
 	s->cdc = cdc;
 	s->p = p;
-	memset(s->slots, 0, sizeof(s->slots));
+	s->is_cut = false;
 	s->nr_want = s->nr_matches = s->nr_ends = 0;
 	s->nr_bytes = 0;
 }
@@ -38,12 +38,16 @@ static uint32_t slot_of(const uint8_t *end)
 
 void shift_want(struct shift *s, uint32_t start, uint32_t end)
 {
-	size_t n;
-
 	assert(start < end && end <= SHIFT_BYTES_MAX && s->nr_want < SHIFT_MATCHES_MAX);
 	assert(s->nr_want == 0 || s->want[s->nr_want - 1].end <= start);
 	s->want[s->nr_want++] = (struct shift_range){ start, end };
 	s->nr_bytes += end - start;
+}
+
+static void cut_range(struct shift *s, uint32_t start, uint32_t end)
+{
+	size_t n;
+
 	for (uint32_t at = start; (n = cdc_cut(s->cdc, s->p + at, end - at)) > 0;) {
 		uint32_t slot;
 		unsigned nr_steps = 0;
@@ -56,6 +60,17 @@ void shift_want(struct shift *s, uint32_t start, uint32_t end)
 		if (s->slots[slot] == 0)
 			s->slots[slot] = at; /* chunks have 256 bytes or more: half of them stay free */
 	}
+}
+
+/* What is still wanted: where most is found as supposed, little is cut. */
+static void cut(struct shift *s)
+{
+	if (s->is_cut)
+		return;
+	memset(s->slots, 0, sizeof(s->slots));
+	for (unsigned i = 0; i < s->nr_want; i++)
+		cut_range(s, s->want[i].start, s->want[i].end);
+	s->is_cut = true;
 }
 
 static uint32_t equal_forward(const uint8_t *a, const uint8_t *b, uint32_t max)
@@ -190,6 +205,8 @@ unsigned shift_look(struct shift *s, const uint8_t *old, uint32_t len, uint64_t 
 	size_t n;
 
 	look_where_supposed(s, &o, delta);
+	if (s->nr_want > 0)
+		cut(s);
 	for (uint32_t at = 0; s->nr_want > 0 && (n = cdc_cut(s->cdc, old + at, len - at)) > 0;) {
 		at += (uint32_t)n;
 		if (at > found_to)
@@ -264,10 +281,11 @@ static uint64_t map_get(const struct shift_map *m, uint64_t hash)
 	return m->slots[slot].hash != 0 ? m->slots[slot].end : 0;
 }
 
-unsigned shift_map_find(const struct shift_map *m, const struct shift *s, unsigned max, struct shift_place *ret)
+unsigned shift_map_find(const struct shift_map *m, struct shift *s, unsigned max, struct shift_place *ret)
 {
 	unsigned nr = 0;
 
+	cut(s);
 	for (unsigned i = 0; i < s->nr_ends && nr < max; i++) {
 		uint32_t at = s->ends[i];
 		uint64_t from = shift_wants(s, at) ? map_get(m, hash_of(s->p + at)) : 0;

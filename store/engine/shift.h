@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/cdc.h"
@@ -30,7 +31,8 @@ struct shift_match {
 struct shift {
 	const struct cdc *cdc;
 	const uint8_t *p;
-	uint32_t ends[SHIFT_ENDS_MAX]; /* where anchors end in p, in order */
+	bool is_cut; /* the anchors are known; not before they are asked for */
+	uint32_t ends[SHIFT_ENDS_MAX]; /* where they end in p, in order */
 	unsigned nr_ends;
 	uint32_t slots[SHIFT_SLOTS]; /* by their bytes; 0: free */
 	struct shift_range want[SHIFT_WANT_MAX]; /* not found so far, in order */
@@ -71,4 +73,4 @@ struct shift_place {
 	uint64_t from;
 };
 /* Where some of the wanted bytes may be, `max` places at most, none the same as the one before but for where it is looked at. */
-unsigned shift_map_find(const struct shift_map *m, const struct shift *s, unsigned max, struct shift_place *ret);
+unsigned shift_map_find(const struct shift_map *m, struct shift *s, unsigned max, struct shift_place *ret);

@@ -14,7 +14,7 @@
  * with clones, that is enough for the collector (gc.c): it is done inside e->users, and in the log before that ends. A map
  * is a hint: the champion may have changed since.
  *
- * Memory: 1.3 MiB while a job is searched for, and the maps, which are kept with their champions as long as these are used.
+ * Memory: 1.3 MiB for each job that is searched for, and the maps, which are kept with their champions as long as these are used.
  */
 #include "store/engine/shifted.h"
 
@@ -25,10 +25,11 @@
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
 
-#define AROUND_MIN ((uint32_t)KiB(32)) /* before and behind the place, and an eighth of the job if that is more */
-#define WINDOW_MAX ((uint32_t)MiB(1) + 2 * (uint32_t)MiB(1) / 8)
+#define AROUND ((uint32_t)KiB(64)) /* before and behind the place: what is put in or taken out is seldom more */
+#define WINDOW_MAX ((uint32_t)MiB(1) + 2 * AROUND)
 #define PLACES_MAX 8u /* of a job, each of which may cost a window of reading */
-#define AGAIN_EACH 8u /* times in vain */
+#define AGAIN_AFTER 8u /* times in vain */
+#define AGAIN_EACH 32u
 #define MAP_MIN KiB(64) /* bytes that are not where the last ones were: worth a map */
 #define MAP_WHOLE MiB(32) /* one that is not larger is mapped at once, if it has known anything */
 #define MAP_STEP MiB(1)
@@ -57,13 +58,38 @@ struct search {
 	uint8_t bytes[WINDOW_MAX];
 };
 
+/* It is large, and needed again and again. */
+static struct search *search_take(struct engine *e)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(e->searches); i++) {
+		struct search *s = atomic_exchange(&e->searches[i], NULL);
+
+		if (s)
+			return s;
+	}
+	return malloc(sizeof(struct search));
+}
+
 static void search_free(struct search *s)
 {
+	struct search *none;
+
 	if (!s)
 		return;
 	extent_list_release(&s->window);
 	extent_list_release(&s->parts);
+	for (unsigned i = 0; i < ARRAY_SIZE(s->c->e->searches); i++) {
+		none = NULL;
+		if (atomic_compare_exchange_strong(&s->c->e->searches[i], &none, s))
+			return;
+	}
 	free(s);
+}
+
+void shifted_release(struct engine *e)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(e->searches); i++)
+		free(atomic_exchange(&e->searches[i], NULL));
 }
 
 static void search_freep(struct search **s)
@@ -144,8 +170,7 @@ static uint64_t plus(uint64_t at, int64_t delta)
 /* All bytes wanted from `first` to before `last`, as far from here as `delta` says. */
 static int look_around(struct search *s, struct content *champion, uint32_t first, uint32_t last, int64_t delta)
 {
-	uint32_t around = MAX(AROUND_MIN, s->j->len / 8);
-	uint64_t start = plus(plus(s->j->off + first, delta), -(int64_t)around), end = plus(plus(s->j->off + last, delta), around);
+	uint64_t start = plus(plus(s->j->off + first, delta), -(int64_t)AROUND), end = plus(plus(s->j->off + last, delta), AROUND);
 
 	return look(s, champion, start, MIN(end, start + WINDOW_MAX), delta);
 }
@@ -297,7 +322,7 @@ static int search(struct search *s, struct content *champion)
 	uint64_t all = sh->nr_bytes;
 	int r = 0;
 
-	if (sh->nr_want > 0 && s->hint.nr_vain % AGAIN_EACH == 0)
+	if (sh->nr_want > 0 && (s->hint.nr_vain == 0 || s->hint.nr_vain % AGAIN_EACH == AGAIN_AFTER))
 		r = look_around(s, champion, sh->want[0].start, sh->want[sh->nr_want - 1].end,
 				s->hint.ino == champion->ino ? (int64_t)(s->hint.from - s->hint.at) : 0);
 	if (r >= 0 && sh->nr_want > 0 && sh->nr_bytes > all / 16)
@@ -366,7 +391,7 @@ static void hint_set(struct content *c, const struct search *s, uint64_t ino)
 
 static struct search *search_new(struct content *c, const struct job *j, const struct shift_range *runs, unsigned nr)
 {
-	struct search *s = malloc(sizeof(*s));
+	struct search *s = search_take(c->e);
 
 	if (!s)
 		return NULL;
@@ -398,6 +423,16 @@ static uint64_t search_all(struct search *s, struct content **champions, unsigne
 		}
 	}
 	return ino;
+}
+
+bool shifted_is_likely(struct content *c)
+{
+	bool is;
+
+	mutex_lock(&c->lock);
+	is = c->shift.nr_found >= FOUND_MIN && c->shift.nr_vain == 0;
+	mutex_unlock(&c->lock);
+	return is;
 }
 
 int shifted_find(struct content *c, const struct job *j, const struct shift_range *runs, unsigned nr, struct shifted **ret)

@@ -4,6 +4,7 @@
 #include "store/engine/shift.h"
 
 struct content;
+struct engine;
 struct job;
 
 /* Bytes of a job that are some of a champion's. */
@@ -19,4 +20,7 @@ void shifted_free(struct shifted *s); /* NULL is fine */
  * 1: some are there, *ret is the caller's; 0: none; <0. Inside e->users.
  */
 int shifted_find(struct content *c, const struct job *j, const struct shift_range *runs, unsigned nr, struct shifted **ret);
+/* Those before it had bytes that have moved: look for that first. */
+bool shifted_is_likely(struct content *c);
 void shifted_unmap(struct content *c); /* nobody uses it as a champion any more */
+void shifted_release(struct engine *e); /* memory that is kept for the next job */
