@@ -72,5 +72,5 @@ struct shift_place {
 	uint32_t at;
 	uint64_t from;
 };
-/* Where some of the wanted bytes may be, `max` places at most, none the same as the one before but for where it is looked at. */
+/* Where some of the wanted bytes may be, `max` places at most; neighbours that moved together are one. */
 unsigned shift_map_find(const struct shift_map *m, struct shift *s, unsigned max, struct shift_place *ret);

@@ -14,7 +14,7 @@
  * with clones, that is enough for the collector (gc.c): it is done inside e->users, and in the log before that ends. A map
  * is a hint: the champion may have changed since.
  *
- * Memory: 1.3 MiB for each job that is searched for, and the maps, which are kept with their champions as long as these are used.
+ * Memory: 1.3 MiB for each job that is searched for, and the maps, which are kept with their champions while these are used.
  */
 #include "store/engine/shifted.h"
 
@@ -170,7 +170,8 @@ static uint64_t plus(uint64_t at, int64_t delta)
 /* All bytes wanted from `first` to before `last`, as far from here as `delta` says. */
 static int look_around(struct search *s, struct content *champion, uint32_t first, uint32_t last, int64_t delta)
 {
-	uint64_t start = plus(plus(s->j->off + first, delta), -(int64_t)AROUND), end = plus(plus(s->j->off + last, delta), AROUND);
+	uint64_t start = plus(plus(s->j->off + first, delta), -(int64_t)AROUND);
+	uint64_t end = plus(plus(s->j->off + last, delta), AROUND);
 
 	return look(s, champion, start, MIN(end, start + WINDOW_MAX), delta);
 }
