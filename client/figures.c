@@ -62,7 +62,7 @@ static const struct {
 	{ "durability.lag_ns", "durability_lag_seconds", "gauge", "age of the oldest change not yet durable", true },
 	{ "durability.commits", "commits_total", "counter", "commits", false },
 	{ "durability.commit_ns_sum", "commit_seconds_total", "counter", "time spent in commits", true },
-	{ "health.damaged", "damaged_chunks_total", "counter", "damaged chunks met", false },
+	{ "health.damaged", "damaged_chunks", "gauge", "damaged chunks that were met and are not healed", false },
 	{ "health.healed", "healed_chunks_total", "counter", "damaged chunks healed", false },
 	{ "scrub.scrubs", "scrubs_total", "counter", "scrubs since the mount", false },
 	{ "scrub.last_ns", "scrub_last_timestamp_seconds", "gauge",

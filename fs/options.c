@@ -13,7 +13,7 @@
 
 static const struct conf_key keys[] = {
 	{ "chunking", CONF_CHOICE, offsetof(struct options, chunking), "page", "page|cdc|auto",
-	  "how new data is cut into chunks: pages, or where its content says, or as it pays" },
+	  "how new data is cut into chunks: pages, or where its content says, or pages that are found again where they have moved to" },
 	{ "cdc", CONF_STRING, offsetof(struct options, cdc), "512:4K:32K", NULL,
 	  "MIN:MEAN:MAX of chunks that are cut by content" },
 	{ "page", CONF_SIZE, offsetof(struct options, engine.page), "4K", NULL, "chunk size, a power of two, 4K to 1M" },

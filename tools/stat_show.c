@@ -143,7 +143,7 @@ static void show_durability(FILE *to, const struct json_flat *j)
 
 	line(to, "Not yet durable since:", duration(json_flat_u64(j, "durability.lag_ns")).s);
 	fprintf(to, "  %" PRIu64 " commits, %s on average\n", commits, duration(mean).s);
-	line(to, "Damaged chunks met:", json_flat_get(j, "health.damaged"));
+	line(to, "Damaged chunks:", json_flat_get(j, "health.damaged"));
 	fprintf(to, "  %s healed\n", json_flat_get(j, "health.healed"));
 }
 
