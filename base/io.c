@@ -253,6 +253,8 @@ int io_mkdir(int dirfd, const char *name, mode_t mode)
 	return r < 0 ? r : finish(&ev, mkdirat(dirfd, name, mode));
 }
 
+#define NAP_NS (NS_PER_S / 20) /* between two questions whether to go on waiting */
+
 /*
  * Transfers queue in time: each may begin when those before it, at the given rate, are over. No
  * credit is saved up while idle, so the rate also holds over short spans.
@@ -283,21 +285,39 @@ void io_rate_free(struct io_rate *r)
 	free(r);
 }
 
+/* When `bytes` may begin to pass. */
+static uint64_t queue_up(struct io_rate *r, uint64_t bytes)
+{
+	uint64_t begin_ns;
+
+	mutex_lock(&r->lock);
+	begin_ns = MAX(monotonic_ns(), r->free_ns);
+	r->free_ns = begin_ns + (uint64_t)((double)bytes * NS_PER_S / (double)r->bytes_per_s);
+	mutex_unlock(&r->lock);
+	return begin_ns;
+}
+
+static void sleep_until(uint64_t ns)
+{
+	struct timespec ts = { .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+}
+
 void io_rate_wait(struct io_rate *r, uint64_t bytes)
 {
+	if (r && r->bytes_per_s > 0)
+		sleep_until(queue_up(r, bytes));
+}
+
+void io_rate_wait_while(struct io_rate *r, uint64_t bytes, bool (*go_on)(void *userdata), void *userdata)
+{
 	uint64_t begin_ns, now;
-	struct timespec ts;
 
 	if (!r || r->bytes_per_s == 0)
 		return;
-	now = monotonic_ns();
-	mutex_lock(&r->lock);
-	begin_ns = MAX(now, r->free_ns);
-	r->free_ns = begin_ns + (uint64_t)((double)bytes * NS_PER_S / (double)r->bytes_per_s);
-	mutex_unlock(&r->lock);
-	if (begin_ns == now)
-		return;
-	ts = (struct timespec){ .tv_sec = (time_t)(begin_ns / NS_PER_S), .tv_nsec = (long)(begin_ns % NS_PER_S) };
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
-		;
+	begin_ns = queue_up(r, bytes);
+	while ((now = monotonic_ns()) < begin_ns && go_on(userdata))
+		sleep_until(MIN(begin_ns, now + NAP_NS));
 }

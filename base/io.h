@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -73,3 +74,5 @@ struct io_rate;
 int io_rate_new(uint64_t bytes_per_s, struct io_rate **ret);
 void io_rate_free(struct io_rate *r);
 void io_rate_wait(struct io_rate *r, uint64_t bytes); /* sleeps until `bytes` may pass */
+/* Or until go_on(), which is asked often, says no. */
+void io_rate_wait_while(struct io_rate *r, uint64_t bytes, bool (*go_on)(void *userdata), void *userdata);

@@ -88,6 +88,8 @@ static int visit(const char *path, const struct stat *st, int type, _unused_ str
 
 	if (interrupted())
 		return -EINTR;
+	if (type == FTW_NS && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+		return 0;
 	if (type == FTW_DNR || type == FTW_NS)
 		return complain(path, -EACCES);
 	if (type == FTW_D) {
@@ -156,9 +158,9 @@ static int run(int fd, struct ckptfs_exclusive *x)
 static int open_near(const char *path)
 {
 	_cleanup_(freep) char *copy = strdup(path);
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (fd < 0 && errno == ENOTDIR && copy)
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP) && copy)
 		fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }

@@ -44,6 +44,16 @@ bool gc_goes_on(struct gc *g)
 	return !g->stopped;
 }
 
+static bool goes_on(void *gc)
+{
+	return gc_goes_on(gc);
+}
+
+void gc_pace(struct gc *g, uint64_t bytes)
+{
+	io_rate_wait_while(g->rate, bytes, goes_on, g);
+}
+
 static int collect_packs(struct gc *g, const uint32_t *packs, size_t nr)
 {
 	int r;

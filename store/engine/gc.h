@@ -42,6 +42,7 @@ struct gc {
 };
 
 bool gc_goes_on(struct gc *g); /* call it often */
+void gc_pace(struct gc *g, uint64_t bytes); /* to be read or written: waits as the rate says, not past the end */
 
 /* gc_mark.c */
 /* Committed packs from `from` on that are there, as many as a window takes; caller frees. *ret_next: the first one not looked at. */

@@ -61,7 +61,7 @@ static int read_chunks(struct gc_copy *c)
 
 	for (unsigned i = 0; i < c->nr_next; at += c->next[i++].len)
 		pieces[i] = (struct pack_piece){ c->next[i].from, c->next[i].len, c->buffer + at };
-	io_rate_wait(c->g->rate, at);
+	gc_pace(c->g, at);
 	r = packs_read_pieces(packs, pieces, c->nr_next);
 	if (r != -EBADMSG)
 		return r;
@@ -107,7 +107,7 @@ static int write_frame(struct gc_copy *c)
 	struct pack_frame *f;
 	int r;
 
-	io_rate_wait(c->g->rate, PACK_BLOCK + c->used);
+	gc_pace(c->g, PACK_BLOCK + c->used);
 	r = packs_frame_open(e->packs, c->chunk_len == PACK_VARIED ? PACK_SMALL : PACK_BULK, c->chunk_len, &f);
 	if (r < 0)
 		return r;

@@ -139,7 +139,7 @@ static int look_at_pack(struct gc *g, struct gc_pack *p, struct pack_frame_rec *
 
 	it.end_pack = p->pack + 1;
 	while ((r = pack_iter_next(&it, rec)) > 0 && rec->frame < p->nr_frames) {
-		io_rate_wait(g->rate, PACK_BLOCK);
+		gc_pace(g, PACK_BLOCK);
 		r = look_at_frame(g, p, rec);
 		if (r < 0)
 			return r;

@@ -178,5 +178,13 @@ moved=$(exclusive "$MNT/moved") both=$(exclusive "$MNT/plain" "$MNT/moved")
 rm "$MNT/plain" "$MNT/moved"
 freed=$("$gc" --delete --json "$MNT" | json freed_bytes)
 is "$freed" "$both" "freed chunks"
+# A link is asked about as it is, wherever it leads, also as the first path.
+ln -s / "$MNT/away"
+ln -s nowhere "$MNT/dangling"
+echo x >"$MNT/one"
+for link in away dangling; do
+	"$stat" --if-deleted "$MNT/$link" "$MNT/one" >"$WORK/said" || fail "$link first: not told"
+	grep -q '^Files: *1 ' "$WORK/said" || { cat "$WORK/said"; fail "$link: more than one file"; }
+done
 fs_umount
 fs_sound "after all was deleted"

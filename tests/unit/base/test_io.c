@@ -346,6 +346,25 @@ static void the_first_transfer_passes_and_the_next_waits_for_it(void **state _un
 	io_rate_free(r);
 }
 
+static bool three_times(void *nr)
+{
+	return ++*(unsigned *)nr <= 3;
+}
+
+/* It would wait for 4096 s. */
+static void waiting_ends_when_it_is_told_to(void **state _unused_)
+{
+	struct io_rate *r = NULL;
+	unsigned nr = 0;
+
+	assert_int_equal(io_rate_new(1, &r), 0);
+	io_rate_wait_while(r, 4096, three_times, &nr);
+	assert_int_equal(nr, 0);
+	io_rate_wait_while(r, 4096, three_times, &nr);
+	assert_int_equal(nr, 4);
+	io_rate_free(r);
+}
+
 static void idle_time_is_not_saved_up(void **state _unused_)
 {
 	struct io_rate *r = NULL;
@@ -397,6 +416,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_real_failure_reports_no_bytes, end),
 		cmocka_unit_test(rates_of_nothing_never_wait),
 		cmocka_unit_test(the_first_transfer_passes_and_the_next_waits_for_it),
+		cmocka_unit_test(waiting_ends_when_it_is_told_to),
 		cmocka_unit_test(idle_time_is_not_saved_up),
 		cmocka_unit_test(threads_share_a_rate),
 	};
