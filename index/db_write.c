@@ -274,19 +274,20 @@ int db_view_flush_wait(struct db *db)
 	int r;
 
 	while (nr_waiting(db) > 0) {
-		if (has_new_errors(db)) {
-			r = check_stopped(db);
-			if (r < 0)
-				return flush_result(db, r);
-			/* The error may be a compaction's, and the flush may be about to start. */
-			if (!is_idle(db))
-				idle_since = 0;
-			else if (idle_since == 0)
-				idle_since = monotonic_ns();
-			else if (monotonic_ns() - idle_since > FLUSH_STUCK_NS)
-				return flush_result(db, log_errno(has_space(db) ? -EIO : -ENOSPC,
-								  "index %s: flush failed; kept in memory", db->dir));
-		}
+		bool failed = has_new_errors(db), stuck;
+
+		if (!is_idle(db))
+			idle_since = 0;
+		else if (idle_since == 0)
+			idle_since = monotonic_ns();
+		stuck = idle_since > 0 && monotonic_ns() - idle_since > FLUSH_STUCK_NS;
+		/* What stopped it may have happened before the flush was asked for: RocksDB then does not begin it. */
+		r = failed || stuck ? check_stopped(db) : 0;
+		/* The error may be a compaction's, and the flush may be about to start. */
+		if (r == 0 && failed && stuck)
+			r = log_errno(has_space(db) ? -EIO : -ENOSPC, "index %s: flush failed; kept in memory", db->dir);
+		if (r < 0)
+			return flush_result(db, r);
 		nanosleep(&(struct timespec){ .tv_nsec = (long)pause_ns }, NULL);
 		pause_ns = MIN(2 * pause_ns, UINT64_C(4000000));
 	}
@@ -420,7 +421,7 @@ static int compact_view(struct db *db, uint64_t errors)
 	if (r < 0)
 		return r;
 	rocksdb_suggest_compact_range_cf(db->rocks, db->cf[DB_VIEW], "", 0, "\xff", 1, &err);
-	while (!err && background_errors(db) == errors && !compaction_is_off(db) &&
+	while (!err && background_errors(db) == errors && check_stopped(db) == 0 && !compaction_is_off(db) &&
 	       (db_property(db, DB_VIEW, "rocksdb.compaction-pending") ||
 		db_property(db, DB_VIEW, "rocksdb.num-running-compactions")))
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
@@ -441,5 +442,5 @@ int db_compact(struct db *db, enum db_family family)
 		return r;
 	if (background_errors(db) > before)
 		return log_errno(has_space(db) ? -EIO : -ENOSPC, "index %s: compaction failed", db->dir);
-	return 0;
+	return check_stopped(db);
 }
