@@ -422,7 +422,8 @@ void freed_put_frame(struct engine_tx *tx, uint32_t pack, uint32_t frame, const 
 /* An entry of the fingerprint table. */
 bool freed_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t len);
 void freed_so_far(struct engine *e, struct freed_totals *ret);
-void freed_count(struct engine *e, const struct freed_totals *t); /* what the log says now */
+/* What is gone goes into the log together with the sums that count it: of two transactions one may fail. */
+int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_totals *t);
 /* The collector wants it back: it must not be shared. Inside e->users. */
 bool freed_condemned(struct engine *e, struct addr a);
 /* What enters the log is referred to from now on. view_lock held shared. */

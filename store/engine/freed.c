@@ -99,11 +99,21 @@ void freed_so_far(struct engine *e, struct freed_totals *ret)
 	mutex_unlock(&e->gc.totals_lock);
 }
 
-void freed_count(struct engine *e, const struct freed_totals *t)
+int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_totals *t)
 {
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	int r;
+
+	freed_totals_encode(t, &value);
+	tx->records.failed |= buf_error(&value) < 0;
+	engine_tx_put(tx, freed_key_totals(), value.data, value.len);
+	r = engine_tx_apply(e, tx);
+	if (r < 0)
+		return r;
 	mutex_lock(&e->gc.totals_lock);
 	e->gc.totals = *t;
 	mutex_unlock(&e->gc.totals_lock);
+	return 0;
 }
 
 bool freed_condemned(struct engine *e, struct addr a)

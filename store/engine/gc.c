@@ -147,15 +147,10 @@ static int remember_place(struct engine *e, uint32_t next_pack)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct freed_totals totals;
-	int r;
 
 	freed_so_far(e, &totals);
 	totals.next_pack = next_pack;
-	gc_put_totals(&tx, &totals);
-	r = engine_tx_apply(e, &tx);
-	if (r == 0)
-		freed_count(e, &totals);
-	return r;
+	return freed_apply(e, &tx, &totals);
 }
 
 /* The index and the journal shrink with what they were about: hints to packs that are gone, names and recipes that were

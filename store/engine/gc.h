@@ -53,7 +53,6 @@ void gc_window_close(struct gc *g);
 int gc_mark(struct gc *g);
 
 /* gc_sweep.c */
-void gc_put_totals(struct engine_tx *tx, const struct freed_totals *t);
 int gc_find_dead(struct gc *g);
 int gc_sweep(struct gc *g);
 

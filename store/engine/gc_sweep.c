@@ -272,43 +272,39 @@ static void put_pack(struct engine_tx *tx, uint32_t pack)
 	engine_tx_put(tx, freed_key_pack(pack), value.data, value.len);
 }
 
-void gc_put_totals(struct engine_tx *tx, const struct freed_totals *t)
+static void count_gone(struct freed_totals *t, const struct doomed *d)
 {
-	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-
-	freed_totals_encode(t, &value);
-	tx->records.failed |= buf_error(&value) < 0;
-	engine_tx_put(tx, freed_key_totals(), value.data, value.len);
+	t->nr_chunks += gc_count(&d->fresh);
+	t->bytes += d->bytes;
 }
 
 static int log_frames(struct gc *g, const struct doomed *from, const struct doomed *end)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct freed_totals totals;
-	int r;
 
 	freed_so_far(g->e, &totals);
-	for (const struct doomed *d = from; d < end; d++) {
-		if (!d->with_pack && gc_count(&d->fresh) > 0)
+	for (const struct doomed *d = from; d < end; d++)
+		if (!d->with_pack && gc_count(&d->fresh) > 0) {
 			put_frame(&tx, d, false);
-		totals.nr_chunks += gc_count(&d->fresh);
-		totals.bytes += d->bytes;
-	}
-	gc_put_totals(&tx, &totals);
-	r = engine_tx_apply(g->e, &tx);
-	if (r == 0)
-		freed_count(g->e, &totals);
-	return r;
+			count_gone(&totals, d);
+		}
+	return freed_apply(g->e, &tx, &totals);
 }
 
 static int log_packs(struct gc *g)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	struct freed_totals totals;
 
+	freed_so_far(g->e, &totals);
 	for (size_t i = 0; i < g->w->nr_packs; i++)
 		if (is_dead(g, &g->w->packs[i]))
 			put_pack(&tx, g->w->packs[i].pack);
-	return tx.records.len > 0 || tx.records.failed ? engine_tx_apply(g->e, &tx) : 0;
+	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
+		if (d->with_pack)
+			count_gone(&totals, d);
+	return freed_apply(g->e, &tx, &totals);
 }
 
 static int log_what_is_gone(struct gc *g)

@@ -104,11 +104,9 @@ static int vacate_some(struct engine *e, const struct move *m, size_t nr, struct
 	freed_so_far(e, &totals);
 	totals.nr_chunks += some.nr_chunks;
 	totals.bytes += some.bytes;
-	gc_put_totals(&tx, &totals);
-	r = engine_tx_apply(e, &tx);
+	r = freed_apply(e, &tx, &totals);
 	if (r < 0)
 		return r;
-	freed_count(e, &totals);
 	ret->nr_chunks += some.nr_chunks;
 	ret->bytes += some.bytes;
 	return 0;
