@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static void add(struct json *j, const char *s)
 {
 	buf_add(j->out, s, strlen(s));
@@ -11,19 +13,12 @@ static void add(struct json *j, const char *s)
 
 static void add_quoted(struct json *j, const char *s)
 {
-	buf_add_u8(j->out, '"');
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-		char escaped[8];
+	char c[JSON_CHAR_MAX];
 
-		if (c == '"' || c == '\\')
-			buf_add_u8(j->out, '\\');
-		if (c < ' ') {
-			snprintf(escaped, sizeof(escaped), "\\u%04x", c);
-			add(j, escaped);
-		} else {
-			buf_add_u8(j->out, c);
-		}
+	buf_add_u8(j->out, '"');
+	while (*s) {
+		s += json_char(s, c);
+		add(j, c);
 	}
 	buf_add_u8(j->out, '"');
 }

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "tools/analyze.h"
 #include "tools/analyze_complain.h"
 #include "tools/analyze_report.h"
+#include "tools/interrupt.h"
 
 #define SHOW_NS (200 * 1000 * 1000ull)
 #define BAR_WIDTH 30
@@ -34,13 +34,6 @@ struct request {
 	uint64_t started_ns, shown_ns;
 	bool bar_shown;
 };
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(_unused_ int signal)
-{
-	interrupted = 1;
-}
 
 static void help(FILE *to)
 {
@@ -85,7 +78,7 @@ static bool step(void *userdata, uint64_t bytes)
 
 	if (!q->quiet && isatty(STDERR_FILENO))
 		show_progress(q, bytes);
-	return !interrupted;
+	return !interrupted();
 }
 
 static void end_progress(struct request *q)
@@ -209,20 +202,18 @@ static int parse(int argc, char *argv[], struct request *q)
 int main(int argc, char *argv[])
 {
 	struct request q = { .conf = { .cdc = CDC_PARAMS_DEFAULT, .memory = MEMORY_DEFAULT, .step = step, .userdata = &q } };
-	struct sigaction sa = { .sa_handler = on_interrupt };
 	int r;
 
 	log_to_function(on_log, NULL);
 	r = parse(argc, argv, &q);
 	if (r > 0)
 		return r - 1;
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
+	interrupt_catch();
 	r = analyze(&q, argv + optind, argc - optind);
 	files_release(&q.files);
 	if (r == -ENOMEM)
 		refuse("out of memory; a smaller --memory may help");
-	if (interrupted)
+	if (interrupted())
 		return EXIT_INTERRUPTED;
 	return r < 0 ? EXIT_FAILED : EXIT_DONE;
 }

@@ -13,7 +13,6 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +27,8 @@
 #include "base/util.h"
 #include "client/ioctl.h"
 #include "store/engine/engine.h"
+#include "tools/daemon.h"
+#include "tools/interrupt.h"
 #include "tools/mounts.h"
 #include "tools/progress.h"
 
@@ -47,13 +48,6 @@ struct request {
 	struct progress progress;
 	uint64_t started_ns;
 };
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(_unused_ int signal)
-{
-	interrupted = 1;
-}
 
 static void help(FILE *to)
 {
@@ -168,7 +162,7 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_gc *g
 		show_json(q, gc);
 	else
 		show_text(q, gc);
-	if (interrupted)
+	if (interrupted())
 		return EXIT_INTERRUPTED;
 	if (gc->complete)
 		return EXIT_DONE;
@@ -201,7 +195,7 @@ static int run_in_daemon(struct request *q, int fd, struct ckptfs_gc *gc)
 	r = command(fd, gc, CKPTFS_GC_START);
 	while (r == 0 && gc->running) {
 		nanosleep(&(struct timespec){ .tv_nsec = ASK_NS }, NULL);
-		if (interrupted && !told) {
+		if (interrupted() && !told) {
 			struct ckptfs_gc stop = { 0 };
 
 			command(fd, &stop, CKPTFS_GC_STOP);
@@ -221,16 +215,7 @@ static enum exit_status collect_mount(struct request *q, int fd)
 	if (r == 0)
 		return show_result(q, &gc);
 	progress_clear(&q->progress);
-	if (r == -EBUSY)
-		fprintf(stderr, "ckptfs-gc: %s: a collection is running already; wait for it to end\n", q->path);
-	else if (r == -EPERM)
-		fprintf(stderr, "ckptfs-gc: %s: only root and the user who mounted it may collect\n", q->path);
-	else if (r == -EROFS)
-		fprintf(stderr, "ckptfs-gc: %s: mounted read-only; without --delete it can be looked at\n", q->path);
-	else if (r == -ENOTCONN)
-		fprintf(stderr, "ckptfs-gc: %s: the daemon of this mount has died; umount it and mount it again\n", q->path);
-	else
-		fprintf(stderr, "ckptfs-gc: %s: %s; the daemon's log says more\n", q->path, strerror(-r));
+	tell_refusal("ckptfs-gc", q->path, "a collection", "collect", r);
 	return EXIT_FAILED;
 }
 
@@ -241,7 +226,7 @@ static bool step(void *userdata, const struct gc_report *so_far)
 	struct ckptfs_gc gc = of_report(so_far);
 
 	show_progress(userdata, &gc);
-	return !interrupted;
+	return !interrupted();
 }
 
 static int mountpoint_of(const char *store, char ret[PATH_MAX])
@@ -308,13 +293,6 @@ static enum exit_status collect_store(struct request *q)
 }
 
 /* --- what to do --- */
-
-static bool is_store(const char *path)
-{
-	char name[PATH_MAX];
-
-	return snprintf(name, sizeof(name), "%s/superblock", path) < PATH_MAX && access(name, F_OK) == 0;
-}
 
 static enum exit_status collect(struct request *q)
 {
@@ -417,13 +395,11 @@ static int parse(int argc, char *argv[], struct request *q)
 int main(int argc, char *argv[])
 {
 	struct request q = { .move_below = MOVE_BELOW };
-	struct sigaction sa = { .sa_handler = on_interrupt };
 	int r = parse(argc, argv, &q);
 
 	if (r > 0)
 		return r - 1;
 	log_set_level(LOG_LEVEL_NOTICE);
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
+	interrupt_catch();
 	return (int)collect(&q);
 }

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +21,11 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
+#include "tools/daemon.h"
+#include "tools/interrupt.h"
 #include "tools/progress.h"
 
 #define SCHEMA_VERSION 1
@@ -40,13 +42,6 @@ struct request {
 	struct progress progress;
 	uint64_t started_ns;
 };
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(_unused_ int signal)
-{
-	interrupted = 1;
-}
 
 static void help(FILE *to)
 {
@@ -105,7 +100,7 @@ static int run_in_daemon(struct request *q, struct ckptfs_scrub *s)
 	r = command(q, s, CKPTFS_SCRUB_START);
 	while (r == 0 && s->running) {
 		nanosleep(&(struct timespec){ .tv_nsec = ASK_NS }, NULL);
-		if (interrupted && !told) {
+		if (interrupted() && !told) {
 			struct ckptfs_scrub stop = { 0 };
 
 			command(q, &stop, CKPTFS_SCRUB_STOP);
@@ -124,18 +119,6 @@ static double seconds_since(uint64_t ns)
 	return (double)(monotonic_ns() - ns) / 1e9;
 }
 
-static void print_string(const char *s)
-{
-	putchar('"');
-	for (; *s; s++) {
-		if ((unsigned char)*s < ' ')
-			printf("\\u%04x", (unsigned char)*s);
-		else
-			printf(*s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
-	}
-	putchar('"');
-}
-
 static void show_json_hits(const struct request *q, const struct ckptfs_scrub *s)
 {
 	struct ckptfs_scrub_hit hit;
@@ -144,7 +127,7 @@ static void show_json_hits(const struct request *q, const struct ckptfs_scrub *s
 	for (uint64_t i = 0; ask_hit(q, s, i, &hit) > 0; i++) {
 		printf("%s{\"path\": ", i > 0 ? ", " : "");
 		if (hit.path[0])
-			print_string(hit.path);
+			json_print_string(stdout, hit.path);
 		else
 			fputs("null", stdout);
 		printf(", \"inode\": %" PRIu64 ", \"offset\": %" PRIu64 ", \"length\": %" PRIu64 "}", hit.inode, hit.off, hit.len);
@@ -219,21 +202,14 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_scrub
 		show_json(q, s);
 	else
 		show_text(q, s);
-	if (!q->json && !q->quiet && !s->complete && !interrupted)
+	if (!q->json && !q->quiet && !s->complete && !interrupted())
 		puts("It ended before all was looked at; the next ckptfs-scrub goes on from there.");
-	if (interrupted)
+	if (interrupted())
 		return EXIT_INTERRUPTED;
 	return s->left > 0 ? EXIT_DAMAGE : s->complete ? EXIT_SOUND : EXIT_TIME_UP;
 }
 
 /* --- what to do --- */
-
-static bool is_store(const char *path)
-{
-	char name[4096];
-
-	return snprintf(name, sizeof(name), "%s/superblock", path) < (int)sizeof(name) && access(name, F_OK) == 0;
-}
 
 static enum exit_status refuse(const struct request *q, int r)
 {
@@ -242,14 +218,8 @@ static enum exit_status refuse(const struct request *q, int r)
 			q->path);
 	else if (r == -ENOTTY)
 		fprintf(stderr, "ckptfs-scrub: %s: not on a ckptfs; give a mountpoint\n", q->path);
-	else if (r == -EBUSY)
-		fprintf(stderr, "ckptfs-scrub: %s: a scrub is running already; wait for it to end\n", q->path);
-	else if (r == -EPERM)
-		fprintf(stderr, "ckptfs-scrub: %s: only root and the user who mounted it may scrub\n", q->path);
-	else if (r == -ENOTCONN)
-		fprintf(stderr, "ckptfs-scrub: %s: the daemon of this mount has died; umount it and mount it again\n", q->path);
 	else
-		fprintf(stderr, "ckptfs-scrub: %s: %s; the daemon's log says more\n", q->path, strerror(-r));
+		tell_refusal("ckptfs-scrub", q->path, "a scrub", "scrub", r);
 	return EXIT_FAILED;
 }
 
@@ -331,12 +301,10 @@ static int parse(int argc, char *argv[], struct request *q)
 int main(int argc, char *argv[])
 {
 	struct request q = { 0 };
-	struct sigaction sa = { .sa_handler = on_interrupt };
 	int r = parse(argc, argv, &q);
 
 	if (r > 0)
 		return r - 1;
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
+	interrupt_catch();
 	return (int)scrub(&q);
 }

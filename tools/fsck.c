@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +15,7 @@
 #include "base/util.h"
 #include "store/engine/check.h"
 #include "tools/fsck_json.h"
+#include "tools/interrupt.h"
 #include "tools/progress.h"
 
 enum {
@@ -45,13 +45,6 @@ struct fsck {
 		unsigned nr;
 	} details[CHECK_NR_AREAS];
 };
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(_unused_ int signal)
-{
-	interrupted = 1;
-}
 
 static void help(FILE *to)
 {
@@ -137,7 +130,7 @@ static bool on_progress(void *userdata, const char *what, uint64_t done, uint64_
 	struct fsck *f = userdata;
 
 	progress_show(&f->progress, what, done, all, bytes);
-	return !interrupted;
+	return !interrupted();
 }
 
 static void summary(const struct fsck *f, const struct check_result *r)
@@ -168,24 +161,22 @@ static int exit_code(const struct check_result *r)
 
 static int check(struct fsck *f)
 {
-	struct sigaction interrupt = { .sa_handler = on_interrupt };
 	struct check_result result = { 0 };
 	int r, code;
 
-	sigaction(SIGINT, &interrupt, NULL);
-	sigaction(SIGTERM, &interrupt, NULL);
+	interrupt_catch();
 	progress_init(&f->progress);
 	log_to_function(on_log, f);
 	if (f->json)
 		fsck_json_begin(f->store);
 	r = check_store(f->store, &f->conf, &result);
 	progress_clear(&f->progress);
-	code = r == 0 ? exit_code(&result) : interrupted ? FSCK_INTERRUPTED : FSCK_OPERATIONAL;
+	code = r == 0 ? exit_code(&result) : interrupted() ? FSCK_INTERRUPTED : FSCK_OPERATIONAL;
 	if (f->json)
 		fsck_json_end(&result, code);
 	else if (r == 0)
 		summary(f, &result);
-	if (r < 0 && !interrupted)
+	if (r < 0 && !interrupted())
 		fprintf(stderr, "fsck.ckptfs: %s: not checked: %s\n", f->store, f->cause[0] ? f->cause : strerror(-r));
 	if (fflush(stdout) != 0)
 		return FSCK_OPERATIONAL;

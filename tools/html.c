@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/conf.h"
+#include "base/text.h"
 #include "base/util.h"
 
 /* Of a chart, in units of its own: it is scaled to the page. */
@@ -18,35 +19,8 @@
 #define X_TICKS 5u
 #define DAY_S 86400u
 
-static bool continues(char c)
-{
-	return ((unsigned char)c & 0xc0) == 0x80;
-}
-
-/* Length of the UTF-8 character at s; 0: it is none, as are overlong forms, surrogates and what is beyond U+10FFFF. */
-static unsigned utf8_len(const char *s)
-{
-	const unsigned char *u = (const unsigned char *)s;
-
-	if (u[0] < 0x80)
-		return 1;
-	if (u[0] >= 0xc2 && u[0] <= 0xdf)
-		return continues(s[1]) ? 2 : 0;
-	if (u[0] >= 0xe0 && u[0] <= 0xef) {
-		if (!continues(s[1]) || !continues(s[2]))
-			return 0;
-		return (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] >= 0xa0) ? 0 : 3;
-	}
-	if (u[0] >= 0xf0 && u[0] <= 0xf4) {
-		if (!continues(s[1]) || !continues(s[2]) || !continues(s[3]))
-			return 0;
-		return (u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] >= 0x90) ? 0 : 4;
-	}
-	return 0;
-}
-
 /* C0, DEL and C1: HTML forbids most of them even as references. */
-static bool is_control(const char *s, unsigned len)
+static bool is_control(const char *s, size_t len)
 {
 	const unsigned char *u = (const unsigned char *)s;
 
@@ -61,7 +35,7 @@ void html_text(FILE *to, const char *s)
 	} escapes[] = { { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '"', "&quot;" }, { '\'', "&#39;" } };
 
 	while (*s) {
-		unsigned len = utf8_len(s);
+		size_t len = utf8_len(s);
 		const char *as = len == 0 || is_control(s, len) ? "\xef\xbf\xbd" : NULL;
 
 		for (size_t i = 0; i < ARRAY_SIZE(escapes) && !as; i++)

@@ -20,6 +20,7 @@ void interrupt_catch(void)
 	struct sigaction action = { .sa_handler = on_interrupt };
 
 	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
 }
 
 bool interrupted(void)
@@ -35,6 +36,7 @@ void interrupt_sleep(uint64_t ns)
 	/* Blocked until ppoll() waits: between a look at `caught` and the wait it would be lost. */
 	sigemptyset(&block);
 	sigaddset(&block, SIGINT);
+	sigaddset(&block, SIGTERM);
 	sigprocmask(SIG_BLOCK, &block, &before);
 	if (!caught)
 		ppoll(NULL, 0, &ts, &before);

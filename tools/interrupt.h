@@ -1,4 +1,4 @@
-/* Ctrl-C ends a command at its next safe place, with status 130. One thread. */
+/* Ctrl-C or SIGTERM ends a command at its next safe place, with status 130. Caught in any thread, slept in one. */
 #pragma once
 
 #include <stdbool.h>

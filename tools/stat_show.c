@@ -6,6 +6,7 @@
 
 #include "base/conf.h"
 #include "base/json_flat.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "client/figures.h"
 #include "client/ioctl.h"
@@ -286,18 +287,6 @@ void stat_show_set(FILE *to, char *const paths[], size_t nr, const struct ckptfs
 	show_exclusive(to, x);
 }
 
-static void print_string(FILE *to, const char *s)
-{
-	fputc('"', to);
-	for (; *s; s++) {
-		if ((unsigned char)*s < ' ')
-			fprintf(to, "\\u%04x", (unsigned char)*s);
-		else
-			fprintf(to, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
-	}
-	fputc('"', to);
-}
-
 /* The last fields of an object, and its end. */
 static void print_exclusive(FILE *to, const struct ckptfs_exclusive *x)
 {
@@ -316,7 +305,7 @@ void stat_print_document(FILE *to, const char *path, const char *json, const str
 	size_t len = strlen(json);
 
 	fputs("{\"path\":", to);
-	print_string(to, path);
+	json_print_string(to, path);
 	fputc(',', to);
 	fwrite(json + 1, 1, len - 2, to); /* without its braces: it has been parsed, so they are there */
 	print_exclusive(to, x);
@@ -325,7 +314,7 @@ void stat_print_document(FILE *to, const char *path, const char *json, const str
 void stat_print_sums(FILE *to, const char *path, const struct stat_sums *s, const struct ckptfs_exclusive *x)
 {
 	fputs("{\"path\":", to);
-	print_string(to, path);
+	json_print_string(to, path);
 	fprintf(to,
 		",\"schema_version\":1,\"kind\":\"directory\",\"files\":%" PRIu64 ",\"directories\":%" PRIu64
 		",\"size_bytes\":%" PRIu64 ",\"mapped_bytes\":%" PRIu64 ",\"extents\":%" PRIu64 ",\"frames\":%" PRIu64
@@ -340,7 +329,7 @@ void stat_print_set(FILE *to, char *const paths[], size_t nr, const struct ckptf
 	fputs("{\"paths\":[", to);
 	for (size_t i = 0; i < nr; i++) {
 		fputs(i > 0 ? "," : "", to);
-		print_string(to, paths[i]);
+		json_print_string(to, paths[i]);
 	}
 	fprintf(to,
 		"],\"schema_version\":1,\"kind\":\"if_deleted\",\"files\":%" PRIu64 ",\"size_bytes\":%" PRIu64
