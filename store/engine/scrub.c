@@ -17,14 +17,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
 
 #define SAVE_NS (10 * 1000 * 1000 * 1000ull) /* so much is done again after a crash */
-#define NAP_NS (50 * 1000 * 1000ull) /* a scrub that waits notices within this that it is to stop; so much may be caught up with */
 
 bool scrub_goes_on(struct scrub *s)
 {
@@ -35,18 +34,14 @@ bool scrub_goes_on(struct scrub *s)
 	return !s->stopped && !s->timed_out;
 }
 
+static bool goes_on(void *scrub)
+{
+	return scrub_goes_on(scrub);
+}
+
 void scrub_pace(struct scrub *s, uint64_t bytes)
 {
-	uint64_t now = monotonic_ns(), ns;
-
-	if (s->conf->rate == 0)
-		return;
-	s->due_ns = MAX(s->due_ns, now - NAP_NS) + (uint64_t)((double)bytes * 1e9 / (double)s->conf->rate);
-	while (now < s->due_ns && scrub_goes_on(s)) {
-		ns = MIN(s->due_ns - now, NAP_NS);
-		nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
-		now = monotonic_ns();
-	}
+	io_rate_wait_while(s->rate, bytes, goes_on, s);
 }
 
 /* --- what is remembered --- */
@@ -351,8 +346,12 @@ int engine_scrub(struct engine *e, const struct scrub_conf *conf, struct scrub_r
 		return -ENOMEM;
 	if (atomic_exchange(&e->scrub.running, true))
 		return -EBUSY;
-	begin(&s);
-	r = scrub(&s);
+	r = io_rate_new(conf->rate, &s.rate);
+	if (r == 0) {
+		begin(&s);
+		r = scrub(&s);
+	}
+	io_rate_free(s.rate);
 	free(s.bad);
 	atomic_store(&e->scrub.running, false);
 	if (r < 0)

@@ -29,7 +29,8 @@ struct scrub {
 	struct engine *e;
 	const struct scrub_conf *conf;
 	struct scrub_report *report;
-	uint64_t deadline_ns, due_ns, saved_ns;
+	struct io_rate *rate;
+	uint64_t deadline_ns, saved_ns;
 	bool stopped, timed_out; /* by the caller, by the clock */
 	struct pack_marks marks; /* what is committed: no more is looked at */
 	struct scrub_state state; /* of the round; where to go on */
@@ -41,7 +42,7 @@ struct scrub {
 };
 
 bool scrub_goes_on(struct scrub *s); /* call it often */
-void scrub_pace(struct scrub *s, uint64_t bytes); /* that were read: waits as the rate says */
+void scrub_pace(struct scrub *s, uint64_t bytes); /* read, or about to be: waits as the rate says */
 /* Committed frames of a pack; 0: it is not there any more. */
 int scrub_nr_frames(struct scrub *s, uint32_t pack, uint32_t *ret);
 
