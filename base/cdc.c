@@ -57,7 +57,8 @@ void cdc_init(struct cdc *c, const struct cdc_params *p)
 
 	*c = (struct cdc){
 		.params = *p,
-		/* One position in 4 avg is a hard cut, one in avg / 4 an easy one. With this the mean is avg, within 1 %. */
+		/* One position in 4 avg is a hard cut, one in avg / 4 an easy one. With this the mean is avg, within
+		 * 1 %. */
 		.easy_from = (p->avg * 29 - p->min * 7) / 32,
 		.any_from = p->avg * 3 / 2,
 		.hard_below = (uint32_t)((UINT64_C(1) << 38) / ((uint64_t)p->avg * marked)),

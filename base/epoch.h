@@ -2,8 +2,8 @@
  * Grace periods: waiting until everyone who may still use something has let go of it.
  *
  * Whoever uses what others take away enters before he looks for it and leaves when he is done with it. Whoever takes
- * something away first makes sure that newcomers do not find it, then waits: when epoch_wait() returns, everyone who had
- * entered before it was called has left. Those who enter meanwhile are not waited for, so a wait ends.
+ * something away first makes sure that newcomers do not find it, then waits: when epoch_wait() returns, everyone who
+ * had entered before it was called has left. Those who enter meanwhile are not waited for, so a wait ends.
  *
  * Entering and leaving cost an atomic addition each and never wait. Tickets may be handed to another thread.
  * Thread rule: any thread; whoever waits must not be inside.

@@ -4,11 +4,13 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Bytes of the UTF-8 character at s, which is not its end; 0: it is none, as are overlong forms, surrogates and what is beyond U+10FFFF. */
+/* Bytes of the UTF-8 character at s, which is not its end; 0: it is none, as are overlong forms, surrogates and what
+ * is beyond U+10FFFF. */
 size_t utf8_len(const char *s);
 
 #define JSON_CHAR_MAX 8
 
-/* How many bytes of s, at least one, become the text in `ret` in a JSON string. A byte that is not UTF-8 becomes U+0080 to U+00FF. */
+/* How many bytes of s, at least one, become the text in `ret` in a JSON string. A byte that is not UTF-8 becomes
+ * U+0080 to U+00FF. */
 size_t json_char(const char *s, char ret[JSON_CHAR_MAX]);
 void json_print_string(FILE *to, const char *s); /* with its quotes */

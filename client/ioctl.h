@@ -49,9 +49,9 @@ struct ckptfs_stat {
 };
 
 /*
- * Collect garbage: start a collection (EBUSY while one is running), ask how far the last one has come, or stop it; what it
- * has done so far is kept, and the next one goes on from there. On any directory of the mount; starting and stopping is
- * for root and whoever runs the mount (EPERM).
+ * Collect garbage: start a collection (EBUSY while one is running), ask how far the last one has come, or stop it;
+ * what it has done so far is kept, and the next one goes on from there. On any directory of the mount; starting and
+ * stopping is for root and whoever runs the mount (EPERM).
  */
 enum ckptfs_gc_command { CKPTFS_GC_STATUS, CKPTFS_GC_START, CKPTFS_GC_STOP };
 #define CKPTFS_GC_DELETE 1u /* flag: give back what is found, not only count it */
@@ -74,9 +74,9 @@ struct ckptfs_gc {
 };
 
 /*
- * Scrub: compare what the packs have with its fingerprints. Start one (EBUSY while one is running), ask how far the last one has come,
- * or stop it; the next one goes on from there unless told to begin anew. On any directory of the mount; starting and
- * stopping is for root and whoever runs the mount (EPERM).
+ * Scrub: compare what the packs have with its fingerprints. Start one (EBUSY while one is running), ask how far the
+ * last one has come, or stop it; the next one goes on from there unless told to begin anew. On any directory of the
+ * mount; starting and stopping is for root and whoever runs the mount (EPERM).
  */
 enum ckptfs_scrub_command { CKPTFS_SCRUB_STATUS, CKPTFS_SCRUB_START, CKPTFS_SCRUB_STOP };
 #define CKPTFS_SCRUB_RESTART 1u /* flag: at the beginning, wherever the last one stopped */
@@ -100,8 +100,8 @@ struct ckptfs_scrub {
 	char doing[32];
 };
 
-/* Bytes of a file that the last scrub found to be damaged. ENOENT: no more, or another scrub has begun. For root and whoever runs the
- * mount (EPERM). */
+/* Bytes of a file that the last scrub found to be damaged. ENOENT: no more, or another scrub has begun. For root and
+ * whoever runs the mount (EPERM). */
 struct ckptfs_scrub_hit {
 	uint32_t size, version;
 	uint64_t run, number; /* in: of which scrub, and which of its hits, from 0 */
@@ -110,8 +110,9 @@ struct ckptfs_scrub_hit {
 };
 
 /*
- * What would deleting some names free? A question is begun, gets its names, is run, is asked about until it is done, and ended; one
- * that nobody asks about for half a minute is given up. All on directories, open for reading, of the mount.
+ * What would deleting some names free? A question is begun, gets its names, is run, is asked about until it is done,
+ * and ended; one that nobody asks about for half a minute is given up. All on directories, open for reading, of the
+ * mount.
  *
  *   BEGIN   question is set (EBUSY: too many at once)
  *   ADD     the name `name` of this directory; "": all names in it, but not what is in directories below

@@ -237,7 +237,8 @@ static void add_scrub(struct json *j, struct fs *fs)
 	json_bool(j, "unfinished", st.pack > 0 || s.task.running);
 	json_open(j, "round");
 	json_u64(j, "bytes", s.task.running ? s.report.round_bytes : st.round.bytes);
-	json_u64(j, "damaged", s.task.running ? st.round.nr_damaged + s.report.nr_damaged + s.report.nr_tables : st.round.nr_damaged);
+	json_u64(j, "damaged",
+		 s.task.running ? st.round.nr_damaged + s.report.nr_damaged + s.report.nr_tables : st.round.nr_damaged);
 	json_close(j);
 	json_close(j);
 }

@@ -49,8 +49,8 @@ struct file_written {
 	bool mode_changed; /* set-id bits are gone */
 };
 /*
- * `p` lies in (*b)->data or, with b NULL, anywhere. *b may be taken, then it is NULL afterwards, and *later, if not NULL, is
- * the caller's to run or queue (content_write_buffer()) after its answer.
+ * `p` lies in (*b)->data or, with b NULL, anywhere. *b may be taken, then it is NULL afterwards, and *later, if not
+ * NULL, is the caller's to run or queue (content_write_buffer()) after its answer.
  */
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
 	       int flags, bool kill_setid, struct job **later, struct file_written *ret);

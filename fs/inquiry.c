@@ -184,7 +184,8 @@ static int start_locked(struct inquiry *i)
 	if (!i || i->has_thread)
 		return -ESTALE;
 	i->status.running = true;
-	r = pthread_create(&i->thread, NULL, run, i); /* it takes the lock only after a while, and we let go of it soon */
+	/* it takes the lock only after a while, and we let go of it soon */
+	r = pthread_create(&i->thread, NULL, run, i);
 	if (r != 0) {
 		i->status.running = false;
 		return -r;

@@ -267,9 +267,9 @@ static void answer(struct worker *w, struct fuse_buf *buf)
 }
 
 /*
- * Whoever took bytes in also stores them, after its answer: they are in its processor's caches, and nobody has to be woken.
- * As many as there are processors: more would spread the bytes over more buffers than the caches hold (4 writers of a
- * checkpoint equal to the last: 5.4 GB/s with 2 at it on 2 processors, 5.0 with 8).
+ * Whoever took bytes in also stores them, after its answer: they are in its processor's caches, and nobody has to be
+ * woken. As many as there are processors: more would spread the bytes over more buffers than the caches hold (4
+ * writers of a checkpoint equal to the last: 5.4 GB/s with 2 at it on 2 processors, 5.0 with 8).
  */
 static void work_later(struct worker *w)
 {

@@ -44,7 +44,8 @@ struct job **loop_later(void); /* what is to be run after the answer, see conten
 void *loop_read_buffer(void); /* ENGINE_BUFFER_SIZE bytes, page-aligned */
 bool loop_kills_setid(void); /* the kernel says that set-id bits must go */
 struct notify *loop_notify(void);
-/* It is answered when its function has returned, or shortly before, by any thread: that one then calls loop_answered(). */
+/* It is answered when its function has returned, or shortly before, by any thread: that one then calls
+ * loop_answered(). */
 struct loop_later {
 	struct loop *loop;
 	uint64_t start_ns;

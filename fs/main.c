@@ -2,9 +2,9 @@
  * mount.ckptfs: from the command line to a mounted filesystem and, in the end, back.
  *
  * Order: everything that can be checked without changing anything; fork (before the engine, whose threads would not
- * survive it); take the address for metrics; open the store; mount; answer the kernel's first request; only then does the
- * parent return 0. At the end: finish all requests, unmount, write what is kept in memory, commit, close. A daemon that is
- * killed instead leaves what the last commit left.
+ * survive it); take the address for metrics; open the store; mount; answer the kernel's first request; only then does
+ * the parent return 0. At the end: finish all requests, unmount, write what is kept in memory, commit, close. A daemon
+ * that is killed instead leaves what the last commit left.
  *
  * Exit status, as of mount(8):
  *    0  mounted (in the foreground: unmounted, everything durable)
@@ -383,8 +383,9 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 }
 
 /*
- * glibc gives every thread a heap of its own and lets large blocks into them once some have been freed, so what is cached
- * here and freed there stays resident: 428 MiB after 30 GiB by 8 writers with cache=64M,dirty=64M, and 206 with this.
+ * glibc gives every thread a heap of its own and lets large blocks into them once some have been freed, so what is
+ * cached here and freed there stays resident: 428 MiB after 30 GiB by 8 writers with cache=64M,dirty=64M, and 206 with
+ * this.
  */
 static void keep_heaps_small(void)
 {

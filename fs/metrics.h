@@ -1,6 +1,6 @@
 /*
- * The mount's figures over HTTP, for Prometheus: what ckptfs-stat --prometheus prints, at /metrics. Only where the mount
- * option `metrics` asks for it.
+ * The mount's figures over HTTP, for Prometheus: what ckptfs-stat --prometheus prints, at /metrics. Only where the
+ * mount option `metrics` asks for it.
  *
  * One thread of its own answers, with what it reads of counters that are kept anyway: requests of the kernel and
  * writers meet no lock that they would not meet without it. A build without libmicrohttpd has metrics_none.c instead,

@@ -2,15 +2,16 @@
  * Which files are likely to hold almost the bytes that are about to be written: the champions.
  *
  * Checkpoints come in series: names that differ in their numbers, perhaps written under a temporary suffix first. Which
- * number is the step and which the rank nobody tells us, so a name belongs to several series, and has a champion in each:
- * the file of it that was closed last after writing. The data shows which is the right one (store/engine/champions.c).
+ * number is the step and which the rank nobody tells us, so a name belongs to several series, and has a champion in
+ * each: the file of it that was closed last after writing. The data shows which is the right one
+ * (store/engine/champions.c).
  *
  *   ckpt-3.0042          ckpt-3.#   the last number        ckpt-#.0042   the first
  *                        ckpt-#.#   all of them            and, of three or more, all but the last
  *   step-42/rank-3.bin   step-#/rank-3.bin   the same name in directories that differ in their last number
  *
- * A bounded table remembers them; after a mount, the first write into a directory looks once through the beginning of the
- * directory, and of the latest one of its own series, and fills in what it finds.
+ * A bounded table remembers them; after a mount, the first write into a directory looks once through the beginning of
+ * the directory, and of the latest one of its own series, and fills in what it finds.
  *
  * A wrong or missing champion costs look-ups, never correctness.
  */

@@ -1,6 +1,6 @@
 /*
- * Long work that the daemon does on request, such as a collection: one piece at a time, in a thread of its own, which can
- * be asked to stop.
+ * Long work that the daemon does on request, such as a collection: one piece at a time, in a thread of its own, which
+ * can be asked to stop.
  */
 #pragma once
 

@@ -163,8 +163,8 @@ static int open_rocks(struct db *db, const struct db_conf *conf)
 	if (!err)
 		return check_files(db, conf->read_only);
 	r = db_errno_of(err);
-	/* What RocksDB cannot make sense of is damage, unless the system was in its way, which it may say in the middle of the
-	 * text; its probe for O_DIRECT does not tell the cause at all. */
+	/* What RocksDB cannot make sense of is damage, unless the system was in its way, which it may say in the
+	 * middle of the text; its probe for O_DIRECT does not tell the cause at all. */
 	if (!strstr(err, "IO error") && !strstr(err, "Direct I/O is not supported"))
 		r = -EBADMSG;
 	return log_errno(r, "index %s: cannot open: %s", db->dir, err);
@@ -369,7 +369,8 @@ int db_scan(struct db *db, enum db_family family, const void *from, void *keys, 
 	return r;
 }
 
-/* If the database has stopped with changes left in the overlay, nobody can see all in order: better an error than a part. */
+/* If the database has stopped with changes left in the overlay, nobody can see all in order: better an error than a
+ * part. */
 static int drain_for_reading(struct db *db)
 {
 	return overlay_bytes(db->overlay) > 0 ? overlay_drain(db->overlay) : 0;

@@ -138,7 +138,8 @@ int db_options_make(struct db *db, const struct db_conf *conf)
 	set_view(db->options[DB_VIEW], db->cache);
 	set_fingerprints(db->options[DB_FINGERPRINTS], db->cache);
 	for (size_t i = 0; i < DB_NR_FAMILIES; i++) {
-		db->filter[i].filter = rocksdb_compactionfilter_create(&db->filter[i], keep_state, leave_out, filter_name);
+		db->filter[i].filter =
+			rocksdb_compactionfilter_create(&db->filter[i], keep_state, leave_out, filter_name);
 		rocksdb_options_set_compaction_filter(db->options[i], db->filter[i].filter);
 	}
 	return 0;

@@ -411,7 +411,8 @@ static int set_view_full(struct db *db, const char *nr)
 	return err ? log_errno(db_errno_of(err), "index %s: cannot set %s: %s", db->dir, keys[0], err) : 0;
 }
 
-/* A suggestion alone leaves level 0 as it is where there is no other level, so with all its deletions in a small view. */
+/* A suggestion alone leaves level 0 as it is where there is no other level, so with all its deletions in a small
+ * view. */
 static int compact_view(struct db *db, uint64_t errors)
 {
 	_cleanup_(db_err_freep) char *err = NULL;

@@ -35,7 +35,8 @@ struct freed_totals {
 struct ns_key freed_key(uint32_t pack, uint32_t frame);
 struct ns_key freed_key_pack(uint32_t pack);
 struct ns_key freed_key_totals(void); /* also the prefix of all */
-/* What a key of the table stands for: -EBADMSG, or 0 with *ret_frame UINT32_MAX for a whole pack. Totals: *ret_pack 0. */
+/* What a key of the table stands for: -EBADMSG, or 0 with *ret_frame UINT32_MAX for a whole pack. Totals: *ret_pack
+ * 0. */
 int freed_key_decode(const void *key, size_t len, uint32_t *ret_pack, uint32_t *ret_frame);
 
 void freed_frame_encode(const struct freed_frame *f, struct buf *ret);

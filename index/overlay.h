@@ -1,15 +1,16 @@
 /*
  * Changes on their way into RocksDB's memtable: a hash table in front of it.
  *
- * A put into the memtable costs microseconds and a get not much less, and names change in bursts over the same few keys:
- * each new file changes its directory, and what is made and removed soon touches the same keys three or four times. Here
- * a change is a hash look-up, and only the last one per key goes on, in order of keys, which the memtable likes best.
+ * A put into the memtable costs microseconds and a get not much less, and names change in bursts over the same few
+ * keys: each new file changes its directory, and what is made and removed soon touches the same keys three or four
+ * times. Here a change is a hash look-up, and only the last one per key goes on, in order of keys, which the memtable
+ * likes best.
  *
  *   apply ─▶ active ─ full, or all must be in RocksDB ─▶ draining ─ some with each apply, or all ─▶ RocksDB
  *   get: active, draining, RocksDB
  *
- * Lost with the process, like the memtable: the journal has it. Thread rule: all functions from any thread. Iterators and
- * snapshots are of RocksDB alone: drain all before.
+ * Lost with the process, like the memtable: the journal has it. Thread rule: all functions from any thread. Iterators
+ * and snapshots are of RocksDB alone: drain all before.
  */
 #pragma once
 

@@ -1,15 +1,16 @@
 /*
- * Who refers to what in the packs: the recipes turned round, part of the view and made from them alone. So it is changed in the
- * same batch as they are, and is in no journal and no snapshot of one.
+ * Who refers to what in the packs: the recipes turned round, part of the view and made from them alone. So it is
+ * changed in the same batch as they are, and is in no journal and no snapshot of one.
  *
  *   'B' pack frames inode segments -> (empty)
  *
- * `frames` are REFERRER_FRAMES frames in a row, `segments` REFERRER_SEGMENTS segments: neighbours in a pack are neighbours in a
- * file, so a file needs an entry for 16 MiB where one per frame and segment would be 16, or hundreds if it is made of many
- * checkpoints. What refers has its entry; what has an entry may not refer any more: the recipes decide.
+ * `frames` are REFERRER_FRAMES frames in a row, `segments` REFERRER_SEGMENTS segments: neighbours in a pack are
+ * neighbours in a file, so a file needs an entry for 16 MiB where one per frame and segment would be 16, or hundreds
+ * if it is made of many checkpoints. What refers has its entry; what has an entry may not refer any more: the recipes
+ * decide.
  *
- * Inode and segments are as short as they can be, behind a byte that tells how long: they still sort, and a key has about 13
- * bytes. Decoding is pure, trusts nothing: -EBADMSG.
+ * Inode and segments are as short as they can be, behind a byte that tells how long: they still sort, and a key has
+ * about 13 bytes. Decoding is pure, trusts nothing: -EBADMSG.
  */
 #pragma once
 

@@ -11,7 +11,8 @@ struct figures figures_estimate(const struct figures *f)
 		known += f->source[i];
 	e.source[NEW] = MIN(f->source[NEW], f->data);
 	for (size_t i = 0; i < NEW && known > 0; i++)
-		e.source[i] = (uint64_t)((double)(f->data - e.source[NEW]) * ((double)f->source[i] / (double)known) + 0.5);
+		e.source[i] =
+			(uint64_t)((double)(f->data - e.source[NEW]) * ((double)f->source[i] / (double)known) + 0.5);
 	for (size_t i = 0; i < NR_CODECS && f->source[NEW] > 0; i++)
 		e.coded[i] = f->coded[i] * ((double)e.source[NEW] / (double)f->source[NEW]);
 	return e;

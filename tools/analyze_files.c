@@ -136,7 +136,8 @@ static uint32_t varying(const struct file *file, size_t n)
 	for (size_t i = 1; i < n; i++) {
 		name_numbers(file[i].path, here);
 		for (size_t k = 0; k < nr; k++)
-			if (number_compare(file[0].path + first[k].at, first[k].len, file[i].path + here[k].at, here[k].len) != 0)
+			if (number_compare(file[0].path + first[k].at, first[k].len, file[i].path + here[k].at,
+					   here[k].len) != 0)
 				varies |= UINT32_C(1) << k;
 	}
 	return varies;
@@ -204,5 +205,8 @@ enum source files_relation(const struct files *fs, uint32_t file, uint32_t last)
 {
 	const struct file *a = &fs->file[file], *b = &fs->file[last];
 
-	return a == b ? FROM_SELF : a->series == b->series ? FROM_SERIES : a->family == b->family ? FROM_RANKS : FROM_OTHERS;
+	return a == b		      ? FROM_SELF :
+	       a->series == b->series ? FROM_SERIES :
+	       a->family == b->family ? FROM_RANKS :
+					FROM_OTHERS;
 }

@@ -10,8 +10,8 @@
 
 static const char *const step_words[] = { "step", "steps", "iter", "iteration", "epoch", "cycle", "time", NULL };
 static const char *const step_directories[] = { "ckpt", "checkpoint", "chkpt", "dump", "restart", NULL };
-static const char *const rank_words[] = { "rank", "ranks", "proc",  "process", "pe",   "node", "host", "task",
-					  "worker", "shard", "part", "mp",     "tp",  "pp",   "dp",   "gpu", "of", NULL };
+static const char *const rank_words[] = { "rank",  "ranks", "proc", "process", "pe", "node", "host", "task", "worker",
+					  "shard", "part",  "mp",   "tp",      "pp", "dp",   "gpu",  "of",   NULL };
 
 static size_t base_at(const char *path)
 {

@@ -137,7 +137,8 @@ static void print_heads(const struct files *files, size_t cutting, const char *w
 		for (size_t k = 0; k < NR_COLUMNS; k++)
 			ret_shown[k] |= column[k] > 0;
 	}
-	printf("Where the bytes of each file were seen before, in %s, in the order of reading:\n%-*s", what, width, "file");
+	printf("Where the bytes of each file were seen before, in %s, in the order of reading:\n%-*s", what, width,
+	       "file");
 	for (size_t k = 0; k < NR_COLUMNS; k++)
 		if (ret_shown[k])
 			printf("%11s", heads[k]);
@@ -174,7 +175,8 @@ static void print_sampling(const struct analysis *a)
 
 		if (d->bits > 0)
 			printf("  %s: 1 of %" PRIu64 " is kept; together right to about %.1f %%, single files less\n",
-			       cutting_name(&a->cutting[i]).s, distinct_weight(d), 100 / sqrt((double)MAX(d->nr, (size_t)1)));
+			       cutting_name(&a->cutting[i]).s, distinct_weight(d),
+			       100 / sqrt((double)MAX(d->nr, (size_t)1)));
 		else
 			printf("  %s: exact\n", cutting_name(&a->cutting[i]).s);
 	}
@@ -193,8 +195,8 @@ static void print_left_out(const struct analysis *a, const struct files *files)
 void report_text(const struct analysis *a, const struct files *files, const struct setting *s)
 {
 	print_files(a, files, s->cutting);
-	printf("\n%zu files in %zu series: %s, of which %s are zeros", files->nr, files->nr_series, human_size(a->size).s,
-	       human_size(figures_zero(&a->total[0], a->size)).s);
+	printf("\n%zu files in %zu series: %s, of which %s are zeros", files->nr, files->nr_series,
+	       human_size(a->size).s, human_size(figures_zero(&a->total[0], a->size)).s);
 	printf(" (%s in holes)\n", human_size(a->holes).s);
 	print_left_out(a, files);
 	print_sampling(a);

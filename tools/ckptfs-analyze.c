@@ -146,7 +146,9 @@ static int set_size(struct request *q, int option, const char *text)
 		return refuse("%s: not a size such as 64K or 1G", text);
 	if (option == 'm') {
 		q->conf.memory = size;
-		return size >= ANALYZE_MEMORY_MIN ? 0 : refuse("--memory %s: must be at least %uK", text, ANALYZE_MEMORY_MIN / 1024);
+		return size >= ANALYZE_MEMORY_MIN ?
+			       0 :
+			       refuse("--memory %s: must be at least %uK", text, ANALYZE_MEMORY_MIN / 1024);
 	}
 	size = MIN(size, (uint64_t)UINT32_MAX);
 	if (option == 'p') {

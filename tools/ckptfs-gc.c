@@ -123,8 +123,8 @@ static void show_json(const struct request *q, const struct ckptfs_gc *gc)
 		{ "placed_bytes", gc->placed_bytes },
 	};
 
-	printf("{\"schema_version\": %d, \"deleted\": %s, \"complete\": %s", SCHEMA_VERSION, q->delete ? "true" : "false",
-	       gc->complete ? "true" : "false");
+	printf("{\"schema_version\": %d, \"deleted\": %s, \"complete\": %s", SCHEMA_VERSION,
+	       q->delete ? "true" : "false", gc->complete ? "true" : "false");
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
 		printf(", \"%s\": %" PRIu64, figures[i].name, figures[i].value);
 	printf(", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
@@ -136,22 +136,22 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 	double s = seconds_since(q->started_ns);
 
 	printf("In use:    %s in %" PRIu64 " packs\n", human_size(gc->live_bytes).s, gc->packs);
-	printf("Garbage:   %s in %" PRIu64 " chunks, %.1f %% of what is stored\n", human_size(gc->dead_bytes).s, gc->dead_chunks,
-	       all > 0 ? 100.0 * (double)gc->dead_bytes / (double)all : 0);
+	printf("Garbage:   %s in %" PRIu64 " chunks, %.1f %% of what is stored\n", human_size(gc->dead_bytes).s,
+	       gc->dead_chunks, all > 0 ? 100.0 * (double)gc->dead_bytes / (double)all : 0);
 	if (q->delete) {
-		printf("Freed:     %s in %" PRIu64 " chunks, %" PRIu64 " packs removed\n", human_size(gc->freed_bytes).s,
-		       gc->freed_chunks, gc->removed_packs);
+		printf("Freed:     %s in %" PRIu64 " chunks, %" PRIu64 " packs removed\n",
+		       human_size(gc->freed_bytes).s, gc->freed_chunks, gc->removed_packs);
 		if (gc->moved_packs > 0)
-			printf("Moved:     %s out of %" PRIu64 " packs that were nearly empty\n", human_size(gc->moved_bytes).s,
-			       gc->moved_packs);
+			printf("Moved:     %s out of %" PRIu64 " packs that were nearly empty\n",
+			       human_size(gc->moved_bytes).s, gc->moved_packs);
 		if (gc->placed_bytes > 0)
-			printf("Placed:    %s of %" PRIu64 " files that were scattered\n", human_size(gc->placed_bytes).s,
-			       gc->placed_files);
+			printf("Placed:    %s of %" PRIu64 " files that were scattered\n",
+			       human_size(gc->placed_bytes).s, gc->placed_files);
 	} else if (gc->dead_bytes > 0) {
 		printf("Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
 	}
-	printf("Looked at: %s and %" PRIu64 " recipes in %.1f s: %s/s, %.0f chunks/s\n", human_size(all).s, gc->recipes, s,
-	       human_size((uint64_t)((double)all / MAX(s, 1e-3))).s,
+	printf("Looked at: %s and %" PRIu64 " recipes in %.1f s: %s/s, %.0f chunks/s\n", human_size(all).s, gc->recipes,
+	       s, human_size((uint64_t)((double)all / MAX(s, 1e-3))).s,
 	       (double)(gc->live_chunks + gc->dead_chunks) / MAX(s, 1e-3));
 }
 

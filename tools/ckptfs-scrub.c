@@ -1,12 +1,12 @@
 /*
  * ckptfs-scrub: has a mount look for damage, and says which files it hits.
  *
- * The daemon does the work, while everything else goes on; this program starts it, shows how far it is, and stops it when
- * interrupted. It can be stopped or killed at any time: the next one goes on from there. A store that is not mounted is
- * fsck.ckptfs's business.
+ * The daemon does the work, while everything else goes on; this program starts it, shows how far it is, and stops it
+ * when interrupted. It can be stopped or killed at any time: the next one goes on from there. A store that is not
+ * mounted is fsck.ckptfs's business.
  *
- * Exit status: 0 every file that was looked at is sound, 1 usage, 2 it failed or there is no mount, 3 the time was up before all was
- * looked at, 4 files cannot be read everywhere, 130 interrupted.
+ * Exit status: 0 every file that was looked at is sound, 1 usage, 2 it failed or there is no mount, 3 the time was up
+ * before all was looked at, 4 files cannot be read everywhere, 130 interrupted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,14 @@
 #define SCHEMA_VERSION 1
 #define ASK_NS (100 * 1000 * 1000)
 
-enum exit_status { EXIT_SOUND = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP = 3, EXIT_DAMAGE = 4, EXIT_INTERRUPTED = 130 };
+enum exit_status {
+	EXIT_SOUND = 0,
+	EXIT_USAGE = 1,
+	EXIT_FAILED = 2,
+	EXIT_TIME_UP = 3,
+	EXIT_DAMAGE = 4,
+	EXIT_INTERRUPTED = 130
+};
 
 struct request {
 	const char *path;
@@ -72,7 +79,9 @@ static int command(const struct request *q, struct ckptfs_scrub *s, uint32_t wha
 /* 1/0 there are no more/<0 */
 static int ask_hit(const struct request *q, const struct ckptfs_scrub *s, uint64_t number, struct ckptfs_scrub_hit *ret)
 {
-	*ret = (struct ckptfs_scrub_hit){ .size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .run = s->run, .number = number };
+	*ret = (struct ckptfs_scrub_hit){
+		.size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .run = s->run, .number = number
+	};
 	if (number >= s->hits)
 		return 0;
 	if (ioctl(q->fd, CKPTFS_IOC_SCRUB_HIT, ret) < 0)
@@ -130,7 +139,8 @@ static void show_json_hits(const struct request *q, const struct ckptfs_scrub *s
 			json_print_string(stdout, hit.path);
 		else
 			fputs("null", stdout);
-		printf(", \"inode\": %" PRIu64 ", \"offset\": %" PRIu64 ", \"length\": %" PRIu64 "}", hit.inode, hit.off, hit.len);
+		printf(", \"inode\": %" PRIu64 ", \"offset\": %" PRIu64 ", \"length\": %" PRIu64 "}", hit.inode,
+		       hit.off, hit.len);
 	}
 	putchar(']');
 }
@@ -148,8 +158,8 @@ static void show_json(const struct request *q, const struct ckptfs_scrub *s)
 		{ "lost_bytes", s->lost_bytes },
 	};
 
-	printf("{\"schema_version\": %d, \"complete\": %s, \"named\": %s", SCHEMA_VERSION, s->complete ? "true" : "false",
-	       s->named ? "true" : "false");
+	printf("{\"schema_version\": %d, \"complete\": %s, \"named\": %s", SCHEMA_VERSION,
+	       s->complete ? "true" : "false", s->named ? "true" : "false");
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
 		printf(", \"%s\": %" PRIu64, figures[i].name, figures[i].value);
 	show_json_hits(q, s);
@@ -171,8 +181,8 @@ static void show_hits(const struct request *q, const struct ckptfs_scrub *s)
 	if (s->left > 0 && !s->named)
 		puts("It was stopped before the files were looked for; the next ckptfs-scrub does that.");
 	else if (s->files > 0)
-		printf("%" PRIu64 " files miss %s. Writing their content again heals them, and all who share it.\n", s->files,
-		       human_size(s->lost_bytes).s);
+		printf("%" PRIu64 " files miss %s. Writing their content again heals them, and all who share it.\n",
+		       s->files, human_size(s->lost_bytes).s);
 }
 
 static void show_text(const struct request *q, const struct ckptfs_scrub *s)
@@ -184,12 +194,13 @@ static void show_text(const struct request *q, const struct ckptfs_scrub *s)
 	if (q->quiet && found == 0)
 		return;
 	printf("Compared:  %s in %" PRIu64 " chunks, %s read in %.1f s: %s/s\n", human_size(s->bytes).s, s->chunks,
-	       human_size(s->read_bytes).s, seconds, human_size((uint64_t)((double)s->read_bytes / MAX(seconds, 1e-3))).s);
+	       human_size(s->read_bytes).s, seconds,
+	       human_size((uint64_t)((double)s->read_bytes / MAX(seconds, 1e-3))).s);
 	if (found == 0)
 		puts("Damaged:   nothing");
 	else
-		printf("Damaged:   %" PRIu64 " chunks, %" PRIu64 " tables and headers; %" PRIu64 " mended, %" PRIu64 " that no file uses, %" PRIu64
-		       " left\n",
+		printf("Damaged:   %" PRIu64 " chunks, %" PRIu64 " tables and headers; %" PRIu64 " mended, %" PRIu64
+		       " that no file uses, %" PRIu64 " left\n",
 		       s->damaged, s->tables, s->mended, s->unused, s->left);
 	if (s->tables > 0 && s->left > 0)
 		puts("Unmount the store and run fsck.ckptfs -p --read-data: it may mend more.");
@@ -214,7 +225,8 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_scrub
 static enum exit_status refuse(const struct request *q, int r)
 {
 	if (r == -ENOTTY && is_store(q->path))
-		fprintf(stderr, "ckptfs-scrub: %s: a store: give its mountpoint, or run fsck.ckptfs --read-data if it is not mounted\n",
+		fprintf(stderr,
+			"ckptfs-scrub: %s: a store: give its mountpoint, or run fsck.ckptfs --read-data if it is not mounted\n",
 			q->path);
 	else if (r == -ENOTTY)
 		fprintf(stderr, "ckptfs-scrub: %s: not on a ckptfs; give a mountpoint\n", q->path);

@@ -159,7 +159,8 @@ static void show_scrub(FILE *to, const struct json_flat *j)
 		fputs("  ckptfs-scrub looks for damage\n", to);
 	}
 	if (strcmp(json_flat_get(j, "scrub.unfinished"), "true") == 0) {
-		size_line(to, strcmp(json_flat_get(j, "scrub.running"), "true") == 0 ? "Scrub running:" : "Scrub stopped:",
+		size_line(to,
+			  strcmp(json_flat_get(j, "scrub.running"), "true") == 0 ? "Scrub running:" : "Scrub stopped:",
 			  json_flat_u64(j, "scrub.round.bytes"));
 		fprintf(to, "  so far, %s damaged places\n", json_flat_get(j, "scrub.round.damaged"));
 	}

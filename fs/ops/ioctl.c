@@ -369,8 +369,8 @@ static size_t argument_size(unsigned cmd)
 /* Others are about one file. */
 static bool is_for_directories(unsigned cmd)
 {
-	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB || cmd == CKPTFS_IOC_SCRUB_HIT ||
-	       cmd == CKPTFS_IOC_EXCLUSIVE;
+	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB ||
+	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,

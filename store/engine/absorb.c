@@ -1,9 +1,9 @@
 /*
  * Fingerprints from memory into RocksDB, in bulk.
  *
- * New ones collect in `recent`. When it is full it becomes `frozen`, still asked by everyone, and is ingested as one sorted
- * file. From then on they are `kept`: found sooner than in RocksDB, and given up for whoever needs the memory. What has
- * been absorbed is told by the marks of the last commit at the time of freezing: everything
+ * New ones collect in `recent`. When it is full it becomes `frozen`, still asked by everyone, and is ingested as one
+ * sorted file. From then on they are `kept`: found sooner than in RocksDB, and given up for whoever needs the memory.
+ * What has been absorbed is told by the marks of the last commit at the time of freezing: everything
  * before them was in the table. A crash before the marks are written: those frames' tables are read once more.
  */
 #include <errno.h>
@@ -19,8 +19,9 @@
 #define QUIET_PART 64 /* of a full table, worth the work when nobody is in the way */
 
 /*
- * Ingesting costs CPU that a burst of checkpoints wants for itself, so it waits for a quiet moment while memory allows: half of
- * the cache, as many as the largest power of two of slots takes at 7/8. With 256 MiB that is 18 GiB of new pages.
+ * Ingesting costs CPU that a burst of checkpoints wants for itself, so it waits for a quiet moment while memory
+ * allows: half of the cache, as many as the largest power of two of slots takes at 7/8. With 256 MiB that is 18 GiB of
+ * new pages.
  */
 static size_t entries_max(const struct engine *e)
 {
@@ -138,7 +139,8 @@ static int add_all(struct fptable *t, const struct fptable *from)
 	return r;
 }
 
-/* Frozen and kept ones together, or if these are too many the frozen ones. Neither changes meanwhile: we have absorb_lock. */
+/* Frozen and kept ones together, or if these are too many the frozen ones. Neither changes meanwhile: we have
+ * absorb_lock. */
 static struct fptable to_keep(struct engine *e, const struct fptable *frozen, const struct fptable *kept)
 {
 	size_t max = entries_max(e) / 2;

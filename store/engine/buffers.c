@@ -12,7 +12,8 @@
 
 #define BUFFERS_MIN 24 /* the request loop and the workers hold some at any time */
 #define BUFFER_BYTES (ENGINE_BUFFER_FRONT + ENGINE_BUFFER_SIZE + 4096)
-/* Made many at a time, of huge pages where the system has them: the kernel copies every request into them page by page. */
+/* Made many at a time, of huge pages where the system has them: the kernel copies every request into them page by
+ * page. */
 #define HUGE_PAGE MiB(2)
 #define SLAB_BYTES MiB(16)
 #define SLAB_BUFFERS 15u

@@ -2,8 +2,8 @@
  * Champions: the few files whose bytes at the same offset are likely those that come.
  *
  * Which of them is right shows only in the data: `ckpt-3.0042` may resemble `ckpt-3.0041` or `ckpt-2.0042`. So each job
- * asks them in turn until one knows more than half of it, and that one is asked first by the next job. One that has never
- * known anything is asked only now and then: a look at it may cost a read of a table from the disk.
+ * asks them in turn until one knows more than half of it, and that one is asked first by the next job. One that has
+ * never known anything is asked only now and then: a look at it may cost a read of a table from the disk.
  */
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
@@ -39,7 +39,8 @@ unsigned champions_get(struct content *c, bool even_useless, struct content **re
 
 	mutex_lock(&c->lock);
 	for (unsigned i = 0; i < c->nr_champions; i++)
-		if (even_useless || c->champions[i].is_useful || c->champions[i].nr_useless < USELESS_MAX || c->nr_submitted % RETRY_EACH == 0)
+		if (even_useless || c->champions[i].is_useful || c->champions[i].nr_useless < USELESS_MAX ||
+		    c->nr_submitted % RETRY_EACH == 0)
 			ret[n++] = content_ref(c->champions[i].c);
 	mutex_unlock(&c->lock);
 	return n;

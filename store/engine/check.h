@@ -41,11 +41,13 @@ struct check_conf {
 	uint64_t cache; /* memory to work with */
 	bool mend; /* else nothing is changed, not even the time of a file */
 	bool read_data; /* every chunk against its fingerprint */
-	bool give_up; /* with `mend`: also commits that cannot be applied any more, if the store cannot be used otherwise */
+	/* with `mend`: also commits that cannot be applied any more, if the store cannot be used otherwise */
+	bool give_up;
 	bool rebuild; /* with `mend`: make the index anew in any case */
 	/* Called for each finding; what it points to is gone afterwards. */
 	void (*finding)(void *userdata, const struct check_finding *f);
-	/* Called often: `done` of `all` (0: nobody knows) of what is being done. false: stop, check_store() says -EINTR. */
+	/* Called often: `done` of `all` (0: nobody knows) of what is being done. false: stop, check_store() says
+	 * -EINTR. */
 	bool (*progress)(void *userdata, const char *what, uint64_t done, uint64_t all, bool bytes);
 	void *userdata; /* of both, each of which may be NULL */
 };

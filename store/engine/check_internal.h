@@ -91,7 +91,8 @@ const struct tail_frame *check_tail_of(const struct check *k, uint32_t pack, uin
 /* check_view.c */
 int check_view(struct check *k);
 void check_found_in_view(struct check *k, enum check_area area, const char *text);
-int check_entry_alone(struct check *k, const uint8_t *key, size_t key_len, const void *value, size_t value_len); /* 1: right */
+/* 1: right */
+int check_entry_alone(struct check *k, const uint8_t *key, size_t key_len, const void *value, size_t value_len);
 
 /* check_referrers.c */
 int check_referrers(struct check *k);

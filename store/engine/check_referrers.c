@@ -1,4 +1,5 @@
-/* Who refers to what, against the recipes: all that they refer to must be known. What is known and not so any more does no harm. */
+/* Who refers to what, against the recipes: all that they refer to must be known. What is known and not so any more
+ * does no harm. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,7 +51,8 @@ static int look_for(struct check *k, uint64_t ino, uint64_t segment, const struc
 }
 
 /* Recipes that do not decode have been told of. */
-static int check_recipe(struct check *k, const void *key, size_t key_len, const void *value, size_t len, uint64_t *nr_missing)
+static int check_recipe(struct check *k, const void *key, size_t key_len, const void *value, size_t len,
+			uint64_t *nr_missing)
 {
 	_cleanup_(frames_set_release) struct frames_set set = { 0 };
 	_cleanup_(freep) struct extent *x = NULL;
@@ -89,7 +91,8 @@ int check_referrers(struct check *k)
 	}
 	if (r < 0 || nr_missing == 0)
 		return r;
-	snprintf(text, sizeof(text), "index: %" PRIu64 " references of recipes are missing in the table of who refers to what", nr_missing);
+	snprintf(text, sizeof(text),
+		 "index: %" PRIu64 " references of recipes are missing in the table of who refers to what", nr_missing);
 	check_found_in_view(k, CHECK_INDEX, text);
 	return 0;
 }

@@ -14,7 +14,8 @@
 
 #define CHUNKER_ZEROS_MIN 4096u
 
-/* Room for the ends of as many pieces as 1 MiB can have: chunks of 256 bytes, and a chunk and a run of zeros per 4096. */
+/* Room for the ends of as many pieces as 1 MiB can have: chunks of 256 bytes, and a chunk and a run of zeros per
+ * 4096. */
 #define CHUNKER_ENDS_MAX (4096u + 512u)
 
 /*

@@ -6,16 +6,17 @@
  *   4. append the log up to that end       COMMIT POINT: before it nothing of this, after it all
  *      to the journal, with the packs' marks, and sync it
  *   5. take it off the log, acknowledge    the view already has it in memory; view.c writes it out later
- * A step that fails leaves the log as it was: nothing is lost, the caller gets the errno, whoever else waits tries again.
- * Where a failed sync may have dropped pages behind our back, packs and journal themselves refuse to go on as if nothing
- * had happened.
+ * A step that fails leaves the log as it was: nothing is lost, the caller gets the errno, whoever else waits tries
+ * again. Where a failed sync may have dropped pages behind our back, packs and journal themselves refuse to go on as
+ * if nothing had happened.
  *
  * Steps 1 to 3 of one commit run beside steps 4 and 5 of the one before; if several have done 1 to 3 before the next 4,
- * that one covers them all. Everyone who wants durability is a waiter in the list and shares the commits (group commit).
- * Up to two of those who came to wait lead: each takes the half that is due and that nobody is at, and goes when it has
- * what it came for and the other is left, or nobody waits. The rest need not be there at all: a leader tells them. So
- * an fsync costs no thread more than its own (64 KiB appended and synced by 4 processes on 2 processors: 23 context
- * switches each when all waited for every half, and waking an idle processor was what took the time).
+ * that one covers them all. Everyone who wants durability is a waiter in the list and shares the commits (group
+ * commit). Up to two of those who came to wait lead: each takes the half that is due and that nobody is at, and goes
+ * when it has what it came for and the other is left, or nobody waits. The rest need not be there at all: a leader
+ * tells them. So an fsync costs no thread more than its own (64 KiB appended and synced by 4 processes on 2
+ * processors: 23 context switches each when all waited for every half, and waking an idle processor was what took the
+ * time).
  */
 #include <errno.h>
 #include <string.h>

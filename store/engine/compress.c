@@ -37,7 +37,8 @@ int compress_parse(const char *s, size_t len, struct compress *ret)
 	size_t name_len = colon ? (size_t)(colon - s) : len;
 	struct compress c = { 0 };
 
-	while (c.kind < ARRAY_SIZE(names) && (strlen(names[c.kind]) != name_len || memcmp(names[c.kind], s, name_len) != 0))
+	while (c.kind < ARRAY_SIZE(names) &&
+	       (strlen(names[c.kind]) != name_len || memcmp(names[c.kind], s, name_len) != 0))
 		c.kind++;
 	if (c.kind == ARRAY_SIZE(names) || (colon && c.kind != COMPRESS_ZSTD))
 		return -EINVAL;

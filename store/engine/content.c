@@ -2,8 +2,8 @@
  * One file's bytes: the object, its recipe in memory, and how it gets into the view.
  *
  * A content lives as long as anyone refers to it: an opener, a job, its stage, or the list of dirty ones, which
- * view.c empties. Two states side by side: `live`, what applications see, and `logged`, what the log says; the recipe is
- * of the logged state. They meet when nothing is staged and no job is under way.
+ * view.c empties. Two states side by side: `live`, what applications see, and `logged`, what the log says; the recipe
+ * is of the logged state. They meet when nothing is staged and no job is under way.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -293,8 +293,8 @@ static void content_mark_dirty(struct content *c)
 	mutex_unlock(&e->contents_lock);
 }
 
-static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, const struct extent *x, size_t nr)
-	REQUIRES(c->lock)
+static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, const struct extent *x,
+			      size_t nr) REQUIRES(c->lock)
 {
 	struct engine *e = c->e;
 	struct segment *s;

@@ -8,20 +8,22 @@
  *     ├─ in memory: stored lately? ───────────────▶ memory
  *     ├─ in RocksDB? ─────────────────────────────▶ indexed    (unless the filter says no; one by one, after some
  *     │                                                        misses the rest in one batch)
- *     ├─ auto, and moved in the champion? ────────▶ shifted    (shifted.c; to the byte: what is left of its pages is cut
- *     │                                                        and goes through all this once more)
+ *     ├─ auto, and moved in the champion? ────────▶ shifted    (shifted.c; to the byte: what is left of its pages is
+ *     cut │                                                        and goes through all this once more)
  *     └─ no: append ──────────────────────────────▶ fresh
  *
  * Every answer is an address whose full fingerprint has been compared in the pack's own table. To be exact when several
- * writers bring the same new page at once, the last look into memory and the reservation of the place happen under one lock
- * (append_lock); RocksDB needs no second look unless fingerprints moved into it meanwhile (absorb_generation).
+ * writers bring the same new page at once, the last look into memory and the reservation of the place happen under one
+ * lock (append_lock); RocksDB needs no second look unless fingerprints moved into it meanwhile (absorb_generation).
  *
  * A place given out before its bytes are written may be shared at once. Whoever shares waits for the write before its
- * recipe says so; if the write failed, it begins again. Crash: nothing in the log points at a frame that was not written.
+ * recipe says so; if the write failed, it begins again. Crash: nothing in the log points at a frame that was not
+ * written.
  *
  * Many new pages make a frame of their own, written from the job's memory; few are copied into the small frame that all
- * jobs share and that is written when it is full or at a commit. The small frame is in our hands: sharing needs no wait.
- * Chunks of varied lengths go to such a frame in any case: they lie anywhere in memory, and disks want whole blocks.
+ * jobs share and that is written when it is full or at a commit. The small frame is in our hands: sharing needs no
+ * wait. Chunks of varied lengths go to such a frame in any case: they lie anywhere in memory, and disks want whole
+ * blocks.
  */
 #include <errno.h>
 #include <sched.h>
@@ -89,8 +91,8 @@ static bool same_bytes(struct batch *b, unsigned i, struct addr a)
 	return false;
 }
 
-/* What lies at `a` is intact, or is now. Where it cannot be written over we look for another copy, and store one if there is
- * none; heal.c then points all who share the damaged one there. */
+/* What lies at `a` is intact, or is now. Where it cannot be written over we look for another copy, and store one if
+ * there is none; heal.c then points all who share the damaged one there. */
 static bool make_good(struct batch *b, unsigned i, struct addr a)
 {
 	int r = packs_is_damaged(b->e->packs, a) ? packs_heal(b->e->packs, a, page_of(b, i), len_of(b, i)) : 0;
@@ -444,7 +446,8 @@ static void set_compression(struct engine *e, const struct batch *b, struct pack
 		pack_frame_set_compression(shared, b->compression);
 }
 
-/* Give every claimed page its place. *bulk is the job's own frame, `full` are small frames that are to be written now. */
+/* Give every claimed page its place. *bulk is the job's own frame, `full` are small frames that are to be written
+ * now. */
 static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack_frame **bulk, struct pack_frame **full,
 		     unsigned *nr_full) REQUIRES(e->append_lock)
 {
@@ -539,8 +542,9 @@ static int append(struct batch *b, uint64_t generation)
 }
 
 /*
- * Whose bytes we share may still be on their way. 1: all there, 0: one failed and is unknown again. Its owner takes it out
- * of the table of recent ones; if that one has been frozen meanwhile it stays, so after some tries we store our own.
+ * Whose bytes we share may still be on their way. 1: all there, 0: one failed and is unknown again. Its owner takes it
+ * out of the table of recent ones; if that one has been frozen meanwhile it stays, so after some tries we store our
+ * own.
  */
 static int wait_for_shared(struct batch *b, unsigned nr_tries)
 {
@@ -585,7 +589,8 @@ static void count(struct batch *b)
 static void note_damaged(struct batch *b)
 {
 	for (unsigned i = 0; i < b->n; i++)
-		if (b->cause[i] != ZERO && !b->alone[i] && !addr_is_none(b->damaged[i]) && !addr_equal(b->addr[i], b->damaged[i]))
+		if (b->cause[i] != ZERO && !b->alone[i] && !addr_is_none(b->damaged[i]) &&
+		    !addr_equal(b->addr[i], b->damaged[i]))
 			heal_note(b->e, b->damaged[i], len_of(b, i), b->addr[i]);
 }
 
@@ -709,8 +714,8 @@ int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret)
 }
 
 /*
- * Called by a commit: every chunk the log refers to is written, then durable. The sync's point is set under the lock that
- * frames are opened with, when no small frame is open: each frame before it is with a thread that is writing it.
+ * Called by a commit: every chunk the log refers to is written, then durable. The sync's point is set under the lock
+ * that frames are opened with, when no small frame is open: each frame before it is with a thread that is writing it.
  */
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 {

@@ -8,7 +8,8 @@
 
 #define PAGES_MAX (ENGINE_BUFFER_SIZE / PACK_BLOCK)
 
-/* CLAIMED: new, and this job is about to append it; FRESH: it has. SHIFTED: some of it is elsewhere, and it is no chunk. */
+/* CLAIMED: new, and this job is about to append it; FRESH: it has. SHIFTED: some of it is elsewhere, and it is no
+ * chunk. */
 enum cause { UNKNOWN, ZERO, CHAMPION, SUCCESSOR, MEMORY, INDEXED, SHIFTED, CLAIMED, FRESH };
 
 struct batch {

@@ -5,7 +5,8 @@
  *   found            |    |~~~~~~~~~~~|  |~~~~~|         |           |
  *   becomes  | known |rest|  found    |re|found|  rest   |  a page   |
  *
- * What is found becomes extents as it is. What is left of its pages is cut by content, and new or known like all that is.
+ * What is found becomes extents as it is. What is left of its pages is cut by content, and new or known like all that
+ * is.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -55,7 +56,8 @@ static int take_shifted(struct batch *b, const struct job *j, struct shifted **r
 	return r;
 }
 
-/* What is cheaper first: fingerprints and look-ups or, where the job before had moved, comparing with what was moved. */
+/* What is cheaper first: fingerprints and look-ups or, where the job before had moved, comparing with what was
+ * moved. */
 static int ask(struct batch *b, const struct job *j, struct shifted **ret)
 {
 	struct shift_range runs[PAGES_MAX];

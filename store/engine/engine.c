@@ -1,9 +1,10 @@
 /*
  * Opening and closing a store.
  *
- * Order of opening: superblock and lock, index, journal, journal into the view, packs cut at the last commit, fingerprints
- * that RocksDB has not absorbed, then the threads. Nothing of the truth (packs, journal) is changed before all of the
- * journal could be read. Closing is a commit and a flush of the view; whoever is killed instead opens a little later.
+ * Order of opening: superblock and lock, index, journal, journal into the view, packs cut at the last commit,
+ * fingerprints that RocksDB has not absorbed, then the threads. Nothing of the truth (packs, journal) is changed
+ * before all of the journal could be read. Closing is a commit and a flush of the view; whoever is killed instead
+ * opens a little later.
  */
 #include "store/engine/engine.h"
 
@@ -154,8 +155,8 @@ static int open_index(struct engine *e, bool rebuild)
 		return -ENOMEM;
 	r = db_open(dir, &dc, &e->db);
 	if (r == -ENOENT || r == -EBADMSG)
-		return log_errno(-ENODATA, "store %s: its index is %s; no data is lost: run fsck.ckptfs --rebuild %s", e->path,
-				 r == -ENOENT ? "missing" : "damaged", e->path);
+		return log_errno(-ENODATA, "store %s: its index is %s; no data is lost: run fsck.ckptfs --rebuild %s",
+				 e->path, r == -ENOENT ? "missing" : "damaged", e->path);
 	return r;
 }
 
@@ -272,7 +273,8 @@ int engine_close(struct engine *e)
 	r = engine_sync(e);
 	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)
 		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);
-	view_flush(e, view_wants_snapshot(e)); /* logged if it fails; the journal has everything, the next mount replays it */
+	/* logged if it fails; the journal has everything, the next mount replays it */
+	view_flush(e, view_wants_snapshot(e));
 	engine_free(e);
 	return r;
 }

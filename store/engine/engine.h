@@ -43,8 +43,8 @@ struct compress {
 /* "none", "lz4", "zstd", "zstd:LEVEL", "auto". -EINVAL: none of these. */
 int compress_parse(const char *s, size_t len, struct compress *ret);
 
-/* How new data is cut: into pages, or where its content says, so that it is found again when it has moved; or into pages
- * that are looked for in the champions' bytes, wherever they have moved to. */
+/* How new data is cut: into pages, or where its content says, so that it is found again when it has moved; or into
+ * pages that are looked for in the champions' bytes, wherever they have moved to. */
 enum chunking { CHUNKING_PAGE, CHUNKING_CDC, CHUNKING_AUTO };
 /* "page", "cdc", "auto". -EINVAL: none of these. */
 int chunking_parse(const char *s, size_t len, enum chunking *ret);
@@ -76,8 +76,8 @@ struct engine_conf {
  * Open a store, creating it if `path` is missing or an empty directory. After a crash this recovers: cuts the packs
  * at the last commit and replays the journal into the view. The causes of failure are logged in full; the errno tells
  * them apart: -EBUSY in use, -ENOTDIR not a directory, -EACCES/-EPERM, -EOPNOTSUPP another version or unknown
- * features, -ENODATA the index is missing or unusable (fsck.ckptfs --rebuild), -EBADMSG damage, -EEXIST not empty and not a
- * store, -EINVAL options that contradict the store.
+ * features, -ENODATA the index is missing or unusable (fsck.ckptfs --rebuild), -EBADMSG damage, -EEXIST not empty and
+ * not a store, -EINVAL options that contradict the store.
  */
 int engine_open(const char *path, const struct engine_conf *conf, struct engine **ret);
 /* Commit everything and close. The error of that last commit, if any; the engine is gone either way. NULL is fine. */
@@ -111,8 +111,8 @@ int engine_new_number(struct engine *e, uint64_t *ret);
 /* Make everything that is in the log durable. Concurrent callers share one commit. */
 int engine_sync(struct engine *e);
 /*
- * The same without waiting: `done` hears the result, from any thread that holds no lock, perhaps before this returns. The
- * thread that calls may have to commit for others before it gets away.
+ * The same without waiting: `done` hears the result, from any thread that holds no lock, perhaps before this returns.
+ * The thread that calls may have to commit for others before it gets away.
  */
 struct engine_waiter {
 	void (*done)(struct engine_waiter *w, int r); /* w is the caller's again */
@@ -147,26 +147,30 @@ void content_close(struct content *c); /* NULL is fine; unflushed data goes on b
 
 /* Size, mapped bytes and data times as an application sees them now. */
 void content_stat(struct content *c, struct ns_content *ret);
-/* The same of any inode, without opening it: what is in memory if there is something, else as the view has it. Zeros: none. */
+/* The same of any inode, without opening it: what is in memory if there is something, else as the view has it. Zeros:
+ * none. */
 int content_peek(struct engine *e, uint64_t ino, struct ns_content *ret);
-/* Inodes whose bytes at the same offset are likely the same as what comes, the likeliest first. They stay open until others,
- * or none, are set, or c is closed. */
+/* Inodes whose bytes at the same offset are likely the same as what comes, the likeliest first. They stay open until
+ * others, or none, are set, or c is closed. */
 #define CHAMPIONS_MAX 5u
 void content_set_champions(struct content *c, const uint64_t *inos, unsigned n);
 
-/* How its new bytes are compressed, instead of as the engine's configuration says; NULL: as that says. What is stored together with
- * bytes of others follows whichever of them wants to be compressed. */
+/* How its new bytes are compressed, instead of as the engine's configuration says; NULL: as that says. What is stored
+ * together with bytes of others follows whichever of them wants to be compressed. */
 void content_set_compress(struct content *c, const struct compress *how);
 
-/* How its new bytes are cut, instead of as the engine's configuration says; NULL: as that says. What it has stays as it is. */
+/* How its new bytes are cut, instead of as the engine's configuration says; NULL: as that says. What it has stays as
+ * it is. */
 void content_set_chunking(struct content *c, const enum chunking *how);
 
-/* Copies p. Returns when the bytes are in the engine's hands. -ENOSPC, -EFBIG, -EIO. off == CONTENT_APPEND: at the end. */
+/* Copies p. Returns when the bytes are in the engine's hands. -ENOSPC, -EFBIG, -EIO. off == CONTENT_APPEND: at the
+ * end. */
 #define CONTENT_APPEND UINT64_MAX
 int content_write(struct content *c, const void *p, size_t len, uint64_t off);
 /*
- * The same for bytes inside *b; may take the buffer instead of copying, then *b is NULL afterwards. What is then left to
- * do (*later, if not NULL) is the caller's: run it, or queue it for the engine's threads, and wait for nothing before.
+ * The same for bytes inside *b; may take the buffer instead of copying, then *b is NULL afterwards. What is then left
+ * to do (*later, if not NULL) is the caller's: run it, or queue it for the engine's threads, and wait for nothing
+ * before.
  */
 int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
 			 struct job **later);
@@ -176,19 +180,20 @@ void job_queue(struct job *j); /* NULL is fine */
 ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off);
 int content_truncate(struct content *c, uint64_t size);
 int content_punch(struct content *c, uint64_t off, uint64_t len); /* zeros, no space; size stays */
-/* Make [off, off+len) readable zeros where it is a hole and extend the size if told. Space is not reserved ahead: nobody
- * knows what will be new; but -ENOSPC if the store has less than len free. */
+/* Make [off, off+len) readable zeros where it is a hole and extend the size if told. Space is not reserved ahead:
+ * nobody knows what will be new; but -ENOSPC if the store has less than len free. */
 int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend);
 /* Share bytes instead of copying them; ranges may be unaligned and, in one file, must not overlap. *ret: bytes done. */
-int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len, uint64_t *ret);
+int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
+		  uint64_t *ret);
 /* SEEK_DATA, SEEK_HOLE; -ENXIO past the end. */
 int content_seek(struct content *c, uint64_t off, int whence, uint64_t *ret);
 int content_set_mtime(struct content *c, int64_t mtime_ns);
 
 /*
  * Wait until all that was written to c is in the log. An error that data met after write() had returned is told by
- * flushes until a sync has told it: by each opener's own, once, even if another's was first. So everyone who calls fsync
- * hears of it, and nobody hears it in another's place. `seen` is content_errors() at the opener's start.
+ * flushes until a sync has told it: by each opener's own, once, even if another's was first. So everyone who calls
+ * fsync hears of it, and nobody hears it in another's place. `seen` is content_errors() at the opener's start.
  */
 int content_flush(struct content *c);
 int content_sync(struct content *c, uint64_t *seen); /* flush, then engine_sync(); seen NULL: nobody's in particular */
@@ -211,7 +216,8 @@ struct gc_report {
 	uint64_t freed_chunks, freed_bytes; /* given back */
 	uint64_t nr_removed; /* packs */
 	uint64_t nr_moved_packs, moved_bytes; /* whose live chunks were moved together elsewhere */
-	uint64_t nr_placed, placed_bytes; /* files that were scattered: bytes stored once more in the order they are read */
+	/* files that were scattered: bytes stored once more in the order they are read */
+	uint64_t nr_placed, placed_bytes;
 	bool complete; /* all packs since the last complete one, or this one's beginning, were looked at */
 };
 struct gc_conf {
@@ -227,10 +233,10 @@ struct gc_conf {
 int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *ret);
 
 /*
- * Scrubbing: what is committed is read from the disk once and compared with its fingerprints, while everything else goes on. What
- * is damaged is remembered as if a reader had met it: reading it fails, writing its content again heals it. Where its content is known a
- * second time it is mended at once. One scrub at a time (-EBUSY). It may be stopped, or die, at any moment: the next one goes on from
- * there, or from shortly before.
+ * Scrubbing: what is committed is read from the disk once and compared with its fingerprints, while everything else
+ * goes on. What is damaged is remembered as if a reader had met it: reading it fails, writing its content again heals
+ * it. Where its content is known a second time it is mended at once. One scrub at a time (-EBUSY). It may be stopped,
+ * or die, at any moment: the next one goes on from there, or from shortly before.
  */
 struct scrub_sums {
 	uint64_t nr_chunks, bytes; /* that were compared */
@@ -259,7 +265,8 @@ struct scrub_conf {
 	uint64_t budget_ns; /* look at no more after this time; 0: until all is done */
 	uint64_t rate; /* bytes of packs to read per second; 0: unlimited */
 	bool (*step)(void *userdata, const struct scrub_report *so_far); /* often; false: stop. NULL: none */
-	/* Bytes of a file that cannot be read; `path` from the root, NULL: it has no name. NULL: nobody wants to know. */
+	/* Bytes of a file that cannot be read; `path` from the root, NULL: it has no name. NULL: nobody wants to
+	 * know. */
 	void (*hit)(void *userdata, const char *path, uint64_t ino, uint64_t off, uint64_t len);
 	void *userdata;
 };
@@ -267,10 +274,11 @@ int engine_scrub(struct engine *e, const struct scrub_conf *conf, struct scrub_r
 void engine_scrub_state(struct engine *e, struct scrub_state *ret);
 
 /*
- * What would be free if some names were deleted: exactly, as of one moment, the beginning of the call, while everything goes on.
- * Time and I/O grow with the extents of their files and of those that share with them, memory with the number of names (24
- * bytes each) beside a fixed part. A file counts if all its names are among them. Files that are open though they have no name
- * still have their bytes, and so share. The first time in the life of a store of an older version all recipes are read.
+ * What would be free if some names were deleted: exactly, as of one moment, the beginning of the call, while
+ * everything goes on. Time and I/O grow with the extents of their files and of those that share with them, memory with
+ * the number of names (24 bytes each) beside a fixed part. A file counts if all its names are among them. Files that
+ * are open though they have no name still have their bytes, and so share. The first time in the life of a store of an
+ * older version all recipes are read.
  */
 struct exclusive_name {
 	uint64_t dir;
@@ -281,15 +289,18 @@ struct exclusive_report {
 	uint64_t nr_linked; /* files that would not: they have another name elsewhere */
 	uint64_t nr_chunks, bytes; /* distinct ones that they refer to */
 	uint64_t exclusive_chunks, exclusive_bytes; /* of these, what nobody else does */
-	uint64_t exclusive_stored; /* what that takes as compressed; of a part of what was compressed together its share */
+	/* what that takes as compressed; of a part of what was compressed together its share */
+	uint64_t exclusive_stored;
 	uint64_t nr_damaged; /* frames without a table: what is in them is not counted */
-	uint64_t nr_frames, nr_frames_done, nr_recipes; /* how far it has come; frames found so far, looked at, and recipes read */
+	/* how far it has come; frames found so far, looked at, and recipes read */
+	uint64_t nr_frames, nr_frames_done, nr_recipes;
 	uint64_t nr_built; /* recipes that were read first, for want of the table */
 };
 struct exclusive_conf {
 	const struct exclusive_name *names;
 	size_t nr_names;
-	bool (*step)(void *userdata, const struct exclusive_report *so_far); /* now and then; false: -ECANCELED. NULL: none */
+	/* now and then; false: -ECANCELED. NULL: none */
+	bool (*step)(void *userdata, const struct exclusive_report *so_far);
 	void *userdata;
 };
 int engine_exclusive(struct engine *e, const struct exclusive_conf *conf, struct exclusive_report *ret);
@@ -301,9 +312,11 @@ struct engine_stats {
 	uint64_t verified_different;		/* matches that verify found to differ */
 	uint64_t logical;			/* mapped bytes of all files */
 	uint64_t stored_chunks, stored_bytes;	/* distinct chunks in packs */
-	uint64_t compressed_stored;		/* what they take, compressed; if some are gone, by the ratio of all ever stored */
+	/* what they take, compressed; if some are gone, by the ratio of all ever stored */
+	uint64_t compressed_stored;
 	uint64_t compressed, compressed_to;	/* since the mount: plain bytes that were compressed, and to how many */
-	uint64_t unshrinkable, uncompressed_busy; /* likewise those that were not: it does not pay; writers would have waited */
+	/* likewise those that were not: it does not pay; writers would have waited */
+	uint64_t unshrinkable, uncompressed_busy;
 	uint64_t pack_disk, journal_disk, index_disk;
 	uint64_t read;				/* bytes read by applications */
 	uint64_t table_hits, table_misses;

@@ -32,10 +32,10 @@
  *   shift.c     which bytes have moved
  *   shifted.c   looking for them in champions
  *
- * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by inode) > contents_lock,
- * log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock. The last eight are leaves but for
- * append_lock > packs' own locks and log.lock > RocksDB. gc.lock and referrers.lock, and then flush_lock, come before all of
- * them, absorb_lock before append_lock. Nobody waits for
+ * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by
+ * inode) > contents_lock, log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock. The last
+ * eight are leaves but for append_lock > packs' own locks and log.lock > RocksDB. gc.lock and referrers.lock, and then
+ * flush_lock, come before all of them, absorb_lock before append_lock. Nobody waits for
  * a job while holding view_lock: the job needs it to finish.
  */
 #pragma once
@@ -74,7 +74,8 @@ struct shifted_map;
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
 #define CONTENT_BUCKETS 4096
-#define CONTENT_MAX_SIZE ((uint64_t)1 << 60) /* far above any disk, and sums of offsets and lengths stay far from overflow */
+/* far above any disk, and sums of offsets and lengths stay far from overflow */
+#define CONTENT_MAX_SIZE ((uint64_t)1 << 60)
 
 /* Bytes on their way. One job is at most 1 MiB, page-aligned at its start unless it is cut by content. */
 struct job {
@@ -130,7 +131,8 @@ struct content {
 	/* Staging: one contiguous range of fresh bytes inside one segment. */
 	struct engine_buffer *stage GUARDED_BY(lock);
 	bool stage_is_cut;		  /* by content: recut.c */
-	uint64_t stage_base;		  /* file offset of stage->data[0], segment aligned unless it is cut by content */
+	/* file offset of stage->data[0], segment aligned unless it is cut by content */
+	uint64_t stage_base;
 	uint32_t stage_start, stage_end;  /* fresh bytes in it */
 	int64_t stage_time_ns;
 	int error GUARDED_BY(lock); /* the last one met after write() had returned */
@@ -179,7 +181,8 @@ struct engine {
 		struct mutex lock; /* held while the table is made; before flush_lock and view_lock */
 		_Atomic bool complete; /* the view has all that its recipes say; set with view_lock held exclusively */
 	} referrers;
-	struct mutex flush_lock; /* one at a time writes the view out: the background thread or a collection; before view_lock */
+	/* one at a time writes the view out: the background thread or a collection; before view_lock */
+	struct mutex flush_lock;
 	struct rwlock view_lock; /* shared: change logged state; exclusive: the view is being cut */
 
 	struct mutex contents_lock;
@@ -208,7 +211,8 @@ struct engine {
 	struct {
 		_Atomic bool running; /* one collection at a time */
 		struct mutex lock; /* of a collection, or of the background thread while it heals; before all others */
-		struct gc_window *_Atomic window; /* set with view_lock held exclusively; used under it or inside `users` */
+		/* set with view_lock held exclusively; used under it or inside `users` */
+		struct gc_window *_Atomic window;
 		struct mutex totals_lock; /* leaf */
 		struct freed_totals totals GUARDED_BY(totals_lock);
 		_Atomic bool any; /* something is gone: tables that are read must be told */
@@ -243,7 +247,8 @@ struct engine {
 	uint64_t absorb_generation GUARDED_BY(append_lock);
 	struct {
 		bool on GUARDED_BY(append_lock); /* there may be two copies of a chunk: nothing is absorbed */
-		struct pack_marks marks; /* of the note that was found; constant after loading, as is the rest until gc.lock is held */
+		/* of the note that was found; constant after loading, as is the rest until gc.lock is held */
+		struct pack_marks marks;
 		struct move *m; /* copies that were found */
 		size_t nr, size;
 	} moving;
@@ -256,8 +261,10 @@ struct engine {
 		struct fingerprint_filter in_use, next;
 		uint64_t nr_good, scan_from; /* the background thread's */
 	} filter;
-	struct pack_frame *small, *varied GUARDED_BY(append_lock); /* shared by jobs: few pages, chunks cut by content */
-	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4] GUARDED_BY(append_lock); /* a job may add two past the limit */
+	/* shared by jobs: few pages, chunks cut by content */
+	struct pack_frame *small, *varied GUARDED_BY(append_lock);
+	/* a job may add two past the limit */
+	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4] GUARDED_BY(append_lock);
 	unsigned nr_unwritten GUARDED_BY(append_lock);
 	int unwritten_error GUARDED_BY(append_lock);
 	unsigned nr_filling GUARDED_BY(append_lock); /* small frames that left `small` and are being written */
@@ -332,14 +339,15 @@ int extents_read(struct content *c, const struct extent_list *l, void *p, size_t
 int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) REQUIRES(c->lock);
 
 /* vacate.c */
-int vacate(struct engine *e, const struct move *m, size_t nr, struct freed_totals *ret); /* sorted; the caller commits, then */
+/* Of sorted moves. The caller commits, then calls the second. */
+int vacate(struct engine *e, const struct move *m, size_t nr, struct freed_totals *ret);
 void vacate_forget_tables(struct engine *e, const struct move *m, size_t nr);
 
 /* moving.c: two copies of a chunk, and a crash */
 #define MOVING_NOTE "moving"
 int moving_begin(struct engine *e); /* before the first copy; with gc.lock held, as those below. Costs a commit */
-/* Point all files to the copies and give up the places that they were made of: `m`, in any order, is sorted. Adds what was given
- * up to *ret. On success, what was begun has ended; else moving_give_up(). */
+/* Point all files to the copies and give up the places that they were made of: `m`, in any order, is sorted. Adds what
+ * was given up to *ret. On success, what was begun has ended; else moving_give_up(). */
 int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_totals *ret);
 int moving_end(struct engine *e); /* nothing was copied */
 void moving_give_up(struct engine *e); /* there may be */
@@ -351,7 +359,8 @@ int moving_meet(struct engine *e, struct fp fp, struct addr a, uint32_t len) REQ
 /* stage.c */
 /* All that `w` waits for is in the log: it goes on to wait for a commit. */
 void content_flushed(struct engine_waiter *w);
-/* May drop and retake the lock. The job is queued or done or, with `later`, the caller's; what was there before is queued. */
+/* May drop and retake the lock. The job is queued or done or, with `later`, the caller's; what was there before is
+ * queued. */
 int stage_flush(struct content *c, struct job **later) REQUIRES(c->lock);
 int stages_flush_all(struct engine *e);
 bool stages_flush_oldest(struct engine *e); /* false: nothing is staged */
@@ -378,7 +387,8 @@ void content_failed(struct content *c, int r) REQUIRES(c->lock); /* bytes are lo
 void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock);
 
 /* champions.c */
-unsigned champions_get(struct content *c, bool even_useless, struct content **ret); /* at most CHAMPIONS_MAX, referenced */
+/* at most CHAMPIONS_MAX, referenced */
+unsigned champions_get(struct content *c, bool even_useless, struct content **ret);
 bool champion_is_useful(struct content *c, const struct content *champion);
 void champion_knew(struct content *c, const struct content *champion, unsigned pages, unsigned of_pages);
 

@@ -1,18 +1,20 @@
 /*
  * What deleting some files would free: the chunks that their recipes refer to and no other recipe does.
  *
- *   1. lock changes out for a moment, put the dirty recipes into the view, pin that state: the moment that is answered for
+ *   1. lock changes out for a moment, put the dirty recipes into the view, pin that state: the moment that is answered
+ *      for
  *   2. which files? (exclusive_set.c)
  *   3. which frames do their recipes lie in? As many as a window takes, in order
  *   4. mark the chunks that the files refer to
  *   5. who else refers to these frames (index/referrers.h)? Read those recipes, and mark what they refer to
  *   6. what is marked by the files alone is exclusive; on with the next window at 3
  *
- * Step 5 asks for a few referrers of each group of frames at a time, and for no more once all that the files have in it is known
- * to be shared: of a frame that a thousand checkpoints share, a few recipes are read and not a thousand.
+ * Step 5 asks for a few referrers of each group of frames at a time, and for no more once all that the files have in
+ * it is known to be shared: of a frame that a thousand checkpoints share, a few recipes are read and not a thousand.
  *
  * Nothing here changes anything but for step 1, so there is nothing for a crash to leave. The packs are not pinned: a
- * collection may meanwhile give up what was deleted after step 1. That shows, and the question is asked again, of a later moment.
+ * collection may meanwhile give up what was deleted after step 1. That shows, and the question is asked again, of a
+ * later moment.
  */
 #include "store/engine/exclusive.h"
 
@@ -426,7 +428,8 @@ static int count_stored(struct question *q, const struct marked *m, const struct
 		for (n = 0; i + n < m->nr_chunks && gc_bit(chunks, i + n); n++)
 			;
 		if (n > 0)
-			q->report.exclusive_stored += stored_bytes(q->rec, pack_rec_start(q->rec, i), pack_rec_start(q->rec, i + n));
+			q->report.exclusive_stored +=
+				stored_bytes(q->rec, pack_rec_start(q->rec, i), pack_rec_start(q->rec, i + n));
 		else
 			n = 1;
 	}

@@ -2,8 +2,8 @@
  * Absent for sure: a filter in memory over the keys that RocksDB holds, so that new pages need no look-up there.
  *
  * It is made when it would have helped (after many look-ups in vain), by the background thread, in small steps through
- * the index, and anew with twice the room when it has become too small. While it is made, and afterwards, every key on its
- * way into RocksDB is added first. Keys that left RocksDB stay in it: they cost a look-up.
+ * the index, and anew with twice the room when it has become too small. While it is made, and afterwards, every key on
+ * its way into RocksDB is added first. Keys that left RocksDB stay in it: they cost a look-up.
  *
  *   wanted ─ scan some keys per tick ─▶ all scanned: in use ─ too full, and memory for a larger one ─▶ wanted
  *

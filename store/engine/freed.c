@@ -1,4 +1,5 @@
-/* What has been collected, and what is about to be, as those must know it who write and read. gc.c tells the protocol. */
+/* What has been collected, and what is about to be, as those must know it who write and read. gc.c tells the
+ * protocol. */
 #include <errno.h>
 #include <stdlib.h>
 

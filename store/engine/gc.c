@@ -1,21 +1,23 @@
 /*
  * Collecting what nobody refers to any more, while everybody goes on.
  *
- * The danger is sharing: a writer may find a chunk that nobody refers to just as it is being given back. Chunks are found
- * through hints from everywhere (champions, neighbours, memory, RocksDB), so the promise is kept at two places that
- * all of them pass: taking a chunk asks whether it is condemned, and whatever enters the log marks what it refers to.
+ * The danger is sharing: a writer may find a chunk that nobody refers to just as it is being given back. Chunks are
+ * found through hints from everywhere (champions, neighbours, memory, RocksDB), so the promise is kept at two places
+ * that all of them pass: taking a chunk asks whether it is condemned, and whatever enters the log marks what it refers
+ * to.
  *
  *   1. open a window over some packs, with all changes locked out for a moment: from here on every new reference is
  *      marked in the window as it enters the log; pin the state of the view
  *   2. mark what the recipes of that state refer to
  *   3. condemn what is not marked: from here on nobody takes it
  *   4. wait until everyone who may have taken it before is in the log, and every reader who may have met it is done
- *      (epoch_wait); pardon what has been marked meanwhile. What is still condemned is dead: no recipe has it, nobody is
- *      about to refer to it, and nobody can find it
+ *      (epoch_wait); pardon what has been marked meanwhile. What is still condemned is dead: no recipe has it, nobody
+ *      is about to refer to it, and nobody can find it
  *   5. put into the log what is gone ('F', index/freed.h), and commit      COMMIT POINT
  *      crash before: nothing happened. The log is in order: with it every deletion that made it dead is durable
- *   6. forget it: the hints in memory, the tables in memory; now tables say so themselves. Close the window. What others have
- *      stored again because of 3, and was not given up, is stored once (gc_twins.c, which also tells of crashes)
+ *   6. forget it: the hints in memory, the tables in memory; now tables say so themselves. Close the window. What
+ *      others have stored again because of 3, and was not given up, is stored once (gc_twins.c, which also tells of
+ *      crashes)
  *   7. give the space back: punch, unlink    crash before or meanwhile: done at the next mount or collection
  *
  * Reading the tables again in step 6 must see step 5, hence its own wait: gc_sweep.c.
@@ -187,7 +189,8 @@ static int collect_from(struct gc *g, uint32_t *next)
 	return MIN(r, 0);
 }
 
-/* After what is garbage has gone, so that there is room; then the places that the newest files have left are garbage. */
+/* After what is garbage has gone, so that there is room; then the places that the newest files have left are
+ * garbage. */
 static int place(struct gc *g, uint32_t *next)
 {
 	struct gc_report before = *g->report;

@@ -45,7 +45,8 @@ bool gc_goes_on(struct gc *g); /* call it often */
 void gc_pace(struct gc *g, uint64_t bytes); /* to be read or written: waits as the rate says, not past the end */
 
 /* gc_mark.c */
-/* Committed packs from `from` on that are there, as many as a window takes; caller frees. *ret_next: the first one not looked at. */
+/* Committed packs from `from` on that are there, as many as a window takes; caller frees. *ret_next: the first one not
+ * looked at. */
 int gc_choose_packs(struct gc *g, uint32_t from, uint32_t **ret, size_t *ret_nr, uint32_t *ret_next);
 int gc_window_open(struct gc *g, const uint32_t *packs, size_t nr);
 void gc_window_shut(struct gc *g); /* nobody else looks at it any more */
@@ -57,8 +58,8 @@ int gc_find_dead(struct gc *g);
 int gc_sweep(struct gc *g);
 
 /* gc_twins.c */
-/* Between moving_begin() and the end of it, with the window shut: what was stored again because it was condemned, and was not given
- * up after all, is stored once. */
+/* Between moving_begin() and the end of it, with the window shut: what was stored again because it was condemned, and
+ * was not given up after all, is stored once. */
 int gc_merge_twins(struct gc *g);
 
 /* gc_place.c */

@@ -28,7 +28,8 @@ static void remember(struct engine *e, struct gc_chunk *chunk, struct addr to, u
 	struct fptable_slot *s = fptable_find(&e->recent, chunk->fp);
 
 	if (!s) {
-		fptable_insert(&e->recent, chunk->fp, to, number); /* without memory it would be stored again, no more */
+		/* without memory it would be stored again, no more */
+		fptable_insert(&e->recent, chunk->fp, to, number);
 	} else if (s->pack == chunk->from.pack && s->off == chunk->from.off) {
 		chunk->replaced = true;
 		chunk->number = s->number;
@@ -47,7 +48,8 @@ static void take_back(struct engine *e, const struct gc_chunk *chunk, struct add
 		return;
 	fptable_remove(&e->recent, chunk->fp);
 	if (chunk->replaced)
-		fptable_insert(&e->recent, chunk->fp, chunk->from, chunk->number); /* there is room: one has just left */
+		/* there is room: one has just left */
+		fptable_insert(&e->recent, chunk->fp, chunk->from, chunk->number);
 }
 
 /* All at once or, where one of them is damaged, one by one; those are left out. */
@@ -80,8 +82,8 @@ static int read_chunks(struct gc_copy *c)
 	return 0;
 }
 
-/* The chunks of the next frame, put into it. Memory knows them before the frame can be committed: what it does not know by
- * then counts as absorbed (absorb.c). */
+/* The chunks of the next frame, put into it. Memory knows them before the frame can be committed: what it does not
+ * know by then counts as absorbed (absorb.c). */
 static void fill_frame(struct gc_copy *c, struct pack_frame *f)
 {
 	struct engine *e = c->g->e;

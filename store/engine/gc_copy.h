@@ -29,7 +29,8 @@ struct gc_copy {
 
 int gc_copy_init(struct gc_copy *c, struct gc *g, size_t max);
 void gc_copy_release(struct gc_copy *c);
-/* One chunk, whole, of a frame with chunks of this length. Fewer than `max` have been added. One that is damaged stays where it is. */
+/* One chunk, whole, of a frame with chunks of this length. Fewer than `max` have been added. One that is damaged stays
+ * where it is. */
 int gc_copy_add(struct gc_copy *c, struct addr from, uint32_t len, uint32_t chunk_len, struct fp fp);
 int gc_copy_flush(struct gc_copy *c); /* no chunk is left without a frame */
 /* Those not yet in a frame count. */

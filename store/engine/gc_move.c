@@ -1,6 +1,6 @@
 /*
- * Emptying packs of which little is left: what is live is stored once more elsewhere, recipes are pointed there, and the
- * next window finds the old pack dead and removes it. No address is ever given a second meaning.
+ * Emptying packs of which little is left: what is live is stored once more elsewhere, recipes are pointed there, and
+ * the next window finds the old pack dead and removes it. No address is ever given a second meaning.
  *
  *   1. copy the live chunks into new frames, checked on the way; memory knows the new places before the old ones
  *   2. point the recipes there and give up the old places (moving.c, which also tells what a crash leaves)

@@ -1,14 +1,16 @@
 /*
  * Placing the newest files. What changes from step to step is stored where the step is, so a file of a long series is
- * read from as many places as it has ancestors, and the newest, which a restart reads, is the worst off. Here what of it lies
- * scattered is stored once more in the order it is read, and all who share it are pointed there: the older files pay.
+ * read from as many places as it has ancestors, and the newest, which a restart reads, is the worst off. Here what of
+ * it lies scattered is stored once more in the order it is read, and all who share it are pointed there: the older
+ * files pay.
  *
- * From the newest file on: frames that hold much of some MiB of it are taken; what lies in them stays. If it is scattered, its
- * chunks in all other frames move, and the frames they move to are taken too. A file most of which lies in taken frames is an
- * older version of one before it, or a copy: it stays as it is, and all its frames are taken, so that its own older
- * versions are known as well, however little they share with the newest.
+ * From the newest file on: frames that hold much of some MiB of it are taken; what lies in them stays. If it is
+ * scattered, its chunks in all other frames move, and the frames they move to are taken too. A file most of which lies
+ * in taken frames is an older version of one before it, or a copy: it stays as it is, and all its frames are taken, so
+ * that its own older versions are known as well, however little they share with the newest.
  *
- * Copies and recipes as in gc_move.c, and so are crashes. The collection that follows gives the space of the old copies back.
+ * Copies and recipes as in gc_move.c, and so are crashes. The collection that follows gives the space of the old
+ * copies back.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -214,8 +216,8 @@ static bool is_older(const struct share *s)
 /* What is done with each segment of a file. */
 typedef int segment_fn(struct place *p, const struct extent *x, size_t nr, const struct parts *ps, struct share *share);
 
-static int add_share(_unused_ struct place *p, _unused_ const struct extent *x, _unused_ size_t nr, const struct parts *ps,
-		     struct share *share)
+static int add_share(_unused_ struct place *p, _unused_ const struct extent *x, _unused_ size_t nr,
+		     const struct parts *ps, struct share *share)
 {
 	share->bytes += ps->bytes;
 	share->taken_bytes += ps->taken_bytes;
@@ -235,7 +237,8 @@ static int take_frames(struct place *p, _unused_ const struct extent *x, _unused
 	return 0;
 }
 
-static int move_rest(struct place *p, const struct extent *x, size_t nr, const struct parts *ps, _unused_ struct share *share)
+static int move_rest(struct place *p, const struct extent *x, size_t nr, const struct parts *ps,
+		     _unused_ struct share *share)
 {
 	int r = 0;
 
@@ -333,7 +336,8 @@ static int newest_first(const void *a, const void *b)
 	return (x->ino > y->ino) - (x->ino < y->ino);
 }
 
-/* The newest files that have any data: of twice as many the newer half is kept whenever there is no room for another. */
+/* The newest files that have any data: of twice as many the newer half is kept whenever there is no room for
+ * another. */
 static int newest_files(struct engine *e, struct file *ret, size_t *ret_nr)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;

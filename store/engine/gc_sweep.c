@@ -3,8 +3,8 @@
  *
  * A table in memory that was read before step 5 does not say yet that chunks of it are gone. It is forgotten after step
  * 5; but whoever had read it before may put it back a moment later. So all who were at it are waited for, and it is
- * forgotten once more; and those who have looked at it meanwhile are waited for as well before the window, which refuses what
- * is condemned, is closed. (tests/protocol/gc.pml finds what happens without any of these.)
+ * forgotten once more; and those who have looked at it meanwhile are waited for as well before the window, which
+ * refuses what is condemned, is closed. (tests/protocol/gc.pml finds what happens without any of these.)
  */
 #include <errno.h>
 #include <stdlib.h>

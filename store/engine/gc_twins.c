@@ -1,7 +1,7 @@
 /*
  * Chunks that a collection has doubled. Whoever finds a condemned chunk stores its bytes again. If then the chunk is
- * pardoned, or was only refused because it shares a block with one that goes, there are two of it, both with users. As with
- * moves (moving.c) that must not last: the older one is taken for moved to the newer one, which memory knows.
+ * pardoned, or was only refused because it shares a block with one that goes, there are two of it, both with users. As
+ * with moves (moving.c) that must not last: the older one is taken for moved to the newer one, which memory knows.
  *
  * It is all between the note of a move and its end, so a mount does the same after a crash. Frames of which nothing was
  * refused have no twins, and those that have are few: each is looked at once more.
@@ -34,7 +34,8 @@ static int add_twin(struct twins *t, struct addr a, uint32_t len, struct addr to
 	return 1;
 }
 
-/* Where memory has it; nowhere: then it was to be stored again and that failed, and memory knows this one as it did before. */
+/* Where memory has it; nowhere: then it was to be stored again and that failed, and memory knows this one as it did
+ * before. */
 static int find_twin(struct engine *e, const struct pack_frame_rec *rec, uint32_t i, struct addr *ret)
 {
 	const struct fptable_slot *s;

@@ -10,8 +10,8 @@
  * past them, and for what others mark meanwhile, the whole block counts, and a dead chunk beside a live one stays for
  * once.
  *
- * What begins in a condemned block is refused to whoever wants to share it, its live neighbours as well. So it is kept of which frames
- * anything was: there may be chunks that were stored again and are there twice (gc_twins.c).
+ * What begins in a condemned block is refused to whoever wants to share it, its live neighbours as well. So it is kept
+ * of which frames anything was: there may be chunks that were stored again and are there twice (gc_twins.c).
  *
  * Bits are set from any thread without a lock. The order in which others see them is the collector's business (gc.c).
  */
@@ -47,7 +47,8 @@ struct gc_window {
 	struct gc_pack *packs; /* in order of their numbers */
 	size_t nr_packs, nr_frames;
 	_Atomic uint64_t *live, *condemned; /* PACK_GONE_WORDS per frame */
-	_Atomic bool *refused; /* by frame: somebody wanted to share a condemned chunk of it, or its neighbour in a block */
+	/* by frame: somebody wanted to share a condemned chunk of it, or its neighbour in a block */
+	_Atomic bool *refused;
 	struct gc_edges **edges; /* by frame, NULL: none. The collector's own */
 	size_t nr_edges;
 };

@@ -1,10 +1,10 @@
 /*
- * Healing what cannot be written over. A damaged chunk that was compressed together with others has no place of its own. When its
- * bytes are written again they are stored anew, like any new chunk (dedup.c); here the two places are remembered, and the background
- * thread points all files from the old one to the new.
+ * Healing what cannot be written over. A damaged chunk that was compressed together with others has no place of its
+ * own. When its bytes are written again they are stored anew, like any new chunk (dedup.c); here the two places are
+ * remembered, and the background thread points all files from the old one to the new.
  *
- * Memory is bounded: what does not fit is noted when it is written the next time. A crash forgets the list: the files that shared the
- * damaged chunk still do, and writing it again heals them.
+ * Memory is bounded: what does not fit is noted when it is written the next time. A crash forgets the list: the files
+ * that shared the damaged chunk still do, and writing it again heals them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr 
 	}
 	mutex_unlock(&e->heal.lock);
 	if (is_first_too_many)
-		log_warning("pack %" PRIu32 " offset %" PRIu32 ": too many chunks to heal at once; write its content once more",
+		log_warning("pack %" PRIu32 " offset %" PRIu32
+			    ": too many chunks to heal at once; write its content once more",
 			    m.pack, m.off);
 }
 
@@ -46,7 +47,8 @@ static int compare(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* Is the same chunk still at both places, and intact at the new one? It may have been collected since, or be damaged too. */
+/* Is the same chunk still at both places, and intact at the new one? It may have been collected since, or be damaged
+ * too. */
 static bool is_good(struct engine *e, const struct move *m, uint8_t *bytes)
 {
 	struct addr old = { .pack = m->pack, .off = m->off }, start;

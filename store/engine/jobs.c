@@ -18,7 +18,9 @@ struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *d
 	struct job *j = calloc(1, sizeof(*j));
 
 	if (j)
-		*j = (struct job){ .c = content_ref(c), .b = b, .data = data, .off = off, .len = len, .time_ns = (int64_t)now_ns() };
+		*j = (struct job){
+			.c = content_ref(c), .b = b, .data = data, .off = off, .len = len, .time_ns = (int64_t)now_ns()
+		};
 	return j;
 }
 

@@ -1,4 +1,5 @@
-/* The background thread: commits by timer, writes the view out, lets RocksDB absorb fingerprints, heals, trims memory. */
+/* The background thread: commits by timer, writes the view out, lets RocksDB absorb fingerprints, heals, trims
+ * memory. */
 #include <errno.h>
 
 #include "base/log.h"

@@ -1,5 +1,6 @@
 /*
- * A frame of which it is found out whether some files alone refer to its chunks (exclusive.c): marks of theirs, and marks of all others.
+ * A frame of which it is found out whether some files alone refer to its chunks (exclusive.c): marks of theirs, and
+ * marks of all others.
  */
 #pragma once
 
@@ -13,7 +14,8 @@ struct marked {
 	frame_id id;
 	uint32_t chunk_len, nr_chunks;
 	uint32_t *ends; /* of chunks of varied lengths */
-	struct gc_bits mine, others; /* chunks that the files, and that others refer to; `others` has those that are gone too */
+	/* chunks that the files, and that others refer to; `others` has those that are gone too */
+	struct gc_bits mine, others;
 	bool decided; /* nothing more to learn of it */
 	/* Of the first frame of a group: */
 	uint64_t next_ino, next_segments; /* referrers before have been found */

@@ -1,23 +1,24 @@
 /*
  * Moves that were cut short, brought to an end.
  *
- * While chunks are moved there are two copies of each, and a fingerprint leads to one of them. Once that has been collected nothing
- * leads to the other: its bytes would be stored again. So no chunk is in two places when a move has ended, or been finished:
+ * While chunks are moved there are two copies of each, and a fingerprint leads to one of them. Once that has been
+ * collected nothing leads to the other: its bytes would be stored again. So no chunk is in two places when a move has
+ * ended, or been finished:
  *
- *   1. note in the log that from these marks on there may be copies, and commit: a copy that is there after a crash is there with
- *      the note. (The marks of a commit may be ahead of its end of the log.)
+ *   1. note in the log that from these marks on there may be copies, and commit: a copy that is there after a crash is
+ *      there with the note. (The marks of a commit may be ahead of its end of the log.)
  *   2. copy (gc_copy.c); nothing is absorbed meanwhile, RocksDB goes on knowing the old places
  *   3. point all files to the copies, and whatever enters the log (repoint.c)
  *   4. wait for all who may have met an old place, to share or to read it; nobody refers to one now
- *   5. give the old places up (vacate.c), take the note out of the log, and commit: memory has forgotten the old places, so what is
- *      absorbed from now on must not lead to copies that a crash takes back
+ *   5. give the old places up (vacate.c), take the note out of the log, and commit: memory has forgotten the old
+ *      places, so what is absorbed from now on must not lead to copies that a crash takes back
  *   6. forget the tables that still name the old places; until then whoever finds one through them is pointed on by 3
  *
- * A mount that finds the note looks up all chunks behind the marks (absorb.c). One that is known at another place is a copy of
- * that, and 3 to 6 are done for it. Before that none of them is absorbed and nothing is collected.
+ * A mount that finds the note looks up all chunks behind the marks (absorb.c). One that is known at another place is a
+ * copy of that, and 3 to 6 are done for it. Before that none of them is absorbed and nothing is collected.
  *
- * Where something fails the moves are forgotten, never kept for later: the copies that nobody refers to may be collected
- * at any time from then on, and must not be pointed to any more.
+ * Where something fails the moves are forgotten, never kept for later: the copies that nobody refers to may be
+ * collected at any time from then on, and must not be pointed to any more.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /*
- * Whether compressing makes writers slower, found out by trying. Data that nobody waits for is compressed. As long as writers wait
- * again and again, stretches with and without compression are timed, and the faster way is kept: where the disk is what is slow it
- * is to compress, where the processors are it is not. Now and then the other way is tried again, the rarer the longer it has been
- * worse: a trial of PACE_TRIAL bytes in PACE_PLAIN is what trying can cost.
+ * Whether compressing makes writers slower, found out by trying. Data that nobody waits for is compressed. As long as
+ * writers wait again and again, stretches with and without compression are timed, and the faster way is kept: where
+ * the disk is what is slow it is to compress, where the processors are it is not. Now and then the other way is tried
+ * again, the rarer the longer it has been worse: a trial of PACE_TRIAL bytes in PACE_PLAIN is what trying can cost.
  *
- * That nobody waits at this moment tells little: a compressed frame would be what the next one waits for. Hence PACE_CALM_NS.
+ * That nobody waits at this moment tells little: a compressed frame would be what the next one waits for. Hence
+ * PACE_CALM_NS.
  *
  * Pure: the caller brings the clock and the lock.
  */
@@ -15,7 +16,8 @@
 
 #define PACE_TRIAL ((uint64_t)12 << 20) /* some times what the threads have in their hands */
 #define PACE_FIRST ((uint64_t)64 << 20) /* without, before the first trial */
-#define PACE_PLAIN ((uint64_t)1 << 30) /* without compression until the next trial; then twice as much each time, up to */
+/* without compression until the next trial; then twice as much each time, up to */
+#define PACE_PLAIN ((uint64_t)1 << 30)
 #define PACE_PLAIN_MAX ((uint64_t)16 << 30)
 #define PACE_COMPRESSED ((uint64_t)128 << 20) /* likewise with: an error in this direction costs more */
 #define PACE_COMPRESSED_MAX ((uint64_t)1 << 30)

@@ -157,7 +157,8 @@ static int clone_piece(struct content *from, uint64_t from_off, struct content *
 	return r;
 }
 
-int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len, uint64_t *ret)
+int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
+		  uint64_t *ret)
 {
 	uint64_t done = 0;
 	int r = 0;

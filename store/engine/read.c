@@ -39,8 +39,8 @@ static int pieces_add(struct pieces *ps, struct addr a, uint32_t len, void *buf)
 }
 
 /* [off, off+len) of one segment: holes are zeroed here, the rest becomes pieces. */
-static int collect_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, uint8_t *to, struct pieces *ps)
-	REQUIRES(c->lock)
+static int collect_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, uint8_t *to,
+			   struct pieces *ps) REQUIRES(c->lock)
 {
 	uint32_t at = off, end = off + len;
 	struct segment *s;

@@ -67,8 +67,8 @@ static int replay_group(struct replay *rp, uint64_t number, bool is_snapshot, co
 }
 
 /*
- * Bound memory during a long replay: everything so far into the view, as of this group. Inside a snapshot the view is no
- * state yet and claims none: a crash there begins again, putting the same entries once more.
+ * Bound memory during a long replay: everything so far into the view, as of this group. Inside a snapshot the view is
+ * no state yet and claims none: a crash there begins again, putting the same entries once more.
  */
 static int replay_flush(struct replay *rp, bool in_snapshot)
 {
@@ -97,7 +97,8 @@ static int replay_all(struct replay *rp, uint64_t after)
 
 	r = journal_read(e->journal, after, &reader);
 	if (r == -ENOENT)
-		return log_errno(-ENODATA, "store %s: the index is older than the journal goes back: run fsck.ckptfs --rebuild %s",
+		return log_errno(-ENODATA,
+				 "store %s: the index is older than the journal goes back: run fsck.ckptfs --rebuild %s",
 				 e->path, e->path);
 	if (r < 0)
 		return r;
@@ -177,10 +178,13 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 	if (r < 0)
 		return r;
 	if (position > MAX(journal_last(e->journal), journal_snapshot_number(e->journal)))
-		return log_errno(-EBADMSG, "store %s: the journal ends at commit %" PRIu64 ", the index has seen %" PRIu64
-				 ": the journal is damaged", e->path, journal_last(e->journal), position);
+		return log_errno(-EBADMSG,
+				 "store %s: the journal ends at commit %" PRIu64 ", the index has seen %" PRIu64
+				 ": the journal is damaged",
+				 e->path, journal_last(e->journal), position);
 	atomic_store(&e->logical, (int64_t)logical);
-	atomic_store(&e->referrers.complete, referrers == position); /* 0: a new view, whose recipes all come through us */
+	/* 0: a new view, whose recipes all come through us */
+	atomic_store(&e->referrers.complete, referrers == position);
 	rp.number = position;
 	r = replay_all(&rp, position);
 	if (r < 0)

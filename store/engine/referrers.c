@@ -324,7 +324,8 @@ int referrers_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_r
 		db_batch_free(b.batch);
 		referrers_release(&b.refs);
 		if (r == 0)
-			log_notice("store %s: who refers to what is known now, from %" PRIu64 " recipes", e->path, b.nr_recipes);
+			log_notice("store %s: who refers to what is known now, from %" PRIu64 " recipes", e->path,
+				   b.nr_recipes);
 	}
 	mutex_unlock(&e->referrers.lock);
 	return r;

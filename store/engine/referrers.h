@@ -1,14 +1,16 @@
 /*
  * Keeping the table of who refers to what (index/referrers.h) up to what the recipes of the view say.
  *
- * Whoever puts a recipe into the view puts what it newly refers to into the table, in the same batch; whoever drops a file takes its
- * entries out. So at every moment, and after every crash, whatever a recipe of the view refers to is in the table. What a
- * file does not refer to any more since it was overwritten stays there until the file is dropped, or until its pack is gone, when
- * RocksDB leaves it out: to know better would take the recipes of the whole group, under a lock that everybody waits for.
+ * Whoever puts a recipe into the view puts what it newly refers to into the table, in the same batch; whoever drops a
+ * file takes its entries out. So at every moment, and after every crash, whatever a recipe of the view refers to is in
+ * the table. What a file does not refer to any more since it was overwritten stays there until the file is dropped, or
+ * until its pack is gone, when RocksDB leaves it out: to know better would take the recipes of the whole group, under
+ * a lock that everybody waits for.
  *
- * Stores of before the table have none, or a part of one: `complete` tells, in the view by the commit number that stands beside
- * the view's own ('M' referrers = 'M' commit, else not). It is made when it is first needed, while everything goes on:
- * what is changed meanwhile keeps to the rule above, so a recipe is either still to come or already in it.
+ * Stores of before the table have none, or a part of one: `complete` tells, in the view by the commit number that
+ * stands beside the view's own ('M' referrers = 'M' commit, else not). It is made when it is first needed, while
+ * everything goes on: what is changed meanwhile keeps to the rule above, so a recipe is either still to come or
+ * already in it.
  */
 #pragma once
 
@@ -65,8 +67,10 @@ struct referrers {
 	size_t nr, size;
 	struct referrer_pair met[REFERRERS_MET];
 };
-/* What a segment refers to. What is in `known` (NULL: nothing) is in the table already, for all segments of its group. -ENOMEM */
-int referrers_add(struct referrers *r, uint64_t segment, const struct extent *x, size_t nr, const struct frames_set *known);
+/* What a segment refers to. What is in `known` (NULL: nothing) is in the table already, for all segments of its group.
+ * -ENOMEM */
+int referrers_add(struct referrers *r, uint64_t segment, const struct extent *x, size_t nr,
+		  const struct frames_set *known);
 /* The same for a recipe as bytes. -EBADMSG: it does not decode. */
 int referrers_add_recipe(struct referrers *r, uint64_t segment, const void *recipe, size_t len);
 void referrers_put(struct referrers *r, struct db_batch *batch); /* and empty it */

@@ -1,15 +1,15 @@
 /*
- * Pointing recipes to where chunks have been stored once more: because their pack is to go (gc_move.c), or because the old copy is
- * damaged (heal.c).
+ * Pointing recipes to where chunks have been stored once more: because their pack is to go (gc_move.c), or because the
+ * old copy is damaged (heal.c).
  *
  * In each recipe that refers to the old places the new ones are put: a record of the log like any other write, but for
- * the times, which stay. The frames are durable before the record (commit.c). Recipes are found through a pinned state of the view.
- * Whoever has met an old place before, or shares what is not re-pointed yet, is late: so from that state on, until
- * repoint_end(), whatever enters the log is re-pointed on its way.
+ * the times, which stay. The frames are durable before the record (commit.c). Recipes are found through a pinned state
+ * of the view. Whoever has met an old place before, or shares what is not re-pointed yet, is late: so from that state
+ * on, until repoint_end(), whatever enters the log is re-pointed on its way.
  *
- * Changes are locked out while some segments are re-pointed. That is what makes it safe against a file that is deleted at the same
- * time: under the lock it is either there or not. No collection runs meanwhile: it could give a new place back before anyone refers
- * to it.
+ * Changes are locked out while some segments are re-pointed. That is what makes it safe against a file that is deleted
+ * at the same time: under the lock it is either there or not. No collection runs meanwhile: it could give a new place
+ * back before anyone refers to it.
  */
 #include "store/engine/repoint.h"
 

@@ -1,17 +1,19 @@
 /*
  * Looking for damage before somebody needs what is damaged, while everybody goes on.
  *
- *   1. frame by frame, in order of packs: read all of it, compare every chunk (store/pack/pack_scrub.c). A table that is damaged is
- *      mended at once, if its content is known otherwise
+ *   1. frame by frame, in order of packs: read all of it, compare every chunk (store/pack/pack_scrub.c). A table that
+ *      is damaged is mended at once, if its content is known otherwise
  *   2. if chunks are damaged: go through all tables for second copies of them, and mend them from there (scrub_mend.c)
  *   3. if something is left: go through all recipes for files that refer to it (scrub_hits.c)
  *
- * Nobody waits for a scrub but the collector, for one frame: a frame is looked at inside `users`, as by any reader, so that what it says to
- * be there is not given back before it has been compared. Chunks that are gone are known from the table that is read in there;
- * packs that are removed meanwhile are passed over. What comes after the beginning is the next scrub's.
+ * Nobody waits for a scrub but the collector, for one frame: a frame is looked at inside `users`, as by any reader, so
+ * that what it says to be there is not given back before it has been compared. Chunks that are gone are known from the
+ * table that is read in there; packs that are removed meanwhile are passed over. What comes after the beginning is the
+ * next scrub's.
  *
- * Where it is remembered now and then, as a note in the log. Not past the first damage that has not come to steps 2 and 3: a crash or
- * a stop before them leaves it to the next scrub to meet it again. A store without the note, as after a rebuild, begins anew.
+ * Where it is remembered now and then, as a note in the log. Not past the first damage that has not come to steps 2
+ * and 3: a crash or a stop before them leaves it to the next scrub to meet it again. A store without the note, as
+ * after a rebuild, begins anew.
  */
 #include "store/engine/scrub.h"
 
@@ -134,7 +136,8 @@ static int count_frame(struct scrub *s)
 		if (!(s->found->bad[i / 64] >> i % 64 & 1))
 			continue;
 		s->report->nr_damaged++;
-		r = add_bad(s, &(struct bad){ rec->fps[i], a.pack, a.off, pack_rec_len(rec, i), BAD_CHUNK, false, false });
+		r = add_bad(s,
+			    &(struct bad){ rec->fps[i], a.pack, a.off, pack_rec_len(rec, i), BAD_CHUNK, false, false });
 	}
 	s->report->nr_chunks += nr_chunks;
 	s->report->bytes += bytes;
@@ -286,10 +289,12 @@ static void finish(struct scrub *s)
 
 	count_bad(s);
 	if (rep->nr_left > 0)
-		log_error("scrub: %" PRIu64 " damaged places were found, and %" PRIu64 " are left; %" PRIu64 " files miss bytes",
+		log_error("scrub: %" PRIu64 " damaged places were found, and %" PRIu64 " are left; %" PRIu64
+			  " files miss bytes",
 			  rep->nr_damaged + rep->nr_tables, rep->nr_left, rep->nr_files);
 	else if (rep->nr_damaged + rep->nr_tables > 0)
-		log_notice("scrub: %" PRIu64 " damaged places were found, none is left that a file refers to", rep->nr_damaged + rep->nr_tables);
+		log_notice("scrub: %" PRIu64 " damaged places were found, none is left that a file refers to",
+			   rep->nr_damaged + rep->nr_tables);
 	st = rep->is_named ? s->state : *safe_state(s);
 	if (rep->complete && rep->is_named)
 		st = (struct scrub_state){ .last_ns = now_ns(), .last = s->state.round };

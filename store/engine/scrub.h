@@ -7,7 +7,8 @@
 
 struct buf;
 
-#define SCRUB_BAD_MAX 65536u /* places with damage that are kept: 48 bytes each. More are counted, not mended nor named */
+/* places with damage that are kept: 48 bytes each. More are counted, not mended nor named */
+#define SCRUB_BAD_MAX 65536u
 
 enum bad_kind {
 	BAD_CHUNK,

@@ -1,6 +1,6 @@
 /*
- * The files that a scrub's findings hit: one pass over all recipes, of one state of the view, and one over all names. Memory is
- * bounded: so many places are kept for their names, more are only counted.
+ * The files that a scrub's findings hit: one pass over all recipes, of one state of the view, and one over all names.
+ * Memory is bounded: so many places are kept for their names, more are only counted.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -72,7 +72,8 @@ static void look_at_extent(struct hits *h, uint64_t ino, uint64_t base, const st
 			break;
 		b->used = true;
 		if (!b->mended)
-			add_hit(h, ino, base + x->off + (MAX(from, (uint64_t)b->off) - from), MIN(to, bad_end(b)) - MAX(from, (uint64_t)b->off));
+			add_hit(h, ino, base + x->off + (MAX(from, (uint64_t)b->off) - from),
+				MIN(to, bad_end(b)) - MAX(from, (uint64_t)b->off));
 	}
 }
 

@@ -1,9 +1,10 @@
 /*
- * Mending what a scrub has found, where the content is known a second time: headers, tables, chunks that are stored twice.
+ * Mending what a scrub has found, where the content is known a second time: headers, tables, chunks that are stored
+ * twice.
  *
- * Chunks are written over inside `users`, and not if the collector wants them: what it gives back is not filled again. A chunk that
- * was compressed together with others is replaced instead (heal.c). Headers and tables are written over with the
- * collector locked out.
+ * Chunks are written over inside `users`, and not if the collector wants them: what it gives back is not filled again.
+ * A chunk that was compressed together with others is replaced instead (heal.c). Headers and tables are written over
+ * with the collector locked out.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -96,7 +96,8 @@ static uint32_t equal_backward(const uint8_t *a, const uint8_t *b, uint32_t max)
 	return n;
 }
 
-/* What is wanted, without a part of its i-th range. What is left of that, and is too short to be found, is no longer. */
+/* What is wanted, without a part of its i-th range. What is left of that, and is too short to be found, is no
+ * longer. */
 static void take_out(struct shift *s, unsigned i, uint32_t start, uint32_t end)
 {
 	struct shift_range parts[2] = { { s->want[i].start, start }, { end, s->want[i].end } };

@@ -1,9 +1,9 @@
 /*
  * Bytes that have moved: which of some new bytes stand anywhere in old ones. Pure: no I/O, no allocation, no lock.
  *
- * Both are cut by content (base/cdc.h). What stands before a cut is an anchor: where new and old bytes have the same one,
- * they are compared from there on in both directions, so a match ends at the very byte that differs. Cutting only says
- * where to compare; that they are equal has been seen.
+ * Both are cut by content (base/cdc.h). What stands before a cut is an anchor: where new and old bytes have the same
+ * one, they are compared from there on in both directions, so a match ends at the very byte that differs. Cutting only
+ * says where to compare; that they are equal has been seen.
  */
 #pragma once
 
@@ -47,8 +47,8 @@ void shift_init(struct shift *s, const struct cdc *cdc, const uint8_t *p);
 /* These bytes are looked for: behind all that are wanted already, and within SHIFT_BYTES_MAX. */
 void shift_want(struct shift *s, uint32_t start, uint32_t end);
 /*
- * Look for them in old bytes, which are those from `base` on of something longer. `delta`: where they are supposed, by how
- * much further than in the new ones; it is looked there first. Returns how many matches were added.
+ * Look for them in old bytes, which are those from `base` on of something longer. `delta`: where they are supposed, by
+ * how much further than in the new ones; it is looked there first. Returns how many matches were added.
  */
 unsigned shift_look(struct shift *s, const uint8_t *old, uint32_t len, uint64_t base, int64_t delta);
 /* The wanted range that has the byte before `at`; NULL: it is not wanted. */

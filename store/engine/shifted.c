@@ -1,20 +1,22 @@
 /*
  * Bytes that have moved, for files that are cut as it pays (chunking=auto).
  *
- * Such a file is cut into pages. Where pages are in none of the places asked (dedup.c), the champions' bytes are read and
- * searched (shift.h). What is there is referred to where it lies: extents may begin and end anywhere, as those of clones do.
- * So nothing need be stored again when a series begins to move, and it does not matter how its files were cut before.
+ * Such a file is cut into pages. Where pages are in none of the places asked (dedup.c), the champions' bytes are read
+ * and searched (shift.h). What is there is referred to where it lies: extents may begin and end anywhere, as those of
+ * clones do. So nothing need be stored again when a series begins to move, and it does not matter how its files were
+ * cut before.
  *
- * Where to look: as far from the place in this file as the last match was. If that is in vain, the champion is mapped: what
- * stands at its cuts, and where; from then on it costs no reading to see that nothing is there. A large one is mapped by
- * samples, and as a whole bit by bit: first behind the place where bytes were no longer found, since what was put in or
- * taken out ends there; then more, the more bytes were looked for in vain and the more others were found.
+ * Where to look: as far from the place in this file as the last match was. If that is in vain, the champion is mapped:
+ * what stands at its cuts, and where; from then on it costs no reading to see that nothing is there. A large one is
+ * mapped by samples, and as a whole bit by bit: first behind the place where bytes were no longer found, since what
+ * was put in or taken out ends there; then more, the more bytes were looked for in vain and the more others were found.
  *
  * The addresses are copied from the champion's recipe, under its lock, and the bytes at them are read, and compared. As
- * with clones, that is enough for the collector (gc.c): it is done inside e->users, and in the log before that ends. A map
- * is a hint: the champion may have changed since.
+ * with clones, that is enough for the collector (gc.c): it is done inside e->users, and in the log before that ends. A
+ * map is a hint: the champion may have changed since.
  *
- * Memory: 1.3 MiB for each job that is searched for, and the maps, which are kept with their champions while these are used.
+ * Memory: 1.3 MiB for each job that is searched for, and the maps, which are kept with their champions while these are
+ * used.
  */
 #include "store/engine/shifted.h"
 
@@ -137,7 +139,8 @@ static int window_read(struct search *s, struct content *champion, uint64_t star
 	*end = MIN(*end, champion->logged.size);
 	r = start < *end ? content_extents(champion, start, *end - start, &s->window) : 0;
 	mutex_unlock(&champion->lock);
-	return r < 0 || start >= *end ? MIN(r, 0) : extents_read(champion, &s->window, s->bytes, (size_t)(*end - start), start);
+	return r < 0 || start >= *end ? MIN(r, 0) :
+					extents_read(champion, &s->window, s->bytes, (size_t)(*end - start), start);
 }
 
 /* In these bytes of the champion. How many matches, or <0. */
@@ -310,7 +313,8 @@ static int search_mapped(struct search *s, struct content *champion)
 		const struct shift_range *w = shift_wants(&s->shift, places[i].at);
 
 		if (w)
-			r = look_around(s, champion, w->start, w->end, (int64_t)(places[i].from - (s->j->off + places[i].at)));
+			r = look_around(s, champion, w->start, w->end,
+					(int64_t)(places[i].from - (s->j->off + places[i].at)));
 	}
 	return MIN(r, 0);
 }
@@ -418,7 +422,8 @@ static uint64_t search_all(struct search *s, struct content **champions, unsigne
 	for (unsigned i = 0; i < nr && s->error == 0 && s->shift.nr_bytes > all / 2; i++) {
 		if (i >= LIKELY && !champion_is_useful(s->c, champions[i]))
 			continue;
-		if (search(s, champions[i]) > 0 && ino == 0) { /* one that cannot be read costs no more than not finding it */
+		/* one that cannot be read costs no more than not finding it */
+		if (search(s, champions[i]) > 0 && ino == 0) {
 			ino = champions[i]->ino;
 			champion_knew(s->c, champions[i], 1, 1);
 		}

@@ -19,7 +19,8 @@ void shifted_free(struct shifted *s); /* NULL is fine */
  * Look for the bytes of a job that are in none of the places asked before, anywhere in the champions.
  * 1: some are there, *ret is the caller's; 0: none; <0. Inside e->users.
  */
-int shifted_find(struct content *c, const struct job *j, const struct shift_range *runs, unsigned nr, struct shifted **ret);
+int shifted_find(struct content *c, const struct job *j, const struct shift_range *runs, unsigned nr,
+		 struct shifted **ret);
 /* Those before it had bytes that have moved: look for that first. */
 bool shifted_is_likely(struct content *c);
 void shifted_unmap(struct content *c); /* nobody uses it as a champion any more */

@@ -1,7 +1,7 @@
 /*
- * A full disk is an ENOSPC at write, and deleting goes on. Data is refused while the disk has less than the reserve left, so
- * that journal and index can still grow; and the file `reserve` holds some blocks that are given up when even a commit
- * finds none, because somebody else filled the disk.
+ * A full disk is an ENOSPC at write, and deleting goes on. Data is refused while the disk has less than the reserve
+ * left, so that journal and index can still grow; and the file `reserve` holds some blocks that are given up when even
+ * a commit finds none, because somebody else filled the disk.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -90,7 +90,9 @@ int reserve_for_opening(struct engine *e)
 		return r;
 	reserve_release(e);
 	r = probe_room(e);
-	return r < 0 ? log_errno(r, "store %s: no room to open it, %" PRIu64 " KiB are needed", e->path, OPENING_BYTES >> 10) : 0;
+	return r < 0 ? log_errno(r, "store %s: no room to open it, %" PRIu64 " KiB are needed", e->path,
+				 OPENING_BYTES >> 10) :
+		       0;
 }
 
 bool reserve_release(struct engine *e)

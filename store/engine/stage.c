@@ -1,9 +1,9 @@
 /*
  * Taking bytes in.
  *
- * A large aligned write becomes a job as it is, without a copy. Everything else is copied into the file's stage: a buffer
- * for one segment with one contiguous range of fresh bytes. Bytes next to or over that range join it; a write elsewhere,
- * a full segment, a read of it, a flush, the timer or want of memory sends the stage on as a job.
+ * A large aligned write becomes a job as it is, without a copy. Everything else is copied into the file's stage: a
+ * buffer for one segment with one contiguous range of fresh bytes. Bytes next to or over that range join it; a write
+ * elsewhere, a full segment, a read of it, a flush, the timer or want of memory sends the stage on as a job.
  *
  * That is so for files of pages. One that is cut by content has a stage of another kind, for one contiguous range
  * anywhere: recut.c.
@@ -275,8 +275,8 @@ static int buffer_wait(struct content *c, struct engine_buffer **ret, struct job
 	return MIN(r, 0);
 }
 
-/* The first bytes, as many as a stage takes; how many in *ret. Called and returns with the lock held, may let go of it in
- * between. */
+/* The first bytes, as many as a stage takes; how many in *ret. Called and returns with the lock held, may let go of it
+ * in between. */
 static int write_piece(struct content *c, const void *p, size_t len, uint64_t off, struct job **later, size_t *ret)
 	REQUIRES(c->lock)
 {
@@ -345,14 +345,17 @@ int content_write(struct content *c, const void *p, size_t len, uint64_t off)
 }
 
 /* The whole pages of a request become a job as they are; what is left of a last page joins the stage. */
-static uint32_t takeable(const struct content *c, const struct engine_buffer *b, const uint8_t *p, size_t len, uint64_t off)
+static uint32_t takeable(const struct content *c, const struct engine_buffer *b, const uint8_t *p, size_t len,
+			 uint64_t off)
 {
 	uint64_t page = c->e->conf.page;
 	size_t at = (size_t)(p - b->data), whole = round_down(len, page);
 
 	if (c->by_content)
 		return 0;
-	return off % page || (uintptr_t)p % PACK_BLOCK || at + whole > ENGINE_BUFFER_SIZE || whole < TAKE_MIN ? 0 : (uint32_t)whole;
+	return off % page || (uintptr_t)p % PACK_BLOCK || at + whole > ENGINE_BUFFER_SIZE || whole < TAKE_MIN ?
+		       0 :
+		       (uint32_t)whole;
 }
 
 int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
@@ -370,7 +373,8 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 	r = write_check(c, len, off);
 	if (r < 0)
 		return r;
-	if (len > whole) { /* a copy: the buffer is the job's, and may be back with the kernel before the tail is staged */
+	/* a copy: the buffer is the job's, and may be back with the kernel before the tail is staged */
+	if (len > whole) {
 		tail = malloc(len - whole);
 		if (!tail)
 			return -ENOMEM;

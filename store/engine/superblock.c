@@ -179,7 +179,8 @@ static int check_may_create(int root, const char *path)
 		for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
 			known = known || strcmp(de->d_name, ours[i]) == 0;
 		if (!known)
-			r = log_errno(-EEXIST, "store %s: holds '%s' and no superblock: not a ckptfs store, and not empty", path,
+			r = log_errno(-EEXIST,
+				      "store %s: holds '%s' and no superblock: not a ckptfs store, and not empty", path,
 				      de->d_name);
 	}
 	closedir(dir);
@@ -281,7 +282,8 @@ static int open_locked(struct store_dirs *d, const char *path, const struct engi
 	if (d->lock < 0)
 		return log_errno(d->lock, "store %s: cannot open its superblock", path);
 	if (flock(d->lock, LOCK_EX | LOCK_NB) < 0)
-		return log_errno(errno == EWOULDBLOCK ? -EBUSY : -errno, "store %s: in use by another mount or tool", path);
+		return log_errno(errno == EWOULDBLOCK ? -EBUSY : -errno, "store %s: in use by another mount or tool",
+				 path);
 	return superblock_read(d->lock, path, &d->sb);
 }
 

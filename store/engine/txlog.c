@@ -55,8 +55,8 @@ void engine_tx_release(struct engine_tx *tx)
 }
 
 /*
- * Key by key: a range tombstone would be one entry, but every get in RocksDB then walks all of them (measured on a loaded
- * machine: after 20,000 unlinks an unlink took 11 ms on average).
+ * Key by key: a range tombstone would be one entry, but every get in RocksDB then walks all of them (measured on a
+ * loaded machine: after 20,000 unlinks an unlink took 11 ms on average).
  */
 static int batch_del_prefix(struct engine *e, struct db_batch *batch, const void *prefix, size_t len)
 {

@@ -1,8 +1,8 @@
 /*
- * Giving up the places that chunks have moved from (moving.c). All files refer to the new ones and nobody is about to refer
- * to an old one, so these are dead by name: no window, no marks. That matters where chunks are of varied lengths, since a
- * collection marks blocks and may keep a dead chunk beside a live one. Kept, it would be there twice: found by
- * nobody once the other copy is collected, and found by its neighbours for all that.
+ * Giving up the places that chunks have moved from (moving.c). All files refer to the new ones and nobody is about to
+ * refer to an old one, so these are dead by name: no window, no marks. That matters where chunks are of varied
+ * lengths, since a collection marks blocks and may keep a dead chunk beside a live one. Kept, it would be there twice:
+ * found by nobody once the other copy is collected, and found by its neighbours for all that.
  *
  * Like a collection: into the log what is gone ('F'), and the caller commits that; then memory forgets it. The space is
  * punched out by the next collection, which sees that nobody has.
@@ -40,7 +40,8 @@ static void forget_in(struct fptable *t, struct fp fp, struct addr a)
 		fptable_remove(t, fp);
 }
 
-/* Those of a frame's chunks that have moved. Memory knows the new places sooner; the old ones must not come to light again. */
+/* Those of a frame's chunks that have moved. Memory knows the new places sooner; the old ones must not come to light
+ * again. */
 static void take_out(struct engine *e, const struct move *m, size_t nr, const struct pack_frame_rec *rec,
 		     struct freed_frame *f, struct freed_totals *ret)
 {

@@ -165,7 +165,8 @@ static int write_snapshot(struct engine *e, uint64_t number, const struct pack_m
 }
 
 /* Steps 1 to 3. *ret_state pins the view as of *ret_number if asked for. */
-static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pack_marks *ret_marks, struct db_snapshot **ret_state)
+static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pack_marks *ret_marks,
+	       struct db_snapshot **ret_state)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
 	int r;
@@ -208,7 +209,8 @@ int view_flush(struct engine *e, bool snapshot)
 	r = cut(e, snapshot, &number, &marks, &state);
 	if (r == 0)
 		r = db_view_flush_wait(e->db);
-	if (r == 0 && snapshot && number > journal_snapshot_number(e->journal)) /* else there is one of just this state */
+	/* else there is one of just this state */
+	if (r == 0 && snapshot && number > journal_snapshot_number(e->journal))
 		r = write_snapshot(e, number, &marks, state);
 	if (state)
 		db_snapshot_free(state);

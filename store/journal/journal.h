@@ -53,8 +53,8 @@ int journal_append(struct journal *j, const void *records, size_t len);
  * appends. */
 int journal_prepare(struct journal *j);
 
-/* Begin anew with small segments: the next group starts one of the first size, and what is kept ahead goes. For a store that
- * has become small again; the segments before go with the next snapshot. */
+/* Begin anew with small segments: the next group starts one of the first size, and what is kept ahead goes. For a
+ * store that has become small again; the segments before go with the next snapshot. */
 void journal_shrink(struct journal *j);
 
 /* Groups after number `after`, oldest first (`after` 0: everything the journal still has, the snapshot first, as a

@@ -17,8 +17,8 @@
  * A dropped segment becomes the spare if there is none: renamed to spare.tmp, zeroed, synced, renamed to spare. Crash:
  * a stray temporary, removed on open; should the first rename be lost, a file that the snapshot covers, removed unread.
  *
- * On closing, zeros that lie further ahead than a new journal would have them are cut off, of the current segment and of the spare.
- * Crash: they are there or not, and nobody reads them.
+ * On closing, zeros that lie further ahead than a new journal would have them are cut off, of the current segment and
+ * of the spare. Crash: they are there or not, and nobody reads them.
  */
 #include <assert.h>
 #include <errno.h>

@@ -151,8 +151,8 @@ static bool lz4_length(const uint8_t *p, size_t len, size_t *at, size_t *n)
 	return true;
 }
 
-/* A block is a sequence of token, literals, offset and match. The last one ends behind its literals: where all is there, or
- * where no offset follows, since none is zero. */
+/* A block is a sequence of token, literals, offset and match. The last one ends behind its literals: where all is
+ * there, or where no offset follows, since none is zero. */
 static size_t lz4_find_end(const uint8_t *p, size_t len)
 {
 	size_t at = 0, plain = 0;
@@ -194,7 +194,8 @@ size_t codec_find_end(enum pack_codec codec, const void *p, size_t len)
 	return 0;
 }
 
-/* What the sequences from each byte on make, up to the end; 0: they do not lead there. Last first: each leads to a later one. */
+/* What the sequences from each byte on make, up to the end; 0: they do not lead there. Last first: each leads to a
+ * later one. */
 static int lz4_find_start(const uint8_t *p, size_t len, size_t plain_len, size_t *ret)
 {
 	_cleanup_(freep) uint32_t *made = calloc(len, sizeof(*made));

@@ -1,6 +1,6 @@
 /*
- * The codecs: one part of a frame in, fewer bytes out, and back. Pure but for the working memory, which is kept in a coder
- * and used again: making it costs more than a part does. A few coders that are not in use are kept.
+ * The codecs: one part of a frame in, fewer bytes out, and back. Pure but for the working memory, which is kept in a
+ * coder and used again: making it costs more than a part does. A few coders that are not in use are kept.
  *
  * Thread rule: any thread; a coder belongs to one thread at a time.
  */
@@ -31,9 +31,10 @@ int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size
 /* The same to as many bytes as it has, at most `room`: how many. */
 int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t room);
 /*
- * Where the compressed part ends that begins at p, among bytes of which nobody knows what they are: it has PACK_PART_BYTES, or
- * fewer, if zeros or nothing follow. 0: there is none. Only decompressing tells whether it is good.
+ * Where the compressed part ends that begins at p, among bytes of which nobody knows what they are: it has
+ * PACK_PART_BYTES, or fewer, if zeros or nothing follow. 0: there is none. Only decompressing tells whether it is good.
  */
 size_t codec_find_end(enum pack_codec codec, const void *p, size_t len);
-/* Where the compressed part with plain_len bytes begins that ends with these bytes, of at most PACK_PART_BYTES. 1/0/-ENOMEM. */
+/* Where the compressed part with plain_len bytes begins that ends with these bytes, of at most PACK_PART_BYTES.
+ * 1/0/-ENOMEM. */
 int codec_find_start(enum pack_codec codec, const void *p, size_t len, size_t plain_len, size_t *ret);

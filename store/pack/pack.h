@@ -85,10 +85,12 @@ struct packs_conf {
 	bool read_only;	       /* opens without cutting or removing anything */
 
 	struct pack_compression compression; /* of frames that are not told otherwise */
-	bool (*is_busy)(void *userdata, uint32_t bytes); /* asked before each frame of AUTO is compressed; NULL: never */
+	/* asked before each frame of AUTO is compressed; NULL: never */
+	bool (*is_busy)(void *userdata, uint32_t bytes);
 
-	/* What packs_punch() and packs_remove() have given back before. `gone` is asked whenever a table has been read: 1 with
-	 * bit i % 64 of gone[i / 64] for each chunk i that is no chunk any more, 0: all are there, <0. NULL: all are. */
+	/* What packs_punch() and packs_remove() have given back before. `gone` is asked whenever a table has been
+	 * read: 1 with bit i % 64 of gone[i / 64] for each chunk i that is no chunk any more, 0: all are there, <0.
+	 * NULL: all are. */
 	int (*gone)(void *userdata, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
 	void *userdata; /* of both */
 	const uint32_t *removed; /* packs, borrowed by packs_open() only */
@@ -157,7 +159,8 @@ int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t n
 /* Fingerprints of up to `n` chunks of `chunk_len` that lie side by side from `a` in its frame: how many there are.
  * 0: the address holds no such chunks (a stale hint); -EBADMSG: the table is damaged, logged once. */
 int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, struct fp *ret);
-/* The same for chunks of any lengths: the one that begins at `a`, and those behind it that begin in the next `len` bytes. */
+/* The same for chunks of any lengths: the one that begins at `a`, and those behind it that begin in the next `len`
+ * bytes. */
 struct pack_chunk {
 	uint32_t off, len; /* address and bytes */
 	struct fp fp;
@@ -180,10 +183,11 @@ int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32
 /* Damage found so far in this mount. Cheap when there is none. */
 bool packs_is_damaged(struct packs *p, struct addr chunk);
 void packs_set_damaged(struct packs *p, struct addr chunk);
-/* Write a damaged chunk's bytes over its place again, durable; whoever refers to it reads well again. -EOPNOTSUPP: it is
- * compressed together with others, and they have no place but this. */
+/* Write a damaged chunk's bytes over its place again, durable; whoever refers to it reads well again. -EOPNOTSUPP: it
+ * is compressed together with others, and they have no place but this. */
 int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len);
-/* Nobody refers to this damaged chunk any more, but to another copy: it counts as healed, and still must not be shared. */
+/* Nobody refers to this damaged chunk any more, but to another copy: it counts as healed, and still must not be
+ * shared. */
 void packs_set_replaced(struct packs *p, struct addr chunk);
 bool packs_is_replaced(struct packs *p, struct addr chunk);
 
@@ -228,9 +232,10 @@ int packs_frame_rec(struct packs *p, uint32_t pack, uint32_t frame, struct pack_
 struct pack_iter pack_iter(struct packs *p, uint32_t pack, uint32_t frame);
 int pack_iter_next(struct pack_iter *it, struct pack_frame_rec *ret); /* 1/0/<0 */
 /*
- * Looking for damage. A frame is read from the disk, table and data, and every chunk of it compared, which costs one access of up to 1 MiB
- * and leaves the tables in memory as they are. What is damaged is logged and remembered, as if a reader had met it; what is not any more is
- * forgotten. Chunks that are gone or replaced are not looked at. The caller sees to it that none are given back meanwhile.
+ * Looking for damage. A frame is read from the disk, table and data, and every chunk of it compared, which costs one
+ * access of up to 1 MiB and leaves the tables in memory as they are. What is damaged is logged and remembered, as if a
+ * reader had met it; what is not any more is forgotten. Chunks that are gone or replaced are not looked at. The caller
+ * sees to it that none are given back meanwhile.
  */
 struct pack_scrub {
 	struct pack_frame_rec rec; /* rec.damaged: the table is, and nothing is known of the chunks */

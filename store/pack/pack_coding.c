@@ -1,17 +1,19 @@
 /*
- * Parts are found one after the other, since each begins where the one before it ended. There are a few places where a part may end:
+ * Parts are found one after the other, since each begins where the one before it ended. There are a few places where a
+ * part may end:
  *
  *   what the table says                       right, unless just these bytes are damaged
  *   stored_len                                of the last part
  *   where zeros begin                         the last part, stored as it is
  *   as many bytes further as it has plain     any other, stored as it is
- *   where the codec finds the end             hardly any other bytes look like a whole part, unless somebody wants them to
- *   before where the next one is said to end  so that this and the next one are possible at all
+ *   where the codec finds the end             hardly any other bytes look like a whole part, unless somebody wants
+ *   them to before where the next one is said to end  so that this and the next one are possible at all
  *
- * Each is asked what speaks for it: that the part can be decompressed, that it has as many bytes as the chunks, that the next part
- * begins there, or that nothing follows. The first one with the most votes is taken. So one wrong source is outvoted, whichever it is, and
- * where a whole sector of the table is gone the codec finds what there is. If bytes of the part itself are lost too, or a hole because
- * they were collected, and the table does not lead to the next part, that one is searched for.
+ * Each is asked what speaks for it: that the part can be decompressed, that it has as many bytes as the chunks, that
+ * the next part begins there, or that nothing follows. The first one with the most votes is taken. So one wrong source
+ * is outvoted, whichever it is, and where a whole sector of the table is gone the codec finds what there is. If bytes
+ * of the part itself are lost too, or a hole because they were collected, and the table does not lead to the next
+ * part, that one is searched for.
  */
 #include "store/pack/pack_coding.h"
 
@@ -125,7 +127,8 @@ static uint32_t find_next(struct search *s, uint32_t part, uint32_t at)
 		return 0;
 	if (next - from > PACK_PART_BYTES)
 		from = next - PACK_PART_BYTES;
-	r = codec_find_start(s->codec, s->stored + from, next - from, plain_len > 0 ? plain_len : PACK_PART_BYTES, &start);
+	r = codec_find_start(s->codec, s->stored + from, next - from, plain_len > 0 ? plain_len : PACK_PART_BYTES,
+			     &start);
 	s->no_memory |= r == -ENOMEM;
 	return r > 0 && can_end(at, from + (uint32_t)start) ? from + (uint32_t)start : 0;
 }

@@ -1,9 +1,9 @@
 /*
  * Compressing a frame before it is written, where it pays.
  *
- * Most checkpoint data is noise to a compressor, and trying costs more than everything else that is done to a page. So a few
- * samples are tried first, and a frame that they, or all of it, do not make smaller by 5 % is written as it is, straight from
- * where its bytes are. With `auto` there must also be time for it: the caller tells.
+ * Most checkpoint data is noise to a compressor, and trying costs more than everything else that is done to a page. So
+ * a few samples are tried first, and a frame that they, or all of it, do not make smaller by 5 % is written as it is,
+ * straight from where its bytes are. With `auto` there must also be time for it: the caller tells.
  */
 #include <string.h>
 
@@ -59,7 +59,8 @@ static bool samples_shrink(const struct press *s)
 		size_t r;
 
 		n = MIN(SAMPLE_BYTES, s->plain_len - i * step);
-		r = codec_compress(s->coder, s->codec, s->level, plain_bytes(s->f, i * step, n, s->to->skip), n, s->to->data);
+		r = codec_compress(s->coder, s->codec, s->level, plain_bytes(s->f, i * step, n, s->to->skip), n,
+				   s->to->data);
 		plain += n;
 		stored += r > 0 ? (uint32_t)r : n;
 	}
@@ -99,7 +100,8 @@ static bool wants_coding(struct packs *p, const struct pack_frame *f, uint32_t p
 {
 	if (f->compression.kind == PACK_COMPRESS_NONE || plain_len <= PACK_BLOCK)
 		return false;
-	if (f->compression.kind != PACK_COMPRESS_AUTO || !p->conf.is_busy || !p->conf.is_busy(p->conf.userdata, plain_len))
+	if (f->compression.kind != PACK_COMPRESS_AUTO || !p->conf.is_busy ||
+	    !p->conf.is_busy(p->conf.userdata, plain_len))
 		return true;
 	p->busy_bytes += plain_len;
 	return false;

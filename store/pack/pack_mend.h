@@ -3,11 +3,12 @@
  *
  * A header repeats what the file's name and the superblock say. A table lists the fingerprints of bytes that are still
  * there: where most of an entry agrees with the bytes' own fingerprint, both are right, for no two agree by
- * chance. How they were compressed shows in the bytes as well (pack_coding.h), and is right where what comes out is. Nothing is believed that is not proved so, or by the caller: a chunk without proof keeps its entry, and reads
- * as damaged.
+ * chance. How they were compressed shows in the bytes as well (pack_coding.h), and is right where what comes out is.
+ * Nothing is believed that is not proved so, or by the caller: a chunk without proof keeps its entry, and reads as
+ * damaged.
  *
- * Thread rule: one thread. Others may read and write meanwhile, who know nothing of what is damaged anyway, but nobody gives space back.
- * `p` may be open read-only, if nobody else has the store open; files are written past it.
+ * Thread rule: one thread. Others may read and write meanwhile, who know nothing of what is damaged anyway, but nobody
+ * gives space back. `p` may be open read-only, if nobody else has the store open; files are written past it.
  */
 #pragma once
 

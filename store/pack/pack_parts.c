@@ -1,6 +1,6 @@
 /*
- * Parts of compressed frames, from the disk into memory. Only those that are wanted are read, in whole blocks, neighbours and
- * those with a small gap between them at once.
+ * Parts of compressed frames, from the disk into memory. Only those that are wanted are read, in whole blocks,
+ * neighbours and those with a small gap between them at once.
  */
 #include <errno.h>
 #include <string.h>

@@ -7,13 +7,15 @@
  * between them are one vectored read, the gaps going nowhere: scattered pages of an often changed file would otherwise
  * be a disk access each.
  *
- * Chunks of varied lengths begin anywhere in a block: whole blocks are read to the buffer, at the place they have in the frame.
+ * Chunks of varied lengths begin anywhere in a block: whole blocks are read to the buffer, at the place they have in
+ * the frame.
  *
- * Of a compressed frame the parts that hold wanted chunks are read and decompressed, whole: to the caller's memory where a part
- * is wanted whole, else to the buffer.
+ * Of a compressed frame the parts that hold wanted chunks are read and decompressed, whole: to the caller's memory
+ * where a part is wanted whole, else to the buffer.
  *
  * A table that is not in memory is read with the data in the same request, by guessing that its chunks are as long as
- * those met last, or its frame compressed to as much. A wrong guess, or any trouble, falls back to reading the table first.
+ * those met last, or its frame compressed to as much. A wrong guess, or any trouble, falls back to reading the table
+ * first.
  */
 #include <assert.h>
 #include <errno.h>
@@ -26,7 +28,8 @@
 #include "store/pack/packs_impl.h"
 
 #define NR_WANTS_ON_STACK 64
-#define AHEAD_MIN (PACK_FRAME_BYTES / 4) /* wanted of a frame that is likely compressed, to read all of it with its table */
+/* wanted of a frame that is likely compressed, to read all of it with its table */
+#define AHEAD_MIN (PACK_FRAME_BYTES / 4)
 
 /* A piece of a request, by its frame. */
 struct want {

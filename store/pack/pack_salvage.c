@@ -1,8 +1,9 @@
 /*
  * What a damaged table listed, found out from what is left of it and the bytes of the frame.
  *
- * Every way in which the frame may be stored and cut is tried, and that is right of which most chunks are proved by their
- * fingerprints: which codec and where parts end, which length chunks have, or that they differ, and how many there are.
+ * Every way in which the frame may be stored and cut is tried, and that is right of which most chunks are proved by
+ * their fingerprints: which codec and where parts end, which length chunks have, or that they differ, and how many
+ * there are.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +49,8 @@ static void keep_better(struct best *best, const struct pack_salvage *s)
 /* As many as are said to be there are proved: nothing else can be right. */
 static bool is_complete(const struct best *best, const struct pack_table_disk *d)
 {
-	return best->nr_proved > 0 && best->nr_proved == best->ret->nr_chunks && best->nr_proved == le32_get(d->nr_chunks);
+	return best->nr_proved > 0 && best->nr_proved == best->ret->nr_chunks &&
+	       best->nr_proved == le32_get(d->nr_chunks);
 }
 
 static bool fp_nearly_equal(const uint8_t a[FP_LEN], const uint8_t b[FP_LEN])
@@ -115,7 +117,8 @@ static void try_length(const struct guess *g, uint32_t chunk_len, struct pack_sa
 	keep_better(best, s);
 }
 
-/* --- chunks of varied lengths: where one begins is known from the lengths of those before it, or of those behind it --- */
+/* --- chunks of varied lengths: where one begins is known from the lengths of those before it, or of those behind it
+ * --- */
 
 static uint32_t len_of(const struct guess *g, uint32_t i)
 {
@@ -129,7 +132,8 @@ static bool try_chunk(const struct guess *g, uint32_t i, uint32_t from, uint32_t
 	return compare(s, i, fp_of(g->key, g->data + from, end - from), g->d->varied[i].fp);
 }
 
-/* Chunks [first, end) have these bytes, and nothing says what is whose: by their lengths if those can be, else all alike. */
+/* Chunks [first, end) have these bytes, and nothing says what is whose: by their lengths if those can be, else all
+ * alike. */
 static bool try_middle(const struct guess *g, uint32_t first, uint32_t end, uint32_t from, uint32_t to,
 		       struct pack_salvage *s)
 {
@@ -189,7 +193,8 @@ static void try_all_varied(const struct guess *g, struct pack_salvage *s, struct
 
 static void try_lengths(const struct guess *g, struct pack_salvage *s, struct best *best)
 {
-	for (uint32_t len = PACK_BLOCK; len <= PACK_FRAME_BYTES && !is_complete(best, g->d); len *= 2) /* what page= can be */
+	/* what page= can be */
+	for (uint32_t len = PACK_BLOCK; len <= PACK_FRAME_BYTES && !is_complete(best, g->d); len *= 2)
 		try_length(g, len, s, best);
 }
 
@@ -232,7 +237,8 @@ static int try_codec(struct packs *p, enum pack_codec codec, const struct pack_b
 			return r;
 		g.found = &found;
 		g.data = plain->data;
-		g.data_len = (uint32_t)round_up(found.plain_len, PACK_PART_BYTES); /* if the last one is lost, who knows */
+		/* if the last one is lost, who knows */
+		g.data_len = (uint32_t)round_up(found.plain_len, PACK_PART_BYTES);
 		g.total = found.plain_len;
 	}
 	try_cuts(&g, best);

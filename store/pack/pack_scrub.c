@@ -1,11 +1,11 @@
 /*
- * Comparing what the disk has of a frame with its fingerprints, whatever is in memory: tables that were met are not believed, and
- * those that nobody but a scrub asked for do not push others out.
+ * Comparing what the disk has of a frame with its fingerprints, whatever is in memory: tables that were met are not
+ * believed, and those that nobody but a scrub asked for do not push others out.
  *
  *   1. one read of the table and all that can follow it
- *   2. what is not as it should be is read once more, by itself: a disk that cannot read one block fails the whole of 1, and bytes
- *      may be wrong on their way only. Meanwhile nobody writes over damaged chunks (heal_lock), so whoever heals one comes before, and it is
- *      good, or after, and it is not damaged any more
+ *   2. what is not as it should be is read once more, by itself: a disk that cannot read one block fails the whole of
+ *      1, and bytes may be wrong on their way only. Meanwhile nobody writes over damaged chunks (heal_lock), so
+ *      whoever heals one comes before, and it is good, or after, and it is not damaged any more
  *
  * What cannot be read at all is damaged too: writing over it lets a disk put another block in its place.
  */
@@ -90,7 +90,8 @@ static uint32_t parts_of(const struct look *l, uint32_t i)
 {
 	uint32_t parts = 0;
 
-	for (uint32_t k = pack_cut_start(&l->cuts, i) / PACK_PART_BYTES; k * PACK_PART_BYTES < pack_cut_end(&l->cuts, i); k++)
+	for (uint32_t k = pack_cut_start(&l->cuts, i) / PACK_PART_BYTES;
+	     k * PACK_PART_BYTES < pack_cut_end(&l->cuts, i); k++)
 		parts |= 1u << k;
 	return parts;
 }
@@ -166,10 +167,12 @@ static int look_again(struct look *l)
 
 		if (!is_bad(l, i))
 			continue;
-		r = pack_places_has(&p->replaced, a.pack, a.off) ? 1 : compare_one(l, i); /* nobody refers to a replaced one */
+		/* nobody refers to a replaced one */
+		r = pack_places_has(&p->replaced, a.pack, a.off) ? 1 : compare_one(l, i);
 		set_bad(l, i, r == 0);
 		if (r == 0 && pack_places_add(&p->damaged, a.pack, a.off))
-			log_error("pack %" PRIu32 " offset %" PRIu32 ": chunk %s is damaged", a.pack, a.off, fp_hex(l->t.fps[i]).s);
+			log_error("pack %" PRIu32 " offset %" PRIu32 ": chunk %s is damaged", a.pack, a.off,
+				  fp_hex(l->t.fps[i]).s);
 	}
 	mutex_unlock(&p->heal_lock);
 	return MIN(r, 0);

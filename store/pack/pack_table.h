@@ -7,8 +7,8 @@
  *      │                   ▲
  *      └──lost──▶ lost     └──inserted, read from disk
  *
- * pinned: its frame is being filled or written and has the bytes; cached: as on disk, kept while memory lasts; lost: its
- * frame could not be written. Kept for good, so that nobody takes its addresses for something else.
+ * pinned: its frame is being filled or written and has the bytes; cached: as on disk, kept while memory lasts; lost:
+ * its frame could not be written. Kept for good, so that nobody takes its addresses for something else.
  *
  * Sharded by key, one short mutex each; the limit on memory is divided among the shards and kept by a clock.
  * Thread rule: any thread, except that a pinned table belongs to the thread that fills its frame.

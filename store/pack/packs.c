@@ -402,7 +402,8 @@ int pack_iter_next(struct pack_iter *it, struct pack_frame_rec *ret)
 
 bool packs_is_damaged(struct packs *p, struct addr chunk)
 {
-	return pack_places_has(&p->damaged, chunk.pack, chunk.off) || pack_places_has(&p->replaced, chunk.pack, chunk.off);
+	return pack_places_has(&p->damaged, chunk.pack, chunk.off) ||
+	       pack_places_has(&p->replaced, chunk.pack, chunk.off);
 }
 
 void packs_set_damaged(struct packs *p, struct addr chunk)

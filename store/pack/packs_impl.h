@@ -61,7 +61,8 @@ struct packs {
 	_Atomic uint64_t nr_packs, nr_healed, read_bytes, written_bytes;
 	_Atomic uint64_t compressed_bytes, compressed_to, unshrinkable_bytes, busy_bytes;
 
-	struct mutex heal_lock; /* one chunk at a time is written over: two may share a block. Held across that I/O; before all others */
+	/* one chunk at a time is written over: two may share a block. Held across that I/O; before all others */
+	struct mutex heal_lock;
 
 	struct mutex lock;
 	struct cond changed; /* something of the below that others wait for */
@@ -101,8 +102,8 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 /* The same, reading it. */
 int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_table *ret);
 
-/* pack_compress.c: the frame's bytes compressed, filled up with zeros to whole blocks, behind room for the table. NULL: to be
- * written as it is. */
+/* pack_compress.c: the frame's bytes compressed, filled up with zeros to whole blocks, behind room for the table.
+ * NULL: to be written as it is. */
 struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_frame *f, uint32_t plain_len,
 					 struct pack_coding *ret);
 

@@ -1,6 +1,6 @@
 /*
- * Bytes of the distinct content-defined chunks of files, for ./bench space: cut as the store cuts, but told apart and summed up
- * by nothing of it. Zeros do not count. Usage: distinct FILE...
+ * Bytes of the distinct content-defined chunks of files, for ./bench space: cut as the store cuts, but told apart and
+ * summed up by nothing of it. Zeros do not count. Usage: distinct FILE...
  */
 #include <errno.h>
 #include <fcntl.h>

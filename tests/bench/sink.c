@@ -1,7 +1,8 @@
 /*
  * A FUSE filesystem that throws data away: names and sizes live in memory, written bytes are dropped, reads give
- * zeros. It is the ceiling that the kernel's FUSE allows a daemon which copies each request once, so it uses what ckptfs
- * uses: 1 MiB requests, FOPEN_DIRECT_IO for files opened write-only, long attribute timeouts, one /dev/fuse clone per thread.
+ * zeros. It is the ceiling that the kernel's FUSE allows a daemon which copies each request once, so it uses what
+ * ckptfs uses: 1 MiB requests, FOPEN_DIRECT_IO for files opened write-only, long attribute timeouts, one /dev/fuse
+ * clone per thread.
  *
  * Usage: sink MOUNTPOINT   (stays in the foreground; ends when unmounted)
  */

@@ -176,8 +176,9 @@ static void show(void)
 		uint64_t nr = calls[i].nr;
 
 		qsort(calls[i].us, nr, sizeof(calls[i].us[0]), compare);
-		printf("%s\"%s\": {\"count\": %" PRIu64 ", \"longest_ms\": %.3f, \"p999_ms\": %.3f}", i ? ", " : "{", names[i], nr,
-		       nr ? calls[i].us[nr - 1] / 1e3 : 0, nr ? calls[i].us[(nr - 1) * 999 / 1000] / 1e3 : 0);
+		printf("%s\"%s\": {\"count\": %" PRIu64 ", \"longest_ms\": %.3f, \"p999_ms\": %.3f}", i ? ", " : "{",
+		       names[i], nr, nr ? calls[i].us[nr - 1] / 1e3 : 0,
+		       nr ? calls[i].us[(nr - 1) * 999 / 1000] / 1e3 : 0);
 	}
 	puts("}");
 }

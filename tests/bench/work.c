@@ -3,8 +3,8 @@
  * what was done, and the seconds from the start until the last process was done, fsync included.
  *
  * Data is made cheaply so that making it is not what is measured: each process fills a pool of memory once, before
- * the start, and stamps every 4 KiB page with (process, page number, version) as it goes by. Version of a page at step S,
- * if P % of the pages change per step: the last step up to S at which the page's turn came, by a hash. So P = 0 is a
+ * the start, and stamps every 4 KiB page with (process, page number, version) as it goes by. Version of a page at step
+ * S, if P % of the pages change per step: the last step up to S at which the page's turn came, by a hash. So P = 0 is a
  * checkpoint equal to the last, 100 one of new pages only, and any step can be made, or checked, without those before.
  */
 #include <errno.h>
@@ -211,7 +211,8 @@ static void work_append(struct process *p)
 	close(fd);
 }
 
-/* Create, stat and unlink small files of distinct content, each kind for all files before the next, in one directory. */
+/* Create, stat and unlink small files of distinct content, each kind for all files before the next, in one
+ * directory. */
 static void work_meta(struct process *p)
 {
 	uint8_t *mem = memory(SMALL_FILE_SIZE);

@@ -39,7 +39,8 @@ void work_bytes(uint64_t seed, uint64_t off, uint64_t len, uint8_t *ret)
 
 		rng = id < NR_POOL ? fate_rng(id, 0, 1) : fate_rng(seed, page, 1); /* a shared page or one of its own */
 		for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-			words[i] = id < 2 ? 0 : fate_random(&rng, id % 4 ? 1 << 24 : UINT64_MAX); /* most can be compressed */
+			/* most can be compressed */
+			words[i] = id < 2 ? 0 : fate_random(&rng, id % 4 ? 1 << 24 : UINT64_MAX);
 		memcpy(ret + done, (uint8_t *)words + in, n);
 		done += n;
 	}

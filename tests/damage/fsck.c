@@ -8,8 +8,8 @@
  *   One changed byte anywhere but in the data of a chunk or in both superblocks is always mended.
  *
  * Two stores as in flip.c: one closed; one killed, whose journal is all there is of its last commits, so that damage
- * to it may bring back an earlier moment. FSCK_CASES tells how many cases of each. The seed decides whether they are compressed,
- * and how.
+ * to it may bring back an earlier moment. FSCK_CASES tells how many cases of each. The seed decides whether they are
+ * compressed, and how.
  */
 #include <errno.h>
 #include <fcntl.h>

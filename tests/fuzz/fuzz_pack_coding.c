@@ -1,6 +1,6 @@
 /*
- * How a frame was compressed, told by a damaged table and any bytes: whatever is found, a table can say it, for any number of plain
- * bytes there can be.
+ * How a frame was compressed, told by a damaged table and any bytes: whatever is found, a table can say it, for any
+ * number of plain bytes there can be.
  */
 #include <assert.h>
 #include <stdlib.h>

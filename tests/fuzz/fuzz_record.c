@@ -1,4 +1,5 @@
-/* Decoders of the engine's journal records and notes: whatever decodes must encode to something that decodes to the same. */
+/* Decoders of the engine's journal records and notes: whatever decodes must encode to something that decodes to the
+ * same. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
