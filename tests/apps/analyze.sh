@@ -222,7 +222,7 @@ print(next(x for x in t["by_chunking"] if x.get("page_bytes") == int(sys.argv[2]
 	sync "$MNT"/*
 	sync -f "$MNT/text"
 	find "$MNT/a" -type f -exec sync {} +
-	stored=$(stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["stored_bytes"])')
+	stored=$(figure stored_bytes)
 	[ "$stored" = "$want" ] || fail "$option: $want bytes were predicted, $stored are stored"
 	echo "ok $option stores the predicted $want bytes"
 	fs_umount

@@ -7,10 +7,6 @@ need_root
 need setfattr getfattr
 
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
-json() { # KEY: a figure of the mount
-	stat_json | "$PYTHON" -c 'import functools, json, sys
-print(functools.reduce(lambda j, k: j[k], sys.argv[1].split("."), json.load(sys.stdin)))' "$1"
-}
 drop_caches() { echo 3 >/proc/sys/vm/drop_caches; }
 
 # Series of five steps, one directory each: step-N/FILE or FILE.N, about 6 MiB a step.
@@ -86,7 +82,7 @@ taken() { # SERIES WAY: the bytes that it takes in a store of its own, collected
 	"$gc" --delete -q "$MNT" >/dev/null
 	drop_caches
 	diff -r "$WORK/series/$1" "$MNT" >&2 || fail "$1, $2: other bytes"
-	stored=$(json stored_bytes)
+	stored=$(figure stored_bytes)
 	fs_umount
 	fs_sound "in $1, $2"
 	packs=$(du -s --block-size=1 "$STORE/packs" | cut -f 1)
@@ -115,11 +111,11 @@ mkdir "$MNT/auto" "$MNT/pages"
 setfattr -n user.ckptfs.chunking -v auto "$MNT/auto"
 mkdir "$MNT/auto/below"
 cp "$WORK"/series/large/ckpt.[01] "$MNT/pages/"
-[ "$(json written_by_cause.shifted_bytes)" = 0 ] || fail "what has moved was found in a directory of pages"
+[ "$(figure written_by_cause.shifted_bytes)" = 0 ] || fail "what has moved was found in a directory of pages"
 rm "$MNT"/pages/*
 for f in "$WORK"/series/large/*; do cp "$f" "$MNT/auto/below/"; done
 [ "$(getfattr --absolute-names --only-values -n user.ckptfs.chunking "$MNT/auto/below/ckpt.3")" = auto ] || fail "the setting is not inherited"
-moved=$(json written_by_cause.shifted_bytes)
+moved=$(figure written_by_cause.shifted_bytes)
 [ "$moved" -gt $((4 << 20)) ] || fail "only $moved bytes were found that have moved"
 
 # Each file may go: the others stay, to the last byte, and what nobody refers to comes back.
@@ -151,6 +147,6 @@ size=$(stat -c %s "$MNT/auto/k-ckpt.5")
 cmp -n "$size" <(series_again 2>/dev/null) "$MNT/auto/k-ckpt.5" || fail "half a file has other bytes"
 rm -r "$MNT"/*
 "$gc" --delete -q "$MNT" >/dev/null
-[ "$(json stored_bytes)" = 0 ] || fail "$(json stored_bytes) bytes are left of nothing"
+[ "$(figure stored_bytes)" = 0 ] || fail "$(figure stored_bytes) bytes are left of nothing"
 fs_umount
 fs_sound "at the end"

@@ -7,10 +7,6 @@ need_root
 need setfattr getfattr
 
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
-json() { # KEY: a figure of the mount
-	stat_json | "$PYTHON" -c 'import functools, json, sys
-print(functools.reduce(lambda j, k: j[k], sys.argv[1].split("."), json.load(sys.stdin)))' "$1"
-}
 drop_caches() { echo 3 >/proc/sys/vm/drop_caches; }
 same() { # DIRECTORY [STEP...]: what it has of the series, byte for byte
 	local dir=$1 f
@@ -45,7 +41,7 @@ one=$((12 << 20))
 fs_mount chunking=cdc
 for f in "$WORK"/series/*; do cp "$f" "$MNT/"; done
 sync "$MNT/ckpt.009" # everything with it
-stored=$(json stored_bytes)
+stored=$(figure stored_bytes)
 [ "$stored" -lt $((one + one / 4)) ] || fail "ten steps of $one bytes take $stored"
 [ "$stored" -gt $((one - 410000)) ] || fail "ten steps of $one bytes take only $stored"
 same "$MNT"
@@ -53,7 +49,7 @@ fs_remount chunking=cdc
 same "$MNT"
 cp "$WORK/series/ckpt.009" "$MNT/again"
 sync "$MNT/again"
-now=$(json stored_bytes)
+now=$(figure stored_bytes)
 [ "$now" = "$stored" ] || fail "the same bytes were stored twice, after a mount: $((now - stored)) bytes more"
 cmp "$WORK/series/ckpt.009" "$MNT/again"
 used=$(du -s --block-size=1 "$MNT/again" | cut -f 1)
@@ -85,7 +81,7 @@ EOT
 cmp "$WORK/series/ckpt.009.changed" "$MNT/again"
 fs_remount chunking=page
 cmp "$WORK/series/ckpt.009.changed" "$MNT/again"
-grown=$(($(json stored_bytes) - stored))
+grown=$(($(figure stored_bytes) - stored))
 [ "$grown" -lt $((6 << 20)) ] || fail "60 changes cost $grown bytes"
 printf x | dd of="$MNT/again" bs=1 seek=5000001 conv=notrunc status=none
 printf x | dd of="$WORK/series/ckpt.009.changed" bs=1 seek=5000001 conv=notrunc status=none
@@ -102,7 +98,7 @@ fs_mount chunking=cdc
 same "$MNT"
 rm "$MNT"/*
 "$gc" --delete -q "$MNT" >/dev/null
-[ "$(json stored_bytes)" = 0 ] || fail "$(json stored_bytes) bytes are left of nothing"
+[ "$(figure stored_bytes)" = 0 ] || fail "$(figure stored_bytes) bytes are left of nothing"
 fs_umount
 fs_sound "after everything was collected"
 
@@ -115,11 +111,11 @@ mkdir "$MNT/cut/below"
 for f in "$WORK"/series/*; do cp "$f" "$MNT/cut/below/"; done
 sync "$MNT/cut/below/ckpt.009"
 [ "$(getfattr --absolute-names --only-values -n user.ckptfs.chunking "$MNT/cut/below/ckpt.003")" = cdc ] || fail "the setting is not inherited"
-stored=$(json stored_bytes)
+stored=$(figure stored_bytes)
 [ "$stored" -lt $((one + one / 4)) ] || fail "ten steps in a directory take $stored"
 cp "$WORK/series/ckpt.000" "$WORK/series/ckpt.001" "$WORK/series/ckpt.002" "$MNT/pages/"
 sync "$MNT/pages/ckpt.002"
-[ "$(($(json stored_bytes) - stored))" -gt $((2 * one)) ] || fail "the other directory is not of pages"
+[ "$(($(figure stored_bytes) - stored))" -gt $((2 * one)) ] || fail "the other directory is not of pages"
 same "$MNT/cut/below"
 same "$MNT/pages"
 fs_remount

@@ -5,12 +5,6 @@ need_mount
 need_root
 
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
-json() { # KEY...: figures of the mount, one per line
-	stat_json | "$PYTHON" -c 'import functools, json, sys
-j = json.load(sys.stdin)
-for key in sys.argv[1:]:
-    print(functools.reduce(lambda j, k: j[k], key.split("."), j))' "$@"
-}
 disk_kib() { du -sk "$1" | cut -f 1; }
 random_reads() { # FILE ORIGINAL: 300 reads of 4 KiB and less, anywhere
 	"$PYTHON" - "$@" <<-'END'
@@ -53,7 +47,7 @@ for how in lz4 zstd zstd:1 zstd:12 auto none; do
 	cp "$WORK/one" "$WORK/two" "$MNT/"
 	sync "$MNT/one" "$MNT/two"
 	{ read -r plain && read -r stored && read -r after && read -r taken; } < <(
-		json compression.plain_bytes stored_bytes compressed_bytes pack_disk_bytes)
+		figure compression.plain_bytes stored_bytes compressed_bytes pack_disk_bytes)
 	case $how in
 	none) [ "$plain" = 0 ] || fail "$how: $plain bytes were compressed" ;;
 	auto) ;; # if there was time
@@ -71,7 +65,7 @@ for how in lz4 zstd zstd:1 zstd:12 auto none; do
 	cmp "$WORK/two" "$MNT/two"
 	rm "$MNT"/*
 	"$gc" --delete -q "$MNT" >/dev/null
-	[ "$(json stored_bytes)" = 0 ] || fail "$how: something is left"
+	[ "$(figure stored_bytes)" = 0 ] || fail "$how: something is left"
 	fs_umount
 done
 
@@ -101,14 +95,14 @@ mkdir -p "$MNT/dir/deeper"
 setfattr -n user.ckptfs.compress -v zstd:3 "$MNT/dir"
 ! setfattr -n user.ckptfs.compress -v best "$MNT/dir" 2>/dev/null || fail "a setting that means nothing was taken"
 head -c 4M "$WORK/one" >"$MNT/outside" && sync "$MNT/outside"
-[ "$(json compression.plain_bytes)" = 0 ] || fail "compressed though nobody said so"
+[ "$(figure compression.plain_bytes)" = 0 ] || fail "compressed though nobody said so"
 mkdir "$MNT/dir/new"
 head -c 8M "$WORK/one" | tail -c 3M >"$MNT/dir/new/file" && sync "$MNT/dir/new/file"
-inside=$(json compression.plain_bytes)
+inside=$(figure compression.plain_bytes)
 [ "$inside" -ge $((2 << 20)) ] || fail "a new file in a directory that is compressed is not"
 tr a-z b-za <"$WORK/one" >"$WORK/three"
 head -c 7M "$WORK/three" | tail -c 3M >"$MNT/dir/deeper/old" # that directory was there before
 sync "$MNT/dir/deeper/old"
-[ "$(json compression.plain_bytes)" = "$inside" ] || fail "inherited by what was there before"
+[ "$(figure compression.plain_bytes)" = "$inside" ] || fail "inherited by what was there before"
 cmp <(head -c 8M "$WORK/one" | tail -c 3M) "$MNT/dir/new/file"
 fs_umount

@@ -10,7 +10,6 @@ need openssl
 tool=$CKPTFS_BUILD/tools/ckptfs-stat
 size=$((DEDUP_MIB << 20))
 
-value() { stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 used() { du -sB1 "$@" | awk '{ n += $1 } END { print n }'; }
 at_most() { # WHAT VALUE LIMIT
 	[ "$2" -le "$3" ] || fail "$1: $2 bytes, at most $3 are allowed"
@@ -36,13 +35,13 @@ fs_remount
 "$PYTHON" "$HERE/dedup.py" "$MNT" "$tool" "$WORK/state" again || exact=no
 fs_remount cache=16M
 checkpoint small-cache.1
-before=$(value stored_bytes)
+before=$(figure stored_bytes)
 checkpoint small-cache.2
-[ "$(value stored_bytes)" = "$before" ] || fail "with a small cache duplicates are stored again"
+[ "$(figure stored_bytes)" = "$before" ] || fail "with a small cache duplicates are stored again"
 echo "ok a small cache finds all"
 fs_remount verify
 checkpoint verified
-[ "$(value stored_bytes)" = "$before" ] || fail "with -o verify duplicates are stored again"
+[ "$(figure stored_bytes)" = "$before" ] || fail "with -o verify duplicates are stored again"
 echo "ok with -o verify as well"
 fs_umount
 
@@ -51,8 +50,9 @@ STORE=$WORK/store2
 fs_mount
 checkpoint ckpt.1
 fs_remount
-[ "$(value stored_bytes)" = "$size" ] || fail "$(value stored_bytes) bytes stored of a checkpoint of $size distinct ones"
-says=$(for key in pack index journal; do value ${key}_disk_bytes; done)
+stored=$(figure stored_bytes)
+[ "$stored" = "$size" ] || fail "$stored bytes stored of a checkpoint of $size distinct ones"
+says=$(figure pack_disk_bytes index_disk_bytes journal_disk_bytes)
 fs_umount
 set -- $says
 near "packs on disk" "$(used "$STORE/packs")" "$1"
@@ -62,7 +62,7 @@ at_most "packs and index beyond the pages" "$(($(used "$STORE/packs" "$STORE/ind
 one=$(used "$STORE")
 fs_mount
 checkpoint ckpt.2
-stored=$(value stored_bytes)
+stored=$(figure stored_bytes)
 fs_umount
 [ "$stored" = "$size" ] || fail "the equal checkpoint has stored $((stored - size)) bytes of pages"
 at_most "an equal checkpoint" "$(($(used "$STORE") - one))" "$((size / 2000))"

@@ -7,7 +7,6 @@ need_root
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
 
-json() { "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 noise() { "$PYTHON" -c 'import random, sys; sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"; }
 text() { "$PYTHON" -c 'import random, sys
 r = random.Random(sys.argv[1])

@@ -7,7 +7,6 @@ need_root
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
 fsck=$CKPTFS_BUILD/tools/fsck.ckptfs
 
-json() { "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 disk_kib() { du -sk "$1" | cut -f 1; }
 exits() { # CODE COMMAND...: it ends with this code; its messages are in $WORK/said
 	local want=$1 code=0
@@ -35,13 +34,13 @@ rm "$MNT/file.1" "$MNT/file.2"
 [ "$("$gc" --json "$MNT" | json dead_bytes)" = $((24 << 20)) ] || fail "file.2 alone is garbage: copy has what file.1 had"
 exits 0 "$gc" "$MNT"
 says "ckptfs-gc --delete $MNT"
-[ "$(stat_json | json stored_bytes)" = $((96 << 20)) ] || fail "a report has changed something"
+[ "$(figure stored_bytes)" = $((96 << 20)) ] || fail "a report has changed something"
 "$CKPTFS_BUILD/tools/ckptfs-stat" "$MNT" | grep -q '^Garbage: *24 MiB' || fail "ckptfs-stat does not tell what was found"
 
 # Done, and what is left is whole.
 before=$(disk_kib "$STORE")
 [ "$("$gc" --delete --json "$MNT" | json freed_bytes)" = $((24 << 20)) ] || fail "what was told is not what was freed"
-[ "$(stat_json | json stored_bytes)" = $((72 << 20)) ] || fail "ckptfs-stat does not know"
+[ "$(figure stored_bytes)" = $((72 << 20)) ] || fail "ckptfs-stat does not know"
 [ $((before - $(disk_kib "$STORE"))) -ge $((23 << 10)) ] || fail "the disk did not get it back"
 for i in 3 4; do noise $i 24 | cmp - "$MNT/file.$i"; done
 noise 1 24 | cmp - "$MNT/copy"
@@ -52,7 +51,7 @@ for i in 3 4; do noise $i 24 | cmp - "$MNT/file.$i"; done
 noise 2 24 >"$MNT/again"
 noise 2 24 >"$MNT/and-again"
 sync "$MNT/again" "$MNT/and-again"
-[ "$(stat_json | json stored_bytes)" = $((96 << 20)) ] || fail "not stored once"
+[ "$(figure stored_bytes)" = $((96 << 20)) ] || fail "not stored once"
 noise 2 24 | cmp - "$MNT/again"
 
 # A file that is open though it has no name stays.
@@ -113,7 +112,7 @@ for step in range(16):
         os.fsync(f.fileno())
 PY
 (cd "$MNT" && sha256sum step.*) >"$WORK/steps"
-places() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "$MNT/step.15" | json frames; }
+places() { stat_json "$MNT/step.15" | json frames; }
 [ "$(places)" -gt 32 ] || fail "the series is not scattered: $(places) places"
 "$gc" --delete --place "$MNT" >"$WORK/placed"
 grep -q '^Placed: ' "$WORK/placed" || fail "nothing was placed"
@@ -129,7 +128,7 @@ code=0
 says 'time was up'
 exits 0 "$gc" --delete "$MNT"
 exits 0 "$gc" --delete "$MNT"
-[ "$(stat_json | json stored_bytes)" = 0 ] || fail "something is left"
+[ "$(figure stored_bytes)" = 0 ] || fail "something is left"
 fs_umount
 [ "$(disk_kib "$STORE")" -le $((empty + empty / 100)) ] ||
 	{ du -ak "$STORE"; fail "$(disk_kib "$STORE") KiB are left, an empty store takes $empty"; }

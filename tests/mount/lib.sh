@@ -114,7 +114,15 @@ fs_sound() {
 	}
 }
 
-stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; }
+# Figures. A key with dots leads into objects inside objects: scrub.round.bytes.
+json() { # KEY...: what the object on standard input has there, a line each
+	"$PYTHON" -c 'import functools, json, sys
+top = json.load(sys.stdin)
+for key in sys.argv[1:]:
+    print(functools.reduce(lambda j, k: j[k], key.split("."), top))' "$@"
+}
+stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; } # [PATH]
+figure() { stat_json | json "$@"; } # KEY...: of the mount
 
 cleanup() {
 	local code=$? pid

@@ -9,9 +9,6 @@ scrub=$CKPTFS_BUILD/tools/ckptfs-scrub
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 
-json() { "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
-scrub_stat() { stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["scrub"][sys.argv[1]])' "$1"; }
-health() { stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["health"][sys.argv[1]])' "$1"; }
 exits() { # CODE COMMAND...: it ends with this code; its messages are in $WORK/said
 	local want=$1 code=0
 	shift
@@ -57,7 +54,8 @@ says '^Compared: *24 MiB in 6144 chunks'
 says '^Damaged: *nothing'
 exits 0 "$scrub" --quiet "$MNT"
 [ ! -s "$WORK/said" ] || fail "--quiet says something though all is sound"
-[ "$(scrub_stat known) $(scrub_stat bytes) $(scrub_stat damaged)" = "True $((24 << 20)) 0" ] || fail "ckptfs-stat does not know of it"
+[ "$(figure scrub.known) $(figure scrub.bytes) $(figure scrub.damaged)" = "True $((24 << 20)) 0" ] ||
+	fail "ckptfs-stat does not know of it"
 exits 0 "$stat" "$MNT"
 says '^Last scrub: *24 MiB .*ago, 0 damaged places, 0 left'
 exits 0 "$stat" --prometheus "$MNT"
@@ -74,8 +72,8 @@ says '^other: bytes 4096000 to 4100095 cannot be read'
 says_not '^third'
 says '^3 files miss 20 KiB'
 says '3 chunks, 0 tables and headers; 0 mended, 0 that no file uses, 3 left'
-[ "$(health damaged)" = 3 ] || fail "not marked as damaged"
-[ "$(scrub_stat damaged) $(scrub_stat left)" = "3 3" ] || fail "ckptfs-stat does not know of the damage"
+[ "$(figure health.damaged)" = 3 ] || fail "not marked as damaged"
+[ "$(figure scrub.damaged) $(figure scrub.left)" = "3 3" ] || fail "ckptfs-stat does not know of the damage"
 ! cat "$MNT/twin" >/dev/null 2>&1 || fail "damaged bytes can be read"
 cmp "$WORK/3" "$MNT/third"
 "$scrub" --json "$MNT" >"$WORK/json" && fail "--json: exit code 0"
@@ -94,11 +92,12 @@ cp "$WORK/2" "$MNT/again.2"
 sync "$MNT/again.1" "$MNT/again.2"
 exits 0 "$scrub" "$MNT"
 says '^Damaged: *nothing'
-[ "$(health damaged) $(health healed)" = "0 3" ] || fail "healing is not counted"
+[ "$(figure health.damaged) $(figure health.healed)" = "0 3" ] || fail "healing is not counted"
 cmp "$WORK/1" "$MNT/run7/deep/ckpt.1"
 cmp "$WORK/2" "$MNT/other"
 fs_remount
-[ "$(scrub_stat known) $(scrub_stat bytes)" = "True $((24 << 20))" ] || fail "the last scrub is forgotten after a remount"
+[ "$(figure scrub.known) $(figure scrub.bytes)" = "True $((24 << 20))" ] ||
+	fail "the last scrub is forgotten after a remount"
 exits 0 "$scrub" "$MNT"
 echo "ok writing heals"
 
@@ -131,14 +130,14 @@ fs_mount
 exits 3 "$scrub" --budget 0.000001s "$MNT"
 says 'ended before all was looked at'
 exits 3 "$scrub" --rate 1M --budget 0.3s "$MNT"
-[ "$(scrub_stat unfinished)" = True ] || fail "ckptfs-stat does not know that it is not done"
+[ "$(figure scrub.unfinished)" = True ] || fail "ckptfs-stat does not know that it is not done"
 exits 0 "$scrub" "$MNT"
-[ "$(scrub_stat unfinished)" = False ] || fail "ckptfs-stat does not know that it is done"
+[ "$(figure scrub.unfinished)" = False ] || fail "ckptfs-stat does not know that it is done"
 
 # Interrupted: soon, however slow it is to be.
 "$scrub" --rate 10K "$MNT" >"$WORK/said" 2>&1 &
 pid=$!
-until [ "$(scrub_stat running)" = True ]; do sleep 0.05; done
+until [ "$(figure scrub.running)" = True ]; do sleep 0.05; done
 exits 2 "$scrub" "$MNT"
 says 'running already'
 kill -INT "$pid"
@@ -152,7 +151,7 @@ flip "$WORK/1" $((5 * 4096 + 7))
 flip "$WORK/2" $((2000 * 4096 + 7))
 "$scrub" --restart --rate 10K "$MNT" >/dev/null 2>&1 &
 pid=$!
-until [ "$(stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["scrub"]["round"]["bytes"])')" -gt 0 ]; do sleep 0.05; done
+until [ "$(figure scrub.round.bytes)" -gt 0 ]; do sleep 0.05; done
 kill -KILL "$pid"
 fs_kill
 fs_mount
@@ -172,13 +171,13 @@ for i in 1 2 3 4 5 6; do
 done
 kill -KILL "$COLLECTOR"
 COLLECTOR=
-until [ "$(stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["garbage"]["collecting"])')" = False ]; do sleep 0.05; done
+until [ "$(figure garbage.collecting)" = False ]; do sleep 0.05; done
 exits 0 "$scrub" --restart "$MNT"
 echo "ok beside writers and collections"
 
 # A mount is not kept busy by a scrub.
 "$scrub" --restart --rate 10K "$MNT" >/dev/null 2>&1 &
-until [ "$(scrub_stat running)" = True ]; do sleep 0.05; done
+until [ "$(figure scrub.running)" = True ]; do sleep 0.05; done
 kill -KILL $!
 fs_umount
 fs_sound "after a scrub that was cut short"

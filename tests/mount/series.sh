@@ -4,31 +4,25 @@
 . "$(dirname "$0")/lib.sh"
 need_mount
 
-written() { # CAUSE: bytes written since the mount that became of it
-	"$CKPTFS_BUILD/tools/ckptfs-stat" --json "$MNT" | "$PYTHON" -c '
-import json, sys
-print(json.load(sys.stdin)["written_by_cause"][sys.argv[1] + "_bytes"])' "$1"
-}
-
 ranks=3 mib=4
 for r in $(seq $ranks); do head -c ${mib}M /dev/urandom >"$WORK/data$r"; done
 
 # series STEP-1 STEP-2, %s standing for the rank: of the second step all is the champion's
 series() {
-	local r before
+	local r before same
 	for r in $(seq $ranks); do
 		mkdir -p "$(dirname "$MNT/$(printf "$1" "$r")")"
 		cp "$WORK/data$r" "$MNT/$(printf "$1" "$r")"
 	done
 	[ -z "${remount:-}" ] || fs_remount
-	before=$(written champion)
+	before=$(figure written_by_cause.champion_bytes)
 	for r in $(seq $ranks); do
 		mkdir -p "$(dirname "$MNT/$(printf "$2" "$r")")"
 		cp "$WORK/data$r" "$MNT/$(printf "$2" "$r")"
 		cmp "$WORK/data$r" "$MNT/$(printf "$2" "$r")"
 	done
-	[ $(($(written champion) - before)) -ge $((ranks * mib << 20)) ] ||
-		fail "$1 and $2: only $(($(written champion) - before)) bytes as the champion's"
+	same=$(($(figure written_by_cause.champion_bytes) - before))
+	[ "$same" -ge $((ranks * mib << 20)) ] || fail "$1 and $2: only $same bytes as the champion's"
 }
 
 fs_mount

@@ -50,7 +50,6 @@ works() {
 	fi
 }
 
-daemon_pid() { stat_json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
 gone() { # PID: ends within a minute
 	for _ in $(seq 600); do
 		running "$1" || return 0
@@ -121,7 +120,7 @@ refused "a store without its index" 32 "fsck.ckptfs --rebuild" "$helper" "$WORK/
 refused "a read-only mount of a new store" 32 'not exist' "$helper" "$WORK/new" "$MNT" -o ro
 
 works "unknown options are ignored with -s" "$helper" -s "$STORE" "$MNT" -o nosuchoption
-pid=$(daemon_pid)
+pid=$(figure pid)
 works "it is fuse.ckptfs in /proc/mounts" grep -q "^$STORE $MNT fuse.ckptfs rw," /proc/mounts
 works "content is there" grep -qx content "$MNT/file"
 mkdir "$WORK/second"
@@ -141,7 +140,7 @@ works "--help" "$helper" --help
 works "--version" "$helper" --version
 
 works "a read-only mount" "$helper" "$STORE" "$MNT" -o ro
-pid=$(daemon_pid)
+pid=$(figure pid)
 works "is read" grep -qx content "$MNT/file"
 works "is not written" sh -c "! touch '$MNT/new' 2>&1 && touch '$MNT/new' 2>&1 | grep -q 'Read-only'"
 works "fusermount3 -u" fusermount3 -u "$MNT"
@@ -149,13 +148,13 @@ works "the daemon of a read-only mount ends" gone "$pid"
 
 works "umount.ckptfs" sh -c "'$helper' '$STORE' '$MNT' && '$CKPTFS_BUILD/tools/umount.ckptfs' '$MNT'"
 works "a mount whose daemon dies" "$helper" "$STORE" "$MNT"
-pid=$(daemon_pid)
+pid=$(figure pid)
 kill -KILL "$pid"
 works "is gone" gone "$pid"
 works "and the next one says so" sh -c "'$helper' '$STORE' '$MNT' 2>&1 | grep -q 'has died; umount'"
 umount "$MNT"
 works "umount.ckptfs waits for the store" "$helper" "$STORE" "$MNT"
-pid=$(daemon_pid)
+pid=$(figure pid)
 echo more >"$MNT/more"
 works "a read rate of nothing is refused" sh -c "! '$helper' '$WORK/new' '$WORK/second' -o read_rate=1 2>/dev/null"
 kill -TERM "$pid"
