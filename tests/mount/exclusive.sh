@@ -12,13 +12,6 @@ text() { "$PYTHON" -c 'import random, sys
 r = random.Random(sys.argv[1])
 sys.stdout.write("".join("%08x%024d" % (r.getrandbits(32), 0) for _ in range(int(sys.argv[2]) << 15)))' "$@"; }
 exclusive() { "$stat" --if-deleted --json "$@" | json exclusive_bytes; }
-exits() { # CODE COMMAND...: it ends with this code; its messages are in $WORK/said
-	local want=$1 code=0
-	shift
-	"$@" >"$WORK/said" 2>&1 || code=$?
-	[ "$code" = "$want" ] || { cat "$WORK/said"; fail "$*: exit code $code instead of $want"; }
-}
-says() { grep -q -- "$1" "$WORK/said" || { cat "$WORK/said"; fail "nothing was said of: $1"; }; }
 is() { [ "$1" = "$2" ] || fail "$3: $1 instead of $2"; }
 M=$((1 << 20))
 
@@ -49,11 +42,11 @@ is "$("$stat" --json "$MNT/run" | json exclusive_bytes)" $((14 * M)) "of a direc
 is "$("$stat" --json "$MNT/run" | json size_bytes)" $((26 * M)) "of a directory"
 is "$("$stat" --if-deleted --json "$MNT/run" | json files)" 4 "files of a set"
 exits 0 "$stat" "$MNT/run/step.2/a"
-says '^Exclusive: *2 MiB'
-says '^Shared: *8 MiB'
+tells '^Exclusive: *2 MiB'
+tells '^Shared: *8 MiB'
 exits 0 "$stat" --if-deleted "$MNT/run" "$MNT/other"
-says '^If deleted: '
-says '^Exclusive: *20 MiB'
+tells '^If deleted: '
+tells '^Exclusive: *20 MiB'
 
 # Again and again, until interrupted: what comes meanwhile is in the next answer.
 env --default-signal=INT "$stat" --if-deleted --json --watch 0.1 "$MNT/run/step.2" >"$WORK/watched" &
@@ -141,8 +134,8 @@ for step in range(16):
 PY
 series() { exclusive "$MNT/step.00"; exclusive "$MNT/step.15"; exclusive "$MNT"/step.0?; exclusive "$MNT"/step.*; }
 before=$(series)
-"$gc" --delete --place "$MNT" >"$WORK/placed"
-grep -q '^Placed: ' "$WORK/placed" || fail "nothing was placed"
+exits 0 "$gc" --delete --place "$MNT"
+tells '^Placed: '
 is "$(series)" "$before" "after a placing collection"
 fs_remount
 is "$(series)" "$before" "after a placing collection and a remount"
@@ -182,8 +175,8 @@ ln -s / "$MNT/away"
 ln -s nowhere "$MNT/dangling"
 echo x >"$MNT/one"
 for link in away dangling; do
-	"$stat" --if-deleted "$MNT/$link" "$MNT/one" >"$WORK/said" || fail "$link first: not told"
-	grep -q '^Files: *1 ' "$WORK/said" || { cat "$WORK/said"; fail "$link: more than one file"; }
+	exits 0 "$stat" --if-deleted "$MNT/$link" "$MNT/one"
+	tells '^Files: *1 '
 done
 fs_umount
 fs_sound "after all was deleted"

@@ -8,13 +8,6 @@ gc=$CKPTFS_BUILD/tools/ckptfs-gc
 fsck=$CKPTFS_BUILD/tools/fsck.ckptfs
 
 disk_kib() { du -sk "$1" | cut -f 1; }
-exits() { # CODE COMMAND...: it ends with this code; its messages are in $WORK/said
-	local want=$1 code=0
-	shift
-	"$@" >"$WORK/said" 2>&1 || code=$?
-	[ "$code" = "$want" ] || { cat "$WORK/said"; fail "$*: exit code $code instead of $want"; }
-}
-says() { grep -q -- "$1" "$WORK/said" || { cat "$WORK/said"; fail "nothing was said of: $1"; }; }
 noise() { "$PYTHON" -c 'import random, sys; sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"; }
 
 # What an empty store takes.
@@ -27,13 +20,13 @@ for i in 1 2 3 4; do noise $i 24 >"$MNT/file.$i"; done
 cp "$MNT/file.1" "$MNT/copy"
 sync "$MNT/file.4"
 exits 0 "$gc" "$MNT"
-says '^Garbage: *0 B'
+tells '^Garbage: *0 B'
 
 # Told, not done.
 rm "$MNT/file.1" "$MNT/file.2"
 [ "$("$gc" --json "$MNT" | json dead_bytes)" = $((24 << 20)) ] || fail "file.2 alone is garbage: copy has what file.1 had"
 exits 0 "$gc" "$MNT"
-says "ckptfs-gc --delete $MNT"
+tells "ckptfs-gc --delete $MNT"
 [ "$(figure stored_bytes)" = $((96 << 20)) ] || fail "a report has changed something"
 "$CKPTFS_BUILD/tools/ckptfs-stat" "$MNT" | grep -q '^Garbage: *24 MiB' || fail "ckptfs-stat does not tell what was found"
 
@@ -64,9 +57,9 @@ exec 5<&-
 # Without a mount; and a rebuilt index knows what is gone.
 fs_umount
 exits 0 "$gc" "$STORE"
-says '^Garbage: *24 MiB'
+tells '^Garbage: *24 MiB'
 exits 0 "$gc" --delete "$STORE"
-says '^Freed: *24 MiB'
+tells '^Freed: *24 MiB'
 rm -r "$STORE/index"
 exits 2 "$gc" "$STORE"
 says 'fsck.ckptfs --rebuild'
@@ -114,18 +107,16 @@ PY
 (cd "$MNT" && sha256sum step.*) >"$WORK/steps"
 places() { stat_json "$MNT/step.15" | json frames; }
 [ "$(places)" -gt 32 ] || fail "the series is not scattered: $(places) places"
-"$gc" --delete --place "$MNT" >"$WORK/placed"
-grep -q '^Placed: ' "$WORK/placed" || fail "nothing was placed"
+exits 0 "$gc" --delete --place "$MNT"
+tells '^Placed: '
 [ "$(places)" -le 16 ] || fail "still in $(places) places"
 fs_remount
 (cd "$MNT" && sha256sum --quiet -c "$WORK/steps") || fail "a file has changed"
 
 # With hardly any time it ends early and says so; in the end all is done.
 rm "$MNT"/*
-code=0
-"$gc" --delete --budget 0.000001s "$MNT" >"$WORK/said" 2>&1 || code=$?
-[ "$code" = 3 ] || fail "exit code $code though there was no time"
-says 'time was up'
+exits 3 "$gc" --delete --budget 0.000001s "$MNT"
+tells 'time was up'
 exits 0 "$gc" --delete "$MNT"
 exits 0 "$gc" --delete "$MNT"
 [ "$(figure stored_bytes)" = 0 ] || fail "something is left"

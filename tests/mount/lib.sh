@@ -114,6 +114,23 @@ fs_sound() {
 	}
 }
 
+# What a command says. Answers and complaints are looked for apart: an answer that goes where the messages belong is one
+# that no pipe gets.
+exits() { # CODE COMMAND...: it ends with this code; its output is in $WORK/out, its messages are in $WORK/said
+	local want=$1 code=0
+	shift
+	"$@" >"$WORK/out" 2>"$WORK/said" || code=$?
+	[ "$code" = "$want" ] || fail_showing "$*: exit code $code instead of $want"
+}
+tells() { grep -q -- "$1" "$WORK/out" || fail_showing "nothing was told of: $1"; } # REGEX: in the output
+says() { grep -q -- "$1" "$WORK/said" || fail_showing "nothing was said of: $1"; } # REGEX: in the messages
+says_not() { ! grep -q -- "$1" "$WORK/out" "$WORK/said" || fail_showing "was said though it is not so: $1"; } # REGEX
+says_nothing() { [ ! -s "$WORK/out" ] && [ ! -s "$WORK/said" ] || fail_showing "something was said though $1"; } # WHY
+fail_showing() { # WHY: fail, and show what was said
+	cat "$WORK/out" "$WORK/said" >&2
+	fail "$@"
+}
+
 # Figures. A key with dots leads into objects inside objects: scrub.round.bytes.
 json() { # KEY...: what the object on standard input has there, a line each
 	"$PYTHON" -c 'import functools, json, sys

@@ -9,14 +9,6 @@ scrub=$CKPTFS_BUILD/tools/ckptfs-scrub
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 
-exits() { # CODE COMMAND...: it ends with this code; its messages are in $WORK/said
-	local want=$1 code=0
-	shift
-	"$@" >"$WORK/said" 2>&1 || code=$?
-	[ "$code" = "$want" ] || { cat "$WORK/said"; fail "$*: exit code $code instead of $want"; }
-}
-says() { grep -q -- "$1" "$WORK/said" || { cat "$WORK/said"; fail "nothing was said of: $1"; }; }
-says_not() { ! grep -q -- "$1" "$WORK/said" || { cat "$WORK/said"; fail "was said though it is not so: $1"; }; }
 noise() { "$PYTHON" -c 'import random, sys; sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"; }
 # flip CONTENT OFFSET: change one byte of the pack, where it has the 64 bytes at this offset of a file
 flip() {
@@ -48,30 +40,30 @@ cp "$WORK/2" "$MNT/other"
 cp "$WORK/3" "$MNT/third"
 sync "$MNT/third"
 exits 0 "$stat" "$MNT"
-says '^Last scrub: *never'
+tells '^Last scrub: *never'
 exits 0 "$scrub" "$MNT"
-says '^Compared: *24 MiB in 6144 chunks'
-says '^Damaged: *nothing'
+tells '^Compared: *24 MiB in 6144 chunks'
+tells '^Damaged: *nothing'
 exits 0 "$scrub" --quiet "$MNT"
-[ ! -s "$WORK/said" ] || fail "--quiet says something though all is sound"
+says_nothing "all is sound and --quiet was given"
 [ "$(figure scrub.known) $(figure scrub.bytes) $(figure scrub.damaged)" = "True $((24 << 20)) 0" ] ||
 	fail "ckptfs-stat does not know of it"
 exits 0 "$stat" "$MNT"
-says '^Last scrub: *24 MiB .*ago, 0 damaged places, 0 left'
+tells '^Last scrub: *24 MiB .*ago, 0 damaged places, 0 left'
 exits 0 "$stat" --prometheus "$MNT"
-says '^ckptfs_scrub_last_bytes{.*} 25165824$'
+tells '^ckptfs_scrub_last_bytes{.*} 25165824$'
 
 # Two bytes flip on the disk: found, told with the files, and only those.
 flip "$WORK/1" $((5 * 4096 + 7))
 flip "$WORK/1" $((6 * 4096 + 7))
 flip "$WORK/2" $((1000 * 4096 + 7))
 exits 4 "$scrub" "$MNT"
-says '^run7/deep/ckpt.1: bytes 20480 to 28671 cannot be read'
-says '^twin: bytes 20480 to 28671 cannot be read'
-says '^other: bytes 4096000 to 4100095 cannot be read'
+tells '^run7/deep/ckpt.1: bytes 20480 to 28671 cannot be read'
+tells '^twin: bytes 20480 to 28671 cannot be read'
+tells '^other: bytes 4096000 to 4100095 cannot be read'
 says_not '^third'
-says '^3 files miss 20 KiB'
-says '3 chunks, 0 tables and headers; 0 mended, 0 that no file uses, 3 left'
+tells '^3 files miss 20 KiB'
+tells '3 chunks, 0 tables and headers; 0 mended, 0 that no file uses, 3 left'
 [ "$(figure health.damaged)" = 3 ] || fail "not marked as damaged"
 [ "$(figure scrub.damaged) $(figure scrub.left)" = "3 3" ] || fail "ckptfs-stat does not know of the damage"
 ! cat "$MNT/twin" >/dev/null 2>&1 || fail "damaged bytes can be read"
@@ -91,7 +83,7 @@ cp "$WORK/1" "$MNT/again.1"
 cp "$WORK/2" "$MNT/again.2"
 sync "$MNT/again.1" "$MNT/again.2"
 exits 0 "$scrub" "$MNT"
-says '^Damaged: *nothing'
+tells '^Damaged: *nothing'
 [ "$(figure health.damaged) $(figure health.healed)" = "0 3" ] || fail "healing is not counted"
 cmp "$WORK/1" "$MNT/run7/deep/ckpt.1"
 cmp "$WORK/2" "$MNT/other"
@@ -112,15 +104,15 @@ with open(sys.argv[1], "r+b") as f:
     os.fsync(f.fileno())
 PY
 exits 0 "$scrub" "$MNT"
-says '1 tables and headers; 1 mended'
+tells '1 tables and headers; 1 mended'
 flip "$WORK/3" 8192
 rm "$MNT/third"
 exits 0 "$scrub" "$MNT"
-says '1 that no file uses, 0 left'
+tells '1 that no file uses, 0 left'
 "$gc" --delete -q "$MNT" >/dev/null
 exits 0 "$scrub" "$MNT"
-says '^Damaged: *nothing'
-says '^Compared: *16 MiB'
+tells '^Damaged: *nothing'
+tells '^Compared: *16 MiB'
 fs_umount
 fs_sound "after scrubs and healing"
 echo "ok tables, and what no file uses"
@@ -128,14 +120,14 @@ echo "ok tables, and what no file uses"
 # Stopped by the clock, gone on with; a rate below what there is makes it end early.
 fs_mount
 exits 3 "$scrub" --budget 0.000001s "$MNT"
-says 'ended before all was looked at'
+tells 'ended before all was looked at'
 exits 3 "$scrub" --rate 1M --budget 0.3s "$MNT"
 [ "$(figure scrub.unfinished)" = True ] || fail "ckptfs-stat does not know that it is not done"
 exits 0 "$scrub" "$MNT"
 [ "$(figure scrub.unfinished)" = False ] || fail "ckptfs-stat does not know that it is done"
 
 # Interrupted: soon, however slow it is to be.
-"$scrub" --rate 10K "$MNT" >"$WORK/said" 2>&1 &
+"$scrub" --rate 10K "$MNT" >/dev/null 2>&1 &
 pid=$!
 until [ "$(figure scrub.running)" = True ]; do sleep 0.05; done
 exits 2 "$scrub" "$MNT"
@@ -156,8 +148,8 @@ kill -KILL "$pid"
 fs_kill
 fs_mount
 exits 4 "$scrub" "$MNT"
-says '^twin: bytes 20480 to 24575 cannot be read'
-says '^other: bytes 8192000 to 8196095 cannot be read'
+tells '^twin: bytes 20480 to 24575 cannot be read'
+tells '^other: bytes 8192000 to 8196095 cannot be read'
 echo "ok stopped and killed"
 
 # Beside writers and collections nothing is taken for damaged that is not.
@@ -186,7 +178,7 @@ fs_sound "after a scrub that was cut short"
 flip "$WORK/2" $((3 * 4096 + 7))
 fs_mount ro
 exits 4 "$scrub" "$MNT"
-says '^other: bytes 12288 to 16383'
+tells '^other: bytes 12288 to 16383'
 fs_umount
 fs_mount
 
