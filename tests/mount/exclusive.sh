@@ -7,7 +7,6 @@ need_root
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
 
-noise() { "$PYTHON" -c 'import random, sys; sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"; }
 text() { "$PYTHON" -c 'import random, sys
 r = random.Random(sys.argv[1])
 sys.stdout.write("".join("%08x%024d" % (r.getrandbits(32), 0) for _ in range(int(sys.argv[2]) << 15)))' "$@"; }
@@ -121,17 +120,7 @@ freed_is "$(exclusive "$MNT/run" "$MNT/other")" "all that is left" "$MNT/run" "$
 is "$(exclusive "$MNT")" 0 "nothing is left"
 
 # Placed: what lies elsewhere now belongs to the same files.
-"$PYTHON" - "$MNT" <<'PY'
-import os, random, sys
-random.seed(5)
-pages = [random.randbytes(4096) for i in range(1024)]
-for step in range(16):
-    for i in random.sample(range(1024), 50):
-        pages[i] = random.randbytes(4096)
-    with open(f"{sys.argv[1]}/step.{step:02}", "wb") as f:
-        f.write(b"".join(pages))
-        os.fsync(f.fileno())
-PY
+scattered_series
 series() { exclusive "$MNT/step.00"; exclusive "$MNT/step.15"; exclusive "$MNT"/step.0?; exclusive "$MNT"/step.*; }
 before=$(series)
 exits 0 "$gc" --delete --place "$MNT"

@@ -23,16 +23,6 @@ unchanged() { # COMMAND...
 	state_of >"$WORK/state.after"
 	diff "$WORK/state.before" "$WORK/state.after" >&2 || fail "$*: has changed something"
 }
-flip() { # FILE OFFSET
-	"$PYTHON" - "$1" "$2" <<'PY'
-import sys
-with open(sys.argv[1], "r+b") as f:
-    f.seek(int(sys.argv[2]))
-    b = f.read(1)[0]
-    f.seek(int(sys.argv[2]))
-    f.write(bytes([b ^ 4]))
-PY
-}
 restore() { rm -rf "$STORE"; cp -a "$WORK/good" "$STORE"; }
 # intact: mounts, and everything is there
 intact() {

@@ -8,7 +8,6 @@ gc=$CKPTFS_BUILD/tools/ckptfs-gc
 fsck=$CKPTFS_BUILD/tools/fsck.ckptfs
 
 disk_kib() { du -sk "$1" | cut -f 1; }
-noise() { "$PYTHON" -c 'import random, sys; sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"; }
 
 # What an empty store takes.
 fs_mount
@@ -92,18 +91,8 @@ chmod 755 "$MNT"
 exits 2 setpriv --reuid 65534 --regid 65534 --clear-groups "$gc" --delete "$MNT"
 says 'only root'
 
-# A series of files, each with some pages of the last one changed: the newest comes to lie in few places, all stay what they were.
-"$PYTHON" - "$MNT" <<'PY'
-import os, random, sys
-random.seed(5)
-pages = [os.urandom(4096) for i in range(1024)]
-for step in range(16):
-    for i in random.sample(range(1024), 50):
-        pages[i] = os.urandom(4096)
-    with open(f"{sys.argv[1]}/step.{step:02}", "wb") as f:
-        f.write(b"".join(pages))
-        os.fsync(f.fileno())
-PY
+# The newest file of a series comes to lie in few places, all stay what they were.
+scattered_series
 (cd "$MNT" && sha256sum step.*) >"$WORK/steps"
 places() { stat_json "$MNT/step.15" | json frames; }
 [ "$(places)" -gt 32 ] || fail "the series is not scattered: $(places) places"

@@ -114,6 +114,41 @@ fs_sound() {
 	}
 }
 
+# Content that is the same in every run, so that what fails once fails again.
+noise() { # SEED MIB: bytes that neither repeat nor shrink
+	"$PYTHON" -c 'import random, sys
+sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"
+}
+# scattered_series: $MNT/step.00 to step.15 of 4 MiB, each with 50 pages of the one before changed. Each is synced, so
+# that what is new in it lies in a place of its own and the last one all over the store.
+scattered_series() {
+	"$PYTHON" - "$MNT" <<'PY'
+import os, random, sys
+random.seed(5)
+pages = [random.randbytes(4096) for i in range(1024)]
+for step in range(16):
+    for i in random.sample(range(1024), 50):
+        pages[i] = random.randbytes(4096)
+    with open(f"{sys.argv[1]}/step.{step:02}", "wb") as f:
+        f.write(b"".join(pages))
+        f.flush()
+        os.fsync(f.fileno())
+PY
+}
+# flip FILE OFFSET: one bit of this byte, as a bad disk does; synced, so that a reader past the cache meets it too
+flip() {
+	"$PYTHON" - "$1" "$2" <<'PY'
+import os, sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(int(sys.argv[2]))
+    b = f.read(1)[0]
+    f.seek(int(sys.argv[2]))
+    f.write(bytes([b ^ 4]))
+    f.flush()
+    os.fsync(f.fileno())
+PY
+}
+
 # What a command says. Answers and complaints are looked for apart: an answer that goes where the messages belong is one
 # that no pipe gets.
 exits() { # CODE COMMAND...: it ends with this code; its output is in $WORK/out, its messages are in $WORK/said

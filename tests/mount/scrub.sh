@@ -9,9 +9,8 @@ scrub=$CKPTFS_BUILD/tools/ckptfs-scrub
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 
-noise() { "$PYTHON" -c 'import random, sys; sys.stdout.buffer.write(random.Random(sys.argv[1]).randbytes(int(sys.argv[2]) << 20))' "$@"; }
-# flip CONTENT OFFSET: change one byte of the pack, where it has the 64 bytes at this offset of a file
-flip() {
+# flip_chunk CONTENT OFFSET: change one byte of the pack, where it has the 64 bytes at this offset of a file
+flip_chunk() {
 	"$PYTHON" - "$STORE" "$1" "$2" <<'PY'
 import glob, os, sys
 store, name, off = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -24,6 +23,7 @@ for pack in sorted(glob.glob(store + "/packs/*.pack")):
         if at >= 0:
             f.seek(at)
             f.write(bytes([want[0] ^ 1]))
+            f.flush()
             os.fsync(f.fileno())
             sys.exit(0)
 sys.exit("no such bytes in any pack")
@@ -54,9 +54,9 @@ exits 0 "$stat" --prometheus "$MNT"
 tells '^ckptfs_scrub_last_bytes{.*} 25165824$'
 
 # Two bytes flip on the disk: found, told with the files, and only those.
-flip "$WORK/1" $((5 * 4096 + 7))
-flip "$WORK/1" $((6 * 4096 + 7))
-flip "$WORK/2" $((1000 * 4096 + 7))
+flip_chunk "$WORK/1" $((5 * 4096 + 7))
+flip_chunk "$WORK/1" $((6 * 4096 + 7))
+flip_chunk "$WORK/2" $((1000 * 4096 + 7))
 exits 4 "$scrub" "$MNT"
 tells '^run7/deep/ckpt.1: bytes 20480 to 28671 cannot be read'
 tells '^twin: bytes 20480 to 28671 cannot be read'
@@ -94,18 +94,10 @@ exits 0 "$scrub" "$MNT"
 echo "ok writing heals"
 
 # A table of fingerprints is mended, and what nobody uses is no loss.
-"$PYTHON" - "$STORE/packs/00000001.pack" <<'PY'
-import os, sys
-with open(sys.argv[1], "r+b") as f:
-    f.seek(4096 + 300)
-    b = f.read(1)[0]
-    f.seek(4096 + 300)
-    f.write(bytes([b ^ 1]))
-    os.fsync(f.fileno())
-PY
+flip "$STORE/packs/00000001.pack" $((4096 + 300))
 exits 0 "$scrub" "$MNT"
 tells '1 tables and headers; 1 mended'
-flip "$WORK/3" 8192
+flip_chunk "$WORK/3" 8192
 rm "$MNT/third"
 exits 0 "$scrub" "$MNT"
 tells '1 that no file uses, 0 left'
@@ -139,8 +131,8 @@ wait "$pid" || code=$?
 exits 0 "$scrub" "$MNT"
 
 # Killed, the tool and then the daemon, in the middle and with damage: the next mount goes on and misses nothing.
-flip "$WORK/1" $((5 * 4096 + 7))
-flip "$WORK/2" $((2000 * 4096 + 7))
+flip_chunk "$WORK/1" $((5 * 4096 + 7))
+flip_chunk "$WORK/2" $((2000 * 4096 + 7))
 "$scrub" --restart --rate 10K "$MNT" >/dev/null 2>&1 &
 pid=$!
 until [ "$(figure scrub.round.bytes)" -gt 0 ]; do sleep 0.05; done
@@ -175,7 +167,7 @@ fs_umount
 fs_sound "after a scrub that was cut short"
 
 # Read-only: it tells, and changes nothing.
-flip "$WORK/2" $((3 * 4096 + 7))
+flip_chunk "$WORK/2" $((3 * 4096 + 7))
 fs_mount ro
 exits 4 "$scrub" "$MNT"
 tells '^other: bytes 12288 to 16383'
