@@ -166,7 +166,7 @@ if [ "$(id -u)" = 0 ]; then
 	cp pages secret
 	chmod 600 secret
 	chmod 755 "$data"
-	exits 2 setpriv --reuid 65534 --regid 65534 --clear-groups "$analyze" --json pages secret
+	exits 2 as_nobody "$analyze" --json pages secret
 	says 'secret: cannot be opened: Permission denied'
 	tells '"error":"Permission denied"'
 	tells '"complete":false'

@@ -4,8 +4,6 @@
 need_mount
 need_root
 
-gc=$CKPTFS_BUILD/tools/ckptfs-gc
-disk_kib() { du -sk "$1" | cut -f 1; }
 random_reads() { # FILE ORIGINAL: 300 reads of 4 KiB and less, anywhere
 	"$PYTHON" - "$@" <<-'END'
 		import os, random, sys
@@ -18,7 +16,6 @@ random_reads() { # FILE ORIGINAL: 300 reads of 4 KiB and less, anywhere
 		        sys.exit(f"other bytes at {off}")
 	END
 }
-drop_caches() { echo 3 >/proc/sys/vm/drop_caches; }
 
 # Something like a checkpoint: counters that hardly differ, text, noise, zeros, and a copy of it that has changed in places.
 "$PYTHON" - "$WORK" <<'EOT'
@@ -43,7 +40,7 @@ for how in lz4 zstd zstd:1 zstd:12 auto none; do
 	cp "$WORK/one" "$WORK/two" "$MNT/$how/"
 	cmp "$WORK/one" "$MNT/$how/one"
 	rm -r "${MNT:?}/$how"
-	"$gc" --delete -q "$MNT" >/dev/null # nothing of it is shared with the next one
+	collect # nothing of it is shared with the next one
 	cp "$WORK/one" "$WORK/two" "$MNT/"
 	sync "$MNT/one" "$MNT/two"
 	{ read -r plain && read -r stored && read -r after && read -r taken; } < <(
@@ -64,7 +61,7 @@ for how in lz4 zstd zstd:1 zstd:12 auto none; do
 	cmp "$WORK/one" "$MNT/one"
 	cmp "$WORK/two" "$MNT/two"
 	rm "$MNT"/*
-	"$gc" --delete -q "$MNT" >/dev/null
+	collect
 	[ "$(figure stored_bytes)" = 0 ] || fail "$how: something is left"
 	fs_umount
 done
@@ -74,7 +71,7 @@ for how in lz4 zstd none auto; do
 	fs_mount "compress=$how"
 	cp "$WORK/one" "$MNT/$how"
 	rm -f "$MNT/two"
-	"$gc" --delete -q "$MNT" >/dev/null &
+	collect &
 	COLLECTOR=$!
 	cp "$WORK/two" "$MNT/two"
 	for f in "$MNT"/[!t]*; do cmp "$WORK/one" "$f"; done
@@ -85,10 +82,10 @@ for how in lz4 zstd none auto; do
 	fs_umount
 done
 fs_mount
-"$gc" --delete -q "$MNT" >/dev/null
+collect
 for f in lz4 zstd none auto; do cmp "$WORK/one" "$MNT/$f"; done
 rm "$MNT"/*
-"$gc" --delete -q "$MNT" >/dev/null
+collect
 
 # A directory's setting, inherited, and changed for one file.
 mkdir -p "$MNT/dir/deeper"

@@ -76,8 +76,7 @@ is "$(exclusive "$MNT/other" "$MNT/run/link")" 0 "an open file has it"
 exec 5<&-
 
 # After a remount, a crash, a new index: the same.
-for how in fs_remount "fs_kill fs_mount" "fs_umount rebuild fs_mount"; do
-	rebuild() { "$CKPTFS_BUILD/tools/fsck.ckptfs" --rebuild "$STORE" >/dev/null 2>&1 || [ $? = 1 ]; }
+for how in fs_remount "fs_kill fs_mount" "fs_umount fs_rebuild fs_mount"; do
 	sync "$MNT/run/step.2/a"
 	for step in $how; do $step; done
 	is "$(exclusive "$MNT/run")" $((14 * M)) "after $how"
@@ -100,21 +99,21 @@ exits 2 "$stat" --if-deleted "$MNT/run" "$WORK"
 mkdir -m 700 "$MNT/private"
 noise 9 1 >"$MNT/private/f"
 chmod 755 "$MNT"
-exits 2 setpriv --reuid 65534 --regid 65534 --clear-groups "$stat" --if-deleted "$MNT/private"
-exits 0 setpriv --reuid 65534 --regid 65534 --clear-groups "$stat" --if-deleted "$MNT/run"
+exits 2 as_nobody "$stat" --if-deleted "$MNT/private"
+exits 0 as_nobody "$stat" --if-deleted "$MNT/run"
 rm -r "$MNT/private"
 
 # Now really. The disk gets back what was told, and a little for tables.
 freed_is() { # TOLD WHAT
 	local before after
-	before=$(du -sk "$STORE/packs" | cut -f 1)
+	before=$(disk_kib "$STORE/packs")
 	rm -r "${@:3}"
 	is "$("$gc" --delete --json --move-below 0 "$MNT" | json freed_bytes)" "$1" "$2: freed chunks"
-	after=$(du -sk "$STORE/packs" | cut -f 1)
+	after=$(disk_kib "$STORE/packs")
 	[ $((before - after)) -ge $(($1 * 99 / 100 >> 10)) ] && [ $((before - after)) -le $(($1 * 102 / 100 + 65536 >> 10)) ] ||
 		fail "$2: $1 bytes were told, the disk got back $((before - after)) KiB"
 }
-"$gc" --delete -q "$MNT" >/dev/null
+collect
 freed_is $((2 * M)) "step.2" "$MNT/run/step.2"
 freed_is "$(exclusive "$MNT/run" "$MNT/other")" "all that is left" "$MNT/run" "$MNT/other"
 is "$(exclusive "$MNT")" 0 "nothing is left"
@@ -129,7 +128,7 @@ is "$(series)" "$before" "after a placing collection"
 fs_remount
 is "$(series)" "$before" "after a placing collection and a remount"
 rm "$MNT"/step.*
-"$gc" --delete -q "$MNT" >/dev/null
+collect
 
 # Compressed: told as it is stored too.
 fs_remount compress=zstd
@@ -139,17 +138,17 @@ sync "$MNT/text"
 is "$(exclusive "$MNT/text")" $((8 * M)) "compressed, as it is read"
 stored=$("$stat" --json "$MNT/text" | json exclusive_stored_bytes)
 [ "$stored" -gt $((M / 2)) ] && [ "$stored" -lt $((5 * M)) ] || fail "$stored bytes are said to be stored of 8 MiB that shrink"
-before=$(du -sk "$STORE/packs" | cut -f 1)
+before=$(disk_kib "$STORE/packs")
 rm "$MNT/text"
 "$gc" --delete -q --move-below 0 "$MNT" >/dev/null
-freed=$((before - $(du -sk "$STORE/packs" | cut -f 1)))
+freed=$((before - $(disk_kib "$STORE/packs")))
 [ "$freed" -ge $((stored * 98 / 100 >> 10)) ] && [ "$freed" -le $(((stored >> 10) + 8 * 8 + 64)) ] ||
 	fail "$stored bytes as stored were told, the disk got back $freed KiB"
 rm "$MNT/more"
 
 # Cut by content: what has moved is shared.
 fs_remount chunking=cdc
-"$gc" --delete -q "$MNT" >/dev/null
+collect
 noise 7 4 >"$MNT/plain"
 { printf 'in front'; noise 7 4; } >"$MNT/moved"
 sync "$MNT/plain" "$MNT/moved"

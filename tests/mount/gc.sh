@@ -5,9 +5,6 @@ need_mount
 need_root
 
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
-fsck=$CKPTFS_BUILD/tools/fsck.ckptfs
-
-disk_kib() { du -sk "$1" | cut -f 1; }
 
 # What an empty store takes.
 fs_mount
@@ -49,7 +46,7 @@ noise 2 24 | cmp - "$MNT/again"
 # A file that is open though it has no name stays.
 exec 5<"$MNT/again"
 rm "$MNT/again" "$MNT/and-again"
-"$gc" --delete -q "$MNT" >/dev/null
+collect
 noise 2 24 | cmp - /dev/fd/5
 exec 5<&-
 
@@ -62,7 +59,7 @@ tells '^Freed: *24 MiB'
 rm -r "$STORE/index"
 exits 2 "$gc" "$STORE"
 says 'fsck.ckptfs --rebuild'
-"$fsck" --rebuild "$STORE" >/dev/null 2>&1 || [ $? = 1 ]
+fs_rebuild
 fs_mount
 for i in 3 4; do noise $i 24 | cmp - "$MNT/file.$i"; done
 noise 2 24 >"$MNT/again"
@@ -88,7 +85,7 @@ exits 1 "$gc" --no-such-option "$MNT"
 exits 0 "$gc" --help
 exits 0 "$gc" --version
 chmod 755 "$MNT"
-exits 2 setpriv --reuid 65534 --regid 65534 --clear-groups "$gc" --delete "$MNT"
+exits 2 as_nobody "$gc" --delete "$MNT"
 says 'only root'
 
 # The newest file of a series comes to lie in few places, all stay what they were.

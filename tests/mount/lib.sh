@@ -8,6 +8,9 @@
 #
 # A test sources this file and then uses $MNT, $STORE and $WORK (scratch outside of the mount). The daemon runs in the
 # foreground as a child of the test, so that its end can be waited for and its exit code counts.
+#
+# What two tests use is here, once, in this order: what a test needs, the machine, the mount, the store below it,
+# content, what commands say, figures.
 
 set -euo pipefail
 
@@ -43,6 +46,16 @@ mounted() { grep -qs " $MNT fuse" /proc/mounts; }
 running() { # PID: alive and not a zombie
 	[ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" != Z ]
 }
+gone() { # PID: it ends within 30 s
+	for _ in $(seq 300); do
+		running "$1" || return 0
+		sleep 0.1
+	done
+	return 1
+}
+as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; } # COMMAND...
+disk_kib() { du -sk "$1" | cut -f 1; } # PATH: what it takes on its disk
+drop_caches() { echo 3 >/proc/sys/vm/drop_caches; } # of the kernel: what is read next comes from the daemon
 
 # fs_mount [OPTIONS]: mount $STORE on $MNT; returns once it answers
 fs_mount() {
@@ -87,6 +100,23 @@ fs_kill() {
 	while mounted; do umount -l "$MNT" || break; done
 }
 
+# fs_kill_writing FILE SOURCE...: kill the daemon, mounted with commit=1, while the sources are written to the file one
+# after the other without an end, and mount again: the file is a beginning of them
+fs_kill_writing() {
+	local file=$1 size
+	shift
+	endless "$@" >"$file" &
+	sleep 2.3 # two commits, and not at the moment of a third
+	fs_kill
+	wait || true
+	fs_sound "after kill -9"
+	fs_mount
+	size=$(stat -c %s "$file")
+	[ "$size" -gt $((1 << 20)) ] || fail "after 2 s only $size bytes were durable"
+	cmp -n "$size" <(endless "$@") "$file" || fail "half a file has other bytes"
+}
+endless() { while cat "$@"; do :; done 2>/dev/null; } # FILE...: until nobody takes it any more
+
 # small_disk SIZE: the store is on a disk of its own, $disk, that can be filled
 small_disk() {
 	disk=$WORK/disk
@@ -95,14 +125,24 @@ small_disk() {
 	STORE=$disk/store
 }
 
+# collect: free what nobody refers to
+collect() { "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --quiet "$MNT" >/dev/null; }
+
 # collect_on: collect garbage again and again beside the test, whatever becomes of the mount
 collect_on() {
 	plain && return
 	while sleep 0.3; do
-		"$CKPTFS_BUILD/tools/ckptfs-gc" --delete --quiet "$MNT" >/dev/null 2>&1 || true
+		collect 2>/dev/null || true
 	done &
 	COLLECTOR=$!
 	disown "$COLLECTOR" # its end is nothing to report
+}
+
+# fs_rebuild: make the index of the store, not mounted, anew; 1 is "changed something"
+fs_rebuild() {
+	local code=0
+	"$CKPTFS_BUILD/tools/fsck.ckptfs" --rebuild "$STORE" >"$WORK/fsck.log" 2>&1 || code=$?
+	[ "$code" -le 1 ] || fail "fsck.ckptfs --rebuild: exit code $code: $(tail -n 5 "$WORK/fsck.log")"
 }
 
 # fs_sound WHEN: the store, not mounted, is clean to the last byte

@@ -6,7 +6,6 @@ need_mount
 need_root
 
 scrub=$CKPTFS_BUILD/tools/ckptfs-scrub
-gc=$CKPTFS_BUILD/tools/ckptfs-gc
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 
 # flip_chunk CONTENT OFFSET: change one byte of the pack, where it has the 64 bytes at this offset of a file
@@ -101,7 +100,7 @@ flip_chunk "$WORK/3" 8192
 rm "$MNT/third"
 exits 0 "$scrub" "$MNT"
 tells '1 that no file uses, 0 left'
-"$gc" --delete -q "$MNT" >/dev/null
+collect
 exits 0 "$scrub" "$MNT"
 tells '^Damaged: *nothing'
 tells '^Compared: *16 MiB'
@@ -189,6 +188,6 @@ exits 1 "$scrub" --no-such-option "$MNT"
 exits 0 "$scrub" --help
 exits 0 "$scrub" --version
 chmod 755 "$MNT"
-exits 2 setpriv --reuid 65534 --regid 65534 --clear-groups "$scrub" "$MNT"
+exits 2 as_nobody "$scrub" "$MNT"
 says 'only root'
 fs_umount

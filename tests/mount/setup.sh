@@ -50,14 +50,6 @@ works() {
 	fi
 }
 
-gone() { # PID: ends within a minute
-	for _ in $(seq 600); do
-		running "$1" || return 0
-		sleep 0.1
-	done
-	return 1
-}
-
 mkdir "$WORK/log" "$WORK/empty" "$WORK/full" "$WORK/notstore"
 echo x >"$WORK/full/file"
 echo x >"$WORK/file"

@@ -7,11 +7,7 @@ need_root
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 ended() { # CODE PID: the command ends with this code within 30 s
 	local code=0
-	for _ in $(seq 300); do
-		running "$2" || break
-		sleep 0.1
-	done
-	running "$2" && fail "--watch goes on"
+	gone "$2" || fail "--watch goes on"
 	wait "$2" || code=$?
 	[ "$code" = "$1" ] || { cat "$WORK/said"; fail "exit code $code instead of $1"; }
 }
