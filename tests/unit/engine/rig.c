@@ -1,6 +1,8 @@
 #include "tests/unit/engine/rig.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@
 
 #include "base/util.h"
 #include "index/db.h"
+#include "store/engine/check.h"
 
 static void shell(const char *fmt, ...) _printf_(1, 2);
 static void shell(const char *fmt, ...)
@@ -83,6 +86,51 @@ void rig_remove_index(struct rig *rig)
 	shell("rm -rf %s/index", rig->path);
 }
 
+void rig_path_of(const struct rig *rig, const char *pattern, char ret[RIG_PATH_MAX])
+{
+	char path[RIG_PATH_MAX];
+	glob_t g;
+
+	snprintf(path, sizeof(path), "%s/%s", rig->path, pattern);
+	assert_int_equal(glob(path, 0, NULL, &g), 0);
+	snprintf(ret, RIG_PATH_MAX, "%s", g.gl_pathv[g.gl_pathc - 1]);
+	globfree(&g);
+}
+
+void rig_flip(const struct rig *rig, const char *pattern, uint64_t off)
+{
+	char path[RIG_PATH_MAX];
+	uint8_t b;
+	int fd;
+
+	rig_path_of(rig, pattern, path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &b, 1, (off_t)off), 1);
+	b ^= 0x10;
+	assert_int_equal(pwrite(fd, &b, 1, (off_t)off), 1);
+	assert_int_equal(fsync(fd), 0);
+	close(fd);
+}
+
+/* Files that a test has made have neither names nor attributes: that is told, and not meant. */
+static void fail_with_finding(void *userdata, const struct check_finding *f)
+{
+	if (f->area != CHECK_NAMES && f->area != CHECK_CONTENTS)
+		fail_msg("%s: %s", check_area_name(f->area), f->text);
+	(void)userdata;
+}
+
+void rig_fsck(struct rig *rig)
+{
+	struct check_conf conf = { .cache = MiB(16), .read_data = true, .finding = fail_with_finding };
+	struct check_result res;
+
+	rig_close(rig);
+	assert_int_equal(check_store(rig->path, &conf, &res), 0);
+	rig_open(rig);
+}
+
 void rig_pattern(uint8_t *p, size_t len, uint64_t seed)
 {
 	uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
@@ -97,6 +145,24 @@ void rig_pattern(uint8_t *p, size_t len, uint64_t seed)
 	}
 }
 
+uint8_t *rig_bytes(size_t len, uint64_t seed)
+{
+	uint8_t *p = malloc(len);
+
+	assert_non_null(p);
+	rig_pattern(p, len, seed);
+	return p;
+}
+
+uint8_t *rig_soft_bytes(size_t len, uint64_t seed)
+{
+	uint8_t *p = rig_bytes(len, seed);
+
+	for (size_t i = 0; i < len; i++)
+		p[i] = i % 8 < 4 ? p[i] : 7;
+	return p;
+}
+
 struct content *rig_content(struct rig *rig, uint64_t ino)
 {
 	struct content *c;
@@ -107,10 +173,22 @@ struct content *rig_content(struct rig *rig, uint64_t ino)
 
 void rig_write(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
 {
-	_cleanup_(freep) uint8_t *p = malloc(len);
+	_cleanup_(freep) uint8_t *p = rig_bytes(len, seed);
+
+	rig_write_bytes(rig, ino, p, len);
+}
+
+void rig_write_soft(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
+{
+	_cleanup_(freep) uint8_t *p = rig_soft_bytes(len, seed);
+
+	rig_write_bytes(rig, ino, p, len);
+}
+
+void rig_write_bytes(struct rig *rig, uint64_t ino, const uint8_t *p, size_t len)
+{
 	struct content *c = rig_content(rig, ino);
 
-	rig_pattern(p, len, seed);
 	assert_int_equal(content_write(c, p, len, 0), 0);
 	assert_int_equal(content_flush(c), 0);
 	content_close(c);
@@ -118,10 +196,16 @@ void rig_write(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
 
 void rig_check(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
 {
-	_cleanup_(freep) uint8_t *want = malloc(len), *got = malloc(len + 1);
+	_cleanup_(freep) uint8_t *want = rig_bytes(len, seed);
+
+	rig_check_bytes(rig, ino, want, len);
+}
+
+void rig_check_bytes(struct rig *rig, uint64_t ino, const uint8_t *want, size_t len)
+{
+	_cleanup_(freep) uint8_t *got = malloc(len + 1);
 	struct content *c = rig_content(rig, ino);
 
-	rig_pattern(want, len, seed);
 	assert_int_equal(content_read(c, got, len + 1, 0), len);
 	assert_memory_equal(got, want, len);
 	content_close(c);
@@ -135,6 +219,30 @@ void rig_check_absent(struct rig *rig, uint64_t ino)
 	content_stat(c, &st);
 	assert_int_equal(st.size, 0);
 	content_close(c);
+}
+
+void rig_drop(struct rig *rig, uint64_t ino)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+
+	engine_tx_drop_content(&tx, ino);
+	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+}
+
+struct gc_report rig_collect(struct rig *rig, const struct gc_conf *conf)
+{
+	struct gc_report report;
+
+	assert_int_equal(engine_gc(rig->e, conf, &report), 0);
+	return report;
+}
+
+struct scrub_report rig_scrub(struct rig *rig, const struct scrub_conf *conf)
+{
+	struct scrub_report report;
+
+	assert_int_equal(engine_scrub(rig->e, conf, &report), 0);
+	return report;
 }
 
 void rig_name(struct rig *rig, const char *name, uint64_t ino)
@@ -153,7 +261,19 @@ void rig_name(struct rig *rig, const char *name, uint64_t ino)
 	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
 }
 
-/* What is stored, with everything written to its place first. */
+void rig_wait_until_healed(struct rig *rig, uint64_t nr)
+{
+	struct engine_stats st;
+
+	for (unsigned i = 0; i < 1000; i++) {
+		engine_stats(rig->e, &st);
+		if (st.nr_healed >= nr)
+			break;
+		usleep(10000);
+	}
+	assert_int_equal(st.nr_healed, nr);
+}
+
 struct engine_stats rig_stats(struct rig *rig)
 {
 	struct engine_stats st;

@@ -11,7 +11,6 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/check.h"
 #include "tests/unit/engine/rig.h"
 
 #define LEN MiB(6)
@@ -56,48 +55,9 @@ static void write_file(struct rig *rig, uint64_t ino, uint64_t champion, const u
 	content_close(c);
 }
 
-static void check_bytes(struct rig *rig, uint64_t ino, const uint8_t *want, size_t len)
-{
-	_cleanup_(freep) uint8_t *got = malloc(len + 1);
-	struct content *c = rig_content(rig, ino);
-
-	assert_int_equal(content_read(c, got, len + 1, 0), len);
-	assert_memory_equal(got, want, len);
-	content_close(c);
-}
-
-static void drop(struct rig *rig, uint64_t ino)
-{
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-
-	engine_tx_drop_content(&tx, ino);
-	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
-}
-
 static void collect(struct rig *rig)
 {
-	struct gc_conf conf = { .delete = true, .move_below = 60, .place = true };
-	struct gc_report report;
-
-	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
-}
-
-/* The files have neither names nor attributes here: that is told, and not meant. */
-static void on_finding(void *userdata, const struct check_finding *f)
-{
-	if (f->area != CHECK_NAMES && f->area != CHECK_CONTENTS)
-		fail_msg("%s: %s", check_area_name(f->area), f->text);
-	(void)userdata;
-}
-
-static void fsck_is_clean(struct rig *rig)
-{
-	struct check_conf conf = { .cache = MiB(16), .read_data = true, .finding = on_finding };
-	struct check_result res;
-
-	rig_close(rig);
-	assert_int_equal(check_store(rig->path, &conf, &res), 0);
-	rig_open(rig);
+	rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = 60, .place = true });
 }
 
 /* --- series --- */
@@ -213,15 +173,15 @@ static uint64_t series(struct rig *rig, enum chunking chunking, next_step *next)
 		if (i > 0)
 			next(&f, i, &seed);
 		write_file(rig, 101 + i, i > 0 ? 100 + i : 0, f.p, f.len, i % 2 ? MiB(1) : 200003);
-		check_bytes(rig, 101 + i, f.p, f.len);
+		rig_check_bytes(rig, 101 + i, f.p, f.len);
 	}
 	collect(rig);
 	stored = rig_stats(rig).stored_bytes;
-	check_bytes(rig, 100 + STEPS, f.p, f.len);
-	fsck_is_clean(rig);
-	check_bytes(rig, 100 + STEPS, f.p, f.len);
+	rig_check_bytes(rig, 100 + STEPS, f.p, f.len);
+	rig_fsck(rig);
+	rig_check_bytes(rig, 100 + STEPS, f.p, f.len);
 	for (unsigned i = 0; i < STEPS; i++)
-		drop(rig, 101 + i);
+		rig_drop(rig, 101 + i);
 	collect(rig);
 	assert_int_equal(rig_stats(rig).stored_bytes, 0);
 	free(f.p);
@@ -275,9 +235,9 @@ static void it_does_not_matter_how_the_champion_was_cut(void **state)
 		put_in(&f, 1000000, 10, i);
 		write_file(rig, 102 + 10 * i, 101 + 10 * i, f.p, f.len, MiB(1));
 		assert_in_range(rig_stats(rig).fresh - before, 10, 8192);
-		check_bytes(rig, 102 + 10 * i, f.p, f.len);
+		rig_check_bytes(rig, 102 + 10 * i, f.p, f.len);
 	}
-	fsck_is_clean(rig);
+	rig_fsck(rig);
 	free(f.p);
 }
 
@@ -291,11 +251,11 @@ static void the_champion_may_go(void **state)
 	put_in(&f, 3, 10, 2);
 	put_in(&f, 3000003, 10000, 3);
 	write_file(rig, 102, 101, f.p, f.len, MiB(1));
-	drop(rig, 101);
+	rig_drop(rig, 101);
 	collect(rig);
-	check_bytes(rig, 102, f.p, f.len);
-	fsck_is_clean(rig);
-	check_bytes(rig, 102, f.p, f.len);
+	rig_check_bytes(rig, 102, f.p, f.len);
+	rig_fsck(rig);
+	rig_check_bytes(rig, 102, f.p, f.len);
 	assert_in_range(rig_stats(rig).stored_bytes, LEN, LEN + 40000);
 	free(f.p);
 }
@@ -314,11 +274,11 @@ static void what_is_acknowledged_survives_a_crash(void **state)
 	assert_int_equal(content_sync(c, NULL), 0);
 	content_close(c);
 	rig_crash(rig);
-	check_bytes(rig, 102, f.p, f.len);
+	rig_check_bytes(rig, 102, f.p, f.len);
 	put_in(&f, 2345678, 100, 3);
 	write_file(rig, 103, 102, f.p, f.len, 300001);
-	check_bytes(rig, 103, f.p, f.len);
-	fsck_is_clean(rig);
+	rig_check_bytes(rig, 103, f.p, f.len);
+	rig_fsck(rig);
 	free(f.p);
 }
 
@@ -361,8 +321,8 @@ static void *write_on(void *arg)
 		w->ino += 10;
 		write_file(w->rig, w->ino, last, w->p + skip, len, 100000 + i * 77777);
 		if (last != 0)
-			drop(w->rig, last);
-		check_bytes(w->rig, w->ino, w->p + skip, len);
+			rig_drop(w->rig, last);
+		rig_check_bytes(w->rig, w->ino, w->p + skip, len);
 		last = w->ino;
 	}
 	return NULL;
@@ -397,11 +357,11 @@ static void champions_are_given_up_while_a_collection_runs(void **state)
 		assert_int_equal(pthread_join(t[i], NULL), 0);
 	stop = true;
 	assert_int_equal(pthread_join(t[3], NULL), 0);
-	fsck_is_clean(rig);
+	rig_fsck(rig);
 	for (unsigned i = 0; i < 3; i++) {
 		size_t skip = 11 * 977 + (w[i].ino - 10) % 7;
 
-		check_bytes(rig, w[i].ino, p + skip, MiB(2) - skip);
+		rig_check_bytes(rig, w[i].ino, p + skip, MiB(2) - skip);
 	}
 }
 
@@ -480,7 +440,7 @@ static void model_step(struct model *m)
 	content_set_champions(c, NULL, 0);
 	content_close(c);
 	if (some(m, 3) == 0)
-		check_bytes(m->rig, 101 + g, m->bytes[g], m->size[g]);
+		rig_check_bytes(m->rig, 101 + g, m->bytes[g], m->size[g]);
 }
 
 static void anything_reads_as_in_memory(void **state)
@@ -503,13 +463,13 @@ static void anything_reads_as_in_memory(void **state)
 				collect(m.rig);
 			if (i % 200 == 199) {
 				shifted += rig_stats(m.rig).shifted;
-				fsck_is_clean(m.rig);
+				rig_fsck(m.rig);
 			}
 		}
 		for (unsigned f = 0; f < 3; f++) {
-			check_bytes(m.rig, 101 + f, m.bytes[f], m.size[f]);
+			rig_check_bytes(m.rig, 101 + f, m.bytes[f], m.size[f]);
 			free(m.bytes[f]);
-			drop(m.rig, 101 + f);
+			rig_drop(m.rig, 101 + f);
 		}
 	}
 	assert_true(shifted > MiB(10));

@@ -1,6 +1,5 @@
 /* Files that are cut by content: what a change costs, what is shared, and that bytes are always right. */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +13,6 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/check.h"
 #include "tests/unit/engine/rig.h"
 
 #define LEN MiB(8)
@@ -34,15 +32,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static uint8_t *noise(size_t len, uint64_t seed)
-{
-	uint8_t *p = malloc(len);
-
-	assert_non_null(p);
-	rig_pattern(p, len, seed);
-	return p;
-}
-
 static void write_bytes(struct rig *rig, uint64_t ino, const uint8_t *p, size_t len, uint64_t off, size_t step)
 {
 	struct content *c = rig_content(rig, ino);
@@ -53,42 +42,14 @@ static void write_bytes(struct rig *rig, uint64_t ino, const uint8_t *p, size_t 
 	content_close(c);
 }
 
-static void check_bytes(struct rig *rig, uint64_t ino, const uint8_t *want, size_t len)
-{
-	_cleanup_(freep) uint8_t *got = malloc(len + 1);
-	struct content *c = rig_content(rig, ino);
-
-	assert_int_equal(content_read(c, got, len + 1, 0), len);
-	assert_memory_equal(got, want, len);
-	content_close(c);
-}
-
 static uint64_t fresh(struct rig *rig)
 {
 	return rig_stats(rig).fresh;
 }
 
-/* The files have neither names nor attributes here: that is told, and not meant. */
-static void on_finding(void *userdata, const struct check_finding *f)
-{
-	if (f->area != CHECK_NAMES && f->area != CHECK_CONTENTS)
-		fail_msg("%s: %s", check_area_name(f->area), f->text);
-	(void)userdata;
-}
-
-static void fsck_is_clean(struct rig *rig)
-{
-	struct check_conf conf = { .cache = MiB(16), .read_data = true, .finding = on_finding };
-	struct check_result res;
-
-	rig_close(rig);
-	assert_int_equal(check_store(rig->path, &conf, &res), 0);
-	rig_open(rig);
-}
-
 static void an_insertion_costs_a_few_chunks(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1), *q = malloc(LEN + 100);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1), *q = malloc(LEN + 100);
 	struct rig *rig = *state;
 	uint64_t before;
 
@@ -100,21 +61,21 @@ static void an_insertion_costs_a_few_chunks(void **state)
 	assert_int_equal(before, LEN);
 	write_bytes(rig, 102, q, LEN + 100, 0, MiB(1));
 	assert_int_equal(fresh(rig) - before, 8675); /* two chunks: the one that it is in, and the one behind */
-	check_bytes(rig, 101, p, LEN);
-	check_bytes(rig, 102, q, LEN + 100);
+	rig_check_bytes(rig, 101, p, LEN);
+	rig_check_bytes(rig, 102, q, LEN + 100);
 	/* The same after a mount, when the index is asked. */
 	rig_reopen(rig);
 	before = fresh(rig);
 	write_bytes(rig, 103, q + 1, LEN + 99, 0, KiB(300));
 	assert_in_range(fresh(rig) - before, 1, 3 * MAX_CHUNK);
-	check_bytes(rig, 103, q + 1, LEN + 99);
-	fsck_is_clean(rig);
+	rig_check_bytes(rig, 103, q + 1, LEN + 99);
+	rig_fsck(rig);
 }
 
 static void how_the_bytes_come_does_not_matter(void **state)
 {
 	static const size_t steps[] = { 1000, 4096, 65536, 786432, 1048576, 3000001 };
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1);
 	struct rig *rig = *state;
 	uint64_t before;
 
@@ -125,13 +86,13 @@ static void how_the_bytes_come_does_not_matter(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(steps); i++) {
 		write_bytes(rig, 101 + i, p, LEN, 0, steps[i]);
 		assert_int_equal(fresh(rig), before);
-		check_bytes(rig, 101 + i, p, LEN);
+		rig_check_bytes(rig, 101 + i, p, LEN);
 	}
 }
 
 static void an_append_after_a_flush_goes_on_with_the_last_chunk(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1);
 	struct content *c = rig_content(*state, 101);
 	struct rig *rig = *state;
 	uint64_t before;
@@ -142,7 +103,7 @@ static void an_append_after_a_flush_goes_on_with_the_last_chunk(void **state)
 		assert_int_equal(content_flush(c), 0);
 	}
 	content_close(c);
-	check_bytes(rig, 101, p, LEN);
+	rig_check_bytes(rig, 101, p, LEN);
 	before = fresh(rig);
 	assert_in_range(before, LEN, LEN + 9 * MAX_CHUNK);
 	write_bytes(rig, 102, p, LEN, 0, LEN); /* all of its chunks are there */
@@ -151,7 +112,7 @@ static void an_append_after_a_flush_goes_on_with_the_last_chunk(void **state)
 
 static void an_overwrite_in_the_middle_is_cut_anew_only_near_it(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1);
 	struct rig *rig = *state;
 	uint64_t before;
 
@@ -163,18 +124,18 @@ static void an_overwrite_in_the_middle_is_cut_anew_only_near_it(void **state)
 		before = fresh(rig);
 		write_bytes(rig, 101, p + off, len, off, len);
 		assert_in_range(fresh(rig) - before, 1, len + 5 * MEAN);
-		check_bytes(rig, 101, p, LEN);
+		rig_check_bytes(rig, 101, p, LEN);
 	}
 	/* It is cut as if it had been written so at once. */
 	before = fresh(rig);
 	write_bytes(rig, 102, p, LEN, 0, LEN);
 	assert_int_equal(fresh(rig), before);
-	fsck_is_clean(rig);
+	rig_fsck(rig);
 }
 
 static void long_runs_of_zeros_are_holes_wherever_they_begin(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1);
 	struct rig *rig = *state;
 	struct content *c;
 	struct ns_content st;
@@ -184,7 +145,7 @@ static void long_runs_of_zeros_are_holes_wherever_they_begin(void **state)
 	memset(p + 5000001, 0, 5000);
 	memset(p + LEN - 7000, 0, 7000);
 	write_bytes(rig, 101, p, LEN, 0, KiB(700));
-	check_bytes(rig, 101, p, LEN);
+	rig_check_bytes(rig, 101, p, LEN);
 	assert_int_equal(fresh(rig), LEN - 3000000 - 5000 - 7000);
 	c = rig_content(rig, 101);
 	content_stat(c, &st);
@@ -201,7 +162,7 @@ static void long_runs_of_zeros_are_holes_wherever_they_begin(void **state)
 
 static void pages_and_cuts_live_side_by_side(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1);
 	enum chunking pages = CHUNKING_PAGE, cuts = CHUNKING_CDC;
 	struct rig *rig = *state;
 	struct content *c = rig_content(rig, 101);
@@ -220,16 +181,16 @@ static void pages_and_cuts_live_side_by_side(void **state)
 	assert_int_equal(content_write(c, p + LEN - 10, 10, LEN - 10), 0);
 	assert_int_equal(content_flush(c), 0);
 	content_close(c);
-	check_bytes(rig, 101, p, LEN);
+	rig_check_bytes(rig, 101, p, LEN);
 	rig_reopen(rig);
-	check_bytes(rig, 101, p, LEN);
-	fsck_is_clean(rig);
-	check_bytes(rig, 101, p, LEN);
+	rig_check_bytes(rig, 101, p, LEN);
+	rig_fsck(rig);
+	rig_check_bytes(rig, 101, p, LEN);
 }
 
 static void equal_files_share_everything_after_a_rebuild_too(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1);
 	struct rig *rig = *state;
 
 	rig_name(rig, "a", 101);
@@ -238,15 +199,15 @@ static void equal_files_share_everything_after_a_rebuild_too(void **state)
 	rig_remove_index(rig);
 	assert_int_equal(engine_rebuild(rig->path, &rig->conf), 0);
 	rig_open(rig);
-	check_bytes(rig, 101, p, LEN);
+	rig_check_bytes(rig, 101, p, LEN);
 	write_bytes(rig, 102, p, LEN, 0, LEN);
 	assert_int_equal(rig_stats(rig).fresh, 0);
-	check_bytes(rig, 102, p, LEN);
+	rig_check_bytes(rig, 102, p, LEN);
 }
 
 static void what_is_acknowledged_survives_a_crash(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1);
 	struct rig *rig = *state;
 	struct content *c;
 
@@ -258,21 +219,13 @@ static void what_is_acknowledged_survives_a_crash(void **state)
 	assert_int_equal(content_write(c, "lost", 4, LEN / 2), 0);
 	content_close(c);
 	rig_crash(rig);
-	check_bytes(rig, 101, p, LEN);
-	fsck_is_clean(rig);
-}
-
-static void drop(struct rig *rig, uint64_t ino)
-{
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-
-	engine_tx_drop_content(&tx, ino);
-	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+	rig_check_bytes(rig, 101, p, LEN);
+	rig_fsck(rig);
 }
 
 static void collecting_leaves_what_is_shared(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1), *q = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1), *q = rig_bytes(LEN, 1);
 	struct gc_conf conf = { .delete = true, .move_below = 50 };
 	struct rig *rig = *state;
 	struct gc_report report;
@@ -283,27 +236,27 @@ static void collecting_leaves_what_is_shared(void **state)
 	write_bytes(rig, 101, p, LEN, 0, LEN);
 	write_bytes(rig, 102, q, LEN, 0, LEN);
 	other = fresh(rig) - LEN;
-	drop(rig, 101);
-	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
+	rig_drop(rig, 101);
+	report = rig_collect(rig, &conf);
 	assert_true(report.complete);
 	/* What they do not share: as much in one as in the other, but for a file that the timer has cut once more. */
 	assert_in_range(report.freed_bytes, other - 2 * MAX_CHUNK, other + 2 * MAX_CHUNK);
-	check_bytes(rig, 102, q, LEN);
-	fsck_is_clean(rig);
-	check_bytes(rig, 102, q, LEN);
+	rig_check_bytes(rig, 102, q, LEN);
+	rig_fsck(rig);
+	rig_check_bytes(rig, 102, q, LEN);
 	write_bytes(rig, 103, p, LEN, 0, LEN); /* what is gone is not shared */
-	check_bytes(rig, 103, p, LEN);
-	drop(rig, 102);
-	drop(rig, 103);
-	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
+	rig_check_bytes(rig, 103, p, LEN);
+	rig_drop(rig, 102);
+	rig_drop(rig, 103);
+	rig_collect(rig, &conf);
 	assert_int_equal(rig_stats(rig).stored_bytes, 0);
 	assert_int_equal(rig_stats(rig).stored_chunks, 0);
-	fsck_is_clean(rig);
+	rig_fsck(rig);
 }
 
 static void sparse_packs_are_emptied(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1), *q = noise(LEN, 2);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1), *q = rig_bytes(LEN, 2);
 	struct gc_conf conf = { .delete = true, .move_below = 50 };
 	struct rig *rig = *state;
 	struct gc_report report;
@@ -315,20 +268,20 @@ static void sparse_packs_are_emptied(void **state)
 		memcpy(q + off + 5, p + off, KiB(100));
 	write_bytes(rig, 101, p, LEN, 0, LEN);
 	write_bytes(rig, 102, q, LEN, 0, LEN);
-	drop(rig, 101);
-	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
+	rig_drop(rig, 101);
+	report = rig_collect(rig, &conf);
 	assert_in_range(report.nr_moved_packs, 2, 5);
 	assert_in_range(report.nr_removed, 2, 5);
-	check_bytes(rig, 102, q, LEN);
-	fsck_is_clean(rig);
-	check_bytes(rig, 102, q, LEN);
+	rig_check_bytes(rig, 102, q, LEN);
+	rig_fsck(rig);
+	rig_check_bytes(rig, 102, q, LEN);
 	write_bytes(rig, 103, q, LEN, 0, LEN);
 	assert_int_equal(rig_stats(rig).fresh, 0); /* since the store was opened again: all is found where it is now */
 }
 
 static void compressed_chunks_are_read_and_shared(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1);
 	struct rig *rig = *state;
 	struct engine_stats st;
 
@@ -338,19 +291,19 @@ static void compressed_chunks_are_read_and_shared(void **state)
 	rig->conf.compress.kind = COMPRESS_ZSTD;
 	rig_open(rig);
 	write_bytes(rig, 101, p, LEN, 0, LEN);
-	check_bytes(rig, 101, p, LEN);
+	rig_check_bytes(rig, 101, p, LEN);
 	write_bytes(rig, 102, p + 77, LEN - 77, 0, LEN);
-	check_bytes(rig, 102, p + 77, LEN - 77);
+	rig_check_bytes(rig, 102, p + 77, LEN - 77);
 	st = rig_stats(rig);
 	assert_in_range(st.fresh, LEN, LEN + 3 * MAX_CHUNK);
 	assert_true(st.compressed_to < st.compressed * 6 / 10);
-	fsck_is_clean(rig);
-	check_bytes(rig, 101, p, LEN);
+	rig_fsck(rig);
+	rig_check_bytes(rig, 101, p, LEN);
 }
 
 static void verify_compares_varied_chunks_too(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(LEN, 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(LEN, 1);
 	struct rig *rig = *state;
 
 	rig_close(rig);
@@ -360,37 +313,22 @@ static void verify_compares_varied_chunks_too(void **state)
 	write_bytes(rig, 102, p, LEN, 0, LEN);
 	assert_int_equal(fresh(rig), LEN);
 	assert_int_equal(rig_stats(rig).verified_different, 0);
-	check_bytes(rig, 102, p, LEN);
-}
-
-/* Change a byte of the first pack behind the store's back. */
-static void flip(struct rig *rig, off_t at)
-{
-	char path[128];
-	uint8_t b;
-	int fd;
-
-	rig_close(rig);
-	snprintf(path, sizeof(path), "%s/packs/00000001.pack", rig->path);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	assert_int_equal(pread(fd, &b, 1, at), 1);
-	b ^= 0x20;
-	assert_int_equal(pwrite(fd, &b, 1, at), 1);
-	close(fd);
-	rig_open(rig);
+	rig_check_bytes(rig, 102, p, LEN);
 }
 
 /* Plain: written over in place. Compressed: stored anew, and the background thread points the file there. */
 static void damage_heals_when_the_content_comes_again(struct rig *rig)
 {
-	_cleanup_(freep) uint8_t *p = noise(MiB(2), 1), *got = malloc(MiB(2));
+	_cleanup_(freep) uint8_t *p = rig_bytes(MiB(2), 1), *got = malloc(MiB(2));
 	struct content *c;
 	ssize_t n;
 
 	for (size_t i = 0; i < MiB(2); i++)
 		p[i] &= 0x3f;
 	write_bytes(rig, 101, p, MiB(2), 0, MiB(2));
-	flip(rig, 8192 + 100000);
+	rig_close(rig);
+	rig_flip(rig, "packs/00000001.pack", 8192 + 100000);
+	rig_open(rig);
 	c = rig_content(rig, 101);
 	assert_int_equal(content_read(c, got, MiB(2), 0), -EIO);
 	write_bytes(rig, 102, p + 3, MiB(2) - 3, 0, MiB(2)); /* moved, and still the same chunks */
@@ -399,10 +337,10 @@ static void damage_heals_when_the_content_comes_again(struct rig *rig)
 	assert_int_equal(n, MiB(2));
 	assert_memory_equal(got, p, MiB(2));
 	content_close(c);
-	check_bytes(rig, 102, p + 3, MiB(2) - 3);
+	rig_check_bytes(rig, 102, p + 3, MiB(2) - 3);
 	assert_int_not_equal(rig_stats(rig).nr_healed, 0);
 	rig_reopen(rig);
-	check_bytes(rig, 101, p, MiB(2));
+	rig_check_bytes(rig, 101, p, MiB(2));
 }
 
 static void damage_heals_in_place(void **state)
@@ -438,10 +376,10 @@ static void *write_on(void *arg)
 	for (unsigned i = 0; i < 8; i++) {
 		size_t skip = i * 977 + w->ino % 7, len = MiB(2) - skip;
 
-		drop(w->rig, w->ino);
+		rig_drop(w->rig, w->ino);
 		w->ino += 10;
 		write_bytes(w->rig, w->ino, w->p + skip, len, 0, 100000 + i * 77777);
-		check_bytes(w->rig, w->ino, w->p + skip, len);
+		rig_check_bytes(w->rig, w->ino, w->p + skip, len);
 	}
 	return NULL;
 }
@@ -450,16 +388,15 @@ static void *collect_on(void *arg)
 {
 	struct gc_conf conf = { .delete = true, .move_below = 70 };
 	struct writer *w = arg;
-	struct gc_report report;
 
 	while (!*w->stop)
-		assert_int_equal(engine_gc(w->rig->e, &conf, &report), 0);
+		rig_collect(w->rig, &conf);
 	return NULL;
 }
 
 static void writers_share_while_a_collection_runs(void **state)
 {
-	_cleanup_(freep) uint8_t *p = noise(MiB(2), 1);
+	_cleanup_(freep) uint8_t *p = rig_bytes(MiB(2), 1);
 	_Atomic bool stop = false;
 	struct writer w[4];
 	pthread_t t[4];
@@ -476,11 +413,11 @@ static void writers_share_while_a_collection_runs(void **state)
 		assert_int_equal(pthread_join(t[i], NULL), 0);
 	stop = true;
 	assert_int_equal(pthread_join(t[3], NULL), 0);
-	fsck_is_clean(rig);
+	rig_fsck(rig);
 	for (unsigned i = 0; i < 3; i++) {
 		size_t skip = 7 * 977 + (w[i].ino - 10) % 7;
 
-		check_bytes(rig, w[i].ino, p + skip, MiB(2) - skip);
+		rig_check_bytes(rig, w[i].ino, p + skip, MiB(2) - skip);
 	}
 }
 
@@ -574,14 +511,13 @@ static void model_step(struct model *m)
 	}
 	content_close(c);
 	if (some(m, 3) == 0)
-		check_bytes(m->rig, 101 + g, m->bytes[g], m->size[g]);
+		rig_check_bytes(m->rig, 101 + g, m->bytes[g], m->size[g]);
 }
 
 static void anything_reads_as_in_memory(void **state)
 {
 	struct gc_conf conf = { .delete = true, .move_below = 60 };
 	struct model m = { .rig = *state };
-	struct gc_report report;
 
 	m.rig->conf.pack_bytes = MiB(4);
 	for (m.seed = 1; m.seed < 100; m.seed += 99) {
@@ -593,14 +529,14 @@ static void anything_reads_as_in_memory(void **state)
 		for (unsigned i = 0; i < 600; i++) {
 			model_step(&m);
 			if (i % 150 == 149)
-				assert_int_equal(engine_gc(m.rig->e, &conf, &report), 0);
+				rig_collect(m.rig, &conf);
 			if (i % 200 == 199)
-				fsck_is_clean(m.rig);
+				rig_fsck(m.rig);
 		}
 		for (unsigned f = 0; f < 3; f++) {
-			check_bytes(m.rig, 101 + f, m.bytes[f], m.size[f]);
+			rig_check_bytes(m.rig, 101 + f, m.bytes[f], m.size[f]);
 			free(m.bytes[f]);
-			drop(m.rig, 101 + f);
+			rig_drop(m.rig, 101 + f);
 		}
 	}
 }

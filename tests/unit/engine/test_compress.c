@@ -29,31 +29,10 @@ static void set(struct rig *rig, struct compress how)
 	rig_open(rig);
 }
 
-/* No two pages alike, and every second byte the same. */
-static uint8_t *bytes_of(size_t len, uint64_t seed)
-{
-	uint8_t *p = malloc(len);
-
-	rig_pattern(p, len, seed);
-	for (size_t i = 0; i < len; i++)
-		p[i] = i % 8 < 4 ? p[i] : 7;
-	return p;
-}
-
-static void write_file(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
-{
-	_cleanup_(freep) uint8_t *p = bytes_of(len, seed);
-	struct content *c = rig_content(rig, ino);
-
-	assert_int_equal(content_write(c, p, len, 0), 0);
-	assert_int_equal(content_flush(c), 0);
-	content_close(c);
-}
-
 /* 0: the right bytes; else what content_read() said. */
 static int look(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
 {
-	_cleanup_(freep) uint8_t *want = bytes_of(len, seed), *got = malloc(len);
+	_cleanup_(freep) uint8_t *want = rig_soft_bytes(len, seed), *got = malloc(len);
 	struct content *c = rig_content(rig, ino);
 	ssize_t n = content_read(c, got, len, 0);
 
@@ -71,8 +50,8 @@ static void compressed_files_read_as_they_were_written(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		set(rig, all[i]);
-		write_file(rig, 100 + i, LEN + 5000, i);
-		write_file(rig, 200 + i, 20000, 50 + i); /* of the small stream */
+		rig_write_soft(rig, 100 + i, LEN + 5000, i);
+		rig_write_soft(rig, 200 + i, 20000, 50 + i); /* of the small stream */
 		for (size_t k = 0; k <= i; k++)
 			assert_int_equal(look(rig, 100 + k, LEN + 5000, k), 0);
 		rig_stats(rig);
@@ -90,7 +69,7 @@ static void the_last_frame_is_written_when_the_store_is_closed(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		set(rig, all[i]);
-		write_file(rig, 100 + i, 700000, i); /* in the log, but in no pack: it fills no frame */
+		rig_write_soft(rig, 100 + i, 700000, i); /* in the log, but in no pack: it fills no frame */
 		rig_reopen(rig);
 		assert_int_equal(look(rig, 100 + i, 700000, i), 0);
 	}
@@ -102,7 +81,7 @@ static void compressed_files_take_less(void **state)
 	struct engine_stats st;
 
 	set(rig, (struct compress){ COMPRESS_LZ4, 0 });
-	write_file(rig, 101, LEN, 1);
+	rig_write_soft(rig, 101, LEN, 1);
 	st = rig_stats(rig);
 	assert_int_equal(st.stored_bytes, LEN);
 	assert_int_equal(st.compressed, LEN);
@@ -120,7 +99,7 @@ static void what_is_stored_in_any_way_is_stored_once(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		set(rig, all[i]);
-		write_file(rig, 100 + i, LEN, 1);
+		rig_write_soft(rig, 100 + i, LEN, 1);
 		assert_int_equal(rig_stats(rig).stored_bytes, LEN);
 		assert_int_equal(look(rig, 100 + i, LEN, 1), 0);
 	}
@@ -173,35 +152,21 @@ static void damage_part(struct rig *rig, uint32_t part)
 	close(fd);
 }
 
-static void wait_until_healed(struct rig *rig, uint64_t nr)
-{
-	struct engine_stats st;
-
-	for (unsigned i = 0; i < 1000; i++) {
-		engine_stats(rig->e, &st);
-		if (st.nr_healed >= nr)
-			break;
-		usleep(10000);
-	}
-	assert_int_equal(st.nr_healed, nr);
-	assert_int_equal(st.nr_damaged, 0);
-}
-
 /* Three share what is damaged; somebody writes it again, as a fourth file: then all read well, and nothing is left of it. */
 static void written_again_all_who_share_it_read_well(void **state)
 {
 	struct rig *rig = *state;
 	struct gc_report report;
-	struct engine_stats st;
+	struct engine_stats st, now;
 
 	for (size_t k = 0; k < 3; k++) {
 		rig_teardown(state);
 		rig_setup(state);
 		rig = *state;
 		set(rig, all[k]);
-		write_file(rig, 101, LEN, 1);
-		write_file(rig, 102, LEN, 1);
-		write_file(rig, 103, LEN, 1);
+		rig_write_soft(rig, 101, LEN, 1);
+		rig_write_soft(rig, 102, LEN, 1);
+		rig_write_soft(rig, 103, LEN, 1);
 		rig_stats(rig);
 		damage_part(rig, 3);
 		assert_int_equal(look(rig, 101, LEN, 1), -EIO);
@@ -209,17 +174,19 @@ static void written_again_all_who_share_it_read_well(void **state)
 		engine_stats(rig->e, &st);
 		assert_in_range(st.nr_damaged, 1, 16);
 		assert_int_equal(st.nr_healed, 0);
-		write_file(rig, 104, LEN, 1);
-		wait_until_healed(rig, st.nr_damaged);
+		rig_write_soft(rig, 104, LEN, 1);
+		rig_wait_until_healed(rig, st.nr_damaged);
+		engine_stats(rig->e, &now);
+		assert_int_equal(now.nr_damaged, 0);
 		for (uint64_t ino = 101; ino <= 104; ino++)
 			assert_int_equal(look(rig, ino, LEN, 1), 0);
 		assert_int_equal(rig_stats(rig).stored_bytes, LEN + st.nr_damaged * PAGE);
 
-		write_file(rig, 105, LEN, 1); /* finds the good copy */
+		rig_write_soft(rig, 105, LEN, 1); /* finds the good copy */
 		assert_int_equal(rig_stats(rig).stored_bytes, LEN + st.nr_damaged * PAGE);
 		assert_int_equal(look(rig, 105, LEN, 1), 0);
 
-		assert_int_equal(engine_gc(rig->e, &(struct gc_conf){ .delete = true }, &report), 0);
+		report = rig_collect(rig, &(struct gc_conf){ .delete = true });
 		assert_int_equal(report.freed_chunks, st.nr_damaged);
 		rig_crash(rig);
 		for (uint64_t ino = 101; ino <= 105; ino++)
@@ -234,11 +201,11 @@ static void what_was_written_again_heals_at_the_latest_on_closing(void **state)
 	struct rig *rig = *state;
 
 	set(rig, all[0]);
-	write_file(rig, 101, LEN, 1);
+	rig_write_soft(rig, 101, LEN, 1);
 	rig_stats(rig);
 	damage_part(rig, 7);
 	assert_int_equal(look(rig, 101, LEN, 1), -EIO);
-	write_file(rig, 102, LEN, 1);
+	rig_write_soft(rig, 102, LEN, 1);
 	rig_reopen(rig);
 	assert_int_equal(look(rig, 101, LEN, 1), 0);
 	assert_int_equal(look(rig, 102, LEN, 1), 0);
@@ -247,17 +214,15 @@ static void what_was_written_again_heals_at_the_latest_on_closing(void **state)
 static void a_collection_gives_compressed_parts_back(void **state)
 {
 	struct rig *rig = *state;
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct gc_report report;
 	struct engine_stats before, after;
 
 	set(rig, all[0]);
-	write_file(rig, 101, LEN, 1);
-	write_file(rig, 102, LEN / 2, 1); /* the first half stays */
+	rig_write_soft(rig, 101, LEN, 1);
+	rig_write_soft(rig, 102, LEN / 2, 1); /* the first half stays */
 	before = rig_stats(rig);
-	engine_tx_drop_content(&tx, 101);
-	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
-	assert_int_equal(engine_gc(rig->e, &(struct gc_conf){ .delete = true }, &report), 0);
+	rig_drop(rig, 101);
+	report = rig_collect(rig, &(struct gc_conf){ .delete = true });
 	assert_int_equal(report.freed_bytes, LEN / 2);
 	after = rig_stats(rig);
 	assert_in_range(before.pack_disk - after.pack_disk, before.compressed_to / 2 - 8 * PAGE, before.compressed_to / 2 + 8 * PAGE);

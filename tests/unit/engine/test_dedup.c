@@ -55,13 +55,11 @@ static void the_right_champion_is_found_among_several(void **state)
 
 static void a_champion_that_is_gone_or_is_the_file_itself_does_no_harm(void **state)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	_cleanup_(freep) uint8_t *p = changed(7, 20);
 	struct rig *rig = *state;
 
 	rig_write(rig, 101, LEN, 7);
-	engine_tx_drop_content(&tx, 101);
-	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+	rig_drop(rig, 101);
 	write_all(rig, 102, p, (const uint64_t[]){ 101, 102, 999 }, 3);
 	rig_reopen(rig);
 	write_all(rig, 103, p, (const uint64_t[]){ 102 }, 1);

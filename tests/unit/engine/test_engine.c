@@ -168,12 +168,10 @@ static void a_deleted_index_is_rebuilt(void **state)
 static void a_dropped_content_is_empty(void **state)
 {
 	struct rig *rig = *state;
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct engine_stats st;
 
 	rig_write(rig, 50, MiB(2), 7);
-	engine_tx_drop_content(&tx, 50);
-	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+	rig_drop(rig, 50);
 	rig_check_absent(rig, 50);
 	st = rig_stats(rig);
 	assert_int_equal(st.logical, 0);

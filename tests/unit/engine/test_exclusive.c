@@ -79,11 +79,7 @@ static struct exclusive_report ask_one(struct rig *rig, uint64_t dir, uint64_t c
 
 static struct gc_report collect(struct rig *rig, unsigned move_below)
 {
-	struct gc_conf conf = { .delete = true, .move_below = move_below };
-	struct gc_report report;
-
-	assert_int_equal(engine_gc(rig->e, &conf, &report), 0);
-	return report;
+	return rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = move_below });
 }
 
 /* --- counting everything --- */

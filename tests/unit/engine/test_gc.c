@@ -19,25 +19,9 @@
 #define LEN MiB(2)
 #define PAGE 4096u
 
-static void drop(struct rig *rig, uint64_t ino)
-{
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-
-	engine_tx_drop_content(&tx, ino);
-	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
-}
-
-static struct gc_report collect_with(struct rig *rig, const struct gc_conf *conf)
-{
-	struct gc_report report;
-
-	assert_int_equal(engine_gc(rig->e, conf, &report), 0);
-	return report;
-}
-
 static struct gc_report collect(struct rig *rig)
 {
-	return collect_with(rig, &(struct gc_conf){ .delete = true });
+	return rig_collect(rig, &(struct gc_conf){ .delete = true });
 }
 
 static void what_nobody_refers_to_is_given_back(void **state)
@@ -48,7 +32,7 @@ static void what_nobody_refers_to_is_given_back(void **state)
 	rig_write(rig, 101, LEN, 1);
 	rig_write(rig, 102, LEN, 2);
 	rig_stats(rig);
-	drop(rig, 101);
+	rig_drop(rig, 101);
 	report = collect(rig);
 	assert_true(report.complete);
 	assert_int_equal(report.freed_bytes, LEN);
@@ -68,8 +52,8 @@ static void what_another_file_shares_stays(void **state)
 	rig_write(rig, 101, LEN, 1);
 	rig_write(rig, 102, LEN, 1);
 	rig_write(rig, 103, LEN / 2, 1);
-	drop(rig, 101);
-	drop(rig, 102);
+	rig_drop(rig, 101);
+	rig_drop(rig, 102);
 	assert_int_equal(collect(rig).freed_bytes, LEN / 2);
 	rig_check(rig, 103, LEN / 2, 1);
 	rig_reopen(rig);
@@ -98,12 +82,12 @@ static void a_report_changes_nothing(void **state)
 	struct gc_report report;
 
 	rig_write(rig, 101, LEN, 1);
-	drop(rig, 101);
-	report = collect_with(rig, &(struct gc_conf){ 0 });
+	rig_drop(rig, 101);
+	report = rig_collect(rig, &(struct gc_conf){ 0 });
 	assert_int_equal(report.dead_bytes, LEN);
 	assert_int_equal(report.freed_bytes, 0);
 	assert_int_equal(rig_stats(rig).stored_bytes, LEN);
-	report = collect_with(rig, &(struct gc_conf){ 0 });
+	report = rig_collect(rig, &(struct gc_conf){ 0 });
 	assert_int_equal(report.dead_bytes, LEN);
 }
 
@@ -115,7 +99,7 @@ static void what_is_gone_is_never_shared_again(void **state)
 	rig_write(rig, 110, LEN, 1);
 	rig_write(rig, 102, LEN, 2);
 	for (uint64_t i = 0; i < 4; i++) {
-		drop(rig, 110 + i);
+		rig_drop(rig, 110 + i);
 		collect(rig);
 		if (i == 1)
 			rig_reopen(rig);
@@ -148,7 +132,7 @@ static void a_pack_without_anything_live_is_removed(void **state)
 		rig_write(rig, ino, LEN, ino);
 	rig_stats(rig);
 	for (uint64_t ino = 101; ino <= 107; ino++)
-		drop(rig, ino);
+		rig_drop(rig, ino);
 	report = collect(rig);
 	assert_int_equal(report.freed_bytes, 7 * LEN);
 	assert_true(report.nr_removed >= 7);
@@ -179,7 +163,7 @@ static void write_sparse(struct rig *rig, uint64_t first)
 	assert_int_equal(content_sync(keep, NULL), 0);
 	content_close(keep);
 	for (unsigned i = 0; i < NR_BIG; i++)
-		drop(rig, first + i);
+		rig_drop(rig, first + i);
 }
 
 static void check_sparse(struct rig *rig, uint64_t first)
@@ -213,7 +197,7 @@ static void little_that_is_left_of_packs_is_moved_together(void **state)
 	write_sparse(rig, 100);
 	assert_int_equal(content_peek(rig->e, 100 + NR_BIG, &before), 0);
 	live = before.size;
-	report = collect_with(rig, &(struct gc_conf){ .delete = true, .move_below = 50 });
+	report = rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = 50 });
 	assert_int_equal(report.live_bytes, live);
 	assert_true(report.nr_moved_packs >= 3);
 	assert_in_range(report.moved_bytes, live / 2, live);
@@ -254,14 +238,14 @@ static void what_is_shared_while_it_is_looked_for_stays(void **state)
 
 		rig_write(rig, 100 + at, LEN, 1);
 		rig_stats(rig);
-		drop(rig, 100 + at);
-		collect_with(rig, &(struct gc_conf){ .delete = true, .step = write_meanwhile, .userdata = &m });
+		rig_drop(rig, 100 + at);
+		rig_collect(rig, &(struct gc_conf){ .delete = true, .step = write_meanwhile, .userdata = &m });
 		if (m.calls > at)
 			rig_check(rig, m.ino, LEN, 1);
 		rig_reopen(rig);
 		if (m.calls > at)
 			rig_check(rig, m.ino, LEN, 1);
-		drop(rig, m.ino);
+		rig_drop(rig, m.ino);
 	}
 }
 
@@ -285,13 +269,13 @@ static void a_stopped_collection_is_gone_on_with(void **state)
 		unsigned calls = upto;
 
 		write_sparse(rig, first);
-		collect_with(rig, &(struct gc_conf){ .delete = true, .move_below = 50, .step = stop_at_once, .userdata = &calls });
+		rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = 50, .step = stop_at_once, .userdata = &calls });
 		check_sparse(rig, first);
-		drop(rig, first + NR_BIG);
+		rig_drop(rig, first + NR_BIG);
 		assert_int_equal(engine_sync(rig->e), 0);
 		if (upto % 3 == 0)
 			rig_crash(rig);
-		while (!collect_with(rig, &(struct gc_conf){ .delete = true }).complete)
+		while (!rig_collect(rig, &(struct gc_conf){ .delete = true }).complete)
 			;
 		collect(rig); /* what it had passed by when it was stopped */
 		assert_int_equal(rig_stats(rig).stored_bytes, 0);
@@ -318,7 +302,7 @@ static void space_that_could_not_be_given_back_is_next_time(void **state)
 	rig_write(rig, 101, LEN, 1);
 	rig_write(rig, 102, PAGE, 2);
 	rig_stats(rig);
-	drop(rig, 101);
+	rig_drop(rig, 101);
 	refusing = true;
 	assert_int_equal(engine_gc(rig->e, &(struct gc_conf){ .delete = true }, &report), -EIO);
 	refusing = false;
@@ -346,7 +330,7 @@ static void one_collection_at_a_time(void **state)
 	struct rig *rig = *state;
 
 	rig_write(rig, 101, LEN, 1);
-	collect_with(rig, &(struct gc_conf){ .step = collect_inside, .userdata = rig->e });
+	rig_collect(rig, &(struct gc_conf){ .step = collect_inside, .userdata = rig->e });
 }
 
 /* --- everybody at once --- */
@@ -413,7 +397,7 @@ static void *write_and_drop(void *arg)
 			nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000 * 1000 }, NULL);
 			check_filled(w->rig, ino);
 		}
-		drop(w->rig, ino);
+		rig_drop(w->rig, ino);
 	}
 	return NULL;
 }
@@ -423,7 +407,7 @@ static void *collect_on(void *arg)
 	struct writer *w = arg;
 
 	for (unsigned i = 0; !all_written; i++)
-		collect_with(w->rig, &(struct gc_conf){ .delete = true, .move_below = i % 4 == 3 ? 90 : 0 });
+		rig_collect(w->rig, &(struct gc_conf){ .delete = true, .move_below = i % 4 == 3 ? 90 : 0 });
 	return NULL;
 }
 

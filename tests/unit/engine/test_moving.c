@@ -25,14 +25,6 @@ static void open_with(struct rig *rig, const struct io_hook *hook)
 	rig_open(rig);
 }
 
-static struct gc_report collect(struct rig *rig, const struct gc_conf *conf)
-{
-	struct gc_report report;
-
-	assert_int_equal(engine_gc(rig->e, conf, &report), 0);
-	return report;
-}
-
 static void count_finding(void *nr, const struct check_finding *f)
 {
 	if (f->area == CHECK_FINGERPRINTS || f->area == CHECK_DATA || f->area == CHECK_PACKS)
@@ -99,11 +91,11 @@ static void a_move_that_finds_no_room_leaves_every_file_right(void **state)
 	}
 	assert_int_equal(engine_sync(rig->e), 0);
 	nr_frames_left = 1;
-	collect(rig, &conf);
+	rig_collect(rig, &conf);
 	assert_in_range(nr_frames_left, INT32_MIN, -1); /* it was met */
 	nr_frames_left = 1000;
-	assert_true(collect(rig, &conf).complete);
-	collect(rig, &conf);
+	assert_true(rig_collect(rig, &conf).complete);
+	rig_collect(rig, &conf);
 	assert_int_equal(content_read(c, got, len, 0), len);
 	assert_memory_equal(got, want, len);
 	content_close(c);
@@ -130,23 +122,6 @@ static void use_small_chunks(struct rig *rig, const struct io_hook *hook)
 	rig->conf.cdc = (struct cdc_params){ 256, 1024, 8192 }; /* four to a block */
 	rig->conf.ingest_entries = 16; /* absorbed at once */
 	open_with(rig, hook);
-}
-
-static void write_flushed(struct rig *rig, uint64_t ino, const uint8_t *p, size_t len)
-{
-	struct content *c = rig_content(rig, ino);
-
-	assert_int_equal(content_write(c, p, len, 0), 0);
-	assert_int_equal(content_flush(c), 0);
-	content_close(c);
-}
-
-static void drop(struct rig *rig, uint64_t ino)
-{
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-
-	engine_tx_drop_content(&tx, ino);
-	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
 }
 
 static void wait_until_absorbed(void)
@@ -180,21 +155,21 @@ static void what_has_moved_is_gone_from_beside_what_stays(void **state)
 	to = rig_content(rig, 200);
 	for (unsigned i = 0; i < LEN / PART; i++) {
 		rig_pattern(bytes, PART, 100 + i);
-		write_flushed(rig, 100 + i, bytes, PART);
+		rig_write_bytes(rig, 100 + i, bytes, PART);
 		assert_int_equal(engine_sync(rig->e), 0); /* a frame each */
 		from = rig_content(rig, 100 + i);
 		for (uint64_t off = 0; off + 3000 <= PART; off += 3000)
 			assert_int_equal(content_clone(from, off, to, i * PART + off, 1500, &done), 0);
 		clone_some(rig, from, 300 + i);
 		content_close(from);
-		drop(rig, 100 + i);
+		rig_drop(rig, 100 + i);
 	}
 	content_close(to);
 	assert_int_equal(engine_sync(rig->e), 0);
-	assert_in_range(collect(rig, &(struct gc_conf){ .delete = true, .place = true }).placed_bytes, LEN / 4, LEN);
+	assert_in_range(rig_collect(rig, &(struct gc_conf){ .delete = true, .place = true }).placed_bytes, LEN / 4, LEN);
 	wait_until_absorbed(); /* RocksDB knows the copies now and no longer what they were made of */
-	drop(rig, 200);
-	collect(rig, &(struct gc_conf){ .delete = true });
+	rig_drop(rig, 200);
+	rig_collect(rig, &(struct gc_conf){ .delete = true });
 	check_fingerprints(rig);
 }
 
@@ -213,7 +188,7 @@ static int write_slice(void *userdata, const struct io_event *ev)
 	if (!writing || ev->op != IO_SYNC || i == LEN / PART || !is_in(ev->fd, "/journal/"))
 		return 0;
 	nr_slices++;
-	write_flushed(writing, 300 + i, old_bytes + i * PART, PART);
+	rig_write_bytes(writing, 300 + i, old_bytes + i * PART, PART);
 	return 0;
 }
 
@@ -221,7 +196,7 @@ static void collect_and_write(struct rig *rig)
 {
 	nr_slices = 0;
 	writing = rig;
-	collect(rig, &(struct gc_conf){ .delete = true });
+	rig_collect(rig, &(struct gc_conf){ .delete = true });
 	writing = NULL;
 	assert_in_range(nr_slices, 1, LEN / PART);
 }
@@ -255,8 +230,8 @@ static void what_is_gone_stays_gone_while_its_pack_is_removed(void **state)
 	c = rig_content(rig, 101);
 	assert_int_equal(content_punch(c, 0, LEN / 2), 0);
 	content_close(c);
-	assert_int_equal(collect(rig, &(struct gc_conf){ .delete = true }).freed_bytes, LEN / 2);
-	drop(rig, 101);
+	assert_int_equal(rig_collect(rig, &(struct gc_conf){ .delete = true }).freed_bytes, LEN / 2);
+	rig_drop(rig, 101);
 	assert_int_equal(engine_sync(rig->e), 0);
 	collect_and_write(rig);
 	check_slices(rig);
@@ -276,7 +251,7 @@ static void what_is_stored_again_while_it_is_condemned_is_stored_once(void **sta
 	use_small_chunks(rig, &hook);
 	rig_pattern(old_bytes, LEN, 5);
 	for (unsigned i = 0; i < LEN / PART; i++)
-		write_flushed(rig, 100 + i, old_bytes + i * PART, PART);
+		rig_write_bytes(rig, 100 + i, old_bytes + i * PART, PART);
 	rig_write(rig, 200, MUCH, 6);
 	nr_chunks = rig_stats(rig).stored_chunks;
 	for (unsigned i = 0; i < LEN / PART; i++) {
@@ -290,7 +265,7 @@ static void what_is_stored_again_while_it_is_condemned_is_stored_once(void **sta
 	collect_and_write(rig);
 	check_slices(rig);
 	for (unsigned i = 0; i < LEN / PART; i++)
-		write_flushed(rig, 400 + i, old_bytes + i * PART, PART);
+		rig_write_bytes(rig, 400 + i, old_bytes + i * PART, PART);
 	assert_int_equal(rig_stats(rig).stored_chunks, nr_chunks);
 	wait_until_absorbed();
 	check_fingerprints(rig);
@@ -323,7 +298,7 @@ static void what_could_not_be_committed_as_gone_is_not_shared(void **state)
 		open_with(rig, &hook);
 		rig_write(rig, 101, LEN, 1);
 		rig_write(rig, 102, MUCH, 2);
-		drop(rig, 101);
+		rig_drop(rig, 101);
 		assert_int_equal(engine_sync(rig->e), 0);
 		nr_commits_left = i;
 		engine_gc(rig->e, &(struct gc_conf){ .delete = true }, &report);
@@ -334,9 +309,9 @@ static void what_could_not_be_committed_as_gone_is_not_shared(void **state)
 		io_set_hook(NULL);
 		rig_open(rig);
 		rig_check(rig, 103, LEN, 1);
-		collect(rig, &(struct gc_conf){ .delete = true });
+		rig_collect(rig, &(struct gc_conf){ .delete = true });
 		rig_check(rig, 103, LEN, 1);
-		drop(rig, 103);
+		rig_drop(rig, 103);
 	}
 }
 

@@ -78,10 +78,7 @@ static uint64_t nr_places(struct rig *rig, uint64_t ino)
 
 static struct gc_report place(struct rig *rig)
 {
-	struct gc_report report;
-
-	assert_int_equal(engine_gc(rig->e, &(struct gc_conf){ .delete = true, .place = true }, &report), 0);
-	return report;
+	return rig_collect(rig, &(struct gc_conf){ .delete = true, .place = true });
 }
 
 static void the_newest_of_a_series_is_brought_together(void **state)

@@ -24,25 +24,6 @@
 #define LEN MiB(2)
 #define PAGE 4096u
 
-/* Data that compresses, without two pages alike. */
-static void soft_pattern(uint8_t *p, size_t len, uint64_t seed)
-{
-	rig_pattern(p, len, seed);
-	for (size_t i = 0; i < len; i++)
-		p[i] = i % 8 < 4 ? p[i] : 7;
-}
-
-static void write_soft(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
-{
-	_cleanup_(freep) uint8_t *p = malloc(len);
-	struct content *c = rig_content(rig, ino);
-
-	soft_pattern(p, len, seed);
-	assert_int_equal(content_write(c, p, len, 0), 0);
-	assert_int_equal(content_flush(c), 0);
-	content_close(c);
-}
-
 /* 0, or the errno of reading all of it. */
 static int look(struct rig *rig, uint64_t ino, size_t len)
 {
@@ -147,39 +128,20 @@ static bool was_told(const struct told *t, const char *hit)
 	return false;
 }
 
-static struct scrub_report scrub_with(struct rig *rig, const struct scrub_conf *conf)
-{
-	struct scrub_report report;
-
-	assert_int_equal(engine_scrub(rig->e, conf, &report), 0);
-	return report;
-}
-
 static struct scrub_report scrub(struct rig *rig)
 {
-	return scrub_with(rig, &(struct scrub_conf){ .restart = true });
+	return rig_scrub(rig, &(struct scrub_conf){ .restart = true });
 }
 
 static struct scrub_report scrub_and_tell(struct rig *rig, struct told *t)
 {
 	t->nr = 0;
-	return scrub_with(rig, &(struct scrub_conf){ .restart = true, .hit = on_hit, .userdata = t });
-}
-
-static void drop(struct rig *rig, uint64_t ino)
-{
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-
-	engine_tx_drop_content(&tx, ino);
-	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+	return rig_scrub(rig, &(struct scrub_conf){ .restart = true, .hit = on_hit, .userdata = t });
 }
 
 static struct gc_report collect(struct rig *rig, unsigned move_below)
 {
-	struct gc_report report;
-
-	assert_int_equal(engine_gc(rig->e, &(struct gc_conf){ .delete = true, .move_below = move_below }, &report), 0);
-	return report;
+	return rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = move_below });
 }
 
 /* --- tests --- */
@@ -261,7 +223,7 @@ static void what_no_file_uses_is_told_apart(void **state)
 
 	rig_write(rig, 101, LEN, 1);
 	rig_stats(rig);
-	drop(rig, 101);
+	rig_drop(rig, 101);
 	damage_chunk(rig, 1, 0, 9);
 	rep = scrub_and_tell(rig, &told);
 	assert_int_equal(rep.nr_damaged, 1);
@@ -299,19 +261,6 @@ static void chunks_of_varied_lengths_are_compared(void **state)
 	rig_check(rig, 101, LEN, 1);
 }
 
-static void wait_until_healed(struct rig *rig, uint64_t nr)
-{
-	struct engine_stats st;
-
-	for (unsigned i = 0; i < 1000; i++) {
-		engine_stats(rig->e, &st);
-		if (st.nr_healed >= nr)
-			break;
-		usleep(10000);
-	}
-	assert_int_equal(st.nr_healed, nr);
-}
-
 static void compressed_frames_are_compared(void **state)
 {
 	struct rig *rig = *state;
@@ -327,7 +276,7 @@ static void compressed_frames_are_compared(void **state)
 			rig->conf.compress.kind = kind;
 			rig->conf.chunking = cut;
 			rig_open(rig);
-			write_soft(rig, 101, LEN, 1);
+			rig_write_soft(rig, 101, LEN, 1);
 			rig_stats(rig);
 			rep = scrub(rig);
 			assert_int_equal(rep.bytes, LEN);
@@ -338,8 +287,8 @@ static void compressed_frames_are_compared(void **state)
 			assert_in_range(rep.nr_damaged, 1, nr);
 			assert_int_equal(rep.nr_left, rep.nr_damaged);
 			assert_int_equal(look(rig, 101, LEN), -EIO);
-			write_soft(rig, 102, LEN, 1);
-			wait_until_healed(rig, rep.nr_damaged);
+			rig_write_soft(rig, 102, LEN, 1);
+			rig_wait_until_healed(rig, rep.nr_damaged);
 			rig_stats(rig);
 			rep = scrub(rig); /* the damaged copies are still there, and nobody's */
 			assert_int_equal(rep.nr_damaged + rep.nr_left, 0);
@@ -364,7 +313,7 @@ static void a_second_copy_mends_at_once(void **state)
 	rig_close(rig);
 	rig->conf.compress.kind = COMPRESS_LZ4;
 	rig_open(rig);
-	write_soft(rig, 101, MiB(1), 1);
+	rig_write_soft(rig, 101, MiB(1), 1);
 	rig_stats(rig);
 	assert_true(read_table(rig, 1, 0, &t));
 	off = pack_data_off(0) + (pack_part_start(&t.coding, 2) + t.coding.part_end[2]) / 2;
@@ -377,8 +326,8 @@ static void a_second_copy_mends_at_once(void **state)
 	rig->conf.compress.kind = COMPRESS_NONE;
 	rig_open(rig);
 	scrub(rig);
-	write_soft(rig, 102, MiB(1), 1);
-	wait_until_healed(rig, rep.nr_left);
+	rig_write_soft(rig, 102, MiB(1), 1);
+	rig_wait_until_healed(rig, rep.nr_left);
 	rig_stats(rig);
 	assert_int_equal(pwrite(fd, &b, 1, (off_t)off), 1);
 	assert_int_equal(fsync(fd), 0);
@@ -551,7 +500,7 @@ static void a_stopped_scrub_is_gone_on_with(void **state)
 	rig_write(rig, 101, 4 * LEN, 1);
 	rig_stats(rig);
 	do {
-		rep = scrub_with(rig, &conf);
+		rep = rig_scrub(rig, &conf);
 		bytes += rep.bytes;
 		assert_int_equal(rep.round_bytes, bytes);
 		assert_true(rep.complete || rep.nr_frames == frames);
@@ -563,7 +512,7 @@ static void a_stopped_scrub_is_gone_on_with(void **state)
 	assert_int_equal(st.last.bytes, 4 * LEN);
 
 	damage_chunk(rig, 1, 1, 5); /* stopped before its files were looked for: it is met again */
-	rep = scrub_with(rig, &conf);
+	rep = rig_scrub(rig, &conf);
 	assert_int_equal(rep.nr_damaged, 1);
 	assert_int_equal(rep.nr_left, 1);
 	assert_false(rep.is_named);
@@ -571,7 +520,7 @@ static void a_stopped_scrub_is_gone_on_with(void **state)
 	assert_int_equal(st.pack, 1);
 	assert_int_equal(st.frame, 1);
 	frames = 100;
-	rep = scrub_with(rig, &conf);
+	rep = rig_scrub(rig, &conf);
 	assert_true(rep.complete && rep.is_named);
 	assert_int_equal(rep.nr_damaged, 1);
 	assert_int_equal(rep.bytes, 3 * LEN + LEN / 2);
@@ -596,7 +545,7 @@ static void one_scrub_at_a_time(void **state)
 
 	rig_write(rig, 101, LEN, 1);
 	rig_stats(rig);
-	scrub_with(rig, &(struct scrub_conf){ .step = scrub_inside, .userdata = rig->e });
+	rig_scrub(rig, &(struct scrub_conf){ .step = scrub_inside, .userdata = rig->e });
 }
 
 static void the_note_comes_back_and_nothing_else_passes_for_one(void **state)
@@ -639,10 +588,10 @@ static void *write_and_drop(void *arg)
 		if (ino % 2)
 			rig_write(w->rig, ino, MiB(1) + 20 * PAGE, ino % 7);
 		else
-			write_soft(w->rig, ino, MiB(1) + 20 * PAGE, ino % 7);
+			rig_write_soft(w->rig, ino, MiB(1) + 20 * PAGE, ino % 7);
 		assert_int_equal(engine_sync(w->rig->e), 0);
 		if (ino % 5)
-			drop(w->rig, ino);
+			rig_drop(w->rig, ino);
 	}
 	return NULL;
 }
