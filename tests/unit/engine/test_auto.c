@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "tests/unit/engine/model.h"
 #include "tests/unit/engine/rig.h"
 
 #define LEN MiB(6)
@@ -28,19 +29,6 @@ static int setup(void **state)
 	rig->conf.chunking = CHUNKING_AUTO;
 	rig_open(rig);
 	return 0;
-}
-
-/* Bytes that do not repeat, and not in pages. */
-static void noise(uint8_t *p, size_t len, uint64_t seed)
-{
-	uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
-
-	for (size_t i = 0; i < len; i++) {
-		x ^= x << 13;
-		x ^= x >> 7;
-		x ^= x << 17;
-		p[i] = (uint8_t)(x >> 32);
-	}
 }
 
 static void write_file(struct rig *rig, uint64_t ino, uint64_t champion, const uint8_t *p, size_t len, size_t step)
@@ -71,7 +59,7 @@ static void put_in(struct file *f, size_t at, size_t len, uint64_t seed)
 {
 	assert_true(f->len + len <= ROOM);
 	memmove(f->p + at + len, f->p + at, f->len - at);
-	noise(f->p + at, len, seed);
+	rig_pattern(f->p + at, len, seed);
 	f->len += len;
 }
 
@@ -85,7 +73,7 @@ static void change_pages(struct file *f, unsigned percent, unsigned *seed)
 {
 	for (size_t at = 0; at + 4096 <= f->len; at += 4096)
 		if ((unsigned)rand_r(seed) % 100 < percent)
-			noise(f->p + at, 4096, (uint64_t)rand_r(seed) + 7);
+			rig_pattern(f->p + at, 4096, (uint64_t)rand_r(seed) + 7);
 }
 
 static size_t place(const struct file *f, unsigned *seed)
@@ -135,7 +123,7 @@ static void many_pages_change(struct file *f, unsigned step, unsigned *seed)
 static void all_changes(struct file *f, unsigned step, unsigned *seed)
 {
 	(void)seed;
-	noise(f->p, f->len, 1000 + step);
+	rig_pattern(f->p, f->len, 1000 + step);
 }
 
 static void pages_change_and_then_it_shifts(struct file *f, unsigned step, unsigned *seed)
@@ -168,7 +156,7 @@ static uint64_t series(struct rig *rig, enum chunking chunking, next_step *next)
 	rig_close(rig);
 	rig->conf.chunking = chunking;
 	rig_open(rig);
-	noise(f.p, f.len, 1);
+	rig_pattern(f.p, f.len, 1);
 	for (unsigned i = 0; i < STEPS; i++) {
 		if (i > 0)
 			next(&f, i, &seed);
@@ -226,7 +214,7 @@ static void it_does_not_matter_how_the_champion_was_cut(void **state)
 		struct content *c = rig_content(rig, 101 + 10 * i);
 
 		f.len = LEN;
-		noise(f.p, f.len, 50 + i);
+		rig_pattern(f.p, f.len, 50 + i);
 		content_set_chunking(c, &ways[i]);
 		assert_int_equal(content_write(c, f.p, f.len, 0), 0);
 		assert_int_equal(content_flush(c), 0);
@@ -246,7 +234,7 @@ static void the_champion_may_go(void **state)
 	struct rig *rig = *state;
 	struct file f = { malloc(ROOM), LEN };
 
-	noise(f.p, f.len, 1);
+	rig_pattern(f.p, f.len, 1);
 	write_file(rig, 101, 0, f.p, f.len, MiB(1));
 	put_in(&f, 3, 10, 2);
 	put_in(&f, 3000003, 10000, 3);
@@ -266,7 +254,7 @@ static void what_is_acknowledged_survives_a_crash(void **state)
 	struct file f = { malloc(ROOM), LEN };
 	struct content *c;
 
-	noise(f.p, f.len, 1);
+	rig_pattern(f.p, f.len, 1);
 	write_file(rig, 101, 0, f.p, f.len, MiB(1));
 	put_in(&f, 12345, 100, 2);
 	write_file(rig, 102, 101, f.p, f.len, MiB(1));
@@ -288,7 +276,7 @@ static void it_is_counted_to_the_byte(void **state)
 	struct file f = { malloc(ROOM), LEN };
 	struct engine_stats s;
 
-	noise(f.p, f.len, 1);
+	rig_pattern(f.p, f.len, 1);
 	write_file(rig, 101, 0, f.p, f.len, MiB(1));
 	put_in(&f, 5000000, 10, 2);
 	take_out(&f, LEN, 10);
@@ -345,7 +333,7 @@ static void champions_are_given_up_while_a_collection_runs(void **state)
 	pthread_t t[4];
 	struct rig *rig = *state;
 
-	noise(p, MiB(2), 1);
+	rig_pattern(p, MiB(2), 1);
 	rig_close(rig);
 	rig->conf.pack_bytes = MiB(1);
 	rig_open(rig);
@@ -367,80 +355,34 @@ static void champions_are_given_up_while_a_collection_runs(void **state)
 
 /* --- anything, against a plain copy in memory --- */
 
-#define SPACE MiB(4)
-
-struct model {
-	struct rig *rig;
-	uint8_t *bytes[3];
-	size_t size[3];
-	unsigned seed;
-};
-
-static unsigned some(struct model *m, unsigned below)
-{
-	return (unsigned)rand_r(&m->seed) % below;
-}
-
-static void grow_to(struct model *m, unsigned f, size_t size)
-{
-	if (size > m->size[f])
-		memset(m->bytes[f] + m->size[f], 0, size - m->size[f]);
-	m->size[f] = MAX(m->size[f], size);
-}
-
-static void model_write(struct model *m, unsigned f, struct content *c)
-{
-	size_t off = some(m, 3) == 0 ? m->size[f] : some(m, (unsigned)MIN(m->size[f] + 10000, SPACE - 1));
-	size_t len = 1 + some(m, some(m, 3) == 0 ? 1500000 : 100000), from = some(m, SPACE / 2);
-
-	off = MIN(off, SPACE - 1);
-	len = MIN(len, SPACE - off);
-	grow_to(m, f, off + len);
-	switch (some(m, 6)) {
-	case 0:
-		memset(m->bytes[f] + off, 0, len);
-		break;
-	case 1:
-		noise(m->bytes[f] + off, len, some(m, 50));
-		break;
-	default: /* bytes that are elsewhere already */
-		len = MIN(len, SPACE - from);
-		memmove(m->bytes[f] + off, m->bytes[some(m, 3)] + from, len);
-	}
-	assert_int_equal(content_write(c, m->bytes[f] + off, len, off), 0);
-}
-
 static void model_step(struct model *m)
 {
 	static const enum chunking ways[] = { CHUNKING_PAGE, CHUNKING_CDC, CHUNKING_AUTO, CHUNKING_AUTO, CHUNKING_AUTO };
-	unsigned f = some(m, 3), g = some(m, 3);
-	struct content *c = rig_content(m->rig, 101 + f);
-	size_t off = some(m, SPACE), len = 1 + some(m, 100000);
+	static const struct model_writes writes = { 3, 100000, .zeros = 1, .copies = 4, .others = 1 };
+	unsigned f = model_some(m, MODEL_FILES), g = model_some(m, MODEL_FILES);
+	struct content *c = rig_content(m->rig, model_ino(f));
+	size_t off = model_some(m, MODEL_SPACE), len = 1 + model_some(m, 100000);
 
-	content_set_chunking(c, &ways[some(m, ARRAY_SIZE(ways))]);
-	content_set_champions(c, (uint64_t[]){ 101 + (f + 1) % 3, 101 + (f + 2) % 3 }, 2);
-	switch (some(m, 14)) {
+	content_set_chunking(c, &ways[model_some(m, ARRAY_SIZE(ways))]);
+	content_set_champions(c, (uint64_t[]){ model_ino((f + 1) % 3), model_ino((f + 2) % 3) }, 2);
+	switch (model_some(m, 14)) {
 	case 0:
-		assert_int_equal(content_truncate(c, off), 0);
-		grow_to(m, f, off);
-		m->size[f] = off;
+		model_truncate(m, f, c, off);
 		break;
 	case 1:
-		assert_int_equal(content_punch(c, off, len), 0);
-		if (off < m->size[f])
-			memset(m->bytes[f] + off, 0, MIN(len, m->size[f] - off));
+		model_punch(m, f, c, off, len);
 		break;
 	case 2:
 		assert_int_equal(content_sync(c, NULL), 0);
 		break;
 	default:
-		model_write(m, f, c);
+		model_write(m, f, c, &writes);
 	}
 	assert_int_equal(content_flush(c), 0);
 	content_set_champions(c, NULL, 0);
 	content_close(c);
-	if (some(m, 3) == 0)
-		rig_check_bytes(m->rig, 101 + g, m->bytes[g], m->size[g]);
+	if (model_some(m, 3) == 0)
+		model_check(m, g);
 }
 
 static void anything_reads_as_in_memory(void **state)
@@ -450,13 +392,9 @@ static void anything_reads_as_in_memory(void **state)
 
 	m.rig->conf.pack_bytes = MiB(4);
 	for (unsigned round = 1; round <= 2; round++) {
-		m.seed = round;
 		m.rig->conf.page = round == 1 ? KiB(4) : KiB(64);
 		rig_reopen(m.rig);
-		for (unsigned f = 0; f < 3; f++) {
-			m.bytes[f] = calloc(1, SPACE);
-			m.size[f] = 0;
-		}
+		model_start(&m, round);
 		for (unsigned i = 0; i < 600; i++) {
 			model_step(&m);
 			if (i % 150 == 149)
@@ -466,11 +404,7 @@ static void anything_reads_as_in_memory(void **state)
 				rig_fsck(m.rig);
 			}
 		}
-		for (unsigned f = 0; f < 3; f++) {
-			rig_check_bytes(m.rig, 101 + f, m.bytes[f], m.size[f]);
-			free(m.bytes[f]);
-			rig_drop(m.rig, 101 + f);
-		}
+		model_finish(&m);
 	}
 	assert_true(shifted > MiB(10));
 }

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "tests/unit/engine/model.h"
 #include "tests/unit/engine/rig.h"
 
 #define LEN MiB(8)
@@ -423,82 +424,43 @@ static void writers_share_while_a_collection_runs(void **state)
 
 /* --- anything, against a plain copy in memory --- */
 
-#define SPACE MiB(4)
-
-struct model {
-	struct rig *rig;
-	uint8_t *bytes[3];
-	size_t size[3];
-	unsigned seed;
-};
-
-static unsigned some(struct model *m, unsigned below)
+static void clone_some(struct model *m, unsigned f, struct content *c, size_t off, size_t len)
 {
-	return (unsigned)rand_r(&m->seed) % below;
-}
+	unsigned g = model_some(m, MODEL_FILES);
+	size_t from = model_some(m, MODEL_SPACE);
+	struct content *d;
+	uint64_t done;
 
-static void grow_to(struct model *m, unsigned f, size_t size)
-{
-	if (size > m->size[f])
-		memset(m->bytes[f] + m->size[f], 0, size - m->size[f]);
-	m->size[f] = MAX(m->size[f], size);
-}
-
-static void model_write(struct model *m, unsigned f, struct content *c)
-{
-	size_t off = some(m, 3) == 0 ? m->size[f] : some(m, (unsigned)MIN(m->size[f] + 10000, SPACE - 1));
-	size_t len = 1 + some(m, some(m, 4) == 0 ? 1500000 : 20000);
-	size_t from = some(m, SPACE / 2);
-
-	off = MIN(off, SPACE - 1);
-	len = MIN(len, SPACE - off);
-	grow_to(m, f, off + len);
-	switch (some(m, 4)) {
-	case 0: /* bytes that are elsewhere already */
-		len = MIN(len, SPACE - from);
-		memmove(m->bytes[f] + off, m->bytes[some(m, 3)] + from, len);
-		break;
-	case 1:
-		memset(m->bytes[f] + off, 0, len);
-		break;
-	default:
-		rig_pattern(m->bytes[f] + off, len, some(m, 50));
-	}
-	assert_int_equal(content_write(c, m->bytes[f] + off, len, off), 0);
+	len = from < m->size[g] ? MIN(len, m->size[g] - from) : 0;
+	len = MIN(len, MODEL_SPACE - off);
+	if (len == 0 || (f == g && from < off + len && off < from + len))
+		return;
+	d = rig_content(m->rig, model_ino(g));
+	assert_int_equal(content_clone(d, from, c, off, len, &done), 0);
+	assert_int_equal(done, len);
+	model_grow(m, f, off + len);
+	memmove(m->bytes[f] + off, m->bytes[g] + from, len);
+	content_close(d);
 }
 
 static void model_step(struct model *m)
 {
-	unsigned f = some(m, 3), g = some(m, 3);
-	struct content *c = rig_content(m->rig, 101 + f), *d;
-	enum chunking how = some(m, 4) == 0 ? CHUNKING_PAGE : CHUNKING_CDC;
-	size_t off = some(m, SPACE), len = 1 + some(m, 100000), from;
-	uint64_t done;
+	static const struct model_writes writes = { 4, 20000, .zeros = 1, .copies = 1, .others = 2 };
+	unsigned f = model_some(m, MODEL_FILES);
+	struct content *c = rig_content(m->rig, model_ino(f));
+	enum chunking how = model_some(m, 4) == 0 ? CHUNKING_PAGE : CHUNKING_CDC;
+	size_t off = model_some(m, MODEL_SPACE), len = 1 + model_some(m, 100000);
 
 	content_set_chunking(c, &how);
-	switch (some(m, 14)) {
+	switch (model_some(m, 14)) {
 	case 0:
-		assert_int_equal(content_truncate(c, off), 0);
-		grow_to(m, f, off);
-		m->size[f] = off;
+		model_truncate(m, f, c, off);
 		break;
 	case 1:
-		assert_int_equal(content_punch(c, off, len), 0);
-		if (off < m->size[f])
-			memset(m->bytes[f] + off, 0, MIN(len, m->size[f] - off));
+		model_punch(m, f, c, off, len);
 		break;
 	case 2:
-		from = some(m, SPACE);
-		len = from < m->size[g] ? MIN(len, m->size[g] - from) : 0;
-		len = MIN(len, SPACE - off);
-		if (len == 0 || (f == g && from < off + len && off < from + len))
-			break;
-		d = rig_content(m->rig, 101 + g);
-		assert_int_equal(content_clone(d, from, c, off, len, &done), 0);
-		assert_int_equal(done, len);
-		grow_to(m, f, off + len);
-		memmove(m->bytes[f] + off, m->bytes[g] + from, len);
-		content_close(d);
+		clone_some(m, f, c, off, len);
 		break;
 	case 3:
 		assert_int_equal(content_flush(c), 0);
@@ -507,11 +469,11 @@ static void model_step(struct model *m)
 		assert_int_equal(content_sync(c, NULL), 0);
 		break;
 	default:
-		model_write(m, f, c);
+		model_write(m, f, c, &writes);
 	}
 	content_close(c);
-	if (some(m, 3) == 0)
-		rig_check_bytes(m->rig, 101 + g, m->bytes[g], m->size[g]);
+	if (model_some(m, 3) == 0)
+		model_check(m, model_some(m, MODEL_FILES));
 }
 
 static void anything_reads_as_in_memory(void **state)
@@ -520,25 +482,16 @@ static void anything_reads_as_in_memory(void **state)
 	struct model m = { .rig = *state };
 
 	m.rig->conf.pack_bytes = MiB(4);
-	for (m.seed = 1; m.seed < 100; m.seed += 99) {
-		rig_reopen(m.rig);
-		for (unsigned f = 0; f < 3; f++) {
-			m.bytes[f] = calloc(1, SPACE);
-			m.size[f] = 0;
-		}
-		for (unsigned i = 0; i < 600; i++) {
-			model_step(&m);
-			if (i % 150 == 149)
-				rig_collect(m.rig, &conf);
-			if (i % 200 == 199)
-				rig_fsck(m.rig);
-		}
-		for (unsigned f = 0; f < 3; f++) {
-			rig_check_bytes(m.rig, 101 + f, m.bytes[f], m.size[f]);
-			free(m.bytes[f]);
-			rig_drop(m.rig, 101 + f);
-		}
+	rig_reopen(m.rig);
+	model_start(&m, 1);
+	for (unsigned i = 0; i < 600; i++) {
+		model_step(&m);
+		if (i % 150 == 149)
+			rig_collect(m.rig, &conf);
+		if (i % 200 == 199)
+			rig_fsck(m.rig);
 	}
+	model_finish(&m);
 }
 
 int main(void)
