@@ -1,0 +1,215 @@
+/* The checker on packs: damaged bytes are told with the files that have them, and what is known twice is mended. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "store/engine/record_format.h"
+#include "store/pack/pack_format.h"
+#include "tests/unit/engine/check_rig.h"
+
+static void a_header_is_written_anew(void **state)
+{
+	struct rig *rig = *state;
+	struct said s;
+
+	rig_close(rig);
+	rig_flip(rig, "packs/00000001.pack", 20);
+	s = check(rig);
+	ASSERT_SAID(s, "pack 1: the header is damaged; its chunks can still be read");
+	s = mend(rig);
+	ASSERT_SAID(s, "+pack 1: the header is damaged; written anew");
+	assert_clean(rig);
+	rig_open(rig);
+	rig_check(rig, FILE_F, 3 * PAGE, 1);
+	rig_close(rig);
+}
+
+/* Every field of it, and every part of a fingerprint. */
+static void a_table_is_written_anew_from_the_bytes(void **state)
+{
+	static const uint64_t places[] = { 0,  8,   17,	 20,	   24,	     29,	   33,	37,
+					   41, 100, 256, 256 + 15, 256 + 29, 256 + 15 * 7, 4095 };
+	struct rig *rig = *state;
+	struct said s;
+
+	rig_close(rig);
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		rig_flip(rig, "packs/00000001.pack", pack_table_off(0) + places[i]);
+		s = mend(rig);
+		ASSERT_SAID(s, "+pack 1 frame 0: the table of fingerprints is damaged; written anew, for 6 of 6 chunks");
+		assert_clean(rig);
+	}
+}
+
+static void zero_table(struct rig *rig, uint64_t from, size_t len)
+{
+	char path[RIG_PATH_MAX], zeros[PAGE] = { 0 };
+	int fd;
+
+	rig_path_of(rig, "packs/00000001.pack", path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, zeros, len, (off_t)(pack_table_off(0) + from)), len);
+	close(fd);
+}
+
+static void files_of_a_lost_table_are_named(void **state)
+{
+	struct rig *rig = *state;
+	struct said s;
+
+	rig_close(rig);
+	zero_table(rig, 0, 1024); /* all that was there; none of it absorbed, so no hint proves anything */
+	rig_flip(rig, "packs/00000001.pack", pack_table_off(0));
+	s = check(rig);
+	ASSERT_SAID(
+		s, "g: bytes 0 to 8291 cannot be read: the fingerprints are damaged in pack 1 offset 20480",
+		"d/f: bytes 0 to 12287 cannot be read: the fingerprints are damaged in pack 1 offset 8192",
+		"d/e/hard: bytes 0 to 12287 cannot be read: the fingerprints are damaged in pack 1 offset 8192",
+		"pack 1 frame 0: the table of fingerprints is damaged; its chunks, up to 1 MiB, cannot be read; -p may mend it");
+	assert_int_equal(s.result.nr_lost_files, 2);
+	assert_int_equal(s.result.lost_bytes, 5 * PAGE + 100);
+	s = mend(rig);
+	assert_int_equal(s.result.nr_left, 4);
+}
+
+static void hints_prove_the_chunks_of_a_lost_table(void **state)
+{
+	struct rig *rig = *state;
+	struct said s;
+
+	rig_close(rig);
+	s = check_with(rig, (struct check_conf){ .mend = true, .rebuild = true }); /* absorbs */
+	assert_int_equal(s.nr, 0);
+	assert_true(s.result.rebuilt);
+	zero_table(rig, 256 + 15, 45); /* three of six entries */
+	s = mend(rig);
+	ASSERT_SAID(s, "+pack 1 frame 0: the table of fingerprints is damaged; written anew, for 6 of 6 chunks");
+	assert_clean(rig);
+}
+
+static void files_of_a_damaged_chunk_are_named(void **state)
+{
+	struct rig *rig = *state;
+	struct said s;
+
+	rig_close(rig);
+	rig_flip(rig, "packs/00000001.pack", pack_data_off(0) + PAGE + 77);
+	s = check(rig);
+	assert_int_equal(s.nr, 0); /* nobody has read the bytes */
+	s = check_with(rig, (struct check_conf){ .read_data = true });
+	ASSERT_SAID(s, "d/f: bytes 4096 to 8191 cannot be read: the data is damaged in pack 1 offset 12288",
+		    "d/e/hard: bytes 4096 to 8191 cannot be read: the data is damaged in pack 1 offset 12288",
+		    "pack 1 offset 12288: a chunk of 4096 bytes is damaged");
+	assert_int_equal(s.result.nr_lost_files, 1);
+	s = check_with(rig, (struct check_conf){ .read_data = true, .mend = true });
+	assert_int_equal(s.result.nr_left, 3);
+	assert_string_equal(s.text[2], "pack 1 offset 12288: a chunk of 4096 bytes is damaged; there is no second copy");
+}
+
+static void a_missing_pack_is_told_with_its_files(void **state)
+{
+	struct rig *rig = *state;
+	char path[RIG_PATH_MAX];
+	struct said s;
+
+	rig_close(rig);
+	rig_path_of(rig, "packs/00000001.pack", path);
+	assert_int_equal(unlink(path), 0);
+	s = check(rig);
+	ASSERT_SAID(s, "pack 1: the file is missing",
+		    "g: bytes 0 to 8291 cannot be read: there is no data in pack 1 offset 20480",
+		    "d/f: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
+		    "d/e/hard: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
+		    "packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there");
+}
+
+static void wrong_counts_are_counted_anew(void **state)
+{
+	struct rig *rig = *state;
+	struct said s;
+
+	rig_close(rig);
+	zero_table(rig, 0, PAGE); /* there is no frame now, and nobody said so */
+	s = mend(rig);
+	assert_int_equal(s.nr, 4);
+	assert_string_equal(s.text[3],
+			    "+packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there; counted anew");
+	s = mend(rig);
+	assert_int_equal(s.nr, 3); /* the files that miss their bytes */
+}
+
+/* --- hints --- */
+
+/* As if all had been absorbed: nobody looks into the packs' tables for it, and RocksDB knows nothing. */
+static void pretend_absorbed(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	struct pack_marks m = { .stream = { { 1, 1 }, { 1, 1 } }, .next_pack = 2 };
+	struct ns_key mark = ns_key_meta("absorbed");
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	marks_encode(&m, &value);
+	db_batch_put(b, mark.b, mark.len, value.data, value.len);
+}
+
+static void missing_hints_are_put_back(void **state)
+{
+	struct rig *rig = *state;
+	struct fp_key key = *engine_key(rig->e);
+	struct said s;
+
+	rig_close(rig);
+	edit_index(rig, &key, pretend_absorbed);
+	s = check(rig);
+	ASSERT_SAID(s, "index: 6 chunks cannot be found by their fingerprints and would be stored again");
+	s = mend(rig);
+	ASSERT_SAID(s, "+index: 6 chunks cannot be found by their fingerprints and would be stored again; put back");
+	assert_clean(rig);
+}
+
+static void a_chunk_is_healed_from_its_second_copy(void **state)
+{
+	struct rig *rig = *state;
+	struct fp_key key = *engine_key(rig->e);
+	struct said s;
+
+	rig_close(rig);
+	edit_index(rig, &key, pretend_absorbed);
+	rig_open(rig);
+	rig_write(rig, FILE_G, 3 * PAGE, 1); /* what f has, stored once more */
+	rig_close(rig);
+	s = mend(rig);
+	assert_int_equal(s.result.nr_left, 0);
+	assert_int_equal(s.result.nr_chunks, 9);
+	rig_flip(rig, "packs/00000001.pack", pack_data_off(0) + 2 * PAGE + 5);
+	s = check_with(rig, (struct check_conf){ .read_data = true, .mend = true });
+	ASSERT_SAID(s, "+pack 1 offset 16384: a chunk of 4096 bytes is damaged; healed from pack 1 offset 1069056");
+	assert_clean(rig);
+	rig_open(rig);
+	rig_check(rig, FILE_F, 3 * PAGE, 1);
+	rig_close(rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CHECK_TEST(a_header_is_written_anew),
+		CHECK_TEST(a_table_is_written_anew_from_the_bytes),
+		CHECK_TEST(files_of_a_lost_table_are_named),
+		CHECK_TEST(hints_prove_the_chunks_of_a_lost_table),
+		CHECK_TEST(files_of_a_damaged_chunk_are_named),
+		CHECK_TEST(a_missing_pack_is_told_with_its_files),
+		CHECK_TEST(wrong_counts_are_counted_anew),
+		CHECK_TEST(missing_hints_are_put_back),
+		CHECK_TEST(a_chunk_is_healed_from_its_second_copy),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests_name("check_packs", tests, NULL, NULL);
+}
