@@ -1,18 +1,16 @@
 /* Files whose bytes are compressed in the packs: all as before, only smaller; and damage heals though nothing is written over. */
 #include <errno.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/pack/pack_format.h"
+#include "tests/unit/engine/damage.h"
 #include "tests/unit/engine/rig.h"
 
 #define LEN MiB(3)
@@ -132,26 +130,6 @@ static void level_and_kind_are_parsed(void **state)
 	}
 }
 
-/* The middle of what part `part` of the first frame takes becomes something else. */
-static void damage_part(struct rig *rig, uint32_t part)
-{
-	static struct pack_table_disk d;
-	static struct pack_table t;
-	static const uint8_t noise[64] = "what a broken disk may give instead of what was written there";
-	char path[96];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/packs/00000001.pack", rig->path);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	assert_int_equal(pread(fd, &d, sizeof(d), pack_table_off(0)), sizeof(d));
-	assert_int_equal(pack_table_decode(&d, sizeof(d), engine_key(rig->e), 1, 0, &t), 0);
-	assert_int_not_equal(t.coding.codec, PACK_CODEC_NONE);
-	assert_int_equal(pwrite(fd, noise, sizeof(noise),
-				pack_data_off(0) + (pack_part_start(&t.coding, part) + t.coding.part_end[part]) / 2),
-			 sizeof(noise));
-	close(fd);
-}
-
 /* Three share what is damaged; somebody writes it again, as a fourth file: then all read well, and nothing is left of it. */
 static void written_again_all_who_share_it_read_well(void **state)
 {
@@ -168,7 +146,7 @@ static void written_again_all_who_share_it_read_well(void **state)
 		rig_write_soft(rig, 102, LEN, 1);
 		rig_write_soft(rig, 103, LEN, 1);
 		rig_stats(rig);
-		damage_part(rig, 3);
+		damage_part(rig, 1, 0, 3);
 		assert_int_equal(look(rig, 101, LEN, 1), -EIO);
 		assert_int_equal(look(rig, 103, LEN, 1), -EIO);
 		engine_stats(rig->e, &st);
@@ -203,7 +181,7 @@ static void what_was_written_again_heals_at_the_latest_on_closing(void **state)
 	set(rig, all[0]);
 	rig_write_soft(rig, 101, LEN, 1);
 	rig_stats(rig);
-	damage_part(rig, 7);
+	damage_part(rig, 1, 0, 7);
 	assert_int_equal(look(rig, 101, LEN, 1), -EIO);
 	rig_write_soft(rig, 102, LEN, 1);
 	rig_reopen(rig);

@@ -1,11 +1,8 @@
-/* Scrubbing: exactly what is damaged is found, files are named, what is written again is sound again, whatever goes on meanwhile. */
+/* Scrubbing: exactly what is damaged is found, files are named, and what is written again is sound again. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +15,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine/scrub.h"
-#include "store/pack/pack_format.h"
+#include "tests/unit/engine/damage.h"
 #include "tests/unit/engine/rig.h"
 
 #define LEN MiB(2)
@@ -33,76 +30,6 @@ static int look(struct rig *rig, uint64_t ino, size_t len)
 
 	content_close(c);
 	return n < 0 ? (int)n : 0;
-}
-
-/* --- damage --- */
-
-static int open_pack(struct rig *rig, uint32_t pack, int flags)
-{
-	char path[128];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/packs/%08" PRIx32 ".pack", rig->path, pack);
-	fd = open(path, flags | O_CLOEXEC);
-	assert_true(fd >= 0);
-	return fd;
-}
-
-static void flip(struct rig *rig, uint32_t pack, uint64_t off)
-{
-	int fd = open_pack(rig, pack, O_RDWR);
-	uint8_t b;
-
-	assert_int_equal(pread(fd, &b, 1, (off_t)off), 1);
-	b ^= 0x10;
-	assert_int_equal(pwrite(fd, &b, 1, (off_t)off), 1);
-	assert_int_equal(fsync(fd), 0);
-	close(fd);
-}
-
-static bool read_table(struct rig *rig, uint32_t pack, uint32_t frame, struct pack_table *ret)
-{
-	static struct pack_table_disk d;
-	int fd = open_pack(rig, pack, O_RDONLY);
-	ssize_t n = pread(fd, &d, sizeof(d), pack_table_off(frame));
-
-	close(fd);
-	return n == (ssize_t)sizeof(d) && pack_table_decode(&d, sizeof(d), engine_key(rig->e), pack, frame, ret) == 0;
-}
-
-static void damage_chunk(struct rig *rig, uint32_t pack, uint32_t frame, uint32_t i)
-{
-	static struct pack_table t;
-	struct pack_cuts cuts;
-
-	assert_true(read_table(rig, pack, frame, &t));
-	assert_int_equal(t.coding.codec, PACK_CODEC_NONE);
-	assert_true(i < t.nr_chunks);
-	cuts = pack_table_cuts(&t);
-	flip(rig, pack, pack_data_off(frame) + pack_cut_start(&cuts, i) + pack_cut_len(&cuts, i) / 2);
-}
-
-/* Chunks that lie in the part. */
-static uint32_t damage_part(struct rig *rig, uint32_t pack, uint32_t frame, uint32_t part)
-{
-	static const uint8_t noise[64] = "what a broken disk may give instead of what was written there";
-	static struct pack_table t;
-	struct pack_cuts cuts;
-	uint32_t nr = 0;
-	int fd;
-
-	assert_true(read_table(rig, pack, frame, &t));
-	assert_int_not_equal(t.coding.codec, PACK_CODEC_NONE);
-	fd = open_pack(rig, pack, O_RDWR);
-	assert_int_equal(pwrite(fd, noise, sizeof(noise),
-				pack_data_off(frame) + (pack_part_start(&t.coding, part) + t.coding.part_end[part]) / 2),
-			 sizeof(noise));
-	assert_int_equal(fsync(fd), 0);
-	close(fd);
-	cuts = pack_table_cuts(&t);
-	for (uint32_t i = 0; i < t.nr_chunks; i++)
-		nr += pack_cut_end(&cuts, i) > part * PACK_PART_BYTES && pack_cut_start(&cuts, i) < (part + 1) * PACK_PART_BYTES;
-	return nr;
 }
 
 /* --- what is told --- */
@@ -137,11 +64,6 @@ static struct scrub_report scrub_and_tell(struct rig *rig, struct told *t)
 {
 	t->nr = 0;
 	return rig_scrub(rig, &(struct scrub_conf){ .restart = true, .hit = on_hit, .userdata = t });
-}
-
-static struct gc_report collect(struct rig *rig, unsigned move_below)
-{
-	return rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = move_below });
 }
 
 /* --- tests --- */
@@ -229,7 +151,7 @@ static void what_no_file_uses_is_told_apart(void **state)
 	assert_int_equal(rep.nr_damaged, 1);
 	assert_int_equal(rep.nr_unused, 1);
 	assert_int_equal(rep.nr_left + told.nr, 0);
-	collect(rig, 0);
+	rig_collect(rig, &(struct gc_conf){ .delete = true });
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_damaged, 0);
 	assert_int_equal(rep.bytes, 0);
@@ -315,11 +237,11 @@ static void a_second_copy_mends_at_once(void **state)
 	rig_open(rig);
 	rig_write_soft(rig, 101, MiB(1), 1);
 	rig_stats(rig);
-	assert_true(read_table(rig, 1, 0, &t));
+	assert_true(damage_table(rig, 1, 0, &t));
 	off = pack_data_off(0) + (pack_part_start(&t.coding, 2) + t.coding.part_end[2]) / 2;
-	fd = open_pack(rig, 1, O_RDWR);
+	fd = damage_open(rig, 1);
 	assert_int_equal(pread(fd, &b, 1, (off_t)off), 1);
-	flip(rig, 1, off);
+	damage_byte(rig, 1, off);
 	rep = scrub(rig);
 	assert_true(rep.nr_left > 0);
 	rig_close(rig); /* copies in plain frames from now on */
@@ -339,7 +261,7 @@ static void a_second_copy_mends_at_once(void **state)
 		char path[128];
 
 		snprintf(path, sizeof(path), "%s/packs/%08" PRIx32 ".pack", rig->path, pack);
-		if (access(path, F_OK) == 0 && read_table(rig, pack, 0, &t))
+		if (access(path, F_OK) == 0 && damage_table(rig, pack, 0, &t))
 			damage_chunk(rig, pack, 0, 0);
 	}
 	rep = scrub(rig);
@@ -347,7 +269,7 @@ static void a_second_copy_mends_at_once(void **state)
 	assert_int_equal(rep.nr_mended, 1);
 	assert_int_equal(rep.nr_left + rep.nr_unused, 0);
 	assert_int_equal(look(rig, 101, MiB(1)), 0);
-	flip(rig, 1, off); /* and the other way round: what cannot be written over is replaced */
+	damage_byte(rig, 1, off); /* and the other way round: what cannot be written over is replaced */
 	rep = scrub(rig);
 	assert_true(rep.nr_damaged > 0);
 	assert_int_equal(rep.nr_mended, rep.nr_damaged);
@@ -365,7 +287,7 @@ static void damaged_tables_are_mended_where_they_can_be(void **state)
 	rig_write(rig, 101, LEN, 1);
 	rig_name(rig, "file", 101);
 	rig_stats(rig);
-	flip(rig, 1, pack_table_off(0) + 300); /* memory has it */
+	damage_byte(rig, 1, pack_table_off(0) + 300); /* memory has it */
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_tables, 1);
 	assert_int_equal(rep.nr_mended, 1);
@@ -374,7 +296,7 @@ static void damaged_tables_are_mended_where_they_can_be(void **state)
 	rig_reopen(rig);
 	rig_check(rig, 101, LEN, 1);
 	rig_reopen(rig);
-	flip(rig, 1, pack_table_off(1) + 300); /* proved by the bytes */
+	damage_byte(rig, 1, pack_table_off(1) + 300); /* proved by the bytes */
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_tables, 1);
 	assert_int_equal(rep.nr_mended, 1);
@@ -382,13 +304,13 @@ static void damaged_tables_are_mended_where_they_can_be(void **state)
 	rig_check(rig, 101, LEN, 1);
 	rig_reopen(rig);
 	for (unsigned i = 0; i < PAGE; i += 2)
-		flip(rig, 1, pack_table_off(0) + i);
+		damage_byte(rig, 1, pack_table_off(0) + i);
 	rep = scrub_and_tell(rig, &told);
 	assert_int_equal(rep.nr_tables, 1);
 	assert_int_equal(rep.nr_left, 1);
 	assert_int_equal(told.nr, 1);
 	assert_int_equal(rep.lost_bytes, MiB(1));
-	flip(rig, 1, 100); /* of the header */
+	damage_byte(rig, 1, 100); /* of the header */
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_tables, 2);
 	assert_int_equal(rep.nr_mended, 1);
@@ -413,7 +335,7 @@ static void a_lost_table_and_a_lost_pack_are_told(void **state)
 		rig_stats(rig);
 	}
 	rig_reopen(rig);
-	fd = open_pack(rig, 2, O_RDWR);
+	fd = damage_open(rig, 2);
 	assert_int_equal(pwrite(fd, zeros, PAGE, pack_table_off(0)), PAGE);
 	assert_int_equal(fsync(fd), 0);
 	close(fd);
@@ -567,154 +489,23 @@ static void the_note_comes_back_and_nothing_else_passes_for_one(void **state)
 	assert_int_equal(scrub_state_decode(b.data, b.len, &got), -EBADMSG);
 }
 
-/* --- everybody at once --- */
-
-#define NR_WRITERS 2u
-#define NR_ROUNDS 25u
-
-struct writer {
-	struct rig *rig;
-	unsigned number;
-	pthread_t thread;
-};
-
-static _Atomic bool all_written;
-
-static void *write_and_drop(void *arg)
-{
-	struct writer *w = arg;
-
-	for (uint64_t ino = 1000 * (w->number + 1), end = ino + NR_ROUNDS; ino < end; ino++) {
-		if (ino % 2)
-			rig_write(w->rig, ino, MiB(1) + 20 * PAGE, ino % 7);
-		else
-			rig_write_soft(w->rig, ino, MiB(1) + 20 * PAGE, ino % 7);
-		assert_int_equal(engine_sync(w->rig->e), 0);
-		if (ino % 5)
-			rig_drop(w->rig, ino);
-	}
-	return NULL;
-}
-
-static void *collect_on(void *arg)
-{
-	struct writer *w = arg;
-
-	for (unsigned i = 0; !all_written; i++)
-		collect(w->rig, i % 2 ? 90 : 0);
-	return NULL;
-}
-
-/* However much is written, given back, moved and removed meanwhile, what is damaged is found each time, and nothing else. */
-static void scrub_beside_others(struct rig *rig, uint64_t nr_damaged)
-{
-	struct writer w[NR_WRITERS + 1];
-
-	all_written = false;
-	for (unsigned i = 0; i <= NR_WRITERS; i++) {
-		w[i] = (struct writer){ .rig = rig, .number = i };
-		assert_int_equal(pthread_create(&w[i].thread, NULL, i < NR_WRITERS ? write_and_drop : collect_on, &w[i]), 0);
-	}
-	for (unsigned i = 0; i < 50; i++) {
-		struct scrub_report rep = scrub(rig);
-
-		assert_int_equal(rep.nr_damaged, nr_damaged);
-		assert_int_equal(rep.nr_left, nr_damaged);
-		assert_int_equal(rep.nr_tables, 0);
-	}
-	for (unsigned i = 0; i < NR_WRITERS; i++)
-		pthread_join(w[i].thread, NULL);
-	all_written = true;
-	pthread_join(w[NR_WRITERS].thread, NULL);
-	assert_int_equal(scrub(rig).nr_damaged, nr_damaged);
-	assert_int_equal(rig_stats(rig).nr_damaged, nr_damaged);
-}
-
-static void make_small_packs(struct rig *rig)
-{
-	rig_close(rig);
-	rig->conf.pack_bytes = MiB(3);
-	rig->conf.ingest_entries = 2048;
-	rig->conf.compress.kind = COMPRESS_LZ4;
-	rig_open(rig);
-}
-
-static void sound_data_is_never_taken_for_damaged(void **state)
-{
-	struct rig *rig = *state;
-
-	make_small_packs(rig);
-	scrub_beside_others(rig, 0);
-}
-
-static void damage_is_found_beside_writers_and_collections(void **state)
-{
-	struct rig *rig = *state;
-
-	make_small_packs(rig);
-	rig_write(rig, 50, MiB(1), 12345);
-	rig_stats(rig);
-	damage_chunk(rig, 1, 0, 7);
-	damage_chunk(rig, 1, 0, 200);
-	scrub_beside_others(rig, 2);
-	rig_write(rig, 51, MiB(1), 12345);
-	rig_stats(rig);
-	assert_int_equal(scrub(rig).nr_damaged, 0);
-	rig_check(rig, 50, MiB(1), 12345);
-}
-
-static void *heal_on(void *arg)
-{
-	struct writer *w = arg;
-
-	for (uint64_t ino = 5000; !all_written; ino++)
-		rig_write(w->rig, ino, LEN, 1);
-	return NULL;
-}
-
-/* Somebody writes over what is damaged while it is being looked at: in the end nothing is damaged, and nothing is said to be. */
-static void healing_beside_a_scrub_leaves_no_damage(void **state)
-{
-	struct rig *rig = *state;
-	struct writer w = { .rig = rig };
-	struct scrub_report rep;
-
-	rig_write(rig, 101, LEN, 1);
-	rig_stats(rig);
-	all_written = false;
-	assert_int_equal(pthread_create(&w.thread, NULL, heal_on, &w), 0);
-	for (uint32_t i = 0; i < 40; i++) {
-		damage_chunk(rig, 1, i % 2, i);
-		scrub(rig);
-	}
-	all_written = true;
-	pthread_join(w.thread, NULL);
-	rig_write(rig, 102, LEN, 1);
-	rep = scrub(rig);
-	assert_int_equal(rep.nr_damaged, 0);
-	assert_int_equal(rig_stats(rig).nr_damaged, 0);
-	rig_check(rig, 101, LEN, 1);
-}
-
 int main(void)
 {
+#define SCRUB_TEST(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(everything_that_is_committed_is_looked_at_once, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(exactly_what_is_damaged_is_found_and_heals, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_no_file_uses_is_told_apart, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(chunks_of_varied_lengths_are_compared, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(compressed_frames_are_compared, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_second_copy_mends_at_once, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(damaged_tables_are_mended_where_they_can_be, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_lost_table_and_a_lost_pack_are_told, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_block_that_the_disk_cannot_read_is_damage_to_its_chunk, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_is_well_again_is_not_damaged_any_more, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_stopped_scrub_is_gone_on_with, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(one_scrub_at_a_time, rig_setup, rig_teardown),
+		SCRUB_TEST(everything_that_is_committed_is_looked_at_once),
+		SCRUB_TEST(exactly_what_is_damaged_is_found_and_heals),
+		SCRUB_TEST(what_no_file_uses_is_told_apart),
+		SCRUB_TEST(chunks_of_varied_lengths_are_compared),
+		SCRUB_TEST(compressed_frames_are_compared),
+		SCRUB_TEST(a_second_copy_mends_at_once),
+		SCRUB_TEST(damaged_tables_are_mended_where_they_can_be),
+		SCRUB_TEST(a_lost_table_and_a_lost_pack_are_told),
+		SCRUB_TEST(a_block_that_the_disk_cannot_read_is_damage_to_its_chunk),
+		SCRUB_TEST(what_is_well_again_is_not_damaged_any_more),
+		SCRUB_TEST(a_stopped_scrub_is_gone_on_with),
+		SCRUB_TEST(one_scrub_at_a_time),
 		cmocka_unit_test(the_note_comes_back_and_nothing_else_passes_for_one),
-		cmocka_unit_test_setup_teardown(sound_data_is_never_taken_for_damaged, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(damage_is_found_beside_writers_and_collections, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(healing_beside_a_scrub_leaves_no_damage, rig_setup, rig_teardown),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
