@@ -89,7 +89,8 @@ void make_tree(struct rig *rig)
 	put_inode(&tx, (struct ns_inode){ .ino = ROOT, .mode = S_IFDIR | 0755, .nlink = 3, .parent = ROOT });
 	put_inode(&tx, (struct ns_inode){ .ino = DIR_D, .mode = S_IFDIR | 0755, .nlink = 3, .parent = ROOT });
 	put_inode(&tx, (struct ns_inode){ .ino = FILE_F, .mode = S_IFREG | 0644, .nlink = 2 });
-	put_inode(&tx, (struct ns_inode){ .ino = FILE_G, .mode = S_IFREG | 0644, .nlink = 1, .flags = INODE_HAS_XATTRS });
+	put_inode(&tx, (struct ns_inode){
+			       .ino = FILE_G, .mode = S_IFREG | 0644, .nlink = 1, .flags = INODE_HAS_XATTRS });
 	put_inode(&tx, (struct ns_inode){ .ino = LINK_L, .mode = S_IFLNK | 0777, .nlink = 1 });
 	put_inode(&tx, (struct ns_inode){ .ino = DIR_E, .mode = S_IFDIR | 0755, .nlink = 2, .parent = DIR_D });
 	engine_tx_put(&tx, ns_key_symlink(LINK_L), "target", 6);

@@ -19,7 +19,7 @@ void put_inode(struct engine_tx *tx, struct ns_inode in);
 struct ns_dirent dirent_of(const char *name, uint64_t ino, uint8_t type);
 void put_name(struct rig *rig, struct engine_tx *tx, uint64_t dir, const char *name, uint64_t ino, uint8_t type);
 
-#define CHECK_TEST(f) cmocka_unit_test_setup_teardown(f, check_setup, rig_teardown)
+#define check_test(f) cmocka_unit_test_setup_teardown(f, check_setup, rig_teardown)
 
 /* --- what is said; of a store that is closed --- */
 

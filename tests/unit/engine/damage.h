@@ -8,5 +8,5 @@ int damage_open(struct rig *rig, uint32_t pack); /* to read and write; caller cl
 bool damage_table(struct rig *rig, uint32_t pack, uint32_t frame, struct pack_table *ret); /* false: none */
 void damage_byte(struct rig *rig, uint32_t pack, uint64_t off); /* a second time: it is well again */
 void damage_chunk(struct rig *rig, uint32_t pack, uint32_t frame, uint32_t i); /* of a plain frame, as damage_byte() */
-/* The middle of what a part of a compressed frame takes becomes something else. Returns how many chunks lie in the part. */
+/* The middle of what a part of a compressed frame takes becomes something else. Returns how many chunks lie in it. */
 uint32_t damage_part(struct rig *rig, uint32_t pack, uint32_t frame, uint32_t part);

@@ -75,7 +75,8 @@ void rig_crash(struct rig *rig)
 	snprintf(copy, sizeof(copy), "%s.crash", rig->path);
 	/* A temporary may vanish while it is copied: once more then. */
 	for (unsigned i = 0; i < 2; i++)
-		shell("test -d %s/packs || cp -a --sparse=always %s %s 2>/dev/null || rm -rf %s", copy, rig->path, copy, copy);
+		shell("test -d %s/packs || cp -a --sparse=always %s %s 2>/dev/null || rm -rf %s", copy, rig->path, copy,
+		      copy);
 	engine_close(TAKE(rig->e));
 	shell("rm -rf %s && mv %s %s", rig->path, copy, rig->path);
 	rig_open(rig);

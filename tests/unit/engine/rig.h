@@ -1,4 +1,4 @@
-/* A store in a temporary directory and an engine on it, for tests. Every function fails the test if it cannot do its work. */
+/* A store in a temporary directory and an engine on it. Every function fails the test if it cannot do its work. */
 #pragma once
 
 #include "store/engine/engine.h"
@@ -19,6 +19,9 @@ void rig_reopen(struct rig *rig);
 /* As if the machine had stopped now: the engine goes on with a copy of what had been acknowledged. */
 void rig_crash(struct rig *rig);
 void rig_remove_index(struct rig *rig);
+
+#define rig_test(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
+
 /* A file of the store, the last one where several match. */
 void rig_path_of(const struct rig *rig, const char *pattern, char ret[RIG_PATH_MAX]);
 void rig_flip(const struct rig *rig, const char *pattern, uint64_t off); /* a bit of it, behind the engine's back */

@@ -1,4 +1,4 @@
-/* Files that are cut as it pays: never much more than pages or cuts by content would take, and bytes are always right. */
+/* Files that are cut as it pays: never much more than pages or cuts by content would take; bytes are always right. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -186,10 +186,10 @@ static void auto_is_as_good_as_the_better_one(struct rig *rig, next_step *next)
 	assert_true(automatic <= MIN(pages, cuts) + MIN(pages, cuts) / 50);
 }
 
-#define SERIES(name)                                                                                                           \
-	static void name##_test(void **state)                                                                                  \
-	{                                                                                                                      \
-		auto_is_as_good_as_the_better_one(*state, name);                                                               \
+#define SERIES(name) \
+	static void name##_test(void **state) \
+	{ \
+		auto_is_as_good_as_the_better_one(*state, name); \
 	}
 SERIES(shifts)
 SERIES(shifts_at_its_head)
@@ -357,7 +357,8 @@ static void champions_are_given_up_while_a_collection_runs(void **state)
 
 static void model_step(struct model *m)
 {
-	static const enum chunking ways[] = { CHUNKING_PAGE, CHUNKING_CDC, CHUNKING_AUTO, CHUNKING_AUTO, CHUNKING_AUTO };
+	static const enum chunking ways[] = { CHUNKING_PAGE, CHUNKING_CDC,
+					      CHUNKING_AUTO, CHUNKING_AUTO, CHUNKING_AUTO };
 	static const struct model_writes writes = { 3, 100000, .zeros = 1, .copies = 4, .others = 1 };
 	unsigned f = model_some(m, MODEL_FILES), g = model_some(m, MODEL_FILES);
 	struct content *c = rig_content(m->rig, model_ino(f));

@@ -1,4 +1,4 @@
-/* The checker as a whole: what is sound is clean, whatever its size, and the superblock is mended from its other copy. */
+/* The checker as a whole: what is sound is clean, whatever its size; the superblock is mended from its other copy. */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -117,9 +117,8 @@ static void a_copy_of_the_superblock_is_made_from_the_other(void **state)
 	rig_flip(rig, "superblock", 41);
 	rig_flip(rig, "superblock", 4096 + 41);
 	s = mend(rig);
-	ASSERT_SAID(
-		s,
-		"superblock: both copies are damaged; with them the key is lost, without which no chunk can be recognised");
+	ASSERT_SAID(s, "superblock: both copies are damaged; "
+		       "with them the key is lost, without which no chunk can be recognised");
 }
 
 /* --- bounded memory --- */
@@ -206,14 +205,15 @@ static void the_place_of_a_byte_is_known(void **state _unused_)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CHECK_TEST(a_sound_store_is_clean),
-		cmocka_unit_test_setup_teardown(a_new_store_is_clean, rig_setup, rig_teardown),
-		CHECK_TEST(a_store_in_use_or_absent_is_not_checked),
-		CHECK_TEST(a_check_can_be_stopped),
-		CHECK_TEST(a_killed_store_is_clean_and_stays_as_it_was),
-		CHECK_TEST(a_copy_of_the_superblock_is_made_from_the_other),
-		CHECK_TEST(many_inodes_are_checked_window_by_window),
-		cmocka_unit_test_setup_teardown(many_packs_are_checked_window_by_window, setup_small_packs, rig_teardown),
+		check_test(a_sound_store_is_clean),
+		rig_test(a_new_store_is_clean),
+		check_test(a_store_in_use_or_absent_is_not_checked),
+		check_test(a_check_can_be_stopped),
+		check_test(a_killed_store_is_clean_and_stays_as_it_was),
+		check_test(a_copy_of_the_superblock_is_made_from_the_other),
+		check_test(many_inodes_are_checked_window_by_window),
+		cmocka_unit_test_setup_teardown(many_packs_are_checked_window_by_window, setup_small_packs,
+						rig_teardown),
 		cmocka_unit_test(the_place_of_a_byte_is_known),
 	};
 

@@ -224,7 +224,8 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		    "index: counts 20580 bytes with data in all files, they have 12288" } },
 		{ bad_table, { "index: entry Z 31: it belongs to no table" } },
 		{ bad_referrer, { "index: entry B 0000000100000100 00: its key does not decode" } },
-		{ missing_referrer, { "index: 1 references of recipes are missing in the table of who refers to what" } },
+		{ missing_referrer,
+		  { "index: 1 references of recipes are missing in the table of who refers to what" } },
 		{ bad_cookie,
 		  { "index: entry D 0000000000000001 0000000000001000: its name is not where look-ups search for it",
 		    "inode 4: has no name" } },
@@ -235,7 +236,8 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		{ name_of_nothing, { "name 'n' in directory 1: leads to inode 77, which does not exist" } },
 		{ name_of_another_type, { "name 'g' in directory 1: says type 1, but inode 4 is of type 8" } },
 		{ wrong_links,
-		  { "inode 2: has a link count of 2, but 1 directories in it", "inode 3: has 2 names, should have 3" } },
+		  { "inode 2: has a link count of 2, but 1 directories in it",
+		    "inode 3: has 2 names, should have 3" } },
 		{ no_name, { "inode 5: has no name" } },
 		{ wrong_parent, { "name 'e' in directory 2: directory 6 says it lies in 1" } },
 		{ circle, { "directory 2: lies below itself" } },
@@ -284,13 +286,16 @@ static void every_wrong_extent_is_told_with_its_file(void **state)
 		const char *said;
 	} cases[] = {
 		{ extent_nowhere,
-		  "g: bytes 0 to 4095 cannot be read: they are said to lie where no data can be, in pack 1 offset 4096" },
+		  "g: bytes 0 to 4095 cannot be read: "
+		  "they are said to lie where no data can be, in pack 1 offset 4096" },
 		{ extent_across_frames,
-		  "g: bytes 0 to 8191 cannot be read: they are said to lie where no data can be, in pack 1 offset 1052672" },
+		  "g: bytes 0 to 8191 cannot be read: "
+		  "they are said to lie where no data can be, in pack 1 offset 1052672" },
 		{ extent_in_no_frame, "g: bytes 0 to 4095 cannot be read: there is no data in pack 1 offset 9482240" },
 		{ extent_behind_chunks, "g: bytes 0 to 8191 cannot be read: there is no data in pack 1 offset 28672" },
 		{ extent_in_a_pack_to_come,
-		  "g: bytes 0 to 4095 cannot be read: they are said to lie where nothing was ever written, in pack 9 offset 8192" },
+		  "g: bytes 0 to 4095 cannot be read: "
+		  "they are said to lie where nothing was ever written, in pack 9 offset 8192" },
 	};
 	struct rig *rig = *state;
 	struct fp_key key = *engine_key(rig->e);
@@ -357,18 +362,19 @@ static void an_index_that_is_too_old_is_made_anew(void **state)
 	rig_close(rig);
 	bring_back_index(rig);
 	s = mend(rig);
-	ASSERT_SAID(s, "+index: stands for commit 1, and the journal does not go back so far; made anew from journal and packs");
+	ASSERT_SAID(s, "+index: stands for commit 1, and the journal does not go back so far; "
+		       "made anew from journal and packs");
 	assert_clean(rig);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CHECK_TEST(every_wrong_entry_is_found_and_mended_from_the_journal),
-		CHECK_TEST(every_wrong_extent_is_told_with_its_file),
-		CHECK_TEST(a_wrong_tree_that_the_journal_says_too_is_left),
-		CHECK_TEST(a_missing_index_is_made_anew),
-		CHECK_TEST(an_index_that_is_too_old_is_made_anew),
+		check_test(every_wrong_entry_is_found_and_mended_from_the_journal),
+		check_test(every_wrong_extent_is_told_with_its_file),
+		check_test(a_wrong_tree_that_the_journal_says_too_is_left),
+		check_test(a_missing_index_is_made_anew),
+		check_test(an_index_that_is_too_old_is_made_anew),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -98,9 +98,9 @@ static void commits_behind_a_damaged_one_are_given_up_only_if_asked(void **state
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CHECK_TEST(a_damaged_journal_is_made_anew_from_the_index),
-		CHECK_TEST(without_index_a_damaged_journal_is_left),
-		CHECK_TEST(commits_behind_a_damaged_one_are_given_up_only_if_asked),
+		check_test(a_damaged_journal_is_made_anew_from_the_index),
+		check_test(without_index_a_damaged_journal_is_left),
+		check_test(commits_behind_a_damaged_one_are_given_up_only_if_asked),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -43,7 +43,8 @@ static void a_table_is_written_anew_from_the_bytes(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		rig_flip(rig, "packs/00000001.pack", pack_table_off(0) + places[i]);
 		s = mend(rig);
-		ASSERT_SAID(s, "+pack 1 frame 0: the table of fingerprints is damaged; written anew, for 6 of 6 chunks");
+		ASSERT_SAID(s, "+pack 1 frame 0: the table of fingerprints is damaged; "
+			       "written anew, for 6 of 6 chunks");
 		assert_clean(rig);
 	}
 }
@@ -72,7 +73,8 @@ static void files_of_a_lost_table_are_named(void **state)
 		s, "g: bytes 0 to 8291 cannot be read: the fingerprints are damaged in pack 1 offset 20480",
 		"d/f: bytes 0 to 12287 cannot be read: the fingerprints are damaged in pack 1 offset 8192",
 		"d/e/hard: bytes 0 to 12287 cannot be read: the fingerprints are damaged in pack 1 offset 8192",
-		"pack 1 frame 0: the table of fingerprints is damaged; its chunks, up to 1 MiB, cannot be read; -p may mend it");
+		"pack 1 frame 0: the table of fingerprints is damaged; "
+		"its chunks, up to 1 MiB, cannot be read; -p may mend it");
 	assert_int_equal(s.result.nr_lost_files, 2);
 	assert_int_equal(s.result.lost_bytes, 5 * PAGE + 100);
 	s = mend(rig);
@@ -110,7 +112,8 @@ static void files_of_a_damaged_chunk_are_named(void **state)
 	assert_int_equal(s.result.nr_lost_files, 1);
 	s = check_with(rig, (struct check_conf){ .read_data = true, .mend = true });
 	assert_int_equal(s.result.nr_left, 3);
-	assert_string_equal(s.text[2], "pack 1 offset 12288: a chunk of 4096 bytes is damaged; there is no second copy");
+	assert_string_equal(s.text[2],
+			    "pack 1 offset 12288: a chunk of 4096 bytes is damaged; there is no second copy");
 }
 
 static void a_missing_pack_is_told_with_its_files(void **state)
@@ -199,15 +202,15 @@ static void a_chunk_is_healed_from_its_second_copy(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CHECK_TEST(a_header_is_written_anew),
-		CHECK_TEST(a_table_is_written_anew_from_the_bytes),
-		CHECK_TEST(files_of_a_lost_table_are_named),
-		CHECK_TEST(hints_prove_the_chunks_of_a_lost_table),
-		CHECK_TEST(files_of_a_damaged_chunk_are_named),
-		CHECK_TEST(a_missing_pack_is_told_with_its_files),
-		CHECK_TEST(wrong_counts_are_counted_anew),
-		CHECK_TEST(missing_hints_are_put_back),
-		CHECK_TEST(a_chunk_is_healed_from_its_second_copy),
+		check_test(a_header_is_written_anew),
+		check_test(a_table_is_written_anew_from_the_bytes),
+		check_test(files_of_a_lost_table_are_named),
+		check_test(hints_prove_the_chunks_of_a_lost_table),
+		check_test(files_of_a_damaged_chunk_are_named),
+		check_test(a_missing_pack_is_told_with_its_files),
+		check_test(wrong_counts_are_counted_anew),
+		check_test(missing_hints_are_put_back),
+		check_test(a_chunk_is_healed_from_its_second_copy),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -1,4 +1,4 @@
-/* Files whose bytes are compressed in the packs: all as before, only smaller; and damage heals though nothing is written over. */
+/* Files whose bytes are compressed in the packs: all as before, only smaller; damage heals, but not in its place. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -130,7 +130,7 @@ static void level_and_kind_are_parsed(void **state)
 	}
 }
 
-/* Three share what is damaged; somebody writes it again, as a fourth file: then all read well, and nothing is left of it. */
+/* Three share what is damaged; it is written again, as a fourth file: then all read well, and nothing is left of it. */
 static void written_again_all_who_share_it_read_well(void **state)
 {
 	struct rig *rig = *state;
@@ -203,7 +203,8 @@ static void a_collection_gives_compressed_parts_back(void **state)
 	report = rig_collect(rig, &(struct gc_conf){ .delete = true });
 	assert_int_equal(report.freed_bytes, LEN / 2);
 	after = rig_stats(rig);
-	assert_in_range(before.pack_disk - after.pack_disk, before.compressed_to / 2 - 8 * PAGE, before.compressed_to / 2 + 8 * PAGE);
+	assert_in_range(before.pack_disk - after.pack_disk, before.compressed_to / 2 - 8 * PAGE,
+			before.compressed_to / 2 + 8 * PAGE);
 	assert_in_range(after.compressed_stored, before.compressed_to / 2 - PAGE, before.compressed_to / 2 + PAGE);
 	assert_int_equal(look(rig, 102, LEN / 2, 1), 0);
 	rig_reopen(rig);
@@ -213,14 +214,14 @@ static void a_collection_gives_compressed_parts_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(compressed_files_read_as_they_were_written, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(the_last_frame_is_written_when_the_store_is_closed, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(compressed_files_take_less, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_is_stored_in_any_way_is_stored_once, rig_setup, rig_teardown),
+		rig_test(compressed_files_read_as_they_were_written),
+		rig_test(the_last_frame_is_written_when_the_store_is_closed),
+		rig_test(compressed_files_take_less),
+		rig_test(what_is_stored_in_any_way_is_stored_once),
 		cmocka_unit_test(level_and_kind_are_parsed),
-		cmocka_unit_test_setup_teardown(written_again_all_who_share_it_read_well, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_was_written_again_heals_at_the_latest_on_closing, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_collection_gives_compressed_parts_back, rig_setup, rig_teardown),
+		rig_test(written_again_all_who_share_it_read_well),
+		rig_test(what_was_written_again_heals_at_the_latest_on_closing),
+		rig_test(a_collection_gives_compressed_parts_back),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

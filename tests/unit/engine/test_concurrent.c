@@ -109,7 +109,7 @@ static void threads_in_one_file_see_their_own_writes(void **state)
 	in_threads(*state, overwrite_own_pages);
 }
 
-/* As the kernel splits writes from unaligned memory: whole pages taken from the request, the rest of the last page staged. */
+/* As the kernel splits writes from unaligned memory: whole pages from the request, the rest of the last staged. */
 static void *write_odd_requests(void *arg)
 {
 	struct thread *t = arg;
@@ -166,15 +166,16 @@ static int setup_with_tiny_steps(void **state)
 
 int main(void)
 {
+#define WITH_TINY_STEPS(f) cmocka_unit_test_setup_teardown(f, setup_with_tiny_steps, rig_teardown)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(the_same_new_pages_from_all_sides_are_stored_once, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(synced_appends_of_all_threads_survive, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(threads_in_one_file_see_their_own_writes, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(requests_that_end_inside_a_page_keep_their_tails, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(requests_that_end_inside_a_page_keep_their_tails, setup_with_tiny_steps, rig_teardown),
-		cmocka_unit_test_setup_teardown(the_same_new_pages_from_all_sides_are_stored_once, setup_with_tiny_steps, rig_teardown),
-		cmocka_unit_test_setup_teardown(synced_appends_of_all_threads_survive, setup_with_tiny_steps, rig_teardown),
-		cmocka_unit_test_setup_teardown(threads_in_one_file_see_their_own_writes, setup_with_tiny_steps, rig_teardown),
+		rig_test(the_same_new_pages_from_all_sides_are_stored_once),
+		rig_test(synced_appends_of_all_threads_survive),
+		rig_test(threads_in_one_file_see_their_own_writes),
+		rig_test(requests_that_end_inside_a_page_keep_their_tails),
+		WITH_TINY_STEPS(requests_that_end_inside_a_page_keep_their_tails),
+		WITH_TINY_STEPS(the_same_new_pages_from_all_sides_are_stored_once),
+		WITH_TINY_STEPS(synced_appends_of_all_threads_survive),
+		WITH_TINY_STEPS(threads_in_one_file_see_their_own_writes),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

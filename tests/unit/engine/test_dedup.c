@@ -1,4 +1,4 @@
-/* How known pages are found: champions, neighbours, the filter. What is found is exact either way; here it is also cheap. */
+/* How known pages are found: champions, neighbours, the filter. What is found is exact anyway; here it is cheap. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -155,14 +155,14 @@ static void absorbed_fingerprints_are_still_found_in_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(the_right_champion_is_found_among_several, rig_setup, rig_teardown),
+		rig_test(the_right_champion_is_found_among_several),
 		cmocka_unit_test_setup_teardown(a_champion_that_is_gone_or_is_the_file_itself_does_no_harm, rig_setup,
 						rig_teardown),
-		cmocka_unit_test_setup_teardown(neighbours_are_found_across_changed_pages, rig_setup, rig_teardown),
+		rig_test(neighbours_are_found_across_changed_pages),
 		cmocka_unit_test_setup_teardown(fingerprints_that_could_not_be_absorbed_are_tried_again, rig_setup,
 						rig_teardown),
-		cmocka_unit_test_setup_teardown(absorbed_fingerprints_are_still_found_in_memory, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(all_is_found_with_the_filter_in_use, rig_setup, rig_teardown),
+		rig_test(absorbed_fingerprints_are_still_found_in_memory),
+		rig_test(all_is_found_with_the_filter_in_use),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -21,7 +21,8 @@ static void what_is_written_is_read_back(void **state)
 	static const struct {
 		uint64_t off;
 		size_t len;
-	} writes[] = { { 0, 1 }, { 1, 4095 }, { 4096, 4096 }, { 100, 5000 }, { MiB(1) - 10, 20 }, { MiB(3) + 77, MiB(2) } };
+	} writes[] = { { 0, 1 },      { 1, 4095 },	   { 4096, 4096 },
+		       { 100, 5000 }, { MiB(1) - 10, 20 }, { MiB(3) + 77, MiB(2) } };
 	_cleanup_(freep) uint8_t *model = calloc(1, MiB(6)), *got = malloc(MiB(6));
 	struct content *c = rig_content(rig, 7);
 	struct ns_content st;
@@ -161,7 +162,7 @@ static void a_deleted_index_is_rebuilt(void **state)
 	assert_int_equal(rig_find(rig, "forty"), 40);
 	rig_write(rig, 41, MiB(2), 6);
 	st = rig_stats(rig);
-	assert_int_equal(st.stored_bytes, MiB(2) + 4096); /* the short last page of the first is the only one that differs */
+	assert_int_equal(st.stored_bytes, MiB(2) + 4096); /* only the short last page of the first differs */
 	assert_int_equal(st.logical, MiB(4) + 9);
 }
 
@@ -218,18 +219,18 @@ static void another_hash_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_is_written_is_read_back, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(same_bytes_twice_are_stored_once, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_store_that_was_closed_still_knows_its_pages, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(zeros_are_holes, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(truncate_cuts_and_extends_with_zeros, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_clone_shares_and_then_differs, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_synced_change_survives_losing_the_engine, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_deleted_index_is_rebuilt, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_dropped_content_is_empty, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(numbers_are_never_given_twice, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_second_opening_is_refused, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(another_hash_is_refused, rig_setup, rig_teardown),
+		rig_test(what_is_written_is_read_back),
+		rig_test(same_bytes_twice_are_stored_once),
+		rig_test(a_store_that_was_closed_still_knows_its_pages),
+		rig_test(zeros_are_holes),
+		rig_test(truncate_cuts_and_extends_with_zeros),
+		rig_test(a_clone_shares_and_then_differs),
+		rig_test(a_synced_change_survives_losing_the_engine),
+		rig_test(a_deleted_index_is_rebuilt),
+		rig_test(a_dropped_content_is_empty),
+		rig_test(numbers_are_never_given_twice),
+		rig_test(a_second_opening_is_refused),
+		rig_test(another_hash_is_refused),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -1,4 +1,4 @@
-/* What deleting files would free, compared with a count of every chunk and every recipe, and with what a collection then frees. */
+/* What deleting files would free, compared with a count of all chunks and recipes, and with what a collection frees. */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -132,7 +132,8 @@ static struct exclusive_report count(struct rig *rig, const uint64_t *inos, size
 			for (const struct ref *r = refs.v; r < refs.v + refs.nr && !fp_is_none(rec->fps[i]); r++) {
 				bool is_mine = false;
 
-				if (r->x.addr.pack != a.pack || r->x.addr.off >= a.off + len || r->x.addr.off + r->x.len <= a.off)
+				if (r->x.addr.pack != a.pack || r->x.addr.off >= a.off + len ||
+				    r->x.addr.off + r->x.len <= a.off)
 					continue;
 				for (size_t k = 0; k < nr_inos; k++)
 					is_mine |= inos[k] == r->ino;
@@ -169,7 +170,8 @@ static size_t check_table(struct rig *rig)
 		assert_int_equal(recipe_decode(value, value_len, &x, &nr), 0);
 		for (size_t i = 0; i < nr; i++) {
 			uint32_t frame = (x[i].addr.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
-			struct ns_key k = referrer_key(&(struct referrer){ x[i].addr.pack, frame / 16, ino, segment / 64 });
+			struct ns_key k = referrer_key(
+				&(struct referrer){ x[i].addr.pack, frame / 16, ino, segment / 64 });
 
 			assert_int_equal(db_get(engine_db(rig->e), DB_VIEW, k.b, k.len, NULL), 1);
 		}
@@ -205,7 +207,8 @@ static void what_only_one_file_has_is_exclusive(void **state)
 
 static void what_is_shared_inside_the_set_counts_once(void **state)
 {
-	struct exclusive_name both[] = { { DIR_A, 101 }, { DIR_A, 102 } }, twice[] = { { DIR_A, 0 }, { DIR_A, 101 }, { DIR_A, 0 } };
+	struct exclusive_name both[] = { { DIR_A, 101 }, { DIR_A, 102 } };
+	struct exclusive_name twice[] = { { DIR_A, 0 }, { DIR_A, 101 }, { DIR_A, 0 } };
 	struct rig *rig = *state;
 
 	make(rig, DIR_A, 101);
@@ -542,7 +545,7 @@ static void compare(struct crowd *c)
 	assert_true(got.exclusive_stored <= got.exclusive_bytes);
 }
 
-/* And then really. Of chunks that share a block the collector may leave a dead one beside a live one, for the next time. */
+/* And then really. Of chunks that share a block the collector may leave a dead one beside a live one, for next time. */
 static void compare_by_collecting(struct crowd *c)
 {
 	struct exclusive_name names[NR_FILES];
@@ -617,17 +620,17 @@ static void random_compressed_stores_are_counted_exactly(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_only_one_file_has_is_exclusive, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_is_shared_inside_the_set_counts_once, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_file_with_another_name_frees_nothing, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_file_without_a_name_still_has_its_bytes, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_part_of_a_chunk_keeps_all_of_it, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_store_without_the_table_gets_it_when_asked, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_question_can_be_given_up, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(time_grows_with_the_extents_not_with_the_sharers, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(an_answer_is_right_while_all_goes_on, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(random_stores_are_counted_exactly, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(random_compressed_stores_are_counted_exactly, rig_setup, rig_teardown),
+		rig_test(what_only_one_file_has_is_exclusive),
+		rig_test(what_is_shared_inside_the_set_counts_once),
+		rig_test(a_file_with_another_name_frees_nothing),
+		rig_test(a_file_without_a_name_still_has_its_bytes),
+		rig_test(a_part_of_a_chunk_keeps_all_of_it),
+		rig_test(a_store_without_the_table_gets_it_when_asked),
+		rig_test(a_question_can_be_given_up),
+		rig_test(time_grows_with_the_extents_not_with_the_sharers),
+		rig_test(an_answer_is_right_while_all_goes_on),
+		rig_test(random_stores_are_counted_exactly),
+		rig_test(random_compressed_stores_are_counted_exactly),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

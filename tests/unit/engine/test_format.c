@@ -98,7 +98,7 @@ static void a_replace_comes_back(void **state)
 	}
 	free(got.x);
 	for (size_t len = 0; len < b.len; len++)
-		if (replace_decode(b.data, len, &got) == 0) { /* cut exactly before the extents: a hole, and well-formed */
+		if (replace_decode(b.data, len, &got) == 0) { /* cut just before the extents: a hole, well-formed */
 			assert_int_equal(got.nr, 0);
 			free(got.x);
 		}
@@ -121,7 +121,8 @@ static void a_replace_that_overflows_is_refused(void **state)
 
 static void marks_come_back(void **state)
 {
-	struct pack_marks m = { .stream = { { 5, 70 }, { 6, 8 } }, .next_pack = 9, .counts = { 10, 40960, 3, 8192 } }, got;
+	struct pack_marks m = { .stream = { { 5, 70 }, { 6, 8 } }, .next_pack = 9, .counts = { 10, 40960, 3, 8192 } };
+	struct pack_marks got;
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
 	(void)state;

@@ -269,7 +269,10 @@ static void a_stopped_collection_is_gone_on_with(void **state)
 		unsigned calls = upto;
 
 		write_sparse(rig, first);
-		rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = 50, .step = stop_at_once, .userdata = &calls });
+		rig_collect(rig, &(struct gc_conf){ .delete = true,
+						    .move_below = 50,
+						    .step = stop_at_once,
+						    .userdata = &calls });
 		check_sparse(rig, first);
 		rig_drop(rig, first + NR_BIG);
 		assert_int_equal(engine_sync(rig->e), 0);
@@ -420,14 +423,15 @@ static void nothing_is_lost_while_all_write_and_drop(void **state)
 	rig_close(rig);
 	rig->conf.pack_bytes = MiB(4);
 	rig->conf.ingest_entries = 2048;
-	rig->conf.view_flush_bytes = KiB(16); /* the background thread writes the index out all the time, as the collector does */
+	rig->conf.view_flush_bytes = KiB(16); /* the background thread writes the index out all the time, too */
 	rig->conf.snapshot_bytes = KiB(24);
 	io_set_hook(&slow);
 	rig_open(rig);
 	all_written = false;
 	for (unsigned i = 0; i <= NR_WRITERS; i++) {
 		w[i] = (struct writer){ .rig = rig, .number = i };
-		assert_int_equal(pthread_create(&w[i].thread, NULL, i < NR_WRITERS ? write_and_drop : collect_on, &w[i]), 0);
+		assert_int_equal(
+			pthread_create(&w[i].thread, NULL, i < NR_WRITERS ? write_and_drop : collect_on, &w[i]), 0);
 	}
 	for (unsigned i = 0; i < NR_WRITERS; i++)
 		pthread_join(w[i].thread, NULL);
@@ -444,18 +448,18 @@ static void nothing_is_lost_while_all_write_and_drop(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_nobody_refers_to_is_given_back, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_another_file_shares_stays, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(overwritten_punched_and_cut_off_bytes_go, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_report_changes_nothing, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_is_gone_is_never_shared_again, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_pack_without_anything_live_is_removed, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(little_that_is_left_of_packs_is_moved_together, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_is_shared_while_it_is_looked_for_stays, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(a_stopped_collection_is_gone_on_with, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(space_that_could_not_be_given_back_is_next_time, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(one_collection_at_a_time, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(nothing_is_lost_while_all_write_and_drop, rig_setup, rig_teardown),
+		rig_test(what_nobody_refers_to_is_given_back),
+		rig_test(what_another_file_shares_stays),
+		rig_test(overwritten_punched_and_cut_off_bytes_go),
+		rig_test(a_report_changes_nothing),
+		rig_test(what_is_gone_is_never_shared_again),
+		rig_test(a_pack_without_anything_live_is_removed),
+		rig_test(little_that_is_left_of_packs_is_moved_together),
+		rig_test(what_is_shared_while_it_is_looked_for_stays),
+		rig_test(a_stopped_collection_is_gone_on_with),
+		rig_test(space_that_could_not_be_given_back_is_next_time),
+		rig_test(one_collection_at_a_time),
+		rig_test(nothing_is_lost_while_all_write_and_drop),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -64,8 +64,10 @@ static int run_out(void *userdata, const struct io_event *ev)
 	return nr_frames_left-- > 0 ? 0 : -ENOSPC;
 }
 
-/* Two packs of which 40 % are live are emptied; there is room for the first frame of copies, in the third pack, and that
- * one comes to be looked at by the same collection. */
+/*
+ * Two packs of which 40 % are live are emptied; there is room for the first frame of copies, in the third pack, and
+ * that one comes to be looked at by the same collection.
+ */
 static void a_move_that_finds_no_room_leaves_every_file_right(void **state)
 {
 	static const struct io_hook hook = { .before = run_out };
@@ -126,7 +128,7 @@ static void use_small_chunks(struct rig *rig, const struct io_hook *hook)
 
 static void wait_until_absorbed(void)
 {
-	nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL); /* the background thread looks ten times a second */
+	nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL); /* the background thread looks each 0.1 s */
 }
 
 /* As much of a file as is too little to be placed. */
@@ -141,8 +143,8 @@ static void clone_some(struct rig *rig, struct content *from, uint64_t ino)
 }
 
 /*
- * A file is put together from pieces of many, which makes it scattered: it is placed, and beside what has moved lie chunks that
- * others have. Then it is deleted.
+ * A file is put together from pieces of many, which makes it scattered: it is placed, and beside what has moved lie
+ * chunks that others have. Then it is deleted.
  */
 static void what_has_moved_is_gone_from_beside_what_stays(void **state)
 {
@@ -166,7 +168,8 @@ static void what_has_moved_is_gone_from_beside_what_stays(void **state)
 	}
 	content_close(to);
 	assert_int_equal(engine_sync(rig->e), 0);
-	assert_in_range(rig_collect(rig, &(struct gc_conf){ .delete = true, .place = true }).placed_bytes, LEN / 4, LEN);
+	assert_in_range(rig_collect(rig, &(struct gc_conf){ .delete = true, .place = true }).placed_bytes, LEN / 4,
+			LEN);
 	wait_until_absorbed(); /* RocksDB knows the copies now and no longer what they were made of */
 	rig_drop(rig, 200);
 	rig_collect(rig, &(struct gc_conf){ .delete = true });
@@ -213,7 +216,7 @@ static void check_slices(struct rig *rig)
 	}
 }
 
-/* Of a pack half of which is gone the rest goes, and with it the pack: what was gone does not come back before it is removed. */
+/* Half of a pack is gone, now the rest goes, and the pack with it: what was gone does not come back before that. */
 static void what_is_gone_stays_gone_while_its_pack_is_removed(void **state)
 {
 	static const struct io_hook hook = { .before = write_slice };
@@ -324,7 +327,7 @@ int main(void)
 						rig_teardown),
 		cmocka_unit_test_setup_teardown(what_is_gone_stays_gone_while_its_pack_is_removed, rig_setup,
 						rig_teardown),
-		cmocka_unit_test_setup_teardown(what_has_moved_is_gone_from_beside_what_stays, rig_setup, rig_teardown),
+		rig_test(what_has_moved_is_gone_from_beside_what_stays),
 		cmocka_unit_test_setup_teardown(a_move_that_finds_no_room_leaves_every_file_right, rig_setup,
 						rig_teardown),
 	};

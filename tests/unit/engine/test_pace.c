@@ -116,7 +116,8 @@ static void a_break_does_not_count_as_time(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_waiting_all_is_compressed), cmocka_unit_test(where_it_is_slower_it_is_hardly_done),
+		cmocka_unit_test(without_waiting_all_is_compressed),
+		cmocka_unit_test(where_it_is_slower_it_is_hardly_done),
 		cmocka_unit_test(where_it_is_faster_it_is_done),     cmocka_unit_test(a_little_slower_is_fast_enough),
 		cmocka_unit_test(it_changes_its_mind),		     cmocka_unit_test(a_break_does_not_count_as_time),
 		cmocka_unit_test(a_moment_without_waiting_is_no_time),

@@ -183,12 +183,12 @@ static void files_cut_by_content_are_placed_too(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(the_newest_of_a_series_is_brought_together, rig_setup, rig_teardown),
+		rig_test(the_newest_of_a_series_is_brought_together),
 		cmocka_unit_test_setup_teardown(what_has_been_placed_stays_until_there_is_something_newer, rig_setup,
 						rig_teardown),
-		cmocka_unit_test_setup_teardown(files_that_share_do_not_take_from_each_other, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(what_repeats_is_moved_once, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(files_cut_by_content_are_placed_too, rig_setup, rig_teardown),
+		rig_test(files_that_share_do_not_take_from_each_other),
+		rig_test(what_repeats_is_moved_once),
+		rig_test(files_cut_by_content_are_placed_too),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

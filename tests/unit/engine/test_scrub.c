@@ -44,7 +44,8 @@ static void on_hit(void *userdata, const char *path, uint64_t ino, uint64_t off,
 	struct told *t = userdata;
 
 	assert_true(t->nr < ARRAY_SIZE(t->hits));
-	snprintf(t->hits[t->nr++], sizeof(t->hits[0]), "%s %" PRIu64 " %" PRIu64 "+%" PRIu64, path ? path : "-", ino, off, len);
+	snprintf(t->hits[t->nr++], sizeof(t->hits[0]), "%s %" PRIu64 " %" PRIu64 "+%" PRIu64, path ? path : "-", ino,
+		 off, len);
 }
 
 static bool was_told(const struct told *t, const char *hit)
@@ -222,7 +223,7 @@ static void compressed_frames_are_compared(void **state)
 		}
 }
 
-/* Of a compressed chunk that has been replaced, the damaged copy is repaired on the disk; then the good copy gets damaged. */
+/* Of a compressed chunk that was replaced, the damaged copy is repaired on the disk; then the good one is damaged. */
 static void a_second_copy_mends_at_once(void **state)
 {
 	struct rig *rig = *state;
@@ -491,20 +492,19 @@ static void the_note_comes_back_and_nothing_else_passes_for_one(void **state)
 
 int main(void)
 {
-#define SCRUB_TEST(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
 	const struct CMUnitTest tests[] = {
-		SCRUB_TEST(everything_that_is_committed_is_looked_at_once),
-		SCRUB_TEST(exactly_what_is_damaged_is_found_and_heals),
-		SCRUB_TEST(what_no_file_uses_is_told_apart),
-		SCRUB_TEST(chunks_of_varied_lengths_are_compared),
-		SCRUB_TEST(compressed_frames_are_compared),
-		SCRUB_TEST(a_second_copy_mends_at_once),
-		SCRUB_TEST(damaged_tables_are_mended_where_they_can_be),
-		SCRUB_TEST(a_lost_table_and_a_lost_pack_are_told),
-		SCRUB_TEST(a_block_that_the_disk_cannot_read_is_damage_to_its_chunk),
-		SCRUB_TEST(what_is_well_again_is_not_damaged_any_more),
-		SCRUB_TEST(a_stopped_scrub_is_gone_on_with),
-		SCRUB_TEST(one_scrub_at_a_time),
+		rig_test(everything_that_is_committed_is_looked_at_once),
+		rig_test(exactly_what_is_damaged_is_found_and_heals),
+		rig_test(what_no_file_uses_is_told_apart),
+		rig_test(chunks_of_varied_lengths_are_compared),
+		rig_test(compressed_frames_are_compared),
+		rig_test(a_second_copy_mends_at_once),
+		rig_test(damaged_tables_are_mended_where_they_can_be),
+		rig_test(a_lost_table_and_a_lost_pack_are_told),
+		rig_test(a_block_that_the_disk_cannot_read_is_damage_to_its_chunk),
+		rig_test(what_is_well_again_is_not_damaged_any_more),
+		rig_test(a_stopped_scrub_is_gone_on_with),
+		rig_test(one_scrub_at_a_time),
 		cmocka_unit_test(the_note_comes_back_and_nothing_else_passes_for_one),
 	};
 

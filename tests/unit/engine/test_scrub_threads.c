@@ -1,4 +1,4 @@
-/* Scrubbing, however much is written, given back, moved and removed meanwhile: damage is found each time, and nothing else. */
+/* Scrubbing, however much is written, given back, moved and removed meanwhile: damage is found, and nothing else. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -149,9 +149,9 @@ static void healing_beside_a_scrub_leaves_no_damage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(sound_data_is_never_taken_for_damaged, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(damage_is_found_beside_writers_and_collections, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(healing_beside_a_scrub_leaves_no_damage, rig_setup, rig_teardown),
+		rig_test(sound_data_is_never_taken_for_damaged),
+		rig_test(damage_is_found_beside_writers_and_collections),
+		rig_test(healing_beside_a_scrub_leaves_no_damage),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -61,7 +61,8 @@ static void a_segment_is_what_the_last_writes_say(void **state)
 			}
 			x[i].off = at + (uint32_t)random() % room;
 			x[i].len = 1 + (uint32_t)random() % (len - x[i].off);
-			x[i].addr = (struct addr){ .pack = 1 + (uint32_t)random() % 3, .off = 8192 + (uint32_t)random() % 9000 };
+			x[i].addr = (struct addr){ .pack = 1 + (uint32_t)random() % 3,
+						   .off = 8192 + (uint32_t)random() % 9000 };
 			at = x[i].off + x[i].len;
 		}
 		assert_int_equal(segment_replace(&s, off, len, x, nr, &grown), 0);

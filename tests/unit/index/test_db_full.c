@@ -1,4 +1,4 @@
-/* A full disk: what cannot be written fails, nothing is lost of what was flushed, and all goes on when there is room. */
+/* A full disk: what cannot be written fails, what was flushed stays, and all goes on when there is room. */
 #include "tests/unit/index/rig.h"
 
 #include <dirent.h>

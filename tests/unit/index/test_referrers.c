@@ -14,13 +14,15 @@ static void keys_are_short_and_sort_by_number(void **state)
 	assert_memory_equal(k.b, "B\1\2\3\4\5\6\2\7\10\0", 11);
 	for (size_t i = 0; i < 8; i++)
 		for (size_t s = 0; s < 8; s++) {
-			k = referrer_key(&(struct referrer){ .pack = 7, .frames = 2999, .ino = numbers[i], .segments = numbers[s] });
+			k = referrer_key(&(struct referrer){
+				.pack = 7, .frames = 2999, .ino = numbers[i], .segments = numbers[s] });
 			assert_int_equal(referrer_key_decode(k.b, k.len, &got), 0);
 			assert_int_equal(got.pack, 7);
 			assert_int_equal(got.frames, 2999);
 			assert_int_equal(got.ino, numbers[i]);
 			assert_int_equal(got.segments, numbers[s]);
-			assert_true(memcmp(before.b, k.b, before.len < k.len ? before.len : k.len) < 0 || before.len == 0);
+			assert_true(memcmp(before.b, k.b, before.len < k.len ? before.len : k.len) < 0 ||
+				    before.len == 0);
 			before = k;
 		}
 }
