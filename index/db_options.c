@@ -128,7 +128,8 @@ int db_options_make(struct db *db, const struct db_conf *conf)
 	for (size_t i = 0; i < DB_NR_FAMILIES && !err; i++) {
 		db->options[i] = rocksdb_options_create();
 		/* The C API has no functions for these. */
-		rocksdb_get_options_from_string(base, "avoid_flush_during_shutdown=true;max_bgerror_resume_count=0",
+		rocksdb_get_options_from_string(base, "avoid_flush_during_shutdown=true;max_bgerror_resume_count=0;"
+						"manifest_preallocation_size=65536" /* not 4 MiB */,
 						db->options[i], &err);
 		set_common(db, db->options[i], conf);
 	}

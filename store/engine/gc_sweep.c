@@ -238,6 +238,18 @@ static int list_sparse(struct gc *g)
 	return 0;
 }
 
+/* A pack of which nothing is left gets no more, so that it can go. Else a store that was emptied would keep the hints to
+ * all that was in its last packs. */
+static void end_dead_packs(struct gc *g)
+{
+	for (size_t i = 0; i < g->w->nr_packs; i++) {
+		struct gc_pack *p = &g->w->packs[i];
+
+		if (!p->is_full && nr_live_blocks(g, p) == 0)
+			p->is_full = packs_end(g->e->packs, p->pack, p->nr_frames);
+	}
+}
+
 static void doom_packs(struct gc *g)
 {
 	struct doomed *d = g->doomed, *end = g->doomed + g->nr_doomed;
@@ -434,6 +446,7 @@ static int give_up(struct gc *g)
 	condemn(g);
 	epoch_wait(&e->users);
 	pardon(g);
+	end_dead_packs(g);
 	doom_packs(g);
 	r = log_what_is_gone(g);
 	if (r == 0) {

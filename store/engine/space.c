@@ -12,8 +12,8 @@
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
 
-#define RESERVE_FILE_BYTES MiB(8)
-#define OPENING_BYTES MiB(6) /* RocksDB preallocates 4 MiB for its MANIFEST */
+#define RESERVE_FILE_BYTES MiB(2) /* an opening, and a MiB of journal: ten thousands of deletions */
+#define OPENING_BYTES MiB(1) /* MANIFEST, options and info log of RocksDB */
 #define CHECK_NS (50 * 1000 * 1000ull) /* ask the disk at most every 50 ms while there is plenty */
 
 static uint64_t reserve_bytes(uint64_t total)

@@ -413,7 +413,8 @@ int journal_open(int dirfd, const struct journal_conf *conf, struct journal **re
 			if (r < 0)
 				return r;
 		}
-		(void)journal_prepare(j); /* without one a full disk keeps deletions out, but all else works */
+		if (j->spare == SPARE_NONE) /* without one a full disk keeps deletions out, but all else works */
+			(void)journal_prepare(j);
 	}
 	*ret = TAKE(j);
 	return 0;

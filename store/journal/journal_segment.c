@@ -17,8 +17,8 @@
  * A dropped segment becomes the spare if there is none: renamed to spare.tmp, zeroed, synced, renamed to spare. Crash:
  * a stray temporary, removed on open; should the first rename be lost, a file that the snapshot covers, removed unread.
  *
- * On closing, zeros that lie further ahead than a new journal would have them are cut off, of the current segment and
- * of the spare. Crash: they are there or not, and nobody reads them.
+ * On closing, all but a few of the zeros ahead are cut off, of the current segment and of the spare: stores that nobody
+ * uses are small. Crash: they are there or not, and nobody reads them.
  */
 #include <assert.h>
 #include <errno.h>
@@ -33,7 +33,8 @@
 #include "store/journal/journal_internal.h"
 
 #define FIRST_SEGMENT_BYTES MiB(1) /* of a new journal; each next one is twice as large, so a small store stays small */
-#define FIRST_SPARE_BYTES (2 * FIRST_SEGMENT_BYTES)
+#define CLOSED_AHEAD_BYTES KiB(128) /* zeros left at the end, and in the spare, of a journal that is closed */
+#define LEAST_SEGMENT_BYTES KiB(256) /* on a full disk */
 #define ZERO_BYTES (1u << 20)
 #define SPARE_RETRY_BYTES MiB(1) /* appended between two attempts to get a spare on a full disk */
 
@@ -153,14 +154,18 @@ static void spare_set(struct journal *j, enum journal_spare spare, uint64_t byte
 	mutex_unlock(&j->lock);
 }
 
-/* Own the spare's files to make one, if there is none and the last attempt is not too recent. */
-static bool spare_wanted(struct journal *j, uint64_t *ret_bytes)
+/* Own the spare's files to make one, if there is none, or a small one of a journal that was closed (*ret_old bytes),
+ * and the last attempt is not too recent. */
+static bool spare_wanted(struct journal *j, uint64_t *ret_bytes, uint64_t *ret_old)
 {
 	bool wanted;
 
 	mutex_lock(&j->lock);
-	wanted = j->spare == SPARE_NONE && j->appended >= j->spare_next_try;
+	wanted = j->spare == SPARE_NONE ||
+		 (j->spare == SPARE_READY && j->spare_bytes < MIN(FIRST_SEGMENT_BYTES, j->segment_bytes));
+	wanted &= j->appended >= j->spare_next_try;
 	if (wanted) {
+		*ret_old = j->spare == SPARE_READY ? j->spare_bytes : 0;
 		j->spare = SPARE_BUSY;
 		j->spare_next_try = j->appended + SPARE_RETRY_BYTES;
 		*ret_bytes = next_bytes(j);
@@ -197,10 +202,10 @@ bool journal_shrink_wanted(struct journal *j)
 
 int journal_prepare(struct journal *j)
 {
-	uint64_t bytes;
+	uint64_t bytes, old;
 	int r;
 
-	if (j->read_only || !spare_wanted(j, &bytes))
+	if (j->read_only || !spare_wanted(j, &bytes, &old))
 		return 0;
 	r = create_zeroed(j, SPARE_TMP_NAME, bytes);
 	if (r == 0) {
@@ -208,7 +213,9 @@ int journal_prepare(struct journal *j)
 		if (r < 0)
 			log_errno(r, "journal %s: cannot rename", SPARE_TMP_NAME);
 	}
-	spare_set(j, r < 0 ? SPARE_NONE : SPARE_READY, bytes);
+	if (r < 0)
+		bytes = old;
+	spare_set(j, bytes > 0 ? SPARE_READY : SPARE_NONE, bytes);
 	return r;
 }
 
@@ -218,12 +225,12 @@ void journal_segment_trim(struct journal *j)
 	uint64_t bytes;
 	int r = 0;
 
-	if (j->fd >= 0 && j->stale_end <= j->off && j->size - j->off > FIRST_SEGMENT_BYTES)
-		r = io_truncate(j->fd, j->off + FIRST_SEGMENT_BYTES);
-	if (r == 0 && spare_take(j, FIRST_SPARE_BYTES + 1, &bytes)) {
+	if (j->fd >= 0 && j->stale_end <= j->off && j->size - j->off > CLOSED_AHEAD_BYTES)
+		r = io_truncate(j->fd, j->off + CLOSED_AHEAD_BYTES);
+	if (r == 0 && spare_take(j, CLOSED_AHEAD_BYTES + 1, &bytes)) {
 		fd = io_open(j->dirfd, SPARE_NAME, O_RDWR, 0);
-		r = fd < 0 ? fd : io_truncate(fd, FIRST_SPARE_BYTES);
-		spare_set(j, SPARE_READY, r < 0 ? bytes : FIRST_SPARE_BYTES);
+		r = fd < 0 ? fd : io_truncate(fd, CLOSED_AHEAD_BYTES);
+		spare_set(j, SPARE_READY, r < 0 ? bytes : CLOSED_AHEAD_BYTES);
 	}
 	if (r < 0)
 		log_warning("journal: cannot be trimmed, stays larger than it need be: %s", strerror(-r));
@@ -300,6 +307,10 @@ int journal_segment_start(struct journal *j, uint64_t number, uint64_t group_byt
 		bytes = MAX(next_bytes(j), need);
 		mutex_unlock(&j->lock);
 		r = create_zeroed(j, NEW_TMP_NAME, bytes);
+		if (r == -ENOSPC && bytes > MAX(LEAST_SEGMENT_BYTES, need)) {
+			bytes = MAX(LEAST_SEGMENT_BYTES, need);
+			r = create_zeroed(j, NEW_TMP_NAME, bytes);
+		}
 		if (r < 0)
 			return r;
 	}

@@ -258,7 +258,9 @@ int packs_stream_of(struct packs *p, uint32_t pack, enum pack_stream *ret);
 /* Bytes of the chunks of one frame; of the whole frame, table included, if all of them are gone. */
 int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
 		const uint64_t gone[PACK_GONE_WORDS]);
-int packs_remove(struct packs *p, uint32_t pack); /* the whole pack; no stream is at it */
+/* No more frames for this pack, which a stream is at and which has so many; false: it has got more. */
+bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_frames);
+int packs_remove(struct packs *p, uint32_t pack); /* the whole pack, of which no more will come */
 bool packs_is_removed(struct packs *p, uint32_t pack);
 /* Ask `gone` again when the frame is next looked at. */
 void packs_forget_table(struct packs *p, uint32_t pack, uint32_t frame);

@@ -163,6 +163,24 @@ int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_l
 	return MIN(r, 0);
 }
 
+bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_frames)
+{
+	bool ended = false; /* also of one that was ended otherwise: it may have got more before */
+
+	mutex_lock(&p->lock);
+	for (unsigned s = 0; s < PACK_NR_STREAMS; s++) {
+		struct stream *st = &p->streams[s];
+
+		if (st->at.pack != pack)
+			continue;
+		ended = st->at.nr_frames == nr_frames;
+		if (ended)
+			pack_file_put(p->files, TAKE(st->file)); /* the next frame starts a new pack */
+	}
+	mutex_unlock(&p->lock);
+	return ended;
+}
+
 int packs_remove(struct packs *p, uint32_t pack)
 {
 	struct pack_file *file;

@@ -239,11 +239,11 @@ uint32_t packs_nr_frames(struct packs *p, uint32_t pack)
 	uint32_t n = PACK_FRAMES_MAX;
 
 	mutex_lock(&p->lock);
-	if (pack == 0 || pack >= p->next_pack || pack_places_has(&p->removed, pack, 0))
-		n = 0;
 	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
 		if (p->streams[s].at.pack == pack)
 			n = p->streams[s].at.nr_frames;
+	if (pack == 0 || pack >= p->next_pack || pack_places_has(&p->removed, pack, 0))
+		n = 0;
 	mutex_unlock(&p->lock);
 	return n;
 }
@@ -307,7 +307,7 @@ int packs_frames_of(struct packs *p, uint32_t pack, uint32_t *ret, bool *ret_ful
 	pack_file_put(p->files, file);
 	mutex_lock(&p->lock);
 	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
-		full &= p->streams[s].at.pack != pack;
+		full &= p->streams[s].at.pack != pack || !p->streams[s].file;
 	mutex_unlock(&p->lock);
 	*ret_full = full;
 	return 1;

@@ -303,7 +303,7 @@ static void space_that_could_not_be_given_back_is_next_time(void **state)
 	io_set_hook(&hook);
 	rig_open(rig);
 	rig_write(rig, 101, LEN, 1);
-	rig_write(rig, 102, PAGE, 2);
+	rig_write(rig, 102, LEN, 2);
 	rig_stats(rig);
 	rig_drop(rig, 101);
 	refusing = true;
@@ -312,11 +312,30 @@ static void space_that_could_not_be_given_back_is_next_time(void **state)
 	rig_close(rig);
 	io_set_hook(NULL);
 	rig_open(rig);
-	assert_true(rig_stats(rig).pack_disk > LEN);
-	assert_int_equal(rig_stats(rig).stored_bytes, PAGE);
+	assert_true(rig_stats(rig).pack_disk > 2 * LEN);
+	assert_int_equal(rig_stats(rig).stored_bytes, LEN);
 	collect(rig);
-	assert_true(rig_stats(rig).pack_disk < LEN / 2);
-	rig_check(rig, 102, PAGE, 2);
+	assert_true(rig_stats(rig).pack_disk < 2 * LEN);
+	rig_check(rig, 102, LEN, 2);
+}
+
+static void a_pack_of_which_nothing_is_left_goes_before_it_is_full(void **state)
+{
+	struct rig *rig = *state;
+
+	for (unsigned i = 0; i < 3; i++) {
+		rig_write(rig, 101, LEN, i);
+		assert_int_equal(engine_sync(rig->e), 0);
+		rig_drop(rig, 101);
+		if (i == 1)
+			rig_write(rig, 102, LEN, 7); /* into the same pack, after what goes; then it stays */
+		collect(rig);
+		if (i == 0)
+			assert_int_equal(rig_stats(rig).pack_disk, 0);
+		rig_crash(rig);
+	}
+	rig_check(rig, 102, LEN, 7);
+	rig_fsck(rig);
 }
 
 static bool collect_inside(void *userdata, const struct gc_report *so_far)
@@ -458,6 +477,7 @@ int main(void)
 		rig_test(what_is_shared_while_it_is_looked_for_stays),
 		rig_test(a_stopped_collection_is_gone_on_with),
 		rig_test(space_that_could_not_be_given_back_is_next_time),
+		rig_test(a_pack_of_which_nothing_is_left_goes_before_it_is_full),
 		rig_test(one_collection_at_a_time),
 		rig_test(nothing_is_lost_while_all_write_and_drop),
 	};

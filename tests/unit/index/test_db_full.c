@@ -115,7 +115,7 @@ static void compaction_waits_for_space(void **state)
 	uint8_t expected[1000];
 
 	rig_close(rig);
-	if (!mount_small(rig->dir, "size=9m"))
+	if (!mount_small(rig->dir, "size=8m"))
 		skip();
 	rig_open(rig);
 	for (unsigned i = 1; i <= 8; i++)

@@ -220,6 +220,29 @@ static void a_full_disk_takes_a_segment_more(void **state _unused_)
 	assert_int_equal(after.nr_files, 4); /* two full ones, the current one, a new spare */
 }
 
+/* A disk with little room: large files of zeros find none. */
+static int refuse_large_writes(void *userdata _unused_, const struct io_event *ev)
+{
+	return ev->op == IO_WRITE && ev->len > KiB(256) ? -ENOSPC : 0;
+}
+
+static void where_a_large_segment_has_no_room_a_small_one_does(void **state _unused_)
+{
+	_cleanup_(rig_release) struct rig rig;
+	struct io_hook hook = { .before = refuse_large_writes };
+
+	rig_init(&rig, 0);
+	rig_open(&rig);
+	io_set_hook(&hook);
+	for (unsigned i = 0; i < 50; i++) /* 5 MiB: the first segment and the spare have 3 */
+		assert_int_equal(rig_try_append(&rig, KiB(100)), 0);
+	assert_int_equal(rig_try_append(&rig, KiB(300)), -ENOSPC);
+	io_set_hook(NULL);
+	rig_check(&rig, 0);
+	rig_open(&rig);
+	rig_check(&rig, 0);
+}
+
 /* When the disk is full and there is no spare, the first segment that a snapshot drops becomes it. */
 static void a_dropped_segment_becomes_the_spare(void **state _unused_)
 {
@@ -298,6 +321,7 @@ int main(void)
 		cmocka_unit_test(after_a_failed_directory_sync_the_old_segment_is_not_used),
 		cmocka_unit_test(a_failed_write_leaves_no_bytes),
 		cmocka_unit_test(a_full_disk_takes_a_segment_more),
+		cmocka_unit_test(where_a_large_segment_has_no_room_a_small_one_does),
 		cmocka_unit_test(a_dropped_segment_becomes_the_spare),
 		cmocka_unit_test(a_caller_can_make_the_spare_when_it_has_time),
 		cmocka_unit_test(a_spare_that_cannot_be_had_is_not_asked_for_all_the_time),
