@@ -30,6 +30,16 @@ struct batch {
 	struct addr damaged[PAGES_MAX]; /* a copy that is known to be damaged; if any is */
 };
 
+static inline const uint8_t *batch_chunk(const struct batch *b, unsigned i)
+{
+	return b->data + b->at[i];
+}
+
+static inline uint32_t batch_len(const struct batch *b, unsigned i)
+{
+	return b->at[i + 1] - b->at[i];
+}
+
 /* All are unknown that are not zero. n and at[] have been set. */
 void batch_clear(struct batch *b);
 /* The cheap questions, for those that are unknown. */
@@ -40,6 +50,12 @@ int batch_look(struct batch *b);
 int batch_finish(struct batch *b, uint32_t base, uint32_t len, struct extent_list *ret);
 /* All of it, for a job that is cut by content. */
 int batch_store_cuts(struct batch *b, const struct job *j, struct extent_list *ret);
+
+/* dedup_append.c */
+/* Where memory has it, if it may be shared. */
+struct addr batch_find_in_memory(struct engine *e, struct fp fp) REQUIRES(e->append_lock);
+/* 1: appended; 0: fingerprints moved into RocksDB since it was asked, in another generation, so ask again; <0. */
+int batch_append(struct batch *b, uint64_t generation);
 
 /* dedup_shifted.c: the same for pages that may have moved */
 int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list *ret);

@@ -8,6 +8,7 @@
  *   content.c   one file: its segments, staging, reading, ranges
  *   jobs.c      data on its way from write() into the log: workers, order per file
  *   dedup.c     what a job does: new or known
+ *   dedup_append.c  new: its place in a pack
  *   dedup_shifted.c  or moved
  *   txlog.c     the one ordered log; applying it to the view
  *   commit.c    the commit point; group commit
@@ -394,6 +395,8 @@ void champion_knew(struct content *c, const struct content *champion, unsigned p
 
 /* dedup.c */
 int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);
+
+/* dedup_append.c */
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* all frames there are, durable */
 
 /* txlog.c */
