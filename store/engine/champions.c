@@ -7,6 +7,7 @@
  */
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
+#include "store/engine/shifted.h"
 
 #define USELESS_MAX 8u /* times that it knew nothing, and never anything before */
 #define RETRY_EACH 16u /* jobs, from then on */
@@ -18,8 +19,9 @@ void content_set_champions(struct content *c, const uint64_t *inos, unsigned n)
 
 	for (unsigned i = 0; i < n && nr < CHAMPIONS_MAX; i++) {
 		now[nr] = (struct champion){ 0 };
-		if (inos[i] != c->ino && content_open(c->e, inos[i], &now[nr].c) == 0)
-			nr++; /* without it we only look longer */
+		if (inos[i] == c->ino || content_open(c->e, inos[i], &now[nr].c) < 0)
+			continue; /* without it we only look longer */
+		atomic_fetch_add(&now[nr++].c->nr_challengers, 1);
 	}
 	mutex_lock(&c->lock);
 	nr_old = c->nr_champions;
@@ -29,8 +31,11 @@ void content_set_champions(struct content *c, const uint64_t *inos, unsigned n)
 		c->champions[i] = now[i];
 	c->nr_champions = nr;
 	mutex_unlock(&c->lock);
-	for (unsigned i = 0; i < nr_old; i++)
+	for (unsigned i = 0; i < nr_old; i++) {
+		if (atomic_fetch_sub(&old[i].c->nr_challengers, 1) == 1)
+			shifted_unmap(old[i].c);
 		content_close(old[i].c);
+	}
 }
 
 unsigned champions_get(struct content *c, bool even_useless, struct content **ret)

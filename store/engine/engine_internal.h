@@ -144,6 +144,7 @@ struct content {
 	struct shift_hint shift GUARDED_BY(lock);
 	struct mutex map_lock; /* before the lock of any content; held while it is read for the map */
 	struct shifted_map *map GUARDED_BY(map_lock); /* as a champion: where its bytes are; NULL: none yet */
+	_Atomic unsigned nr_challengers; /* files that it is a champion of */
 	struct champion champions[CHAMPIONS_MAX] GUARDED_BY(lock); /* in the order they are asked */
 	unsigned nr_champions GUARDED_BY(lock);
 	uint64_t nr_submitted, nr_finished GUARDED_BY(lock); /* jobs ever */

@@ -15,8 +15,8 @@
  * with clones, that is enough for the collector (gc.c): it is done inside e->users, and in the log before that ends. A
  * map is a hint: the champion may have changed since.
  *
- * Memory: 1.3 MiB for each job that is searched for, and the maps, which are kept with their champions while these are
- * used.
+ * Memory: 1.3 MiB for each job that is searched for, and the maps, which are kept while somebody is being written whose
+ * champion it is.
  */
 #include "store/engine/shifted.h"
 
@@ -188,11 +188,13 @@ static uint64_t map_bytes(const struct shifted_map *m)
 
 void shifted_unmap(struct content *c)
 {
-	if (!c->map)
-		return;
-	atomic_fetch_sub(&c->e->map_memory, map_bytes(c->map));
-	free(c->map->whole);
-	free(TAKE(c->map));
+	mutex_lock(&c->map_lock);
+	if (c->map && atomic_load(&c->nr_challengers) == 0) {
+		atomic_fetch_sub(&c->e->map_memory, map_bytes(c->map));
+		free(c->map->whole);
+		free(TAKE(c->map));
+	}
+	mutex_unlock(&c->map_lock);
 }
 
 static struct shifted_map *map_new(struct engine *e, uint64_t size)

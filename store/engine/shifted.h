@@ -23,5 +23,5 @@ int shifted_find(struct content *c, const struct job *j, const struct shift_rang
 		 struct shifted **ret);
 /* Those before it had bytes that have moved: look for that first. */
 bool shifted_is_likely(struct content *c);
-void shifted_unmap(struct content *c); /* nobody uses it as a champion any more */
+void shifted_unmap(struct content *c); /* if nobody has it as a champion any more */
 void shifted_release(struct engine *e); /* memory that is kept for the next job */
