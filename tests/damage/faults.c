@@ -67,12 +67,16 @@ struct plan {
  * A disk that is full still reads, opens and removes. Some filesystems find out at the sync; RocksDB is not made for
  * these (see may_need_rebuild()), ours must be.
  */
-static bool concerns(enum mode mode, enum op_kind kind, bool in_index)
+static bool concerns(enum mode mode, enum op_kind kind, const char *path)
 {
+	/* What RocksDB is to ingest was written a moment ago and is read from memory. It takes that for granted: 7.8 asserts
+	 * that the last key can be read, and Debian's build aborts if not. (An unreadable first one: damage/ingest.) */
+	if (kind == OP_READ && strstr(path, "/index/ingest/"))
+		return false;
 	if (mode == EIO_ONCE || mode == EIO_FROM)
 		return true;
 	return kind == OP_CREATE || kind == OP_MKDIR || kind == OP_WRITE || kind == OP_ALLOCATE ||
-	       (kind == OP_SYNC && !in_index);
+	       (kind == OP_SYNC && !strstr(path, "/index"));
 }
 
 static int fail_call(void *userdata, enum op_kind kind, const char *path)
@@ -80,7 +84,7 @@ static int fail_call(void *userdata, enum op_kind kind, const char *path)
 	struct plan *p = userdata;
 	uint64_t nr;
 
-	if (!concerns(p->mode, kind, strstr(path, "/index")))
+	if (!concerns(p->mode, kind, path))
 		return 0;
 	nr = atomic_fetch_add(&p->nr_calls, 1) + 1;
 	if (nr < p->nth || (nr > p->nth && !modes[p->mode].stays))
