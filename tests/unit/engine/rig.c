@@ -186,6 +186,18 @@ void rig_write_soft(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
 	rig_write_bytes(rig, ino, p, len);
 }
 
+void rig_write_next(struct rig *rig, uint64_t ino, uint64_t champion, const uint8_t *p, size_t len, size_t step)
+{
+	struct content *c = rig_content(rig, ino);
+
+	content_set_champions(c, &champion, champion != 0);
+	for (size_t done = 0; done < len; done += step)
+		assert_int_equal(content_write(c, p + done, MIN(step, len - done), done), 0);
+	assert_int_equal(content_flush(c), 0);
+	content_set_champions(c, NULL, 0);
+	content_close(c);
+}
+
 void rig_write_bytes(struct rig *rig, uint64_t ino, const uint8_t *p, size_t len)
 {
 	struct content *c = rig_content(rig, ino);

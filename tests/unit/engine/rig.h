@@ -34,6 +34,8 @@ uint8_t *rig_soft_bytes(size_t len, uint64_t seed); /* half of each page always 
 struct content *rig_content(struct rig *rig, uint64_t ino);
 void rig_write(struct rig *rig, uint64_t ino, size_t len, uint64_t seed); /* from offset 0, flushed */
 void rig_write_soft(struct rig *rig, uint64_t ino, size_t len, uint64_t seed);
+/* As the next of a series, after `champion` (0: the first), by calls of `step` bytes. */
+void rig_write_next(struct rig *rig, uint64_t ino, uint64_t champion, const uint8_t *p, size_t len, size_t step);
 void rig_write_bytes(struct rig *rig, uint64_t ino, const uint8_t *p, size_t len);
 void rig_check(struct rig *rig, uint64_t ino, size_t len, uint64_t seed); /* that this is all of it */
 void rig_check_bytes(struct rig *rig, uint64_t ino, const uint8_t *want, size_t len);

@@ -1,8 +1,6 @@
 /* Files that are cut as it pays: never much more than pages or cuts by content would take; bytes are always right. */
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,18 +27,6 @@ static int setup(void **state)
 	rig->conf.chunking = CHUNKING_AUTO;
 	rig_open(rig);
 	return 0;
-}
-
-static void write_file(struct rig *rig, uint64_t ino, uint64_t champion, const uint8_t *p, size_t len, size_t step)
-{
-	struct content *c = rig_content(rig, ino);
-
-	content_set_champions(c, &champion, champion != 0);
-	for (size_t done = 0; done < len; done += step)
-		assert_int_equal(content_write(c, p + done, MIN(step, len - done), done), 0);
-	assert_int_equal(content_flush(c), 0);
-	content_set_champions(c, NULL, 0);
-	content_close(c);
 }
 
 static void collect(struct rig *rig)
@@ -160,7 +146,7 @@ static uint64_t series(struct rig *rig, enum chunking chunking, next_step *next)
 	for (unsigned i = 0; i < STEPS; i++) {
 		if (i > 0)
 			next(&f, i, &seed);
-		write_file(rig, 101 + i, i > 0 ? 100 + i : 0, f.p, f.len, i % 2 ? MiB(1) : 200003);
+		rig_write_next(rig, 101 + i, i > 0 ? 100 + i : 0, f.p, f.len, i % 2 ? MiB(1) : 200003);
 		rig_check_bytes(rig, 101 + i, f.p, f.len);
 	}
 	collect(rig);
@@ -221,7 +207,7 @@ static void it_does_not_matter_how_the_champion_was_cut(void **state)
 		content_close(c);
 		before = rig_stats(rig).fresh;
 		put_in(&f, 1000000, 10, i);
-		write_file(rig, 102 + 10 * i, 101 + 10 * i, f.p, f.len, MiB(1));
+		rig_write_next(rig, 102 + 10 * i, 101 + 10 * i, f.p, f.len, MiB(1));
 		assert_in_range(rig_stats(rig).fresh - before, 10, 8192);
 		rig_check_bytes(rig, 102 + 10 * i, f.p, f.len);
 	}
@@ -245,11 +231,11 @@ static void many_series_find_what_has_moved(void **state)
 
 		f.len = MiB(3);
 		rig_pattern(f.p, f.len, 100 + i);
-		write_file(rig, 1000 + i, 0, f.p, f.len, MiB(1));
+		rig_write_next(rig, 1000 + i, 0, f.p, f.len, MiB(1));
 		held[i] = rig_content(rig, 1000 + i);
 		blocks_change_places(&f, 1, &seed);
 		before = rig_stats(rig).fresh;
-		write_file(rig, 2000 + i, 1000 + i, f.p, f.len, MiB(1));
+		rig_write_next(rig, 2000 + i, 1000 + i, f.p, f.len, MiB(1));
 		assert_in_range(rig_stats(rig).fresh - before, 0, KiB(100)); /* not 293 */
 		rig_check_bytes(rig, 2000 + i, f.p, f.len);
 	}
@@ -264,10 +250,10 @@ static void the_champion_may_go(void **state)
 	struct file f = { malloc(ROOM), LEN };
 
 	rig_pattern(f.p, f.len, 1);
-	write_file(rig, 101, 0, f.p, f.len, MiB(1));
+	rig_write_next(rig, 101, 0, f.p, f.len, MiB(1));
 	put_in(&f, 3, 10, 2);
 	put_in(&f, 3000003, 10000, 3);
-	write_file(rig, 102, 101, f.p, f.len, MiB(1));
+	rig_write_next(rig, 102, 101, f.p, f.len, MiB(1));
 	rig_drop(rig, 101);
 	collect(rig);
 	rig_check_bytes(rig, 102, f.p, f.len);
@@ -284,16 +270,16 @@ static void what_is_acknowledged_survives_a_crash(void **state)
 	struct content *c;
 
 	rig_pattern(f.p, f.len, 1);
-	write_file(rig, 101, 0, f.p, f.len, MiB(1));
+	rig_write_next(rig, 101, 0, f.p, f.len, MiB(1));
 	put_in(&f, 12345, 100, 2);
-	write_file(rig, 102, 101, f.p, f.len, MiB(1));
+	rig_write_next(rig, 102, 101, f.p, f.len, MiB(1));
 	c = rig_content(rig, 102);
 	assert_int_equal(content_sync(c, NULL), 0);
 	content_close(c);
 	rig_crash(rig);
 	rig_check_bytes(rig, 102, f.p, f.len);
 	put_in(&f, 2345678, 100, 3);
-	write_file(rig, 103, 102, f.p, f.len, 300001);
+	rig_write_next(rig, 103, 102, f.p, f.len, 300001);
 	rig_check_bytes(rig, 103, f.p, f.len);
 	rig_fsck(rig);
 	free(f.p);
@@ -306,80 +292,15 @@ static void it_is_counted_to_the_byte(void **state)
 	struct engine_stats s;
 
 	rig_pattern(f.p, f.len, 1);
-	write_file(rig, 101, 0, f.p, f.len, MiB(1));
+	rig_write_next(rig, 101, 0, f.p, f.len, MiB(1));
 	put_in(&f, 5000000, 10, 2);
 	take_out(&f, LEN, 10);
-	write_file(rig, 102, 101, f.p, f.len, MiB(1));
+	rig_write_next(rig, 102, 101, f.p, f.len, MiB(1));
 	s = rig_stats(rig);
 	assert_int_equal(s.champion, 5000000 / 4096 * 4096);
 	assert_int_equal(s.shifted, LEN - 5000000 / 4096 * 4096 - 10);
 	assert_int_equal(s.fresh, LEN + 10);
 	free(f.p);
-}
-
-/* --- several at once --- */
-
-struct writer {
-	struct rig *rig;
-	const uint8_t *p;
-	uint64_t ino;
-	_Atomic bool *stop;
-};
-
-/* The same bytes, each time a little shorter at their beginning; each file's champion is given up after it. */
-static void *write_on(void *arg)
-{
-	struct writer *w = arg;
-	uint64_t last = 0;
-
-	for (unsigned i = 0; i < 12; i++) {
-		size_t skip = i * 977 + w->ino % 7, len = MiB(2) - skip;
-
-		w->ino += 10;
-		write_file(w->rig, w->ino, last, w->p + skip, len, 100000 + i * 77777);
-		if (last != 0)
-			rig_drop(w->rig, last);
-		rig_check_bytes(w->rig, w->ino, w->p + skip, len);
-		last = w->ino;
-	}
-	return NULL;
-}
-
-static void *collect_on(void *arg)
-{
-	struct writer *w = arg;
-
-	while (!*w->stop)
-		collect(w->rig);
-	return NULL;
-}
-
-static void champions_are_given_up_while_a_collection_runs(void **state)
-{
-	_cleanup_(freep) uint8_t *p = malloc(MiB(2));
-	_Atomic bool stop = false;
-	struct writer w[4];
-	pthread_t t[4];
-	struct rig *rig = *state;
-
-	rig_pattern(p, MiB(2), 1);
-	rig_close(rig);
-	rig->conf.pack_bytes = MiB(1);
-	rig_open(rig);
-	for (unsigned i = 0; i < 4; i++) {
-		w[i] = (struct writer){ rig, p, 101 + i, &stop };
-		assert_int_equal(pthread_create(&t[i], NULL, i == 3 ? collect_on : write_on, &w[i]), 0);
-	}
-	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(pthread_join(t[i], NULL), 0);
-	stop = true;
-	assert_int_equal(pthread_join(t[3], NULL), 0);
-	rig_fsck(rig);
-	for (unsigned i = 0; i < 3; i++) {
-		size_t skip = 11 * 977 + (w[i].ino - 10) % 7;
-
-		rig_check_bytes(rig, w[i].ino, p + skip, MiB(2) - skip);
-	}
 }
 
 /* --- anything, against a plain copy in memory --- */
@@ -457,7 +378,6 @@ int main(void)
 		TEST_WITH_STORE(the_champion_may_go),
 		TEST_WITH_STORE(what_is_acknowledged_survives_a_crash),
 		TEST_WITH_STORE(it_is_counted_to_the_byte),
-		TEST_WITH_STORE(champions_are_given_up_while_a_collection_runs),
 		TEST_WITH_STORE(anything_reads_as_in_memory),
 	};
 
