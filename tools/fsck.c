@@ -8,6 +8,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/conf.h"
@@ -16,6 +17,7 @@
 #include "store/engine/check.h"
 #include "tools/fsck_json.h"
 #include "tools/interrupt.h"
+#include "tools/mounts.h"
 #include "tools/progress.h"
 
 enum {
@@ -159,6 +161,27 @@ static int exit_code(const struct check_result *r)
 	return r->nr_mended > 0 || r->rebuilt ? FSCK_CORRECTED : FSCK_CLEAN;
 }
 
+/* A store, or the mountpoint of one, that is in use. */
+static bool tell_mounted(const struct fsck *f)
+{
+	_cleanup_(freep) char *real = realpath(f->store, NULL);
+	struct mounts m;
+	bool told = false;
+
+	if (!real || mounts_open(&m) < 0)
+		return false;
+	while (!told && mounts_next(&m) > 0) {
+		told = strcmp(m.point, real) == 0 || strcmp(m.store, real) == 0;
+		if (told)
+			fprintf(stderr,
+				"fsck.ckptfs: %s: not checked, in use: %s is mounted on %s; umount it and check the store, or "
+				"run ckptfs-scrub %s\n",
+				f->store, m.store, m.point, m.point);
+	}
+	mounts_close(&m);
+	return told;
+}
+
 static int check(struct fsck *f)
 {
 	struct check_result result = { 0 };
@@ -176,7 +199,7 @@ static int check(struct fsck *f)
 		fsck_json_end(&result, code);
 	else if (r == 0)
 		summary(f, &result);
-	if (r < 0 && !interrupted())
+	if (r < 0 && !interrupted() && !tell_mounted(f))
 		fprintf(stderr, "fsck.ckptfs: %s: not checked: %s\n", f->store, f->cause[0] ? f->cause : strerror(-r));
 	if (fflush(stdout) != 0)
 		return FSCK_OPERATIONAL;

@@ -158,6 +158,10 @@ moved=$(exclusive "$MNT/moved") both=$(exclusive "$MNT/plain" "$MNT/moved")
 rm "$MNT/plain" "$MNT/moved"
 freed=$("$gc" --delete --json "$MNT" | json freed_bytes)
 is "$freed" "$both" "freed chunks"
+# Paths of one mount only.
+echo x >"$MNT/here"
+exits 2 "$stat" --if-deleted "$MNT/here" /proc/self/status
+says 'on another mount'
 # A link is asked about as it is, wherever it leads, also as the first path.
 ln -s / "$MNT/away"
 ln -s nowhere "$MNT/dangling"

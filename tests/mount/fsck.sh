@@ -45,7 +45,8 @@ printf x | dd of="$MNT/sparse" bs=1 seek=500000001 conv=notrunc status=none
 mv "$MNT/d/e" "$MNT/moved/e"
 rm "$MNT/moved/e/file9"
 (cd "$MNT" && find . -type f -exec sha256sum {} + | sort) >"$WORK/sums"
-said 8 'in use' "$fsck" -n "$STORE"
+said 8 "in use: $STORE is mounted on $MNT" "$fsck" -n "$STORE"
+said 8 "in use: $STORE is mounted on $MNT" "$fsck" -n "$MNT"
 fs_umount
 cp -a "$STORE" "$WORK/good"
 
