@@ -1,9 +1,7 @@
 /* Files that are cut by content: what a change costs, what is shared, and that bytes are always right. */
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "tests/unit/engine/crowd.h"
 #include "tests/unit/engine/model.h"
 #include "tests/unit/engine/rig.h"
 
@@ -362,64 +361,20 @@ static void damage_of_compressed_chunks_heals_elsewhere(void **state)
 
 /* --- several at once --- */
 
-struct writer {
-	struct rig *rig;
-	const uint8_t *p;
-	uint64_t ino;
-	_Atomic bool *stop;
-};
-
 /* The same bytes, each time a little shorter at their beginning and in other pieces. */
-static void *write_on(void *arg)
+static void write_on(struct crowd_writer *w)
 {
-	struct writer *w = arg;
-
 	for (unsigned i = 0; i < 8; i++) {
-		size_t skip = i * 977 + w->ino % 7, len = MiB(2) - skip;
-
 		rig_drop(w->rig, w->ino);
-		w->ino += 10;
-		write_bytes(w->rig, w->ino, w->p + skip, len, 0, 100000 + i * 77777);
-		rig_check_bytes(w->rig, w->ino, w->p + skip, len);
+		crowd_next(w, i);
+		write_bytes(w->rig, w->ino, w->p, w->len, 0, 100000 + i * 77777);
+		rig_check_bytes(w->rig, w->ino, w->p, w->len);
 	}
-	return NULL;
-}
-
-static void *collect_on(void *arg)
-{
-	struct gc_conf conf = { .delete = true, .move_below = 70 };
-	struct writer *w = arg;
-
-	while (!*w->stop)
-		rig_collect(w->rig, &conf);
-	return NULL;
 }
 
 static void writers_share_while_a_collection_runs(void **state)
 {
-	_cleanup_(freep) uint8_t *p = rig_bytes(MiB(2), 1);
-	_Atomic bool stop = false;
-	struct writer w[4];
-	pthread_t t[4];
-	struct rig *rig = *state;
-
-	rig_close(rig);
-	rig->conf.pack_bytes = MiB(1);
-	rig_open(rig);
-	for (unsigned i = 0; i < 4; i++) {
-		w[i] = (struct writer){ rig, p, 101 + i, &stop };
-		assert_int_equal(pthread_create(&t[i], NULL, i == 3 ? collect_on : write_on, &w[i]), 0);
-	}
-	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(pthread_join(t[i], NULL), 0);
-	stop = true;
-	assert_int_equal(pthread_join(t[3], NULL), 0);
-	rig_fsck(rig);
-	for (unsigned i = 0; i < 3; i++) {
-		size_t skip = 7 * 977 + (w[i].ino - 10) % 7;
-
-		rig_check_bytes(rig, w[i].ino, p + skip, MiB(2) - skip);
-	}
+	crowd_run(*state, write_on, &(struct gc_conf){ .delete = true, .move_below = 70 });
 }
 
 /* --- anything, against a plain copy in memory --- */
