@@ -15,7 +15,7 @@
  *   ingestion            flushes the family it goes to, and that one has no memtable
  *
  * RocksDB tells nobody about a flush that failed, so db_view_flush_wait() watches: the memtable is pending
- * again, nothing runs, and errors have been counted.
+ * again, nothing runs, and errors have been counted, or the database has stopped before it was asked.
  *
  * A crash leaves: the view of the last finished flush; ingest/ with files nobody refers to, removed at open.
  */

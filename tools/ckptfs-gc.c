@@ -215,7 +215,10 @@ static enum exit_status collect_mount(struct request *q, int fd)
 	if (r == 0)
 		return show_result(q, &gc);
 	progress_clear(&q->progress);
-	tell_refusal("ckptfs-gc", q->path, "a collection", "collect", r);
+	if (r == -EROFS)
+		fprintf(stderr, "ckptfs-gc: %s: mounted read-only; without --delete it can be looked at\n", q->path);
+	else
+		tell_refusal("ckptfs-gc", q->path, "a collection", "collect", r);
 	return EXIT_FAILED;
 }
 
@@ -229,29 +232,12 @@ static bool step(void *userdata, const struct gc_report *so_far)
 	return !interrupted();
 }
 
-static int mountpoint_of(const char *store, char ret[PATH_MAX])
-{
-	_cleanup_(freep) char *real = realpath(store, NULL);
-	struct mounts m;
-	int r;
-
-	if (!real || mounts_open(&m) < 0)
-		return 0;
-	while ((r = mounts_next(&m)) > 0)
-		if (strcmp(m.store, real) == 0) {
-			snprintf(ret, PATH_MAX, "%s", m.point);
-			break;
-		}
-	mounts_close(&m);
-	return r;
-}
-
 static enum exit_status refuse_store(const struct request *q, int r)
 {
-	char point[PATH_MAX];
+	struct mounts m;
 
-	if (r == -EBUSY && mountpoint_of(q->path, point) > 0)
-		fprintf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs-gc %s\n", q->path, point, point);
+	if (r == -EBUSY && mounts_find(&m, q->path) > 0)
+		fprintf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs-gc %s\n", q->path, m.point, m.point);
 	else if (r == -EBUSY)
 		fprintf(stderr, "ckptfs-gc: %s: in use by another program\n", q->path);
 	else

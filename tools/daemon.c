@@ -20,8 +20,6 @@ void tell_refusal(const char *tool, const char *path, const char *work, const ch
 		fprintf(stderr, "%s is running already; wait for it to end\n", work);
 	else if (r == -EPERM)
 		fprintf(stderr, "only root and the user who mounted it may %s\n", verb);
-	else if (r == -EROFS)
-		fputs("mounted read-only; without --delete it can be looked at\n", stderr);
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		fputs("the daemon of this mount has died; umount it and mount it again\n", stderr);
 	else

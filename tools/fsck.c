@@ -8,7 +8,6 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/conf.h"
@@ -161,25 +160,17 @@ static int exit_code(const struct check_result *r)
 	return r->nr_mended > 0 || r->rebuilt ? FSCK_CORRECTED : FSCK_CLEAN;
 }
 
-/* A store, or the mountpoint of one, that is in use. */
-static bool tell_mounted(const struct fsck *f)
+/* Why it could not be. */
+static void tell_cause(const struct fsck *f, int r)
 {
-	_cleanup_(freep) char *real = realpath(f->store, NULL);
 	struct mounts m;
-	bool told = false;
 
-	if (!real || mounts_open(&m) < 0)
-		return false;
-	while (!told && mounts_next(&m) > 0) {
-		told = strcmp(m.point, real) == 0 || strcmp(m.store, real) == 0;
-		if (told)
-			fprintf(stderr,
-				"fsck.ckptfs: %s: not checked, in use: %s is mounted on %s; umount it and check the store, or "
-				"run ckptfs-scrub %s\n",
-				f->store, m.store, m.point, m.point);
-	}
-	mounts_close(&m);
-	return told;
+	fprintf(stderr, "fsck.ckptfs: %s: not checked", f->store);
+	if (mounts_find(&m, f->store) > 0)
+		fprintf(stderr, ", in use: %s is mounted on %s; umount it and check the store, or run ckptfs-scrub %s\n",
+			m.store, m.point, m.point);
+	else
+		fprintf(stderr, ": %s\n", f->cause[0] ? f->cause : strerror(-r));
 }
 
 static int check(struct fsck *f)
@@ -199,8 +190,8 @@ static int check(struct fsck *f)
 		fsck_json_end(&result, code);
 	else if (r == 0)
 		summary(f, &result);
-	if (r < 0 && !interrupted() && !tell_mounted(f))
-		fprintf(stderr, "fsck.ckptfs: %s: not checked: %s\n", f->store, f->cause[0] ? f->cause : strerror(-r));
+	if (r < 0 && !interrupted())
+		tell_cause(f, r);
 	if (fflush(stdout) != 0)
 		return FSCK_OPERATIONAL;
 	return code;

@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <mntent.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/util.h"
 
 int mounts_open(struct mounts *m)
 {
@@ -29,4 +32,17 @@ void mounts_close(struct mounts *m)
 	if (m->f)
 		endmntent(m->f);
 	m->f = NULL;
+}
+
+int mounts_find(struct mounts *m, const char *path)
+{
+	_cleanup_(freep) char *real = realpath(path, NULL);
+	int r = 0;
+
+	if (!real || mounts_open(m) < 0)
+		return 0;
+	while ((r = mounts_next(m)) > 0 && strcmp(m->store, real) != 0 && strcmp(m->point, real) != 0)
+		;
+	mounts_close(m); /* what it points to is in `line` */
+	return r;
 }

@@ -12,3 +12,5 @@ struct mounts {
 int mounts_open(struct mounts *m);
 int mounts_next(struct mounts *m); /* 1 next, 0 end */
 void mounts_close(struct mounts *m);
+/* The one of this store, or on this mountpoint: 1, and *m is at it, closed; 0: none. */
+int mounts_find(struct mounts *m, const char *path);

@@ -13,6 +13,7 @@
  *   4. wait until everyone who may have taken it before is in the log, and every reader who may have met it is done
  *      (epoch_wait); pardon what has been marked meanwhile. What is still condemned is dead: no recipe has it, nobody
  *      is about to refer to it, and nobody can find it
+ *      A pack of which nothing is left gets no more frames
  *   5. put into the log what is gone ('F', index/freed.h), and commit      COMMIT POINT
  *      crash before: nothing happened. The log is in order: with it every deletion that made it dead is durable
  *   6. forget it: the hints in memory, the tables in memory; now tables say so themselves. Close the window. What
