@@ -52,7 +52,7 @@ static int clear_stale(struct journal *j, uint64_t number)
 }
 
 /* Into the current segment, which has room. If the segment had to be given up, j->fd is -1. */
-static int put(struct journal *j, struct journal_group *g, const void *records, size_t len)
+static int put(struct journal *j, struct journal_group *g, const void *payload, size_t len)
 {
 	int r;
 
@@ -60,7 +60,7 @@ static int put(struct journal *j, struct journal_group *g, const void *records, 
 	if (r < 0)
 		return r;
 	j->stale_end = j->off + journal_group_bytes(len);
-	r = journal_group_write(j->fd, j->off, g, records, len);
+	r = journal_group_write(j->fd, j->off, g, payload, len);
 	if (r < 0)
 		return log_errno(r, "journal: group %" PRIu64 ": cannot write %zu bytes", g->number, len);
 	return sync_or_give_up(j, g->number);
@@ -85,7 +85,8 @@ static void advance(struct journal *j, uint64_t number, uint64_t bytes)
 int journal_append(struct journal *j, const void *records, size_t len)
 {
 	struct journal_group g = { .number = journal_last(j) + 1 };
-	uint64_t bytes = journal_group_bytes(len);
+	const void *payload;
+	uint64_t bytes;
 	int r;
 
 	if (j->read_only)
@@ -93,16 +94,18 @@ int journal_append(struct journal *j, const void *records, size_t len)
 	if (len > JOURNAL_PAYLOAD_MAX)
 		return log_errno(-EINVAL, "journal: group %" PRIu64 ": %zu bytes are too many", g.number, len);
 	memcpy(g.store_id, j->store_id, sizeof(g.store_id));
+	len = journal_compress(&j->coder, &g, records, len, &payload);
+	bytes = journal_group_bytes(len);
 	if (j->fd < 0 || bytes > j->size - j->off || journal_shrink_wanted(j)) {
 		r = journal_segment_start(j, g.number, bytes);
 		if (r < 0 && (j->fd < 0 || bytes > j->size - j->off)) /* else the large one will do */
 			return r;
 	}
-	r = put(j, &g, records, len);
+	r = put(j, &g, payload, len);
 	if (r < 0 && j->fd < 0) {
 		r = journal_segment_start(j, g.number, bytes);
 		if (r == 0)
-			r = put(j, &g, records, len);
+			r = put(j, &g, payload, len);
 	}
 	if (r < 0)
 		return r;

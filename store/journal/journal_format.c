@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <string.h>
+#include <zstd.h>
+#include <zstd_errors.h>
 
 #include "base/buf.h"
 #include "base/checksum.h"
 #include "store/journal/journal.h"
 
-#define GROUP_FLAGS_KNOWN (JOURNAL_GROUP_SNAPSHOT | JOURNAL_GROUP_LAST)
+#define GROUP_FLAGS_KNOWN (JOURNAL_GROUP_SNAPSHOT | JOURNAL_GROUP_LAST | JOURNAL_GROUP_ZSTD)
 
 static const uint8_t zeros[JOURNAL_BLOCK];
 
@@ -52,6 +54,9 @@ void journal_group_encode(struct journal_group *g, const void *payload, size_t l
 {
 	assert(len <= JOURNAL_PAYLOAD_MAX);
 	g->payload_len = (uint32_t)len;
+	if (!(g->flags & JOURNAL_GROUP_ZSTD))
+		g->records_len = g->payload_len;
+	assert(g->records_len <= JOURNAL_PAYLOAD_MAX);
 	g->payload_crc = crc32c_add(crc32c(payload, len), zeros, padding(len));
 	*ret = (struct journal_group_disk){
 		.version = le16_put(JOURNAL_VERSION),
@@ -60,6 +65,7 @@ void journal_group_encode(struct journal_group *g, const void *payload, size_t l
 		.part = le32_put(g->part),
 		.payload_len = le32_put(g->payload_len),
 		.nr_records = le64_put(g->nr_records),
+		.records_len = le32_put(g->flags & JOURNAL_GROUP_ZSTD ? g->records_len : 0),
 		.payload_crc32c = le32_put(g->payload_crc),
 	};
 	memcpy(ret->magic, JOURNAL_GROUP_MAGIC, sizeof(ret->magic));
@@ -84,9 +90,12 @@ int journal_group_header_decode(const void *p, size_t len, struct journal_group 
 	g.payload_len = le32_get(d->payload_len);
 	g.nr_records = le64_get(d->nr_records);
 	g.payload_crc = le32_get(d->payload_crc32c);
-	if (g.number == 0 || g.payload_len > JOURNAL_PAYLOAD_MAX)
+	g.records_len = g.flags & JOURNAL_GROUP_ZSTD ? le32_get(d->records_len) : g.payload_len;
+	if (g.number == 0 || g.records_len > JOURNAL_PAYLOAD_MAX)
 		return -EBADMSG;
-	if (!(g.flags & JOURNAL_GROUP_SNAPSHOT) && (g.flags != 0 || g.part != 0 || g.nr_records != 0))
+	if ((g.flags & JOURNAL_GROUP_ZSTD) && g.payload_len >= g.records_len)
+		return -EBADMSG;
+	if (!(g.flags & JOURNAL_GROUP_SNAPSHOT) && ((g.flags & JOURNAL_GROUP_LAST) || g.part != 0 || g.nr_records != 0))
 		return -EBADMSG;
 	memcpy(g.store_id, d->store_id, sizeof(g.store_id));
 	*ret = g;
@@ -109,6 +118,15 @@ int journal_group_decode(const void *p, size_t len, struct journal_group *ret, c
 	*ret = g;
 	*ret_payload = payload;
 	return 0;
+}
+
+int journal_payload_decompress(const struct journal_group *g, const void *payload, void *ret)
+{
+	size_t n = ZSTD_decompress(ret, g->records_len, payload, g->payload_len);
+
+	if (ZSTD_getErrorCode(n) == ZSTD_error_memory_allocation)
+		return -ENOMEM;
+	return ZSTD_isError(n) || n != g->records_len ? -EBADMSG : 0;
 }
 
 /* A record is its type, its length as a varint, its bytes. */

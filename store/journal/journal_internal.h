@@ -21,6 +21,13 @@ struct journal_segment {
 	uint64_t size, end;   /* bytes of the file, and where the next group goes */
 };
 
+/* Working memory for compressing groups, kept from one to the next. { 0 } has none. */
+struct journal_coder {
+	struct ZSTD_CCtx_s *zstd;
+	uint8_t *payload;
+	size_t room;
+};
+
 /* One thread at a time turns NONE or READY into BUSY and owns the spare's files until it sets the outcome. */
 enum journal_spare { SPARE_NONE, SPARE_BUSY, SPARE_READY };
 
@@ -34,6 +41,8 @@ struct journal {
 	int fd;		    /* segment being appended to; -1: the next group needs a new one */
 	uint64_t off, size; /* where the next group goes, and bytes of that segment */
 	uint64_t stale_end; /* > off: a failed write may have left bytes up to here */
+
+	struct journal_coder coder;
 
 	/* Read by any thread, without the lock. */
 	_Atomic uint64_t last, snapshot_number, snapshot_bytes;
@@ -79,6 +88,14 @@ int journal_zero(int fd, uint64_t from, uint64_t to);
 /* Write a group at `off`, with one write, not synced. g's payload fields are filled in. */
 int journal_group_write(int fd, uint64_t off, struct journal_group *g, const void *payload, size_t len);
 
+/* journal_compress.c */
+
+/* What to write as the payload of `g` for these records: they themselves, or fewer bytes, borrowed until the next call
+ * and then told by g->flags and g->records_len. Bytes of it. */
+size_t journal_compress(struct journal_coder *c, struct journal_group *g, const void *records, size_t len,
+			const void **ret);
+void journal_coder_release(struct journal_coder *c);
+
 /* journal_window.c: groups of a file, read through a buffer that holds at least the group asked for. */
 struct journal_window {
 	int fd; /* owned */
@@ -86,6 +103,7 @@ struct journal_window {
 	uint64_t off; /* of data[0] in the file */
 	uint8_t *data;
 	size_t len, room;
+	uint8_t *records; /* of the compressed group read last */
 	struct journal_name name;
 };
 
@@ -102,3 +120,6 @@ int journal_window_header(struct journal_window *w, const struct journal *j, uin
 /* The whole group, 1/0/<0 as above; payload borrowed until the next call. */
 int journal_window_group(struct journal_window *w, const struct journal *j, uint64_t off, struct journal_group *ret,
 			 const void **ret_payload);
+/* The same, but the records: g->records_len bytes. A payload that cannot be decompressed is no intact group. */
+int journal_window_records(struct journal_window *w, const struct journal *j, uint64_t off, struct journal_group *ret,
+			   const void **ret_records);

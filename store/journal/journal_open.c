@@ -428,6 +428,7 @@ void journal_close(struct journal *j)
 		journal_segment_trim(j);
 	closep(&j->fd);
 	free(j->segments);
+	journal_coder_release(&j->coder);
 	mutex_release(&j->lock);
 	free(j);
 }

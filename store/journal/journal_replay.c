@@ -107,9 +107,9 @@ static int damaged(const struct journal_reader *rd, const char *what, uint64_t n
 			 rd->window.name.s, what, number, rd->off);
 }
 
-static bool part_fits(const struct journal_reader *rd, const struct journal_group *g, const void *payload)
+static bool part_fits(const struct journal_reader *rd, const struct journal_group *g, const void *records)
 {
-	struct journal_iter it = journal_iter(payload, g->payload_len);
+	struct journal_iter it = journal_iter(records, g->records_len);
 	uint64_t nr = rd->nr_records;
 	const void *p;
 	uint8_t type;
@@ -122,14 +122,14 @@ static bool part_fits(const struct journal_reader *rd, const struct journal_grou
 }
 
 /* The next part. The last one says so, and ends the file. */
-static int next_part(struct journal_reader *rd, struct journal_group *g, const void **payload)
+static int next_part(struct journal_reader *rd, struct journal_group *g, const void **records)
 {
 	int r;
 
-	r = journal_window_group(&rd->window, rd->journal, rd->off, g, payload);
+	r = journal_window_records(&rd->window, rd->journal, rd->off, g, records);
 	if (r < 0)
 		return r;
-	if (r == 0 || !part_fits(rd, g, *payload))
+	if (r == 0 || !part_fits(rd, g, *records))
 		return damaged(rd, "snapshot part", rd->next_part);
 	rd->off += journal_group_bytes(g->payload_len);
 	rd->nr_records = g->nr_records;
@@ -175,14 +175,14 @@ static int enter_segment(struct journal_reader *rd)
 	return 1;
 }
 
-static int next_group(struct journal_reader *rd, struct journal_group *g, const void **payload)
+static int next_group(struct journal_reader *rd, struct journal_group *g, const void **records)
 {
 	int r;
 
 	r = enter_segment(rd);
 	if (r <= 0)
 		return r;
-	r = journal_window_group(&rd->window, rd->journal, rd->off, g, payload);
+	r = journal_window_records(&rd->window, rd->journal, rd->off, g, records);
 	if (r < 0)
 		return r;
 	if (r == 0 || g->number != rd->next || (g->flags & JOURNAL_GROUP_SNAPSHOT))
@@ -196,15 +196,13 @@ int journal_read_next(struct journal_reader *rd, uint64_t *number, bool *is_snap
 {
 	bool snapshot = rd->snapshot > 0;
 	struct journal_group g;
-	const void *payload;
 	int r;
 
-	r = snapshot ? next_part(rd, &g, &payload) : next_group(rd, &g, &payload);
+	r = snapshot ? next_part(rd, &g, records) : next_group(rd, &g, records);
 	if (r <= 0)
 		return r;
 	*number = g.number;
 	*is_snapshot = snapshot;
-	*records = payload;
-	*len = g.payload_len;
+	*len = g.records_len;
 	return 1;
 }

@@ -28,6 +28,7 @@ struct journal_snapshot {
 	struct buf part;
 	uint32_t nr_parts;
 	uint64_t nr_records;
+	struct journal_coder coder;
 	int error; /* the first; what follows fails with it */
 };
 
@@ -37,6 +38,7 @@ static void snapshot_freep(struct journal_snapshot **s)
 		return;
 	closep(&(*s)->fd);
 	buf_release(&(*s)->part);
+	journal_coder_release(&(*s)->coder);
 	mutex_lock(&(*s)->journal->lock);
 	(*s)->journal->snapshot_open = false;
 	mutex_unlock(&(*s)->journal->lock);
@@ -112,13 +114,15 @@ static int write_part(struct journal_snapshot *s, bool last)
 		.part = s->nr_parts,
 		.nr_records = s->nr_records,
 	};
+	const void *payload;
+	size_t len = journal_compress(&s->coder, &g, s->part.data, s->part.len, &payload);
 	int r;
 
 	memcpy(g.store_id, s->journal->store_id, sizeof(g.store_id));
-	r = journal_group_write(s->fd, s->off, &g, s->part.data, s->part.len);
+	r = journal_group_write(s->fd, s->off, &g, payload, len);
 	if (r < 0)
 		return log_errno(r, "journal %s: cannot write part %" PRIu32, SNAP_TMP_NAME, s->nr_parts);
-	s->off += journal_group_bytes(s->part.len);
+	s->off += journal_group_bytes(len);
 	s->nr_parts++;
 	buf_clear(&s->part);
 	return 0;

@@ -63,6 +63,7 @@ void journal_window_release(struct journal_window *w)
 {
 	closep(&w->fd);
 	free(w->data);
+	free(w->records);
 	*w = JOURNAL_WINDOW_NONE;
 }
 
@@ -141,5 +142,31 @@ int journal_window_group(struct journal_window *w, const struct journal *j, uint
 	if (r < 0)
 		return r;
 	*ret = g;
+	return 1;
+}
+
+int journal_window_records(struct journal_window *w, const struct journal *j, uint64_t off, struct journal_group *ret,
+			   const void **ret_records)
+{
+	struct journal_group g;
+	const void *payload;
+	int r;
+
+	r = journal_window_group(w, j, off, &g, &payload);
+	if (r <= 0)
+		return r;
+	free(w->records);
+	w->records = NULL;
+	if (g.flags & JOURNAL_GROUP_ZSTD) {
+		w->records = malloc(g.records_len);
+		if (!w->records)
+			return -ENOMEM;
+		r = journal_payload_decompress(&g, payload, w->records);
+		if (r < 0)
+			return r == -EBADMSG ? 0 : r;
+		payload = w->records;
+	}
+	*ret = g;
+	*ret_records = payload;
 	return 1;
 }

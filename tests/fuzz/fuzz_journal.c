@@ -37,9 +37,27 @@ static void check_group(const uint8_t *p, const struct journal_group *g, const v
 	struct journal_group_disk disk;
 
 	journal_group_encode(&again, payload, g->payload_len, &disk);
-	if (le64_get(((const struct journal_group_disk *)p)->reserved) == 0)
+	if (le32_get(((const struct journal_group_disk *)p)->reserved) == 0 &&
+	    ((g->flags & JOURNAL_GROUP_ZSTD) || le32_get(((const struct journal_group_disk *)p)->records_len) == 0))
 		assert(memcmp(&disk, p, offsetof(struct journal_group_disk, payload_crc32c)) == 0);
 	assert(journal_group_bytes(g->payload_len) % JOURNAL_BLOCK == 0);
+}
+
+/* At most as much as takes no time to fill. */
+#define RECORDS_MAX MiB(1)
+
+static void read_payload(const struct journal_group *g, const void *payload)
+{
+	_cleanup_(freep) uint8_t *records = NULL;
+
+	if (!(g->flags & JOURNAL_GROUP_ZSTD)) {
+		read_records(payload, g->records_len);
+		return;
+	}
+	assert(g->payload_len < g->records_len);
+	records = g->records_len <= RECORDS_MAX ? malloc(g->records_len) : NULL;
+	if (records && journal_payload_decompress(g, payload, records) == 0)
+		read_records(records, g->records_len);
 }
 
 /* Groups from `off` on, as a reader walks them. */
@@ -50,7 +68,7 @@ static void read_groups(const uint8_t *p, size_t len, size_t off)
 
 	while (off < len && journal_group_decode(p + off, len - off, &g, &payload) == 0) {
 		check_group(p + off, &g, payload);
-		read_records(payload, g.payload_len);
+		read_payload(&g, payload);
 		off += (size_t)journal_group_bytes(g.payload_len);
 	}
 }

@@ -106,6 +106,16 @@ void rig_flip(struct rig *rig, const char *name, uint64_t off, uint8_t mask)
 	close(fd);
 }
 
+void rig_noise(uint64_t seed, uint8_t *p, size_t len)
+{
+	uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
+
+	for (size_t i = 0; i < len; i++) {
+		x = x * 6364136223846793005u + 1442695040888963407u;
+		p[i] = (uint8_t)(x >> 56);
+	}
+}
+
 void rig_records(uint64_t number, size_t large, struct buf *ret)
 {
 	uint8_t bytes[512];
@@ -119,8 +129,7 @@ void rig_records(uint64_t number, size_t large, struct buf *ret)
 		_cleanup_(freep) uint8_t *p = malloc(large);
 
 		assert_non_null(p);
-		for (size_t i = 0; i < large; i++)
-			p[i] = (uint8_t)(number + i * 3 + i / 251);
+		rig_noise(number, p, large);
 		journal_record_add(ret, 200, p, large);
 	}
 	assert_int_equal(buf_error(ret), 0);

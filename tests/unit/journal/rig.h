@@ -48,6 +48,8 @@ uint8_t *rig_load(struct rig *rig, const char *name, size_t *ret_len); /* and on
 void rig_store(struct rig *rig, const char *name, const void *p, size_t len);
 void rig_flip(struct rig *rig, const char *name, uint64_t off, uint8_t mask);
 
+/* Bytes that no compressor makes smaller, so that sizes are what a test says. */
+void rig_noise(uint64_t seed, uint8_t *p, size_t len);
 /* The records of a group: a few hundred bytes, and one record of `large` bytes if that is not 0. */
 void rig_records(uint64_t number, size_t large, struct buf *ret);
 int rig_try_append(struct rig *rig, size_t large);

@@ -116,9 +116,11 @@ static void segments_double_up_to_the_limit(void **state _unused_)
 {
 	static const uint64_t sizes[] = { MiB(1), MiB(2), MiB(4), MiB(4) };
 	_cleanup_(rig_release) struct rig rig;
-	_cleanup_(freep) uint8_t *p = calloc(1, MiB(1));
+	_cleanup_(freep) uint8_t *p = malloc(MiB(1));
 	uint64_t firsts[] = { 1, 2, 4, 8 }; /* 1 MiB minus a little per group; a segment has a block for its header */
 
+	assert_non_null(p);
+	rig_noise(1, p, MiB(1));
 	rig_init(&rig, MiB(4));
 	rig_open(&rig);
 	for (unsigned i = 0; i < 11; i++)

@@ -206,6 +206,10 @@ static void version_1_is_read(void **state _unused_)
 		const char *path, *holds;
 	} cases[] = {
 		{ TESTS_DIR "/golden/journal/v1-log.txt", "g1[ 1:5:66 2:0:0 ]g2[ ]g3[ 3:500:ab 255:5:74 ]" },
+		{ TESTS_DIR "/golden/journal/v1-compressed.txt",
+		  "g1[ 1:5:66 2:0:0 ]g2[ 4:5:73 5:1024:ef ]g3[ 3:500:ab 255:5:74 ]" },
+		{ TESTS_DIR "/golden/journal/v1-snapshot-compressed.txt",
+		  "s2[ 4:5:73 5:1024:ef ]g3[ 3:500:ab 255:5:74 ]" },
 		{ TESTS_DIR "/golden/journal/v1-snapshot.txt",
 		  "s2[ 7:10:6c 8:200:cd 9:7:74 ]g3[ 3:500:ab 255:5:74 ]" },
 		{ TESTS_DIR "/golden/journal/v1-snapshot-parts.txt",
