@@ -466,4 +466,4 @@ int recover_view(struct engine *e, struct pack_marks *ret); /* journal into the 
 int space_check(struct engine *e, uint64_t need); /* -ENOSPC */
 void reserve_make(struct engine *e);		   /* if there is room and none yet */
 int reserve_for_opening(struct engine *e);
-bool reserve_release(struct engine *e);		   /* true: room was made, try again */
+bool reserve_release(struct engine *e); /* but for what an opening needs; true: room was made, try again */

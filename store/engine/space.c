@@ -1,10 +1,13 @@
 /*
  * A full disk is an ENOSPC at write, and deleting goes on. Data is refused while the disk has less than the reserve
  * left, so that journal and index can still grow; and the file `reserve` holds some blocks that are given up when even
- * a commit finds none, because somebody else filled the disk.
+ * a commit finds none, because somebody else filled the disk. Its first part is left for the next mount, which could
+ * otherwise not be had on a disk that is full to the last byte; only opening the store gives that up. A crash leaves
+ * the file, a part of it or none: it is made anew when there is room.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "base/io.h"
@@ -12,8 +15,9 @@
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
 
-#define RESERVE_FILE_BYTES MiB(2) /* an opening, and a MiB of journal: ten thousands of deletions */
-#define OPENING_BYTES MiB(1) /* MANIFEST, options and info log of RocksDB */
+#define OPENING_BYTES KiB(256) /* MANIFEST, options and info log of RocksDB */
+#define COMMIT_BYTES (MiB(1) + KiB(128)) /* a frame that was begun, its table, and what of the journal is not there yet */
+#define RESERVE_FILE_BYTES (OPENING_BYTES + COMMIT_BYTES)
 #define CHECK_NS (50 * 1000 * 1000ull) /* ask the disk at most every 50 ms while there is plenty */
 
 static uint64_t reserve_bytes(uint64_t total)
@@ -88,7 +92,7 @@ int reserve_for_opening(struct engine *e)
 	r = engine_space(e, &sp);
 	if (r < 0 || sp.free >= OPENING_BYTES)
 		return r;
-	reserve_release(e);
+	(void)io_unlink(e->dirs.root, "reserve");
 	r = probe_room(e);
 	return r < 0 ? log_errno(r, "store %s: no room to open it, %" PRIu64 " KiB are needed", e->path,
 				 OPENING_BYTES >> 10) :
@@ -97,7 +101,16 @@ int reserve_for_opening(struct engine *e)
 
 bool reserve_release(struct engine *e)
 {
-	if (io_unlink(e->dirs.root, "reserve") < 0)
+	int fd = io_open(e->dirs.root, "reserve", O_WRONLY, 0);
+	bool released = false;
+	struct stat st;
+
+	if (fd < 0)
+		return false;
+	if (fstat(fd, &st) == 0 && (uint64_t)st.st_size > OPENING_BYTES)
+		released = io_truncate(fd, OPENING_BYTES) == 0;
+	io_close(fd);
+	if (!released)
 		return false;
 	e->has_reserve = false;
 	log_warning("store %s: the disk is full, the reserve has been given up to finish what was begun", e->path);
