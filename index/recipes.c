@@ -12,10 +12,23 @@
 #include "index/db.h"
 #include "index/index_format.h"
 
-#define RECIPE_VERSION 1
+#define RECIPE_VERSION 2
+#define RECIPE_VERSION_OLD 1
 #define RECIPE_KEY_LEN 17
-#define EXTENT_BYTES_MIN 5 /* five varints */
+#define EXTENT_BYTES_MIN 2 /* tag, move */
+#define PAGE 4096u
+#define PAGE_SHIFT 12u
 #define PACK_SIZE_MAX (UINT64_C(1) << 32)
+
+/* What of an extent follows: what it has not in common with the one before. */
+enum recipe_tag {
+	RECIPE_GAP = 1 << 0,
+	RECIPE_LENGTH = 1 << 1,
+	RECIPE_NODE = 1 << 2,
+	RECIPE_PACK = 1 << 3,
+	RECIPE_PAGES = 1 << 4, /* gap, length and move are whole pages, and counted in pages */
+	RECIPE_TAG_END = 1 << 5,
+};
 
 struct ns_key recipe_prefix(uint64_t ino)
 {
@@ -57,56 +70,129 @@ static int64_t unzigzag(uint64_t n)
 	return (int64_t)(n >> 1 ^ (0 - (n & 1)));
 }
 
-/* Where the extent before ended, in the segment and in its pack. */
+/* What the extent before leaves: where it ended, in the segment and in its pack, and what the next has in common. */
 struct recipe_pos {
-	uint64_t off;
+	uint64_t off, len, node;
 	int64_t pack, pack_off;
 };
 
+static const struct recipe_pos first = { .len = PAGE };
+
+static struct recipe_pos pos_after(const struct extent *x)
+{
+	return (struct recipe_pos){
+		.off = (uint64_t)x->off + x->len,
+		.len = x->len,
+		.node = x->addr.node,
+		.pack = x->addr.pack,
+		.pack_off = (int64_t)x->addr.off + x->len,
+	};
+}
+
+static void extent_encode(const struct extent *x, const struct recipe_pos *pos, struct buf *ret)
+{
+	int64_t move = (int64_t)x->addr.off - pos->pack_off;
+	uint64_t gap = x->off - pos->off;
+	unsigned tag = gap > 0 ? RECIPE_GAP : 0, shift;
+
+	assert(x->off >= pos->off && x->len > 0 && (uint64_t)x->off + x->len <= SEGMENT_SIZE);
+	tag |= x->len != pos->len ? RECIPE_LENGTH : 0;
+	tag |= x->addr.node != pos->node ? RECIPE_NODE : 0;
+	tag |= x->addr.pack != pos->pack ? RECIPE_PACK : 0;
+	tag |= (gap | x->len | (uint64_t)move) % PAGE == 0 ? RECIPE_PAGES : 0;
+	shift = tag & RECIPE_PAGES ? PAGE_SHIFT : 0;
+	buf_add_u8(ret, (uint8_t)tag);
+	if (tag & RECIPE_GAP)
+		buf_add_varint(ret, gap >> shift);
+	if (tag & RECIPE_LENGTH)
+		buf_add_varint(ret, x->len >> shift);
+	if (tag & RECIPE_NODE)
+		buf_add_varint(ret, x->addr.node);
+	if (tag & RECIPE_PACK)
+		buf_add_varint(ret, zigzag((int64_t)x->addr.pack - pos->pack));
+	buf_add_varint(ret, zigzag(move >> shift));
+}
+
 void recipe_encode(const struct extent *x, size_t nr, struct buf *ret)
 {
-	struct recipe_pos pos = { 0 };
+	struct recipe_pos pos = first;
 
 	buf_add_u8(ret, RECIPE_VERSION);
 	buf_add_varint(ret, nr);
-	for (size_t i = 0; i < nr; i++, x++) {
-		assert(x->off >= pos.off && x->len > 0 && (uint64_t)x->off + x->len <= SEGMENT_SIZE);
-		buf_add_varint(ret, x->off - pos.off);
-		buf_add_varint(ret, x->len);
-		buf_add_varint(ret, x->addr.node);
-		buf_add_varint(ret, zigzag((int64_t)x->addr.pack - pos.pack));
-		buf_add_varint(ret, zigzag((int64_t)x->addr.off - pos.pack_off));
-		pos = (struct recipe_pos){
-			.off = (uint64_t)x->off + x->len,
-			.pack = x->addr.pack,
-			.pack_off = (int64_t)x->addr.off + x->len,
-		};
+	for (size_t i = 0; i < nr; i++) {
+		extent_encode(&x[i], &pos, ret);
+		pos = pos_after(&x[i]);
 	}
 }
 
-static int extent_decode(struct cursor *c, struct recipe_pos *pos, struct extent *ret)
-{
-	uint64_t gap = cursor_varint(c), len = cursor_varint(c), node = cursor_varint(c);
-	int64_t pack = unzigzag(cursor_varint(c)), pack_off = unzigzag(cursor_varint(c));
+/* The fields of an extent as they are on disk, in bytes and as differences. */
+struct recipe_fields {
+	uint64_t gap, len, node;
+	int64_t pack, move;
+};
 
-	if (c->failed || gap > SEGMENT_SIZE || len == 0 || len > SEGMENT_SIZE || node > UINT16_MAX)
+/* Each is there where the tag says, and nowhere else: there is one way to write an extent. */
+static int fields_decode(struct cursor *c, const struct recipe_pos *pos, struct recipe_fields *ret)
+{
+	struct recipe_fields f = { .len = pos->len, .node = pos->node };
+	unsigned tag = cursor_u8(c), shift = tag & RECIPE_PAGES ? PAGE_SHIFT : 0;
+	uint64_t move;
+
+	if (tag & RECIPE_GAP)
+		f.gap = cursor_varint(c);
+	if (tag & RECIPE_LENGTH)
+		f.len = cursor_varint(c);
+	if (tag & RECIPE_NODE)
+		f.node = cursor_varint(c);
+	if (tag & RECIPE_PACK)
+		f.pack = unzigzag(cursor_varint(c));
+	move = cursor_varint(c);
+	if (c->failed || tag >= RECIPE_TAG_END || f.gap > SEGMENT_SIZE || f.len > SEGMENT_SIZE || move > 4 * PACK_SIZE_MAX)
 		return -EBADMSG;
-	if (pos->off + gap + len > SEGMENT_SIZE)
+	f.gap <<= shift;
+	f.len <<= tag & RECIPE_LENGTH ? shift : 0;
+	f.move = unzigzag(move) * (INT64_C(1) << shift);
+	if (((tag & RECIPE_GAP) && f.gap == 0) || ((tag & RECIPE_LENGTH) && f.len == pos->len) ||
+	    ((tag & RECIPE_NODE) && f.node == pos->node) || ((tag & RECIPE_PACK) && f.pack == 0) ||
+	    ((f.gap | f.len | (uint64_t)f.move) % PAGE == 0) != (shift > 0))
 		return -EBADMSG;
-	if (__builtin_add_overflow(pack, pos->pack, &pack) || pack <= 0 || pack > UINT32_MAX)
+	*ret = f;
+	return 0;
+}
+
+/* As it was written before: all fields, in bytes. */
+static int fields_decode_v1(struct cursor *c, struct recipe_fields *ret)
+{
+	struct recipe_fields f;
+
+	f.gap = cursor_varint(c);
+	f.len = cursor_varint(c);
+	f.node = cursor_varint(c);
+	f.pack = unzigzag(cursor_varint(c));
+	f.move = unzigzag(cursor_varint(c));
+	if (c->failed)
 		return -EBADMSG;
-	if (__builtin_add_overflow(pack_off, pos->pack_off, &pack_off) || pack_off < 0 || pack_off > UINT32_MAX ||
-	    (uint64_t)pack_off + len > PACK_SIZE_MAX)
+	*ret = f;
+	return 0;
+}
+
+static int extent_decode(const struct recipe_fields *f, const struct recipe_pos *pos, struct extent *ret)
+{
+	int64_t pack, pack_off;
+
+	if (f->gap > SEGMENT_SIZE || f->len == 0 || f->len > SEGMENT_SIZE || f->node > UINT16_MAX)
+		return -EBADMSG;
+	if (pos->off + f->gap + f->len > SEGMENT_SIZE)
+		return -EBADMSG;
+	if (__builtin_add_overflow(f->pack, pos->pack, &pack) || pack <= 0 || pack > UINT32_MAX)
+		return -EBADMSG;
+	if (__builtin_add_overflow(f->move, pos->pack_off, &pack_off) || pack_off < 0 || pack_off > UINT32_MAX ||
+	    (uint64_t)pack_off + f->len > PACK_SIZE_MAX)
 		return -EBADMSG;
 	*ret = (struct extent){
-		.off = (uint32_t)(pos->off + gap),
-		.len = (uint32_t)len,
-		.addr = { .pack = (uint32_t)pack, .off = (uint32_t)pack_off, .node = (uint16_t)node },
-	};
-	*pos = (struct recipe_pos){
-		.off = pos->off + gap + len,
-		.pack = pack,
-		.pack_off = pack_off + (int64_t)len,
+		.off = (uint32_t)(pos->off + f->gap),
+		.len = (uint32_t)f->len,
+		.addr = { .pack = (uint32_t)pack, .off = (uint32_t)pack_off, .node = (uint16_t)f->node },
 	};
 	return 0;
 }
@@ -115,11 +201,13 @@ int recipe_decode(const void *p, size_t len, struct extent **ret, size_t *ret_nr
 {
 	_cleanup_(freep) struct extent *x = NULL;
 	struct cursor c = cursor_of(p, len);
-	struct recipe_pos pos = { 0 };
+	uint8_t version = cursor_u8(&c);
+	struct recipe_pos pos = first;
+	struct recipe_fields f;
 	uint64_t nr;
 	int r;
 
-	if (cursor_u8(&c) != RECIPE_VERSION)
+	if (version != RECIPE_VERSION && version != RECIPE_VERSION_OLD)
 		return -EBADMSG;
 	nr = cursor_varint(&c);
 	if (c.failed || nr > cursor_left(&c) / EXTENT_BYTES_MIN)
@@ -130,9 +218,12 @@ int recipe_decode(const void *p, size_t len, struct extent **ret, size_t *ret_nr
 			return -ENOMEM;
 	}
 	for (uint64_t i = 0; i < nr; i++) {
-		r = extent_decode(&c, &pos, &x[i]);
+		r = version == RECIPE_VERSION ? fields_decode(&c, &pos, &f) : fields_decode_v1(&c, &f);
+		if (r == 0)
+			r = extent_decode(&f, &pos, &x[i]);
 		if (r < 0)
 			return r;
+		pos = pos_after(&x[i]);
 	}
 	if (!cursor_done(&c))
 		return -EBADMSG;

@@ -36,6 +36,7 @@ int superblock_decode(const void *p, size_t len, struct superblock *ret)
 	memcpy(sb.secret, d->secret, sizeof(sb.secret));
 	sb.created_ns = le64_get(d->created_ns);
 	sb.flags = le32_get(d->flags);
+	sb.incompat = le32_get(d->incompat);
 	*ret = sb;
 	return 0;
 }
@@ -46,6 +47,7 @@ void superblock_encode(const struct superblock *sb, struct superblock_disk *ret)
 
 	memcpy(d.magic, SUPERBLOCK_MAGIC, sizeof(d.magic));
 	d.version = le32_put(SUPERBLOCK_VERSION);
+	d.incompat = le32_put(sb->incompat);
 	d.hash = le32_put(sb->hash);
 	memcpy(d.store_id, sb->store_id, sizeof(d.store_id));
 	memcpy(d.secret, sb->secret, sizeof(d.secret));
@@ -97,6 +99,7 @@ static int superblock_make(const struct engine_conf *conf, struct superblock *re
 	struct superblock sb = { .hash = conf->hash ? (enum fp_kind)conf->hash : FP_XXH3, .created_ns = now_ns() };
 	int r;
 
+	sb.incompat = SUPERBLOCK_RECIPES_2;
 	r = random_bytes(sb.store_id, sizeof(sb.store_id));
 	if (r < 0)
 		return r;
@@ -155,6 +158,27 @@ static int superblock_read(int fd, const char *path, struct superblock *ret)
 	if (r == -EOPNOTSUPP || r2 == -EOPNOTSUPP)
 		return log_errno(-EOPNOTSUPP, "store %s: made by another version of ckptfs, use that one", path);
 	return log_errno(-EBADMSG, "store %s: both copies of the superblock are damaged", path);
+}
+
+/*
+ * A store of before recipes of version 2 gets the bit that keeps a program of then from it, before the first is
+ * written. Where it stands, since the file is locked; the second copy first, and synced: a crash leaves one that is good.
+ */
+static int superblock_upgrade(int fd, const char *path, struct superblock *sb)
+{
+	struct superblock_disk d;
+	int r = 0;
+
+	if (sb->incompat & SUPERBLOCK_RECIPES_2)
+		return 0;
+	sb->incompat |= SUPERBLOCK_RECIPES_2;
+	superblock_encode(sb, &d);
+	for (int copy = 1; copy >= 0 && r == 0; copy--) {
+		r = io_pwrite(fd, &d, sizeof(d), (uint64_t)copy * sizeof(d));
+		if (r == 0)
+			r = io_sync(fd);
+	}
+	return r < 0 ? log_errno(r, "store %s: cannot write its superblock", path) : 0;
 }
 
 /* A directory with anything but the traces of an interrupted creation in it is not ours to take. */
@@ -322,6 +346,9 @@ int store_dirs_open(const char *path, const struct engine_conf *conf, struct sto
 	if (r < 0)
 		return r;
 	r = open_dir(d.root, path, "journal", &d.journal);
+	if (r < 0)
+		return r;
+	r = conf->read_only ? 0 : superblock_upgrade(d.lock, path, &d.sb);
 	if (r < 0)
 		return r;
 	*ret = d;

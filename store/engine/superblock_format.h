@@ -13,7 +13,8 @@
 #define SUPERBLOCK_SIZE 4096u /* written twice, one copy after the other: losing the key would lose the store */
 
 /* Unknown bit in `incompat`: refuse; in `compat`: ignore. */
-#define SUPERBLOCK_INCOMPAT_KNOWN 0u
+#define SUPERBLOCK_RECIPES_2 1u /* recipes may be of version 2 */
+#define SUPERBLOCK_INCOMPAT_KNOWN SUPERBLOCK_RECIPES_2
 
 struct superblock_disk {
 	uint8_t magic[8];
@@ -36,7 +37,7 @@ struct superblock {
 	uint8_t store_id[16];
 	uint8_t secret[FP_KEY_LEN];
 	uint64_t created_ns;
-	uint32_t flags;
+	uint32_t flags, incompat;
 };
 
 /* -EBADMSG: not a superblock or damaged; -EOPNOTSUPP: another version or unknown features. */

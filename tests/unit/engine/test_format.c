@@ -15,7 +15,8 @@
 
 static struct superblock some_superblock(void)
 {
-	struct superblock sb = { .hash = FP_SHA256, .created_ns = 1234567890123456789u, .flags = SUPERBLOCK_CLUSTER };
+	struct superblock sb = { .hash = FP_SHA256, .created_ns = 1234567890123456789u, .flags = SUPERBLOCK_CLUSTER,
+				 .incompat = SUPERBLOCK_RECIPES_2 };
 
 	memset(sb.store_id, 0xab, sizeof(sb.store_id));
 	memset(sb.secret, 0xcd, sizeof(sb.secret));
@@ -33,6 +34,7 @@ static void a_superblock_comes_back(void **state)
 	assert_int_equal(got.hash, sb.hash);
 	assert_int_equal(got.created_ns, sb.created_ns);
 	assert_int_equal(got.flags, sb.flags);
+	assert_int_equal(got.incompat, sb.incompat);
 	assert_memory_equal(got.store_id, sb.store_id, sizeof(sb.store_id));
 	assert_memory_equal(got.secret, sb.secret, sizeof(sb.secret));
 }
