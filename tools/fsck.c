@@ -248,6 +248,7 @@ int main(int argc, char *argv[])
 			printf("fsck.ckptfs %s\n", CKPTFS_VERSION);
 			return 0;
 		default:
+			fputs("fsck.ckptfs --help tells the usage\n", stderr);
 			return FSCK_USAGE;
 		}
 	if (optind + 1 != argc)

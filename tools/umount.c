@@ -200,6 +200,7 @@ static int parse(int argc, char *argv[], struct request *ret)
 		case 't':
 			break; /* umount(8) passes them on */
 		default:
+			fputs("umount.ckptfs --help tells the usage\n", stderr);
 			return -EINVAL;
 		}
 	}
