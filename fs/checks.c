@@ -36,6 +36,26 @@ static void closedirp(DIR **d)
 		closedir(*d);
 }
 
+/* Where `store` is mounted or, if that is NULL, which store lies on top at `point`; caller frees. NULL: none. */
+static char *find_mount(const char *store, const char *point)
+{
+	FILE *f = setmntent("/proc/self/mounts", "re");
+	char *found = NULL, line[8192];
+	struct mntent e;
+
+	while (f && getmntent_r(f, &e, line, sizeof(line))) {
+		if (strcmp(e.mnt_type, "fuse.ckptfs") != 0)
+			continue;
+		if (store ? strcmp(e.mnt_fsname, store) != 0 : strcmp(e.mnt_dir, point) != 0)
+			continue;
+		free(found);
+		found = strdup(store ? e.mnt_dir : e.mnt_fsname);
+	}
+	if (f)
+		endmntent(f);
+	return found;
+}
+
 static int died(const char *mountpoint)
 {
 	log_error("mountpoint %s: the daemon of an earlier mount has died; umount it first", mountpoint);
@@ -45,11 +65,14 @@ static int died(const char *mountpoint)
 /* A second mount on top of a first would hide it: nobody means that. */
 static int check_not_mounted(const char *path, const struct stat *st)
 {
+	_cleanup_(freep) char *store = NULL;
 	struct statfs fs;
 
 	if (st->st_ino != NS_ROOT_INO || statfs(path, &fs) < 0 || fs.f_type != FUSE_SUPER_MAGIC)
 		return 0;
-	log_error("mountpoint %s: a FUSE filesystem is mounted there already; umount it first", path);
+	store = find_mount(NULL, path);
+	log_error("mountpoint %s: %s is mounted there already; umount it first", path,
+		  store ? store : "a FUSE filesystem");
 	return -EBUSY;
 }
 
@@ -118,6 +141,10 @@ static int check_new_store(const struct options *o, char **ret)
 		return -ENOENT;
 	}
 	parent = realpath(dirname(copy1), NULL);
+	if (!parent && errno == ENOENT) {
+		log_error("store %s: its parent directory does not exist; mkdir it first", o->store);
+		return -ENOENT;
+	}
 	if (!parent)
 		return log_errno(-errno, "store %s: its parent directory", o->store);
 	if (access(parent, W_OK | X_OK) < 0)
@@ -172,11 +199,11 @@ static int check_device(void)
 
 	if (fd >= 0)
 		return 0;
+	if (errno == EACCES && geteuid() != 0) /* libfuse opens it before it calls fusermount3 */
+		return log_errno(-errno, "/dev/fuse: not for plain users on this machine; chmod 666 it, or mount as root");
 	if (errno == ENOENT || errno == ENODEV)
 		return log_errno(-errno, "/dev/fuse: the kernel has no FUSE; modprobe fuse");
-	if (geteuid() == 0)
-		return log_errno(-errno, "/dev/fuse: cannot open");
-	return 0; /* fusermount3 opens it for us */
+	return log_errno(-errno, "/dev/fuse: cannot open");
 }
 
 int checks_run(const struct options *o, struct checks *ret)
@@ -197,33 +224,25 @@ int checks_run(const struct options *o, struct checks *ret)
 	return 0;
 }
 
-static bool is_mounted(const char *store)
+int checks_await_store(const struct checks *c)
 {
-	FILE *f = setmntent("/proc/self/mounts", "re");
-	struct mntent e;
-	char line[8192];
-	bool found = false;
-
-	while (f && !found && getmntent_r(f, &e, line, sizeof(line)))
-		found = strcmp(e.mnt_type, "fuse.ckptfs") == 0 && strcmp(e.mnt_fsname, store) == 0;
-	if (f)
-		endmntent(f);
-	return found;
-}
-
-void checks_await_store(const struct checks *c)
-{
-	_cleanup_(freep) char *path = NULL;
+	_cleanup_(freep) char *path = NULL, *point = NULL;
 	_cleanup_(closep) int fd = -1;
 
 	if (asprintf(&path, "%s/superblock", c->store) < 0)
-		return;
+		return -ENOMEM;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return; /* new, or what is wrong with it will be told when it is opened */
-	for (unsigned i = 0; i < AWAIT_TRIES && flock(fd, LOCK_SH | LOCK_NB) < 0 && !is_mounted(c->store); i++) {
+		return 0; /* new, or what is wrong with it will be told when it is opened */
+	for (unsigned i = 0; i < AWAIT_TRIES && flock(fd, LOCK_SH | LOCK_NB) < 0; i++) {
+		point = find_mount(c->store, NULL);
+		if (point) {
+			log_error("store %s: in use: mounted on %s already; use that, or umount it first", c->store, point);
+			return -EBUSY;
+		}
 		if (i == 0)
 			log_info("store %s: waiting for the daemon of an earlier mount to finish", c->store);
 		nanosleep(&(struct timespec){ .tv_nsec = AWAIT_NS }, NULL);
 	}
+	return 0;
 }

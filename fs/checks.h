@@ -12,5 +12,5 @@ void checks_release(struct checks *c);
 /* Fills *ret. The reason of a failure has been logged. */
 int checks_run(const struct options *o, struct checks *ret);
 /* A daemon whose mount is gone still has the store for a moment, to make everything durable: wait for it. A store
- * that is mounted is not waited for. */
-void checks_await_store(const struct checks *c);
+ * that is mounted is not waited for: -EBUSY, logged. */
+int checks_await_store(const struct checks *c);

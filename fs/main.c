@@ -215,7 +215,9 @@ static int open_store(struct run *run)
 	struct engine *e;
 	int r;
 
-	checks_await_store(&run->paths);
+	r = checks_await_store(&run->paths);
+	if (r < 0)
+		return r;
 	r = engine_open(run->paths.store, &run->o.engine, &e);
 	if (r < 0)
 		return r; /* logged in full */

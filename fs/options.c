@@ -52,7 +52,7 @@ static const struct {
 	uint64_t min, max;
 	const char *why;
 } limits[] = {
-	{ offsetof(struct options, engine.page), "page", KiB(4), MiB(1), "must be 4K to 1M" },
+	{ offsetof(struct options, engine.page), "page", KiB(4), MiB(1), "must be a power of two, 4K to 1M" },
 	{ offsetof(struct options, engine.cache), "cache", MiB(16), UINT64_MAX, "must be at least 16M" },
 	{ offsetof(struct options, engine.dirty), "dirty", MiB(32), UINT64_MAX, "must be at least 32M" },
 	{ offsetof(struct options, engine.commit_s), "commit", 1, 3600, "must be 1 to 3600 seconds" },
@@ -177,7 +177,7 @@ static int check_limits(struct options *o, const char *name, const char **ret_wh
 		}
 	}
 	if (o->engine.page & (o->engine.page - 1)) {
-		*ret_why = "must be a power of two";
+		*ret_why = "must be a power of two, 4K to 1M";
 		return -EINVAL;
 	}
 	if (is_too_slow(o->engine.read_rate) || is_too_slow(o->engine.write_rate)) {
@@ -205,6 +205,10 @@ static int option_set(struct options *o, char *option)
 		return r < 0 ? r : 0;
 	if (kernel_option(o, option, value) > 0)
 		return 0;
+	if (strcmp(option, "remount") == 0) {
+		log_error("option remount: no option can be changed while mounted; umount, and mount with the new ones");
+		return -EINVAL;
+	}
 	if (o->sloppy) {
 		log_info("option %s: not known, ignored", option);
 		return 0;
@@ -293,7 +297,8 @@ int options_parse(struct options *o, int argc, char *argv[])
 		case 'N': /* mount(8) has entered the namespace already */
 			break;
 		default:
-			return -EINVAL; /* getopt has said why */
+			fputs("mount.ckptfs --help tells the usage\n", stderr); /* getopt has said why */
+			return -EINVAL;
 		}
 	}
 	/* After the loop: -s counts wherever it stands. */

@@ -89,7 +89,7 @@ refused "no mountpoint" 1 'MOUNTPOINT|mountpoint' "$helper" "$STORE"
 refused "too many arguments" 1 'third|argument|usage' "$helper" "$STORE" "$MNT" third
 refused "an unknown option" 1 'nosuchoption' "$helper" "$STORE" "$MNT" -o nosuchoption
 refused "an unknown option with a value" 1 'nosuch' "$helper" "$STORE" "$MNT" -o nosuch=5
-refused "an unknown flag" 1 'wrong' "$helper" "$STORE" "$MNT" --wrong
+refused "an unknown flag" 1 'help tells' "$helper" "$STORE" "$MNT" --wrong
 refused "a value that is not one" 1 'page' "$helper" "$STORE" "$MNT" -o page=banana
 refused "a page that is too small" 1 'page' "$helper" "$STORE" "$MNT" -o page=1K
 refused "a page that is not a power of two" 1 'page' "$helper" "$STORE" "$MNT" -o page=12K
@@ -97,12 +97,13 @@ refused "a cache that is too small" 1 'cache' "$helper" "$STORE" "$MNT" -o cache
 refused "a chunking that is not known" 1 'chunking' "$helper" "$STORE" "$MNT" -o chunking=magic
 refused "another hash than the store's" 1 'hash' "$helper" "$STORE" "$MNT" -o hash=sha256
 refused "a cluster key for an old store" 1 'cluster' "$helper" "$STORE" "$MNT" -o cluster="$WORK/key"
+refused "a remount" 1 'remount: .*umount' "$helper" "$STORE" "$MNT" -o remount,cache=64M
 refused "no mountpoint there" 32 "mountpoint $WORK/nowhere: .*not exist" "$helper" "$STORE" "$WORK/nowhere"
 refused "a mountpoint that is a file" 32 "mountpoint $WORK/file: not a directory" "$helper" "$STORE" "$WORK/file"
 refused "a mountpoint that is not empty" 32 "mountpoint $WORK/full: not empty" "$helper" "$STORE" "$WORK/full"
 refused "a store that is a file" 32 "store $WORK/file: not a directory" "$helper" "$WORK/file" "$MNT"
 refused "a directory that is not a store" 32 "store $WORK/notstore: .*not a ckptfs store" "$helper" "$WORK/notstore" "$MNT"
-refused "a store whose parent is not there" 32 "store $WORK/no/store" "$helper" "$WORK/no/store" "$MNT"
+refused "a store whose parent is not there" 32 "store $WORK/no/store: .*mkdir" "$helper" "$WORK/no/store" "$MNT"
 refused "a store below the mountpoint" 32 'below the mountpoint' "$helper" "$MNT/store" "$MNT"
 refused "the store as mountpoint" 32 'not empty|inside the store|below the mountpoint' "$helper" "$STORE" "$STORE"
 refused "a mountpoint inside the store" 32 'inside the store' "$helper" "$WORK/empty/.." "$WORK/empty"
@@ -116,7 +117,7 @@ pid=$(figure pid)
 works "it is fuse.ckptfs in /proc/mounts" grep -q "^$STORE $MNT fuse.ckptfs rw," /proc/mounts
 works "content is there" grep -qx content "$MNT/file"
 mkdir "$WORK/second"
-refused "a second mount of a mounted store" 32 "store $STORE: in use" "$helper" "$STORE" "$WORK/second"
+refused "a second mount of a mounted store" 32 "store $STORE: in use: mounted on $MNT " "$helper" "$STORE" "$WORK/second"
 mkdir "$MNT/inner"
 refused "a store on the mount itself" 32 "below the mountpoint|mounted there already" "$helper" "$MNT/store" "$MNT"
 refused "a mount on a busy mountpoint" 32 "mounted there already" "$helper" "$WORK/new" "$MNT"
