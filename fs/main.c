@@ -118,8 +118,10 @@ static void become_daemon(struct run *run)
 		return;
 	if (!run->o.log)
 		log_to_syslog("ckptfs");
-	else if (log_to_file(run->o.log) < 0)
+	else if (log_to_file(run->o.log) < 0) {
+		log_warning("log: goes to syslog instead");
 		log_to_syslog("ckptfs");
+	}
 	setsid();
 	if (chdir("/") < 0)
 		log_errno(-errno, "chdir /");
@@ -289,6 +291,8 @@ static int attend(struct run *run)
 			raise_readahead(run);
 			if (run->metrics && metrics_start(run->metrics, run->fs) < 0)
 				return -ENOMEM;
+			if (run->o.verbose && run->parent_fd >= 0) /* the log hears of it too, below */
+				log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
 			become_daemon(run);
 			log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
 			if (run->metrics)
@@ -374,8 +378,11 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 	r = checks_run(&run->o, &run->paths);
 	if (r < 0)
 		return status_of(r == -EACCES ? r : r == -ENOMEM ? r : -ENXIO);
-	if (run->o.fake)
+	if (run->o.fake) {
+		log_info("store %s: not mounted on %s, as -f says; options and paths are right", run->paths.store,
+			 run->paths.mountpoint);
 		return EXIT_MOUNTED;
+	}
 	if (!run->o.foreground) {
 		r = fork_daemon(run, &status);
 		if (r != 0)

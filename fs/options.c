@@ -102,7 +102,7 @@ void options_help(FILE *to)
 	      "Mount the deduplicating store in directory STORE, which is created if it is not there.\n\n"
 	      "  -o OPTION,...       options, see below\n"
 	      "  -s                  ignore options that are not known\n"
-	      "  -f                  check everything, mount nothing\n"
+	      "  -f                  check options and paths, mount nothing\n"
 	      "  -n                  accepted and without effect: there is no mtab\n"
 	      "  -v                  say what is done\n"
 	      "  -d, --foreground    do not become a daemon; log to standard error\n"

@@ -120,11 +120,12 @@ mkdir "$WORK/second"
 refused "a second mount of a mounted store" 32 "store $STORE: in use: mounted on $MNT " "$helper" "$STORE" "$WORK/second"
 mkdir "$MNT/inner"
 refused "a store on the mount itself" 32 "below the mountpoint|mounted there already" "$helper" "$MNT/store" "$MNT"
-refused "a mount on a busy mountpoint" 32 "mounted there already" "$helper" "$WORK/new" "$MNT"
+refused "a mount on a busy mountpoint" 32 "$STORE is mounted there already" "$helper" "$WORK/new" "$MNT"
 works "umount" umount "$MNT"
 works "the daemon ends" gone "$pid"
 
 works "-f checks and mounts nothing" "$helper" -f "$STORE" "$MNT"
+works "-v says that nothing was mounted" sh -c "'$helper' -f -v '$STORE' '$MNT' 2>&1 | grep -q 'not mounted on $MNT'"
 works "really nothing" sh -c "! grep -q ' $MNT ' /proc/mounts"
 works "fsck at boot finds nothing" "$CKPTFS_BUILD/tools/fsck.ckptfs" -a "$STORE"
 refused "fsck at boot of nothing" 8 "No such file" "$CKPTFS_BUILD/tools/fsck.ckptfs" -a "$WORK/nowhere"
@@ -156,6 +157,8 @@ works "and leaves no dead mount" sh -c "! grep -q ' $MNT ' /proc/mounts"
 works "and loses nothing" sh -c "'$helper' '$STORE' '$MNT' && grep -qx more '$MNT/more' && umount '$MNT'"
 works "a log file" sh -c "sleep 0.5; '$helper' '$STORE' '$MNT' -o log='$WORK/log/daemon' && umount '$MNT' && sleep 0.5 &&
 	grep -q . '$WORK/log/daemon'"
+works "a log file that cannot be" sh -c "'$helper' -v '$STORE' '$MNT' -o log='$WORK/no/log' >'$WORK/log/told' 2>&1 &&
+	umount '$MNT' && grep -q 'syslog instead' '$WORK/log/told' && grep -q 'mounted on $MNT' '$WORK/log/told'"
 
 # mount(8) finds its helpers in /sbin only: a private copy of that directory, seen by nobody else.
 cat >"$WORK/mount8" <<'SH'

@@ -21,7 +21,7 @@ end
 
 complete -c mount.ckptfs -s o -x -a '(__ckptfs_options)' -d 'options'
 complete -c mount.ckptfs -s s -d 'ignore unknown options'
-complete -c mount.ckptfs -s f -d 'check everything, mount nothing'
+complete -c mount.ckptfs -s f -d 'check options and paths, mount nothing'
 complete -c mount.ckptfs -s n -d 'without effect'
 complete -c mount.ckptfs -s v -d 'say what is done'
 complete -c mount.ckptfs -s d -l foreground -d 'stay in the foreground'
