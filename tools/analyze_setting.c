@@ -98,17 +98,23 @@ static void say_compression(const struct figures *f, struct setting *s)
 		say(s, "; lz4 makes them %.0f %% smaller, zstd:3 hardly more, %.0f %%.", lz4, zstd);
 	else if (s->codec == CODEC_ZSTD)
 		say(s, "; zstd:3 makes them %.0f %% smaller, lz4 %.0f %%.", zstd, lz4);
+	else if (MAX(lz4, zstd) < 0.5)
+		say(s, "; compression would not make them smaller.");
 	else
 		say(s, "; compression would make them only %.0f %% smaller.", MAX(lz4, zstd));
 }
 
+/* Sizes that are not the default: the figures are of these. */
 static void write_options(const struct cutting *c, struct setting *s)
 {
-	char page[32] = "";
+	const struct cdc_params *p = &c->cdc.params, usual = CDC_PARAMS_DEFAULT;
+	char sizes[48] = "";
 
 	if (c->page > 4096)
-		snprintf(page, sizeof(page), ",page=%" PRIu32 "K", c->page / 1024);
-	snprintf(s->options, sizeof(s->options), "chunking=%s%s,compress=%s", c->page > 0 ? "page" : "cdc", page,
+		snprintf(sizes, sizeof(sizes), ",page=%" PRIu32 "K", c->page / 1024);
+	else if (c->page == 0 && (p->min != usual.min || p->avg != usual.avg || p->max != usual.max))
+		snprintf(sizes, sizeof(sizes), ",cdc=%" PRIu32 ":%" PRIu32 ":%" PRIu32, p->min, p->avg, p->max);
+	snprintf(s->options, sizeof(s->options), "chunking=%s%s,compress=%s", c->page > 0 ? "page" : "cdc", sizes,
 		 s->codec < 0 ? "none" : codec_names[s->codec]);
 }
 

@@ -23,6 +23,7 @@
 #define SHOW_NS (200 * 1000 * 1000ull)
 #define BAR_WIDTH 30
 #define MEMORY_DEFAULT MiB(256)
+#define CDC_MAX KiB(64) /* as of the mount option cdc: what cannot be mounted need not be known */
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUPTED = 130 };
 
@@ -44,7 +45,7 @@ static void help(FILE *to)
 		"  --page SIZE    look at pages of this size too, a power of two, 4K to 1M\n"
 		"  --min SIZE     content-defined chunks: the shortest (default %" PRIu32 ")\n"
 		"  --avg SIZE     their average (default %" PRIu32 ")\n"
-		"  --max SIZE     the longest, up to 1M (default %" PRIu32 ")\n"
+		"  --max SIZE     the longest, up to 64K (default %" PRIu32 ")\n"
 		"  --memory SIZE  memory for fingerprints (default 256M); when it is full, figures become estimates\n"
 		"  --json         the result as one JSON document; keys keep their meaning (schema_version)\n"
 		"  -q, --quiet    no progress\n"
@@ -120,8 +121,10 @@ static int analyze(struct request *q, char *paths[], int nr)
 	end_progress(q);
 	if (r < 0)
 		return r;
-	if (q->files.nr > 0)
+	if (q->files.nr > 0 || (q->json && failed == 0))
 		report(q, &a);
+	else if (failed == 0)
+		refuse("there are no files to look at");
 	for (size_t i = 0; i < q->files.nr; i++)
 		failed = q->files.file[i].error < 0 ? q->files.file[i].error : failed;
 	return failed;
@@ -192,8 +195,12 @@ static int parse(int argc, char *argv[], struct request *q)
 			if (set_size(q, c, optarg) < 0)
 				return EXIT_USAGE + 1;
 		}
-	if (cdc_params_check(&q->conf.cdc) < 0) /* says why */
+	if (!cdc_params_valid(&q->conf.cdc) || q->conf.cdc.max > CDC_MAX) {
+		refuse("--min %" PRIu32 " --avg %" PRIu32 " --max %" PRIu32
+		       ": must be 256 <= min, 2 min <= avg, 2 avg <= max <= 64K",
+		       q->conf.cdc.min, q->conf.cdc.avg, q->conf.cdc.max);
 		return EXIT_USAGE + 1;
+	}
 	if (optind == argc) {
 		refuse("a file or directory must be given; try ckptfs-analyze --help");
 		return EXIT_USAGE + 1;

@@ -77,6 +77,7 @@ open("shift.2", "wb").write(b[:4000000] + b"seven b" + b[4000000:])
 EOT
 check 'f["shift.2"]["p"]["new_bytes"] > 4 << 20 and f["shift.2"]["c"]["new_bytes"] < 65536' shift.*
 check 'j["recommended"]["options"] == "chunking=cdc,compress=none"' shift.*
+check 'j["recommended"]["options"] == "chunking=cdc,cdc=1024:8192:65536,compress=none"' --min 1K --avg 8K --max 64K shift.*
 check 'j["recommended"]["expected_bytes"] == c["new_bytes"]' shift.*
 check 'j["recommended"]["options"] == "chunking=page,compress=none"' shift.1
 
@@ -178,6 +179,12 @@ says 'power of two'
 exits 1 "$analyze" --page huge pages
 says 'not a size'
 exits 1 "$analyze" --min 4K --avg 4K pages
+says 'min 4096 --avg 4096 .*2 min <= avg'
+exits 1 "$analyze" --max 1M pages
+says 'max <= 64K'
+mkdir nothing
+exits 0 "$analyze" nothing
+says 'no files'
 exits 1 "$analyze" --memory 1K pages
 says 'at least'
 exits 1 "$analyze" --no-such-option pages

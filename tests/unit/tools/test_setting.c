@@ -26,6 +26,7 @@ static struct setting recommend(struct sizes small, struct sizes large, struct s
 		if (i == 1 && large.new == 0)
 			continue;
 		a.cutting[a.nr_cuttings].page = pages[i];
+		a.cutting[a.nr_cuttings].cdc.params = CDC_PARAMS_DEFAULT;
 		a.total[a.nr_cuttings++] = (struct figures){
 			.data = 1000000,
 			.source = { [NEW] = sizes[i].new },
