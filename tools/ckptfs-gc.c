@@ -232,17 +232,15 @@ static bool step(void *userdata, const struct gc_report *so_far)
 	return !interrupted();
 }
 
-static enum exit_status refuse_store(const struct request *q, int r)
+/* By a daemon that lives: one that has died has let go of its store. */
+static bool refuse_mounted(const struct request *q)
 {
 	struct mounts m;
 
-	if (r == -EBUSY && mounts_find(&m, q->path) > 0)
-		fprintf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs-gc %s\n", q->path, m.point, m.point);
-	else if (r == -EBUSY)
-		fprintf(stderr, "ckptfs-gc: %s: in use by another program\n", q->path);
-	else
-		fprintf(stderr, "ckptfs-gc: %s: cannot be opened: %s\n", q->path, strerror(-r));
-	return EXIT_FAILED;
+	if (mounts_find(&m, q->path) <= 0 || access(m.point, F_OK) < 0)
+		return false;
+	fprintf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs-gc %s\n", q->path, m.point, m.point);
+	return true;
 }
 
 static enum exit_status collect_store(struct request *q)
@@ -262,9 +260,11 @@ static enum exit_status collect_store(struct request *q)
 	struct engine *e;
 	int r, last;
 
+	if (refuse_mounted(q))
+		return EXIT_FAILED;
 	r = engine_open(q->path, &conf, &e);
 	if (r < 0)
-		return refuse_store(q, r);
+		return EXIT_FAILED; /* logged in full */
 	r = engine_gc(e, &gc_conf, &report);
 	last = engine_close(e);
 	if (r == 0)
@@ -286,7 +286,8 @@ static enum exit_status collect(struct request *q)
 	struct ckptfs_gc gc = { 0 };
 
 	if (fd < 0) {
-		fprintf(stderr, "ckptfs-gc: %s: %s\n", q->path, strerror(errno));
+		fprintf(stderr, "ckptfs-gc: %s: %s%s\n", q->path, strerror(errno),
+			errno == ENOTDIR ? "; give a mountpoint or a store" : "");
 		return EXIT_FAILED;
 	}
 	q->started_ns = monotonic_ns();

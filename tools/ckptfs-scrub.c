@@ -242,7 +242,8 @@ static enum exit_status scrub(struct request *q)
 	int r;
 
 	if (fd < 0) {
-		fprintf(stderr, "ckptfs-scrub: %s: %s\n", q->path, strerror(errno));
+		fprintf(stderr, "ckptfs-scrub: %s: %s%s\n", q->path, strerror(errno),
+			errno == ENOTDIR ? "; give a mountpoint" : "");
 		return EXIT_FAILED;
 	}
 	q->fd = fd;

@@ -9,6 +9,7 @@
 #include <sys/xattr.h>
 
 #include "base/util.h"
+#include "tools/daemon.h"
 #include "tools/interrupt.h"
 
 #define STAT_XATTR "user.ckptfs.stat"
@@ -46,8 +47,9 @@ void stat_complain(const char *path, int r, int before)
 	const char *why = strerror(-r);
 
 	if (r == -ENODATA)
-		why = before ? "not on a ckptfs any more: it has been unmounted" :
-			       "not on a ckptfs; give a mountpoint, or a file or directory below one";
+		why = before	     ? "not on a ckptfs any more: it has been unmounted" :
+		      is_store(path) ? "a store; give its mountpoint (ckptfs-stat without a path shows all mounts)" :
+				       "not on a ckptfs; give a mountpoint, or a file or directory below one";
 	else if (r == -ENOTCONN)
 		why = "the daemon of this mount has died; umount it and mount it again";
 	else if (r == -EBADMSG)

@@ -71,6 +71,9 @@ exits 3 timeout 60 "$gc" --delete --rate 1 --budget 0.3s "$MNT"
 # Refused, with a reason.
 exits 2 "$gc" "$STORE"
 says "run ckptfs-gc $MNT"
+[ "$(wc -l <"$WORK/said")" = 1 ] || fail "one reason, several lines"
+exits 2 "$gc" "$MNT/again"
+says 'give a mountpoint or a store'
 exits 2 "$gc" "$WORK"
 says 'neither a ckptfs mount nor a store'
 exits 2 "$gc" "$WORK/missing"

@@ -178,6 +178,10 @@ exits 2 "$scrub" "$STORE"
 says 'give its mountpoint'
 exits 2 "$scrub" "$WORK"
 says 'not on a ckptfs'
+exits 2 "$scrub" "$MNT/other"
+says 'give a mountpoint'
+exits 2 "$stat" "$STORE"
+says 'a store; give its mountpoint'
 exits 2 "$scrub" "$WORK/missing"
 exits 1 "$scrub"
 exits 1 "$scrub" --budget soon "$MNT"
