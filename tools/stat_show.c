@@ -27,8 +27,14 @@ static struct duration duration(uint64_t ns)
 		snprintf(d.s, sizeof(d.s), "%.1f us", v / 1e3);
 	else if (v < 1e9)
 		snprintf(d.s, sizeof(d.s), "%.1f ms", v / 1e6);
-	else
+	else if (v < 120e9)
 		snprintf(d.s, sizeof(d.s), "%.1f s", v / 1e9);
+	else if (v < 7200e9)
+		snprintf(d.s, sizeof(d.s), "%.1f min", v / 60e9);
+	else if (v < 48 * 3600e9)
+		snprintf(d.s, sizeof(d.s), "%.1f h", v / 3600e9);
+	else
+		snprintf(d.s, sizeof(d.s), "%.1f days", v / (24 * 3600e9));
 	return d;
 }
 
@@ -273,7 +279,9 @@ void stat_show_sums(FILE *to, const char *path, const struct stat_sums *s, const
 	number_line(to, "Extents:", s->extents);
 	fprintf(to, "  in %" PRIu64 " places, %.3f per MiB\n", s->frames, fragmentation(s));
 	line(to, "Durable:", s->not_durable == 0 ? "yes" : "not yet");
-	fprintf(to, "  %" PRIu64 " files not yet\n", s->not_durable);
+	if (s->not_durable > 0)
+		fprintf(to, "  %" PRIu64 " files are not", s->not_durable);
+	fputc('\n', to);
 	if (x)
 		show_exclusive(to, x);
 }
