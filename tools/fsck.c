@@ -146,11 +146,14 @@ static void summary(const struct fsck *f, const struct check_result *r)
 	if (r->rebuilt)
 		printf("%s: the index was made anew\n", f->store);
 	if (r->nr_lost_files > 0)
-		printf("%s: %" PRIu64 " files miss %" PRIu64 " bytes\n", f->store, r->nr_lost_files, r->lost_bytes);
+		printf("%s: %" PRIu64 " files miss %" PRIu64
+		       " bytes; writing their content again, mounted with -o verify, heals them\n",
+		       f->store, r->nr_lost_files, r->lost_bytes);
 	if (r->nr_left + r->nr_mended == 0)
 		printf("%s: clean\n", f->store);
 	else
-		printf("%s: %" PRIu64 " mended, %" PRIu64 " left\n", f->store, r->nr_mended, r->nr_left);
+		printf("%s: %" PRIu64 " mended, %" PRIu64 " left%s\n", f->store, r->nr_mended, r->nr_left,
+		       f->conf.mend ? "" : "; -p mends what can be");
 }
 
 static int exit_code(const struct check_result *r)
