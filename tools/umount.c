@@ -47,6 +47,17 @@ static void help(FILE *to)
 	      to);
 }
 
+static int refuse_not_mounted(const char *path)
+{
+	struct mounts m;
+
+	if (mounts_find(&m, path) > 0)
+		log_error("%s: a store, mounted on %s: umount.ckptfs %s", path, m.point, m.point);
+	else
+		log_error("%s: no ckptfs is mounted there; /proc/mounts lists what is", path);
+	return -ENOENT;
+}
+
 /* The store mounted on `path`; of several the last, which lies on top. */
 static int find_store(const char *path, char **ret)
 {
@@ -64,10 +75,8 @@ static int find_store(const char *path, char **ret)
 			free(store);
 			store = strdup(m.store);
 		}
-	if (!found) {
-		log_error("%s: no ckptfs is mounted there; /proc/mounts lists what is", path);
-		return -ENOENT;
-	}
+	if (!found)
+		return refuse_not_mounted(path);
 	if (!store)
 		return -ENOMEM;
 	*ret = TAKE(store);

@@ -121,6 +121,7 @@ refused "a second mount of a mounted store" 32 "store $STORE: in use: mounted on
 mkdir "$MNT/inner"
 refused "a store on the mount itself" 32 "below the mountpoint|mounted there already" "$helper" "$MNT/store" "$MNT"
 refused "a mount on a busy mountpoint" 32 "$STORE is mounted there already" "$helper" "$WORK/new" "$MNT"
+refused "umount.ckptfs of the store" 32 "mounted on $MNT: umount" "$CKPTFS_BUILD/tools/umount.ckptfs" "$STORE"
 works "umount" umount "$MNT"
 works "the daemon ends" gone "$pid"
 
