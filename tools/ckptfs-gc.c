@@ -235,9 +235,13 @@ static bool step(void *userdata, const struct gc_report *so_far)
 /* By a daemon that lives: one that has died has let go of its store. */
 static bool refuse_mounted(const struct request *q)
 {
+	_cleanup_(closep) int fd = -1;
 	struct mounts m;
 
-	if (mounts_find(&m, q->path) <= 0 || access(m.point, F_OK) < 0)
+	if (mounts_find(&m, q->path) <= 0)
+		return false;
+	fd = open(m.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
 		return false;
 	fprintf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs-gc %s\n", q->path, m.point, m.point);
 	return true;
@@ -286,8 +290,7 @@ static enum exit_status collect(struct request *q)
 	struct ckptfs_gc gc = { 0 };
 
 	if (fd < 0) {
-		fprintf(stderr, "ckptfs-gc: %s: %s%s\n", q->path, strerror(errno),
-			errno == ENOTDIR ? "; give a mountpoint or a store" : "");
+		tell_unopened("ckptfs-gc", q->path, "a mountpoint or a store", -errno);
 		return EXIT_FAILED;
 	}
 	q->started_ns = monotonic_ns();

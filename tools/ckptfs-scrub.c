@@ -242,8 +242,7 @@ static enum exit_status scrub(struct request *q)
 	int r;
 
 	if (fd < 0) {
-		fprintf(stderr, "ckptfs-scrub: %s: %s%s\n", q->path, strerror(errno),
-			errno == ENOTDIR ? "; give a mountpoint" : "");
+		tell_unopened("ckptfs-scrub", q->path, "a mountpoint", -errno);
 		return EXIT_FAILED;
 	}
 	q->fd = fd;

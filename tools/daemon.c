@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define DIED "the daemon of this mount has died; umount it and mount it again\n"
+
 bool is_store(const char *path)
 {
 	char name[PATH_MAX];
@@ -21,7 +23,18 @@ void tell_refusal(const char *tool, const char *path, const char *work, const ch
 	else if (r == -EPERM)
 		fprintf(stderr, "only root and the user who mounted it may %s\n", verb);
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
-		fputs("the daemon of this mount has died; umount it and mount it again\n", stderr);
+		fputs(DIED, stderr);
 	else
 		fprintf(stderr, "%s; the daemon's log says more\n", strerror(-r));
+}
+
+void tell_unopened(const char *tool, const char *path, const char *wanted, int r)
+{
+	fprintf(stderr, "%s: %s: ", tool, path);
+	if (r == -ENOTCONN)
+		fputs(DIED, stderr);
+	else if (r == -ENOTDIR)
+		fprintf(stderr, "not a directory; give %s\n", wanted);
+	else
+		fprintf(stderr, "%s\n", strerror(-r));
 }

@@ -112,3 +112,13 @@ exits 0 "$gc" --delete "$MNT"
 fs_umount
 [ "$(disk_kib "$STORE")" -le $((empty + empty / 100)) ] ||
 	{ du -ak "$STORE"; fail "$(disk_kib "$STORE") KiB are left, an empty store takes $empty"; }
+
+# A daemon that has died: its mount says so, its store is free.
+fs_mount
+daemon_kill
+exits 2 "$gc" "$MNT"
+says 'has died; umount'
+exits 2 "$CKPTFS_BUILD/tools/ckptfs-scrub" "$MNT"
+says 'has died; umount'
+exits 0 "$gc" "$STORE"
+fs_kill
