@@ -382,7 +382,7 @@ static int add_paths(struct request *q, int nr, char *paths[])
 static int write_report(const struct request *q)
 {
 	if (q->nr != 1 || q->watch_ns > 0 || q->format != FORMAT_HUMAN) {
-		fputs("ckptfs-stat: --html is of one mount, and goes with no other option; give one mountpoint\n",
+		fputs("ckptfs-stat: --html is of one mount, and goes with no other option; give it as --html FILE MOUNTPOINT\n",
 		      stderr);
 		return -EINVAL;
 	}
