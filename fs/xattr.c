@@ -214,14 +214,11 @@ int xattr_apply_settings(struct fs *fs, uint64_t ino, struct content *c)
 /* A setting of a file that is open counts at once. */
 static int apply_now(struct fs *fs, struct inode *i, const char *name)
 {
-	struct content *c;
+	struct content *c = starts_with(name, OURS) ? inode_content(fs->inodes, i) : NULL;
 	int r;
 
-	if (!starts_with(name, OURS) || !inode_content(fs->inodes, i))
+	if (!c)
 		return 0;
-	r = inode_content_open(fs->inodes, i, &c);
-	if (r < 0)
-		return r;
 	r = xattr_apply_settings(fs, i->ino, c);
 	inode_content_close(fs->inodes, i);
 	return r;

@@ -102,4 +102,15 @@ head -c 7M "$WORK/three" | tail -c 3M >"$MNT/dir/deeper/old" # that directory wa
 sync "$MNT/dir/deeper/old"
 [ "$(figure compression.plain_bytes)" = "$inside" ] || fail "inherited by what was there before"
 cmp <(head -c 8M "$WORK/one" | tail -c 3M) "$MNT/dir/new/file"
+
+# Set on a file that is open it counts at once, and is no further opening: closed and collected, nothing is kept of it.
+noise 5 1 >"$MNT/open"
+exec 5<>"$MNT/open"
+setfattr -n user.ckptfs.compress -v zstd "$MNT/open"
+head -c 2M "$WORK/three" >&5
+sync "$MNT/open"
+[ "$(figure compression.plain_bytes)" -gt "$inside" ] || fail "a setting of a file that is open counts later"
+exec 5>&-
+collect
+[ "$(figure memory.segment_bytes)" = 0 ] || fail "the recipe of a file that is closed is still held"
 fs_umount
