@@ -212,7 +212,7 @@ static int add_entry(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, 
 static int make(struct fs *fs, uint64_t dir_ino, const char *name, uint64_t ino, const struct names_new *n,
 		const struct who *who, struct ns_inode *ret) REQUIRES(fs->names)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	int64_t now = (int64_t)now_ns();
 	struct ns_inode dir, in;
 	struct ns_dirent d;
@@ -280,7 +280,7 @@ int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names
 
 static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *name) REQUIRES(fs->names)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	int64_t now = (int64_t)now_ns();
 	struct ns_inode dir, in;
 	struct ns_dirent d;

@@ -161,7 +161,7 @@ static int set_acl(struct ns_inode *in, const char *name, const void *p, size_t 
 static int set(struct fs *fs, uint64_t ino, const char *name, const void *p, size_t len, int flags, bool kill_setgid)
 	REQUIRES(fs->names)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	struct ns_inode in;
 	bool drop = false;
 	int r;

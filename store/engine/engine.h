@@ -95,8 +95,10 @@ const uint8_t *engine_store_id(const struct engine *e); /* 16 bytes */
  */
 struct engine_tx {
 	struct buf records;
+	bool grows; /* it makes the store larger: refused where what is deleted later would not find room any more */
 };
-#define ENGINE_TX_EMPTY ((struct engine_tx){ BUF_EMPTY })
+#define ENGINE_TX_EMPTY ((struct engine_tx){ .records = BUF_EMPTY })
+#define ENGINE_TX_GROWING ((struct engine_tx){ .records = BUF_EMPTY, .grows = true })
 void engine_tx_put(struct engine_tx *tx, struct ns_key key, const void *value, size_t len);
 void engine_tx_del(struct engine_tx *tx, struct ns_key key);
 void engine_tx_del_prefix(struct engine_tx *tx, struct ns_key prefix);

@@ -18,6 +18,8 @@
 #define PENDING_REFUSED MiB(64)
 #define PENDING_REFUSED_SMALL MiB(128)
 #define SMALL_CHANGE KiB(4)
+/* What may wait for a commit while the disk is full: it must fit into the reserve, with all the deletions after it. */
+#define PENDING_WHEN_FULL KiB(64)
 
 void engine_tx_put(struct engine_tx *tx, struct ns_key key, const void *value, size_t len)
 {
@@ -238,6 +240,29 @@ static int admit(struct engine *e, size_t len)
 	return r;
 }
 
+/*
+ * Is there room on the disk for what makes the store larger, and all that waits? Else it is committed at once, while
+ * there is a reserve: what waits on a full disk waits for ever, and every deletion behind it.
+ */
+static int admit_growth(struct engine *e, size_t len)
+{
+	size_t waiting;
+	int r;
+
+	mutex_lock(&e->log.lock);
+	waiting = e->log.pending.len;
+	mutex_unlock(&e->log.lock);
+	r = space_check(e, 2 * (waiting + len)); /* in the journal, and in the index */
+	if (r != -ENOSPC)
+		return r;
+	if (waiting + len > PENDING_WHEN_FULL) {
+		r = engine_sync(e);
+		if (r < 0)
+			return r;
+	}
+	return atomic_load(&e->has_reserve) ? 0 : -ENOSPC;
+}
+
 int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
@@ -249,6 +274,8 @@ int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 	r = buf_error(&tx->records);
 	if (r == 0)
 		r = admit(e, tx->records.len);
+	if (r == 0 && tx->grows)
+		r = admit_growth(e, tx->records.len);
 	if (r < 0)
 		return r;
 	r = db_batch_new(e->db, &batch);

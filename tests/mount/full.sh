@@ -48,5 +48,35 @@ fs_umount
 rm -f "$disk"/filler*
 fs_mount
 head -c 1M /dev/urandom >"$MNT/again"
-fs_umount
 echo "ok writable again"
+
+# Names and attributes take room too: they are refused before there is none for deleting them.
+"$PYTHON" - "$MNT" <<'PY' || fail "names and attributes went into a full disk without an end"
+import errno, os, sys
+def until_full(add, most):
+    for i in range(most):
+        try:
+            add(i)
+        except OSError as e:
+            if e.errno != errno.ENOSPC:
+                raise
+            return
+    sys.exit(1)
+os.chdir(sys.argv[1])
+with open("fill", "wb", buffering=0) as f:
+    until_full(lambda i: (f.write(os.urandom(1 << 20)), os.fsync(f.fileno())), 150)
+until_full(lambda i: os.setxattr("fill", f"user.{i}", os.urandom(60000)), 1000)
+until_full(lambda i: os.symlink("x" * 4000, f"link.{i}"), 10000)
+PY
+rm -r "${MNT:?}"/*
+sync "$MNT"
+collect
+cp "$WORK/data.3" "$MNT/three"
+sync "$MNT/three"
+fs_umount
+fs_sound "after a disk full of attributes"
+fs_mount
+cmp "$WORK/data.3" "$MNT/three"
+[ "$(ls "$MNT")" = three ] || fail "what was deleted is back"
+fs_umount
+echo "ok deleting goes on where names and attributes have filled the disk"
