@@ -84,6 +84,7 @@ static void segment_free(struct content *c, struct segment *s)
 	atomic_fetch_sub(&c->e->segment_memory, segment_bytes(s));
 	if (s->dirty)
 		atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
+	c->nr_clean -= !s->dirty;
 	c->nr_segments--;
 	frames_set_release(&s->filed);
 	free(s->x);
@@ -93,21 +94,20 @@ static void segment_free(struct content *c, struct segment *s)
 /* Free all segments, or only those the view has too. */
 static void segments_free(struct content *c, bool only_clean)
 {
-	for (size_t i = 0; i < c->nr_buckets; i++)
-		for (struct segment **p = &c->buckets[i], *s; (s = *p);) {
-			if (only_clean && s->dirty) {
-				p = &s->next;
-				continue;
-			}
-			*p = s->next;
-			segment_free(c, s);
-		}
+	struct segment *s, *next;
+
+	for (s = segment_tree_from(&c->segments, 0); s; s = next) {
+		next = segment_tree_from(&c->segments, s->number + 1);
+		if (only_clean && s->dirty)
+			continue;
+		segment_tree_remove(&c->segments, s);
+		segment_free(c, s);
+	}
 }
 
 static void content_free(struct content *c)
 {
 	segments_free(c, false);
-	free(c->buckets);
 	shifted_unmap(c);
 	cond_release(&c->drained);
 	mutex_release(&c->map_lock);
@@ -183,42 +183,9 @@ void content_close(struct content *c)
 
 /* --- segments --- */
 
-static struct segment **segment_bucket(struct content *c, uint64_t number)
-{
-	return &c->buckets[(number * 0x9e3779b97f4a7c15u >> 32) & (c->nr_buckets - 1)];
-}
-
-static struct segment *segment_cached(struct content *c, uint64_t number)
-{
-	struct segment *s = c->nr_buckets ? *segment_bucket(c, number) : NULL;
-
-	while (s && s->number != number)
-		s = s->next;
-	return s;
-}
-
-static int buckets_grow(struct content *c)
-{
-	size_t nr = MAX(2 * c->nr_buckets, (size_t)8), old_nr = c->nr_buckets;
-	struct segment **old = c->buckets, **buckets = calloc(nr, sizeof(*buckets)), *s;
-
-	if (!buckets)
-		return -ENOMEM;
-	c->buckets = buckets;
-	c->nr_buckets = nr;
-	for (size_t i = 0; i < old_nr; i++)
-		while ((s = old[i])) {
-			old[i] = s->next;
-			s->next = *segment_bucket(c, s->number);
-			*segment_bucket(c, s->number) = s;
-		}
-	free(old);
-	return 0;
-}
-
 int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret)
 {
-	struct segment *s = segment_cached(c, number);
+	struct segment *s = segment_tree_find(&c->segments, number);
 	struct extent *x = NULL;
 	size_t nr = 0;
 	int r;
@@ -233,18 +200,18 @@ int content_segment(struct content *c, uint64_t number, bool make, struct segmen
 		return r;
 	if (r == 0 && !make)
 		return 0;
-	if (atomic_load(&c->e->segment_memory) > c->e->segment_limit)
+	/* Only where it finds some: all are looked at for it, and those that are dirty may be too many by themselves. */
+	if (atomic_load(&c->e->segment_memory) > c->e->segment_limit && c->nr_clean > c->nr_segments / 8)
 		segments_free(c, true);
 	s = calloc(1, sizeof(*s));
-	if (!s || (c->nr_segments >= c->nr_buckets && buckets_grow(c) < 0)) {
-		free(s);
+	if (!s) {
 		free(x);
 		return -ENOMEM;
 	}
 	*s = (struct segment){ .number = number, .x = x, .nr = (uint32_t)nr, .size = (uint32_t)nr };
-	s->next = *segment_bucket(c, number);
-	*segment_bucket(c, number) = s;
+	segment_tree_add(&c->segments, s);
 	c->nr_segments++;
+	c->nr_clean++;
 	atomic_fetch_add(&c->e->segment_memory, segment_bytes(s));
 	*ret = s;
 	return 1;
@@ -257,16 +224,16 @@ int content_next_segment(struct content *c, uint64_t from, uint64_t *ret)
 	struct segment *s;
 	int r;
 
-	for (size_t i = 0; i < c->nr_buckets; i++)
-		for (s = c->buckets[i]; s; s = s->next)
-			if (s->number >= from && s->nr > 0)
-				best = MIN(best, s->number);
-	while (c->in_view && !c->dropped && (r = recipe_next(c->e->db, c->ino, from, &n)) != 0) {
+	for (s = segment_tree_from(&c->segments, from); s && s->nr == 0;)
+		s = segment_tree_from(&c->segments, s->number + 1);
+	if (s)
+		best = s->number;
+	while (best > from && c->in_view && !c->dropped && (r = recipe_next(c->e->db, c->ino, from, &n)) != 0) {
 		if (r < 0)
 			return r;
-		s = segment_cached(c, n);
 		if (n >= best)
 			break;
+		s = segment_tree_find(&c->segments, n);
 		if (!s || s->nr > 0) {
 			best = n;
 			break;
@@ -316,6 +283,7 @@ static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, 
 			frames_set_release(&s->filed);
 		return r;
 	}
+	c->nr_clean -= !was_dirty;
 	atomic_fetch_add(&e->segment_memory, segment_bytes(s) - before);
 	atomic_fetch_add(&e->dirty_segment_memory, segment_bytes(s) - (was_dirty ? before : 0));
 	c->logged.mapped += (uint64_t)grown;
@@ -471,13 +439,14 @@ int content_write_back(struct content *c, struct db_batch *batch)
 	_cleanup_(referrers_release) struct referrers refs = { .ino = c->ino };
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 	struct ns_key key = ns_key_content(c->ino);
+	struct segment *s;
 	int r = 0;
 
 	mutex_lock(&c->lock);
-	for (size_t i = 0; i < c->nr_buckets && !c->dropped && r == 0; i++)
-		for (struct segment *s = c->buckets[i]; s && r == 0; s = s->next)
-			if (s->dirty)
-				r = write_back_segment(c, s, &value, &refs, batch);
+	s = c->dropped ? NULL : segment_tree_from(&c->segments, 0);
+	for (; s && r == 0; s = segment_tree_from(&c->segments, s->number + 1))
+		if (s->dirty)
+			r = write_back_segment(c, s, &value, &refs, batch);
 	referrers_put(&refs, batch);
 	if (!c->dropped) {
 		buf_clear(&value);
@@ -490,15 +459,17 @@ int content_write_back(struct content *c, struct db_batch *batch)
 
 void content_written_back(struct content *c)
 {
+	struct segment *s;
+
 	mutex_lock(&c->lock);
-	for (size_t i = 0; i < c->nr_buckets; i++)
-		for (struct segment *s = c->buckets[i]; s; s = s->next)
-			if (s->dirty) {
-				s->dirty = false;
-				atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
-				atomic_fetch_sub(&c->e->segment_memory, s->filed.size * sizeof(*s->filed.v));
-				frames_set_release(&s->filed);
-			}
+	for (s = segment_tree_from(&c->segments, 0); s; s = segment_tree_from(&c->segments, s->number + 1))
+		if (s->dirty) {
+			s->dirty = false;
+			c->nr_clean++;
+			atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
+			atomic_fetch_sub(&c->e->segment_memory, s->filed.size * sizeof(*s->filed.v));
+			frames_set_release(&s->filed);
+		}
 	c->dirty = false;
 	c->in_view = !c->dropped;
 	mutex_unlock(&c->lock);

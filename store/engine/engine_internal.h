@@ -126,8 +126,8 @@ struct content {
 	bool dirty GUARDED_BY(lock);		   /* logged or a segment differs from the view; on the dirty list */
 	bool in_view GUARDED_BY(lock);		   /* RocksDB has an entry, and maybe segments, of it */
 	bool dropped GUARDED_BY(lock);
-	struct segment **buckets GUARDED_BY(lock); /* nr_buckets, a power of two or 0 */
-	size_t nr_buckets, nr_segments;
+	struct segment_tree segments GUARDED_BY(lock); /* those in memory: all that are dirty, and some */
+	size_t nr_segments, nr_clean GUARDED_BY(lock); /* in it; of these, as the view has them */
 	struct job *jobs, **jobs_end GUARDED_BY(lock); /* in the order written */
 	/* Staging: one contiguous range of fresh bytes inside one segment. */
 	struct engine_buffer *stage GUARDED_BY(lock);

@@ -133,3 +133,77 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 	extent_list_release(&l);
 	return r;
 }
+
+/* --- the tree --- */
+
+/* Who stands above: the bits of its address, mixed, so that nobody who chooses offsets can make a long branch. */
+static uint64_t rank_of(const struct segment *s)
+{
+	uint64_t h = (uint64_t)(uintptr_t)s;
+
+	h = (h ^ h >> 33) * 0xff51afd7ed558ccdu;
+	h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53u;
+	return h ^ h >> 33;
+}
+
+struct segment *segment_tree_find(const struct segment_tree *t, uint64_t number)
+{
+	struct segment *s = t->top;
+
+	while (s && s->number != number)
+		s = number < s->number ? s->lower : s->higher;
+	return s;
+}
+
+struct segment *segment_tree_from(const struct segment_tree *t, uint64_t number)
+{
+	struct segment *best = NULL;
+
+	for (struct segment *s = t->top; s;) {
+		if (s->number >= number)
+			best = s;
+		s = number <= s->number ? s->lower : s->higher;
+	}
+	return best;
+}
+
+void segment_tree_add(struct segment_tree *t, struct segment *s)
+{
+	struct segment **at = &t->top, **lower = &s->lower, **higher = &s->higher, *rest;
+
+	while (*at && rank_of(*at) >= rank_of(s))
+		at = s->number < (*at)->number ? &(*at)->lower : &(*at)->higher;
+	rest = *at; /* all of it goes below, to the one side or the other */
+	*at = s;
+	while (rest) {
+		if (rest->number < s->number) {
+			*lower = rest;
+			lower = &rest->higher;
+		} else {
+			*higher = rest;
+			higher = &rest->lower;
+		}
+		rest = rest->number < s->number ? rest->higher : rest->lower;
+	}
+	*lower = *higher = NULL;
+}
+
+void segment_tree_remove(struct segment_tree *t, struct segment *s)
+{
+	struct segment **at = &t->top, *lower = s->lower, *higher = s->higher;
+
+	while (*at != s)
+		at = s->number < (*at)->number ? &(*at)->lower : &(*at)->higher;
+	while (lower && higher) {
+		if (rank_of(lower) > rank_of(higher)) {
+			*at = lower;
+			at = &lower->higher;
+			lower = *at;
+		} else {
+			*at = higher;
+			at = &higher->lower;
+			higher = *at;
+		}
+	}
+	*at = lower ? lower : higher;
+}

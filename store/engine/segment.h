@@ -17,7 +17,7 @@ struct segment {
 	uint32_t nr, size;
 	bool dirty;	      /* differs from the view */
 	struct frames_set filed; /* while it does: what the view has refers to these */
-	struct segment *next; /* in its hash bucket */
+	struct segment *lower, *higher; /* in the tree of its file */
 };
 
 /* Set [off, off+len) to `nr` extents given relative to `off`; what they leave out becomes a hole.
@@ -27,6 +27,18 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 /* Index of the first extent that ends after `off`; s->nr if none. */
 size_t segment_find(const struct segment *s, uint32_t off);
 uint64_t segment_mapped(const struct segment *s);
+
+/*
+ * The segments of a file that are in memory, by number: a tree that chance keeps flat, as where a segment happens to lie
+ * in memory says which stands above which. It owns nothing; all steps are some 2 log n.
+ */
+struct segment_tree {
+	struct segment *top; /* NULL: none */
+};
+struct segment *segment_tree_find(const struct segment_tree *t, uint64_t number); /* NULL: not there */
+struct segment *segment_tree_from(const struct segment_tree *t, uint64_t number); /* the first from there on, or NULL */
+void segment_tree_add(struct segment_tree *t, struct segment *s); /* its number must not be there */
+void segment_tree_remove(struct segment_tree *t, struct segment *s);
 
 /* An extent list under construction: appends and merges neighbours that lie side by side in one frame. */
 struct extent_list {

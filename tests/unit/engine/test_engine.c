@@ -97,6 +97,37 @@ static void zeros_are_holes(void **state)
 	content_close(c);
 }
 
+/* A page in each of 40,000 segments, more than fit into the cache as long as they are dirty. Each step looks for what is
+ * next: were that all segments each time, this would take minutes. */
+static void many_segments_are_gone_through_in_order(void **state)
+{
+	const uint64_t nr = 40000, begin = monotonic_ns();
+	struct rig *rig = *state;
+	struct content *c;
+	uint64_t at = 0;
+	uint8_t page[4096];
+
+	rig_close(rig);
+	rig->conf.cache = MiB(16);
+	rig_open(rig);
+	c = rig_content(rig, 5);
+	for (uint64_t i = 0; i < nr; i++) {
+		rig_pattern(page, sizeof(page), i);
+		assert_int_equal(content_write(c, page, sizeof(page), i * MiB(1)), 0);
+	}
+	for (uint64_t i = 0; i < nr; i++) {
+		assert_int_equal(content_seek(c, at, SEEK_DATA, &at), 0);
+		assert_int_equal(at, i * MiB(1));
+		assert_int_equal(content_seek(c, at, SEEK_HOLE, &at), 0);
+		assert_int_equal(at, i * MiB(1) + sizeof(page));
+	}
+	assert_int_equal(content_truncate(c, sizeof(page)), 0);
+	assert_int_equal(content_seek(c, 0, SEEK_HOLE, &at), 0);
+	assert_int_equal(at, sizeof(page));
+	content_close(c);
+	assert_true(monotonic_ns() - begin < 30 * 1000000000ull);
+}
+
 static void truncate_cuts_and_extends_with_zeros(void **state)
 {
 	struct rig *rig = *state;
@@ -266,6 +297,7 @@ int main(void)
 		rig_test(same_bytes_twice_are_stored_once),
 		rig_test(a_store_that_was_closed_still_knows_its_pages),
 		rig_test(zeros_are_holes),
+		rig_test(many_segments_are_gone_through_in_order),
 		rig_test(truncate_cuts_and_extends_with_zeros),
 		rig_test(a_clone_shares_and_then_differs),
 		rig_test(a_synced_change_survives_losing_the_engine),

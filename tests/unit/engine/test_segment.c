@@ -95,11 +95,40 @@ static void neighbours_in_one_frame_are_one_extent(void **state)
 	extent_list_release(&l);
 }
 
+static void a_tree_gives_segments_in_order(void **state)
+{
+	enum { NUMBERS = 512 };
+	static struct segment all[NUMBERS];
+	bool there[NUMBERS] = { false };
+	struct segment_tree t = { 0 };
+
+	(void)state;
+	srandom(4712);
+	for (int round = 0; round < 4000; round++) {
+		size_t n = (size_t)random() % NUMBERS, next = NUMBERS;
+
+		all[n].number = n * 3;
+		if (there[n])
+			segment_tree_remove(&t, &all[n]);
+		else
+			segment_tree_add(&t, &all[n]);
+		there[n] = !there[n];
+		assert_ptr_equal(segment_tree_find(&t, n * 3), there[n] ? &all[n] : NULL);
+		assert_null(segment_tree_find(&t, n * 3 + 1));
+		for (size_t i = NUMBERS; round % 16 == 0 && i-- > 0;) {
+			assert_ptr_equal(segment_tree_from(&t, i * 3 + 1), next < NUMBERS ? &all[next] : NULL);
+			next = there[i] ? i : next;
+			assert_ptr_equal(segment_tree_from(&t, i * 3), next < NUMBERS ? &all[next] : NULL);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_segment_is_what_the_last_writes_say),
 		cmocka_unit_test(neighbours_in_one_frame_are_one_extent),
+		cmocka_unit_test(a_tree_gives_segments_in_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
