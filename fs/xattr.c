@@ -62,11 +62,15 @@ static bool is_bequeathed(const char *name)
 
 static int check_name(const char *name)
 {
+	const char *dot = strchr(name, '.');
+
 	if (strlen(name) > XATTR_NAME_MAX)
 		return -ERANGE;
-	if (starts_with(name, "user.") || starts_with(name, "trusted.") || starts_with(name, "security.") || is_acl(name))
+	if (is_acl(name))
 		return 0;
-	return -EOPNOTSUPP;
+	if (!starts_with(name, "user.") && !starts_with(name, "trusted.") && !starts_with(name, "security."))
+		return -EOPNOTSUPP;
+	return dot[1] ? 0 : -EINVAL;
 }
 
 /* May a name under user.ckptfs. be changed? `p` NULL: removed. */

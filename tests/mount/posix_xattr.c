@@ -83,6 +83,9 @@ CHECK(xattr_set_get_replace_remove)
 	FAILS(ENODATA, removexattr("f", "user.a"));
 	FAILS(ENODATA, getxattr("f", "user.a", got, sizeof(got)));
 	FAILS(EOPNOTSUPP, setxattr("f", "nosuch.a", "x", 1, 0));
+	FAILS(EINVAL, setxattr("f", "user.", "x", 1, 0));
+	FAILS(EINVAL, getxattr("f", "user.", got, sizeof(got)));
+	FAILS(EINVAL, removexattr("f", "user."));
 }
 
 CHECK(xattr_list_names_each_once)
