@@ -188,6 +188,16 @@ int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
 /* Share bytes instead of copying them; ranges may be unaligned and, in one file, must not overlap. *ret: bytes done. */
 int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
 		  uint64_t *ret);
+/*
+ * The same for many small ranges at once: one change per MiB of `to`, however many ranges lie in it. They are in order and
+ * do not overlap in `to`, and have len > 0; what their sources do not have, behind their ends, becomes a hole. A source
+ * may be `to` itself, if none of the ranges changes what another shares. After an error some have been done.
+ */
+struct content_patch {
+	struct content *from;
+	uint64_t from_off, off, len;
+};
+int content_patch(struct content *to, const struct content_patch *p, size_t nr);
 /* SEEK_DATA, SEEK_HOLE; -ENXIO past the end. */
 int content_seek(struct content *c, uint64_t off, int whence, uint64_t *ret);
 int content_set_mtime(struct content *c, int64_t mtime_ns);

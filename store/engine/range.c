@@ -11,8 +11,7 @@
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
 
-/* Nothing changes but what the caller sets afterwards. */
-static struct replace replace_nothing(const struct content *c)
+struct replace replace_nothing(const struct content *c)
 {
 	return (struct replace){
 		.ino = c->ino,
@@ -22,7 +21,7 @@ static struct replace replace_nothing(const struct content *c)
 	};
 }
 
-static int log_and_show(struct content *c, const struct replace *rp) REQUIRES(c->lock)
+int log_and_show(struct content *c, const struct replace *rp)
 {
 	int r = c->e->conf.read_only ? -EROFS : content_log(c, rp);
 

@@ -1,0 +1,190 @@
+/*
+ * Sharing many small ranges at once: what a delta says of a file, some hundred ranges per MiB. The ranges of one segment
+ * of the file are one record of the log and one change of the segment, however many they are.
+ *
+ * For each segment: the extents that the ranges have in their sources, then, under the lock of the file, those of the
+ * file between them, then the record. From the first to the last of these nothing that was found may be freed (e->users).
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+
+/* Extents of a stretch of one source, since ranges that follow each other often lie side by side there. */
+struct stretch {
+	struct content *from;
+	uint64_t off, len;
+	struct extent_list l; /* relative to off */
+	size_t at; /* the first that may matter to the range that comes next */
+};
+
+/* Some more than is asked for, if it is little. */
+static int stretch_load(struct stretch *s, const struct content_patch *p)
+{
+	int r;
+
+	s->from = p->from;
+	s->off = p->from_off;
+	s->len = MAX(p->len, KiB(64));
+	s->l.nr = 0;
+	s->at = 0;
+	content_lock_quiet(p->from);
+	r = content_extents(p->from, s->off, s->len, &s->l);
+	content_unlock_quiet(p->from);
+	if (r < 0)
+		s->from = NULL;
+	return r;
+}
+
+/* The range's extents, at `off` of the result. */
+static int add_patch(struct stretch *s, const struct content_patch *p, uint32_t off, struct extent_list *ret)
+{
+	uint64_t begin, end;
+	int r;
+
+	if (s->from != p->from || p->from_off < s->off || p->from_off + p->len > s->off + s->len) {
+		r = stretch_load(s, p);
+		if (r < 0)
+			return r;
+	}
+	begin = p->from_off - s->off;
+	end = begin + p->len;
+	if (s->at >= s->l.nr || s->l.x[s->at].off > begin)
+		s->at = 0;
+	while (s->at < s->l.nr && s->l.x[s->at].off + s->l.x[s->at].len <= begin)
+		s->at++;
+	for (size_t i = s->at; i < s->l.nr && s->l.x[i].off < end; i++) {
+		uint64_t from = MAX(begin, s->l.x[i].off), to = MIN(end, (uint64_t)s->l.x[i].off + s->l.x[i].len);
+		struct addr a = s->l.x[i].addr;
+
+		a.off += (uint32_t)(from - s->l.x[i].off);
+		r = extent_list_add(ret, off + (uint32_t)(from - begin), (uint32_t)(to - from), a);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Those parts of `old` that lie in [from, to), from the extent *at on. */
+static int add_kept(const struct extent_list *old, size_t *at, uint32_t from, uint32_t to, struct extent_list *ret)
+{
+	for (; *at < old->nr && old->x[*at].off < to; (*at)++) {
+		const struct extent *x = &old->x[*at];
+		uint32_t begin = MAX(from, x->off), end = MIN(to, x->off + x->len);
+		struct addr a = x->addr;
+		int r;
+
+		a.off += begin - x->off;
+		r = begin < end ? extent_list_add(ret, begin, end - begin, a) : 0;
+		if (r < 0)
+			return r;
+		if (x->off + x->len > to)
+			break; /* its rest comes after the next range */
+	}
+	return 0;
+}
+
+/* The new extents in the ranges, and the old ones between them; all relative to where the first range begins. */
+static int overlay(const struct extent_list *old, const struct content_patch *p, size_t nr, const struct extent_list *new,
+		   struct extent_list *ret)
+{
+	size_t old_at = 0, new_at = 0;
+	uint32_t end = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < nr && r == 0; i++) {
+		uint32_t begin = (uint32_t)(p[i].off - p[0].off);
+
+		r = add_kept(old, &old_at, end, begin, ret);
+		end = begin + (uint32_t)p[i].len;
+		for (; new_at < new->nr && new->x[new_at].off < end && r == 0; new_at++)
+			r = extent_list_add(ret, new->x[new_at].off, new->x[new_at].len, new->x[new_at].addr);
+	}
+	return r;
+}
+
+/* Ranges of one segment. */
+static int patch_segment(struct content *to, const struct content_patch *p, size_t nr, struct stretch *s)
+{
+	struct extent_list new = { 0 }, old = { 0 }, all = { 0 };
+	uint64_t off = p[0].off, len = p[nr - 1].off + p[nr - 1].len - off;
+	struct replace rp;
+	int r = 0;
+
+	for (size_t i = 0; i < nr && r == 0; i++)
+		r = add_patch(s, &p[i], (uint32_t)(p[i].off - off), &new);
+	if (r == 0) {
+		content_lock_quiet(to);
+		r = content_extents(to, off, len, &old);
+		if (r == 0)
+			r = overlay(&old, p, nr, &new, &all);
+		if (r == 0) {
+			rp = replace_nothing(to);
+			rp.mtime_ns = rp.ctime_ns;
+			rp.size = MAX(to->logged.size, off + len);
+			rp.off = off;
+			rp.len = len;
+			rp.x = all.x;
+			rp.nr = all.nr;
+			r = log_and_show(to, &rp);
+		}
+		content_unlock_quiet(to);
+	}
+	extent_list_release(&new);
+	extent_list_release(&old);
+	extent_list_release(&all);
+	return r;
+}
+
+/* Ranges of one segment on their way. */
+#define BATCH_MAX 4096
+struct batch {
+	struct content_patch p[BATCH_MAX];
+	size_t nr;
+};
+
+/* From *done bytes of range *at on: a range that goes on in the next segment is cut in two. */
+static void batch_fill(struct batch *b, const struct content_patch *p, size_t nr, size_t *at, uint64_t *done)
+{
+	uint64_t end = ((p[*at].off + *done) / SEGMENT_SIZE + 1) * SEGMENT_SIZE;
+
+	for (b->nr = 0; *at < nr && b->nr < BATCH_MAX && p[*at].off + *done < end; b->nr++) {
+		struct content_patch *x = &b->p[b->nr];
+
+		*x = p[*at];
+		x->from_off += *done;
+		x->off += *done;
+		x->len = MIN(x->len - *done, end - x->off);
+		*done += x->len;
+		if (*done == p[*at].len) {
+			*done = 0;
+			(*at)++;
+		}
+	}
+}
+
+int content_patch(struct content *to, const struct content_patch *p, size_t nr)
+{
+	struct batch *b = malloc(sizeof(*b));
+	uint64_t done = 0;
+	size_t at = 0;
+	int r = b ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < nr; i++)
+		assert(p[i].len > 0 && (i == 0 || p[i - 1].off + p[i - 1].len <= p[i].off));
+	if (nr > 0 && p[nr - 1].off + p[nr - 1].len > CONTENT_MAX_SIZE)
+		r = -EFBIG;
+	while (at < nr && r == 0) {
+		unsigned ticket = epoch_enter(&to->e->users);
+		struct stretch s = { 0 };
+
+		batch_fill(b, p, nr, &at, &done);
+		r = patch_segment(to, b->p, b->nr, &s);
+		epoch_leave(&to->e->users, ticket);
+		extent_list_release(&s.l);
+	}
+	free(b);
+	return r;
+}

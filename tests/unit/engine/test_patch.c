@@ -1,0 +1,133 @@
+/* Many small ranges shared at once: the bytes are those that copying would give, and nothing is stored. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "tests/unit/engine/rig.h"
+
+#define LEN (3 * MiB(1) + 1234)
+#define SOURCE_A 5
+#define SOURCE_B 6
+#define TARGET 7
+#define PATCHES_MAX 3000
+
+static uint64_t next_random(uint64_t *x)
+{
+	*x = *x * 6364136223846793005u + 1442695040888963407u;
+	return *x >> 30;
+}
+
+struct patched {
+	struct content_patch p[PATCHES_MAX];
+	size_t nr;
+};
+
+/* In order, some side by side, from one source or the other, in its order or not. */
+static void some_patches(struct rig *rig, uint64_t seed, size_t max_len, struct patched *ret)
+{
+	uint64_t x = seed, off = next_random(&x) % 5000, in_order = next_random(&x) % 5000;
+
+	for (ret->nr = 0; ret->nr < PATCHES_MAX; ret->nr++) {
+		struct content_patch *p = &ret->p[ret->nr];
+
+		p->from = rig_content(rig, next_random(&x) % 4 ? SOURCE_A : SOURCE_B);
+		p->len = next_random(&x) % max_len + 1;
+		p->off = off;
+		p->from_off = next_random(&x) % 3 ? in_order : next_random(&x) % (LEN - p->len);
+		if (p->off + p->len > LEN || p->from_off + p->len > LEN) {
+			content_close(p->from);
+			break;
+		}
+		in_order = p->from_off + p->len;
+		off += p->len + (next_random(&x) % 3 ? next_random(&x) % (2 * max_len) : 0);
+	}
+}
+
+static void apply(const struct patched *patched, const uint8_t *a, const uint8_t *b, struct content *c_a, uint8_t *to)
+{
+	for (size_t i = 0; i < patched->nr; i++) {
+		const struct content_patch *p = &patched->p[i];
+
+		memcpy(to + p->off, (p->from == c_a ? a : b) + p->from_off, p->len);
+	}
+}
+
+static void ranges_are_as_if_copied(void **state)
+{
+	static const size_t lens[] = { 1, 50, 300, 5000, 200000, 2500000 };
+	_cleanup_(freep) uint8_t *a = rig_bytes(LEN, 1), *b = rig_bytes(LEN, 2), *to = rig_bytes(LEN, 3);
+	_cleanup_(freep) struct patched *patched = malloc(sizeof(*patched));
+	struct rig *rig = *state;
+	struct content *c, *c_a;
+	uint64_t stored;
+
+	assert_non_null(patched);
+	rig_write_bytes(rig, SOURCE_A, a, LEN);
+	rig_write_bytes(rig, SOURCE_B, b, LEN);
+	rig_write_bytes(rig, TARGET, to, LEN);
+	stored = rig_stats(rig).stored_bytes;
+	for (size_t i = 0; i < 5 * ARRAY_SIZE(lens); i++) {
+		some_patches(rig, i + 1, lens[i % ARRAY_SIZE(lens)], patched);
+		assert_true(patched->nr > 0);
+		c = rig_content(rig, TARGET);
+		c_a = rig_content(rig, SOURCE_A);
+		assert_int_equal(content_patch(c, patched->p, patched->nr), 0);
+		apply(patched, a, b, c_a, to);
+		for (size_t k = 0; k < patched->nr; k++)
+			content_close(patched->p[k].from);
+		content_close(c_a);
+		content_close(c);
+		rig_check_bytes(rig, TARGET, to, LEN);
+		if (i % 7 == 3)
+			rig_reopen(rig);
+	}
+	assert_int_equal(rig_stats(rig).stored_bytes, stored);
+	rig_check_bytes(rig, SOURCE_A, a, LEN);
+	rig_crash(rig); /* stats have synced */
+	rig_check_bytes(rig, TARGET, to, LEN);
+	rig_fsck(rig);
+}
+
+/* What a file shares with itself, holes, and more than it had. */
+static void sources_may_be_holes_and_the_file_itself(void **state)
+{
+	_cleanup_(freep) uint8_t *to = rig_bytes(LEN + MiB(1), 3);
+	struct rig *rig = *state;
+	struct content *c, *hole;
+	struct content_patch p[4];
+
+	rig_write_bytes(rig, TARGET, to, LEN);
+	c = rig_content(rig, TARGET);
+	hole = rig_content(rig, SOURCE_A);
+	assert_int_equal(content_truncate(hole, MiB(2)), 0);
+	p[0] = (struct content_patch){ c, 100000, 50, 333 };
+	p[1] = (struct content_patch){ hole, 4000, 383, 10000 };
+	p[2] = (struct content_patch){ hole, MiB(2) - 10, 20000, 30 }; /* behind its end, too */
+	p[3] = (struct content_patch){ c, 200001, LEN - 100, 500000 }; /* over the end and into the next segment */
+	assert_int_equal(content_patch(c, p, ARRAY_SIZE(p)), 0);
+	assert_int_equal(content_patch(c, NULL, 0), 0);
+	memcpy(to + 50, to + 100000, 333);
+	memset(to + 383, 0, 10000);
+	memset(to + 20000, 0, 30);
+	memcpy(to + LEN - 100, to + 200001, 500000);
+	content_close(hole);
+	content_close(c);
+	rig_check_bytes(rig, TARGET, to, LEN - 100 + 500000);
+	rig_fsck(rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		rig_test(ranges_are_as_if_copied),
+		rig_test(sources_may_be_holes_and_the_file_itself),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
