@@ -221,8 +221,10 @@ int attr_change(struct fs *fs, struct inode *i, const struct attr_change *c, str
 		r = change_content(fs, i, c);
 		if (r < 0)
 			return r;
-		if (c->what == ATTR_SIZE && !attr_privileged(&in)) /* the content's own ctime has changed */
-			return attr_stat(fs, i, ret);
+		if (c->what == ATTR_SIZE && !attr_privileged(&in)) { /* the content's own ctime has changed */
+			r = fs->sync ? engine_sync(fs->engine) : 0;
+			return r < 0 ? r : attr_stat(fs, i, ret);
+		}
 	}
 	rwlock_lock(&fs->names);
 	r = change_record(fs, i->ino, c, &in);

@@ -62,6 +62,24 @@ static void count_open(struct file *f, int by)
 		f->inode->nr_cached += (uint32_t)by;
 }
 
+/* A change without bytes of its own, for which no write brings O_SYNC along. */
+static int changed(struct fs *fs, const struct file *f)
+{
+	return fs->sync || f->flags & (O_SYNC | O_DSYNC) ? engine_sync(fs->engine) : 0;
+}
+
+/* As open(2) with O_TRUNC. 1: the mode has changed too. */
+static int empty(struct fs *fs, struct file *f, bool kill_setid)
+{
+	int r = content_truncate(f->content, 0), mode_changed = 0;
+
+	if (r == 0)
+		r = mode_changed = attr_drop_privileges(fs, f->inode, kill_setid);
+	if (r >= 0 && fs->sync)
+		r = engine_sync(fs->engine);
+	return r < 0 ? r : mode_changed;
+}
+
 int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret_mode_changed, struct file **ret)
 {
 	struct ns_inode in;
@@ -78,11 +96,8 @@ int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret
 		return r;
 	if (attr_privileged(&in))
 		f->inode->privileged = true;
-	if (flags & O_TRUNC && !fs->read_only) {
-		r = content_truncate(f->content, 0);
-		if (r == 0)
-			r = attr_drop_privileges(fs, f->inode, kill_setid);
-	}
+	if (flags & O_TRUNC && !fs->read_only)
+		r = empty(fs, f, kill_setid);
 	if (r < 0) {
 		file_free(fs, f);
 		return r;
@@ -246,7 +261,7 @@ int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_
 		return r;
 	f->wrote = true;
 	r = attr_drop_privileges(fs, f->inode, kill_setid);
-	return r < 0 ? r : 0;
+	return r < 0 ? r : changed(fs, f);
 }
 
 static int share(struct fs *fs, struct inode *from, struct content *content, uint64_t from_off, struct file *to,
@@ -265,7 +280,7 @@ static int share(struct fs *fs, struct inode *from, struct content *content, uin
 		return r;
 	to->wrote = true;
 	r = attr_drop_privileges(fs, to->inode, kill_setid);
-	return r < 0 ? r : 0;
+	return r < 0 ? r : changed(fs, to);
 }
 
 int file_clone(struct fs *fs, struct file *from, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
