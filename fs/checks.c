@@ -193,6 +193,25 @@ static int check_apart(const struct checks *c)
 	return 0;
 }
 
+/* A log on the mount itself would keep it in use for ever, and whoever logs waiting for the daemon, which is itself. */
+static int check_log(const struct options *o, const struct checks *c)
+{
+	_cleanup_(freep) char *copy = o->log ? strdup(o->log) : NULL;
+	_cleanup_(freep) char *path = o->log ? realpath(o->log, NULL) : NULL;
+
+	if (!o->log)
+		return 0;
+	if (!copy)
+		return -ENOMEM;
+	if (!path)
+		path = realpath(dirname(copy), NULL); /* it is still to be made */
+	if (path && inside(path, c->mountpoint)) {
+		log_error("log %s: lies below the mountpoint %s; choose another place", o->log, c->mountpoint);
+		return -ELOOP;
+	}
+	return 0; /* what else is wrong with it is told when it is opened */
+}
+
 static int check_device(void)
 {
 	_cleanup_(closep) int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -216,6 +235,8 @@ int checks_run(const struct options *o, struct checks *ret)
 		r = check_store(o, &c.store);
 	if (r == 0)
 		r = check_apart(&c);
+	if (r == 0)
+		r = check_log(o, &c);
 	if (r == 0)
 		r = check_device();
 	if (r < 0)

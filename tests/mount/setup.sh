@@ -106,6 +106,7 @@ refused "a directory that is not a store" 32 "store $WORK/notstore: .*not a ckpt
 refused "a store whose parent is not there" 32 "store $WORK/no/store: .*mkdir" "$helper" "$WORK/no/store" "$MNT"
 refused "a store below the mountpoint" 32 'below the mountpoint' "$helper" "$MNT/store" "$MNT"
 refused "the store as mountpoint" 32 'not empty|inside the store|below the mountpoint' "$helper" "$STORE" "$STORE"
+refused "a log on the mount itself" 32 "log $MNT/log: lies below the mountpoint" "$helper" "$STORE" "$MNT" -o "log=$MNT/log"
 refused "a mountpoint inside the store" 32 'inside the store' "$helper" "$WORK/empty/.." "$WORK/empty"
 refused "a store of another version" 32 "store $WORK/future: .*version" "$helper" "$WORK/future" "$MNT"
 refused "a store with a damaged superblock" 32 "store $WORK/damaged: .*superblock" "$helper" "$WORK/damaged" "$MNT"
