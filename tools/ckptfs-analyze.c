@@ -19,6 +19,7 @@
 #include "tools/analyze_complain.h"
 #include "tools/analyze_report.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 
 #define SHOW_NS (200 * 1000 * 1000ull)
 #define BAR_WIDTH 30
@@ -224,5 +225,5 @@ int main(int argc, char *argv[])
 		refuse("out of memory; a smaller --memory may help");
 	if (interrupted())
 		return EXIT_INTERRUPTED;
-	return r < 0 ? EXIT_FAILED : EXIT_DONE;
+	return output_finish("ckptfs-analyze", r < 0 ? EXIT_FAILED : EXIT_DONE, EXIT_FAILED);
 }

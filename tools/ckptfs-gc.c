@@ -30,6 +30,7 @@
 #include "tools/daemon.h"
 #include "tools/interrupt.h"
 #include "tools/mounts.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 
 #define SCHEMA_VERSION 1
@@ -391,5 +392,5 @@ int main(int argc, char *argv[])
 		return r - 1;
 	log_set_level(LOG_LEVEL_NOTICE);
 	interrupt_catch();
-	return (int)collect(&q);
+	return output_finish("ckptfs-gc", (int)collect(&q), EXIT_FAILED);
 }

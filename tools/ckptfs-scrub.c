@@ -26,6 +26,7 @@
 #include "client/ioctl.h"
 #include "tools/daemon.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 
 #define SCHEMA_VERSION 1
@@ -318,5 +319,5 @@ int main(int argc, char *argv[])
 	if (r > 0)
 		return r - 1;
 	interrupt_catch();
-	return (int)scrub(&q);
+	return output_finish("ckptfs-scrub", (int)scrub(&q), EXIT_FAILED);
 }

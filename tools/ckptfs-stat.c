@@ -21,6 +21,7 @@
 #include "client/ioctl.h"
 #include "tools/interrupt.h"
 #include "tools/mounts.h"
+#include "tools/output.h"
 #include "tools/report.h"
 #include "tools/stat_ask.h"
 #include "tools/stat_exclusive.h"
@@ -404,5 +405,5 @@ int main(int argc, char *argv[])
 		r = q.watch_ns > 0 ? watch(&q) : show_all(&q, stdout);
 	if (interrupted())
 		return EXIT_INTERRUPTED;
-	return r == -EINVAL ? EXIT_USAGE : r < 0 ? EXIT_PATH : EXIT_SHOWN;
+	return output_finish("ckptfs-stat", r == -EINVAL ? EXIT_USAGE : r < 0 ? EXIT_PATH : EXIT_SHOWN, EXIT_PATH);
 }

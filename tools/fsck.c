@@ -17,6 +17,7 @@
 #include "tools/fsck_json.h"
 #include "tools/interrupt.h"
 #include "tools/mounts.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 
 enum {
@@ -261,5 +262,5 @@ int main(int argc, char *argv[])
 	f.store = argv[optind];
 	f.conf.mend = mode == 'p' || mode == 'y' || f.conf.rebuild;
 	f.conf.give_up = mode == 'y';
-	return check(&f);
+	return output_finish("fsck.ckptfs", check(&f), FSCK_OPERATIONAL);
 }

@@ -1,0 +1,26 @@
+#!/bin/bash
+# What a command prints and nobody gets, as its disk is full, is no success.
+. "$(dirname "$0")/lib.sh"
+need_mount
+[ -c /dev/full ] || skip "/dev/full is not there"
+
+tools=$CKPTFS_BUILD/tools
+lost() { # CODE COMMAND...
+	exits "$1" bash -c '"$@" >/dev/full' lost "${@:2}"
+	says 'standard output cannot be written'
+}
+
+fs_mount
+noise 1 1 >"$MNT/file"
+sync "$MNT/file"
+lost 2 "$tools/ckptfs-stat" --json "$MNT"
+lost 2 "$tools/ckptfs-stat" "$MNT/file"
+lost 2 "$tools/ckptfs-stat" --if-deleted "$MNT/file"
+lost 2 "$tools/ckptfs-gc" "$MNT"
+lost 2 "$tools/ckptfs-gc" --json --delete "$MNT"
+lost 2 "$tools/ckptfs-scrub" --json "$MNT"
+lost 2 "$tools/ckptfs-analyze" --json "$MNT/file"
+fs_umount
+lost 2 "$tools/ckptfs-gc" "$STORE"
+lost 8 "$tools/fsck.ckptfs" -n "$STORE"
+lost 8 "$tools/fsck.ckptfs" -n --json "$STORE"
