@@ -185,7 +185,7 @@ static void apply_change(struct ns_inode *in, const struct attr_change *c)
 static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *c, struct ns_inode *ret)
 	REQUIRES(fs->names)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	struct ns_inode in;
 	int r;
 

@@ -153,7 +153,7 @@ static void store_dirs(struct fs *fs, struct engine_tx *tx, struct move *m)
 
 static int apply(struct fs *fs, struct move *m, unsigned flags) REQUIRES(fs->names)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	int r = 0;
 
 	if (flags & RENAME_EXCHANGE)

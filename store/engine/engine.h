@@ -95,7 +95,7 @@ const uint8_t *engine_store_id(const struct engine *e); /* 16 bytes */
  */
 struct engine_tx {
 	struct buf records;
-	bool grows; /* it makes the store larger: refused where what is deleted later would not find room any more */
+	bool grows; /* it deletes nothing: refused where what is deleted later would not find room any more */
 };
 #define ENGINE_TX_EMPTY ((struct engine_tx){ .records = BUF_EMPTY })
 #define ENGINE_TX_GROWING ((struct engine_tx){ .records = BUF_EMPTY, .grows = true })

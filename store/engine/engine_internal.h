@@ -406,6 +406,7 @@ int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* all frames t
 /* txlog.c */
 int log_append(struct engine *e, uint8_t type, const struct buf *record, uint64_t *ret_end);
 void log_throttle(struct engine *e); /* keeps the log in memory bounded; no lock held */
+int log_admit_growth(struct engine *e, size_t len); /* for all but what deletes; may commit, so under no lock */
 int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, struct db_batch *batch);
 
 /* view.c */

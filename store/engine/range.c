@@ -21,6 +21,9 @@ struct replace replace_nothing(const struct content *c)
 	};
 }
 
+/* About as much as a record takes; more where it has many extents. */
+#define RECORD_BYTES 64
+
 int log_and_show(struct content *c, const struct replace *rp)
 {
 	int r = c->e->conf.read_only ? -EROFS : content_log(c, rp);
@@ -33,10 +36,17 @@ int log_and_show(struct content *c, const struct replace *rp)
 int content_truncate(struct content *c, uint64_t size)
 {
 	struct replace rp;
+	bool grows;
 	int r;
 
 	if (size > CONTENT_MAX_SIZE)
 		return -EFBIG;
+	mutex_lock(&c->lock);
+	grows = size > c->live.size;
+	mutex_unlock(&c->lock);
+	r = grows ? log_admit_growth(c->e, RECORD_BYTES) : 0; /* the others free something */
+	if (r < 0)
+		return r;
 	content_lock_quiet(c);
 	rp = replace_nothing(c);
 	rp.mtime_ns = rp.ctime_ns;
@@ -89,8 +99,10 @@ int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
 int content_set_mtime(struct content *c, int64_t mtime_ns)
 {
 	struct replace rp;
-	int r;
+	int r = log_admit_growth(c->e, RECORD_BYTES);
 
+	if (r < 0)
+		return r;
 	content_lock_quiet(c);
 	rp = replace_nothing(c);
 	rp.mtime_ns = mtime_ns;
@@ -172,7 +184,9 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 	while (done < len && r == 0) {
 		uint64_t n = MIN(len - done, (uint64_t)SEGMENT_SIZE);
 
-		r = clone_piece(from, from_off + done, to, to_off + done, n);
+		r = log_admit_growth(to->e, RECORD_BYTES);
+		if (r == 0)
+			r = clone_piece(from, from_off + done, to, to_off + done, n);
 		if (r == 0)
 			done += n;
 	}

@@ -241,10 +241,10 @@ static int admit(struct engine *e, size_t len)
 }
 
 /*
- * Is there room on the disk for what makes the store larger, and all that waits? Else it is committed at once, while
- * there is a reserve: what waits on a full disk waits for ever, and every deletion behind it.
+ * Is there room on the disk for this and all that waits? Else it is committed at once, while there is a reserve: what
+ * waits on a full disk waits for ever, and every deletion behind it.
  */
-static int admit_growth(struct engine *e, size_t len)
+int log_admit_growth(struct engine *e, size_t len)
 {
 	size_t waiting;
 	int r;
@@ -275,7 +275,7 @@ int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 	if (r == 0)
 		r = admit(e, tx->records.len);
 	if (r == 0 && tx->grows)
-		r = admit_growth(e, tx->records.len);
+		r = log_admit_growth(e, tx->records.len);
 	if (r < 0)
 		return r;
 	r = db_batch_new(e->db, &batch);

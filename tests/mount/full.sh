@@ -80,3 +80,24 @@ cmp "$WORK/data.3" "$MNT/three"
 [ "$(ls "$MNT")" = three ] || fail "what was deleted is back"
 fs_umount
 echo "ok deleting goes on where names and attributes have filled the disk"
+
+# So does changing them again and again, on a disk that others have filled.
+fs_mount
+dd if=/dev/zero of="$disk/filler" bs=4K 2>/dev/null || true
+"$PYTHON" - "$MNT" <<'PY'
+import errno, os, sys
+os.chdir(sys.argv[1])
+names = "three", "3" * 250
+try:
+    for i in range(60000):
+        os.rename(names[i % 2], names[1 - i % 2])
+except OSError as e:
+    if e.errno != errno.ENOSPC:
+        raise
+PY
+rm "$MNT"/*
+sync "$MNT"
+collect
+fs_umount
+fs_sound "after renaming on a full disk"
+echo "ok deleting goes on after much renaming on a full disk"
