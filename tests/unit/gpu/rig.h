@@ -1,0 +1,24 @@
+/* What tests of deltas share: bytes that follow from a seed, a key, and the fingerprint of bytes in memory. */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "gpu/leaf_hash.h"
+
+extern const uint8_t rig_key[LEAF_KEY_LEN]; /* 00 01 ... 1f */
+
+uint64_t rig_random(uint64_t *seed);
+void rig_noise(uint64_t *seed, uint8_t *p, size_t len);
+struct digest rig_fingerprint(const struct leaf_key *k, const void *p, size_t len, uint32_t chunk_len);
+
+#define assert_digest_equal(a, b)                    \
+	do {                                         \
+		struct digest _a = (a), _b = (b);    \
+		assert_int_equal(_a.lo, _b.lo);      \
+		assert_int_equal(_a.hi, _b.hi);      \
+	} while (0)
