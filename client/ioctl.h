@@ -145,6 +145,42 @@ struct ckptfs_exclusive {
 	uint64_t built; /* recipes read first, because the store is of a version before it could answer this */
 };
 
+/*
+ * Deltas: the next version of a lineage. A lineage is a directory, and its versions are the files 000001, 000002, ... in
+ * it. What one has changed against an earlier one is written as a delta object (docs/format.md) into a file that was
+ * made in that directory and has no name (O_TMPFILE|O_RDWR, or O_CREAT|O_EXCL|O_RDWR and unlink(2)), and committed from
+ * there: then LINEAGE/NNNNNN is there, whole, and durable if asked for. Before that nothing is to be seen, and when the
+ * staging file is closed or its process dies, nothing is left. All three on the staging file.
+ *
+ *   BEGIN   version `number` is to be made from `parent` (0: from nothing). ENOENT: there is no such parent; EEXIST: there
+ *           is that version; EINVAL: number is not above parent, or the file was not made in a directory but opened;
+ *           EALREADY: begun before; EBADF: not open for reading and writing
+ *   COMMIT  EBADMSG: the object is damaged, lies about itself or does not give what its fingerprint says; EOPNOTSUPP: it is
+ *           of a later version of the format; EINVAL: it is of another number or parent, or nothing was begun; ESTALE: a
+ *           version that it refers to is gone or has become shorter; EACCES: one may not be read by the caller; EFBIG: its
+ *           tables have more than 256 MiB; EEXIST: somebody else has made that version; EALREADY: committed before;
+ *           ENOSPC. After an error nothing has changed, and the object may be written anew
+ *   ABORT   what was begun is forgotten and the staging file emptied; it may be begun again
+ */
+struct ckptfs_delta_begin {
+	uint32_t size, version;
+	uint32_t number, parent;
+};
+
+#define CKPTFS_DELTA_SYNC 1u /* flag: durable when it returns */
+#define CKPTFS_DELTA_VERIFY 2u /* flag: compare all bytes of the new version with the fingerprint in the object */
+
+struct ckptfs_delta_commit {
+	uint32_t size, version;
+	uint32_t flags, reserved;
+	uint8_t key[32]; /* of the lineage, to verify with */
+	uint64_t inode, file_size; /* out: of the new version */
+};
+
+struct ckptfs_delta_abort {
+	uint32_t size, version;
+};
+
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)
 #define CKPTFS_IOC_CLONE _IOWR(CKPTFS_IOC_TYPE, 2, struct ckptfs_clone)
 #define CKPTFS_IOC_SYNC _IOW(CKPTFS_IOC_TYPE, 3, struct ckptfs_sync)
@@ -153,3 +189,6 @@ struct ckptfs_exclusive {
 #define CKPTFS_IOC_SCRUB _IOWR(CKPTFS_IOC_TYPE, 6, struct ckptfs_scrub)
 #define CKPTFS_IOC_SCRUB_HIT _IOWR(CKPTFS_IOC_TYPE, 7, struct ckptfs_scrub_hit)
 #define CKPTFS_IOC_EXCLUSIVE _IOWR(CKPTFS_IOC_TYPE, 8, struct ckptfs_exclusive)
+#define CKPTFS_IOC_DELTA_BEGIN _IOW(CKPTFS_IOC_TYPE, 9, struct ckptfs_delta_begin)
+#define CKPTFS_IOC_DELTA_COMMIT _IOWR(CKPTFS_IOC_TYPE, 10, struct ckptfs_delta_commit)
+#define CKPTFS_IOC_DELTA_ABORT _IOW(CKPTFS_IOC_TYPE, 11, struct ckptfs_delta_abort)

@@ -23,6 +23,9 @@ struct fs;
 struct inode;
 struct job;
 
+/* What an open file is to fs/delta.c. */
+enum file_delta { FILE_DELTA_NONE, FILE_DELTA_BEGUN, FILE_DELTA_BUSY, FILE_DELTA_COMMITTED };
+
 struct file {
 	/* Constant. */
 	struct inode *inode; /* pinned */
@@ -33,6 +36,9 @@ struct file {
 
 	atomic_bool wrote, champion_chosen;
 	_Atomic uint64_t errors_seen; /* of the content's, by an fsync of this open file */
+
+	atomic_int delta; /* enum file_delta */
+	uint32_t delta_number, delta_parent; /* constant once it has begun */
 
 	uint64_t handle; /* under fs.handles_lock, 0: none */
 	struct file *next; /* in fs.handles */

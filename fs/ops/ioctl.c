@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "fs/collect.h"
+#include "fs/delta.h"
 #include "fs/file.h"
 #include "fs/inode.h"
 #include "fs/inquiry.h"
@@ -349,6 +350,63 @@ static void ioctl_exclusive(fuse_req_t req, fuse_ino_t dir, const void *in)
 		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
+static void ioctl_delta_begin(fuse_req_t req, struct file *f, const void *in)
+{
+	struct ckptfs_delta_begin arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = delta_begin(fs_of(req), f, arg.number, arg.parent);
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_ioctl(req, 0, NULL, 0);
+}
+
+static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
+{
+	struct ckptfs_delta_commit arg;
+	struct who who = ops_who(req);
+	struct delta_commit how;
+	struct delta_made made;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	if (arg.flags & ~(CKPTFS_DELTA_SYNC | CKPTFS_DELTA_VERIFY)) {
+		ops_reply(req, -EINVAL);
+		return;
+	}
+	how = (struct delta_commit){ .verify = arg.flags & CKPTFS_DELTA_VERIFY, .sync = arg.flags & CKPTFS_DELTA_SYNC };
+	memcpy(how.key, arg.key, sizeof(how.key));
+	r = delta_commit(fs_of(req), f, &how, &who, &made);
+	if (r < 0) {
+		/* Others say EIO where bytes of the store are damaged; here it is the caller's object. */
+		if (r == -EBADMSG)
+			fuse_reply_err(req, EBADMSG);
+		else
+			ops_reply(req, r);
+		return;
+	}
+	arg.inode = made.ino;
+	arg.file_size = made.size;
+	memset(arg.key, 0, sizeof(arg.key));
+	notify_name_then_reply_ioctl(loop_notify(), req, made.dir, made.name, &arg, sizeof(arg));
+}
+
+static void ioctl_delta_abort(fuse_req_t req, struct file *f)
+{
+	struct ns_content before;
+	int r;
+
+	content_stat(f->content, &before);
+	r = delta_abort(fs_of(req), f);
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		notify_then_reply_ioctl(loop_notify(), req, f->inode->ino, 0, before.size, (struct notify_growth){ 0 }, NULL,
+					0);
+}
+
 static size_t argument_size(unsigned cmd)
 {
 	switch (cmd) {
@@ -360,6 +418,9 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_SCRUB:
 	case CKPTFS_IOC_SCRUB_HIT:
 	case CKPTFS_IOC_EXCLUSIVE:
+	case CKPTFS_IOC_DELTA_BEGIN:
+	case CKPTFS_IOC_DELTA_COMMIT:
+	case CKPTFS_IOC_DELTA_ABORT:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
@@ -405,6 +466,12 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_scrub_hit(req, in);
 	else if (cmd == CKPTFS_IOC_EXCLUSIVE)
 		ioctl_exclusive(req, ino, in);
+	else if (cmd == CKPTFS_IOC_DELTA_BEGIN)
+		ioctl_delta_begin(req, file_of(fi), in);
+	else if (cmd == CKPTFS_IOC_DELTA_COMMIT)
+		ioctl_delta_commit(req, file_of(fi), in);
+	else if (cmd == CKPTFS_IOC_DELTA_ABORT)
+		ioctl_delta_abort(req, file_of(fi));
 	else
 		ioctl_sync(req);
 }

@@ -1,5 +1,6 @@
 #include "fs/ops/notify.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -9,13 +10,14 @@
 #include "base/mutex.h"
 #include "base/util.h"
 
-#define ANSWER_MAX 64 /* bytes of an ioctl's answer */
+#define ANSWER_MAX 128 /* bytes of an ioctl's answer */
 
 struct job {
 	struct job *next;
 	fuse_req_t req;
 	uint64_t ino, off, len;
 	struct notify_growth growth;
+	char name[NOTIFY_NAME_MAX]; /* not empty: made in directory `ino`, and nothing else has changed */
 	size_t out_len;
 	uint8_t out[ANSWER_MAX];
 	bool is_ioctl;
@@ -37,6 +39,10 @@ static void drop(struct notify *n, const struct job *j)
 	struct fuse_bufvec last = FUSE_BUFVEC_INIT(1);
 	uint8_t byte = j->growth.last;
 
+	if (j->name[0]) {
+		fuse_lowlevel_notify_inval_entry(n->se, j->ino, j->name, strlen(j->name));
+		return;
+	}
 	fuse_lowlevel_notify_inval_inode(n->se, j->ino, (off_t)j->off, (off_t)j->len);
 	if (j->growth.size == 0)
 		return;
@@ -157,12 +163,30 @@ void notify_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uin
 	add(n, &(struct job){ .req = req, .ino = ino, .off = off, .len = len });
 }
 
+static void set_answer(struct job *j, const void *out, size_t out_len)
+{
+	assert(out_len <= sizeof(j->out));
+	j->out_len = out_len;
+	if (out_len > 0)
+		memcpy(j->out, out, out_len);
+}
+
 void notify_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, uint64_t len,
 			     struct notify_growth growth, const void *out, size_t out_len)
 {
 	struct job j = { .req = req, .ino = ino, .off = off, .len = len, .growth = growth, .is_ioctl = true };
 
-	j.out_len = MIN(out_len, sizeof(j.out));
-	memcpy(j.out, out, j.out_len);
+	set_answer(&j, out, out_len);
+	add(n, &j);
+}
+
+void notify_name_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t dir, const char *name, const void *out,
+				  size_t out_len)
+{
+	struct job j = { .req = req, .ino = dir, .is_ioctl = true };
+
+	assert(strlen(name) < sizeof(j.name));
+	strcpy(j.name, name);
+	set_answer(&j, out, out_len);
 	add(n, &j);
 }

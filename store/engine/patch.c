@@ -138,6 +138,8 @@ static int patch_segment(struct content *to, const struct content_patch *p, size
 	return r;
 }
 
+#define EXTENT_BYTES 16u /* about as much as a range takes in the log, with what it leaves of its surroundings */
+
 /* Ranges of one segment on their way. */
 #define BATCH_MAX 4096
 struct batch {
@@ -177,10 +179,14 @@ int content_patch(struct content *to, const struct content_patch *p, size_t nr)
 	if (nr > 0 && p[nr - 1].off + p[nr - 1].len > CONTENT_MAX_SIZE)
 		r = -EFBIG;
 	while (at < nr && r == 0) {
-		unsigned ticket = epoch_enter(&to->e->users);
 		struct stretch s = { 0 };
+		unsigned ticket;
 
 		batch_fill(b, p, nr, &at, &done);
+		r = log_admit_growth(to->e, b->nr * EXTENT_BYTES);
+		if (r < 0)
+			break;
+		ticket = epoch_enter(&to->e->users);
 		r = patch_segment(to, b->p, b->nr, &s);
 		epoch_leave(&to->e->users, ticket);
 		extent_list_release(&s.l);

@@ -1,0 +1,533 @@
+#include "fs/delta.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/file.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/namespace.h"
+#include "gpu/delta_format.h"
+
+#define PAGE 4096u
+#define COPY_BYTES KiB(256)
+#define PATCHES_MAX 65536u /* 2 MiB of them */
+
+/* A version that bytes come from, open. */
+struct source {
+	uint32_t number;
+	struct inode *inode; /* pinned */
+	struct content *content;
+	uint64_t size;
+};
+
+/* A commit on its way. */
+struct making {
+	struct fs *fs;
+	struct file *f;
+	const struct who *who;
+	struct delta_header header;
+	struct delta_tables tables;
+	uint8_t *table_bytes;
+	struct source *sources; /* by number */
+	size_t nr_sources, room;
+	struct inode *inode; /* of the new version, NULL: not there yet; counted as looked up, too */
+	struct content *content;
+	uint8_t *copy; /* COPY_BYTES */
+	struct content_patch *patches; /* PATCHES_MAX, collected for the engine */
+	size_t nr_patches;
+};
+
+static void name_of(uint32_t number, char ret[DELTA_NAME_LEN])
+{
+	snprintf(ret, DELTA_NAME_LEN, "%06" PRIu32, number);
+}
+
+/* --- staging --- */
+
+/* The inode of a version; 1/0/<0. */
+static int find_version(struct fs *fs, uint64_t dir, uint32_t number, struct ns_inode *ret)
+{
+	char name[DELTA_NAME_LEN];
+	struct ns_dirent d;
+	int r;
+
+	name_of(number, name);
+	rwlock_lock_shared(&fs->names);
+	r = ns_find(fs->db, fs->key, dir, name, &d);
+	if (r > 0)
+		r = attr_load(fs, d.ino, ret);
+	rwlock_unlock_shared(&fs->names);
+	return r;
+}
+
+int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent)
+{
+	int none = FILE_DELTA_NONE;
+	struct ns_inode in;
+	int r;
+
+	if ((f->flags & O_ACCMODE) != O_RDWR)
+		return -EBADF;
+	if (f->dir == 0 || number <= parent)
+		return -EINVAL;
+	if (fs->read_only)
+		return -EROFS;
+	r = parent == DELTA_NO_PARENT ? 1 : find_version(fs, f->dir, parent, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	r = find_version(fs, f->dir, number, &in);
+	if (r != 0)
+		return r < 0 ? r : -EEXIST;
+	if (!atomic_compare_exchange_strong(&f->delta, &none, FILE_DELTA_BUSY))
+		return -EALREADY;
+	f->delta_number = number;
+	f->delta_parent = parent;
+	atomic_store(&f->delta, FILE_DELTA_BEGUN);
+	return 0;
+}
+
+/* From begun to busy: only one request at a time gets there. */
+static int take_stage(struct file *f)
+{
+	int state = FILE_DELTA_BEGUN;
+
+	if (atomic_compare_exchange_strong(&f->delta, &state, FILE_DELTA_BUSY))
+		return 0;
+	return state == FILE_DELTA_BUSY ? -EBUSY : state == FILE_DELTA_COMMITTED ? -EALREADY : -EINVAL;
+}
+
+int delta_abort(struct fs *fs, struct file *f)
+{
+	int r = take_stage(f);
+
+	(void)fs;
+	if (r < 0)
+		return r;
+	r = content_truncate(f->content, 0);
+	atomic_store(&f->delta, r < 0 ? FILE_DELTA_BEGUN : FILE_DELTA_NONE);
+	return r;
+}
+
+/* --- reading the object --- */
+
+static int read_exactly(struct content *c, void *p, size_t len, uint64_t off)
+{
+	ssize_t n = content_read(c, p, len, off);
+
+	return n < 0 ? (int)n : (size_t)n == len ? 0 : -EBADMSG;
+}
+
+static int read_header(struct making *m)
+{
+	struct delta_header_disk disk;
+	struct ns_content st;
+	int r;
+
+	r = content_flush(m->f->content);
+	if (r == 0)
+		r = read_exactly(m->f->content, &disk, sizeof(disk), 0);
+	if (r == 0)
+		r = delta_header_decode(&disk, sizeof(disk), &m->header);
+	if (r < 0)
+		return r;
+	if (m->header.number != m->f->delta_number || m->header.parent != m->f->delta_parent)
+		return -EINVAL;
+	content_stat(m->f->content, &st);
+	return st.size == delta_object_len(&m->header) ? 0 : -EBADMSG;
+}
+
+static int read_tables(struct making *m)
+{
+	uint64_t len = delta_tables_len(&m->header);
+	int r;
+
+	if (len > DELTA_TABLES_MAX)
+		return -EFBIG;
+	m->table_bytes = malloc(len + 1);
+	if (!m->table_bytes)
+		return -ENOMEM;
+	r = read_exactly(m->f->content, m->table_bytes, len, delta_tables_off(&m->header));
+	return r < 0 ? r : delta_tables_decode(&m->header, m->table_bytes, len, &m->tables);
+}
+
+/* --- where bytes come from --- */
+
+/* The groups of a process are not told; whoever is not the owner reads what all, or his main group, may read. */
+static bool may_read(const struct who *who, const struct ns_inode *in)
+{
+	if (who->uid == 0)
+		return true;
+	if (who->uid == in->uid)
+		return in->mode & S_IRUSR;
+	return in->mode & (who->gid == in->gid ? S_IRGRP : S_IROTH);
+}
+
+static void source_release(struct fs *fs, struct source *s)
+{
+	if (s->content)
+		inode_content_close(fs->inodes, s->inode);
+	if (s->inode)
+		names_put(fs, s->inode);
+}
+
+static int source_open(struct making *m, uint32_t number, struct source *ret)
+{
+	struct source s = { .number = number };
+	struct ns_content st;
+	struct ns_inode in;
+	int r;
+
+	r = find_version(m->fs, m->f->dir, number, &in);
+	if (r <= 0 || !S_ISREG(in.mode))
+		return r < 0 ? r : -ESTALE;
+	if (!may_read(m->who, &in))
+		return -EACCES;
+	r = inode_get(m->fs->inodes, in.ino, &s.inode);
+	if (r < 0)
+		return r;
+	r = inode_content_open(m->fs->inodes, s.inode, &s.content);
+	if (r == 0)
+		r = content_flush(s.content);
+	if (r < 0) {
+		source_release(m->fs, &s);
+		return r;
+	}
+	content_stat(s.content, &st);
+	s.size = st.size;
+	*ret = s;
+	return 0;
+}
+
+/* Borrowed until the next call that finds one. */
+static int source_of(struct making *m, uint32_t number, const struct source **ret)
+{
+	size_t low = 0, high = m->nr_sources;
+	struct source s;
+	int r;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (m->sources[mid].number < number)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low < m->nr_sources && m->sources[low].number == number) {
+		*ret = &m->sources[low];
+		return 0;
+	}
+	if (m->nr_sources == m->room) {
+		size_t room = MAX(2 * m->room, (size_t)16);
+		struct source *more = reallocarray(m->sources, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		m->sources = more;
+		m->room = room;
+	}
+	r = source_open(m, number, &s);
+	if (r < 0)
+		return r;
+	memmove(m->sources + low + 1, m->sources + low, (m->nr_sources - low) * sizeof(s));
+	m->sources[low] = s;
+	m->nr_sources++;
+	*ret = &m->sources[low];
+	return 0;
+}
+
+/* All versions that the object refers to are there, may be read, and have the bytes. */
+static int check_sources(struct making *m)
+{
+	struct delta_iter it = delta_iter(&m->tables);
+	const struct source *s;
+	struct delta_region g;
+	int r;
+
+	if (m->header.parent != DELTA_NO_PARENT) {
+		r = source_of(m, m->header.parent, &s);
+		if (r < 0)
+			return r;
+	}
+	while ((r = delta_iter_next(&it, &g)) > 0) {
+		uint64_t len = g.kind == DELTA_REPEATED ? MIN(g.len, (uint64_t)m->header.chunk_len) : g.len;
+
+		if (g.kind == DELTA_FIRST || g.kind == DELTA_LITERAL || g.version == m->header.number)
+			continue;
+		r = source_of(m, g.version, &s);
+		if (r < 0)
+			return r;
+		if (g.src_off > s->size || len > s->size - g.src_off)
+			return -ESTALE;
+	}
+	return r;
+}
+
+/* --- making the new version --- */
+
+static int make_file(struct making *m)
+{
+	struct names_new n;
+	struct ns_inode in;
+	struct stat st;
+	struct who who;
+	int r;
+
+	r = attr_load(m->fs, m->f->inode->ino, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	n = (struct names_new){ .mode = in.mode };
+	who = (struct who){ .uid = in.uid, .gid = in.gid };
+	r = names_make(m->fs, m->f->dir, NULL, &n, &who, &st);
+	if (r < 0)
+		return r;
+	r = inode_get(m->fs->inodes, st.st_ino, &m->inode);
+	if (r < 0) {
+		names_forget(m->fs, &(struct names_forget){ st.st_ino, 1 }, 1);
+		return r;
+	}
+	return inode_content_open(m->fs->inodes, m->inode, &m->content);
+}
+
+static int share(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len)
+{
+	while (len > 0) {
+		uint64_t done;
+		int r = content_clone(from, from_off, to, to_off, len, &done);
+
+		if (r < 0)
+			return r;
+		if (done == 0)
+			return -ESTALE; /* it was there a moment ago */
+		from_off += done;
+		to_off += done;
+		len -= done;
+	}
+	return 0;
+}
+
+static int start_from_parent(struct making *m)
+{
+	const struct source *parent;
+	int r;
+
+	if (m->header.parent != DELTA_NO_PARENT) {
+		r = source_of(m, m->header.parent, &parent);
+		if (r == 0)
+			r = share(parent->content, 0, m->content, 0, MIN(parent->size, m->header.content_len));
+		if (r < 0)
+			return r;
+	}
+	return content_truncate(m->content, m->header.content_len);
+}
+
+static int copy_payload(struct making *m, uint64_t payload_off, uint64_t off, uint64_t len)
+{
+	for (uint64_t done = 0; done < len;) {
+		size_t n = (size_t)MIN(len - done, COPY_BYTES);
+		int r = read_exactly(m->f->content, m->copy, n, sizeof(struct delta_header_disk) + payload_off + done);
+
+		if (r == 0)
+			r = content_write(m->content, m->copy, n, off + done);
+		if (r < 0)
+			return r;
+		done += n;
+	}
+	return 0;
+}
+
+static int patches_flush(struct making *m)
+{
+	int r = content_patch(m->content, m->patches, m->nr_patches);
+
+	m->nr_patches = 0;
+	return r;
+}
+
+static int patch(struct making *m, struct content *from, uint64_t from_off, uint64_t off, uint64_t len)
+{
+	int r = m->nr_patches == PATCHES_MAX ? patches_flush(m) : 0;
+
+	if (r == 0 && len > 0)
+		m->patches[m->nr_patches++] = (struct content_patch){ from, from_off, off, len };
+	return r;
+}
+
+/*
+ * Bytes of the payload: whole pages are written, so that they are found again as pages, here and by other files; what is
+ * less stays where it is in the staging file's pages, and is pointed to.
+ */
+static int place_payload(struct making *m, const struct delta_region *g, bool pages)
+{
+	uint64_t begin = MIN(round_up(g->off, PAGE), g->off + g->len), end = round_down(g->off + g->len, PAGE);
+	int r;
+
+	if (pages)
+		return begin < end ? copy_payload(m, g->payload_off + (begin - g->off), begin, end - begin) : 0;
+	if (begin >= end) /* no whole page in it */
+		begin = end = g->off + g->len;
+	r = patch(m, m->f->content, sizeof(struct delta_header_disk) + g->payload_off, g->off, begin - g->off);
+	if (r < 0)
+		return r;
+	return patch(m, m->f->content, sizeof(struct delta_header_disk) + g->payload_off + (end - g->off), end,
+		     g->off + g->len - end);
+}
+
+/* The same chunk again and again: written, since all its pages are one. */
+static int place_repeated(struct making *m, const struct delta_region *g, struct content *from)
+{
+	size_t chunk = m->header.chunk_len, have = (size_t)MIN(g->len, (uint64_t)chunk), room = COPY_BYTES;
+	int r;
+
+	memset(m->copy, 0, chunk);
+	r = read_exactly(from, m->copy, have, g->src_off);
+	if (r < 0)
+		return r == -EBADMSG ? -ESTALE : r;
+	for (size_t i = chunk; i < room; i += chunk)
+		memcpy(m->copy + i, m->copy, chunk);
+	for (uint64_t done = 0; done < g->len && r == 0; done += room) /* room: whole chunks */
+		r = content_write(m->content, m->copy, (size_t)MIN(g->len - done, (uint64_t)room), g->off + done);
+	return r;
+}
+
+static int place_shifted(struct making *m, const struct delta_region *g)
+{
+	struct content *from = m->content;
+	const struct source *s;
+	int r;
+
+	if (g->version != m->header.number) {
+		r = source_of(m, g->version, &s);
+		if (r < 0)
+			return r;
+		from = s->content;
+	}
+	return g->kind == DELTA_REPEATED ? place_repeated(m, g, from) : patch(m, from, g->src_off, g->off, g->len);
+}
+
+/* Payload first: what is shifted may come from first occurrences of this version, wherever they lie. */
+enum pass { PASS_PAGES, PASS_PARTS, PASS_SHIFTED, PASS_END };
+
+static int place_regions(struct making *m)
+{
+	struct delta_region g;
+	int r = 0;
+
+	m->copy = malloc(COPY_BYTES);
+	m->patches = malloc(PATCHES_MAX * sizeof(*m->patches));
+	if (!m->copy || !m->patches)
+		return -ENOMEM;
+	for (enum pass pass = PASS_PAGES; pass < PASS_END && r == 0; pass++) {
+		struct delta_iter it = delta_iter(&m->tables);
+
+		while (r == 0 && (r = delta_iter_next(&it, &g)) > 0) {
+			bool payload = g.kind == DELTA_FIRST || g.kind == DELTA_LITERAL;
+
+			if (payload && pass != PASS_SHIFTED)
+				r = place_payload(m, &g, pass == PASS_PAGES);
+			else if (!payload && pass == PASS_SHIFTED)
+				r = place_shifted(m, &g);
+			else
+				r = 0;
+		}
+		if (r == 0)
+			r = patches_flush(m);
+		if (r == 0)
+			r = content_flush(m->content);
+	}
+	return r;
+}
+
+static int verify(struct making *m, const uint8_t key[LEAF_KEY_LEN])
+{
+	struct content_hash hash;
+	struct leaf_key k;
+
+	leaf_key_init(&k, key);
+	content_hash_init(&hash, &k, m->header.chunk_len);
+	for (uint64_t off = 0; off < m->header.content_len; off += COPY_BYTES) {
+		size_t n = (size_t)MIN(m->header.content_len - off, COPY_BYTES);
+		int r = read_exactly(m->content, m->copy, n, off);
+
+		if (r < 0)
+			return r;
+		content_hash_add(&hash, m->copy, n);
+	}
+	if (digest_equal(content_hash_finish(&hash, m->header.content_len), m->header.fingerprint))
+		return 0;
+	return log_errno(-EBADMSG, "inode %" PRIu64 ": version %" PRIu32 " has another fingerprint than its delta says",
+			 m->f->dir, m->header.number);
+}
+
+/* After this the new version has its name or is gone. */
+static void making_release(struct making *m)
+{
+	for (size_t i = 0; i < m->nr_sources; i++)
+		source_release(m->fs, &m->sources[i]);
+	if (m->content)
+		inode_content_close(m->fs->inodes, m->inode);
+	if (m->inode) {
+		uint64_t ino = m->inode->ino;
+
+		names_put(m->fs, m->inode);
+		names_forget(m->fs, &(struct names_forget){ ino, 1 }, 1);
+	}
+	free(m->sources);
+	free(m->table_bytes);
+	free(m->copy);
+	free(m->patches);
+}
+
+static int make_version(struct making *m, const struct delta_commit *how, struct delta_made *ret)
+{
+	struct delta_made made = { .dir = m->f->dir };
+	struct stat st;
+	int r;
+
+	r = read_header(m);
+	if (r == 0)
+		r = read_tables(m);
+	if (r == 0)
+		r = check_sources(m);
+	if (r == 0)
+		r = make_file(m);
+	if (r == 0)
+		r = start_from_parent(m);
+	if (r == 0)
+		r = place_regions(m);
+	if (r == 0 && how->verify)
+		r = verify(m, how->key);
+	if (r < 0)
+		return r;
+	name_of(m->header.number, made.name);
+	r = names_link(m->fs, m->inode->ino, made.dir, made.name, &st);
+	if (r < 0)
+		return r;
+	made.ino = st.st_ino;
+	made.size = (uint64_t)st.st_size;
+	names_forget(m->fs, &(struct names_forget){ made.ino, 1 }, 1); /* the kernel has not asked for it */
+	*ret = made;
+	return 0;
+}
+
+int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, const struct who *who,
+		 struct delta_made *ret)
+{
+	struct making m = { .fs = fs, .f = f, .who = who };
+	int r = take_stage(f);
+
+	if (r < 0)
+		return r;
+	r = make_version(&m, how, ret);
+	making_release(&m);
+	atomic_store(&f->delta, r < 0 ? FILE_DELTA_BEGUN : FILE_DELTA_COMMITTED);
+	return r < 0 || !how->sync ? r : engine_sync(fs->engine);
+}
