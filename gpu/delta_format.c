@@ -164,7 +164,7 @@ static uint64_t nr_first_entries(const struct delta_tables *t)
 }
 
 /* As few entries as will do: runs do not touch, and of two siblings the parent is named instead. */
-static bool first_entry_spared(const struct delta_tables *t, uint64_t i, const struct delta_run *run, uint64_t end)
+static bool first_entry_needed(const struct delta_tables *t, uint64_t i, const struct delta_run *run, uint64_t end)
 {
 	const struct le32 *nodes = (const struct le32 *)t->first;
 
@@ -203,7 +203,7 @@ static int first_read(const struct delta_tables *t, uint64_t *at, uint64_t end, 
 	if (!first_entry(t, *at, &run) || run.chunk < end ||
 	    (uint64_t)run.chunk + run.count > delta_nr_chunks(&t->header))
 		return -EBADMSG;
-	if (*at > 0 && !first_entry_spared(t, *at, &run, end))
+	if (*at > 0 && !first_entry_needed(t, *at, &run, end))
 		return -EBADMSG;
 	(*at)++;
 	*ret = run;
