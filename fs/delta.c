@@ -16,7 +16,6 @@
 #include "fs/namespace.h"
 #include "gpu/delta_format.h"
 
-#define PAGE 4096u
 #define COPY_BYTES KiB(256)
 #define PATCHES_MAX 65536u /* 2 MiB of them */
 
@@ -329,21 +328,6 @@ static int start_from_parent(struct making *m)
 	return content_truncate(m->content, m->header.content_len);
 }
 
-static int copy_payload(struct making *m, uint64_t payload_off, uint64_t off, uint64_t len)
-{
-	for (uint64_t done = 0; done < len;) {
-		size_t n = (size_t)MIN(len - done, COPY_BYTES);
-		int r = read_exactly(m->f->content, m->copy, n, sizeof(struct delta_header_disk) + payload_off + done);
-
-		if (r == 0)
-			r = content_write(m->content, m->copy, n, off + done);
-		if (r < 0)
-			return r;
-		done += n;
-	}
-	return 0;
-}
-
 static int patches_flush(struct making *m)
 {
 	int r = content_patch(m->content, m->patches, m->nr_patches);
@@ -359,26 +343,6 @@ static int patch(struct making *m, struct content *from, uint64_t from_off, uint
 	if (r == 0 && len > 0)
 		m->patches[m->nr_patches++] = (struct content_patch){ from, from_off, off, len };
 	return r;
-}
-
-/*
- * Bytes of the payload: whole pages are written, so that they are found again as pages, here and by other files; what is
- * less stays where it is in the staging file's pages, and is pointed to.
- */
-static int place_payload(struct making *m, const struct delta_region *g, bool pages)
-{
-	uint64_t begin = MIN(round_up(g->off, PAGE), g->off + g->len), end = round_down(g->off + g->len, PAGE);
-	int r;
-
-	if (pages)
-		return begin < end ? copy_payload(m, g->payload_off + (begin - g->off), begin, end - begin) : 0;
-	if (begin >= end) /* no whole page in it */
-		begin = end = g->off + g->len;
-	r = patch(m, m->f->content, sizeof(struct delta_header_disk) + g->payload_off, g->off, begin - g->off);
-	if (r < 0)
-		return r;
-	return patch(m, m->f->content, sizeof(struct delta_header_disk) + g->payload_off + (end - g->off), end,
-		     g->off + g->len - end);
 }
 
 /* The same chunk again and again: written, since all its pages are one. */
@@ -413,9 +377,18 @@ static int place_shifted(struct making *m, const struct delta_region *g)
 	return g->kind == DELTA_REPEATED ? place_repeated(m, g, from) : patch(m, from, g->src_off, g->off, g->len);
 }
 
-/* Payload first: what is shifted may come from first occurrences of this version, wherever they lie. */
-enum pass { PASS_PAGES, PASS_PARTS, PASS_SHIFTED, PASS_END };
+static int place_region(struct making *m, const struct delta_region *g)
+{
+	bool payload = g->kind == DELTA_FIRST || g->kind == DELTA_LITERAL;
 
+	return payload ? patch(m, m->f->content, delta_payload_off(&m->header) + g->payload_off, g->off, g->len) :
+			 place_shifted(m, g);
+}
+
+/*
+ * Bytes of the payload stay where they are in the staging file, and are pointed to: whole pages as the pages they are
+ * there. These first: what is shifted may come from first occurrences of this version, wherever they lie.
+ */
 static int place_regions(struct making *m)
 {
 	struct delta_region g;
@@ -425,25 +398,15 @@ static int place_regions(struct making *m)
 	m->patches = malloc(PATCHES_MAX * sizeof(*m->patches));
 	if (!m->copy || !m->patches)
 		return -ENOMEM;
-	for (enum pass pass = PASS_PAGES; pass < PASS_END && r == 0; pass++) {
+	for (int shifted = 0; shifted < 2 && r == 0; shifted++) {
 		struct delta_iter it = delta_iter(&m->tables);
 
-		while (r == 0 && (r = delta_iter_next(&it, &g)) > 0) {
-			bool payload = g.kind == DELTA_FIRST || g.kind == DELTA_LITERAL;
-
-			if (payload && pass != PASS_SHIFTED)
-				r = place_payload(m, &g, pass == PASS_PAGES);
-			else if (!payload && pass == PASS_SHIFTED)
-				r = place_shifted(m, &g);
-			else
-				r = 0;
-		}
+		while (r == 0 && (r = delta_iter_next(&it, &g)) > 0)
+			r = (g.kind == DELTA_SHIFTED || g.kind == DELTA_REPEATED) == shifted ? place_region(m, &g) : 0;
 		if (r == 0)
 			r = patches_flush(m);
-		if (r == 0)
-			r = content_flush(m->content);
 	}
-	return r;
+	return r < 0 ? r : content_flush(m->content);
 }
 
 static int verify(struct making *m, const uint8_t key[LEAF_KEY_LEN])

@@ -68,12 +68,7 @@ int delta_apply(const void *object, size_t len, const struct leaf_key *key, delt
 		void *content, size_t content_len)
 {
 	struct delta_tables t;
-	struct source s = {
-		.t = &t,
-		.payload = (const uint8_t *)object + sizeof(struct delta_header_disk),
-		.read = read,
-		.userdata = userdata,
-	};
+	struct source s = { .t = &t, .read = read, .userdata = userdata };
 	struct content_hash hash;
 	int r;
 
@@ -82,6 +77,7 @@ int delta_apply(const void *object, size_t len, const struct leaf_key *key, delt
 		return r;
 	if (t.header.content_len != content_len)
 		return -EINVAL;
+	s.payload = (const uint8_t *)object + delta_payload_off(&t.header);
 	r = fill_from_parent(&s, content, content_len);
 	if (r < 0)
 		return r;

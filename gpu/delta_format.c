@@ -22,6 +22,7 @@ void delta_header_encode(const struct delta_header *h, struct delta_header_disk 
 		.shifted_len = le64_put(h->shifted_len),
 		.literals_len = le64_put(h->literals_len),
 		.tables_crc32c = le32_put(h->tables_crc),
+		.pages_len = le64_put(h->pages_len),
 	};
 	memcpy(ret->magic, DELTA_MAGIC, sizeof(ret->magic));
 	memcpy(ret->lineage, h->lineage, sizeof(ret->lineage));
@@ -90,12 +91,13 @@ int delta_header_decode(const void *p, size_t len, struct delta_header *ret)
 		.shifted_len = le64_get(d->shifted_len),
 		.literals_len = le64_get(d->literals_len),
 		.tables_crc = le32_get(d->tables_crc32c),
+		.pages_len = le64_get(d->pages_len),
 	};
 	memcpy(h.lineage, d->lineage, sizeof(h.lineage));
 	if (!chunk_len_valid(h.chunk_len) || h.number == 0 || h.parent >= h.number)
 		return -EBADMSG;
 	nr_chunks = delta_nr_chunks(&h);
-	if (nr_chunks > DELTA_CHUNKS_MAX || h.payload_len > h.content_len)
+	if (nr_chunks > DELTA_CHUNKS_MAX || h.payload_len > h.content_len || h.pages_len > h.payload_len)
 		return -EBADMSG;
 	if (!first_len_valid(&h, nr_chunks) || !shifted_len_valid(&h, nr_chunks) ||
 	    !entries_fit(h.literals_len, sizeof(struct delta_literal_disk), h.content_len))
@@ -329,7 +331,8 @@ static int shifted_read(const struct delta_tables *t, uint64_t *at, uint64_t end
 	return 1;
 }
 
-static int first_next(struct delta_iter *it, struct delta_region *ret)
+/* The next stretch of neighbours. */
+static int first_stretch(struct delta_iter *it)
 {
 	const struct delta_header *h = &it->t->header;
 	struct delta_run run = it->first.next;
@@ -344,13 +347,34 @@ static int first_next(struct delta_iter *it, struct delta_region *ret)
 			break;
 		run.count += it->first.next.count;
 	}
+	it->first.off = (uint64_t)run.chunk * h->chunk_len;
+	it->first.end = MIN(end * h->chunk_len, h->content_len);
+	return 1;
+}
+
+/* Of a stretch, what comes before its whole pages, these, and what comes behind. */
+static int first_next(struct delta_iter *it, struct delta_region *ret)
+{
+	uint64_t begin, end, stop, *from;
+	int r;
+
+	if (it->first.off == it->first.end) {
+		r = first_stretch(it);
+		if (r <= 0)
+			return r;
+	}
+	begin = round_up(it->first.off, (uint64_t)DELTA_PAGE);
+	end = round_down(it->first.end, (uint64_t)DELTA_PAGE);
+	stop = begin >= end ? it->first.end : it->first.off < begin ? begin : end;
+	from = begin < end && it->first.off == begin ? &it->first.pages_off : &it->first.rest_off;
 	*ret = (struct delta_region){
 		.kind = DELTA_FIRST,
-		.off = (uint64_t)run.chunk * h->chunk_len,
-		.payload_off = it->first.payload_off,
+		.off = it->first.off,
+		.len = stop - it->first.off,
+		.payload_off = *from,
 	};
-	ret->len = MIN(end * h->chunk_len, h->content_len) - ret->off;
-	it->first.payload_off += ret->len;
+	*from += ret->len;
+	it->first.off = stop;
 	return 1;
 }
 
@@ -419,6 +443,7 @@ struct delta_iter delta_iter(const struct delta_tables *t)
 {
 	struct delta_iter it = { .t = t };
 
+	it.first.rest_off = t->header.pages_len;
 	it.first.r = first_read(t, &it.first.at, 0, &it.first.next);
 	it.shifted.r = shifted_read(t, &it.shifted.at, 0, &it.shifted.next);
 	it.literals.payload_off = t->header.payload_len - literals_sum(t); /* nonsense if the tables lie, but no harm */
@@ -468,7 +493,7 @@ int delta_tables_decode(const struct delta_header *h, const void *p, size_t len,
 			payload_len += region.len; /* of disjoint regions: at most the content */
 	if (r < 0)
 		return r;
-	if (payload_len != h->payload_len)
+	if (payload_len != h->payload_len || it.first.pages_off != h->pages_len)
 		return -EBADMSG;
 	*ret = t;
 	return 0;

@@ -3,8 +3,12 @@
  * of a lineage. docs/format.md ("Delta objects") changes with this.
  *
  *   header     256 bytes
- *   payload    first occurrences in ascending order, then literals: on its way before the tables are known
+ *   payload    whole pages of first occurrences, if there are any from byte 4096 of the object on; then the rest of them;
+ *              then literals; each in ascending order
  *   tables     FIRST, SHIFTED, LITERALS: what of the content comes from where
+ *
+ * So a page of the content that is new as a whole is a page of the object, too: a file that the object is written to has
+ * it as any other file would, and the new version needs no copy of it.
  *
  * FIRST names chunks whose bytes are in the payload, SHIFTED chunks that some version has at another place, LITERALS
  * bytes (not chunks) that are in the payload. All else is equal to the parent at the same place, and zeros behind the
@@ -31,6 +35,7 @@
 #define DELTA_LINEAGE_LEN 16
 #define DELTA_CHUNKS_MAX (UINT64_C(1) << 31) /* nodes of their tree have 32-bit numbers */
 #define DELTA_NO_PARENT 0u
+#define DELTA_PAGE 4096u
 
 /*
  * How chunks are named. The nodes are those of a complete binary tree over the chunks, filled up to a power of two:
@@ -55,7 +60,8 @@ struct delta_header_disk {
 	uint8_t first_encoding, shifted_encoding, reserved0[6];
 	struct le64 first_len, shifted_len, literals_len; /* bytes of the tables */
 	struct le32 tables_crc32c; /* over all three */
-	uint8_t reserved[136];
+	struct le64 pages_len; /* of the payload: whole pages, in bytes */
+	uint8_t reserved[128];
 	struct le32 crc32c; /* over all bytes before it */
 };
 static_assert(sizeof(struct delta_header_disk) == 256, "on the wire");
@@ -89,7 +95,7 @@ struct delta_header {
 	uint32_t parent; /* lower; DELTA_NO_PARENT: as if an empty one */
 	uint64_t content_len;
 	struct digest fingerprint;
-	uint64_t payload_len;
+	uint64_t payload_len, pages_len; /* the second is a part of the first */
 	enum delta_encoding first_encoding, shifted_encoding;
 	uint64_t first_len, shifted_len, literals_len;
 	uint32_t tables_crc;
@@ -100,9 +106,14 @@ static inline uint64_t delta_nr_chunks(const struct delta_header *h)
 	return chunks_of(h->content_len, h->chunk_len);
 }
 
+static inline uint64_t delta_payload_off(const struct delta_header *h)
+{
+	return h->pages_len > 0 ? DELTA_PAGE : sizeof(struct delta_header_disk);
+}
+
 static inline uint64_t delta_tables_off(const struct delta_header *h)
 {
-	return sizeof(struct delta_header_disk) + h->payload_len;
+	return delta_payload_off(h) + h->payload_len;
 }
 
 static inline uint64_t delta_tables_len(const struct delta_header *h)
@@ -157,7 +168,9 @@ struct delta_iter {
 	const struct delta_tables *t;
 	uint64_t end; /* of the last region given */
 	struct {
-		uint64_t at, payload_off; /* entry, or bit; bytes of those before */
+		uint64_t at; /* entry, or bit */
+		uint64_t pages_off, rest_off; /* in the payload: of what comes next */
+		uint64_t off, end; /* what is left of the stretch that was read last */
 		struct delta_run next;
 		int r;
 	} first;
@@ -177,7 +190,8 @@ struct delta_iter {
 
 /*
  * Regions in ascending order, those of neighbouring entries joined: runs that delta_encode.h has encoded come back as
- * they were, whatever the encoding. Borrows `t`; nothing to release. 1: a region; 0: the end; -EBADMSG: never, if the
+ * they were, whatever the encoding; but a stretch of first occurrences as up to three, since its whole pages lie in another
+ * part of the payload than what is before and behind them. Borrows `t`; nothing to release. 1: a region; 0: the end; -EBADMSG: never, if the
  * tables have been decoded.
  */
 struct delta_iter delta_iter(const struct delta_tables *t);

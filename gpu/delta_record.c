@@ -7,7 +7,8 @@
  *   4. enter         the unknown ones, in ascending order: the first of equal ones is a first occurrence, the others
  *                    are shifted duplicates of it
  *   5. join          neighbours into runs, first occurrences by themselves, shifted duplicates by themselves
- *   6. encode        gather the bytes of first occurrences, and write each table in the smallest encoding
+ *   6. encode        gather the bytes of first occurrences, whole pages first, and write each table in the smallest
+ *                    encoding
  *
  * Which source: the oldest version that has the chunk and in it the lowest place, so that the result does not depend
  * on the order in which threads get there. If the newest version still has it at that place, it can be called the
@@ -387,8 +388,29 @@ static const struct {
 	[DELTA_METHOD_TREE] = { DELTA_AS_ANY, DELTA_AS_ANY },
 };
 
+/* Of the first occurrences whole pages, or what is before and behind these. */
+static void gather(const struct work *w, const struct delta_plan *plan, bool pages, struct buf *ret)
+{
+	uint64_t chunk_len = w->header.chunk_len;
+
+	for (size_t i = 0; i < plan->nr_first; i++) {
+		uint64_t off = plan->first[i].chunk * chunk_len;
+		uint64_t stop = MIN(off + plan->first[i].count * chunk_len, w->header.content_len);
+		uint64_t begin = round_up(off, (uint64_t)DELTA_PAGE), end = round_down(stop, (uint64_t)DELTA_PAGE);
+
+		if (begin >= end)
+			begin = end = stop; /* no whole page in it */
+		if (pages) {
+			buf_add(ret, w->data + begin, (size_t)(end - begin));
+			continue;
+		}
+		buf_add(ret, w->data + off, (size_t)(begin - off));
+		buf_add(ret, w->data + end, (size_t)(stop - end));
+	}
+}
+
 /* Step 6. The header is written last, when all it tells is known. */
-static int encode(struct delta_record *rec, struct work *w, struct buf *ret)
+static int encode(struct work *w, struct buf *ret)
 {
 	const struct delta_plan plan = {
 		.first = (const struct delta_run *)w->first.data,
@@ -400,18 +422,19 @@ static int encode(struct delta_record *rec, struct work *w, struct buf *ret)
 		.first_as = encodings[w->take->method].first,
 		.shifted_as = encodings[w->take->method].shifted,
 	};
-	uint64_t chunk_len = rec->params.chunk_len;
-	struct delta_header_disk disk = { 0 };
+	static const uint8_t nothing[DELTA_PAGE];
+	struct delta_header_disk disk;
 
-	buf_add(ret, &disk, sizeof(disk));
-	for (size_t i = 0; i < plan.nr_first; i++) {
-		uint64_t off = plan.first[i].chunk * chunk_len;
-
-		buf_add(ret, w->data + off, (size_t)MIN(plan.first[i].count * chunk_len, rec->pending.len - off));
-	}
+	buf_add(ret, nothing, sizeof(nothing));
+	gather(w, &plan, true, ret);
+	if (buf_error(ret) < 0)
+		return -ENOMEM;
+	w->header.pages_len = ret->len - sizeof(nothing);
+	ret->len = w->header.pages_len > 0 ? ret->len : sizeof(disk);
+	gather(w, &plan, false, ret);
 	for (size_t i = 0; i < plan.nr_literals; i++)
 		buf_add(ret, w->data + plan.literals[i].off, (size_t)plan.literals[i].len);
-	w->header.payload_len = ret->len - sizeof(disk);
+	w->header.payload_len = ret->len - delta_payload_off(&w->header);
 	delta_tables_encode(&w->header, &plan, ret);
 	if (buf_error(ret) < 0)
 		return -ENOMEM;
@@ -438,7 +461,7 @@ static int make_object(struct delta_record *rec, struct work *w, struct buf *ret
 	if (r < 0)
 		return r;
 	r = join(rec, w);
-	return r < 0 ? r : encode(rec, w, ret);
+	return r < 0 ? r : encode(w, ret);
 }
 
 int delta_record_take(struct delta_record *rec, const void *data, size_t len, const struct delta_take *take,

@@ -34,6 +34,17 @@ static void check_first(const struct delta_tables *t, const struct buf *runs)
 	assert(tables.len == 0 || memcmp(tables.data, t->first, tables.len) == 0);
 }
 
+/* A stretch with whole pages comes in pieces. */
+static void add_run(struct buf *runs, struct delta_run run)
+{
+	struct delta_run *last = runs->len > 0 ? (struct delta_run *)(runs->data + runs->len) - 1 : NULL;
+
+	if (last && last->chunk + last->count == run.chunk)
+		last->count += run.count;
+	else
+		buf_add(runs, &run, sizeof(run));
+}
+
 /* Regions do not overlap, and what comes from this version is a first occurrence of it. */
 static void check_regions(const struct delta_tables *t)
 {
@@ -53,7 +64,7 @@ static void check_regions(const struct delta_tables *t)
 			assert(r.payload_off + r.len <= t->header.payload_len);
 		if (r.kind != DELTA_FIRST)
 			continue;
-		buf_add(&runs, &run, sizeof(run));
+		add_run(&runs, run);
 		if (run.chunk < CHUNKS_MAX)
 			memset(first + run.chunk, 1, MIN(run.count, CHUNKS_MAX - run.chunk));
 	}
@@ -70,8 +81,8 @@ static void check_regions(const struct delta_tables *t)
 		check_first(t, &runs);
 }
 
-/* How much payload the tables speak of; the iterator trusts nothing, either. */
-static uint64_t payload_len(const struct delta_header *h, const uint8_t *tables)
+/* Sets how much payload the tables speak of; the iterator trusts nothing, either. */
+static void set_payload_len(struct delta_header *h, const uint8_t *tables)
 {
 	struct delta_tables t = { .header = *h, .first = tables };
 	struct delta_region r;
@@ -83,7 +94,8 @@ static uint64_t payload_len(const struct delta_header *h, const uint8_t *tables)
 	it = delta_iter(&t);
 	while (delta_iter_next(&it, &r) > 0)
 		sum += r.kind == DELTA_FIRST || r.kind == DELTA_LITERAL ? r.len : 0;
-	return sum;
+	h->payload_len = sum;
+	h->pages_len = it.first.pages_off;
 }
 
 /* The header, and from the end of the input the tables. */
@@ -98,13 +110,13 @@ static void read_mended(const uint8_t *p, size_t len)
 		return;
 	memcpy(&d, p, sizeof(d));
 	memcpy(d.magic, DELTA_MAGIC, sizeof(d.magic));
-	d.payload_len = le64_put(0);
+	d.payload_len = d.pages_len = le64_put(0);
 	d.crc32c = le32_put(crc32c(&d, offsetof(struct delta_header_disk, crc32c)));
 	if (delta_header_decode(&d, sizeof(d), &h) < 0 || delta_tables_len(&h) > len - sizeof(d))
 		return;
 	tables = p + len - delta_tables_len(&h);
 	h.tables_crc = crc32c(tables, (size_t)delta_tables_len(&h));
-	h.payload_len = payload_len(&h, tables);
+	set_payload_len(&h, tables);
 	if (delta_tables_decode(&h, tables, (size_t)delta_tables_len(&h), &t) == 0)
 		check_regions(&t);
 }

@@ -164,7 +164,7 @@ static void the_largest_content_has_room_in_all_numbers(void **state _unused_)
 	struct delta_tables t;
 	struct delta_iter it;
 
-	h.payload_len = h.content_len;
+	h.payload_len = h.pages_len = h.content_len;
 	delta_tables_encode(&h, &plan, &tables);
 	assert_int_equal(delta_tables_decode(&h, tables.data, tables.len, &t), 0);
 	assert_int_equal(tables.len, 4);
@@ -179,7 +179,7 @@ static void the_largest_content_has_room_in_all_numbers(void **state _unused_)
 				    .nr_shifted = 1,
 				    .first_as = DELTA_AS(DELTA_LIST),
 				    .shifted_as = DELTA_AS(DELTA_RUNS) };
-	h.payload_len = 4096;
+	h.payload_len = h.pages_len = 4096;
 	delta_tables_encode(&h, &plan, &tables);
 	assert_int_equal(delta_tables_decode(&h, tables.data, tables.len, &t), 0);
 	it = delta_iter(&t);
