@@ -2,8 +2,9 @@
  * Fingerprints: 120-bit keyed hashes that stand for a chunk's bytes.
  *
  * 120 bits and not 128 because 256 of them and a 256-byte header then fill one 4 KiB block: the
- * table of a full 1 MiB frame. By chance two of 2^40 chunks collide with probability 2^-41; by
- * intent nobody can prepare a collision without the store's key.
+ * table of a full 1 MiB frame. By chance two of 2^40 chunks collide with probability 2^-41, but for those that
+ * differ in one special way (docs/decisions/017-what-xxh3-does-not-promise.md); by intent a collision takes, without the
+ * store's key, billions of attempts.
  */
 #pragma once
 

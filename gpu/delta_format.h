@@ -191,8 +191,8 @@ struct delta_iter {
 /*
  * Regions in ascending order, those of neighbouring entries joined: runs that delta_encode.h has encoded come back as
  * they were, whatever the encoding; but a stretch of first occurrences as up to three, since its whole pages lie in another
- * part of the payload than what is before and behind them. Borrows `t`; nothing to release. 1: a region; 0: the end; -EBADMSG: never, if the
- * tables have been decoded.
+ * part of the payload than what is before and behind them. Borrows `t`; nothing to release. 1: a region; 0: the end;
+ * -EBADMSG: never, if the tables have been decoded.
  */
 struct delta_iter delta_iter(const struct delta_tables *t);
 int delta_iter_next(struct delta_iter *it, struct delta_region *ret);

@@ -41,8 +41,8 @@ static void add_region(struct buf *lines, struct delta_region *r)
 		rig_region(lines, r);
 }
 
-/* The regions of the newest object, in the words of golden inputs, counted in chunks. A stretch of first occurrences is one, with
- * as much payload before it as the stretches before it have. */
+/* The regions of the newest object, in the words of golden inputs, counted in chunks. A stretch of first occurrences is
+ * one, with as much payload before it as the stretches before it have. */
 static void assert_regions(const struct lineage *l, const char *want)
 {
 	_cleanup_(buf_release) struct buf lines = BUF_EMPTY;
