@@ -148,13 +148,13 @@ struct ckptfs_exclusive {
 /*
  * Deltas: the next version of a lineage. A lineage is a directory, and its versions are the files 000001, 000002, ... in
  * it. What one has changed against an earlier one is written as a delta object (docs/format.md) into a file that was
- * made in that directory and has no name (O_TMPFILE|O_RDWR, or O_CREAT|O_EXCL|O_RDWR and unlink(2)), and committed from
+ * made in that directory and has no name (O_TMPFILE|O_WRONLY, or O_CREAT|O_EXCL and unlink(2)), and committed from
  * there: then LINEAGE/NNNNNN is there, whole, and durable if asked for. Before that nothing is to be seen, and when the
  * staging file is closed or its process dies, nothing is left. All three on the staging file.
  *
  *   BEGIN   version `number` is to be made from `parent` (0: from nothing). ENOENT: there is no such parent; EEXIST: there
  *           is that version; EINVAL: number is not above parent, or the file was not made in a directory but opened;
- *           EALREADY: begun before; EBADF: not open for reading and writing
+ *           EALREADY: begun before; EBADF: not open for writing
  *   COMMIT  EBADMSG: the object is damaged, lies about itself or does not give what its fingerprint says; EOPNOTSUPP: it is
  *           of a later version of the format; EINVAL: it is of another number or parent, or nothing was begun; ESTALE: a
  *           version that it refers to is gone or has become shorter; EACCES: one may not be read by the caller; EFBIG: its

@@ -73,7 +73,7 @@ int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent)
 	struct ns_inode in;
 	int r;
 
-	if ((f->flags & O_ACCMODE) != O_RDWR)
+	if ((f->flags & O_ACCMODE) == O_RDONLY)
 		return -EBADF;
 	if (f->dir == 0 || number <= parent)
 		return -EINVAL;
@@ -103,11 +103,10 @@ static int take_stage(struct file *f)
 	return state == FILE_DELTA_BUSY ? -EBUSY : state == FILE_DELTA_COMMITTED ? -EALREADY : -EINVAL;
 }
 
-int delta_abort(struct fs *fs, struct file *f)
+int delta_abort(struct file *f)
 {
 	int r = take_stage(f);
 
-	(void)fs;
 	if (r < 0)
 		return r;
 	r = content_truncate(f->content, 0);
@@ -492,5 +491,5 @@ int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, 
 	r = make_version(&m, how, ret);
 	making_release(&m);
 	atomic_store(&f->delta, r < 0 ? FILE_DELTA_BEGUN : FILE_DELTA_COMMITTED);
-	return r < 0 || !how->sync ? r : engine_sync(fs->engine);
+	return r;
 }

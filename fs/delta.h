@@ -12,7 +12,7 @@
  *      that the object names pointed elsewhere, or written                      mount; error: removed now
  *   3. compare its fingerprint with the object's, if asked for
  *   4. flush it, then give it its name, as link(2) does                         COMMIT POINT
- *   5. sync, if asked for; an error is told, and the version is there as any file whose fsync failed
+ *   5. the caller syncs, if asked to; after an error the version is there as any file whose fsync failed
  */
 #pragma once
 
@@ -28,17 +28,16 @@ struct who;
 #define DELTA_NAME_LEN 11 /* of a version: ten digits at most, and a NUL */
 
 /*
- * `f` becomes the staging file of version `number`, made from `parent` (0: from nothing). -EBADF: not open for reading
- * and writing; -EINVAL: the directory it was made in is not known, or number is not above parent; -ENOENT: there is no
+ * `f` becomes the staging file of version `number`, made from `parent` (0: from nothing). -EBADF: not open for writing;
+ * -EINVAL: the directory it was made in is not known, or number is not above parent; -ENOENT: there is no
  * such parent; -EEXIST: there is such a version; -EALREADY: begun before.
  */
 int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent);
 /* Not begun any more, and empty. -EINVAL: it was not begun. */
-int delta_abort(struct fs *fs, struct file *f);
+int delta_abort(struct file *f);
 
 struct delta_commit {
 	bool verify; /* read all of the new version and compare it with the object's fingerprint */
-	bool sync;
 	uint8_t key[LEAF_KEY_LEN]; /* of the lineage, for `verify` */
 };
 

@@ -376,7 +376,7 @@ static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
 		ops_reply(req, -EINVAL);
 		return;
 	}
-	how = (struct delta_commit){ .verify = arg.flags & CKPTFS_DELTA_VERIFY, .sync = arg.flags & CKPTFS_DELTA_SYNC };
+	how = (struct delta_commit){ .verify = arg.flags & CKPTFS_DELTA_VERIFY };
 	memcpy(how.key, arg.key, sizeof(how.key));
 	r = delta_commit(fs_of(req), f, &how, &who, &made);
 	if (r < 0) {
@@ -390,7 +390,8 @@ static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
 	arg.inode = made.ino;
 	arg.file_size = made.size;
 	memset(arg.key, 0, sizeof(arg.key));
-	notify_name_then_reply_ioctl(loop_notify(), req, made.dir, made.name, &arg, sizeof(arg));
+	r = arg.flags & CKPTFS_DELTA_SYNC ? engine_sync(fs_of(req)->engine) : 0;
+	notify_name_then_reply_ioctl(loop_notify(), req, made.dir, made.name, r, &arg, sizeof(arg));
 }
 
 static void ioctl_delta_abort(fuse_req_t req, struct file *f)
@@ -399,7 +400,7 @@ static void ioctl_delta_abort(fuse_req_t req, struct file *f)
 	int r;
 
 	content_stat(f->content, &before);
-	r = delta_abort(fs_of(req), f);
+	r = delta_abort(f);
 	if (r < 0)
 		ops_reply(req, r);
 	else

@@ -9,6 +9,7 @@
 
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/ops/ops.h"
 
 #define ANSWER_MAX 128 /* bytes of an ioctl's answer */
 
@@ -20,6 +21,7 @@ struct job {
 	char name[NOTIFY_NAME_MAX]; /* not empty: made in directory `ino`, and nothing else has changed */
 	size_t out_len;
 	uint8_t out[ANSWER_MAX];
+	int r; /* of an ioctl */
 	bool is_ioctl;
 };
 
@@ -52,7 +54,9 @@ static void drop(struct notify *n, const struct job *j)
 
 static void answer(struct job *j)
 {
-	if (j->is_ioctl)
+	if (j->r < 0)
+		ops_reply(j->req, j->r);
+	else if (j->is_ioctl)
 		fuse_reply_ioctl(j->req, 0, j->out, j->out_len);
 	else
 		fuse_reply_write(j->req, j->len);
@@ -180,10 +184,10 @@ void notify_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t ino, uin
 	add(n, &j);
 }
 
-void notify_name_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t dir, const char *name, const void *out,
-				  size_t out_len)
+void notify_name_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t dir, const char *name, int r,
+				  const void *out, size_t out_len)
 {
-	struct job j = { .req = req, .ino = dir, .is_ioctl = true };
+	struct job j = { .req = req, .ino = dir, .r = r, .is_ioctl = true };
 
 	assert(strlen(name) < sizeof(j.name));
 	strcpy(j.name, name);

@@ -35,7 +35,8 @@ struct notify_growth {
 };
 void notify_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, uint64_t len,
 			     struct notify_growth growth, const void *out, size_t out_len);
-/* The same for one that has made a name: the kernel may remember that there was none, and what the directory was like. */
+/* The same for one that has made a name: the kernel may remember that there was none, and what the directory was like.
+ * `r` below 0 is the answer instead of *out. */
 #define NOTIFY_NAME_MAX 16
-void notify_name_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t dir, const char *name, const void *out,
-				  size_t out_len);
+void notify_name_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t dir, const char *name, int r,
+				  const void *out, size_t out_len);
