@@ -329,9 +329,8 @@ void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(c->
 int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsigned n, struct addr *ret);
 /* The extents of [off, off+len), at most 1 MiB more than a segment, offsets relative to off. */
 int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret) REQUIRES(c->lock);
-/* A record that changes nothing but what is set afterwards; and to log one, and show it to applications. */
-struct replace replace_nothing(const struct content *c);
-int log_and_show(struct content *c, const struct replace *rp) REQUIRES(c->lock);
+/* Logs that [off, off+len) is these from now on, at most 1 MiB, offsets relative to off; the file grows if it must. */
+int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l) REQUIRES(c->lock);
 /* Put the dirty parts into the view. view_lock held exclusively. */
 int content_write_back(struct content *c, struct db_batch *batch);
 void content_written_back(struct content *c); /* the view has them; takes the dirty list's reference */

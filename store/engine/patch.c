@@ -110,7 +110,6 @@ static int patch_segment(struct content *to, const struct content_patch *p, size
 {
 	struct extent_list new = { 0 }, old = { 0 }, all = { 0 };
 	uint64_t off = p[0].off, len = p[nr - 1].off + p[nr - 1].len - off;
-	struct replace rp;
 	int r = 0;
 
 	for (size_t i = 0; i < nr && r == 0; i++)
@@ -120,16 +119,8 @@ static int patch_segment(struct content *to, const struct content_patch *p, size
 		r = content_extents(to, off, len, &old);
 		if (r == 0)
 			r = overlay(&old, p, nr, &new, &all);
-		if (r == 0) {
-			rp = replace_nothing(to);
-			rp.mtime_ns = rp.ctime_ns;
-			rp.size = MAX(to->logged.size, off + len);
-			rp.off = off;
-			rp.len = len;
-			rp.x = all.x;
-			rp.nr = all.nr;
-			r = log_and_show(to, &rp);
-		}
+		if (r == 0)
+			r = content_set_extents(to, off, len, &all);
 		content_unlock_quiet(to);
 	}
 	extent_list_release(&new);

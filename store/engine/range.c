@@ -11,7 +11,8 @@
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
 
-struct replace replace_nothing(const struct content *c)
+/* Nothing changes but what the caller sets afterwards. */
+static struct replace replace_nothing(const struct content *c)
 {
 	return (struct replace){
 		.ino = c->ino,
@@ -24,7 +25,7 @@ struct replace replace_nothing(const struct content *c)
 /* About as much as a record takes; more where it has many extents. */
 #define RECORD_BYTES 64
 
-int log_and_show(struct content *c, const struct replace *rp)
+static int log_and_show(struct content *c, const struct replace *rp) REQUIRES(c->lock)
 {
 	int r = c->e->conf.read_only ? -EROFS : content_log(c, rp);
 
@@ -140,12 +141,25 @@ int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent
 	return 0;
 }
 
+int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l)
+{
+	struct replace rp = replace_nothing(c);
+
+	assert(mutex_held(&c->lock));
+	rp.mtime_ns = rp.ctime_ns;
+	rp.size = MAX(c->logged.size, off + len);
+	rp.off = off;
+	rp.len = len;
+	rp.x = l->x;
+	rp.nr = l->nr;
+	return log_and_show(c, &rp);
+}
+
 /* At most 1 MiB: one record. */
 static int clone_piece(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len)
 {
 	unsigned ticket = epoch_enter(&from->e->users);
 	struct extent_list l = { 0 };
-	struct replace rp;
 	int r;
 
 	content_lock_quiet(from);
@@ -153,14 +167,7 @@ static int clone_piece(struct content *from, uint64_t from_off, struct content *
 	content_unlock_quiet(from);
 	if (r == 0) {
 		content_lock_quiet(to);
-		rp = replace_nothing(to);
-		rp.mtime_ns = rp.ctime_ns;
-		rp.size = MAX(to->logged.size, to_off + len);
-		rp.off = to_off;
-		rp.len = len;
-		rp.x = l.x;
-		rp.nr = l.nr;
-		r = log_and_show(to, &rp);
+		r = content_set_extents(to, to_off, len, &l);
 		content_unlock_quiet(to);
 	}
 	epoch_leave(&from->e->users, ticket);
