@@ -21,6 +21,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/fp_clmul.h"
 #include "base/le.h"
 #include "base/util.h"
 
@@ -28,14 +29,28 @@
 
 static_assert(sizeof(((struct fp_key *)NULL)->secret) >= XXH3_SECRET_SIZE_MIN, "XXH3 refuses short secrets");
 
+bool fp_kind_valid(enum fp_kind kind)
+{
+	return kind >= FP_XXH3 && kind < NR_FP_KINDS;
+}
+
 void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KEY_LEN])
 {
 	XXH_errorcode e _unused_;
 
-	assert(kind == FP_XXH3 || kind == FP_SHA256);
+	assert(fp_kind_valid(kind));
 	k->kind = kind;
+	if (kind == FP_CLMUL) {
+		fp_clmul_key_init(&k->clmul, secret);
+		k->clmul_hash = fp_clmul_best();
+	}
 	e = XXH3_generateSecret(k->secret, sizeof(k->secret), secret, FP_KEY_LEN);
 	assert(e == XXH_OK); /* fails only for sizes it does not like */
+}
+
+bool fp_key_is_slow(const struct fp_key *k)
+{
+	return k->kind == FP_CLMUL && k->clmul_hash == fp_clmul_plain;
 }
 
 static struct fp fp_xxh3(const struct fp_key *k, const void *p, size_t len)
@@ -59,7 +74,14 @@ static struct fp fp_sha256(const struct fp_key *k, const void *p, size_t len)
 
 struct fp fp_of(const struct fp_key *k, const void *p, size_t len)
 {
-	return k->kind == FP_SHA256 ? fp_sha256(k, p, len) : fp_xxh3(k, p, len);
+	switch (k->kind) {
+	case FP_XXH3:
+		return fp_xxh3(k, p, len);
+	case FP_SHA256:
+		return fp_sha256(k, p, len);
+	default:
+		return k->clmul_hash(&k->clmul, p, len);
+	}
 }
 
 void fp_of_each(const struct fp_key *k, const void *p, size_t len, size_t n, struct fp *ret)

@@ -1,10 +1,11 @@
 /*
  * Fingerprints: 120-bit keyed hashes that stand for a chunk's bytes.
  *
- * 120 bits and not 128 because 256 of them and a 256-byte header then fill one 4 KiB block: the
- * table of a full 1 MiB frame. By chance two of 2^40 chunks collide with probability 2^-41, but for those that
- * differ in one special way (docs/decisions/017-what-xxh3-does-not-promise.md); by intent a collision takes, without the
- * store's key, billions of attempts.
+ * 120 bits and not 128 because 256 of them and a 256-byte header then fill one 4 KiB block: the table of a full 1
+ * MiB frame. By chance two of 2^40 chunks collide with probability 2^-41. For chunks that someone chose without
+ * knowing the store's key a bound is proven of FP_CLMUL, 2^-118 per pair of pages (fp_clmul.h), and believed of
+ * FP_SHA256; FP_XXH3, of older stores, is weak for pages that differ in one special way
+ * (docs/decisions/017-what-xxh3-does-not-promise.md).
  */
 #pragma once
 
@@ -19,15 +20,28 @@ struct fp {
 	uint64_t lo, hi; /* the top byte of hi is zero */
 };
 
-enum fp_kind { FP_XXH3 = 1, FP_SHA256 = 2 };
+enum fp_kind { FP_XXH3 = 1, FP_SHA256, FP_CLMUL, NR_FP_KINDS };
+
+/* The key bytes of fp_clmul.h, as they come from the store's secret one after another. */
+struct fp_clmul_key {
+	uint8_t before[16]; /* x(0) */
+	uint8_t units[4096 + 32]; /* x(i), y(i) of each unit; then, after 16 unused, y behind the last of a full block */
+	uint8_t point[16];
+};
 
 /* Derived once from the store's secret. Immutable afterwards, shared by all threads. */
 struct fp_key {
 	enum fp_kind kind;
 	uint8_t secret[192];
+	struct fp_clmul_key clmul; /* FP_CLMUL only */
+	struct fp (*clmul_hash)(const struct fp_clmul_key *k, const uint8_t *p, size_t len);
 };
 
+bool fp_kind_valid(enum fp_kind kind);
 void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KEY_LEN]);
+
+/* The processor lacks an instruction that this hash needs to be fast. */
+bool fp_key_is_slow(const struct fp_key *k);
 
 struct fp fp_of(const struct fp_key *k, const void *p, size_t len);
 /* One fingerprint for each of `n` neighbouring pieces of `len` bytes. */

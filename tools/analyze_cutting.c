@@ -19,7 +19,7 @@ int cutting_init(struct cutting *c, uint32_t page, const struct cdc_params *cdc,
 	int r;
 
 	*c = (struct cutting){ .page = page };
-	fp_key_init(&c->key, FP_XXH3, key_secret);
+	fp_key_init(&c->key, FP_CLMUL, key_secret);
 	r = distinct_init(&c->distinct, memory);
 	if (r == 0)
 		r = block_init(&c->block);

@@ -57,7 +57,7 @@ struct engine_conf {
 	uint64_t dirty;	      /* memory for data not yet in packs */
 	uint64_t commit_s;    /* a change is durable after this many seconds at the latest; 0: only when asked */
 	uint64_t write_rate, read_rate; /* bytes of pack I/O per second, 0: unlimited */
-	int hash;	      /* enum fp_kind, 0: FP_XXH3 for a new store, as stored for an old one */
+	int hash;	      /* enum fp_kind, 0: FP_CLMUL for a new store, as stored for an old one */
 	const char *cluster;  /* file whose bytes are the fingerprint key of a new store; NULL: random */
 	struct compress compress;
 	enum chunking chunking;

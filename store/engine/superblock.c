@@ -30,7 +30,7 @@ int superblock_decode(const void *p, size_t len, struct superblock *ret)
 	if (le32_get(d->version) != SUPERBLOCK_VERSION || (le32_get(d->incompat) & ~SUPERBLOCK_INCOMPAT_KNOWN))
 		return -EOPNOTSUPP;
 	sb.hash = (enum fp_kind)le32_get(d->hash);
-	if (sb.hash != FP_XXH3 && sb.hash != FP_SHA256)
+	if (!fp_kind_valid(sb.hash))
 		return -EOPNOTSUPP;
 	memcpy(sb.store_id, d->store_id, sizeof(sb.store_id));
 	memcpy(sb.secret, d->secret, sizeof(sb.secret));
@@ -96,7 +96,7 @@ static int read_keyfile(const char *path, uint8_t ret[FP_KEY_LEN])
 
 static int superblock_make(const struct engine_conf *conf, struct superblock *ret)
 {
-	struct superblock sb = { .hash = conf->hash ? (enum fp_kind)conf->hash : FP_XXH3, .created_ns = now_ns() };
+	struct superblock sb = { .hash = conf->hash ? (enum fp_kind)conf->hash : FP_CLMUL, .created_ns = now_ns() };
 	int r;
 
 	sb.incompat = SUPERBLOCK_RECIPES_2;

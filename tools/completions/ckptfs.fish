@@ -8,7 +8,7 @@ end
 function __ckptfs_options
     set -l before (commandline -ct | string replace -r '^-o' '' | string replace -r '[^,]*$' '')
     for o in cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compress=none compress=lz4 compress=zstd compress=auto dirty= hash=auto \
-        hash=xxh3 hash=sha256 log= log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= \
+        hash=xxh3 hash=sha256 hash=clmul log= log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= \
         nonempty page= private read_rate= write_rate= verify ro noatime nosuid nodev noexec
         echo $before$o
     end

@@ -81,7 +81,7 @@ static void other_secrets_give_other_fingerprints(void **state _unused_)
 	for (size_t i = 0; i < FP_KEY_LEN; i++) {
 		memcpy(other, secret, sizeof(other));
 		other[i] ^= 1;
-		for (enum fp_kind kind = FP_XXH3; kind <= FP_SHA256; kind++) {
+		for (enum fp_kind kind = FP_XXH3; kind < NR_FP_KINDS; kind++) {
 			fp_key_init(&a, kind, secret);
 			fp_key_init(&b, kind, other);
 			assert_false(fp_equal(fp_of(&a, page, sizeof(page)), fp_of(&b, page, sizeof(page))));
@@ -94,7 +94,7 @@ static void neighbouring_pieces_are_fingerprinted_one_by_one(void **state _unuse
 	struct fp f[8];
 	struct fp_key k;
 
-	for (enum fp_kind kind = FP_XXH3; kind <= FP_SHA256; kind++) {
+	for (enum fp_kind kind = FP_XXH3; kind < NR_FP_KINDS; kind++) {
 		fp_key_init(&k, kind, secret);
 		fp_of_each(&k, page, 512, 8, f);
 		for (size_t i = 0; i < 8; i++)
@@ -120,7 +120,7 @@ static void the_top_byte_is_always_clear(void **state _unused_)
 {
 	struct fp_key k;
 
-	for (enum fp_kind kind = FP_XXH3; kind <= FP_SHA256; kind++) {
+	for (enum fp_kind kind = FP_XXH3; kind < NR_FP_KINDS; kind++) {
 		fp_key_init(&k, kind, secret);
 		for (size_t len = 0; len < 300; len++)
 			assert_int_equal(fp_of(&k, page, len).hi >> 56, 0);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -248,6 +249,30 @@ static void another_hash_is_refused(void **state)
 	rig_open(rig);
 }
 
+/* A store has its hash for life, and whoever opens it need not know which. */
+static void every_hash_finds_its_pages_again(void **state)
+{
+	for (enum fp_kind kind = FP_XXH3; kind < NR_FP_KINDS; kind++) {
+		struct rig *rig = calloc(1, sizeof(*rig));
+		uint64_t stored;
+
+		rig->conf = ((struct rig *)*state)->conf;
+		rig->conf.hash = kind;
+		snprintf(rig->path, sizeof(rig->path), "%.40s.%d", ((struct rig *)*state)->path, (int)kind);
+		rig_open(rig);
+		rig_write(rig, 5, MiB(1), 1);
+		stored = rig_stats(rig).stored_chunks;
+		rig->conf.hash = 0;
+		rig_reopen(rig);
+		rig_write(rig, 6, MiB(1), 1);
+		rig_check(rig, 5, MiB(1), 1);
+		rig_check(rig, 6, MiB(1), 1);
+		assert_int_equal(rig_stats(rig).stored_chunks, stored);
+		rig_fsck(rig);
+		assert_int_equal(rig_teardown((void **)&rig), 0);
+	}
+}
+
 static void superblock_copies(struct rig *rig, int flags, struct superblock_disk copies[2])
 {
 	char path[RIG_PATH_MAX];
@@ -306,6 +331,7 @@ int main(void)
 		rig_test(numbers_are_never_given_twice),
 		rig_test(a_second_opening_is_refused),
 		rig_test(another_hash_is_refused),
+		rig_test(every_hash_finds_its_pages_again),
 		rig_test(a_store_of_before_is_marked_when_it_is_opened),
 	};
 
