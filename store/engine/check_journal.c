@@ -183,11 +183,11 @@ static const char *record_put(struct check *k, const struct group *g, const void
 	return NULL;
 }
 
-static const char *record_replace(const void *p, size_t len, int *r)
+static const char *record_replace(enum record_type type, const void *p, size_t len, int *r)
 {
 	struct replace rp;
 
-	*r = replace_decode(p, len, &rp);
+	*r = replace_decode(type, p, len, &rp);
 	if (*r == -EBADMSG) {
 		*r = 0;
 		return "a change of bytes does not decode";
@@ -220,6 +220,8 @@ static const char *record_marks(struct check *k, const void *p, size_t len)
 
 static const char *check_record(struct check *k, const struct group *g, uint8_t type, const void *p, size_t len, int *r)
 {
+	struct clone cl;
+
 	if ((type == RECORD_MARKS) != (g->nr == 0 && g->is_first_part))
 		return "it does not begin with marks";
 	if (g->is_snapshot && type != RECORD_MARKS && type != RECORD_PUT)
@@ -235,7 +237,10 @@ static const char *check_record(struct check *k, const struct group *g, uint8_t 
 	case RECORD_DROP:
 		return record_drop(p, len);
 	case RECORD_REPLACE:
-		return record_replace(p, len, r);
+	case RECORD_PATCH:
+		return record_replace(type, p, len, r);
+	case RECORD_CLONE:
+		return clone_decode(p, len, &cl) < 0 ? "a clone does not decode" : NULL;
 	default:
 		return "there is a record of no known type";
 	}

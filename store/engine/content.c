@@ -299,6 +299,8 @@ static int replace_part(struct content *c, uint64_t number, uint32_t off, uint32
 	struct extent_list l = { 0 };
 	int r = 0;
 
+	if (len == rp->len)
+		return replace_in_segment(c, number, off, len, rp->x, rp->nr);
 	for (size_t i = 0; i < rp->nr && r == 0; i++) {
 		uint64_t start = MAX((uint64_t)rp->x[i].off, part);
 		uint64_t end = MIN((uint64_t)rp->x[i].off + rp->x[i].len, part + len);
@@ -332,12 +334,68 @@ static int punch_segments(struct content *c, uint64_t off, uint64_t end) REQUIRE
 	return MIN(r, 0);
 }
 
+/* Those parts of `old` that lie in [from, to), from the extent *at on. */
+static int add_kept(const struct extent_list *old, size_t *at, uint32_t from, uint32_t to, struct extent_list *ret)
+{
+	for (; *at < old->nr && old->x[*at].off < to; (*at)++) {
+		const struct extent *x = &old->x[*at];
+		uint32_t begin = MAX(from, x->off), end = MIN(to, x->off + x->len);
+		struct addr a = x->addr;
+		int r;
+
+		a.off += begin - x->off;
+		r = begin < end ? extent_list_add(ret, begin, end - begin, a) : 0;
+		if (r < 0)
+			return r;
+		if (x->off + x->len > to)
+			break; /* its rest comes after the next one */
+	}
+	return 0;
+}
+
+/* All extents of the range: those of the patch, and between them those that are there. */
+static int patched(struct content *c, const struct replace *rp, struct extent_list *ret) REQUIRES(c->lock)
+{
+	struct extent_list old = { 0 };
+	uint32_t end = 0;
+	size_t at = 0;
+	int r;
+
+	r = content_extents(c, rp->off, rp->len, &old);
+	for (size_t i = 0; i < rp->nr && r == 0; i++) {
+		r = add_kept(&old, &at, end, rp->x[i].off, ret);
+		if (r == 0)
+			r = extent_list_add(ret, rp->x[i].off, rp->x[i].len, rp->x[i].addr);
+		end = rp->x[i].off + rp->x[i].len;
+	}
+	extent_list_release(&old);
+	return r;
+}
+
+static int apply_patch(struct content *c, const struct replace *rp) REQUIRES(c->lock)
+{
+	struct extent_list all = { 0 };
+	struct replace whole = *rp;
+	int r;
+
+	r = patched(c, rp, &all);
+	whole.x = all.x;
+	whole.nr = all.nr;
+	whole.keeps = false;
+	if (r == 0)
+		r = content_apply(c, &whole);
+	extent_list_release(&all);
+	return r;
+}
+
 int content_apply(struct content *c, const struct replace *rp)
 {
 	uint64_t end = rp->off + rp->len, at = rp->off;
 	int r = 0;
 
 	assert(mutex_held(&c->lock));
+	if (rp->keeps)
+		return apply_patch(c, rp);
 	content_mark_dirty(c);
 	if (rp->nr == 0 && rp->len > 0)
 		r = punch_segments(c, rp->off, end);
@@ -380,7 +438,7 @@ static int log_as_it_is(struct content *c, const struct replace *rp) REQUIRES(c-
 	if (r < 0)
 		return r;
 	replace_encode(rp, &rec);
-	r = log_append(c->e, RECORD_REPLACE, &rec, &c->log_end);
+	r = log_append(c->e, rp->keeps ? RECORD_PATCH : RECORD_REPLACE, &rec, &c->log_end);
 	if (r < 0)
 		return r;
 	freed_referred(c->e, rp->x, rp->nr);

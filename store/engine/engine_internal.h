@@ -5,7 +5,8 @@
  *   engine.c    opening, closing, transactions, numbers, space
  *   buffers.c   the bounded memory that carries data
  *   champions.c files that new data is compared with first
- *   content.c   one file: its segments, staging, reading, ranges
+ *   content.c   one file: its segments, how they change; range.c, stage.c and read.c the rest
+ *   clone.c     a range of a file gets the extents of another; patch.c many at once
  *   jobs.c      data on its way from write() into the log: workers, order per file
  *   dedup.c     what a job does: new or known
  *   dedup_append.c  new: its place in a pack
@@ -34,10 +35,10 @@
  *   shifted.c   looking for them in champions
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by
- * inode) > contents_lock, log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock. The last
- * eight are leaves but for append_lock > packs' own locks and log.lock > RocksDB. gc.lock and referrers.lock, and then
- * flush_lock, come before all of them, absorb_lock before append_lock. Nobody waits for
- * a job while holding view_lock: the job needs it to finish.
+ * inode, or tried) > contents_lock, log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock.
+ * The last eight are leaves but for append_lock > packs' own locks and log.lock > RocksDB. gc.lock and referrers.lock,
+ * and then flush_lock, come before all of them, absorb_lock before append_lock. Nobody waits for a job while holding
+ * view_lock: the job needs it to finish.
  */
 #pragma once
 
@@ -329,8 +330,12 @@ void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(c->
 int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsigned n, struct addr *ret);
 /* The extents of [off, off+len), at most 1 MiB more than a segment, offsets relative to off. */
 int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret) REQUIRES(c->lock);
-/* Logs that [off, off+len) is these from now on, at most 1 MiB, offsets relative to off; the file grows if it must. */
-int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l) REQUIRES(c->lock);
+/* Logs that [off, off+len) is these from now on, at most 1 MiB, offsets relative to off; the file grows if it must. If it
+ * keeps, what lies between them stays, and they begin and end with the range. */
+int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l, bool keeps)
+	REQUIRES(c->lock);
+/* As the log says, when it is read again. */
+int content_clone_again(struct content *from, struct content *to, const struct clone *cl);
 /* Put the dirty parts into the view. view_lock held exclusively. */
 int content_write_back(struct content *c, struct db_batch *batch);
 void content_written_back(struct content *c); /* the view has them; takes the dirty list's reference */

@@ -2,8 +2,9 @@
  * Sharing many small ranges at once: what a delta says of a file, some hundred ranges per MiB. The ranges of one segment
  * of the file are one record of the log and one change of the segment, however many they are.
  *
- * For each segment: the extents that the ranges have in their sources, then, under the lock of the file, those of the
- * file between them, then the record. From the first to the last of these nothing that was found may be freed (e->users).
+ * For each segment: the extents that the ranges have in their sources, then, under the lock of the file, the record,
+ * which says nothing of what lies between them. From the first to the last of these nothing that was found may be freed
+ * (e->users).
  */
 #include <assert.h>
 #include <errno.h>
@@ -67,65 +68,40 @@ static int add_patch(struct stretch *s, const struct content_patch *p, uint32_t 
 	return 0;
 }
 
-/* Those parts of `old` that lie in [from, to), from the extent *at on. */
-static int add_kept(const struct extent_list *old, size_t *at, uint32_t from, uint32_t to, struct extent_list *ret)
+/* Some of the ranges have holes in their sources. */
+static bool has_holes(const struct content_patch *p, size_t nr, const struct extent_list *l)
 {
-	for (; *at < old->nr && old->x[*at].off < to; (*at)++) {
-		const struct extent *x = &old->x[*at];
-		uint32_t begin = MAX(from, x->off), end = MIN(to, x->off + x->len);
-		struct addr a = x->addr;
-		int r;
+	uint64_t asked = 0, got = 0;
 
-		a.off += begin - x->off;
-		r = begin < end ? extent_list_add(ret, begin, end - begin, a) : 0;
-		if (r < 0)
-			return r;
-		if (x->off + x->len > to)
-			break; /* its rest comes after the next range */
-	}
-	return 0;
-}
-
-/* The new extents in the ranges, and the old ones between them; all relative to where the first range begins. */
-static int overlay(const struct extent_list *old, const struct content_patch *p, size_t nr, const struct extent_list *new,
-		   struct extent_list *ret)
-{
-	size_t old_at = 0, new_at = 0;
-	uint32_t end = 0;
-	int r = 0;
-
-	for (size_t i = 0; i < nr && r == 0; i++) {
-		uint32_t begin = (uint32_t)(p[i].off - p[0].off);
-
-		r = add_kept(old, &old_at, end, begin, ret);
-		end = begin + (uint32_t)p[i].len;
-		for (; new_at < new->nr && new->x[new_at].off < end && r == 0; new_at++)
-			r = extent_list_add(ret, new->x[new_at].off, new->x[new_at].len, new->x[new_at].addr);
-	}
-	return r;
+	for (size_t i = 0; i < nr; i++)
+		asked += p[i].len;
+	for (size_t i = 0; i < l->nr; i++)
+		got += l->x[i].len;
+	return got < asked;
 }
 
 /* Ranges of one segment. */
 static int patch_segment(struct content *to, const struct content_patch *p, size_t nr, struct stretch *s)
 {
-	struct extent_list new = { 0 }, old = { 0 }, all = { 0 };
 	uint64_t off = p[0].off, len = p[nr - 1].off + p[nr - 1].len - off;
+	struct extent_list l = { 0 };
 	int r = 0;
 
 	for (size_t i = 0; i < nr && r == 0; i++)
-		r = add_patch(s, &p[i], (uint32_t)(p[i].off - off), &new);
+		r = add_patch(s, &p[i], (uint32_t)(p[i].off - off), &l);
+	if (r == 0 && nr > 1 && has_holes(p, nr, &l))
+		r = -EAGAIN;
 	if (r == 0) {
 		content_lock_quiet(to);
-		r = content_extents(to, off, len, &old);
-		if (r == 0)
-			r = overlay(&old, p, nr, &new, &all);
-		if (r == 0)
-			r = content_set_extents(to, off, len, &all);
+		r = content_set_extents(to, off, len, &l, nr > 1);
 		content_unlock_quiet(to);
 	}
-	extent_list_release(&new);
-	extent_list_release(&old);
-	extent_list_release(&all);
+	extent_list_release(&l);
+	if (r != -EAGAIN)
+		return r;
+	r = 0;
+	for (size_t i = 0; i < nr && r == 0; i++) /* one record cannot tell holes from what stays */
+		r = patch_segment(to, &p[i], 1, s);
 	return r;
 }
 

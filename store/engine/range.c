@@ -1,5 +1,5 @@
 /*
- * Changes of ranges without new bytes: size, holes, clones, times; and questions about ranges.
+ * Changes of ranges without new bytes: size, holes, times; and questions about ranges. Clones: clone.c.
  * Each settles the file first, then is one record in the log.
  */
 #include <errno.h>
@@ -112,6 +112,28 @@ int content_set_mtime(struct content *c, int64_t mtime_ns)
 	return r;
 }
 
+/* Those of [from, to) of a segment. */
+static int add_extents(const struct segment *s, uint32_t from, uint32_t to, int64_t shift, struct extent_list *ret)
+{
+	size_t first = segment_find(s, from), after = segment_find(s, to);
+	struct extent edge;
+	int r = 0;
+
+	if (first < s->nr && s->x[first].off < from) { /* all of it but the beginning, or what is left of that */
+		edge = s->x[first++];
+		edge.addr.off += from - edge.off;
+		edge.len = MIN(edge.off + edge.len, to) - from;
+		r = extent_list_add(ret, (uint32_t)(from + shift), edge.len, edge.addr);
+	}
+	if (r == 0 && first < after)
+		r = extent_list_append(ret, s->x + first, after - first, shift);
+	if (r == 0 && after >= first && after < s->nr && s->x[after].off < to) {
+		edge = s->x[after];
+		r = extent_list_add(ret, (uint32_t)(edge.off + shift), to - edge.off, edge.addr);
+	}
+	return r;
+}
+
 int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret)
 {
 	uint64_t end = off + len;
@@ -125,23 +147,16 @@ int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent
 		r = content_segment(c, n, false, &s);
 		if (r < 0)
 			return r;
-		for (uint32_t i = 0; r > 0 && i < s->nr; i++) {
-			uint64_t start = MAX(base + s->x[i].off, off), stop = MIN(base + s->x[i].off + s->x[i].len, end);
-			struct addr a = s->x[i].addr;
-
-			if (start >= stop)
-				continue;
-			a.off += (uint32_t)(start - base - s->x[i].off);
-			r = extent_list_add(ret, (uint32_t)(start - off), (uint32_t)(stop - start), a);
-			if (r < 0)
-				return r;
-			r = 1;
-		}
+		if (r > 0)
+			r = add_extents(s, (uint32_t)(MAX(base, off) - base), (uint32_t)(MIN(base + SEGMENT_SIZE, end) - base),
+					(int64_t)(base - off), ret);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
 
-int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l)
+int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l, bool keeps)
 {
 	struct replace rp = replace_nothing(c);
 
@@ -152,55 +167,8 @@ int content_set_extents(struct content *c, uint64_t off, uint64_t len, const str
 	rp.len = len;
 	rp.x = l->x;
 	rp.nr = l->nr;
+	rp.keeps = keeps;
 	return log_and_show(c, &rp);
-}
-
-/* At most 1 MiB: one record. */
-static int clone_piece(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len)
-{
-	unsigned ticket = epoch_enter(&from->e->users);
-	struct extent_list l = { 0 };
-	int r;
-
-	content_lock_quiet(from);
-	r = content_extents(from, from_off, len, &l);
-	content_unlock_quiet(from);
-	if (r == 0) {
-		content_lock_quiet(to);
-		r = content_set_extents(to, to_off, len, &l);
-		content_unlock_quiet(to);
-	}
-	epoch_leave(&from->e->users, ticket);
-	extent_list_release(&l);
-	return r;
-}
-
-int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
-		  uint64_t *ret)
-{
-	uint64_t done = 0;
-	int r = 0;
-
-	mutex_lock(&from->lock);
-	len = from_off < from->live.size ? MIN(len, from->live.size - from_off) : 0;
-	mutex_unlock(&from->lock);
-	if (len > CONTENT_MAX_SIZE || to_off > CONTENT_MAX_SIZE - len)
-		return -EFBIG;
-	if (from == to && from_off < to_off + len && to_off < from_off + len)
-		return -EINVAL;
-	while (done < len && r == 0) {
-		uint64_t n = MIN(len - done, (uint64_t)SEGMENT_SIZE);
-
-		r = log_admit_growth(to->e, RECORD_BYTES);
-		if (r == 0)
-			r = clone_piece(from, from_off + done, to, to_off + done, n);
-		if (r == 0)
-			done += n;
-	}
-	if (r < 0 && done == 0)
-		return r;
-	*ret = done;
-	return 0;
 }
 
 /* Where the extent that covers `at`, or else the next one, starts and ends. 1/0/<0. */

@@ -17,10 +17,18 @@ void replace_encode(const struct replace *rp, struct buf *ret)
 		recipe_encode(rp->x, rp->nr, ret);
 }
 
-int replace_decode(const void *p, size_t len, struct replace *ret)
+/* A patch has extents, from its first byte to its last, or there would be several ways to say the same. */
+static bool extents_fit(const struct replace *rp)
 {
+	uint64_t end = rp->nr > 0 ? (uint64_t)rp->x[rp->nr - 1].off + rp->x[rp->nr - 1].len : 0;
+
+	return rp->keeps ? rp->nr > 0 && rp->x[0].off == 0 && end == rp->len : end <= rp->len;
+}
+
+int replace_decode(enum record_type type, const void *p, size_t len, struct replace *ret)
+{
+	struct replace rp = { .keeps = type == RECORD_PATCH };
 	struct cursor c = cursor_of(p, len);
-	struct replace rp = { 0 };
 	int r;
 
 	rp.ino = cursor_varint(&c);
@@ -35,12 +43,44 @@ int replace_decode(const void *p, size_t len, struct replace *ret)
 		r = recipe_decode(c.p, cursor_left(&c), &rp.x, &rp.nr);
 		if (r < 0)
 			return r;
-		if (rp.nr > 0 && (uint64_t)rp.x[rp.nr - 1].off + rp.x[rp.nr - 1].len > rp.len) {
-			free(rp.x);
-			return -EBADMSG;
-		}
+	}
+	if (!extents_fit(&rp)) {
+		free(rp.x);
+		return -EBADMSG;
 	}
 	*ret = rp;
+	return 0;
+}
+
+void clone_encode(const struct clone *cl, struct buf *ret)
+{
+	buf_add_varint(ret, cl->ino);
+	buf_add_varint(ret, cl->size);
+	buf_add_le64(ret, (uint64_t)cl->mtime_ns);
+	buf_add_le64(ret, (uint64_t)cl->ctime_ns);
+	buf_add_varint(ret, cl->off);
+	buf_add_varint(ret, cl->len);
+	buf_add_varint(ret, cl->from);
+	buf_add_varint(ret, cl->from_off);
+}
+
+int clone_decode(const void *p, size_t len, struct clone *ret)
+{
+	struct cursor c = cursor_of(p, len);
+	struct clone cl = { 0 };
+
+	cl.ino = cursor_varint(&c);
+	cl.size = cursor_varint(&c);
+	cl.mtime_ns = (int64_t)cursor_le64(&c);
+	cl.ctime_ns = (int64_t)cursor_le64(&c);
+	cl.off = cursor_varint(&c);
+	cl.len = cursor_varint(&c);
+	cl.from = cursor_varint(&c);
+	cl.from_off = cursor_varint(&c);
+	if (!cursor_done(&c) || cl.len == 0 || cl.len > CLONE_MAX || cl.len > UINT64_MAX - cl.off ||
+	    cl.len > UINT64_MAX - cl.from_off)
+		return -EBADMSG;
+	*ret = cl;
 	return 0;
 }
 

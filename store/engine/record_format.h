@@ -7,12 +7,16 @@
  *   RECORD_DEL_PREFIX  prefix                                  all keys that start with it
  *   RECORD_DROP        varint inode                            its bytes, recipe and size are gone
  *   RECORD_REPLACE     struct replace                          a range of a file has new extents
+ *   RECORD_PATCH       struct replace                          the same, but between them the range stays as it is
+ *   RECORD_CLONE       struct clone                            a range of a file has the extents of another range
  *
- * A replace says everything there is to say about bytes: a write (extents), a hole (none), a change of size or times
- * (an empty range). Ranges with extents are at most 1 MiB long. Replaying a record twice does no harm.
+ * A replace can say everything there is to say about bytes: a write (extents), a hole (none), a change of size or times
+ * (an empty range). Ranges with extents are at most 1 MiB long. The other two say less of files that have much in
+ * common. A clone means what the other range has at this place of the log: records are applied in order, each once.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +32,8 @@ enum record_type {
 	RECORD_DEL_PREFIX = 4,
 	RECORD_DROP = 5,
 	RECORD_REPLACE = 6,
+	RECORD_PATCH = 7,
+	RECORD_CLONE = 8,
 };
 
 struct replace {
@@ -37,10 +43,24 @@ struct replace {
 	uint64_t off, len;
 	struct extent *x; /* offsets relative to off */
 	size_t nr;
+	bool keeps; /* a patch: the first extent begins where the range does, the last ends with it, and the rest stays */
 };
 
+#define CLONE_MAX (64u << 20) /* bytes of one record: what is locked meanwhile is not locked for long */
+
+struct clone {
+	uint64_t ino;
+	uint64_t size; /* of the file afterwards */
+	int64_t mtime_ns, ctime_ns;
+	uint64_t off, len;
+	uint64_t from, from_off; /* an inode, or the same one, and where in it */
+};
+
+/* Which of the two is for whoever writes the type down. */
 void replace_encode(const struct replace *rp, struct buf *ret);
-/* Allocates ret->x (caller frees). -EBADMSG. */
-int replace_decode(const void *p, size_t len, struct replace *ret);
+/* `type` is RECORD_REPLACE or RECORD_PATCH. Allocates ret->x (caller frees). -EBADMSG. */
+int replace_decode(enum record_type type, const void *p, size_t len, struct replace *ret);
+void clone_encode(const struct clone *cl, struct buf *ret);
+int clone_decode(const void *p, size_t len, struct clone *ret); /* -EBADMSG */
 void marks_encode(const struct pack_marks *m, struct buf *ret);
 int marks_decode(const void *p, size_t len, struct pack_marks *ret);

@@ -14,23 +14,46 @@ static bool continues(const struct extent *x, uint32_t off, struct addr next)
 	return x->off + x->len == off && x->addr.off + x->len == next.off && pack_same_frame(x->addr, next);
 }
 
+static int extent_list_reserve(struct extent_list *l, size_t nr)
+{
+	size_t size = MAX(2 * l->size, l->nr + nr);
+	struct extent *x;
+
+	if (l->nr + nr <= l->size)
+		return 0;
+	x = realloc(l->x, size * sizeof(*x));
+	if (!x)
+		return -ENOMEM;
+	l->x = x;
+	l->size = size;
+	return 0;
+}
+
 int extent_list_add(struct extent_list *l, uint32_t off, uint32_t len, struct addr a)
 {
+	int r;
+
 	if (l->nr > 0 && continues(&l->x[l->nr - 1], off, a)) {
 		l->x[l->nr - 1].len += len;
 		return 0;
 	}
-	if (l->nr == l->size) {
-		size_t size = MAX(2 * l->size, (size_t)4);
-		struct extent *x = realloc(l->x, size * sizeof(*x));
+	r = extent_list_reserve(l, l->nr == 0 ? 4 : 1);
+	if (r == 0)
+		l->x[l->nr++] = (struct extent){ off, len, a };
+	return r;
+}
 
-		if (!x)
-			return -ENOMEM;
-		l->x = x;
-		l->size = size;
+int extent_list_append(struct extent_list *l, const struct extent *x, size_t nr, int64_t shift)
+{
+	int r = nr > 0 ? extent_list_reserve(l, nr) : 0;
+
+	if (r == 0 && nr > 0)
+		r = extent_list_add(l, (uint32_t)(x->off + shift), x->len, x->addr);
+	for (size_t i = 1; i < nr && r == 0; i++) {
+		l->x[l->nr] = x[i];
+		l->x[l->nr++].off = (uint32_t)(x[i].off + shift);
 	}
-	l->x[l->nr++] = (struct extent){ off, len, a };
-	return 0;
+	return r;
 }
 
 void extent_list_release(struct extent_list *l)
@@ -82,10 +105,10 @@ static int add_part(struct extent_list *l, const struct extent *x, uint32_t from
 	return start < end ? extent_list_add(l, start, end - start, addr_plus(x->addr, start - x->off)) : 0;
 }
 
-/* Room for `nr` extents instead of those from `from` up to before `to`. */
-static int splice(struct segment *s, size_t from, size_t to, size_t nr)
+/* These instead of those from `from` up to before `to`. */
+static int splice(struct segment *s, size_t from, size_t to, const struct extent_list *l)
 {
-	size_t all = s->nr - (to - from) + nr;
+	size_t all = s->nr - (to - from) + l->nr;
 
 	if (all > s->size) {
 		size_t size = MAX(all, 2 * (size_t)s->size);
@@ -97,7 +120,9 @@ static int splice(struct segment *s, size_t from, size_t to, size_t nr)
 		s->size = (uint32_t)size;
 	}
 	if (to < s->nr)
-		memmove(s->x + from + nr, s->x + to, (s->nr - to) * sizeof(*s->x));
+		memmove(s->x + from + l->nr, s->x + to, (s->nr - to) * sizeof(*s->x));
+	if (l->nr > 0)
+		memcpy(s->x + from, l->x, l->nr * sizeof(*l->x));
 	s->nr = (uint32_t)all;
 	return 0;
 }
@@ -115,6 +140,7 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 	from -= from > 0;
 	to = segment_find(s, off + len);
 	to += to < s->nr;
+	r = extent_list_reserve(&l, nr + 2);
 	for (size_t i = from; i < to && r == 0; i++)
 		r = add_part(&l, &s->x[i], 0, off);
 	for (size_t i = 0; i < nr && r == 0; i++)
@@ -123,10 +149,8 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 		r = add_part(&l, &s->x[i], off + len, SEGMENT_SIZE);
 	before = from < to ? (int64_t)mapped(s->x + from, to - from) : 0;
 	if (r == 0)
-		r = splice(s, from, to, l.nr);
+		r = splice(s, from, to, &l);
 	if (r == 0) {
-		if (l.nr > 0)
-			memcpy(s->x + from, l.x, l.nr * sizeof(*l.x));
 		*ret_mapped = (int64_t)mapped(l.x, l.nr) - before;
 		s->dirty = true;
 	}

@@ -99,7 +99,7 @@ static int superblock_make(const struct engine_conf *conf, struct superblock *re
 	struct superblock sb = { .hash = conf->hash ? (enum fp_kind)conf->hash : FP_CLMUL, .created_ns = now_ns() };
 	int r;
 
-	sb.incompat = SUPERBLOCK_RECIPES_2;
+	sb.incompat = SUPERBLOCK_INCOMPAT_KNOWN;
 	r = random_bytes(sb.store_id, sizeof(sb.store_id));
 	if (r < 0)
 		return r;
@@ -161,17 +161,17 @@ static int superblock_read(int fd, const char *path, struct superblock *ret)
 }
 
 /*
- * A store of before recipes of version 2 gets the bit that keeps a program of then from it, before the first is
- * written. Where it stands, since the file is locked; the second copy first, and synced: a crash leaves one that is good.
+ * An older store gets the bits that keep programs of then from it, before anything is written that they do not know.
+ * Where it stands, since the file is locked; the second copy first, and synced: a crash leaves one that is good.
  */
 static int superblock_upgrade(int fd, const char *path, struct superblock *sb)
 {
 	struct superblock_disk d;
 	int r = 0;
 
-	if (sb->incompat & SUPERBLOCK_RECIPES_2)
+	if (sb->incompat == SUPERBLOCK_INCOMPAT_KNOWN)
 		return 0;
-	sb->incompat |= SUPERBLOCK_RECIPES_2;
+	sb->incompat = SUPERBLOCK_INCOMPAT_KNOWN;
 	superblock_encode(sb, &d);
 	for (int copy = 1; copy >= 0 && r == 0; copy--) {
 		r = io_pwrite(fd, &d, sizeof(d), (uint64_t)copy * sizeof(d));

@@ -154,13 +154,13 @@ static int apply_drop(struct engine *e, const void *p, size_t len, struct db_bat
 	return drop_recipes(e, ino, batch);
 }
 
-static int apply_replace(struct engine *e, const void *p, size_t len)
+static int apply_replace(struct engine *e, enum record_type type, const void *p, size_t len)
 {
 	struct replace rp;
 	struct content *c;
 	int r;
 
-	r = replace_decode(p, len, &rp);
+	r = replace_decode(type, p, len, &rp);
 	if (r < 0)
 		return r;
 	r = content_open(e, rp.ino, &c);
@@ -172,6 +172,25 @@ static int apply_replace(struct engine *e, const void *p, size_t len)
 		content_close(c);
 	}
 	free(rp.x);
+	return r;
+}
+
+static int apply_clone(struct engine *e, const void *p, size_t len)
+{
+	struct content *from = NULL, *to = NULL;
+	struct clone cl;
+	int r;
+
+	r = clone_decode(p, len, &cl);
+	if (r < 0)
+		return r;
+	r = content_open(e, cl.from, &from);
+	if (r == 0)
+		r = content_open(e, cl.ino, &to);
+	if (r == 0)
+		r = content_clone_again(from, to, &cl);
+	content_close(to);
+	content_close(from);
 	return r;
 }
 
@@ -192,7 +211,10 @@ int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, 
 	case RECORD_DROP:
 		return apply_drop(e, p, len, batch);
 	case RECORD_REPLACE:
-		return apply_replace(e, p, len);
+	case RECORD_PATCH:
+		return apply_replace(e, type, p, len);
+	case RECORD_CLONE:
+		return apply_clone(e, p, len);
 	default:
 		return -EBADMSG;
 	}

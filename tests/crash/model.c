@@ -85,7 +85,7 @@ static int resize(struct model_node *n, uint64_t size)
 /* Changes of bytes. They set the time of change, but for an allocation that changes nothing. */
 static int apply_bytes(struct model *m, struct model_node *n, const struct work *op)
 {
-	uint64_t off = op->kind == WORK_APPEND ? n->size : op->off;
+	uint64_t off = op->kind == WORK_APPEND ? n->size : op->off, end;
 	struct model_node *from;
 	int r = 0;
 
@@ -101,11 +101,16 @@ static int apply_bytes(struct model *m, struct model_node *n, const struct work 
 	default:
 		break;
 	}
-	if (off + op->len > n->size)
-		r = resize(n, off + op->len);
+	end = op->kind == WORK_PATCH ? off + (WORK_RANGES - 1) * WORK_RANGES_TO + op->len : off + op->len;
+	if (end > n->size)
+		r = resize(n, end);
 	if (r < 0)
 		return r;
-	if (op->kind == WORK_CLONE) {
+	if (op->kind == WORK_PATCH) {
+		from = model_find(m, op->other);
+		for (unsigned i = 0; i < WORK_RANGES; i++)
+			memcpy(n->data + off + i * WORK_RANGES_TO, from->data + op->other_off + i * WORK_RANGES_FROM, op->len);
+	} else if (op->kind == WORK_CLONE) {
 		from = model_find(m, op->other);
 		memmove(n->data + off, from->data + op->other_off, op->len);
 	} else if (op->kind != WORK_ALLOCATE) {

@@ -91,6 +91,28 @@ static void choose_range(struct fate_rng *rng, uint64_t size, struct work *op)
 	op->seed = fate_random(rng, NR_SEEDS);
 }
 
+/* Of a hole a patch is several steps of the log. */
+static bool has_hole(const struct model_node *n, uint64_t off, uint64_t len)
+{
+	return memchr(n->data + off, 0, len) != NULL;
+}
+
+/* So few bytes that ranges without a zero are found soon. */
+static bool choose_ranges(struct fate_rng *rng, const struct model_node *from, struct work *op)
+{
+	uint64_t all_from = WORK_RANGES * WORK_RANGES_FROM, all_to = WORK_RANGES * WORK_RANGES_TO;
+
+	if (from->size < all_from)
+		return false;
+	op->other_off = fate_random(rng, from->size - all_from + 1);
+	op->len = 1 + fate_random(rng, 12);
+	op->off = MIN(op->off, round_up(op->off + 1, MiB(1)) - all_to);
+	for (unsigned i = 0; i < WORK_RANGES; i++)
+		if (has_hole(from, op->other_off + i * WORK_RANGES_FROM, op->len))
+			return false;
+	return true;
+}
+
 static bool choose_bytes(struct fate_rng *rng, struct model *m, struct work *op)
 {
 	struct model_node *n = present(rng, m, S_IFREG, op->path), *from;
@@ -114,6 +136,9 @@ static bool choose_bytes(struct fate_rng *rng, struct model *m, struct work *op)
 			op->other_off = round_down(op->other_off, PAGE);
 		op->len = MIN(op->len, from->size - op->other_off);
 		break;
+	case WORK_PATCH:
+		from = present(rng, m, S_IFREG, op->other);
+		return from && from != n && choose_ranges(rng, from, op);
 	default:
 		break;
 	}
@@ -126,6 +151,7 @@ static const enum work_kind kinds[] = {
 	WORK_UNLINK, WORK_UNLINK, WORK_OWNER,  WORK_XATTR, WORK_XATTR,	 WORK_MTIME,  WORK_WRITE,    WORK_WRITE,
 	WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_WRITE, WORK_APPEND,	 WORK_APPEND, WORK_TRUNCATE, WORK_PUNCH,
 	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,  WORK_SYNC,	 WORK_SYNC,   WORK_ALLOCATE, WORK_COLLECT,
+	WORK_PATCH,  WORK_PATCH,  WORK_PATCH,  WORK_PATCH, /* most are drawn in vain */
 };
 
 /* false: this one makes no sense now, draw another. */
@@ -226,6 +252,22 @@ static int clone(struct engine *e, const char *from_path, struct content *to, co
 	return r == 0 && done != op->len ? -EIO : r;
 }
 
+static int patch(struct engine *e, const char *from_path, struct content *to, const struct work *op)
+{
+	struct content_patch p[WORK_RANGES];
+	struct content *from;
+	int r = tree_open(e, from_path, &from);
+
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < WORK_RANGES; i++)
+		p[i] = (struct content_patch){ from, op->other_off + i * WORK_RANGES_FROM, op->off + i * WORK_RANGES_TO,
+					       op->len };
+	r = content_patch(to, p, WORK_RANGES);
+	content_close(from);
+	return r;
+}
+
 static int write_bytes(struct content *c, const struct work *op)
 {
 	_cleanup_(freep) uint8_t *bytes = malloc(op->len + 1);
@@ -257,6 +299,9 @@ static int apply_bytes(struct engine *e, const char *path, const char *other, co
 		break;
 	case WORK_CLONE:
 		r = clone(e, other, c, op);
+		break;
+	case WORK_PATCH:
+		r = patch(e, other, c, op);
 		break;
 	case WORK_MTIME:
 		r = content_set_mtime(c, op->mtime_ns);
@@ -317,8 +362,8 @@ struct work_text work_text(const struct work *op)
 {
 	static const char *const verbs[] = {
 		"create", "mkdir", "symlink", "link",	  "rename", "unlink",	"owner", "xattr",
-		"mtime",  "write", "append",  "truncate", "punch",  "allocate", "clone", "sync",
-		"collect",
+		"mtime",  "write", "append",  "truncate", "punch",  "allocate", "clone", "patch",
+		"sync",	  "collect",
 	};
 	struct work_text t;
 

@@ -12,6 +12,9 @@
 struct engine;
 
 #define WORKLOAD_PATH 32
+#define WORK_RANGES 8
+#define WORK_RANGES_FROM 300
+#define WORK_RANGES_TO 500
 
 enum work_kind {
 	WORK_CREATE,
@@ -29,6 +32,7 @@ enum work_kind {
 	WORK_PUNCH,
 	WORK_ALLOCATE,
 	WORK_CLONE,
+	WORK_PATCH, /* WORK_RANGES clones of `len` at once, so far apart there and here */
 	WORK_SYNC,
 	WORK_COLLECT,
 };

@@ -10,15 +10,26 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 
-static void replace_again(const struct replace *rp)
+static void replace_again(enum record_type type, const struct replace *rp)
 {
 	struct buf b = BUF_EMPTY;
 	struct replace got;
 
 	replace_encode(rp, &b);
-	assert(replace_decode(b.data, b.len, &got) == 0);
+	assert(replace_decode(type, b.data, b.len, &got) == 0);
 	assert(got.ino == rp->ino && got.size == rp->size && got.off == rp->off && got.len == rp->len && got.nr == rp->nr);
 	free(got.x);
+	buf_release(&b);
+}
+
+static void clone_again(const struct clone *cl)
+{
+	struct buf b = BUF_EMPTY;
+	struct clone got;
+
+	clone_encode(cl, &b);
+	assert(clone_decode(b.data, b.len, &got) == 0);
+	assert(memcmp(&got, cl, sizeof(got)) == 0);
 	buf_release(&b);
 }
 
@@ -38,11 +49,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	struct pack_marks marks;
 	struct scrub_state note;
 	struct replace rp;
+	struct clone cl;
 
-	if (replace_decode(p, len, &rp) == 0) {
-		replace_again(&rp);
-		free(rp.x);
+	for (enum record_type type = RECORD_REPLACE; type <= RECORD_PATCH; type++) {
+		if (replace_decode(type, p, len, &rp) == 0) {
+			replace_again(type, &rp);
+			free(rp.x);
+		}
 	}
+	if (clone_decode(p, len, &cl) == 0)
+		clone_again(&cl);
 	if (marks_decode(p, len, &marks) == 0)
 		assert(marks.next_pack > 0);
 	if (scrub_state_decode(p, len, &note) == 0)

@@ -298,7 +298,7 @@ static void a_store_of_before_is_marked_when_it_is_opened(void **state)
 	rig_close(rig);
 	superblock_copies(rig, O_RDONLY, now);
 	assert_int_equal(superblock_decode(&now[0], sizeof(now[0]), &sb), 0);
-	assert_int_equal(sb.incompat, SUPERBLOCK_RECIPES_2);
+	assert_int_equal(sb.incompat, SUPERBLOCK_INCOMPAT_KNOWN);
 	sb.incompat = 0;
 	superblock_encode(&sb, &before[0]);
 	for (unsigned upgraded = 0; upgraded < 3; upgraded++) {

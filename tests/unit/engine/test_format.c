@@ -79,13 +79,13 @@ static void another_version_or_feature_is_refused(void **state)
 static void a_replace_comes_back(void **state)
 {
 	struct extent x[] = { { 0, 4096, { .pack = 3, .off = 8192 } }, { 8192, 100, { .pack = 9, .off = 1 << 30 } } };
-	struct replace rp = { 77, 5000000, -1, 1700000000123456789, 1 << 20, 12288, x, 2 }, got;
+	struct replace rp = { 77, 5000000, -1, 1700000000123456789, 1 << 20, 12288, x, 2, false }, got;
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
 	(void)state;
 	replace_encode(&rp, &b);
 	assert_int_equal(buf_error(&b), 0);
-	assert_int_equal(replace_decode(b.data, b.len, &got), 0);
+	assert_int_equal(replace_decode(RECORD_REPLACE, b.data, b.len, &got), 0);
 	assert_int_equal(got.ino, rp.ino);
 	assert_int_equal(got.size, rp.size);
 	assert_int_equal(got.mtime_ns, rp.mtime_ns);
@@ -100,7 +100,7 @@ static void a_replace_comes_back(void **state)
 	}
 	free(got.x);
 	for (size_t len = 0; len < b.len; len++)
-		if (replace_decode(b.data, len, &got) == 0) { /* cut just before the extents: a hole, well-formed */
+		if (replace_decode(RECORD_REPLACE, b.data, len, &got) == 0) { /* cut just before the extents: a hole, well-formed */
 			assert_int_equal(got.nr, 0);
 			free(got.x);
 		}
@@ -115,10 +115,80 @@ static void a_replace_that_overflows_is_refused(void **state)
 
 	(void)state;
 	replace_encode(&beyond, &b);
-	assert_int_equal(replace_decode(b.data, b.len, &got), -EBADMSG);
+	assert_int_equal(replace_decode(RECORD_REPLACE, b.data, b.len, &got), -EBADMSG);
 	buf_clear(&b);
 	replace_encode(&wraps, &b);
-	assert_int_equal(replace_decode(b.data, b.len, &got), -EBADMSG);
+	assert_int_equal(replace_decode(RECORD_REPLACE, b.data, b.len, &got), -EBADMSG);
+}
+
+/* As a replace it may leave a hole before and behind its extents. */
+static void a_patch_begins_and_ends_with_extents(void **state)
+{
+	static const struct {
+		uint32_t first, len;
+		int patch, replace;
+	} t[] = {
+		{ 0, 8292, 0, 0 },
+		{ 0, 8293, -EBADMSG, 0 },
+		{ 1, 8292, -EBADMSG, 0 },
+		{ 0, 8291, -EBADMSG, -EBADMSG },
+	};
+	struct replace got, hole = { .ino = 1, .off = 5, .len = 10 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct extent x[] = { { t[i].first, 50, { .pack = 3, .off = 8192 } }, { 8192, 100, { .pack = 9, .off = 7 } } };
+		struct replace rp = { .ino = 1, .size = 9000, .off = 17, .len = t[i].len, .x = x, .nr = 2 };
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+		replace_encode(&rp, &b);
+		for (enum record_type type = RECORD_REPLACE; type <= RECORD_PATCH; type++) {
+			int want = type == RECORD_PATCH ? t[i].patch : t[i].replace;
+
+			assert_int_equal(replace_decode(type, b.data, b.len, &got), want);
+			if (want == 0) {
+				assert_int_equal(got.keeps, type == RECORD_PATCH);
+				assert_int_equal(got.nr, 2);
+				free(got.x);
+			}
+		}
+	}
+	{
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+		replace_encode(&hole, &b);
+		assert_int_equal(replace_decode(RECORD_PATCH, b.data, b.len, &got), -EBADMSG);
+	}
+}
+
+static void a_clone_comes_back(void **state)
+{
+	static const struct {
+		struct clone cl;
+		int want;
+	} t[] = {
+		{ { 77, 5000000, -1, 1700000000123456789, 1 << 20, CLONE_MAX, 78, 12345 }, 0 },
+		{ { 77, 5000000, 1, 1, 0, 1, 77, UINT64_MAX - 1 }, 0 },
+		{ { 77, 5000000, 1, 1, 0, 0, 78, 0 }, -EBADMSG },
+		{ { 77, 5000000, 1, 1, 0, CLONE_MAX + 1, 78, 0 }, -EBADMSG },
+		{ { 77, 5000000, 1, 1, UINT64_MAX - 5, 10, 78, 0 }, -EBADMSG },
+		{ { 77, 5000000, 1, 1, 0, 10, 78, UINT64_MAX - 5 }, -EBADMSG },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		struct clone got;
+
+		clone_encode(&t[i].cl, &b);
+		assert_int_equal(clone_decode(b.data, b.len, &got), t[i].want);
+		if (t[i].want == 0)
+			assert_memory_equal(&got, &t[i].cl, sizeof(got));
+		for (size_t len = 0; len < b.len; len++)
+			assert_int_equal(clone_decode(b.data, len, &got), -EBADMSG);
+		buf_add_u8(&b, 0);
+		assert_int_equal(clone_decode(b.data, b.len, &got), -EBADMSG);
+	}
 }
 
 static void marks_come_back(void **state)
@@ -153,6 +223,8 @@ int main(void)
 		cmocka_unit_test(another_version_or_feature_is_refused),
 		cmocka_unit_test(a_replace_comes_back),
 		cmocka_unit_test(a_replace_that_overflows_is_refused),
+		cmocka_unit_test(a_patch_begins_and_ends_with_extents),
+		cmocka_unit_test(a_clone_comes_back),
 		cmocka_unit_test(marks_come_back),
 	};
 

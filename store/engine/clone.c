@@ -1,0 +1,227 @@
+/*
+ * Clones: a range of one file gets the extents of a range of another.
+ *
+ * One record of the log says so for up to 64 MiB, however many extents there are: "what the other file has there at this
+ * place of the log". For that to be what the recipe in memory gets, both files are locked from looking at the one until
+ * the record is in the log, and what can fail is done before. Where that cannot be had, because the other file is locked
+ * by someone else, is gone, or some of its extents are being moved elsewhere (repoint.c), extents are told one by one.
+ *
+ * From the first look at an extent until it is in the log nothing may be freed (e->users).
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "store/engine/engine_internal.h"
+#include "store/engine/repoint.h"
+
+/* About as much as a record takes. */
+#define RECORD_BYTES 64
+
+/* What goes into one segment of the file. */
+struct piece {
+	uint64_t off, len;
+	struct extent_list l; /* relative to off */
+};
+
+#define PIECES_MAX (CLONE_MAX / SEGMENT_SIZE + 1)
+
+struct pieces {
+	struct piece p[PIECES_MAX];
+	size_t nr;
+};
+
+static void pieces_release(struct pieces *ps)
+{
+	while (ps->nr > 0)
+		extent_list_release(&ps->p[--ps->nr].l);
+}
+
+static int pieces_collect(struct content *from, const struct clone *cl, struct pieces *ps) REQUIRES(from->lock)
+{
+	uint64_t done = 0;
+	int r = 0;
+
+	for (ps->nr = 0; done < cl->len && r == 0; ps->nr++) {
+		struct piece *p = &ps->p[ps->nr];
+
+		*p = (struct piece){ .off = cl->off + done };
+		p->len = MIN(cl->len - done, SEGMENT_SIZE - p->off % SEGMENT_SIZE);
+		r = content_extents(from, cl->from_off + done, p->len, &p->l);
+		done += p->len;
+	}
+	return r;
+}
+
+static int pieces_apply(struct content *to, const struct clone *cl, const struct pieces *ps) REQUIRES(to->lock)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < ps->nr && r == 0; i++) {
+		const struct piece *p = &ps->p[i];
+		struct replace rp = {
+			.ino = to->ino,
+			.size = cl->size,
+			.mtime_ns = cl->mtime_ns,
+			.ctime_ns = cl->ctime_ns,
+			.off = p->off,
+			.len = p->len,
+			.x = p->l.x,
+			.nr = p->l.nr,
+		};
+
+		freed_referred(to->e, p->l.x, p->l.nr);
+		r = content_apply(to, &rp);
+	}
+	return r;
+}
+
+/* Is any of it on its way elsewhere? Then the log must say where to. */
+static int pieces_moved(struct engine *e, const struct pieces *ps)
+{
+	struct extent_list moved = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < ps->nr && r == 0; i++)
+		r = repoint_new(e, ps->p[i].l.x, ps->p[i].l.nr, &moved);
+	extent_list_release(&moved);
+	return r;
+}
+
+/* Both are locked. 0: not this way. */
+static int clone_locked(struct content *from, struct content *to, struct clone *cl, struct pieces *ps)
+	REQUIRES(from->lock, to->lock)
+{
+	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
+	struct segment *s;
+	int r;
+
+	if (from->dropped)
+		return 0;
+	r = pieces_collect(from, cl, ps);
+	if (r == 0)
+		r = pieces_moved(to->e, ps);
+	if (r != 0)
+		return MIN(r, 0);
+	if (to->in_view) { /* then it is in one segment */
+		r = content_segment(to, cl->off / SEGMENT_SIZE, true, &s);
+		if (r < 0)
+			return r;
+	}
+	cl->size = MAX(to->logged.size, cl->off + cl->len);
+	cl->mtime_ns = cl->ctime_ns = (int64_t)now_ns();
+	clone_encode(cl, &rec);
+	r = log_append(to->e, RECORD_CLONE, &rec, &to->log_end);
+	if (r == 0)
+		r = pieces_apply(to, cl, ps);
+	if (r == 0)
+		to->live = to->logged;
+	return r < 0 ? r : 1;
+}
+
+/* 1, 0: not this way, or what went wrong. */
+static int clone_once(struct content *from, struct content *to, struct clone *cl,
+		      struct pieces *ps) NO_THREAD_SAFETY_ANALYSIS /* the two may be one */
+{
+	int r = 0;
+
+	content_lock_quiet(from); /* what was written to it before is in its recipe */
+	content_unlock_quiet(from);
+	content_lock_quiet(to);
+	if (to->in_view)
+		cl->len = MIN(cl->len, SEGMENT_SIZE - cl->off % SEGMENT_SIZE);
+	if (from == to || mutex_trylock(&from->lock)) { /* there is no order between the two: only if it is free */
+		r = clone_locked(from, to, cl, ps);
+		if (from != to)
+			mutex_unlock(&from->lock);
+	}
+	content_unlock_quiet(to);
+	pieces_release(ps);
+	return r;
+}
+
+/* Extent by extent, in one record: at most 1 MiB. */
+static int copy_once(struct content *from, struct content *to, struct clone *cl)
+{
+	struct extent_list l = { 0 };
+	int r;
+
+	cl->len = MIN(cl->len, SEGMENT_SIZE);
+	content_lock_quiet(from);
+	r = content_extents(from, cl->from_off, cl->len, &l);
+	content_unlock_quiet(from);
+	if (r == 0) {
+		content_lock_quiet(to);
+		r = content_set_extents(to, cl->off, cl->len, &l, false);
+		content_unlock_quiet(to);
+	}
+	extent_list_release(&l);
+	return r;
+}
+
+int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
+		  uint64_t *ret)
+{
+	struct pieces *ps;
+	uint64_t done = 0;
+	int r = 0;
+
+	mutex_lock(&from->lock);
+	len = from_off < from->live.size ? MIN(len, from->live.size - from_off) : 0;
+	mutex_unlock(&from->lock);
+	if (len > CONTENT_MAX_SIZE || to_off > CONTENT_MAX_SIZE - len)
+		return -EFBIG;
+	if (from == to && from_off < to_off + len && to_off < from_off + len)
+		return -EINVAL;
+	if (to->e->conf.read_only)
+		return -EROFS;
+	ps = calloc(1, sizeof(*ps));
+	if (!ps)
+		return -ENOMEM;
+	while (done < len && r >= 0) {
+		struct clone cl = {
+			.ino = to->ino,
+			.off = to_off + done,
+			.len = MIN(len - done, (uint64_t)CLONE_MAX),
+			.from = from->ino,
+			.from_off = from_off + done,
+		};
+		unsigned ticket;
+
+		r = log_admit_growth(to->e, RECORD_BYTES * (cl.len / SEGMENT_SIZE + 1));
+		if (r < 0)
+			break;
+		ticket = epoch_enter(&to->e->users);
+		r = clone_once(from, to, &cl, ps);
+		if (r == 0)
+			r = copy_once(from, to, &cl);
+		epoch_leave(&to->e->users, ticket);
+		if (r >= 0)
+			done += cl.len;
+	}
+	free(ps);
+	if (r < 0 && done == 0)
+		return r;
+	*ret = done;
+	return 0;
+}
+
+int content_clone_again(struct content *from, struct content *to, const struct clone *cl)
+{
+	struct pieces *ps = calloc(1, sizeof(*ps));
+	int r;
+
+	if (!ps)
+		return -ENOMEM;
+	mutex_lock(&from->lock);
+	r = pieces_collect(from, cl, ps);
+	mutex_unlock(&from->lock);
+	mutex_lock(&to->lock);
+	if (r == 0)
+		r = pieces_apply(to, cl, ps);
+	to->live = to->logged;
+	mutex_unlock(&to->lock);
+	pieces_release(ps);
+	free(ps);
+	return r;
+}
