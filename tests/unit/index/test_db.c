@@ -355,7 +355,10 @@ static void flushes_during_writes_keep_batches_whole(void **state)
 		rig_flush(rig);
 	pthread_join(writer, NULL);
 	rig_reopen(rig);
-	assert_int_equal(db_get(rig->db, DB_VIEW, "left", 4, &left), 1);
+	if (db_get(rig->db, DB_VIEW, "left", 4, &left) == 0) { /* all flushes were before the first: it happens */
+		assert_int_equal(db_get(rig->db, DB_VIEW, "right", 5, &left), 0);
+		return;
+	}
 	buf_add_u8(&left, 0);
 	rig_expect(rig, "right", (char *)left.data);
 	buf_release(&left);
