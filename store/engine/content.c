@@ -255,8 +255,9 @@ static void content_mark_dirty(struct content *c)
 	c->dirty = true;
 	mutex_lock(&e->contents_lock);
 	c->refs++;
-	c->next_dirty = e->dirty_contents;
-	e->dirty_contents = c;
+	c->next_dirty = NULL;
+	*e->dirty_contents_end = c;
+	e->dirty_contents_end = &c->next_dirty;
 	mutex_unlock(&e->contents_lock);
 }
 
@@ -491,7 +492,6 @@ static int write_back_segment(struct content *c, struct segment *s, struct buf *
 	return 0;
 }
 
-/* Both are called with every change locked out. */
 int content_write_back(struct content *c, struct db_batch *batch)
 {
 	_cleanup_(referrers_release) struct referrers refs = { .ino = c->ino };
@@ -500,7 +500,7 @@ int content_write_back(struct content *c, struct db_batch *batch)
 	struct segment *s;
 	int r = 0;
 
-	mutex_lock(&c->lock);
+	assert(mutex_held(&c->lock));
 	s = c->dropped ? NULL : segment_tree_from(&c->segments, 0);
 	for (; s && r == 0; s = segment_tree_from(&c->segments, s->number + 1))
 		if (s->dirty)
@@ -511,7 +511,6 @@ int content_write_back(struct content *c, struct db_batch *batch)
 		ns_content_encode(&c->logged, &value);
 		db_batch_put(batch, key.b, key.len, value.data, value.len);
 	}
-	mutex_unlock(&c->lock);
 	return r < 0 ? r : buf_error(&value);
 }
 
@@ -519,7 +518,7 @@ void content_written_back(struct content *c)
 {
 	struct segment *s;
 
-	mutex_lock(&c->lock);
+	assert(mutex_held(&c->lock));
 	for (s = segment_tree_from(&c->segments, 0); s; s = segment_tree_from(&c->segments, s->number + 1))
 		if (s->dirty) {
 			s->dirty = false;
@@ -530,8 +529,6 @@ void content_written_back(struct content *c)
 		}
 	c->dirty = false;
 	c->in_view = !c->dropped;
-	mutex_unlock(&c->lock);
-	content_close(c);
 }
 
 /* Give back memory of clean segments when all contents together hold too much. */

@@ -41,6 +41,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	mutex_init(&e->flush_lock);
 	rwlock_init(&e->view_lock);
 	mutex_init(&e->contents_lock);
+	e->dirty_contents_end = &e->dirty_contents;
 	mutex_init(&e->log.lock);
 	cond_init(&e->log.leader_cond);
 	e->log.waiters_end = &e->log.waiters;

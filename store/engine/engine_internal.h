@@ -190,7 +190,7 @@ struct engine {
 
 	struct mutex contents_lock;
 	struct content *contents[CONTENT_BUCKETS] GUARDED_BY(contents_lock);
-	struct content *dirty_contents GUARDED_BY(contents_lock);
+	struct content *dirty_contents, **dirty_contents_end GUARDED_BY(contents_lock);
 	struct content *staged_first, *staged_last GUARDED_BY(contents_lock); /* oldest first */
 
 	struct {
@@ -336,9 +336,9 @@ int content_set_extents(struct content *c, uint64_t off, uint64_t len, const str
 	REQUIRES(c->lock);
 /* As the log says, when it is read again. */
 int content_clone_again(struct content *from, struct content *to, const struct clone *cl);
-/* Put the dirty parts into the view. view_lock held exclusively. */
-int content_write_back(struct content *c, struct db_batch *batch);
-void content_written_back(struct content *c); /* the view has them; takes the dirty list's reference */
+/* Put the dirty parts into the view. No change between the two, since view_lock is held exclusively or the lock all along. */
+int content_write_back(struct content *c, struct db_batch *batch) REQUIRES(c->lock);
+void content_written_back(struct content *c) REQUIRES(c->lock); /* the view has them */
 int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);
 void contents_trim(struct engine *e);
 

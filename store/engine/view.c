@@ -1,13 +1,14 @@
 /*
  * Writing the view out. RocksDB has no log of its own here; what it has on disk is the state at one commit.
  *
- *   1. lock all changes out
- *   2. put the dirty segments and sizes into the view, commit what is left of the log: the view is now the state at
- *      commit N; put N and the marks into it as well
- *   3. cut the memtable, let changes in again
- *   4. RocksDB writes it, atomically: crash before: the old view and a longer replay; after: the new one
- *   5. if the journal has grown: snapshot of the view as of N into the journal, then what came before N can go
- * Step 1 to 3 cost a commit of what came in since a commit just before, and memory work.
+ *   1. put the dirty segments and sizes into the view's memtable, and commit, while changes go on
+ *   2. lock all changes out
+ *   3. put what is dirty again into the view, commit what is left of the log: the view is now the state at commit N; put
+ *      N and the marks into it as well
+ *   4. cut the memtable, let changes in again
+ *   5. RocksDB writes it, atomically: crash before: the old view and a longer replay; after: the new one
+ *   6. if the journal has grown: snapshot of the view as of N into the journal, then what came before N can go
+ * Changes wait for steps 2 to 4: a commit of what came in since step 1, and memory work.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -72,6 +73,8 @@ static unsigned take_dirty(struct engine *e, struct content **ret, unsigned max)
 		ret[n++] = e->dirty_contents;
 		e->dirty_contents = e->dirty_contents->next_dirty;
 	}
+	if (!e->dirty_contents)
+		e->dirty_contents_end = &e->dirty_contents;
 	mutex_unlock(&e->contents_lock);
 	return n;
 }
@@ -80,6 +83,8 @@ static void put_back_dirty(struct engine *e, struct content *c)
 {
 	mutex_lock(&e->contents_lock);
 	c->next_dirty = e->dirty_contents;
+	if (!c->next_dirty)
+		e->dirty_contents_end = &c->next_dirty;
 	e->dirty_contents = c;
 	mutex_unlock(&e->contents_lock);
 }
@@ -97,15 +102,68 @@ int view_write_back(struct engine *e)
 
 	r = db_batch_new(e->db, &batch);
 	while (r == 0 && (n = take_dirty(e, some, BATCH_CONTENTS)) > 0) {
-		for (unsigned i = 0; i < n && r == 0; i++)
+		for (unsigned i = 0; i < n && r == 0; i++) {
+			mutex_lock(&some[i]->lock);
 			r = content_write_back(some[i], batch);
+			mutex_unlock(&some[i]->lock);
+		}
 		if (r == 0)
 			r = db_batch_apply(batch);
-		for (unsigned i = 0; i < n; i++)
-			if (r == 0)
-				content_written_back(some[i]);
-			else
+		for (unsigned i = 0; i < n; i++) {
+			if (r < 0) {
 				put_back_dirty(e, some[i]);
+				continue;
+			}
+			mutex_lock(&some[i]->lock);
+			content_written_back(some[i]);
+			mutex_unlock(&some[i]->lock);
+			content_close(some[i]); /* the list's reference */
+		}
+	}
+	return r;
+}
+
+/* The one that has been dirty longest. Whoever locks changes out finds it in the list or written. */
+static int write_back_one(struct engine *e, struct db_batch *batch) REQUIRES_SHARED(e->view_lock)
+{
+	struct content *c;
+	int r;
+
+	if (take_dirty(e, &c, 1) == 0)
+		return 0;
+	mutex_lock(&c->lock);
+	r = content_write_back(c, batch);
+	if (r == 0)
+		r = db_batch_apply(batch);
+	if (r == 0)
+		content_written_back(c);
+	mutex_unlock(&c->lock);
+	if (r == 0)
+		content_close(c);
+	else
+		put_back_dirty(e, c);
+	return r;
+}
+
+/*
+ * What is dirty now, one by one, while changes go on: nothing of the view reaches disk before it is cut, so it does no
+ * harm that it is of several moments until then. What changes meanwhile is dirty again, and left for the cut.
+ */
+static int write_back_ahead(struct engine *e)
+{
+	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	size_t nr = 0;
+	int r;
+
+	mutex_lock(&e->contents_lock);
+	for (struct content *c = e->dirty_contents; c; c = c->next_dirty)
+		nr++;
+	mutex_unlock(&e->contents_lock);
+	r = db_batch_new(e->db, &batch);
+	for (; nr > 0 && r == 0; nr--) {
+		rwlock_lock_shared(&e->view_lock);
+		r = write_back_one(e, batch);
+		rwlock_unlock_shared(&e->view_lock);
 	}
 	return r;
 }
@@ -164,7 +222,7 @@ static int write_snapshot(struct engine *e, uint64_t number, const struct pack_m
 	return journal_snapshot_commit(s);
 }
 
-/* Steps 1 to 3. *ret_state pins the view as of *ret_number if asked for. */
+/* Steps 1 to 4. *ret_state pins the view as of *ret_number if asked for. */
 static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pack_marks *ret_marks,
 	       struct db_snapshot **ret_state)
 {
@@ -174,7 +232,9 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 	r = db_batch_new(e->db, &batch);
 	if (r < 0)
 		return r;
-	r = engine_sync(e); /* most of it, while changes still go on */
+	r = write_back_ahead(e);
+	if (r == 0)
+		r = engine_sync(e); /* most of it, while changes still go on */
 	if (r < 0)
 		return r;
 	rwlock_lock(&e->view_lock);
