@@ -9,6 +9,8 @@ import time
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CKPTFS_BUILD") or os.path.join(TOP, "build")
 WORK = os.path.join(BUILD, "tests/bench/work")
+REST = 1.5  # seconds without work; a daemon begins what it has put off after one
+REST_MAX = 30  # then it goes on as it is
 
 
 def sh(*command):
@@ -51,6 +53,14 @@ class Rival:
             if status != 0:
                 sys.exit(f"bench: {self.name}: the daemon ended with status {status}")
 
+    def cpu(self):
+        """Seconds of processor time that its daemon has used."""
+        if not self.process:
+            return 0
+        with open(f"/proc/{self.process.pid}/stat") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self):
         self.unmount()
         for name in os.listdir(self.base):
@@ -77,6 +87,16 @@ def ckptfs(base, name, **options):
     os.mkdir(base)
     return Rival(name, base, lambda base, mountpoint: [program, "--foreground", "-o", given,
                                                        os.path.join(base, "store"), mountpoint], shares=True)
+
+
+def rest(rivals):
+    """Until no daemon does anything: what one has put off must not be done in the turn of another."""
+    used, since, end = -1, time.monotonic(), time.monotonic() + REST_MAX
+    while time.monotonic() < min(since + REST, end):
+        now = sum(r.cpu() for r in rivals)
+        if now > used + 0.02:  # as it was, but for their timers
+            used, since = now, time.monotonic()
+        time.sleep(0.1)
 
 
 def settle(drop):

@@ -5,7 +5,7 @@ import os
 import shutil
 import statistics
 
-from common import BUILD, Rival, ckptfs, settle, sh
+from common import BUILD, Rival, ckptfs, rest, settle, sh
 
 GROUPS = ["write", "restore", "small", "meta", "compress"]
 ALONE = ["index", "chunk"]  # by programs of their own, without rivals on a disk
@@ -135,6 +135,7 @@ def run_case(case, rivals, rounds):
                 settle(True)
                 case.before(r, number)
                 settle(not isinstance(case, Read) or case.cold)
+                rest(rivals)
                 figures[r.name].append(case.figure(case.measure(r, number)))
     finally:
         for r in rivals:
