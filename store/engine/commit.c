@@ -66,6 +66,8 @@ static void tell(struct engine *e, struct engine_waiter *w, int r) REQUIRES(e->l
 	mutex_unlock(&e->log.lock);
 	for (; w; w = next) {
 		next = w->next;
+		if (!w->patient)
+			compress_wait_ends(e);
 		w->done(w, r);
 	}
 	mutex_lock(&e->log.lock);
@@ -188,9 +190,12 @@ static void lead(struct engine *e, const struct engine_waiter *w) REQUIRES(e->lo
 	cond_signal(&e->log.leader_cond);
 }
 
-void engine_sync_then(struct engine *e, struct engine_waiter *w)
+static void sync_then(struct engine *e, struct engine_waiter *w, bool patient)
 {
 	atomic_fetch_add_explicit(&e->count.nr_commit_waiters, 1, memory_order_relaxed);
+	w->patient = patient;
+	if (!patient)
+		compress_wait_begins(e);
 	mutex_lock(&e->log.lock);
 	w->target = e->log.end;
 	w->next = NULL;
@@ -205,6 +210,11 @@ void engine_sync_then(struct engine *e, struct engine_waiter *w)
 			cond_signal(&e->log.leader_cond);
 	}
 	mutex_unlock(&e->log.lock);
+}
+
+void engine_sync_then(struct engine *e, struct engine_waiter *w)
+{
+	sync_then(e, w, false);
 }
 
 struct sync_caller {
@@ -226,13 +236,13 @@ static void sync_done(struct engine_waiter *w, int r)
 	mutex_unlock(&s->lock);
 }
 
-int engine_sync(struct engine *e)
+static int sync_and_wait(struct engine *e, bool patient)
 {
 	struct sync_caller s = { .w.done = sync_done };
 
 	mutex_init(&s.lock);
 	cond_init(&s.cond);
-	engine_sync_then(e, &s.w);
+	sync_then(e, &s.w, patient);
 	mutex_lock(&s.lock);
 	while (!s.done)
 		cond_wait(&s.cond, &s.lock);
@@ -240,4 +250,14 @@ int engine_sync(struct engine *e)
 	cond_release(&s.cond);
 	mutex_release(&s.lock);
 	return s.r;
+}
+
+int engine_sync(struct engine *e)
+{
+	return sync_and_wait(e, false);
+}
+
+int engine_sync_patiently(struct engine *e)
+{
+	return sync_and_wait(e, true);
 }

@@ -1,10 +1,14 @@
 /* How new data is compressed: what the setting says, and whether there is time for it. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "store/engine/engine_internal.h"
 
+/* In spare time: how long a frame waits for others before it is compressed. A file of a MiB is synced or closed sooner
+ * than that, and the next frame of a larger one is there. */
+#define GRACE_NS (1000 * 1000ull)
 #define LEVEL_MAX 19 /* more would need memory that nobody has counted, and gains nothing on 64 KiB */
 
 static const char *const names[] = {
@@ -67,29 +71,125 @@ void content_set_compress(struct content *c, const struct compress *how)
 	mutex_unlock(&c->lock);
 }
 
-/* Data is waiting: for a thread, or soon for memory. */
-static bool is_behind(struct engine *e)
+static uint64_t busy_ns(const struct engine *e, uint64_t now_ns) REQUIRES(e->pace.lock)
 {
-	bool behind;
+	return e->pace.busy_ns + (e->pace.nr_jobs + e->pace.nr_waiters > 0 ? now_ns - e->pace.since_ns : 0);
+}
 
-	mutex_lock(&e->queue.lock);
-	behind = e->queue.first != NULL;
-	mutex_unlock(&e->queue.lock);
-	if (behind)
-		return true;
+/* The clock is looked at under the lock: it must not seem to go back. */
+static void count(struct engine *e, unsigned *what, int more)
+{
+	uint64_t now;
+
+	mutex_lock(&e->pace.lock);
+	now = monotonic_ns();
+	e->pace.busy_ns = busy_ns(e, now);
+	e->pace.since_ns = now;
+	*what += (unsigned)more;
+	if (more > 0 && e->pace.nr_idle > 0)
+		cond_broadcast(&e->pace.more_cond);
+	mutex_unlock(&e->pace.lock);
+}
+
+void compress_job_begins(struct engine *e)
+{
+	count(e, &e->pace.nr_jobs, 1);
+}
+
+void compress_job_ends(struct engine *e)
+{
+	count(e, &e->pace.nr_jobs, -1);
+}
+
+void compress_wait_begins(struct engine *e)
+{
+	count(e, &e->pace.nr_waiters, 1);
+}
+
+void compress_wait_ends(struct engine *e)
+{
+	count(e, &e->pace.nr_waiters, -1);
+}
+
+static bool memory_is_short(struct engine *e)
+{
+	bool is_short;
+
 	mutex_lock(&e->buffers.lock);
-	behind = e->buffers.nr - e->buffers.nr_free > e->buffers.max / 2;
+	is_short = e->buffers.nr - e->buffers.nr_free > e->buffers.max / 2;
 	mutex_unlock(&e->buffers.lock);
+	return is_short;
+}
+
+/*
+ * Somebody waits: for a job or a commit, or soon for memory; or for a processor. Who writes at full speed keeps two of
+ * them busy, the kernel's copies included, so with more jobs than half of the processors there is none to spare.
+ */
+static bool is_behind(const struct engine *e, bool is_short) REQUIRES(e->pace.lock)
+{
+	return is_short || e->pace.nr_waiters > 0 || e->pace.nr_jobs > e->pace.nr_spare;
+}
+
+/* Nobody has come to wait while we did. */
+static bool stays_calm(struct engine *e) REQUIRES(e->pace.lock)
+{
+	uint64_t now = monotonic_ns(), end = now + GRACE_NS;
+
+	e->pace.nr_idle++;
+	while (now < end && !is_behind(e, false)) {
+		cond_wait_for(&e->pace.more_cond, &e->pace.lock, end - now);
+		now = monotonic_ns();
+	}
+	e->pace.nr_idle--;
+	if (!is_behind(e, false))
+		return true;
+	pace_disturbed(&e->pace.pace, now, busy_ns(e, now));
+	return false;
+}
+
+enum pack_time compress_time_for(void *engine, uint32_t bytes)
+{
+	struct engine *e = engine;
+	bool is_short = memory_is_short(e);
+	enum pack_time time;
+	uint64_t now;
+
+	mutex_lock(&e->pace.lock);
+	now = monotonic_ns();
+	time = pace_step(&e->pace.pace, is_behind(e, is_short), now, busy_ns(e, now), bytes);
+	if (time == PACK_TIME_SPARE && !stays_calm(e))
+		time = PACK_TIME_NONE;
+	mutex_unlock(&e->pace.lock);
+	return time;
+}
+
+bool compress_is_disturbed(void *engine)
+{
+	struct engine *e = engine;
+	bool is_short = memory_is_short(e), behind;
+	uint64_t now;
+
+	mutex_lock(&e->pace.lock);
+	behind = is_behind(e, is_short);
+	if (behind) {
+		now = monotonic_ns();
+		pace_disturbed(&e->pace.pace, now, busy_ns(e, now));
+	}
+	mutex_unlock(&e->pace.lock);
 	return behind;
 }
 
-bool compress_is_busy(void *engine, uint32_t bytes)
+void compress_init(struct engine *e)
 {
-	struct engine *e = engine;
-	bool behind = is_behind(e), compress;
+	long nr = sysconf(_SC_NPROCESSORS_ONLN);
 
-	mutex_lock(&e->pace.lock);
-	compress = pace_step(&e->pace.pace, behind, monotonic_ns(), bytes);
-	mutex_unlock(&e->pace.lock);
-	return !compress;
+	mutex_init(&e->pace.lock);
+	cond_init(&e->pace.more_cond);
+	e->pace.nr_spare = nr > 2 ? (unsigned)nr / 2 : 1;
+}
+
+void compress_release(struct engine *e)
+{
+	cond_release(&e->pace.more_cond);
+	mutex_release(&e->pace.lock);
 }

@@ -49,12 +49,12 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	mutex_init(&e->gc.lock);
 	mutex_init(&e->gc.totals_lock);
 	mutex_init(&e->heal.lock);
-	mutex_init(&e->pace.lock);
+	compress_init(e);
 	mutex_init(&e->scrub.lock);
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
-	mutex_init(&e->queue.lock); /* looked at without workers too: by compress_is_busy(), for the last frames */
+	mutex_init(&e->queue.lock);
 	cond_init(&e->queue.cond);
 	e->queue.last = &e->queue.first;
 	buffers_init(e);
@@ -110,7 +110,7 @@ void engine_free(struct engine *e)
 	mutex_release(&e->append_lock);
 	mutex_release(&e->absorb_lock);
 	mutex_release(&e->scrub.lock);
-	mutex_release(&e->pace.lock);
+	compress_release(e);
 	mutex_release(&e->heal.lock);
 	free(e->heal.moves);
 	free(e->moving.m);
@@ -171,7 +171,8 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 		.read_rate = e->read_rate,
 		.write_rate = e->write_rate,
 		.compression = compress_for_pack(e->conf.compress),
-		.is_busy = compress_is_busy,
+		.time_for = compress_time_for,
+		.is_disturbed = compress_is_disturbed,
 		.gone = freed_gone,
 		.userdata = e,
 	};
@@ -273,7 +274,7 @@ int engine_close(struct engine *e)
 	keeper_stop(e);
 	jobs_stop(e); /* after all that was queued */
 	heal_tend(e); /* if it fails, those files are as damaged as they were */
-	r = engine_sync(e);
+	r = engine_sync_patiently(e);
 	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)
 		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);
 	/* logged if it fails; the journal has everything, the next mount replays it */

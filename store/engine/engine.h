@@ -123,6 +123,7 @@ struct engine_waiter {
 	uint64_t target; /* this much of the log; before that, of the content's jobs */
 	struct content *c;
 	uint64_t *seen;
+	bool patient; /* so there is time to compress */
 };
 void engine_sync_then(struct engine *e, struct engine_waiter *w);
 

@@ -237,6 +237,13 @@ struct engine {
 	struct {
 		struct mutex lock;
 		struct pace pace GUARDED_BY(lock);
+		unsigned nr_jobs GUARDED_BY(lock); /* submitted and not in the log */
+		unsigned nr_waiters GUARDED_BY(lock); /* for jobs or a commit */
+		uint64_t busy_ns GUARDED_BY(lock); /* while there were any of both, until ... */
+		uint64_t since_ns GUARDED_BY(lock);
+		unsigned nr_idle GUARDED_BY(lock); /* threads that look whether more come */
+		struct cond more_cond;
+		unsigned nr_spare; /* as many jobs leave a processor to compress; constant */
 	} pace; /* of compress=auto */
 
 	struct mutex absorb_lock; /* held while `frozen` and `kept` are read without append_lock */
@@ -392,6 +399,7 @@ void jobs_stop(struct engine *e);
 struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len);
 void job_submit(struct content *c, struct job *j) REQUIRES(c->lock); /* fixes its place in the file's order */
 void content_failed(struct content *c, int r) REQUIRES(c->lock); /* bytes are lost: flush and sync will say so */
+void jobs_wait(struct content *c) REQUIRES(c->lock); /* for one or more; drops and retakes the lock */
 /* Wait until no job of c overlaps the range. May drop and retake the lock. */
 void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock);
 
@@ -406,6 +414,9 @@ int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);
 
 /* dedup_append.c */
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* all frames there are, durable */
+
+/* commit.c */
+int engine_sync_patiently(struct engine *e); /* engine_sync() that nobody waits for: there is time to compress */
 
 /* txlog.c */
 int log_append(struct engine *e, uint8_t type, const struct buf *record, uint64_t *ret_end);
@@ -453,7 +464,15 @@ void freed_referred(struct engine *e, const struct extent *x, size_t nr);
 
 /* compress.c */
 struct pack_compression compress_for_pack(struct compress c);
-bool compress_is_busy(void *engine, uint32_t bytes); /* of compress=auto */
+/* Of compress=auto: is there time? What others do is counted for it, and with leaf locks only. */
+void compress_init(struct engine *e);
+void compress_release(struct engine *e);
+enum pack_time compress_time_for(void *engine, uint32_t bytes);
+bool compress_is_disturbed(void *engine);
+void compress_job_begins(struct engine *e);
+void compress_job_ends(struct engine *e);
+void compress_wait_begins(struct engine *e); /* of someone who waits for jobs or a commit */
+void compress_wait_ends(struct engine *e);
 
 /* heal.c */
 void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to); /* the same chunk, stored again */

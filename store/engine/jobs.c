@@ -30,6 +30,7 @@ static void job_free(struct job *j)
 	extent_list_release(&j->extents);
 	free(j->cuts);
 	epoch_leave(&j->c->e->users, j->ticket);
+	compress_job_ends(j->c->e);
 	content_close(j->c);
 	free(j);
 }
@@ -40,6 +41,7 @@ void job_submit(struct content *c, struct job *j)
 	*c->jobs_end = j;
 	c->jobs_end = &j->next_in_file;
 	c->nr_submitted++;
+	compress_job_begins(c->e);
 }
 
 void job_queue(struct job *j)
@@ -160,6 +162,14 @@ static void *worker(void *arg)
 	return NULL;
 }
 
+void jobs_wait(struct content *c)
+{
+	assert(mutex_held(&c->lock));
+	compress_wait_begins(c->e);
+	cond_wait(&c->drained, &c->lock);
+	compress_wait_ends(c->e);
+}
+
 void jobs_wait_range(struct content *c, uint64_t off, uint64_t len)
 {
 	struct job *j;
@@ -168,7 +178,7 @@ again:
 	assert(mutex_held(&c->lock));
 	for (j = c->jobs; j; j = j->next_in_file)
 		if (j->off < off + len && off < j->off + j->len) {
-			cond_wait(&c->drained, &c->lock);
+			jobs_wait(c);
 			goto again;
 		}
 }

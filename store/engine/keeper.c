@@ -18,7 +18,7 @@ static void commit_by_timer(struct engine *e, uint64_t *last_ns)
 		return;
 	*last_ns = now;
 	stages_flush_all(e);
-	engine_sync(e); /* logged where it failed; tried again next time */
+	engine_sync_patiently(e); /* logged where it failed; tried again next time */
 }
 
 static int tend(struct engine *e)

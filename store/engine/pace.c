@@ -2,12 +2,6 @@
 
 #include "base/util.h"
 
-static void start(struct pace *p, uint64_t now_ns)
-{
-	p->bytes = 0;
-	p->start_ns = now_ns;
-}
-
 static void end_of_trial(struct pace *p)
 {
 	bool better = p->rate[1] * 100 >= p->rate[0] * (100 - PACE_SLOWER_PERCENT);
@@ -21,9 +15,9 @@ static void end_of_trial(struct pace *p)
 	p->tries = false;
 }
 
-static void end_of_stretch(struct pace *p, uint64_t now_ns)
+static void end_of_stretch(struct pace *p, uint64_t busy_ns)
 {
-	p->rate[p->compresses] = p->bytes * 1000000000 / MAX(now_ns - p->start_ns, (uint64_t)1);
+	p->rate[p->compresses] = p->bytes * 1000000000 / MAX(busy_ns - p->start_ns, (uint64_t)1);
 	if (p->tries) {
 		end_of_trial(p);
 	} else {
@@ -31,27 +25,47 @@ static void end_of_stretch(struct pace *p, uint64_t now_ns)
 		p->goal = PACE_TRIAL;
 		p->tries = true;
 	}
-	start(p, now_ns);
+	p->bytes = 0;
+	p->start_ns = busy_ns;
 }
 
-bool pace_step(struct pace *p, bool behind, uint64_t now_ns, uint32_t bytes)
+static void set_calm(struct pace *p, uint64_t busy_ns)
+{
+	if (!p->calm)
+		p->calm_ns = busy_ns;
+	p->calm = true;
+}
+
+static void set_busy(struct pace *p, uint64_t busy_ns)
+{
+	if (p->calm)
+		p->start_ns += busy_ns - p->calm_ns; /* what was done in spare time tells nothing */
+	p->calm = false;
+}
+
+void pace_disturbed(struct pace *p, uint64_t now_ns, uint64_t busy_ns)
+{
+	p->behind_ns = now_ns;
+	set_busy(p, busy_ns);
+}
+
+enum pack_time pace_step(struct pace *p, bool behind, uint64_t now_ns, uint64_t busy_ns, uint32_t bytes)
 {
 	if (p->goal == 0) {
 		p->goal = PACE_FIRST;
 		p->interval = PACE_PLAIN / 2;
-		p->calm = true;
+		p->start_ns = busy_ns;
+		set_calm(p, busy_ns);
 	}
 	if (behind)
 		p->behind_ns = now_ns;
 	else if (now_ns - p->behind_ns > PACE_CALM_NS)
-		p->calm = true;
+		set_calm(p, busy_ns);
 	if (!behind && p->calm)
-		return true;
-	if (p->calm)
-		start(p, now_ns); /* only stretches without a break tell what is faster */
-	p->calm = false;
+		return PACK_TIME_SPARE;
+	set_busy(p, busy_ns);
 	if (p->bytes >= p->goal)
-		end_of_stretch(p, now_ns);
+		end_of_stretch(p, busy_ns);
 	p->bytes += bytes;
-	return p->compresses;
+	return p->compresses ? PACK_TIME_ENOUGH : PACK_TIME_NONE;
 }

@@ -412,7 +412,7 @@ int content_flush(struct content *c)
 		stage_flush(c, NULL); /* an error is told below */
 	upto = c->nr_submitted;
 	while (c->nr_finished < upto)
-		cond_wait(&c->drained, &c->lock);
+		jobs_wait(c);
 	r = c->nr_errors_told < c->nr_errors ? c->error : 0;
 	mutex_unlock(&c->lock);
 	return r;
@@ -464,6 +464,7 @@ void content_flushed(struct engine_waiter *w)
 	struct engine *e = c->e;
 	int r = tell_error(c, w->seen);
 
+	compress_wait_ends(e); /* for jobs; for the commit it is counted there */
 	content_close(c);
 	if (r < 0)
 		w->done(w, r);
@@ -477,6 +478,7 @@ void content_sync_then(struct content *c, uint64_t *seen, struct engine_waiter *
 
 	w->c = content_ref(c);
 	w->seen = seen;
+	compress_wait_begins(c->e);
 	mutex_lock(&c->lock);
 	while (c->stage)
 		stage_flush(c, NULL); /* an error is told by content_flushed() */
@@ -501,7 +503,7 @@ void content_lock_quiet(struct content *c) NO_THREAD_SAFETY_ANALYSIS /* leaves w
 			if (c->stage)
 				stage_flush(c, NULL);
 			else
-				cond_wait(&c->drained, &c->lock);
+				jobs_wait(c);
 		}
 		mutex_unlock(&c->lock);
 		/* A job needs view_lock to finish, so it is taken only now, and then all looked at again. */

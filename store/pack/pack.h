@@ -71,9 +71,12 @@ struct pack_marks {
 /* How the bytes of new frames are stored. A frame that does not get smaller by 5 % is stored as it is. */
 enum pack_compress { PACK_COMPRESS_NONE, PACK_COMPRESS_LZ4, PACK_COMPRESS_ZSTD, PACK_COMPRESS_AUTO };
 struct pack_compression {
-	enum pack_compress kind; /* AUTO: with lz4, unless is_busy() says that there is no time for it */
+	enum pack_compress kind; /* AUTO: with lz4, if time_for() says that there is time */
 	int level; /* of zstd, 0: its default */
 };
+
+/* SPARE: unless somebody comes to wait, and then the frame is written as it is. */
+enum pack_time { PACK_TIME_NONE, PACK_TIME_SPARE, PACK_TIME_ENOUGH };
 
 struct packs_conf {
 	const struct fp_key *key; /* borrowed for the life of the packs */
@@ -85,14 +88,15 @@ struct packs_conf {
 	bool read_only;	       /* opens without cutting or removing anything */
 
 	struct pack_compression compression; /* of frames that are not told otherwise */
-	/* asked before each frame of AUTO is compressed; NULL: never */
-	bool (*is_busy)(void *userdata, uint32_t bytes);
+	/* Asked before each frame of AUTO is compressed; NULL: there is time. */
+	enum pack_time (*time_for)(void *userdata, uint32_t bytes);
+	bool (*is_disturbed)(void *userdata); /* in spare time, between parts: does somebody wait? */
 
 	/* What packs_punch() and packs_remove() have given back before. `gone` is asked whenever a table has been
 	 * read: 1 with bit i % 64 of gone[i / 64] for each chunk i that is no chunk any more, 0: all are there, <0.
 	 * NULL: all are. */
 	int (*gone)(void *userdata, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
-	void *userdata; /* of both */
+	void *userdata; /* of all of them */
 	const uint32_t *removed; /* packs, borrowed by packs_open() only */
 	size_t nr_removed;
 };

@@ -3,7 +3,8 @@
  *
  * Most checkpoint data is noise to a compressor, and trying costs more than everything else that is done to a page. So
  * a few samples are tried first, and a frame that they, or all of it, do not make smaller by 5 % is written as it is,
- * straight from where its bytes are. With `auto` there must also be time for it: the caller tells.
+ * straight from where its bytes are. With `auto` there must also be time for it: the caller tells, before it begins and,
+ * where it is spare time only, after each part. What has been compressed by then is thrown away.
  */
 #include <string.h>
 
@@ -48,6 +49,7 @@ struct press {
 	enum pack_codec codec;
 	int level;
 	uint32_t plain_len;
+	struct packs *spare; /* whose spare time it is; NULL: there is enough */
 	struct pack_buffer *to; /* `skip` is scratch */
 };
 
@@ -80,56 +82,69 @@ static void press_part(const struct press *s, uint32_t part, struct pack_coding 
 	ret->part_end[part] = at + (uint32_t)n;
 }
 
-static bool press_all(const struct press *s, struct pack_coding *ret)
+static bool is_disturbed(const struct press *s)
+{
+	return s->spare && s->spare->conf.is_disturbed(s->spare->conf.userdata);
+}
+
+enum pressed { PRESSED, NO_SMALLER, DISTURBED };
+
+static enum pressed press_all(const struct press *s, struct pack_coding *ret)
 {
 	uint32_t nr = pack_nr_parts(s->plain_len), stored = 0, on_disk;
 
 	for (uint32_t i = 0; i < nr; i++) {
+		if (is_disturbed(s))
+			return DISTURBED;
 		press_part(s, i, ret);
 		stored = ret->part_end[i];
 		if (!is_worth_it(stored, s->plain_len))
-			return false;
+			return NO_SMALLER;
 	}
 	on_disk = (uint32_t)round_up(stored, PACK_BLOCK);
 	memset(s->to->data + stored, 0, on_disk - stored);
 	ret->codec = s->codec;
-	return is_worth_it(on_disk, s->plain_len);
+	return is_worth_it(on_disk, s->plain_len) ? PRESSED : NO_SMALLER;
 }
 
-static bool wants_coding(struct packs *p, const struct pack_frame *f, uint32_t plain_len)
+static enum pack_time time_for(struct packs *p, const struct pack_frame *f, uint32_t plain_len)
 {
-	if (f->compression.kind == PACK_COMPRESS_NONE || plain_len <= PACK_BLOCK)
-		return false;
-	if (f->compression.kind != PACK_COMPRESS_AUTO || !p->conf.is_busy ||
-	    !p->conf.is_busy(p->conf.userdata, plain_len))
-		return true;
-	p->busy_bytes += plain_len;
-	return false;
+	if (f->compression.kind != PACK_COMPRESS_AUTO || !p->conf.time_for)
+		return PACK_TIME_ENOUGH;
+	return p->conf.time_for(p->conf.userdata, plain_len);
 }
 
 struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_frame *f, uint32_t plain_len,
 					 struct pack_coding *ret)
 {
+	enum pressed pressed = NO_SMALLER;
 	struct pack_coding coding = { 0 };
+	enum pack_time time;
 	struct press s = {
 		.f = f,
 		.codec = f->compression.kind == PACK_COMPRESS_ZSTD ? PACK_CODEC_ZSTD : PACK_CODEC_LZ4,
 		.level = f->compression.level,
 		.plain_len = plain_len,
 	};
-	bool done;
 
-	if (!wants_coding(p, f, s.plain_len))
+	if (f->compression.kind == PACK_COMPRESS_NONE || plain_len <= PACK_BLOCK)
 		return NULL;
+	time = time_for(p, f, plain_len);
+	if (time == PACK_TIME_NONE) {
+		p->busy_bytes += plain_len;
+		return NULL;
+	}
+	s.spare = time == PACK_TIME_SPARE ? p : NULL;
 	s.to = pack_buffer_get(&p->buffers);
 	s.coder = coder_get(&p->coders);
-	done = s.to && s.coder && samples_shrink(&s) && press_all(&s, &coding);
+	if (s.to && s.coder && samples_shrink(&s))
+		pressed = press_all(&s, &coding);
 	coder_put(&p->coders, s.coder);
-	if (done) {
+	if (pressed == PRESSED) {
 		*ret = coding;
 		return s.to;
 	}
-	p->unshrinkable_bytes += s.plain_len;
+	*(pressed == DISTURBED ? &p->busy_bytes : &p->unshrinkable_bytes) += plain_len;
 	pack_buffer_put(&p->buffers, s.to);
 	return NULL;
 }

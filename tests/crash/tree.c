@@ -14,7 +14,9 @@ static struct compress tree_compress;
 
 void tree_set_compress(uint64_t seed)
 {
-	static const struct compress hows[] = { { COMPRESS_NONE, 0 }, { COMPRESS_LZ4, 0 }, { COMPRESS_ZSTD, 1 } };
+	static const struct compress hows[] = {
+		{ COMPRESS_NONE, 0 }, { COMPRESS_LZ4, 0 }, { COMPRESS_ZSTD, 1 }, { COMPRESS_AUTO, 0 }
+	};
 
 	tree_compress = hows[seed % ARRAY_SIZE(hows)];
 }

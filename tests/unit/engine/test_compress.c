@@ -91,6 +91,29 @@ static void compressed_files_take_less(void **state)
 	assert_int_equal(rig_stats(rig).compressed, 0);
 }
 
+/* Both are written by a commit, which fills no frame: one at an fsync, one when the store is closed. */
+static void auto_compresses_what_nobody_waits_for(void **state)
+{
+	static const size_t len = 100 * PAGE;
+	struct rig *rig = *state;
+	struct engine_stats st;
+
+	set(rig, (struct compress){ COMPRESS_AUTO, 0 });
+	rig_write_soft(rig, 101, len, 1);
+	assert_int_equal(engine_sync(rig->e), 0);
+	st = rig_stats(rig);
+	assert_int_equal(st.compressed, 0);
+	assert_int_equal(st.compressed_stored, len);
+	rig_reopen(rig);
+	rig_write_soft(rig, 102, len, 2);
+	rig_reopen(rig);
+	st = rig_stats(rig);
+	assert_int_equal(st.stored_bytes, 2 * len);
+	assert_in_range(st.compressed_stored, len + len / 2, len + len * 9 / 10);
+	assert_int_equal(look(rig, 101, len, 1), 0);
+	assert_int_equal(look(rig, 102, len, 2), 0);
+}
+
 static void what_is_stored_in_any_way_is_stored_once(void **state)
 {
 	struct rig *rig = *state;
@@ -217,6 +240,7 @@ int main(void)
 		rig_test(compressed_files_read_as_they_were_written),
 		rig_test(the_last_frame_is_written_when_the_store_is_closed),
 		rig_test(compressed_files_take_less),
+		rig_test(auto_compresses_what_nobody_waits_for),
 		rig_test(what_is_stored_in_any_way_is_stored_once),
 		cmocka_unit_test(level_and_kind_are_parsed),
 		rig_test(written_again_all_who_share_it_read_well),

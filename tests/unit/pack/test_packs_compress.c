@@ -198,16 +198,16 @@ static void frames_in_order_are_one_disk_access_each(void **state)
 	rig_release(&rig);
 }
 
-static bool always(void *userdata, uint32_t bytes)
+static enum pack_time no_time(void *userdata, uint32_t bytes)
 {
 	(void)userdata;
 	assert_int_equal(bytes, PACK_FRAME_BYTES);
-	return true;
+	return PACK_TIME_NONE;
 }
 
 static void auto_leaves_it_when_there_is_no_time(void **state)
 {
-	struct packs_conf conf = { .compression = { .kind = PACK_COMPRESS_AUTO }, .is_busy = always };
+	struct packs_conf conf = { .compression = { .kind = PACK_COMPRESS_AUTO }, .time_for = no_time };
 	struct pack_stats st;
 	struct rig rig;
 
@@ -219,6 +219,50 @@ static void auto_leaves_it_when_there_is_no_time(void **state)
 	assert_int_equal(st.busy_bytes, PACK_FRAME_BYTES);
 	rig_sync(&rig);
 	rig_release(&rig);
+}
+
+static enum pack_time spare_time(void *userdata, uint32_t bytes)
+{
+	(void)userdata;
+	(void)bytes;
+	return PACK_TIME_SPARE;
+}
+
+/* Of a frame with 16 parts, so many are asked about before somebody waits. */
+static bool after_some(void *userdata)
+{
+	unsigned *left = userdata;
+
+	return (*left)-- == 0;
+}
+
+static void spare_time_ends_when_somebody_waits(void **state)
+{
+	static const struct {
+		unsigned parts;
+		bool compressed;
+	} cases[] = { { 0, false }, { 1, false }, { 15, false }, { 16, true } };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		unsigned left = cases[i].parts;
+		struct packs_conf conf = {
+			.compression = { .kind = PACK_COMPRESS_AUTO },
+			.time_for = spare_time,
+			.is_disturbed = after_some,
+			.userdata = &left,
+		};
+		struct pack_stats st;
+		struct rig rig;
+
+		rig_init(&rig, conf);
+		rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 256);
+		packs_stats(rig.p, &st);
+		assert_int_equal(st.compressed_bytes, cases[i].compressed ? PACK_FRAME_BYTES : 0);
+		assert_int_equal(st.busy_bytes, cases[i].compressed ? 0 : PACK_FRAME_BYTES);
+		rig_sync(&rig);
+		rig_release(&rig);
+	}
 }
 
 /* Where part i of the frame at a begins in the file, and ends. */
@@ -382,6 +426,7 @@ int main(void)
 		cmocka_unit_test(a_small_read_touches_one_part),
 		cmocka_unit_test(frames_in_order_are_one_disk_access_each),
 		cmocka_unit_test(auto_leaves_it_when_there_is_no_time),
+		cmocka_unit_test(spare_time_ends_when_somebody_waits),
 		cmocka_unit_test(damage_costs_its_part_and_is_not_written_over),
 		cmocka_unit_test(any_changed_byte_is_found_or_harmless),
 		cmocka_unit_test(a_frame_that_was_cut_is_damage),
