@@ -34,6 +34,17 @@ bool fp_kind_valid(enum fp_kind kind)
 	return kind >= FP_XXH3 && kind < NR_FP_KINDS;
 }
 
+static void veil_init(struct fp_key *k, const uint8_t secret[FP_KEY_LEN])
+{
+	SHA256_CTX ctx;
+
+	static_assert(sizeof(k->veil) == SHA256_DIGEST_LENGTH, "a digest");
+	SHA256_Init(&ctx);
+	SHA256_Update(&ctx, "ckptfs veil", 11);
+	SHA256_Update(&ctx, secret, FP_KEY_LEN);
+	SHA256_Final(k->veil, &ctx);
+}
+
 void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KEY_LEN])
 {
 	XXH_errorcode e _unused_;
@@ -44,6 +55,7 @@ void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KE
 		fp_clmul_key_init(&k->clmul, secret);
 		k->clmul_hash = fp_clmul_best();
 	}
+	veil_init(k, secret);
 	e = XXH3_generateSecret(k->secret, sizeof(k->secret), secret, FP_KEY_LEN);
 	assert(e == XXH_OK); /* fails only for sizes it does not like */
 }
@@ -90,6 +102,19 @@ void fp_of_each(const struct fp_key *k, const void *p, size_t len, size_t n, str
 
 	for (size_t i = 0; i < n; i++, piece += len)
 		ret[i] = fp_of(k, piece, len);
+}
+
+struct fp fp_veiled(const struct fp_key *k, struct fp f)
+{
+	uint8_t bytes[FP_LEN], digest[SHA256_DIGEST_LENGTH];
+	SHA256_CTX ctx;
+
+	fp_encode(f, bytes);
+	SHA256_Init(&ctx);
+	SHA256_Update(&ctx, k->veil, sizeof(k->veil));
+	SHA256_Update(&ctx, bytes, sizeof(bytes));
+	SHA256_Final(digest, &ctx);
+	return fp_decode(digest);
 }
 
 uint64_t fp_hash64(const struct fp_key *k, const void *p, size_t len)

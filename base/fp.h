@@ -33,6 +33,7 @@ struct fp_clmul_key {
 struct fp_key {
 	enum fp_kind kind;
 	uint8_t secret[192];
+	uint8_t veil[32]; /* of fp_veiled() */
 	struct fp_clmul_key clmul; /* FP_CLMUL only */
 	struct fp (*clmul_hash)(const struct fp_clmul_key *k, const uint8_t *p, size_t len);
 };
@@ -46,6 +47,11 @@ bool fp_key_is_slow(const struct fp_key *k);
 struct fp fp_of(const struct fp_key *k, const void *p, size_t len);
 /* One fingerprint for each of `n` neighbouring pieces of `len` bytes. */
 void fp_of_each(const struct fp_key *k, const void *p, size_t len, size_t n, struct fp *ret);
+/*
+ * What users may be told of a fingerprint: whether two are equal, and no more. The bound of FP_CLMUL is for chunks that
+ * were chosen without the key, and a few of its values in plain give away what is needed to make collisions.
+ */
+struct fp fp_veiled(const struct fp_key *k, struct fp f);
 /* 64-bit keyed hash of a few bytes (directory cookies, header seals). */
 uint64_t fp_hash64(const struct fp_key *k, const void *p, size_t len);
 

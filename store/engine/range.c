@@ -284,6 +284,7 @@ int content_info(struct content *c, struct content_info *ret)
 	if (r < 0)
 		return r;
 	info.fingerprint.lo ^= info.size; /* a hole at the end counts too */
+	info.fingerprint = fp_veiled(&e->key, info.fingerprint);
 	*ret = info;
 	return 0;
 }
