@@ -189,6 +189,8 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 		unsigned ticket;
 
 		r = log_admit_growth(to->e, RECORD_BYTES * (cl.len / SEGMENT_SIZE + 1));
+		if (r == 0)
+			r = view_admit_growth(to->e);
 		if (r < 0)
 			break;
 		ticket = epoch_enter(&to->e->users);

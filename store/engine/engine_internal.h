@@ -432,6 +432,9 @@ int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number,
 int view_write_state(struct db *db, const struct db_snapshot *state, const struct pack_marks *marks,
 		     struct journal_snapshot *s);
 bool view_wants_flush(struct engine *e);
+/* For what is little in the log and much in the view, after log_admit_growth(): what waits for the latter stays bounded,
+ * and the disk has room for it, or a collection could not begin. May write the view out, so under no lock. */
+int view_admit_growth(struct engine *e);
 bool view_wants_snapshot(struct engine *e);
 
 /* absorb.c */

@@ -151,6 +151,8 @@ int content_patch(struct content *to, const struct content_patch *p, size_t nr)
 
 		batch_fill(b, p, nr, &at, &done);
 		r = log_admit_growth(to->e, b->nr * EXTENT_BYTES);
+		if (r == 0)
+			r = view_admit_growth(to->e);
 		if (r < 0)
 			break;
 		ticket = epoch_enter(&to->e->users);

@@ -26,11 +26,20 @@
 #define SNAPSHOT_BYTES MiB(64)
 #define BATCH_CONTENTS 256 /* contents per batch: bounds its memory */
 
+static uint64_t limit_of(const struct engine *e)
+{
+	return e->conf.view_flush_bytes ? e->conf.view_flush_bytes : VIEW_FLUSH_BYTES;
+}
+
+/* Bytes in memory that the next flush writes. */
+static uint64_t waiting(struct engine *e)
+{
+	return db_view_unflushed(e->db) + atomic_load(&e->dirty_segment_memory);
+}
+
 bool view_wants_flush(struct engine *e)
 {
-	uint64_t limit = e->conf.view_flush_bytes ? e->conf.view_flush_bytes : VIEW_FLUSH_BYTES;
-
-	return db_view_unflushed(e->db) + atomic_load(&e->dirty_segment_memory) > limit;
+	return waiting(e) > limit_of(e);
 }
 
 bool view_wants_snapshot(struct engine *e)
@@ -278,4 +287,15 @@ int view_flush(struct engine *e, bool snapshot)
 	if (r < 0)
 		log_errno(r, "store %s: the index could not be written out; the journal keeps everything", e->path);
 	return r;
+}
+
+int view_admit_growth(struct engine *e)
+{
+	bool much = waiting(e) > 2 * limit_of(e);
+	int r = much ? 0 : space_check(e, waiting(e));
+
+	if (!much && r != -ENOSPC)
+		return r;
+	r = view_flush(e, false);
+	return r < 0 ? r : space_check(e, waiting(e));
 }

@@ -240,12 +240,41 @@ static void the_log_agrees_with_clones_that_cross(void **state)
 	rig_fsck(rig);
 }
 
+#define NR_PIECES 512
+
+/* Some bytes of the log are many extents in memory: whoever makes them faster than the index takes them waits. */
+static void clones_wait_for_the_index(void **state)
+{
+	struct rig *rig = *state;
+	struct content *from, *to;
+	uint64_t done, limit;
+
+	limit = rig->conf.view_flush_bytes = KiB(256);
+	rig_reopen(rig);
+	rig_write(rig, FILE_INO(0), NR_PIECES * 4096, 1);
+	from = rig_content(rig, FILE_INO(0));
+	to = rig_content(rig, FILE_INO(1));
+	for (uint64_t i = 0; i < NR_PIECES; i++) /* backwards: none joins with its neighbours */
+		assert_int_equal(content_clone(from, i * 4096, to, (NR_PIECES - 1 - i) * 4096, 4096, &done), 0);
+	content_close(from);
+	from = to;
+	for (uint64_t i = 0; i < 200; i++) {
+		to = rig_content(rig, FILE_INO(2) + i);
+		assert_int_equal(content_clone(from, 0, to, 0, NR_PIECES * 4096, &done), 0);
+		assert_int_equal(done, NR_PIECES * 4096);
+		content_close(to);
+		assert_true(atomic_load(&rig->e->dirty_segment_memory) < 3 * limit);
+	}
+	content_close(from);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		rig_test(clones_are_as_if_copied_whatever_happens),
 		rig_test(the_log_says_little_of_a_large_clone),
 		rig_test(the_log_agrees_with_clones_that_cross),
+		rig_test(clones_wait_for_the_index),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
