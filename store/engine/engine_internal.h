@@ -76,8 +76,6 @@ struct shifted_map;
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
 #define CONTENT_BUCKETS 4096
-/* far above any disk, and sums of offsets and lengths stay far from overflow */
-#define CONTENT_MAX_SIZE ((uint64_t)1 << 60)
 
 /* Bytes on their way. One job is at most 1 MiB, page-aligned at its start unless it is cut by content. */
 struct job {

@@ -17,11 +17,18 @@ void replace_encode(const struct replace *rp, struct buf *ret)
 		recipe_encode(rp->x, rp->nr, ret);
 }
 
+static bool is_range(uint64_t off, uint64_t len)
+{
+	return off <= CONTENT_MAX_SIZE && len <= CONTENT_MAX_SIZE - off;
+}
+
 /* A patch has extents, from its first byte to its last, or there would be several ways to say the same. */
 static bool extents_fit(const struct replace *rp)
 {
 	uint64_t end = rp->nr > 0 ? (uint64_t)rp->x[rp->nr - 1].off + rp->x[rp->nr - 1].len : 0;
 
+	if (rp->nr > 0 && rp->len > SEGMENT_SIZE)
+		return false;
 	return rp->keeps ? rp->nr > 0 && rp->x[0].off == 0 && end == rp->len : end <= rp->len;
 }
 
@@ -37,7 +44,7 @@ int replace_decode(enum record_type type, const void *p, size_t len, struct repl
 	rp.ctime_ns = (int64_t)cursor_le64(&c);
 	rp.off = cursor_varint(&c);
 	rp.len = cursor_varint(&c);
-	if (c.failed || rp.len > UINT64_MAX - rp.off)
+	if (c.failed || !is_range(rp.off, rp.len))
 		return -EBADMSG;
 	if (cursor_left(&c) > 0) {
 		r = recipe_decode(c.p, cursor_left(&c), &rp.x, &rp.nr);
@@ -77,8 +84,8 @@ int clone_decode(const void *p, size_t len, struct clone *ret)
 	cl.len = cursor_varint(&c);
 	cl.from = cursor_varint(&c);
 	cl.from_off = cursor_varint(&c);
-	if (!cursor_done(&c) || cl.len == 0 || cl.len > CLONE_MAX || cl.len > UINT64_MAX - cl.off ||
-	    cl.len > UINT64_MAX - cl.from_off)
+	if (!cursor_done(&c) || cl.len == 0 || cl.len > CLONE_MAX || !is_range(cl.off, cl.len) ||
+	    !is_range(cl.from_off, cl.len))
 		return -EBADMSG;
 	*ret = cl;
 	return 0;

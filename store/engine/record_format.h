@@ -11,8 +11,9 @@
  *   RECORD_CLONE       struct clone                            a range of a file has the extents of another range
  *
  * A replace can say everything there is to say about bytes: a write (extents), a hole (none), a change of size or times
- * (an empty range). Ranges with extents are at most 1 MiB long. The other two say less of files that have much in
- * common. A clone means what the other range has at this place of the log: records are applied in order, each once.
+ * (an empty range). Ranges with extents are at most 1 MiB long, and none ends beyond CONTENT_MAX_SIZE. The other two say
+ * less of files that have much in common. A clone means what the other range has at this place of the log: records are
+ * applied in order, each once.
  */
 #pragma once
 
@@ -35,6 +36,9 @@ enum record_type {
 	RECORD_PATCH = 7,
 	RECORD_CLONE = 8,
 };
+
+/* far above any disk, and sums of offsets and lengths stay far from overflow */
+#define CONTENT_MAX_SIZE ((uint64_t)1 << 60)
 
 struct replace {
 	uint64_t ino;

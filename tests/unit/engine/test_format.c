@@ -121,6 +121,34 @@ static void a_replace_that_overflows_is_refused(void **state)
 	assert_int_equal(replace_decode(RECORD_REPLACE, b.data, b.len, &got), -EBADMSG);
 }
 
+/* They are gone through MiB by MiB: 2^43 of them would take for ever, and the last of 2^64 has no end. */
+static void ranges_that_take_for_ever_are_refused(void **state)
+{
+	struct extent x[] = { { 0, 4096, { .pack = 1 } } };
+	static const struct {
+		uint64_t off, len;
+		int want;
+	} t[] = {
+		{ 0, SEGMENT_SIZE, 0 },
+		{ 0, SEGMENT_SIZE + 1, -EBADMSG },
+		{ 0, (uint64_t)1 << 59, -EBADMSG },
+		{ CONTENT_MAX_SIZE - 4096, 4096, 0 },
+		{ CONTENT_MAX_SIZE - 4095, 4096, -EBADMSG },
+		{ UINT64_MAX - 4096, 4096, -EBADMSG },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct replace rp = { .ino = 1, .off = t[i].off, .len = t[i].len, .x = x, .nr = 1 }, got;
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+		replace_encode(&rp, &b);
+		assert_int_equal(replace_decode(RECORD_REPLACE, b.data, b.len, &got), t[i].want);
+		if (t[i].want == 0)
+			free(got.x);
+	}
+}
+
 /* As a replace it may leave a hole before and behind its extents. */
 static void a_patch_begins_and_ends_with_extents(void **state)
 {
@@ -168,7 +196,10 @@ static void a_clone_comes_back(void **state)
 		int want;
 	} t[] = {
 		{ { 77, 5000000, -1, 1700000000123456789, 1 << 20, CLONE_MAX, 78, 12345 }, 0 },
-		{ { 77, 5000000, 1, 1, 0, 1, 77, UINT64_MAX - 1 }, 0 },
+		{ { 77, 5000000, 1, 1, 0, 1, 77, CONTENT_MAX_SIZE - 1 }, 0 },
+		{ { 77, 5000000, 1, 1, CONTENT_MAX_SIZE - 1, 1, 77, 0 }, 0 },
+		{ { 77, 5000000, 1, 1, 0, 1, 77, CONTENT_MAX_SIZE }, -EBADMSG },
+		{ { 77, 5000000, 1, 1, CONTENT_MAX_SIZE, 1, 77, 0 }, -EBADMSG },
 		{ { 77, 5000000, 1, 1, 0, 0, 78, 0 }, -EBADMSG },
 		{ { 77, 5000000, 1, 1, 0, CLONE_MAX + 1, 78, 0 }, -EBADMSG },
 		{ { 77, 5000000, 1, 1, UINT64_MAX - 5, 10, 78, 0 }, -EBADMSG },
@@ -223,6 +254,7 @@ int main(void)
 		cmocka_unit_test(another_version_or_feature_is_refused),
 		cmocka_unit_test(a_replace_comes_back),
 		cmocka_unit_test(a_replace_that_overflows_is_refused),
+		cmocka_unit_test(ranges_that_take_for_ever_are_refused),
 		cmocka_unit_test(a_patch_begins_and_ends_with_extents),
 		cmocka_unit_test(a_clone_comes_back),
 		cmocka_unit_test(marks_come_back),
