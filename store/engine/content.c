@@ -261,8 +261,9 @@ static void content_mark_dirty(struct content *c)
 	mutex_unlock(&e->contents_lock);
 }
 
+/* `keeps`: what lies between the extents stays. */
 static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, const struct extent *x,
-			      size_t nr) REQUIRES(c->lock)
+			      size_t nr, bool keeps) REQUIRES(c->lock)
 {
 	struct engine *e = c->e;
 	struct segment *s;
@@ -278,7 +279,7 @@ static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, 
 	was_dirty = s->dirty;
 	r = was_dirty ? 0 : frames_set_of(s->x, s->nr, &s->filed);
 	if (r == 0)
-		r = segment_replace(s, off, len, x, nr, &grown);
+		r = keeps ? segment_patch(s, off, x, nr, &grown) : segment_replace(s, off, len, x, nr, &grown);
 	if (r < 0) {
 		if (!was_dirty)
 			frames_set_release(&s->filed);
@@ -301,7 +302,7 @@ static int replace_part(struct content *c, uint64_t number, uint32_t off, uint32
 	int r = 0;
 
 	if (len == rp->len)
-		return replace_in_segment(c, number, off, len, rp->x, rp->nr);
+		return replace_in_segment(c, number, off, len, rp->x, rp->nr, rp->keeps);
 	for (size_t i = 0; i < rp->nr && r == 0; i++) {
 		uint64_t start = MAX((uint64_t)rp->x[i].off, part);
 		uint64_t end = MIN((uint64_t)rp->x[i].off + rp->x[i].len, part + len);
@@ -313,7 +314,7 @@ static int replace_part(struct content *c, uint64_t number, uint32_t off, uint32
 		r = extent_list_add(&l, (uint32_t)(start - part), (uint32_t)(end - start), a);
 	}
 	if (r == 0)
-		r = replace_in_segment(c, number, off, len, l.x, l.nr);
+		r = replace_in_segment(c, number, off, len, l.x, l.nr, false);
 	extent_list_release(&l);
 	return r;
 }
@@ -327,66 +328,12 @@ static int punch_segments(struct content *c, uint64_t off, uint64_t end) REQUIRE
 	while ((r = content_next_segment(c, n, &n)) > 0 && n * SEGMENT_SIZE < end) {
 		uint64_t start = MAX(off, n * SEGMENT_SIZE), stop = MIN(end, (n + 1) * SEGMENT_SIZE);
 
-		r = replace_in_segment(c, n, (uint32_t)(start % SEGMENT_SIZE), (uint32_t)(stop - start), NULL, 0);
+		r = replace_in_segment(c, n, (uint32_t)(start % SEGMENT_SIZE), (uint32_t)(stop - start), NULL, 0, false);
 		if (r < 0)
 			return r;
 		n++;
 	}
 	return MIN(r, 0);
-}
-
-/* Those parts of `old` that lie in [from, to), from the extent *at on. */
-static int add_kept(const struct extent_list *old, size_t *at, uint32_t from, uint32_t to, struct extent_list *ret)
-{
-	for (; *at < old->nr && old->x[*at].off < to; (*at)++) {
-		const struct extent *x = &old->x[*at];
-		uint32_t begin = MAX(from, x->off), end = MIN(to, x->off + x->len);
-		struct addr a = x->addr;
-		int r;
-
-		a.off += begin - x->off;
-		r = begin < end ? extent_list_add(ret, begin, end - begin, a) : 0;
-		if (r < 0)
-			return r;
-		if (x->off + x->len > to)
-			break; /* its rest comes after the next one */
-	}
-	return 0;
-}
-
-/* All extents of the range: those of the patch, and between them those that are there. */
-static int patched(struct content *c, const struct replace *rp, struct extent_list *ret) REQUIRES(c->lock)
-{
-	struct extent_list old = { 0 };
-	uint32_t end = 0;
-	size_t at = 0;
-	int r;
-
-	r = content_extents(c, rp->off, rp->len, &old);
-	for (size_t i = 0; i < rp->nr && r == 0; i++) {
-		r = add_kept(&old, &at, end, rp->x[i].off, ret);
-		if (r == 0)
-			r = extent_list_add(ret, rp->x[i].off, rp->x[i].len, rp->x[i].addr);
-		end = rp->x[i].off + rp->x[i].len;
-	}
-	extent_list_release(&old);
-	return r;
-}
-
-static int apply_patch(struct content *c, const struct replace *rp) REQUIRES(c->lock)
-{
-	struct extent_list all = { 0 };
-	struct replace whole = *rp;
-	int r;
-
-	r = patched(c, rp, &all);
-	whole.x = all.x;
-	whole.nr = all.nr;
-	whole.keeps = false;
-	if (r == 0)
-		r = content_apply(c, &whole);
-	extent_list_release(&all);
-	return r;
 }
 
 int content_apply(struct content *c, const struct replace *rp)
@@ -395,8 +342,6 @@ int content_apply(struct content *c, const struct replace *rp)
 	int r = 0;
 
 	assert(mutex_held(&c->lock));
-	if (rp->keeps)
-		return apply_patch(c, rp);
 	content_mark_dirty(c);
 	if (rp->nr == 0 && rp->len > 0)
 		r = punch_segments(c, rp->off, end);

@@ -29,7 +29,9 @@ static bool extents_fit(const struct replace *rp)
 
 	if (rp->nr > 0 && rp->len > SEGMENT_SIZE)
 		return false;
-	return rp->keeps ? rp->nr > 0 && rp->x[0].off == 0 && end == rp->len : end <= rp->len;
+	if (!rp->keeps)
+		return end <= rp->len;
+	return rp->nr > 0 && rp->x[0].off == 0 && end == rp->len && rp->off % SEGMENT_SIZE + end <= SEGMENT_SIZE;
 }
 
 int replace_decode(enum record_type type, const void *p, size_t len, struct replace *ret)

@@ -47,7 +47,7 @@ struct replace {
 	uint64_t off, len;
 	struct extent *x; /* offsets relative to off */
 	size_t nr;
-	bool keeps; /* a patch: the first extent begins where the range does, the last ends with it, and the rest stays */
+	bool keeps; /* a patch, of one segment: the first extent begins and the last ends with it, and the rest stays */
 };
 
 #define CLONE_MAX (64u << 20) /* bytes of one record: what is locked meanwhile is not locked for long */

@@ -105,11 +105,25 @@ static int add_part(struct extent_list *l, const struct extent *x, uint32_t from
 	return start < end ? extent_list_add(l, start, end - start, addr_plus(x->addr, start - x->off)) : 0;
 }
 
+/* Takes the list over. */
+static void set_all(struct segment *s, struct extent_list *l)
+{
+	free(s->x);
+	s->x = TAKE(l->x);
+	s->nr = (uint32_t)l->nr;
+	s->size = (uint32_t)l->size;
+	s->dirty = true;
+}
+
 /* These instead of those from `from` up to before `to`. */
-static int splice(struct segment *s, size_t from, size_t to, const struct extent_list *l)
+static int splice(struct segment *s, size_t from, size_t to, struct extent_list *l)
 {
 	size_t all = s->nr - (to - from) + l->nr;
 
+	if (from == 0 && to == s->nr) {
+		set_all(s, l);
+		return 0;
+	}
 	if (all > s->size) {
 		size_t size = MAX(all, 2 * (size_t)s->size);
 		struct extent *x = realloc(s->x, size * sizeof(*x));
@@ -124,6 +138,7 @@ static int splice(struct segment *s, size_t from, size_t to, const struct extent
 	if (l->nr > 0)
 		memcpy(s->x + from, l->x, l->nr * sizeof(*l->x));
 	s->nr = (uint32_t)all;
+	s->dirty = true;
 	return 0;
 }
 
@@ -131,8 +146,7 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 {
 	struct extent_list l = { 0 };
 	size_t from, to;
-	int64_t before;
-	int r = 0;
+	int r;
 
 	assert((uint64_t)off + len <= SEGMENT_SIZE);
 	/* Those that overlap, and one on either side that the new ones may continue. */
@@ -147,12 +161,47 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 		r = extent_list_add(&l, off + x[i].off, x[i].len, x[i].addr);
 	for (size_t i = from; i < to && r == 0; i++)
 		r = add_part(&l, &s->x[i], off + len, SEGMENT_SIZE);
-	before = from < to ? (int64_t)mapped(s->x + from, to - from) : 0;
-	if (r == 0)
-		r = splice(s, from, to, &l);
 	if (r == 0) {
-		*ret_mapped = (int64_t)mapped(l.x, l.nr) - before;
-		s->dirty = true;
+		*ret_mapped = (int64_t)mapped(l.x, l.nr) - (from < to ? (int64_t)mapped(s->x + from, to - from) : 0);
+		r = splice(s, from, to, &l);
+	}
+	extent_list_release(&l);
+	return r;
+}
+
+/* What lies before `end` of the extents from *at on, but for what lies before `begin`. */
+static int add_between(struct extent_list *l, const struct segment *s, size_t *at, uint32_t begin, uint32_t end)
+{
+	int r = 0;
+
+	for (; *at < s->nr && s->x[*at].off < end && r == 0; (*at)++) {
+		r = add_part(l, &s->x[*at], begin, end);
+		if (s->x[*at].off + s->x[*at].len > end)
+			break; /* what is left of it comes behind the next new one, if anything */
+	}
+	return r;
+}
+
+int segment_patch(struct segment *s, uint32_t off, const struct extent *x, size_t nr, int64_t *ret_mapped)
+{
+	struct extent_list l = { 0 };
+	uint32_t end = 0;
+	size_t at = 0;
+	int r;
+
+	assert(nr > 0 && (uint64_t)off + x[nr - 1].off + x[nr - 1].len <= SEGMENT_SIZE);
+	r = extent_list_reserve(&l, s->nr + 2 * nr); /* each new one may cut an old one in two */
+	for (size_t i = 0; i < nr && r == 0; i++) {
+		r = add_between(&l, s, &at, end, off + x[i].off);
+		if (r == 0)
+			r = extent_list_add(&l, off + x[i].off, x[i].len, x[i].addr);
+		end = off + x[i].off + x[i].len;
+	}
+	if (r == 0)
+		r = add_between(&l, s, &at, end, SEGMENT_SIZE);
+	if (r == 0) {
+		*ret_mapped = (int64_t)mapped(l.x, l.nr) - (int64_t)segment_mapped(s);
+		set_all(s, &l);
 	}
 	extent_list_release(&l);
 	return r;

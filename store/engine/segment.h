@@ -24,6 +24,8 @@ struct segment {
  * *ret_mapped is by how many mapped bytes the segment grew. -ENOMEM leaves it as it was. */
 int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct extent *x, size_t nr,
 		    int64_t *ret_mapped);
+/* The same for what the extents cover only: what lies between them stays. */
+int segment_patch(struct segment *s, uint32_t off, const struct extent *x, size_t nr, int64_t *ret_mapped);
 /* Index of the first extent that ends after `off`; s->nr if none. */
 size_t segment_find(const struct segment *s, uint32_t off);
 uint64_t segment_mapped(const struct segment *s);

@@ -182,10 +182,14 @@ static void a_patch_begins_and_ends_with_extents(void **state)
 		}
 	}
 	{
-		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		struct extent x[] = { { 0, 50, { .pack = 3, .off = 8192 } } };
+		struct replace over = { .ino = 1, .off = SEGMENT_SIZE - 49, .len = 50, .x = x, .nr = 1 }; /* two segments */
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY, c = BUF_EMPTY;
 
 		replace_encode(&hole, &b);
 		assert_int_equal(replace_decode(RECORD_PATCH, b.data, b.len, &got), -EBADMSG);
+		replace_encode(&over, &c);
+		assert_int_equal(replace_decode(RECORD_PATCH, c.data, c.len, &got), -EBADMSG);
 	}
 }
 

@@ -77,6 +77,46 @@ static void a_segment_is_what_the_last_writes_say(void **state)
 	free(s.x);
 }
 
+/* Some lie side by side, some cover whole old ones, some are in the middle of one. */
+static void a_patch_leaves_what_lies_between(void **state)
+{
+	struct segment s = { 0 };
+	int64_t sum = 0, grown;
+
+	(void)state;
+	srandom(4712);
+	memset(model, 0, sizeof(model));
+	for (int round = 0; round < 3000; round++) {
+		uint32_t off = (uint32_t)random() % (SPAN / 2), at = 0, most = 1 + (uint32_t)random() % 300;
+		struct extent x[8];
+		size_t nr = 0;
+
+		for (; nr < 1 + (size_t)random() % ARRAY_SIZE(x); nr++) {
+			uint32_t len = 1 + (uint32_t)random() % most;
+			struct addr a = { .pack = 1 + (uint32_t)random() % 3, .off = PACK_BLOCK * 2 + (uint32_t)random() % 100000 };
+
+			if (off + at + len > SPAN)
+				break;
+			x[nr] = (struct extent){ at, len, a };
+			for (uint32_t k = 0; k < len; k++)
+				model[off + at + k] = (uint64_t)a.pack << 32 | (a.off + k);
+			at += len + (random() % 3 ? (uint32_t)random() % most : 0);
+		}
+		assert_true(nr > 0);
+		assert_int_equal(segment_patch(&s, off, x, nr, &grown), 0);
+		sum += grown;
+		assert_int_equal(sum, segment_mapped(&s));
+		assert_true(s.dirty);
+		check(&s);
+		if (round % 100 == 99) { /* fewer pieces again */
+			assert_int_equal(segment_replace(&s, 0, SPAN, NULL, 0, &grown), 0);
+			sum += grown;
+			memset(model, 0, sizeof(model));
+		}
+	}
+	free(s.x);
+}
+
 static void neighbours_in_one_frame_are_one_extent(void **state)
 {
 	struct extent_list l = { 0 };
@@ -127,6 +167,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_segment_is_what_the_last_writes_say),
+		cmocka_unit_test(a_patch_leaves_what_lies_between),
 		cmocka_unit_test(neighbours_in_one_frame_are_one_extent),
 		cmocka_unit_test(a_tree_gives_segments_in_order),
 	};
