@@ -34,29 +34,34 @@ bool fp_kind_valid(enum fp_kind kind)
 	return kind >= FP_XXH3 && kind < NR_FP_KINDS;
 }
 
-static void veil_init(struct fp_key *k, const uint8_t secret[FP_KEY_LEN])
+static_assert(FP_KEY_LEN == SHA256_DIGEST_LENGTH, "a key can be a digest");
+
+/* A key of its own for one purpose: who finds it out knows nothing of the secret. */
+static void derive(const char *purpose, const uint8_t secret[FP_KEY_LEN], uint8_t ret[FP_KEY_LEN])
 {
 	SHA256_CTX ctx;
 
-	static_assert(sizeof(k->veil) == SHA256_DIGEST_LENGTH, "a digest");
 	SHA256_Init(&ctx);
-	SHA256_Update(&ctx, "ckptfs veil", 11);
+	SHA256_Update(&ctx, purpose, strlen(purpose));
 	SHA256_Update(&ctx, secret, FP_KEY_LEN);
-	SHA256_Final(k->veil, &ctx);
+	SHA256_Final(ret, &ctx);
 }
 
 void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KEY_LEN])
 {
 	XXH_errorcode e _unused_;
+	uint8_t seed[FP_KEY_LEN];
 
 	assert(fp_kind_valid(kind));
 	k->kind = kind;
+	derive("ckptfs veil", secret, k->veil);
+	memcpy(seed, secret, sizeof(seed));
 	if (kind == FP_CLMUL) {
 		fp_clmul_key_init(&k->clmul, secret);
 		k->clmul_hash = fp_clmul_best();
+		derive("ckptfs xxh3", secret, seed); /* readdir() shows hashes of names, and XXH3 is no one-way street */
 	}
-	veil_init(k, secret);
-	e = XXH3_generateSecret(k->secret, sizeof(k->secret), secret, FP_KEY_LEN);
+	e = XXH3_generateSecret(k->secret, sizeof(k->secret), seed, FP_KEY_LEN);
 	assert(e == XXH_OK); /* fails only for sizes it does not like */
 }
 

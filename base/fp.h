@@ -33,7 +33,7 @@ struct fp_clmul_key {
 struct fp_key {
 	enum fp_kind kind;
 	uint8_t secret[192];
-	uint8_t veil[32]; /* of fp_veiled() */
+	uint8_t veil[FP_KEY_LEN]; /* of fp_veiled() */
 	struct fp_clmul_key clmul; /* FP_CLMUL only */
 	struct fp (*clmul_hash)(const struct fp_clmul_key *k, const uint8_t *p, size_t len);
 };

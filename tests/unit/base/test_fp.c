@@ -73,6 +73,17 @@ static void xxh3_is_what_the_shared_library_computes_at_every_length(void **stat
 	}
 }
 
+/* What it tells about its key must not be the secret of the fingerprints. */
+static void hashes_of_names_have_a_key_of_their_own(void **state _unused_)
+{
+	struct fp_key xxh3, clmul;
+
+	fp_key_init(&xxh3, FP_XXH3, secret);
+	fp_key_init(&clmul, FP_CLMUL, secret);
+	assert_memory_not_equal(xxh3.secret, clmul.secret, sizeof(clmul.secret));
+	assert_true(fp_hash64(&clmul, page, 100) == UINT64_C(0x4ae199d7ccaf91ce));
+}
+
 static void other_secrets_give_other_fingerprints(void **state _unused_)
 {
 	uint8_t other[FP_KEY_LEN];
@@ -132,6 +143,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_answers),
 		cmocka_unit_test(xxh3_is_what_the_shared_library_computes_at_every_length),
+		cmocka_unit_test(hashes_of_names_have_a_key_of_their_own),
 		cmocka_unit_test(other_secrets_give_other_fingerprints),
 		cmocka_unit_test(neighbouring_pieces_are_fingerprinted_one_by_one),
 		cmocka_unit_test(fifteen_bytes_hold_all_of_a_fingerprint),
