@@ -52,6 +52,7 @@ struct delta_record {
 	struct digest zero; /* of a chunk of zeros: what lies behind the end of a version */
 	uint32_t last_number; /* committed; stays when that version is forgotten */
 	struct version newest, pending;
+	uint64_t nr_unknown; /* chunks of `pending` that the table did not have, equal ones counted each */
 	struct delta_table table;
 };
 
@@ -247,19 +248,11 @@ static void set_source(const struct delta_record *rec, const struct work *w, str
 	c->in_newest = version_has(&rec->newest, src, d);
 }
 
-static bool in_pending(void *userdata, struct delta_entry *e)
-{
-	const struct delta_record *rec = userdata;
-
-	return version_has(&rec->pending, e->chunk, e->digest);
-}
-
-/* Step 3: known chunks get their source. Returns how many are not known. */
-static uint64_t look_up(struct delta_record *rec, struct work *w)
+/* Step 3: known chunks get their source. */
+static void look_up(struct delta_record *rec, struct work *w)
 {
 	struct change *changes = (struct change *)w->changes.data;
 	size_t nr = w->changes.len / sizeof(*changes);
-	uint64_t nr_unknown = 0;
 
 	for (size_t i = 0; i < nr; i++) {
 		const struct delta_entry *e;
@@ -270,35 +263,33 @@ static uint64_t look_up(struct delta_record *rec, struct work *w)
 		if (e)
 			set_source(rec, w, &changes[i], e->version, e->chunk);
 		else
-			nr_unknown++;
+			rec->nr_unknown++;
 	}
-	return nr_unknown;
 }
 
 /*
  * Step 4. Room is given by rank among the unknown ones, equal ones counted each, so that it does not depend on which
- * of them is entered first. What was known in step 3 is passed over: the sweep may have dropped it since.
+ * of them is entered first.
  */
-static int enter(struct delta_record *rec, struct work *w, uint64_t nr_unknown)
+static int enter(struct delta_record *rec, struct work *w)
 {
 	struct change *changes = (struct change *)w->changes.data;
 	size_t nr = w->changes.len / sizeof(*changes);
-	uint64_t room;
+	uint64_t room = delta_table_room(&rec->table);
 	int r;
 
-	if (nr_unknown > delta_table_room(&rec->table))
-		delta_table_sweep(&rec->table, in_pending, rec);
-	room = delta_table_room(&rec->table);
 	for (size_t i = 0; i < nr; i++) {
 		struct digest d = rec->pending.leaves[changes[i].chunk];
 		const struct delta_entry *e;
 
-		if (changes[i].chunk >= rec->pending.nr_whole || changes[i].version != 0)
+		if (changes[i].chunk >= rec->pending.nr_whole)
 			continue;
 		e = delta_table_find(&rec->table, d);
-		if (e && e->version == rec->pending.number)
+		if (e && e->version != rec->pending.number)
+			continue; /* step 3 has seen it */
+		if (e)
 			set_source(rec, w, &changes[i], e->version, e->chunk);
-		else if (!e && room > 0) {
+		else if (room > 0) {
 			r = delta_table_enter(&rec->table, d, rec->pending.number, changes[i].chunk);
 			if (r < 0)
 				return r;
@@ -457,9 +448,12 @@ static int make_object(struct delta_record *rec, struct work *w, struct buf *ret
 	r = compare_version(rec, w);
 	if (r < 0)
 		return r;
-	r = dedup ? enter(rec, w, look_up(rec, w)) : 0;
-	if (r < 0)
-		return r;
+	if (dedup) {
+		look_up(rec, w);
+		r = enter(rec, w);
+		if (r < 0)
+			return r;
+	}
 	r = join(rec, w);
 	return r < 0 ? r : encode(w, ret);
 }
@@ -492,6 +486,7 @@ int delta_record_take(struct delta_record *rec, const void *data, size_t len, co
 		.content_len = len,
 	};
 	memcpy(w.header.lineage, rec->params.lineage, sizeof(w.header.lineage));
+	rec->nr_unknown = 0;
 	r = make_object(rec, &w, &object);
 	if (r < 0) {
 		delta_record_abandon(rec);
@@ -501,6 +496,13 @@ int delta_record_take(struct delta_record *rec, const void *data, size_t len, co
 	return 0;
 }
 
+static bool in_newest(void *userdata, struct delta_entry *e)
+{
+	const struct delta_record *rec = userdata;
+
+	return version_has(&rec->newest, e->chunk, e->digest);
+}
+
 void delta_record_commit(struct delta_record *rec)
 {
 	assert(rec->pending.number != 0);
@@ -508,6 +510,8 @@ void delta_record_commit(struct delta_record *rec)
 	rec->newest = rec->pending;
 	rec->pending = (struct version){ 0 };
 	rec->last_number = rec->newest.number;
+	if (delta_table_room(&rec->table) < rec->nr_unknown)
+		delta_table_sweep(&rec->table, in_newest, rec);
 }
 
 static bool not_pending(void *userdata, struct delta_entry *e)

@@ -37,9 +37,9 @@ struct delta_record_params {
 	uint32_t chunk_len;
 	/*
 	 * Bytes that the table may take, some 41 per chunk remembered. When a version has more chunks that are not
-	 * known (equal ones counted each) than there is room for, entries go that it does not have at their place; if
-	 * that is not enough, the first of its chunks are entered and the others are not. Deltas get larger then, never
-	 * wrong.
+	 * known (equal ones counted each) than there is room for, the first of them are entered and the others are
+	 * not. When less room is left by a version, once it is committed, than it has taken, or would have, entries go
+	 * that it does not have at their place. Deltas get larger then, never wrong.
 	 */
 	uint64_t table_limit;
 };
@@ -67,7 +67,7 @@ struct delta_take {
 /*
  * Makes the object for the next version, `data`, in `ret`, which is replaced. -EBUSY: one is pending already; -EINVAL:
  * a number that is not higher, literals out of order or content of more than DELTA_CHUNKS_MAX chunks. After an error
- * nothing is pending, and only room in the table may have been given up.
+ * nothing is pending.
  */
 int delta_record_take(struct delta_record *rec, const void *data, size_t len, const struct delta_take *take,
 		      struct buf *ret);

@@ -235,18 +235,21 @@ static void without_room_deltas_get_larger(void **state _unused_)
 	assert_regions(&l, "first 0 100 0\n");
 }
 
-static void what_is_no_longer_there_makes_room(void **state _unused_)
+static void what_is_no_longer_there_makes_room_for_the_next(void **state _unused_)
 {
 	_cleanup_(lineage_release) struct lineage l;
 
 	start(&l, (NR_CHUNKS + 4) * 42); /* 1049 */
-	noise(2, 0, 20); /* fit in beside the others */
+	noise(2, 0, 20); /* fit in beside the others; then the 20 that they replaced go */
 	lineage_checkpoint(&l, &tree, data, sizeof(data));
-	noise(3, 20, 40); /* 40 do not: the 20 and 40 that went make room */
+	noise(3, 20, 40); /* 25 of them fit in; then 40 go */
 	lineage_checkpoint(&l, &tree, data, sizeof(data));
-	move(100, 0, 60);
+	move(100, 0, 60); /* the last 15 are entered now */
 	lineage_checkpoint(&l, &tree, data, sizeof(data));
-	assert_regions(&l, "shifted 100 60 3 0\n");
+	assert_regions(&l, "shifted 100 45 3 0\nfirst 145 15 0\n");
+	move(300, 100, 60);
+	lineage_checkpoint(&l, &tree, data, sizeof(data));
+	assert_int_equal(l.nr_regions[DELTA_FIRST], 0);
 	memcpy(data + 200 * CHUNK, l.versions[1].data, 60 * CHUNK); /* forgotten */
 	lineage_checkpoint(&l, &tree, data, sizeof(data));
 	assert_regions(&l, "first 200 60 0\n");
@@ -372,7 +375,7 @@ int main(void)
 		cmocka_unit_test(a_short_last_chunk_is_no_source),
 		cmocka_unit_test(a_forgotten_version_is_no_source_but_what_stayed_is),
 		cmocka_unit_test(without_room_deltas_get_larger),
-		cmocka_unit_test(what_is_no_longer_there_makes_room),
+		cmocka_unit_test(what_is_no_longer_there_makes_room_for_the_next),
 		cmocka_unit_test(the_first_of_those_there_is_no_room_for_are_known),
 		cmocka_unit_test(literals_are_sent_in_whole_chunks_where_they_changed),
 		cmocka_unit_test(collisions_in_the_buffer_are_noticed_if_wanted),
