@@ -51,6 +51,7 @@ static uint32_t crc_by_table(uint32_t crc, const uint8_t *p, size_t len)
 #define INSTRUCTION_TARGET __attribute__((target("sse4.2")))
 #define crc_u8(crc, v) __builtin_ia32_crc32qi(crc, v)
 #define crc_u64(crc, v) ((uint32_t)__builtin_ia32_crc32di(crc, v))
+#define LANES_PAY true
 
 static bool have_instruction(void)
 {
@@ -69,6 +70,8 @@ static bool have_instruction(void)
 #define crc_u64(crc, v) __builtin_aarch64_crc32cx(crc, v)
 #endif
 
+#define LANES_PAY false
+
 static bool have_instruction(void)
 {
 	return getauxval(AT_HWCAP) & HWCAP_CRC32;
@@ -78,15 +81,54 @@ static bool have_instruction(void)
 
 #if defined(INSTRUCTION_TARGET)
 
+/*
+ * On x86-64 the instruction takes three cycles, and the next one can begin after one: three stretches of the input at a
+ * time are twice as fast as one. A stretch that others come behind counts as if as many zeros came behind it: zeros[]
+ * says what LANE of them make of each byte of the register.
+ */
+#define LANE 1024u
+static uint32_t zeros[4][256];
+
+static uint32_t add_zeros(uint32_t crc)
+{
+	return zeros[0][crc & 0xff] ^ zeros[1][crc >> 8 & 0xff] ^ zeros[2][crc >> 16 & 0xff] ^ zeros[3][crc >> 24];
+}
+
 /* Both architectures are little-endian here, so a plain load has the first byte lowest, as it must be. */
+static uint64_t load64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+INSTRUCTION_TARGET static void zeros_fill(void)
+{
+	for (uint32_t k = 0; k < 4; k++)
+		for (uint32_t b = 0; b < 256; b++) {
+			uint32_t crc = b << 8 * k;
+
+			for (uint32_t i = 0; i < LANE; i += 8)
+				crc = crc_u64(crc, 0);
+			zeros[k][b] = crc;
+		}
+}
+
 INSTRUCTION_TARGET static uint32_t crc_by_instruction(uint32_t crc, const uint8_t *p, size_t len)
 {
-	for (; len >= 8; p += 8, len -= 8) {
-		uint64_t v;
+	for (; LANES_PAY && len >= 3 * LANE; p += 3 * LANE, len -= 3 * LANE) {
+		uint32_t second = 0, third = 0;
 
-		memcpy(&v, p, sizeof(v));
-		crc = crc_u64(crc, v);
+		for (size_t i = 0; i < LANE; i += 8) {
+			crc = crc_u64(crc, load64(p + i));
+			second = crc_u64(second, load64(p + LANE + i));
+			third = crc_u64(third, load64(p + 2 * LANE + i));
+		}
+		crc = add_zeros(add_zeros(crc) ^ second) ^ third;
 	}
+	for (; len >= 8; p += 8, len -= 8)
+		crc = crc_u64(crc, load64(p));
 	for (; len > 0; p++, len--)
 		crc = crc_u8(crc, *p);
 	return crc;
@@ -95,6 +137,10 @@ INSTRUCTION_TARGET static uint32_t crc_by_instruction(uint32_t crc, const uint8_
 #else
 
 #define crc_by_instruction crc_by_table
+
+static void zeros_fill(void)
+{
+}
 
 static bool have_instruction(void)
 {
@@ -108,6 +154,7 @@ static crc_fn crc_best; /* constant after choose() */
 __attribute__((constructor)) static void choose(void)
 {
 	if (have_instruction()) {
+		zeros_fill();
 		crc_best = crc_by_instruction;
 	} else {
 		table_fill();

@@ -9,7 +9,7 @@
 /* The source itself: this machine uses one way to compute a CRC, the test must see all of them. */
 #include "base/checksum.c"
 
-static const uint8_t zeros[32];
+static const uint8_t nothing[32];
 static const uint8_t ones[32] = {
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
@@ -34,7 +34,7 @@ static const struct {
 	{ "", 0, 0 },
 	{ "123456789", 9, 0xe3069283 }, /* the check value of CRC catalogues */
 	/* RFC 3720 B.4 */
-	{ zeros, sizeof(zeros), 0x8a9136aa },
+	{ nothing, sizeof(nothing), 0x8a9136aa },
 	{ ones, sizeof(ones), 0x62a8ab43 },
 	{ rising, sizeof(rising), 0x46dd794e },
 	{ falling, sizeof(falling), 0x113fdb5c },
@@ -73,6 +73,19 @@ static void table_and_instruction_agree_on_every_length_and_alignment(void **sta
 			assert_int_equal(crc_by_instruction(~0u, p + off, len), crc_by_table(~0u, p + off, len));
 }
 
+/* Those that are taken in three stretches at a time. */
+static void table_and_instruction_agree_on_long_inputs(void **state _unused_)
+{
+	uint8_t p[4 * 3 * 1024 + 3];
+
+	pattern_fill(p, sizeof(p));
+	table_fill();
+	if (!have_instruction())
+		skip();
+	for (size_t len = 3 * 1024 - 10; len <= sizeof(p) - 3; len += 1 + len % 7)
+		assert_int_equal(crc_by_instruction(~0u, p + len % 3, len), crc_by_table(~0u, p + len % 3, len));
+}
+
 static void adding_continues_where_the_first_part_ended(void **state _unused_)
 {
 	uint8_t p[300];
@@ -88,6 +101,7 @@ int main(void)
 		cmocka_unit_test(published_vectors),
 		cmocka_unit_test(published_vectors_by_table),
 		cmocka_unit_test(table_and_instruction_agree_on_every_length_and_alignment),
+		cmocka_unit_test(table_and_instruction_agree_on_long_inputs),
 		cmocka_unit_test(adding_continues_where_the_first_part_ended),
 	};
 
