@@ -1,0 +1,422 @@
+/*
+ * Digests. The only kernel that reads all of the data, so it has to keep the memory busy and stay out of its way:
+ *
+ *   - each warp has a pipeline of its own, HASH_STAGES tiles deep, filled by asynchronous copies of 16 bytes per lane;
+ *   - a tile lies swizzled in shared memory, so that lanes reading rows meet no bank twice, and a lane then has its
+ *     128 bytes in registers: the stage is free again before the hashing begins;
+ *   - tiles are handed out in ascending order over the whole grid, without an atomic;
+ *   - what is known of the version before is one signature per group, which travels with the tile. Digests are read
+ *     only where it differs, and written only where they do.
+ */
+#include <cuda_pipeline_primitives.h>
+#include <cuda_runtime_api.h>
+
+#include "gpu/device.cuh"
+#include "gpu/kernels.h"
+
+#ifndef HASH_STAGES
+#define HASH_STAGES 2
+#endif
+/* Shared memory is enough for two blocks on a multiprocessor. Registers that they leave are for the other kernels. */
+#if CUDART_VERSION >= 12040
+#define HASH_BOUNDS __maxnreg__(80)
+#else
+#define HASH_BOUNDS __launch_bounds__(BLOCK, 3)
+#endif
+#define SLICE 128u /* LEAF_SLICE */
+
+struct stage {
+	uint4 data[GPU_TILE / 16];
+	struct digest signatures[4]; /* of the version before: one for each group of the tile */
+};
+
+/* Where a lane's vector number `i` of the tile is. */
+static __device__ __forceinline__ uint32_t swizzle(uint32_t i)
+{
+	return i ^ (i / 8 % 8);
+}
+
+/* The data is read once, and must not drive out of the second-level cache what other kernels are at. */
+static __device__ __forceinline__ uint64_t once_policy()
+{
+	uint64_t policy;
+
+	asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+	return policy;
+}
+
+static __device__ __forceinline__ void copy_async(void *to, const void *from, uint64_t policy)
+{
+	uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
+
+	asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "l"(policy)
+		     : "memory");
+}
+
+/* One that a buffer does not have whole, or not where 16 bytes can be loaded at once. */
+static __device__ __noinline__ void load_odd_tile(struct source s, uint64_t off, uint4 *to)
+{
+	for (uint32_t i = lane_id(); i < GPU_TILE / 16; i += WARP)
+		to[swizzle(i)] = source_load(s, off + 16 * i);
+}
+
+/* By a warp. */
+static __device__ __forceinline__ void load_tile(const struct gpu_take &t, struct source *s, uint64_t tile,
+						 uint64_t policy, uint4 *to)
+{
+	uint64_t off;
+
+	if (tile - s->tile >= s->nr)
+		*s = source_find(t, tile);
+	off = (tile - s->tile) * GPU_TILE;
+	if (s->p && off + GPU_TILE <= s->len && (uintptr_t)s->p % 16 == 0) {
+#pragma unroll
+		for (uint32_t i = lane_id(); i < GPU_TILE / 16; i += WARP)
+			copy_async(to + swizzle(i), s->p + off + 16 * i, policy);
+		return;
+	}
+	load_odd_tile(*s, off, to);
+}
+
+/* The part of the log that a warp fills. */
+struct log_room {
+	uint32_t at, left;
+};
+
+/* All lanes of a warp. False: there is no room. */
+static __device__ __forceinline__ bool log_changed(const struct gpu_take &t, uint64_t group, struct digest d,
+						   uint32_t mask, struct log_room *room)
+{
+	uint32_t nr = __popc(mask), rank = __popc(mask & ((1u << lane_id()) - 1));
+
+	if (nr > room->left) {
+		room->at = lane_id() == 0 ? atomicAdd(&t.counts->log_used, GPU_LOG_GRAB) : 0;
+		room->at = __shfl_sync(ALL_LANES, room->at, 0);
+		room->left = GPU_LOG_GRAB;
+	}
+	if (room->at + (uint64_t)nr > t.log_room) {
+		t.counts->overflow = 1;
+		return false;
+	}
+	if (lane_id() == 0)
+		t.log_base[group] = room->at;
+	if (mask >> lane_id() & 1)
+		store_digest(t.log + room->at + rank, d);
+	room->at += nr;
+	room->left -= nr;
+	return true;
+}
+
+/* Which of a group's digests are not the parent's, and writes those down. All lanes of a warp. */
+static __device__ __forceinline__ void finish_group(const struct gpu_take &t, uint64_t group, struct digest d,
+						    struct digest newest_signature, const struct lane_key &key,
+						    struct log_room *room)
+{
+	uint64_t chunk = group * GPU_GROUP + lane_id();
+	struct digest signature;
+	uint32_t mask = 0;
+
+	if (chunk >= t.nr_chunks)
+		d.lo = d.hi = 0;
+	signature = hash_lanes<WARP>(key, d);
+	if (t.whole && chunk < t.nr_chunks)
+		store_digest(t.log + chunk, d);
+	if (t.all || group * GPU_GROUP >= t.newest_chunks || !same_digest(signature, newest_signature)) {
+		struct digest old = chunk < t.newest_chunks ? load_digest(t.digests + chunk) : t.zero;
+
+		mask = __ballot_sync(ALL_LANES, chunk < t.nr_chunks && (t.all || !same_digest(d, old)));
+	}
+	if (mask && !t.whole && !log_changed(t, group, d, mask, room))
+		mask = 0; /* for this time: all begins anew */
+	if (lane_id() != 0)
+		return;
+	if (mask || !t.sparse)
+		store_digest(t.signatures + group, signature);
+	if (mask) {
+		t.masks[group] = mask;
+		atomicAdd(&t.unit_changed[group / GPU_UNIT], __popc(mask));
+	}
+}
+
+template <uint32_t CHUNK> struct shape {
+	static const uint32_t SLICES = CHUNK > SLICE ? CHUNK / SLICE : 1; /* of a chunk; also tiles of a group */
+	static const uint32_t GROUPS = CHUNK < SLICE ? SLICE / CHUNK : 1; /* of a tile */
+};
+
+/*
+ * The digests of chunks' slices become their own. Both are in the warp's scratch memory: 32 slices, of the tile at hand,
+ * and 32 chunks, of the group that `tile` is a part of.
+ */
+#define SCRATCH (2 * WARP)
+
+template <uint32_t SLICES>
+static __device__ __forceinline__ void add_leaves(const struct gpu_keys &k, const struct lane_key &slices_key,
+						  struct digest slice, uint32_t tile, struct digest *scratch)
+{
+	const uint32_t leaves = WARP / SLICES; /* of this tile */
+	struct digest *to = scratch + WARP + tile * leaves;
+
+	if (SLICES <= 8) {
+		store_digest(scratch + lane_id(), slice);
+		__syncwarp();
+		if (lane_id() < leaves) {
+			uint64_t words[2 * (SLICES <= 8 ? SLICES : 1)];
+
+#pragma unroll
+			for (uint32_t i = 0; i < (SLICES <= 8 ? SLICES : 1); i++) {
+				struct digest d = load_digest(scratch + lane_id() * SLICES + i);
+
+				words[2 * i] = d.lo;
+				words[2 * i + 1] = d.hi;
+			}
+			store_digest(to + lane_id(), xxh3_short(&k.group, words, 16 * SLICES));
+		}
+	} else {
+		slice = hash_lanes<(SLICES > 16 ? 32 : 16)>(slices_key, slice);
+		if (lane_id() % SLICES == 0)
+			store_digest(to + lane_id() / SLICES, slice);
+	}
+	__syncwarp();
+}
+
+template <uint32_t CHUNK>
+static __global__ void HASH_BOUNDS hash_kernel(const __grid_constant__ struct gpu_take t,
+					       const __grid_constant__ struct gpu_keys k, uint64_t first, uint64_t end)
+{
+	const uint32_t SLICES = shape<CHUNK>::SLICES, GROUPS = shape<CHUNK>::GROUPS;
+	extern __shared__ uint4 shared[];
+	struct stage *stages = (struct stage *)shared + threadIdx.x / WARP * HASH_STAGES;
+	struct digest *scratch =
+		(struct digest *)((struct stage *)shared + WARPS * HASH_STAGES) + threadIdx.x / WARP * SCRATCH;
+	struct lane_key *lane_keys =
+		(struct lane_key *)((struct digest *)((struct stage *)shared + WARPS * HASH_STAGES) + WARPS * SCRATCH);
+	struct lane_key &group_key = lane_keys[lane_id()], &slices_key = lane_keys[WARP + lane_id()];
+	uint64_t stride = (uint64_t)gridDim.x * WARPS, item = first + blockIdx.x * WARPS + threadIdx.x / WARP;
+	uint64_t next = item; /* to be loaded: a group, or a tile with several */
+	uint64_t policy = once_policy();
+	struct source source = { 0, 0, NULL, 0 };
+	struct log_room room = { 0, 0 };
+	uint32_t next_slice = 0, at = 0;
+
+	if (threadIdx.x < WARP) {
+		group_key = lane_key_of<32>(k.group);
+		slices_key = lane_key_of<(SLICES > 16 ? 32 : 16)>(k.group);
+	}
+	__syncthreads();
+	auto load_next = [&](struct stage *to) {
+		if (next < end) {
+			load_tile(t, &source, next * SLICES + next_slice, policy, to->data);
+			if (lane_id() < GROUPS && (next * GROUPS + lane_id()) * GPU_GROUP < t.newest_chunks)
+				copy_async(to->signatures + lane_id(), t.newest_signatures + next * GROUPS + lane_id(),
+					   policy);
+			if (++next_slice == SLICES) {
+				next_slice = 0;
+				next += stride;
+			}
+		}
+		__pipeline_commit();
+	};
+
+	for (uint32_t i = 0; i < HASH_STAGES; i++)
+		load_next(stages + i);
+	for (; item < end; item += stride) {
+		struct digest leaves[GROUPS], signatures[GROUPS];
+
+#pragma unroll 1
+		for (uint32_t slice = 0; slice < SLICES; slice++) {
+			uint64_t words[SLICE / 8];
+
+			__pipeline_wait_prior(HASH_STAGES - 1);
+			__syncwarp();
+#pragma unroll
+			for (uint32_t i = 0; i < SLICE / 16; i++) {
+				const uint32_t per_row = SLICE / 16 / GROUPS; /* vectors of a chunk or slice */
+				uint32_t row = i / per_row * WARP + lane_id();
+				ulonglong2 v =
+					((const ulonglong2 *)stages[at].data)[swizzle(row * per_row + i % per_row)];
+
+				words[2 * i] = v.x;
+				words[2 * i + 1] = v.y;
+			}
+#pragma unroll
+			for (uint32_t i = 0; i < GROUPS; i++)
+				if (slice == SLICES - 1)
+					signatures[i] = load_digest(stages[at].signatures + i);
+			__syncwarp();
+			load_next(stages + at);
+			at = at + 1 == HASH_STAGES ? 0 : at + 1;
+			if (SLICES > 1)
+				add_leaves<SLICES>(k, slices_key, xxh3_short(&k.leaf, words, SLICE), slice, scratch);
+			else
+#pragma unroll
+				for (uint32_t i = 0; i < GROUPS; i++)
+					leaves[i] = xxh3_short(&k.leaf, words + i * (CHUNK / 8),
+							       CHUNK < SLICE ? CHUNK : SLICE);
+		}
+		if (SLICES > 1)
+			leaves[0] = load_digest(scratch + WARP + lane_id());
+#pragma unroll
+		for (uint32_t i = 0; i < GROUPS; i++)
+			if (item * GROUPS + i < t.nr_groups)
+				finish_group(t, item * GROUPS + i, leaves[i], signatures[i], group_key, &room);
+	}
+}
+
+/* So much that no third block fits on a multiprocessor, but one of gpu_segment(). */
+#ifndef HASH_SHARED
+#define HASH_SHARED (102u << 10)
+#endif
+static_assert(sizeof(struct stage) * WARPS * HASH_STAGES + sizeof(struct digest) * WARPS * SCRATCH +
+			      sizeof(struct lane_key) * 2 * WARP <=
+		      HASH_SHARED,
+	      "stages, scratch and keys");
+
+typedef void hash_fn(struct gpu_take t, struct gpu_keys k, uint64_t first, uint64_t end);
+
+static hash_fn *hash_of(uint32_t chunk_len)
+{
+	switch (chunk_len) {
+	case 32:
+		return hash_kernel<32>;
+	case 64:
+		return hash_kernel<64>;
+	case 128:
+		return hash_kernel<128>;
+	case 256:
+		return hash_kernel<256>;
+	case 512:
+		return hash_kernel<512>;
+	case 1024:
+		return hash_kernel<1024>;
+	case 2048:
+		return hash_kernel<2048>;
+	default:
+		return hash_kernel<4096>;
+	}
+}
+
+cudaError_t gpu_hash(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s, uint32_t blocks,
+		     cudaStream_t stream)
+{
+	uint32_t groups = t->chunk_len < SLICE ? SLICE / t->chunk_len : 1; /* of an item */
+	uint64_t first = s->unit * GPU_UNIT / groups, end = s->end * GPU_UNIT / groups;
+	uint64_t last = (t->nr_groups + groups - 1) / groups;
+
+	end = end < last ? end : last;
+	if ((end - first + WARPS - 1) / WARPS < blocks)
+		blocks = (uint32_t)((end - first + WARPS - 1) / WARPS);
+	hash_of(t->chunk_len)<<<blocks, BLOCK, HASH_SHARED, stream>>>(*t, *k, first, end);
+	return cudaGetLastError();
+}
+
+/* A warp per group of 32 digests. In place would spoil what other warps have yet to read. */
+static __device__ __forceinline__ void hash_group(const struct gpu_keys &k, uint64_t i, uint64_t nr, struct digest d,
+						  struct digest *to)
+{
+	struct lane_key key = lane_key_of<32>(k.group);
+
+	if (i >= nr)
+		d.lo = d.hi = 0;
+	d = hash_lanes<WARP>(key, d);
+	if (lane_id() == 0 && i < nr)
+		store_digest(to + i / WARP, d);
+}
+
+static __global__ void __launch_bounds__(BLOCK) level_kernel(const __grid_constant__ struct gpu_keys k,
+							     const struct digest *from, uint64_t nr, struct digest *to)
+{
+	uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
+
+	hash_group(k, i, nr, load_digest(from + min(i, nr - 1)), to);
+}
+
+/* From signatures, which for groups that have not changed are the newest version's. */
+static __global__ void __launch_bounds__(BLOCK)
+	second_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_keys k,
+		      uint64_t from, uint64_t end)
+{
+	uint64_t i = from + (uint64_t)blockIdx.x * BLOCK + threadIdx.x, group = min(i, end - 1);
+	bool old = t.sparse && t.masks[group] == 0;
+	struct digest d = load_digest((old ? t.newest_signatures : t.signatures) + group);
+
+	if (t.nr_groups == 1) { /* that is the top */
+		store_digest(t.second, d);
+		return;
+	}
+	hash_group(k, i, end, d, t.second);
+}
+
+/* One block, whatever is left. */
+static __global__ void __launch_bounds__(BLOCK) top_kernel(const __grid_constant__ struct gpu_keys k,
+							   struct digest *digests, uint64_t nr, struct gpu_report *report)
+{
+	struct lane_key key = lane_key_of<32>(k.group);
+
+	for (; nr > 1; nr = (nr + WARP - 1) / WARP) {
+		for (uint64_t base = 0; base < nr; base += BLOCK) {
+			uint64_t i = base + threadIdx.x;
+			struct digest d = { 0, 0 };
+
+			if (i < nr)
+				d = load_digest(digests + i);
+			d = hash_lanes<WARP>(key, d);
+			__syncthreads(); /* what is written now has been read: it is lower */
+			if (lane_id() == 0 && i < nr)
+				store_digest(digests + i / WARP, d);
+		}
+		__syncthreads();
+	}
+	if (threadIdx.x == 0)
+		report->top = digests[0];
+}
+
+cudaError_t gpu_second(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s,
+		       cudaStream_t stream)
+{
+	uint64_t from = s->unit * GPU_UNIT, end = s->end * GPU_UNIT < t->nr_groups ? s->end * GPU_UNIT : t->nr_groups;
+
+	second_kernel<<<(uint32_t)((end - from + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(*t, *k, from, end);
+	return cudaGetLastError();
+}
+
+cudaError_t gpu_fingerprint(const struct gpu_take *t, const struct gpu_keys *k, cudaStream_t stream)
+{
+	uint64_t nr = (t->nr_groups + WARP - 1) / WARP;
+	struct digest *from = t->second;
+
+	while (nr > 4 * BLOCK) {
+		level_kernel<<<(uint32_t)((nr + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(*k, from, nr, from + nr);
+		from += nr;
+		nr = (nr + WARP - 1) / WARP;
+	}
+	top_kernel<<<1, BLOCK, 0, stream>>>(*k, from, nr, t->report);
+	return cudaGetLastError();
+}
+
+cudaError_t gpu_prepare_segment(void);
+
+/* Kernels run beside each other on a multiprocessor only if they split its memory in the same way. */
+cudaError_t gpu_prepare(uint32_t chunk_len, uint32_t *ret_hash_blocks, uint32_t *ret_blocks)
+{
+	int device, nr, per_sm;
+	cudaError_t e;
+
+	e = cudaFuncSetAttribute(hash_of(chunk_len), cudaFuncAttributeMaxDynamicSharedMemorySize, HASH_SHARED);
+	if (e == cudaSuccess)
+		e = cudaFuncSetAttribute(hash_of(chunk_len), cudaFuncAttributePreferredSharedMemoryCarveout, 100);
+	if (e == cudaSuccess)
+		e = cudaFuncSetAttribute(second_kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
+	if (e == cudaSuccess)
+		e = gpu_prepare_segment();
+	if (e == cudaSuccess)
+		e = cudaGetDevice(&device);
+	if (e == cudaSuccess)
+		e = cudaDeviceGetAttribute(&nr, cudaDevAttrMultiProcessorCount, device);
+	if (e == cudaSuccess)
+		e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, hash_of(chunk_len), BLOCK, HASH_SHARED);
+	if (e != cudaSuccess)
+		return e;
+	*ret_hash_blocks = (uint32_t)(nr * per_sm);
+	*ret_blocks = (uint32_t)nr;
+	return per_sm > 0 ? cudaSuccess : cudaErrorInvalidConfiguration;
+}

@@ -1,0 +1,482 @@
+/*
+ * What becomes of the changed chunks of a segment, in one kernel: blocks wait for each other between its phases, which
+ * takes a fraction of the time that further launches would, and there are many segments. There are no more blocks than
+ * multiprocessors, and the hashing of later segments leaves room for one on each; so all of them get to run.
+ *
+ *   list     changed chunks in ascending order; from there on each block has a part of the list
+ *   enter    looks each up in the table, enters unknown ones, the lowest place wins
+ *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted
+ *   gather   their bytes into staging, whole pages before the rest; shifted duplicates into a list
+ *
+ * While the rest of the data is being hashed every access to memory takes its time, and little changes at a time: what
+ * counts is how many accesses wait for each other. So a part is kept in shared memory if it fits there, and
+ * begins and ends between two pages, so that a block by itself can tell whole ones.
+ *
+ * What one block writes and another reads goes around the first-level cache, which knows nothing of other
+ * multiprocessors.
+ */
+#define BLOCK 512u
+
+#include <cuda_runtime_api.h>
+
+#include "gpu/kernels.h"
+#include "gpu/table.cuh"
+
+/* What registers two blocks of the hashing leave on a multiprocessor. */
+#if CUDART_VERSION >= 12040
+#define SEGMENT_BOUNDS __maxnreg__(48)
+#else
+#define SEGMENT_BOUNDS __launch_bounds__(BLOCK, 2)
+#endif
+
+/* What `enter` leaves in `results`, if not the value of an older entry: a slot plus one, or one of these. */
+#define RESULT_FIRST UINT64_C(0)
+#define RESULT_SEARCH UINT64_C(0xffffffff) /* unknown, and not entered: an equal one may be */
+
+/* After labelling: a first occurrence, and whether it is in a whole page. Others have a version. */
+#define RESULT_REST UINT64_C(0)
+#define RESULT_PAGES UINT64_C(1)
+
+#define CACHED 512u /* entries of a part that shared memory has room for */
+
+/* A block's part of the list. */
+struct changes {
+	uint64_t from;
+	uint32_t nr;
+	bool cached;
+	struct gpu_entry *entries; /* CACHED of them */
+	uint64_t *results;
+};
+
+static __device__ __forceinline__ struct gpu_entry load_entry(const struct gpu_take &t, uint64_t i)
+{
+	uint2 v = __ldcg((const uint2 *)t.entries + i);
+	struct gpu_entry e = { v.x, v.y };
+
+	return e;
+}
+
+static __device__ __forceinline__ struct gpu_entry entry_at(const struct gpu_take &t, const struct changes &c, uint32_t i)
+{
+	return c.cached ? c.entries[i] : load_entry(t, c.from + i);
+}
+
+static __device__ __forceinline__ uint64_t result_at(const struct gpu_take &t, const struct changes &c, uint32_t i)
+{
+	return c.cached ? c.results[i] : __ldcg((const unsigned long long *)t.results + c.from + i);
+}
+
+static __device__ __forceinline__ void set_result(const struct gpu_take &t, const struct changes &c, uint32_t i,
+						  uint64_t result)
+{
+	if (c.cached)
+		c.results[i] = result;
+	else
+		t.results[c.from + i] = result;
+}
+
+/* Four groups per thread: masks and where their digests are in the log. */
+static __device__ void list_groups(const struct gpu_take &t, uint64_t group, const uint32_t masks[4],
+				   const uint32_t at_log[4], uint32_t to)
+{
+#pragma unroll
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t at = at_log[i];
+
+		for (uint32_t mask = masks[i]; mask; mask &= mask - 1) {
+			struct gpu_entry e = { (uint32_t)(group + i) * GPU_GROUP + __ffs(mask) - 1, at++ };
+
+			if (t.whole)
+				e.at = e.chunk;
+			*(uint2 *)(t.entries + to++) = make_uint2(e.chunk, e.at);
+		}
+	}
+}
+
+static __device__ void list_changes(const struct gpu_take &t, const struct gpu_segment &s)
+{
+	const uint32_t units = 4 * BLOCK / GPU_UNIT; /* at a time */
+	struct part part = part_of(s.end - s.unit, units);
+	uint32_t at = sum_of(t.unit_changed + s.unit, part.from);
+
+	for (uint64_t unit = part.from; unit < part.to; unit += units) {
+		uint64_t group = (s.unit + unit) * GPU_UNIT + 4 * threadIdx.x;
+		uint4 masks = make_uint4(0, 0, 0, 0), log = masks;
+		uint32_t total, before;
+
+		if (unit + 4 * threadIdx.x / GPU_UNIT < part.to) {
+			masks = *(const uint4 *)(t.masks + group);
+			log = *(const uint4 *)(t.log_base + group);
+			*(uint4 *)(t.first + group) = make_uint4(0, 0, 0, 0);
+		}
+		before = block_scan(__popc(masks.x) + __popc(masks.y) + __popc(masks.z) + __popc(masks.w), &total);
+		if (at + total > t.entries_room) {
+			t.counts->too_many[s.nr] = 1;
+			break;
+		}
+		list_groups(t, group, (const uint32_t[]){ masks.x, masks.y, masks.z, masks.w },
+			    (const uint32_t[]){ log.x, log.y, log.z, log.w }, at + before);
+		at += total;
+	}
+	if (threadIdx.x == 0 && part.to == s.end - s.unit && part.to > part.from) {
+		t.counts->changed[s.nr] = at;
+		if (t.counts->before[s.nr].changed + at > t.changed_room)
+			t.counts->too_many[s.nr] = 1;
+	}
+}
+
+/* The first entry at or behind `i` that begins another page than the one before it. By a warp. */
+static __device__ uint64_t page_start(const struct gpu_take &t, uint64_t i, uint64_t nr)
+{
+	uint32_t per_page = GPU_PAGE / t.chunk_len, starts = 0;
+
+	for (uint64_t at = i; !starts; at += WARP) {
+		uint64_t own = at + lane_id();
+
+		starts = __ballot_sync(ALL_LANES, own == 0 || own >= nr ||
+							  load_entry(t, own).chunk / per_page !=
+								  load_entry(t, own - 1).chunk / per_page);
+		i = at + __ffs(starts) - 1;
+	}
+	return min(i, nr);
+}
+
+static __device__ void take_part(const struct gpu_take &t, uint32_t nr, struct changes *c)
+{
+	__shared__ uint64_t bounds[2];
+	struct part part = part_of(nr, 1);
+
+	if (threadIdx.x < WARP)
+		bounds[0] = page_start(t, part.from, nr);
+	else if (threadIdx.x < 2 * WARP)
+		bounds[1] = page_start(t, part.to, nr);
+	__syncthreads();
+	c->from = bounds[0];
+	c->nr = (uint32_t)(bounds[1] - bounds[0]);
+	c->cached = c->nr <= CACHED;
+	for (uint32_t i = threadIdx.x; c->cached && i < c->nr; i += BLOCK)
+		c->entries[i] = load_entry(t, c->from + i);
+	__syncthreads();
+}
+
+/* Of the room in the table, what the segments before have left to this one. */
+static __device__ uint64_t room_left(const struct gpu_take &t, uint32_t segment)
+{
+	uint64_t used = 0;
+
+	for (uint32_t i = 0; i < segment; i++)
+		used += t.counts->unknown[i];
+	return used < t.room ? t.room - used : 0;
+}
+
+static __device__ void add_tally(const struct gpu_take &t, struct tally tally)
+{
+	tally.entered = __reduce_add_sync(ALL_LANES, tally.entered);
+	tally.reclaimed = __reduce_add_sync(ALL_LANES, tally.reclaimed);
+	if (lane_id() != 0)
+		return;
+	if (tally.entered > 0)
+		atomicAdd((unsigned long long *)&t.counts->entered, tally.entered);
+	if (tally.reclaimed > 0)
+		atomicAdd((unsigned long long *)&t.counts->reclaimed, tally.reclaimed);
+}
+
+static __device__ void enter_changes(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
+				     bool enough)
+{
+	struct tally tally = { 0, 0, 0 };
+
+	for (uint32_t i = threadIdx.x; i < c.nr; i += BLOCK) {
+		struct gpu_entry e = entry_at(t, c, i);
+		uint64_t result = RESULT_FIRST;
+
+		if (e.chunk < t.nr_whole) {
+			struct digest d = load_digest(t.log + e.at);
+			uint4 tags;
+
+			result = find_older(t, d, &tags);
+			if (!result) {
+				tally.unknown++;
+				result = enough ? enter_chunk(t, d, e.chunk, tags, &tally) + 1 : RESULT_SEARCH;
+			}
+		}
+		set_result(t, c, i, result);
+	}
+	add_tally(t, tally);
+	tally.unknown = block_sum(tally.unknown);
+	if (threadIdx.x == 0) {
+		t.block_unknown[blockIdx.x] = tally.unknown;
+		atomicAdd(&t.counts->unknown[s.nr], tally.unknown);
+	}
+}
+
+/*
+ * Room is given by rank among the unknown ones, equal ones counted each: those of the blocks before, which have counted
+ * theirs, and those before in this one.
+ */
+static __device__ void enter_ranked(const struct gpu_take &t, const struct changes &c, uint64_t room)
+{
+	uint64_t rank = sum_of(t.block_unknown, blockIdx.x);
+	struct tally tally = { 0, 0, 0 };
+
+	for (uint32_t base = 0; base < c.nr; base += BLOCK) {
+		uint32_t i = base + threadIdx.x, total;
+		bool unknown = i < c.nr && result_at(t, c, i) == RESULT_SEARCH;
+		uint32_t before = block_scan(unknown, &total);
+
+		if (unknown && rank + before < room) {
+			struct gpu_entry e = entry_at(t, c, i);
+			struct digest d = load_digest(t.log + e.at);
+
+			set_result(t, c, i,
+				   enter_chunk(t, d, e.chunk, load_tags(t.table, bucket_of(t.table, d)), &tally) + 1);
+		}
+		rank += total;
+	}
+	add_tally(t, tally);
+}
+
+static __device__ bool same_bytes(const struct gpu_take &t, uint32_t a, uint32_t b)
+{
+	for (uint32_t off = 0; off < t.chunk_len; off += 16) {
+		uint4 x = content_load(t, (uint64_t)a * t.chunk_len + off),
+		      y = content_load(t, (uint64_t)b * t.chunk_len + off);
+
+		if (x.x != y.x || x.y != y.y || x.z != y.z || x.w != y.w)
+			return false;
+	}
+	return true;
+}
+
+/* Where a chunk comes from, with GPU_IN_NEWEST if that is so; 0: it is a first occurrence. */
+static __device__ uint64_t source_of(const struct gpu_take &t, struct gpu_entry e, uint64_t result)
+{
+	uint32_t chunk = e.chunk, src;
+	struct digest d;
+
+	if (version_of(result) == 0 && result != RESULT_SEARCH) {
+		if (result == RESULT_FIRST)
+			return 0;
+		result = value_at(t.table, result - 1);
+		if (chunk_of(result) == chunk)
+			return 0;
+	}
+	d = load_digest(t.log + e.at);
+	if (result == RESULT_SEARCH) {
+		result = find_own(t, d);
+		if (result == 0)
+			return 0;
+		result = value_at(t.table, result - 1);
+		if (chunk_of(result) == chunk)
+			return 0;
+	}
+	src = chunk_of(result);
+	if (t.compare && src < t.nr_whole && same_digest(any_digest(t, src), d) && !same_bytes(t, chunk, src))
+		return 0;
+	if (src < t.newest_whole && same_digest(load_digest(t.digests + src), d))
+		result |= GPU_IN_NEWEST;
+	return result;
+}
+
+/* Is this first occurrence in a page that is all first occurrences, and that the content has whole? */
+static __device__ bool in_whole_page(const struct gpu_take &t, uint32_t chunk)
+{
+	uint32_t per_page = GPU_PAGE / t.chunk_len, page = chunk / per_page, from = page * per_page;
+
+	if ((page + UINT64_C(1)) * GPU_PAGE > t.len)
+		return false;
+	if (per_page < GPU_GROUP) {
+		uint32_t bits = ((1u << per_page) - 1) << from % GPU_GROUP;
+
+		return (__ldcg(t.first + from / GPU_GROUP) & bits) == bits;
+	}
+	for (uint32_t i = 0; i < per_page / GPU_GROUP; i++)
+		if (__ldcg(t.first + from / GPU_GROUP + i) != ALL_LANES)
+			return false;
+	return true;
+}
+
+static __device__ void label_changes(const struct gpu_take &t, const struct changes &c)
+{
+	uint32_t pages = 0, rest = 0;
+
+	for (uint32_t i = threadIdx.x; i < c.nr; i += BLOCK) {
+		struct gpu_entry e = entry_at(t, c, i);
+		uint64_t result = t.dedup ? source_of(t, e, result_at(t, c, i)) : 0;
+
+		if (!result)
+			atomicOr(t.first + e.chunk / GPU_GROUP, 1u << e.chunk % GPU_GROUP);
+		set_result(t, c, i, result);
+	}
+	__threadfence();
+	__syncthreads();
+	for (uint32_t i = threadIdx.x; i < c.nr; i += BLOCK) {
+		if (result_at(t, c, i) != RESULT_REST)
+			continue;
+		if (in_whole_page(t, entry_at(t, c, i).chunk)) {
+			set_result(t, c, i, RESULT_PAGES);
+			pages++;
+		} else
+			rest++;
+	}
+	pages = block_sum(pages);
+	rest = block_sum(rest);
+	if (threadIdx.x == 0) {
+		t.block_pages[blockIdx.x] = pages;
+		t.block_rest[blockIdx.x] = rest;
+	}
+}
+
+/* Chunks of all blocks' parts, and of those before this one. */
+struct sums {
+	uint32_t pages_before, rest_before, pages, rest;
+};
+
+static __device__ struct sums sum_blocks(const struct gpu_take &t)
+{
+	struct sums ret = { 0, 0, 0, 0 };
+
+	for (uint32_t i = threadIdx.x; i < gridDim.x; i += BLOCK) {
+		uint32_t pages = __ldcg(t.block_pages + i), rest = __ldcg(t.block_rest + i);
+
+		ret.pages += pages;
+		ret.rest += rest;
+		ret.pages_before += i < blockIdx.x ? pages : 0;
+		ret.rest_before += i < blockIdx.x ? rest : 0;
+	}
+	ret.pages_before = block_sum(ret.pages_before);
+	ret.rest_before = block_sum(ret.rest_before);
+	ret.pages = block_sum(ret.pages);
+	ret.rest = block_sum(ret.rest);
+	return ret;
+}
+
+/* What the segment adds, for the next one and for the host, which may read this before the bytes are there. */
+static __device__ void report_segment(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr, struct sums sums)
+{
+	struct gpu_totals totals = t.counts->before[s.nr];
+
+	totals.changed += nr;
+	totals.pages += sums.pages;
+	totals.rest += sums.rest;
+	t.counts->before[s.nr + 1] = totals;
+	t.report->upto[s.nr] = totals;
+	t.report->unknown[s.nr] = __ldcg(&t.counts->unknown[s.nr]);
+	t.report->entered = __ldcg((unsigned long long *)&t.counts->entered);
+	t.report->reclaimed = __ldcg((unsigned long long *)&t.counts->reclaimed);
+	if (s.last)
+		t.report->last_is_first = __ldcg(t.first + t.nr_groups - 1) >> (t.nr_chunks - 1) % GPU_GROUP & 1;
+	if (__ldcg(&t.counts->overflow) || __ldcg(&t.counts->too_many[s.nr]) ||
+	    totals.changed - totals.pages - totals.rest > t.shifts_room)
+		t.report->overflow = 1;
+	__threadfence_system();
+	*(volatile uint32_t *)&t.report->done[s.nr] = t.attempt;
+}
+
+/* Bytes of a batch of first occurrences, by all threads of a block. */
+static __device__ void copy_chunks(const struct gpu_take &t, const uint32_t *chunks, const uint32_t *places,
+				   uint32_t nr, uint8_t *to)
+{
+	uint32_t shift = 31 - __clz(t.chunk_len / 16), vectors = nr << shift;
+
+#pragma unroll 4
+	for (uint32_t i = threadIdx.x; i < vectors; i += BLOCK) {
+		uint32_t entry = i >> shift, off = (i & ((1u << shift) - 1)) * 16;
+
+		*(uint4 *)(to + (uint64_t)places[entry] * t.chunk_len + off) =
+			content_load(t, (uint64_t)chunks[entry] * t.chunk_len + off);
+	}
+}
+
+/* Chunks for whole pages in the upper half, for the rest in the lower half: a block adds up both at once. */
+#define TO_PAGES (1u << 16)
+#define TO_REST 1u
+
+static __device__ void gather(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
+			      struct sums sums)
+{
+	__shared__ uint32_t chunks[BLOCK], places[BLOCK];
+	struct gpu_totals before = t.counts->before[s.nr];
+	uint8_t *to = t.staging + s.staging_off + (s.append ? (before.pages + before.rest) * t.chunk_len : 0);
+	uint64_t shifted = before.changed - before.pages - before.rest + c.from;
+	uint32_t pages = sums.pages_before, rest = sums.rest_before; /* before this round */
+
+	for (uint32_t base = 0; base < c.nr; base += BLOCK) {
+		uint32_t i = base + threadIdx.x, chunk = 0, place = 0, upto, total, batch, own_pages, own_rest;
+		uint64_t result = 0;
+
+		if (i < c.nr) {
+			chunk = entry_at(t, c, i).chunk;
+			result = result_at(t, c, i);
+			place = version_of(result) != 0 ? 0 : result == RESULT_PAGES ? TO_PAGES : TO_REST;
+		}
+		upto = block_scan(place, &total);
+		own_pages = pages + (upto >> 16);
+		own_rest = rest + (upto & 0xffff);
+		batch = (upto >> 16) + (upto & 0xffff);
+		if (place != 0) {
+			chunks[batch] = chunk;
+			places[batch] = place == TO_PAGES ? own_pages : sums.pages + own_rest;
+		} else if (i < c.nr && shifted + i - own_pages - own_rest < t.shifts_room) {
+			struct gpu_shift shift = { chunk, version_of(result), chunk_of(result) };
+
+			t.shifts[shifted + i - own_pages - own_rest] = shift;
+		}
+		pages += total >> 16;
+		rest += total & 0xffff;
+		__syncthreads();
+		copy_chunks(t, chunks, places, (total >> 16) + (total & 0xffff), to);
+		__syncthreads();
+	}
+}
+
+static __global__ void SEGMENT_BOUNDS segment_kernel(const __grid_constant__ struct gpu_take t,
+						     const __grid_constant__ struct gpu_segment s)
+{
+	__shared__ struct gpu_entry entries[CACHED];
+	__shared__ uint64_t results[CACHED];
+	struct changes c = { .from = 0, .nr = 0, .cached = false, .entries = entries, .results = results };
+	uint32_t *arrived = &t.counts->arrived[s.nr];
+	struct sums sums = { 0, 0, 0, 0 };
+	uint32_t nr = 0, phase = 1;
+
+	list_changes(t, s);
+	wait_for_all(arrived, phase++);
+	if (!__ldcg(&t.counts->too_many[s.nr])) /* all blocks must see the same: nobody changes it from here on */
+		nr = __ldcg(&t.counts->changed[s.nr]);
+	if (nr == 0) { /* nothing has changed, or too much */
+		if (blockIdx.x == 0 && threadIdx.x == 0)
+			report_segment(t, s, nr, sums);
+		return;
+	}
+	take_part(t, nr, &c);
+	if (t.dedup) {
+		uint64_t room = room_left(t, s.nr);
+
+		enter_changes(t, s, c, room >= nr);
+		wait_for_all(arrived, phase++);
+		if (room > 0 && room < nr) {
+			enter_ranked(t, c, room);
+			wait_for_all(arrived, phase++);
+		}
+	}
+	label_changes(t, c);
+	wait_for_all(arrived, phase++);
+	sums = sum_blocks(t);
+	if (blockIdx.x == 0 && threadIdx.x == 0)
+		report_segment(t, s, nr, sums);
+	/* If all of it is new, the host copies it from where it is. */
+	if (!t.whole || sums.pages < min(s.end * GPU_UNIT_CHUNKS, t.nr_chunks) - s.unit * GPU_UNIT_CHUNKS)
+		gather(t, s, c, sums);
+}
+
+cudaError_t gpu_segment(const struct gpu_take *t, const struct gpu_segment *s, uint32_t blocks, cudaStream_t stream)
+{
+	segment_kernel<<<blocks, BLOCK, 0, stream>>>(*t, *s);
+	return cudaGetLastError();
+}
+
+cudaError_t gpu_prepare_segment(void)
+{
+	return cudaFuncSetAttribute(segment_kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
+}

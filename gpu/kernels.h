@@ -1,0 +1,188 @@
+/*
+ * What the host's side of deltas on a GPU (delta_gpu.c) and the kernels (*.cu) share. C on one side and CUDA's C++ on
+ * the other, so only plain types.
+ *
+ * Content is a row of buffers in device memory, each from a multiple of GPU_TILE on, with zeros between them. It is
+ * taken in segments of whole units: gpu_hash() makes digests and signatures, and finds out which chunks are not the
+ * parent's; gpu_segment() looks those up in the table and gathers the bytes of first occurrences. A later segment runs
+ * after an earlier one, so what is lower in the content is settled before what is higher looks at it: the result does
+ * not depend on the number of segments, nor on the order in which threads get there. When all are done, the tables are
+ * made of the bitmap of first occurrences and of the list of shifted duplicates, and written straight to host memory.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#include "gpu/xxh3.h"
+
+#define GPU_TILE 4096u /* bytes that a warp loads at once */
+#define GPU_GROUP 32u /* chunks: LEAF_GROUP */
+#define GPU_UNIT 128u /* groups */
+#define GPU_UNIT_CHUNKS (GPU_UNIT * GPU_GROUP)
+#define GPU_SEGMENTS_MAX 64
+#define GPU_PAGE 4096u /* DELTA_PAGE */
+#define GPU_LOG_GRAB 64u /* entries of the log that a warp takes at a time; up to 63 stay unused */
+#define GPU_BLOCKS_MAX 1024u /* for which there is room in arrays that have something for each block */
+#define GPU_NAMES_BLOCK 256u /* names of shifted duplicates under one summary */
+
+struct gpu_buffer {
+	const uint8_t *p;
+	uint64_t len, off;
+};
+
+struct gpu_table {
+	uint8_t *tags; /* a part of the digest, or what the value is if it is none */
+	uint64_t *values; /* version << 32 | chunk; 0: empty, 1: was dropped */
+	struct digest *keys; /* of slots that a committed version has entered */
+	uint64_t nr_slots; /* a multiple of GPU_BUCKET, below 2^32 - 2 */
+};
+#define GPU_BUCKET 16u /* slots */
+#define GPU_SLOT_EMPTY 0u
+#define GPU_SLOT_DROPPED 1u
+
+/* Names of a run of shifted duplicates, as in delta_record.c. */
+enum gpu_names {
+	GPU_OWN_ADVANCING = 1 << 0,
+	GPU_NEWEST_ADVANCING = 1 << 1,
+	GPU_OWN_REPEATED = 1 << 2,
+	GPU_NEWEST_REPEATED = 1 << 3,
+};
+#define GPU_IN_NEWEST (UINT32_C(1) << 31) /* in `src` */
+struct gpu_shift {
+	uint32_t dst, version, src;
+};
+
+struct gpu_entry {
+	uint32_t chunk, at; /* where in the log its digest is */
+};
+
+/* Of the version being taken, up to and with a segment. */
+struct gpu_totals {
+	uint64_t changed, pages, rest; /* chunks; pages: those of whole pages; the others are shifted */
+};
+
+/* In device memory, zeroed before each attempt. */
+struct gpu_counts {
+	uint32_t overflow; /* of the log; then what kernels do from there on is for nothing */
+	uint32_t log_used;
+	uint32_t too_many[GPU_SEGMENTS_MAX]; /* changed chunks: nothing is done with the segment */
+	uint32_t tables_arrived[2];
+	uint32_t arrived[GPU_SEGMENTS_MAX]; /* blocks at where they wait for each other */
+	uint32_t changed[GPU_SEGMENTS_MAX], unknown[GPU_SEGMENTS_MAX]; /* per segment */
+	uint64_t entered, reclaimed; /* slots; the second: of dropped ones */
+	uint64_t kept; /* by a sweep */
+	struct gpu_totals before[GPU_SEGMENTS_MAX + 1];
+};
+
+/* In host memory that the device can write to. `done` is the attempt's number once the segment's figures are there. */
+struct gpu_report {
+	struct gpu_totals upto[GPU_SEGMENTS_MAX];
+	uint32_t unknown[GPU_SEGMENTS_MAX]; /* of each */
+	uint64_t entered, reclaimed;
+	uint32_t last_is_first; /* a first occurrence: the last chunk */
+	uint32_t overflow, done[GPU_SEGMENTS_MAX];
+	struct digest top; /* of the fingerprint's tree */
+	uint64_t first_len, shifted_len; /* of tables */
+	uint32_t first_encoding, shifted_encoding;
+};
+
+struct gpu_keys {
+	struct xxh3_key leaf, group;
+};
+
+/* Argument of most kernels. Pointers are to device memory where nothing else is said. */
+struct gpu_take {
+	const struct gpu_buffer *buffers; /* sorted by off */
+	uint32_t nr_buffers, chunk_len;
+	uint64_t len, nr_chunks, nr_whole, nr_groups, nr_units;
+	uint32_t number, attempt;
+
+	uint32_t newest; /* 0: none */
+	uint64_t newest_chunks, newest_whole;
+	const struct digest *digests, *newest_signatures; /* of the newest version */
+	struct digest zero; /* digest of a chunk of zeros */
+
+	struct digest *signatures; /* of this version, as all below; not of groups that have not changed, if `sparse` */
+	uint32_t sparse; /* as many chunks as the newest version */
+	struct digest *second; /* level of the fingerprint */
+	uint32_t *masks; /* per group: chunks that are not the parent's; zeros before */
+	uint32_t *first; /* per group: first occurrences */
+	uint32_t *log_base; /* per group: where the digests of its changed chunks are */
+	struct digest *log;
+	uint64_t log_room;
+	uint32_t whole; /* the log has the digests of all chunks, each at its number */
+	uint32_t all; /* every chunk counts as changed: method Full */
+	uint32_t dedup, compare; /* use the table; compare bytes */
+	uint64_t room; /* in the table */
+	struct gpu_table table;
+
+	uint32_t *unit_changed; /* per unit */
+	uint32_t *block_unknown, *block_pages, *block_rest; /* per block of gpu_segment() */
+	struct gpu_entry *entries; /* of a segment: changed chunks */
+	uint64_t *results; /* of a segment: what became of each */
+	uint64_t entries_room, changed_room; /* of a segment; of all */
+	struct gpu_shift *shifts;
+	uint64_t shifts_room;
+	uint8_t *staging;
+
+	struct gpu_counts *counts;
+	struct gpu_report *report; /* host memory */
+};
+
+struct gpu_segment {
+	uint32_t nr;
+	uint64_t unit, end; /* units */
+	uint64_t staging_off; /* where its payload goes, behind what `append` says */
+	uint32_t append; /* behind the payload of the segments before */
+	uint32_t last;
+};
+
+/* Argument of the kernels that make tables. */
+struct gpu_tables {
+	uint32_t method; /* enum delta_method */
+	uint32_t height; /* delta_tree_height() */
+	uint32_t *run_starts, *run_ends; /* of first occurrences */
+	uint64_t runs_room;
+	uint32_t *sums, *more_sums, *node_sums; /* per block */
+	uint8_t *names, *names_summary, *starts; /* per shifted duplicate; per GPU_NAMES_BLOCK of them */
+	uint32_t *shift_runs; /* numbers of the shifted duplicates that begin one */
+	uint64_t nr_shifted;
+	uint32_t *first_out, *shifted_out; /* host memory */
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* All only launch. */
+/* Once per device: how many blocks gpu_hash() takes, and gpu_segment(). */
+cudaError_t gpu_prepare(uint32_t chunk_len, uint32_t *ret_hash_blocks, uint32_t *ret_blocks);
+cudaError_t gpu_hash(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s, uint32_t blocks,
+		     cudaStream_t stream);
+/* As many blocks as multiprocessors, at most. */
+cudaError_t gpu_segment(const struct gpu_take *t, const struct gpu_segment *s, uint32_t blocks, cudaStream_t stream);
+/* The next level of the fingerprint for a segment's signatures, into t->second. */
+cudaError_t gpu_second(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s,
+		       cudaStream_t stream);
+/* From t->second, which it spoils, to report->top. */
+cudaError_t gpu_fingerprint(const struct gpu_take *t, const struct gpu_keys *k, cudaStream_t stream);
+/* At most four blocks for each multiprocessor. */
+cudaError_t gpu_first_table(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks,
+			    cudaStream_t stream);
+cudaError_t gpu_shifted_table(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks,
+			      cudaStream_t stream);
+
+/* What has changed becomes the newest version's: digests, unless t->whole, and signatures, if t->sparse. */
+cudaError_t gpu_commit(const struct gpu_take *t, struct digest *digests, struct digest *signatures, cudaStream_t stream);
+/* Entries of version `number`: drop them, or if the newest version has them, too, let them be its own. Counts `kept`. */
+cudaError_t gpu_forget(const struct gpu_take *t, uint32_t number, uint32_t newest, cudaStream_t stream);
+/* Only what the newest version has at its place stays. `versions`: room for 4 bytes per chunk. Counts `kept`. */
+cudaError_t gpu_sweep(const struct gpu_take *t, uint32_t *versions, cudaStream_t stream);
+/* All entries of t->table into another one, empty. */
+cudaError_t gpu_rehash(const struct gpu_take *t, const struct gpu_table *to, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
