@@ -65,6 +65,7 @@ struct delta_gpu {
 	struct gpu_room room;
 	uint64_t nr_entries, nr_dropped; /* in the table */
 	bool is_clean; /* counts are zero, or will be */
+	bool much_changed; /* in the version before: more than a half, so the next may begin as a whole one */
 	struct delta_buffer *buffers;
 	struct gpu_buffer *gpu_buffers; /* device */
 	size_t nr_buffers, buffers_room;
@@ -483,9 +484,9 @@ static int copy_content(struct delta_gpu *g, uint64_t off, uint64_t end)
 
 	for (size_t i = 0; r == 0 && i < g->nr_buffers && off < end; i++) {
 		const struct delta_buffer *b = &g->buffers[i];
-		uint64_t from = MIN(MAX(off, b->off), end), to = MAX(from, MIN(end, b->off + b->len));
+		uint64_t from = MAX(off, b->off), to = MIN(end, b->off + b->len);
 
-		if (b->off + b->len <= off)
+		if (to <= off || from >= end)
 			continue;
 		r = pinned_zeros(&g->pages, from - off);
 		if (r == 0)
@@ -777,6 +778,9 @@ static int take_version(struct delta_gpu *g, const struct delta_take *take)
 	r = run_attempts(g);
 	if (r == 0)
 		r = launch_tables(g);
+	if (r == 0)
+		g->much_changed =
+			g->newest.number != 0 && g->report->upto[g->nr_segments - 1].changed > g->take.nr_chunks / 2;
 	if (r == 0 && g->whole)
 		r = wait_for(g, COPY); /* it may read the buffers */
 	return r < 0 ? r : wait_for_event(g->gathered[g->nr_segments - 1]);
@@ -805,7 +809,7 @@ int delta_gpu_take(struct delta_gpu *g, const struct delta_buffer *buffers, size
 	};
 	g->method = take->method;
 	g->dedup = take->method == DELTA_METHOD_LIST || take->method == DELTA_METHOD_TREE;
-	g->whole = g->newest.number == 0 || take->method == DELTA_METHOD_FULL;
+	g->whole = g->newest.number == 0 || g->much_changed || take->method == DELTA_METHOD_FULL;
 	g->finished = false;
 	r = take_version(g, take);
 	if (r < 0)
@@ -978,7 +982,8 @@ static int commit_digests(struct delta_gpu *g)
 	if (g->whole && g->newest.number != 0) {
 		g->room.digests = g->room.whole_log;
 		g->room.whole_log = digests;
-		gpu_room_drop_whole_log(&g->room);
+		if (!g->much_changed)
+			gpu_room_drop_whole_log(&g->room);
 	}
 	return r;
 }

@@ -12,7 +12,7 @@
  *
  * Device memory, for n chunks of content: 17.4 bytes each for the newest version; for the tenth of them that may change at
  * a time, the chunks themselves and some 55 bytes each; and the table. If more change: 16 bytes per chunk more, until
- * the version is committed or abandoned.
+ * the version is committed or abandoned, or if it was more than half, until less changes again.
  */
 #pragma once
 
