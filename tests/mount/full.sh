@@ -101,3 +101,42 @@ collect
 fs_umount
 fs_sound "after renaming on a full disk"
 echo "ok deleting goes on after much renaming on a full disk"
+
+# Clones are little in the log and much in the index: they, too, are refused before there is no room to collect.
+rm "$disk/filler"
+fs_mount cache=64M,dirty=64M
+"$PYTHON" - "$MNT" <<'PY' || fail "clones went into a full disk without an end"
+import errno, os, random, sys
+os.chdir(sys.argv[1])
+pages = [os.urandom(4096) for _ in range(4096)]
+for name in "source", "shuffled":
+    with open(name, "wb") as f:
+        f.write(b"".join(pages))
+    random.shuffle(pages)
+with open("fill", "wb", buffering=0) as f:
+    try:
+        while True:
+            f.write(os.urandom(1 << 20))
+            os.fsync(f.fileno())
+    except OSError as e:
+        if e.errno != errno.ENOSPC:
+            raise
+source = os.open("shuffled", os.O_RDONLY)
+for i in range(4000):
+    to = os.open(f"clone.{i}", os.O_WRONLY | os.O_CREAT)
+    try:
+        os.copy_file_range(source, to, 16 << 20, 0, 0)
+    except OSError as e:
+        if e.errno != errno.ENOSPC:
+            raise
+        sys.exit(0)
+    finally:
+        os.close(to)
+sys.exit(1)
+PY
+rm "${MNT:?}"/*
+sync "$MNT"
+collect
+fs_umount
+fs_sound "after clones on a full disk"
+echo "ok deleting and collecting go on where clones have filled the disk"
