@@ -86,7 +86,7 @@ static int read_pieces(struct content *c, const struct pieces *ps, uint64_t off)
 
 	if (r < 0) /* packs has named pack and offset; here is the file */
 		log_error("inode %" PRIu64 ": bytes from %" PRIu64 " on cannot be read", c->ino, off);
-	return r == -EBADMSG ? -EIO : r;
+	return r == -EBADMSG || r == -EINVAL ? -EIO : r; /* a recipe that leads nowhere is damage, too */
 }
 
 int content_read_logged(struct content *c, void *p, size_t len, uint64_t off)

@@ -1,4 +1,5 @@
 /* How known pages are found: champions, neighbours, the filter. What is found is exact anyway; here it is cheap. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,6 +153,26 @@ static void absorbed_fingerprints_are_still_found_in_memory(void **state)
 	assert_int_equal(after.stored_chunks, before.stored_chunks);
 }
 
+static void a_recipe_that_leads_nowhere_is_damage(void **state)
+{
+	static const struct addr nowhere[] = { { .pack = 77, .off = 0 }, { .pack = 77, .off = 2 * PACK_BLOCK } };
+	struct rig *rig = *state;
+	uint8_t byte;
+
+	for (size_t i = 0; i < ARRAY_SIZE(nowhere); i++) {
+		struct content *c = rig_content(rig, 90 + i);
+		struct extent_list l = { 0 };
+
+		assert_int_equal(extent_list_add(&l, 0, 4096, nowhere[i]), 0);
+		content_lock_quiet(c);
+		assert_int_equal(content_set_extents(c, 0, 4096, &l, false), 0);
+		content_unlock_quiet(c);
+		extent_list_release(&l);
+		assert_int_equal(content_read(c, &byte, 1, 0), -EIO);
+		content_close(c);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +184,7 @@ int main(void)
 						rig_teardown),
 		rig_test(absorbed_fingerprints_are_still_found_in_memory),
 		rig_test(all_is_found_with_the_filter_in_use),
+		rig_test(a_recipe_that_leads_nowhere_is_damage),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
