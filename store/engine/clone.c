@@ -15,9 +15,6 @@
 #include "store/engine/engine_internal.h"
 #include "store/engine/repoint.h"
 
-/* About as much as a record takes. */
-#define RECORD_BYTES 64
-
 /* What goes into one segment of the file. */
 struct piece {
 	uint64_t off, len;

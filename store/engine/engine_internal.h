@@ -419,6 +419,7 @@ int engine_sync_patiently(struct engine *e); /* engine_sync() that nobody waits 
 /* txlog.c */
 int log_append(struct engine *e, uint8_t type, const struct buf *record, uint64_t *ret_end);
 void log_throttle(struct engine *e); /* keeps the log in memory bounded; no lock held */
+#define RECORD_BYTES 64 /* about as much as a record takes; more where it has many extents */
 int log_admit_growth(struct engine *e, size_t len); /* for all but what deletes; may commit, so under no lock */
 int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, struct db_batch *batch);
 

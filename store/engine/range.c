@@ -22,9 +22,6 @@ static struct replace replace_nothing(const struct content *c)
 	};
 }
 
-/* About as much as a record takes; more where it has many extents. */
-#define RECORD_BYTES 64
-
 static int log_and_show(struct content *c, const struct replace *rp) REQUIRES(c->lock)
 {
 	int r = c->e->conf.read_only ? -EROFS : content_log(c, rp);
