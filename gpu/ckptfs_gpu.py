@@ -1,0 +1,470 @@
+"""Checkpoints of arrays, on a GPU or not, into a ckptfs mount.
+
+    import ckptfs_gpu
+
+    with ckptfs_gpu.Lineage("/mnt/ckpt/run1/gpu0") as lineage:
+        if lineage.steps():
+            state = lineage.load(lineage.steps()[-1])
+        ...
+        lineage.save(step, {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+
+What has changed since the last save is found on the GPU and only that is moved and stored, yet each step is a complete
+file, LINEAGE/NNNNNN. One lineage per GPU and process.
+
+A state is arrays in dicts, lists and tuples, with numbers, strings, booleans and None among them. Arrays are PyTorch
+tensors, CuPy and NumPy arrays, bytes, whatever has __cuda_array_interface__, __array_interface__ or the buffer protocol, and
+Memory(pointer, length).
+
+Errors are OSError with the errno of ckptfs_gpu.h. Needs libckptfs-gpu, and no package but those your arrays come from.
+"""
+import ctypes
+import json
+import os
+import sys
+
+__all__ = ["Lineage", "Memory", "TREE", "LIST", "BASIC", "FULL"]
+
+TREE, LIST, BASIC, FULL = range(4)
+_DURABLE, _VERIFY, _COMPARE, _REQUIRE = 1, 2, 4, 8
+_STRUCTURE = "~"  # the buffer that has none, but says how the others belong together; no path is called so
+_STEP_MAX = 2**32 - 1
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("method", ctypes.c_uint32), ("flags", ctypes.c_uint32),
+                ("chunk_size", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("table_limit", ctypes.c_uint64)]
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("p", ctypes.c_void_p), ("len", ctypes.c_uint64), ("info", ctypes.c_void_p),
+                ("info_len", ctypes.c_size_t)]
+
+
+class _Version(ctypes.Structure):
+    _fields_ = [("nr", ctypes.c_size_t), ("buffers", ctypes.POINTER(_Buffer)), ("offs", ctypes.POINTER(ctypes.c_uint64))]
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("number", ctypes.c_uint32), ("on_gpu", ctypes.c_uint32)] + [
+        (name, ctypes.c_uint64) for name in ("content_bytes", "delta_bytes", "payload_bytes", "take_ns", "finish_ns",
+                                             "write_ns", "commit_ns", "gpu_bytes", "gpu_bytes_max")]
+
+
+_Done = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int)
+
+
+def _library():
+    lib = ctypes.CDLL(os.environ.get("CKPTFS_GPU_LIBRARY", "libckptfs-gpu.so.0"))
+    p, u32, size = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t
+    ref = ctypes.POINTER
+    for name, result, arguments in (
+            ("open", ctypes.c_int, [ctypes.c_char_p, ref(_Options), ref(p)]),
+            ("close", ctypes.c_int, [p]),
+            ("checkpoint", ctypes.c_int, [p, u32, ref(_Buffer), size, p, _Done, p]),
+            ("wait", ctypes.c_int, [p]),
+            ("event_fd", ctypes.c_int, [p]),
+            ("restore", ctypes.c_int, [p, u32, ref(_Buffer), size, p]),
+            ("version_read", ctypes.c_int, [p, u32, ref(ref(_Version))]),
+            ("version_free", None, [ref(_Version)]),
+            ("versions", ctypes.c_int, [p, ref(ref(u32)), ref(size)]),
+            ("delete", ctypes.c_int, [p, u32]),
+            ("stats", ctypes.c_int, [p, ref(_Stats)]),
+            ("strerror", ctypes.c_char_p, [ctypes.c_int])):
+        function = getattr(lib, "ckptfs_gpu_" + name)
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+_lib = None
+_free = ctypes.CDLL(None).free
+_free.argtypes, _free.restype = [ctypes.c_void_p], None
+
+
+class Memory:
+    """Bytes somewhere, on a GPU or in host memory. Keeps `owner` alive."""
+
+    def __init__(self, pointer, length, owner=None):
+        self.pointer, self.length, self.owner = pointer, length, owner
+
+
+# --- arrays: each kind says where its bytes are, what to remember, and how to make one anew
+
+
+class _Array:
+    """An array's bytes, contiguous: (pointer, length), what is remembered of it, and whoever keeps them alive."""
+
+    def __init__(self, pointer, length, info, owner, stream=None):
+        self.pointer, self.length, self.info, self.owner, self.stream = pointer, length, info, owner, stream
+
+
+def _is_torch(x):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def _of_torch(x, writable):
+    torch = sys.modules["torch"]
+    x = x.detach()
+    if x.layout != torch.strided or x.is_quantized:
+        raise TypeError("is a sparse or quantized tensor; save its parts")
+    if x.device.type not in ("cuda", "cpu"):
+        raise TypeError(f"is on {x.device}, not on a GPU or in host memory")
+    if not x.is_contiguous():
+        if writable:
+            raise ValueError("is not contiguous")
+        x = x.contiguous()
+    stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
+    info = {"type": "torch", "dtype": str(x.dtype).split(".")[1], "shape": list(x.shape), "device": x.device.type}
+    return _Array(x.data_ptr(), x.numel() * x.element_size(), info, x, stream)
+
+
+def _strides_contiguous(strides, shape, itemsize):
+    expected = itemsize
+    for n, stride in zip(reversed(shape), reversed(strides)):
+        if n > 1 and stride != expected:
+            return False
+        expected *= n
+    return True
+
+
+def _check_typestr(typestr):
+    if typestr[1] in "OV":
+        raise TypeError(f"has elements of type {typestr}, which are no plain numbers")
+
+
+def _of_cuda_interface(x, writable):
+    interface = x.__cuda_array_interface__
+    shape, typestr = interface["shape"], interface["typestr"]
+    _check_typestr(typestr)
+    itemsize = int(typestr[2:]) * (4 if typestr[1] == "U" else 1)
+    strides = interface.get("strides")
+    if strides is not None and not _strides_contiguous(strides, shape, itemsize):
+        if writable or not hasattr(x, "copy"):
+            raise ValueError("is not contiguous")
+        return _of_cuda_interface(x.copy(order="C"), writable)
+    pointer, read_only = interface["data"]
+    if writable and read_only:
+        raise ValueError("is read-only")
+    length = itemsize
+    for n in shape:
+        length *= n
+    stream = interface.get("stream")
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(x, cupy.ndarray):
+        stream = cupy.cuda.get_current_stream().ptr
+    info = {"type": "cupy", "dtype": typestr, "shape": list(shape)}
+    return _Array(pointer, length, info, x, stream)
+
+
+def _of_numpy(x, writable):
+    import numpy
+    array = numpy.asarray(x)
+    _check_typestr(array.dtype.str)
+    if not array.flags.c_contiguous:
+        if writable:
+            raise ValueError("is not contiguous")
+        array = numpy.ascontiguousarray(array).reshape(array.shape)
+    if writable and not array.flags.writeable:
+        raise ValueError("is read-only")
+    info = {"type": "numpy", "dtype": array.dtype.str, "shape": list(array.shape)}
+    return _Array(array.ctypes.data, array.nbytes, info, array)
+
+
+def _of_bytes(x, writable):
+    view = memoryview(x)
+    if not view.c_contiguous:
+        raise ValueError("is not contiguous")
+    if view.readonly:
+        if writable:
+            raise ValueError("is read-only")
+        data = bytes(view)
+        return _Array(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, len(data), {"type": "bytes"}, data)
+    data = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B") if view.nbytes else bytearray(0))
+    return _Array(ctypes.addressof(data), view.nbytes, {"type": "bytes"}, data)
+
+
+def _array_of(x, writable=False):
+    """The array that x is; None: it is none."""
+    if isinstance(x, Memory):
+        return _Array(x.pointer, x.length, {"type": "bytes"}, x)
+    if _is_torch(x):
+        return _of_torch(x, writable)
+    if hasattr(x, "__cuda_array_interface__"):
+        return _of_cuda_interface(x, writable)
+    if hasattr(x, "__array_interface__"):
+        return _of_numpy(x, writable)
+    if isinstance(x, (bytes, bytearray, memoryview)):
+        return _of_bytes(x, writable)
+    return None
+
+
+def _numpy_like(info):
+    import numpy
+    return numpy.empty(info["shape"], numpy.dtype(info["dtype"]))
+
+
+def _new_array(info, length, device):
+    """Memory for an array that was saved: on `device`, or where it was if there is such a place."""
+    if info["type"] == "torch":
+        import torch
+        if device is None:
+            device = info["device"] if info["device"] != "cuda" or torch.cuda.is_available() else "cpu"
+        return torch.empty(info["shape"], dtype=getattr(torch, info["dtype"]), device=device)
+    if info["type"] == "cupy" and device != "cpu":
+        try:
+            import cupy
+            return cupy.empty(info["shape"], info["dtype"])
+        except ImportError:
+            return _numpy_like(info)
+    if info["type"] in ("numpy", "cupy"):
+        return _numpy_like(info)
+    return bytearray(length)
+
+
+# --- states: from a tree to named arrays and a description of the tree, and back
+
+
+def _name(path):
+    return "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+class _Flattener:
+    def __init__(self, writable):
+        self.arrays, self.writable = {}, writable
+
+    def add_array(self, array, path):
+        name = _name(path) or "array"
+        while name in self.arrays:  # keys 1 and "1" of a dict
+            name += "~"
+        self.arrays[name] = array
+        return {"a": name}
+
+    def node(self, x, path):
+        if x is None or type(x) in (bool, int, float, str):
+            return {"v": x}
+        if isinstance(x, dict):
+            for key in x:
+                if type(key) not in (str, int, float, bool):
+                    raise TypeError(f"{_name(path) or 'the state'} has a key {key!r}: neither text nor a number")
+            return {"d": [[key, self.node(value, path + (key,))] for key, value in x.items()]}
+        if isinstance(x, (list, tuple)):
+            nodes = [self.node(value, path + (i,)) for i, value in enumerate(x)]
+            return {"t" if isinstance(x, tuple) else "l": nodes}
+        try:
+            array = _array_of(x, self.writable)
+        except (TypeError, ValueError) as e:
+            raise type(e)(f"{_name(path) or 'the state'} {e}") from None
+        if array is None:
+            raise TypeError(f"{_name(path) or 'the state'} is of type {type(x).__name__}: neither an array nor plain data")
+        return self.add_array(array, path)
+
+
+def _build(node, array_of):
+    (kind, value), = node.items()
+    if kind == "v":
+        return value
+    if kind == "a":
+        return array_of(value)
+    if kind == "d":
+        return {key: _build(child, array_of) for key, child in value}
+    parts = [_build(child, array_of) for child in value]
+    return tuple(parts) if kind == "t" else parts
+
+
+def _buffers(arrays, infos):
+    """The C array of buffers for arrays by name, with whatever must stay alive as long."""
+    buffers = (_Buffer * len(arrays))()
+    alive = []
+    for b, (name, array), info in zip(buffers, arrays.items(), infos):
+        data = ctypes.create_string_buffer(info, len(info)) if info else None
+        alive.append((array, data))
+        b.name, b.p, b.len = name.encode("utf-8", "surrogateescape"), array.pointer, array.length
+        b.info, b.info_len = ctypes.cast(data, ctypes.c_void_p) if info else None, len(info)
+    return buffers, alive
+
+
+def _stream_of(arrays):
+    """The one that orders these arrays; they can have but one."""
+    streams = {a.stream for a in arrays.values() if a.stream is not None}
+    if len(streams) > 1:
+        raise ValueError("arrays are ordered by different CUDA streams: synchronize them and say stream=0")
+    return streams.pop() if streams else None
+
+
+class Lineage:
+    """A directory of a ckptfs mount whose files are the versions of a state.
+
+    `durable`: a step is complete when it is on disk, not when it is a file. `verify`: the mount reads each file and
+    compares it with the fingerprint that the GPU has computed. `compare`: bytes, not digests alone, of chunks that equal one of the
+    same step. `require_gpu`: an error rather than doing it on the CPU. `table_limit`: bytes of GPU memory for
+    remembering chunks; None: as many as all chunks of the first step take.
+    """
+
+    def __init__(self, path, method=TREE, chunk_size=128, table_limit=None, durable=True, verify=False, compare=False,
+                 require_gpu=False):
+        global _lib
+        self._handle = None
+        self._callbacks = {}
+        if _lib is None:
+            _lib = _library()
+        self.path = os.fspath(path)
+        options = _Options(size=ctypes.sizeof(_Options), method=method, chunk_size=chunk_size, table_limit=table_limit or 0,
+                           flags=_DURABLE * bool(durable) | _VERIFY * bool(verify) | _COMPARE * bool(compare) |
+                           _REQUIRE * bool(require_gpu))
+        handle = ctypes.c_void_p()
+        self._check(_lib.ckptfs_gpu_open(os.fsencode(self.path), ctypes.byref(options), ctypes.byref(handle)))
+        self._handle = handle
+
+    def _check(self, r):
+        if r < 0:
+            raise OSError(-r, _lib.ckptfs_gpu_strerror(r).decode(), self.path)
+
+    def _open(self):
+        if self._handle is None:
+            raise ValueError(f"lineage {self.path} is closed")
+        return self._handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        try:
+            self.close()
+        except OSError:
+            if kind is None:  # else the first error is the one to be told
+                raise
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None and _lib is not None:
+            _lib.ckptfs_gpu_close(self._handle)
+
+    def close(self):
+        """Waits for what is under way; raises what wait() would."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._check(_lib.ckptfs_gpu_close(handle))
+
+    def save(self, step, tensors, stream=None, callback=None):
+        """Takes `tensors` as version `step`, 1 or more and higher than the last.
+
+        When it returns they may be overwritten; wait() says when the file is there, or callback(step, error) is called from
+        another thread, with None or an OSError. `stream`: the CUDA stream that orders the arrays, if it is not the current one.
+        """
+        handle = self._open()
+        if not 1 <= step <= _STEP_MAX:
+            raise ValueError(f"step {step} is not between 1 and {_STEP_MAX}")
+        flattener = _Flattener(writable=False)
+        structure = flattener.node(tensors, ())
+        arrays = flattener.arrays
+        if stream is None:
+            stream = _stream_of(arrays)
+        infos = [json.dumps(a.info, separators=(",", ":")).encode() for a in arrays.values()]
+        arrays = {**arrays, _STRUCTURE: _Array(None, 0, None, None)}
+        infos.append(json.dumps(structure, separators=(",", ":")).encode())
+        buffers, alive = _buffers(arrays, infos)
+        done = self._done(step, callback)
+        r = _lib.ckptfs_gpu_checkpoint(handle, step, buffers, len(buffers), stream, done, None)
+        del alive
+        if r < 0:
+            self._callbacks.pop(step, None)
+        self._check(r)
+
+    def _done(self, step, callback):
+        if callback is None:
+            return _Done()
+
+        def done(_, number, error):
+            self._callbacks.pop(number, None)
+            callback(number, OSError(-error, _lib.ckptfs_gpu_strerror(error).decode(), self.path) if error < 0 else None)
+
+        self._callbacks[step] = _Done(done)  # must not be collected before it was called
+        return self._callbacks[step]
+
+    def wait(self):
+        """Waits until all that was saved is there; raises the first error since the last call."""
+        self._check(_lib.ckptfs_gpu_wait(self._open()))
+
+    def fileno(self):
+        """Readable when a save has been completed or has failed, for select() and event loops."""
+        return _lib.ckptfs_gpu_event_fd(self._open())
+
+    def load(self, step, into=None, device=None, stream=None):
+        """The state of a step.
+
+        `into`: a state whose arrays are to be overwritten instead of making new ones; it may be a part of what was
+        saved. `device`: where PyTorch tensors (and with "cpu" CuPy arrays, which become NumPy's) are to be made; None: where they were.
+        Numbers, strings and None come from the step either way.
+        """
+        structure, saved = self._describe(step)
+        flattener = _Flattener(writable=True)
+        if into is not None:
+            structure = self._part(structure, flattener.node(into, ()))
+        made = {}
+
+        def array_of(name):
+            if into is None:
+                made[name] = _new_array(saved[name][1], saved[name][0], device)
+                if saved[name][0] > 0:
+                    flattener.arrays[name] = _array_of(made[name], writable=True)
+                return made[name]
+            if name not in saved:
+                raise KeyError(f"step {step} has no array {name}")
+            return flattener.arrays[name].owner
+
+        state = _build(structure, array_of)
+        arrays = flattener.arrays
+        if stream is None:
+            stream = _stream_of(arrays)
+        buffers, alive = _buffers(arrays, [b""] * len(arrays))
+        self._check(_lib.ckptfs_gpu_restore(self._open(), step, buffers, len(buffers), stream))
+        del alive
+        return state
+
+    @staticmethod
+    def _part(structure, wanted):
+        """What was saved where `wanted` has something: arrays by their names, the rest from the step."""
+        (kind, value), = wanted.items()
+        (saved_kind, saved), = structure.items()
+        if kind == "d" and saved_kind == "d":
+            children = {json.dumps(key): child for key, child in saved}
+            return {"d": [[key, Lineage._part(children.get(json.dumps(key), child), child)] for key, child in value]}
+        if kind in "lt" and saved_kind in "lt" and len(value) == len(saved):
+            return {kind: [Lineage._part(s, w) for s, w in zip(saved, value)]}
+        return structure if kind == "v" else wanted
+
+    def _describe(self, step):
+        version = ctypes.POINTER(_Version)()
+        self._check(_lib.ckptfs_gpu_version_read(self._open(), step, ctypes.byref(version)))
+        try:
+            saved, structure = {}, None
+            for b in version.contents.buffers[:version.contents.nr]:
+                info = ctypes.string_at(b.info, b.info_len)
+                name = b.name.decode("utf-8", "surrogateescape")
+                if name == _STRUCTURE:
+                    structure = json.loads(info)
+                else:
+                    saved[name] = (b.len, json.loads(info) if info else {"type": "bytes"})
+        finally:
+            _lib.ckptfs_gpu_version_free(version)
+        if structure is None:  # by a program in another language
+            structure = {"d": [[name, {"a": name}] for name in saved]}
+        return structure, saved
+
+    def steps(self):
+        """The steps that are there, ascending."""
+        numbers, nr = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_size_t()
+        self._check(_lib.ckptfs_gpu_versions(self._open(), ctypes.byref(numbers), ctypes.byref(nr)))
+        try:
+            return numbers[:nr.value]
+        finally:
+            _free(numbers)
+
+    def delete(self, step):
+        """Deletes a step; the others do not need it."""
+        self._check(_lib.ckptfs_gpu_delete(self._open(), step))
+
+    def stats(self):
+        """Of the last save that was completed: a dict with the fields of struct ckptfs_gpu_stats."""
+        s = _Stats(size=ctypes.sizeof(_Stats))
+        self._check(_lib.ckptfs_gpu_stats(self._open(), ctypes.byref(s)))
+        return {name: getattr(s, name) for name, _ in _Stats._fields_ if name != "size"}

@@ -1,0 +1,107 @@
+"""Usage: lineage.py [--again] DIR
+
+What gpu/ckptfs_gpu.py promises, with NumPy arrays. --again: in another process, after it was done without.
+"""
+import collections
+import errno
+import os
+import sys
+
+import numpy
+
+import ckptfs_gpu
+
+
+def state_of(step):
+    random = numpy.random.default_rng(1)  # the same each time: what changes is what the step changes
+    weights = random.standard_normal((300, 200), dtype=numpy.float32)
+    weights[step % 300] += step
+    return {
+        "model": collections.OrderedDict(weights=weights, bias=numpy.arange(step * 10, dtype=numpy.int64)),
+        "optimizer": {"state": {0: {"step": numpy.float64(step), "moment": weights.astype(numpy.float16)},
+                                1: {"step": None, "moment": numpy.empty((0, 3))}},
+                      "groups": [{"lr": 0.1 / step, "betas": (0.9, 0.999), "on": True, "name": "a/b~c"}]},
+        "a/b": [numpy.asfortranarray(weights), weights[::2, ::3], b"bytes %d" % step, bytearray(b"more")],
+        1: numpy.array(step), "1": numpy.array("ü" * step),
+        "step": step,
+    }
+
+
+def equal(a, b):
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(equal(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b))
+    if isinstance(a, (numpy.ndarray, numpy.generic)):
+        return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
+    return a == b
+
+
+def refused(kind, call, *words, **options):
+    try:
+        call(**options)
+    except kind as e:
+        assert all(word in str(e) for word in words), (str(e), words)
+        return e
+    raise AssertionError(f"{words} was not refused")
+
+
+def fresh(path):
+    told = []
+    with ckptfs_gpu.Lineage(path, verify=True) as lineage:
+        for step in range(1, 11):
+            state = state_of(step)
+            lineage.save(step, state, callback=lambda number, error: told.append((number, error)))
+            for array in state["model"].values():
+                array.fill(0)  # it has been taken
+        lineage.wait()
+        assert told == [(step, None) for step in range(1, 11)], told
+        assert lineage.steps() == list(range(1, 11))
+        stats = lineage.stats()
+        assert stats["number"] == 10 and stats["on_gpu"] == 0 and stats["delta_bytes"] < stats["content_bytes"], stats
+        for step in range(1, 11):
+            assert equal(state_of(step), lineage.load(step)), step
+        lineage.delete(4)
+        assert 4 not in lineage.steps()
+
+        into = {"model": {"weights": numpy.zeros((300, 200), numpy.float32)}, "step": 0}
+        got = lineage.load(7, into=into)
+        assert (into["model"]["weights"] == state_of(7)["model"]["weights"]).all()
+        assert got["model"]["weights"] is into["model"]["weights"] and got["step"] == 7
+
+        refused(FileNotFoundError, lambda: lineage.load(4))
+        refused(OSError, lambda: lineage.load(7, into={"model": {"weights": numpy.zeros(5, numpy.float32)}}))
+        refused(KeyError, lambda: lineage.load(7, into={"none": numpy.zeros(5)}), "none")
+        refused(ValueError, lambda: lineage.load(7, into={"model": {"weights": numpy.zeros((200, 300)).T}}), "model/weights")
+        refused(ValueError, lambda: lineage.save(0, {}))
+        refused(TypeError, lambda: lineage.save(11, {"a": [object()]}), "a/0")
+        refused(TypeError, lambda: lineage.save(11, {"a": numpy.array([None])}), "a")
+        refused(TypeError, lambda: lineage.save(11, {(1, 2): 3}), "key")
+        refused(OSError, lambda: lineage.save(3, {}))
+        assert lineage.steps()[-1] == 10
+    refused(ValueError, lineage.steps, "closed")
+    assert refused(OSError, lambda: ckptfs_gpu.Lineage("/proc/self")).errno in (errno.ENOTTY, errno.EACCES, errno.EPERM, errno.EOPNOTSUPP,
+                                                                               errno.ENOENT)
+
+
+def again(path):
+    with ckptfs_gpu.Lineage(path) as lineage:
+        assert lineage.steps() == [1, 2, 3, 5, 6, 7, 8, 9, 10]
+        for step in lineage.steps():
+            assert equal(state_of(step), lineage.load(step)), step
+        assert refused(OSError, lambda: lineage.save(10, state_of(10))).errno == errno.EEXIST
+        lineage.save(11, state_of(11))
+        lineage.save(12, state_of(12))
+        lineage.wait()
+        assert equal(state_of(12), lineage.load(12))
+        os.stat(os.path.join(path, "000012"))
+
+
+def main():
+    if sys.argv[1] == "--again":
+        again(sys.argv[2])
+    else:
+        fresh(sys.argv[1])
+
+
+main()

@@ -1,0 +1,21 @@
+#!/bin/bash
+# libckptfs-gpu and its Python module on a mount, without a GPU: what both promise, and that the CPU is said to do it.
+. "$(dirname "$0")/lib.sh"
+need_mount
+
+lineage=$(program lineage)
+fs_mount
+mkdir "$WORK/other"
+"$lineage" "$MNT" "$WORK/other" 2>"$WORK/said" || { tail -n 20 "$WORK/said" >&2; exit 1; }
+grep -q 'warning lineage .*on the CPU' "$WORK/said" || fail "nobody was told that the CPU does it"
+echo "ok the library keeps its promises"
+
+export CKPTFS_GPU_LIBRARY=$CKPTFS_BUILD/gpu/libckptfs-gpu.so.0 PYTHONPATH=$HERE/../../gpu PYTHONDONTWRITEBYTECODE=1
+if [ -n "${CKPTFS_SANITIZED:-}" ] || ldd "$CKPTFS_GPU_LIBRARY" | grep -q 'lib[at]san'; then
+	echo "ok (the interpreter has no sanitizer: the module is tested in the plain tree)"
+	exit 0
+fi
+"$PYTHON" "$HERE/lineage.py" "$MNT/python" 2>"$WORK/said" || { tail -n 20 "$WORK/said" >&2; exit 1; }
+fs_remount
+"$PYTHON" "$HERE/lineage.py" --again "$MNT/python" 2>"$WORK/said" || { tail -n 20 "$WORK/said" >&2; exit 1; }
+echo "ok the Python module keeps its promises"
