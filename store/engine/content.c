@@ -18,10 +18,10 @@
 
 static struct content **bucket_of(struct engine *e, uint64_t ino)
 {
-	return &e->contents[ino * 0x9e3779b97f4a7c15u >> 52]; /* 12 bits: CONTENT_BUCKETS */
+	return &e->contents[ino * 0x9e3779b97f4a7c15u >> 50]; /* 14 bits: CONTENT_BUCKETS */
 }
 
-static_assert(CONTENT_BUCKETS == 1 << 12, "bucket_of() takes 12 bits");
+static_assert(CONTENT_BUCKETS == 1 << 14, "bucket_of() takes 14 bits");
 
 static struct content *find_locked(struct engine *e, uint64_t ino) REQUIRES(e->contents_lock)
 {
@@ -246,6 +246,27 @@ int content_next_segment(struct content *c, uint64_t from, uint64_t *ret)
 
 /* --- changing the logged state --- */
 
+void dirty_insert(struct engine *e, struct content *c, struct content **at)
+{
+	c->next_dirty = *at;
+	c->dirty_at = at;
+	*at = c;
+	if (c->next_dirty)
+		c->next_dirty->dirty_at = &c->next_dirty;
+	else
+		e->dirty_contents_end = &c->next_dirty;
+}
+
+void dirty_remove(struct engine *e, struct content *c)
+{
+	*c->dirty_at = c->next_dirty;
+	if (c->next_dirty)
+		c->next_dirty->dirty_at = c->dirty_at;
+	else
+		e->dirty_contents_end = c->dirty_at;
+	c->dirty_at = NULL;
+}
+
 static void content_mark_dirty(struct content *c)
 {
 	struct engine *e = c->e;
@@ -255,10 +276,25 @@ static void content_mark_dirty(struct content *c)
 	c->dirty = true;
 	mutex_lock(&e->contents_lock);
 	c->refs++;
-	c->next_dirty = NULL;
-	*e->dirty_contents_end = c;
-	e->dirty_contents_end = &c->next_dirty;
+	dirty_insert(e, c, e->dirty_contents_end);
 	mutex_unlock(&e->contents_lock);
+}
+
+/* It came and went between two flushes: the view need not hear of it. */
+static void content_unmark_dirty(struct content *c)
+{
+	struct engine *e = c->e;
+	bool listed;
+
+	mutex_lock(&e->contents_lock);
+	listed = c->dirty_at != NULL; /* else someone is about to write it back, and finds nothing to write */
+	if (listed)
+		dirty_remove(e, c);
+	mutex_unlock(&e->contents_lock);
+	if (!listed)
+		return;
+	c->dirty = false;
+	content_close(c); /* the list's reference */
 }
 
 /* `keeps`: what lies between the extents stays. */
@@ -415,6 +451,8 @@ void content_forget(struct content *c)
 	segments_free(c, false);
 	c->dropped = true;
 	c->logged = c->live = (struct ns_content){ 0 };
+	if (c->dirty && !c->in_view)
+		content_unmark_dirty(c);
 }
 
 /* --- into the view --- */

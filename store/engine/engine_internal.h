@@ -75,7 +75,7 @@ struct shifted_map;
 
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
-#define CONTENT_BUCKETS 4096
+#define CONTENT_BUCKETS 16384
 
 /* Bytes on their way. One job is at most 1 MiB, page-aligned at its start unless it is cut by content. */
 struct job {
@@ -115,7 +115,7 @@ struct content {
 	uint64_t ino;
 	struct content *next;	    /* in its hash bucket: contents_lock */
 	unsigned refs;		    /* contents_lock */
-	struct content *next_dirty; /* contents_lock */
+	struct content *next_dirty, **dirty_at; /* contents_lock; dirty_at: who points to it, NULL if nobody does */
 	struct content *prev_staged, *next_staged; /* contents_lock */
 
 	struct mutex lock;
@@ -342,6 +342,9 @@ int content_set_extents(struct content *c, uint64_t off, uint64_t len, const str
 /* As the log says, when it is read again. */
 int content_clone_again(struct content *from, struct content *to, const struct clone *cl);
 /* Put the dirty parts into the view. No change between the two, since view_lock is held exclusively or the lock all along. */
+/* The list of dirty contents; under contents_lock. `at`: dirty_contents, or dirty_contents_end. */
+void dirty_insert(struct engine *e, struct content *c, struct content **at) REQUIRES(e->contents_lock);
+void dirty_remove(struct engine *e, struct content *c) REQUIRES(e->contents_lock);
 int content_write_back(struct content *c, struct db_batch *batch) REQUIRES(c->lock);
 void content_written_back(struct content *c) REQUIRES(c->lock); /* the view has them */
 int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);

@@ -80,10 +80,8 @@ static unsigned take_dirty(struct engine *e, struct content **ret, unsigned max)
 	mutex_lock(&e->contents_lock);
 	while (n < max && e->dirty_contents) {
 		ret[n++] = e->dirty_contents;
-		e->dirty_contents = e->dirty_contents->next_dirty;
+		dirty_remove(e, e->dirty_contents);
 	}
-	if (!e->dirty_contents)
-		e->dirty_contents_end = &e->dirty_contents;
 	mutex_unlock(&e->contents_lock);
 	return n;
 }
@@ -91,10 +89,7 @@ static unsigned take_dirty(struct engine *e, struct content **ret, unsigned max)
 static void put_back_dirty(struct engine *e, struct content *c)
 {
 	mutex_lock(&e->contents_lock);
-	c->next_dirty = e->dirty_contents;
-	if (!c->next_dirty)
-		e->dirty_contents_end = &c->next_dirty;
-	e->dirty_contents = c;
+	dirty_insert(e, c, &e->dirty_contents);
 	mutex_unlock(&e->contents_lock);
 }
 

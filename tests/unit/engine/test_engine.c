@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine/engine.h"
+#include "store/engine/engine_internal.h"
 #include "store/engine/superblock_format.h"
 #include "tests/unit/engine/rig.h"
 
@@ -361,6 +362,32 @@ static void what_a_file_tells_of_its_fingerprints_gives_no_equations(void **stat
 	assert_false(fp_is_none(sum));
 }
 
+/* Nothing is left of it in memory, and nothing of it is for the index. */
+static void what_comes_and_goes_between_two_flushes_is_forgotten(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t nr = 0;
+
+	rig_write(rig, 101, KiB(4), 1);
+	for (uint64_t ino = 102; ino < 202; ino++) {
+		rig_write(rig, ino, KiB(4), ino);
+		rig_drop(rig, ino);
+	}
+	mutex_lock(&rig->e->contents_lock);
+	for (const struct content *c = rig->e->dirty_contents; c; c = c->next_dirty)
+		nr += c->ino == 101 ? 1 : 1000;
+	mutex_unlock(&rig->e->contents_lock);
+	assert_int_equal(nr, 1);
+	rig_write(rig, 102, KiB(8), 9); /* one of them again */
+	rig_reopen(rig);
+	rig_check(rig, 101, KiB(4), 1);
+	rig_check(rig, 102, KiB(8), 9);
+	rig_drop(rig, 101); /* that the index knows, and has to hear of */
+	rig_reopen(rig);
+	rig_check_absent(rig, 101);
+	rig_check_absent(rig, 103);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -380,6 +407,7 @@ int main(void)
 		rig_test(every_hash_finds_its_pages_again),
 		rig_test(what_a_file_tells_of_its_fingerprints_gives_no_equations),
 		rig_test(a_store_of_before_is_marked_when_it_is_opened),
+		rig_test(what_comes_and_goes_between_two_flushes_is_forgotten),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
