@@ -132,6 +132,9 @@ static void make(const char *dir, const char *expect, uint32_t from, uint32_t to
 		.table = { .name = "table" },
 		.host = { .name = "host", .len = HOST_LEN, .info = "of the host", .info_len = 11 },
 	};
+	struct ckptfs_gpu_options options = {
+		.size = sizeof(options), .flags = CKPTFS_GPU_DURABLE | CKPTFS_GPU_VERIFY | CKPTFS_GPU_REQUIRE
+	};
 	struct ckptfs_gpu *g;
 	cudaStream_t stream;
 
@@ -141,7 +144,7 @@ static void make(const char *dir, const char *expect, uint32_t from, uint32_t to
 	CHECK(s.host.p = calloc(1, HOST_LEN));
 	CUDA(bench_fill(s.data.p, s.data.len, from));
 	CUDA(bench_fill(s.table.p, TABLE_MAX, from + 1000));
-	CHECK(ckptfs_gpu_open(dir, NULL, &g) == 0);
+	CHECK(ckptfs_gpu_open(dir, &options, &g) == 0);
 	for (uint32_t number = from; number <= to; number++) {
 		struct ckptfs_gpu_stats stats = { .size = sizeof(stats) };
 		struct ckptfs_gpu_buffer buffers[3];

@@ -42,6 +42,8 @@ if ! python3 -c 'import torch' 2>/dev/null; then
 	echo "skipped: python3 has no PyTorch: the training loop and the graph were not run"
 	exit 77
 fi
+python3 "$HERE/arrays.py" "$MNT/arrays"
+echo "ok arrays of every kind"
 for workload in train graph; do
 	python3 "$HERE/$workload.py" make "$MNT/$workload" "$EXPECT/$workload"
 	python3 "$HERE/$workload.py" check "$MNT/$workload" "$EXPECT/$workload"

@@ -62,7 +62,7 @@ def plain_digests(path):
 def make(directory, expect, states):
     """`states`: an iterator of (step, state) whose arrays it changes in place from one to the next."""
     moved = content = 0
-    with ckptfs_gpu.Lineage(directory, require_gpu=True) as lineage:
+    with ckptfs_gpu.Lineage(directory, verify=True, require_gpu=True) as lineage:
         for step, state in states:
             with open(os.path.join(expect, f"{step:06}.json"), "w") as f:
                 json.dump(digests(state), f)
