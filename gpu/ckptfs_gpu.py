@@ -149,6 +149,8 @@ def _of_cuda_interface(x, writable):
     for n in shape:
         length *= n
     stream = interface.get("stream")
+    if stream == 1:  # that interface's name of the default stream
+        stream = 0
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(x, cupy.ndarray):
         stream = cupy.cuda.get_current_stream().ptr
