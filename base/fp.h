@@ -63,6 +63,14 @@ static inline bool fp_equal(struct fp a, struct fp b)
 	return a.lo == b.lo && a.hi == b.hi;
 }
 
+/* Some order. */
+static inline int fp_compare(struct fp a, struct fp b)
+{
+	if (a.hi != b.hi)
+		return a.hi < b.hi ? -1 : 1;
+	return a.lo < b.lo ? -1 : a.lo > b.lo;
+}
+
 static inline bool fp_is_none(struct fp a)
 {
 	return a.lo == 0 && a.hi == 0;
