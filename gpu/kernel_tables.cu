@@ -9,7 +9,7 @@
 #include "gpu/device.cuh"
 #include "gpu/kernels.h"
 
-/* enum delta_encoding and enum delta_method, whose headers are not for CUDA; delta_gpu.c compares them. */
+/* enum delta_encoding and enum delta_method, whose headers are not for CUDA; delta_gpu_object.c compares them. */
 #define AS_BITMAP 1u
 #define AS_LIST 2u
 #define AS_NODES 3u

@@ -1,5 +1,5 @@
 /*
- * What the host's side of deltas on a GPU (delta_gpu.c) and the kernels (*.cu) share. C on one side and CUDA's C++ on
+ * What the host's side of deltas on a GPU (delta_gpu*.c) and the kernels (*.cu) share. C on one side and CUDA's C++ on
  * the other, so only plain types.
  *
  * Content is a row of buffers in device memory, each from a multiple of GPU_TILE on, with zeros between them. It is

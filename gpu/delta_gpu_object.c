@@ -1,0 +1,163 @@
+/*
+ * The object that a take ends with. Its tables are made on the device once all chunks have been labelled; then it is put
+ * together of parts that lie where the device has written them.
+ */
+#include "gpu/delta_gpu_record.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/util.h"
+
+static_assert(DELTA_METHOD_FULL == 0 && DELTA_METHOD_BASIC == 1 && DELTA_METHOD_LIST == 2, "kernel_tables.cu");
+static_assert(DELTA_BITMAP == 1 && DELTA_LIST == 2 && DELTA_NODES == 3 && DELTA_RUNS == 4, "kernel_tables.cu");
+
+/* Of nothing at all, and where there is but one choice. */
+static const struct {
+	enum delta_encoding first, shifted;
+} encodings[] = {
+	[DELTA_METHOD_FULL] = { DELTA_RUNS, DELTA_RUNS },
+	[DELTA_METHOD_BASIC] = { DELTA_BITMAP, DELTA_LIST },
+	[DELTA_METHOD_LIST] = { DELTA_LIST, DELTA_LIST },
+	[DELTA_METHOD_TREE] = { DELTA_RUNS, DELTA_RUNS },
+};
+
+int delta_gpu_launch_tables(struct delta_gpu *g)
+{
+	struct gpu_totals all = g->report->upto[g->nr_segments - 1];
+	uint64_t first = all.pages + all.rest;
+	uint32_t blocks = MIN(4 * g->blocks, GPU_BLOCKS_MAX);
+	struct gpu_room *m = &g->room;
+	struct gpu_tables t = {
+		.method = g->method,
+		.height = delta_tree_height(g->take.nr_chunks),
+		.run_starts = m->run_starts,
+		.run_ends = m->run_ends,
+		.runs_room = m->nr_chunks / GPU_GROUP,
+		.sums = m->sums,
+		.more_sums = m->more_sums,
+		.node_sums = m->node_sums,
+		.names = m->names,
+		.names_summary = m->names_summary,
+		.starts = m->starts,
+		.shift_runs = m->shift_runs,
+		.nr_shifted = all.changed - first,
+	};
+	int r;
+
+	/* No encoding that is chosen takes more. */
+	g->shifted_at = round_up(g->method == DELTA_METHOD_LIST ? 4 * first : g->take.nr_groups * 4, 16);
+	r = delta_gpu_ensure_tables(g, g->shifted_at + 12 * t.nr_shifted + 16);
+	if (r < 0)
+		return r;
+	t.first_out = g->tables;
+	t.shifted_out = g->tables + g->shifted_at / sizeof(*g->tables);
+	if (first > 0 || g->method == DELTA_METHOD_BASIC)
+		r = cuda_errno(gpu_first_table(&g->take, &t, blocks, g->streams[REST]), "tables");
+	if (r == 0 && t.nr_shifted > 0)
+		r = cuda_errno(gpu_shifted_table(&g->take, &t, blocks, g->streams[REST]), "tables");
+	return r < 0 ? r : cuda_errno(cudaEventRecord(g->tabled, g->streams[REST]), "tables");
+}
+
+/* As content_hash_finish() does with the top of the tree. */
+static struct digest fingerprint(const struct delta_gpu *g)
+{
+	struct digest top = { 0, 0 }; /* of no content */
+
+	if (g->pending.nr_chunks > 0)
+		top = g->report->top;
+	return xxh3_short(&g->keys.group, (uint64_t[]){ top.lo, top.hi, g->pending.len, g->params.chunk_len }, 32);
+}
+
+/* Of a short last chunk that is sent the payload has only what the content has. */
+static uint64_t rest_len(const struct delta_gpu *g)
+{
+	uint64_t chunk_len = g->params.chunk_len;
+	bool cut = g->method != DELTA_METHOD_FULL && g->pending.nr_whole < g->pending.nr_chunks &&
+		   g->report->last_is_first;
+
+	return cut ? g->rest.len - (chunk_len - g->pending.len % chunk_len) : g->rest.len;
+}
+
+/* Waits for the tables, and sets what the header says of them. */
+static int finish_tables(struct delta_gpu *g, struct delta_header *h)
+{
+	bool first = g->rest.len + g->pages.len > 0 || g->method == DELTA_METHOD_BASIC;
+	int r;
+
+	h->first_encoding = encodings[g->method].first;
+	h->shifted_encoding = encodings[g->method].shifted;
+	if (g->pending.nr_chunks == 0)
+		return 0;
+	if (g->method == DELTA_METHOD_FULL) {
+		r = delta_gpu_ensure_tables(g, 2 * sizeof(*g->tables));
+		if (r < 0)
+			return r;
+		g->tables[0] = 0;
+		g->tables[1] = (uint32_t)g->pending.nr_chunks;
+		h->first_len = 2 * sizeof(*g->tables);
+	} else {
+		r = delta_gpu_wait_event(g->tabled);
+		if (r < 0)
+			return r;
+		if (first) {
+			h->first_encoding = g->report->first_encoding;
+			h->first_len = g->report->first_len;
+		}
+		if (g->report->upto[g->nr_segments - 1].changed * g->params.chunk_len > g->pages.len + g->rest.len) {
+			h->shifted_encoding = g->report->shifted_encoding;
+			h->shifted_len = g->report->shifted_len;
+		}
+	}
+	h->tables_crc = crc32c_add(crc32c(g->tables, h->first_len), (uint8_t *)g->tables + g->shifted_at, h->shifted_len);
+	return 0;
+}
+
+static int make_parts(struct delta_gpu *g, const struct delta_header *h, struct delta_object *ret)
+{
+	size_t room = g->pages.nr_slabs + g->rest.nr_slabs + 3, nr = 0;
+	struct iovec *parts = realloc(g->parts, room * sizeof(*parts));
+
+	if (!parts)
+		return -ENOMEM;
+	g->parts = parts;
+	parts[nr++] = (struct iovec){ g->head, delta_payload_off(h) };
+	nr += pinned_parts(&g->pages, h->pages_len, parts + nr, room - nr);
+	nr += pinned_parts(&g->rest, h->payload_len - h->pages_len, parts + nr, room - nr);
+	if (h->first_len > 0)
+		parts[nr++] = (struct iovec){ g->tables, h->first_len };
+	if (h->shifted_len > 0)
+		parts[nr++] = (struct iovec){ (uint8_t *)g->tables + g->shifted_at, h->shifted_len };
+	*ret = (struct delta_object){ .header = *h, .parts = parts, .nr_parts = nr };
+	return 0;
+}
+
+int delta_gpu_finish(struct delta_gpu *g, struct delta_object *ret)
+{
+	struct delta_header h = {
+		.chunk_len = g->params.chunk_len,
+		.number = g->pending.number,
+		.parent = g->method == DELTA_METHOD_FULL ? DELTA_NO_PARENT : g->newest.number,
+		.content_len = g->pending.len,
+		.pages_len = g->pages.len,
+		.payload_len = g->pages.len + rest_len(g),
+	};
+	int r;
+
+	assert(g->pending.number != 0);
+	memcpy(h.lineage, g->params.lineage, sizeof(h.lineage));
+	r = finish_tables(g, &h);
+	for (int i = 0; r == 0 && i < NR_STREAMS; i++) /* the fingerprint, and the payload */
+		if (i != REST)
+			r = delta_gpu_wait(g, i);
+	if (r < 0)
+		return r;
+	h.fingerprint = fingerprint(g);
+	delta_header_encode(&h, (struct delta_header_disk *)g->head);
+	r = make_parts(g, &h, ret);
+	g->finished = r == 0;
+	return r;
+}

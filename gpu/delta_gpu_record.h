@@ -1,0 +1,79 @@
+/*
+ * The record behind delta_gpu.h, and what its files have for each other: delta_gpu.c makes one and takes versions,
+ * delta_gpu_segments.c runs the kernels of a take and copies payload, delta_gpu_object.c makes tables and the object, and
+ * delta_gpu_upkeep.c commits, abandons and forgets.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gpu/delta_gpu.h"
+#include "gpu/gpu_room.h"
+#include "gpu/kernels.h"
+#include "gpu/pinned.h"
+
+enum stream { HASH_0, HASH_1, REST, COPY, NR_STREAMS };
+
+struct version {
+	uint32_t number; /* 0: there is none */
+	uint64_t len, nr_chunks, nr_whole;
+};
+
+struct delta_gpu {
+	struct delta_record_params params; /* constant, as the next ones */
+	struct gpu_keys keys;
+	struct digest zero;
+	int device;
+	uint32_t hash_blocks, blocks; /* for gpu_hash() and others */
+	cudaStream_t streams[NR_STREAMS];
+	cudaEvent_t given, clean, second, tabled;
+	cudaEvent_t hashed[GPU_SEGMENTS_MAX], gathered[GPU_SEGMENTS_MAX], copied[GPU_SEGMENTS_MAX];
+
+	uint32_t last_number, attempt;
+	struct version newest, pending;
+	struct gpu_room room;
+	uint64_t nr_entries, nr_dropped; /* in the table */
+	bool is_clean; /* counts are zero, or will be */
+	bool much_changed; /* in the version before: more than a half, so the next may begin as a whole one */
+	struct delta_buffer *buffers;
+	struct gpu_buffer *gpu_buffers; /* device */
+	size_t nr_buffers, buffers_room;
+
+	/* Of what is pending. */
+	enum delta_method method;
+	bool finished, whole, dedup;
+	struct gpu_take take;
+	struct gpu_segment segments[GPU_SEGMENTS_MAX];
+	uint32_t nr_segments, nr_copied;
+	struct gpu_counts *counts; /* device */
+	struct gpu_report *report; /* host */
+	struct pinned pages, rest;
+	uint32_t *tables; /* host, page-locked */
+	uint64_t tables_room, shifted_at; /* bytes; where the table of shifted duplicates begins */
+	uint8_t head[DELTA_PAGE];
+	struct iovec *parts;
+};
+
+int delta_gpu_wait(struct delta_gpu *g, enum stream stream);
+int delta_gpu_wait_event(cudaEvent_t event);
+void delta_gpu_drain(struct delta_gpu *g); /* waits for all, whatever has failed */
+/* Host memory for so many bytes of tables. */
+int delta_gpu_ensure_tables(struct delta_gpu *g, uint64_t len);
+
+/* Launches all of a take but its tables, with more room as long as there is not enough. */
+int delta_gpu_run_segments(struct delta_gpu *g);
+/* The same for method Full. */
+int delta_gpu_run_full(struct delta_gpu *g);
+uint64_t delta_gpu_log_slack(const struct delta_gpu *g, uint64_t nr_chunks); /* entries of the log that may stay unused */
+
+/* When all chunks have been labelled. */
+int delta_gpu_launch_tables(struct delta_gpu *g);
+
+/* What is counted begins at zero. Done when a version is over, so that the next need not wait for it. */
+int delta_gpu_clean(struct delta_gpu *g);
+/* What the version being taken has entered goes. Nothing may be running. */
+int delta_gpu_drop_entered(struct delta_gpu *g);
+uint64_t delta_gpu_entries_max(const struct delta_gpu *g); /* in the table, by its limit */
+/* Slots for all that the next version may enter, as far as the limit allows; then for twice as much. */
+int delta_gpu_ensure_table(struct delta_gpu *g);

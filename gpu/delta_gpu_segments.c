@@ -1,0 +1,287 @@
+/*
+ * The host's side of a take. Segments are launched one behind the other on two streams for hashing, in turns, so that
+ * the blocks of one begin as those of the one before run out, and on one for what comes after it; a fourth stream copies
+ * payload to the host. Sizes are known on the device only: a kernel writes them into memory of the host (struct
+ * gpu_report), which looks there while it launches, and then starts the copy.
+ *
+ *   hash 0   ▓▓     ▓▓▓▓▓▓▓▓▓▓    ▓▓▓
+ *   hash 1     ▓▓▓▓▓          ▓▓▓▓   ▓
+ *   rest       ▒    ▒▒        ▒▒  ▒ ▒▒▒ tables
+ *   copy        ░    ░░░        ░░░░ ░░░
+ *
+ * The first ones are short, so that copying begins soon, and the last, so that little is left to do when all is hashed.
+ *
+ * Memory is for changes of up to a tenth of the chunks. If there are more, and also for the first version, the take
+ * begins anew as a whole one: the log has the digests of all chunks, and becomes the newest version's when it is
+ * committed; payload goes through the two halves of the staging memory in turns, or, where a segment is all new, to the
+ * host as it is.
+ */
+#include "gpu/delta_gpu_record.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "base/util.h"
+
+#define SPIN_CHECK 4096 /* looks between two questions whether the device still works */
+#define SEGMENT_MIN 16u /* units */
+
+/* How much of the content each segment has, of all these together. */
+static const unsigned weights[] = { 1, 3, 4, 5, 5, 5, 5, 3, 1 };
+
+uint64_t delta_gpu_log_slack(const struct delta_gpu *g, uint64_t nr_chunks)
+{
+	uint64_t warps = (uint64_t)g->hash_blocks * 8;
+
+	return MIN(warps, nr_chunks / GPU_GROUP + 1) * GPU_LOG_GRAB * ARRAY_SIZE(weights);
+}
+
+static void add_segment(struct delta_gpu *g, uint64_t unit, uint64_t end)
+{
+	assert(g->nr_segments < GPU_SEGMENTS_MAX);
+	g->segments[g->nr_segments] = (struct gpu_segment){
+		.nr = g->nr_segments,
+		.unit = unit,
+		.end = end,
+		.append = !g->whole,
+		.last = end == g->take.nr_units,
+	};
+	g->nr_segments++;
+}
+
+static void cut_segments(struct delta_gpu *g)
+{
+	uint64_t units = g->take.nr_units, at = 0, sum = 0, weight = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(weights); i++)
+		sum += weights[i];
+	for (size_t i = 0; i < ARRAY_SIZE(weights); i++) {
+		uint64_t end;
+
+		weight += weights[i];
+		end = units * weight / sum;
+		if (end - at < SEGMENT_MIN && end < units)
+			continue;
+		add_segment(g, at, end);
+		at = end;
+	}
+}
+
+/* Each fits into a half of the staging memory, whatever has changed. The first is short. */
+static void cut_halves(struct delta_gpu *g)
+{
+	uint64_t unit_len = (uint64_t)GPU_UNIT_CHUNKS * g->params.chunk_len, half = g->room.staging_len / 2 / unit_len;
+
+	for (uint64_t at = 0, end; at < g->take.nr_units; at = end) {
+		end = MIN(at + (at == 0 ? half / 8 + 1 : half), g->take.nr_units);
+		add_segment(g, at, end);
+		g->segments[g->nr_segments - 1].staging_off = (g->nr_segments - 1) % 2 * half * unit_len;
+	}
+}
+
+static int prepare_attempt(struct delta_gpu *g)
+{
+	struct gpu_room *m = &g->room;
+	int r = 0;
+
+	g->take.attempt = ++g->attempt;
+	g->take.shifts = m->shifts;
+	g->take.shifts_room = m->nr_shifted;
+	g->take.whole = g->whole;
+	g->take.log = m->log;
+	g->take.log_room = m->log_room;
+	g->take.changed_room = g->whole ? UINT64_MAX : m->nr_changed;
+	if (g->whole && g->newest.number == 0) {
+		g->take.log = m->digests;
+	} else if (g->whole) {
+		r = gpu_room_add_whole_log(m);
+		g->take.log = m->whole_log;
+	}
+	g->nr_segments = g->nr_copied = 0;
+	if (g->whole)
+		cut_halves(g);
+	else
+		cut_segments(g);
+	g->pages.len = g->rest.len = 0;
+	g->report->overflow = 0;
+	if (r == 0 && !g->is_clean)
+		r = delta_gpu_clean(g);
+	for (int i = HASH_0; r == 0 && i <= HASH_1; i++)
+		r = cuda_errno(cudaStreamWaitEvent(g->streams[i], g->clean, 0), "take");
+	g->is_clean = false;
+	return r;
+}
+
+static int launch_hash(struct delta_gpu *g, uint32_t nr)
+{
+	cudaStream_t stream = g->streams[HASH_0 + nr % 2];
+	const struct gpu_segment *s = &g->segments[nr];
+	cudaError_t e;
+
+	e = gpu_hash(&g->take, &g->keys, s, g->hash_blocks, stream);
+	if (e == cudaSuccess)
+		e = cudaEventRecord(g->hashed[nr], stream);
+	if (e == cudaSuccess)
+		e = gpu_second(&g->take, &g->keys, s, stream);
+	if (e == cudaSuccess && nr + 2 == g->nr_segments)
+		e = cudaEventRecord(g->second, stream);
+	if (e == cudaSuccess && s->last && nr > 0)
+		e = cudaStreamWaitEvent(stream, g->second, 0);
+	if (e == cudaSuccess && s->last)
+		e = gpu_fingerprint(&g->take, &g->keys, stream);
+	return cuda_errno(e, "hash");
+}
+
+static int launch_rest(struct delta_gpu *g, uint32_t nr)
+{
+	cudaStream_t stream = g->streams[REST];
+	cudaError_t e;
+
+	e = cudaStreamWaitEvent(stream, g->hashed[nr], 0);
+	if (e == cudaSuccess && g->whole && nr >= 2)
+		e = cudaStreamWaitEvent(stream, g->copied[nr - 2], 0); /* whose half it takes over */
+	if (e == cudaSuccess)
+		e = gpu_segment(&g->take, &g->segments[nr], g->blocks, stream);
+	if (e == cudaSuccess)
+		e = cudaEventRecord(g->gathered[nr], stream);
+	return cuda_errno(e, "take");
+}
+
+static bool flag_set(const uint32_t *flag, uint32_t attempt)
+{
+	return __atomic_load_n(flag, __ATOMIC_ACQUIRE) == attempt;
+}
+
+/* Whole pages of the content, from where they are. */
+static int copy_content(struct delta_gpu *g, uint64_t off, uint64_t end)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < g->nr_buffers && off < end; i++) {
+		const struct delta_buffer *b = &g->buffers[i];
+		uint64_t from = MAX(off, b->off), to = MIN(end, b->off + b->len);
+
+		if (to <= off || from >= end)
+			continue;
+		r = pinned_zeros(&g->pages, from - off);
+		if (r == 0)
+			r = pinned_copy(&g->pages, (const uint8_t *)b->p + (from - b->off), to - from, g->streams[COPY]);
+		off = to;
+	}
+	return r < 0 ? r : pinned_zeros(&g->pages, end - off);
+}
+
+/* The payload of a segment whose sizes are known. If all of it is new, gpu_segment() has left it where it is. */
+static int copy_segment(struct delta_gpu *g, uint32_t nr)
+{
+	struct gpu_totals before = { 0 }, upto = g->report->upto[nr];
+	const struct gpu_segment *s = &g->segments[nr];
+	const uint8_t *from = g->room.staging + s->staging_off;
+	uint64_t chunk_len = g->params.chunk_len, pages_len;
+	uint64_t first = s->unit * GPU_UNIT_CHUNKS, end = MIN(s->end * GPU_UNIT_CHUNKS, g->take.nr_chunks);
+	int r = 0;
+
+	if (nr > 0)
+		before = g->report->upto[nr - 1];
+	if (s->append)
+		from += (before.pages + before.rest) * chunk_len;
+	pages_len = (upto.pages - before.pages) * chunk_len;
+	if (upto.changed > before.changed)
+		r = cuda_errno(cudaStreamWaitEvent(g->streams[COPY], g->gathered[nr], 0), "copy");
+	if (r == 0 && g->whole && upto.pages - before.pages == end - first)
+		r = copy_content(g, first * chunk_len, end * chunk_len);
+	else if (r == 0)
+		r = pinned_copy(&g->pages, from, pages_len, g->streams[COPY]);
+	if (r == 0)
+		r = pinned_copy(&g->rest, from + pages_len, (upto.rest - before.rest) * chunk_len, g->streams[COPY]);
+	if (r == 0 && g->whole)
+		r = cuda_errno(cudaEventRecord(g->copied[nr], g->streams[COPY]), "copy");
+	return r;
+}
+
+/* Starts the copies of the first `nr` segments. Waits for their sizes, or not. -EOVERFLOW: not enough room. */
+static int copy_segments(struct delta_gpu *g, uint32_t nr, bool wait)
+{
+	cudaError_t e;
+	int r;
+
+	for (uint64_t looks = 1; g->nr_copied < nr; looks++) {
+		if (flag_set(&g->report->done[g->nr_copied], g->attempt)) {
+			if (g->report->overflow)
+				return -EOVERFLOW;
+			r = copy_segment(g, g->nr_copied);
+			if (r < 0)
+				return r;
+			g->nr_copied++;
+			continue;
+		}
+		if (!wait)
+			return 0;
+		if (looks % SPIN_CHECK != 0)
+			continue;
+		e = cudaStreamQuery(g->streams[REST]);
+		if (e != cudaErrorNotReady && !flag_set(&g->report->done[g->nr_copied], g->attempt))
+			return cuda_errno(e == cudaSuccess ? cudaErrorUnknown : e, "take");
+	}
+	return 0;
+}
+
+/* To compare bytes all digests must be known. */
+static int run_attempt(struct delta_gpu *g)
+{
+	bool compare = g->take.compare;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && compare && i < g->nr_segments; i++) {
+		r = launch_hash(g, i);
+		if (r == 0)
+			r = cuda_errno(cudaStreamWaitEvent(g->streams[REST], g->hashed[i], 0), "take");
+	}
+	for (uint32_t i = 0; r == 0 && i < g->nr_segments; i++) {
+		r = compare ? 0 : launch_hash(g, i);
+		if (r == 0 && g->whole && i >= 2)
+			r = copy_segments(g, i - 1, true);
+		if (r == 0)
+			r = launch_rest(g, i);
+		if (r == 0)
+			r = copy_segments(g, i, false);
+	}
+	return r < 0 ? r : copy_segments(g, g->nr_segments, true);
+}
+
+int delta_gpu_run_segments(struct delta_gpu *g)
+{
+	int r;
+
+	for (;;) {
+		r = prepare_attempt(g);
+		if (r == 0)
+			r = run_attempt(g);
+		if (r != -EOVERFLOW)
+			return r;
+		delta_gpu_drain(g);
+		r = delta_gpu_drop_entered(g);
+		if (r == 0 && g->whole)
+			r = gpu_room_set_shifted(&g->room, g->room.nr_chunks);
+		if (r < 0)
+			return r;
+		g->whole = true;
+	}
+}
+
+/* All bytes. The kernels only make digests. */
+int delta_gpu_run_full(struct delta_gpu *g)
+{
+	uint64_t pages_len = round_down(g->take.len, DELTA_PAGE), rest_len = g->take.len - pages_len;
+	const struct delta_buffer *last = &g->buffers[g->nr_buffers - 1];
+	int r;
+
+	r = prepare_attempt(g);
+	for (uint32_t i = 0; r == 0 && i < g->nr_segments; i++)
+		r = launch_hash(g, i);
+	if (r == 0)
+		r = copy_content(g, 0, pages_len);
+	if (r == 0 && rest_len > 0) /* then it is the last buffer's end */
+		r = pinned_copy(&g->rest, (const uint8_t *)last->p + last->len - rest_len, rest_len, g->streams[COPY]);
+	return r;
+}
