@@ -61,6 +61,8 @@ int delta_gpu_drop_entered(struct delta_gpu *g)
 	r = cuda_errno(cudaMemcpy(&counts, g->counts, sizeof(counts), cudaMemcpyDeviceToHost), "table");
 	if (r == 0 && counts.entered > 0)
 		r = cuda_errno(gpu_forget(&g->take, g->take.number, 0, g->streams[REST]), "table");
+	if (r == 0) /* or the next one that fails would find them again */
+		r = cuda_errno(cudaMemsetAsync(g->counts, 0, sizeof(*g->counts), g->streams[REST]), "table");
 	if (r == 0)
 		r = delta_gpu_wait(g, REST);
 	if (r == 0)
