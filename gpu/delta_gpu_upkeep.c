@@ -9,23 +9,21 @@
 
 int delta_gpu_clean(struct delta_gpu *g)
 {
+	uint64_t groups = g->room.nr_chunks / GPU_GROUP;
 	cudaStream_t stream = g->streams[REST];
-	int r;
+	cudaError_t e;
 
-	r = cuda_errno(cudaMemsetAsync(g->counts, 0, sizeof(*g->counts), stream), "counts");
-	if (r == 0)
-		r = cuda_errno(cudaMemsetAsync(g->room.unit_changed, 0,
-					       g->room.nr_chunks / GPU_UNIT_CHUNKS * sizeof(*g->room.unit_changed),
-					       stream),
-			       "counts");
-	if (r == 0)
-		r = cuda_errno(cudaMemsetAsync(g->room.masks, 0, g->room.nr_chunks / GPU_GROUP * sizeof(*g->room.masks),
-					       stream),
-			       "counts");
-	if (r == 0)
-		r = cuda_errno(cudaEventRecord(g->clean, stream), "counts");
-	g->is_clean = r == 0;
-	return r;
+	e = cudaMemsetAsync(g->counts, 0, sizeof(*g->counts), stream);
+	if (e == cudaSuccess)
+		e = cudaMemsetAsync(g->room.unit_changed, 0, groups / GPU_UNIT * sizeof(*g->room.unit_changed), stream);
+	if (e == cudaSuccess)
+		e = cudaMemsetAsync(g->room.masks, 0, groups * sizeof(*g->room.masks), stream);
+	if (e == cudaSuccess)
+		e = cudaMemsetAsync(g->room.first, 0, groups * sizeof(*g->room.first), stream);
+	if (e == cudaSuccess)
+		e = cudaEventRecord(g->clean, stream);
+	g->is_clean = e == cudaSuccess;
+	return cuda_errno(e, "counts");
 }
 
 uint64_t delta_gpu_entries_max(const struct delta_gpu *g)

@@ -3,19 +3,20 @@
  * takes a fraction of the time that further launches would, and there are many segments. There are no more blocks than
  * multiprocessors, and the hashing of later segments leaves room for one on each; so all of them get to run.
  *
- *   list     changed chunks in ascending order; from there on each block has a part of the list
+ *   list     a block's part of the changed chunks, which are in ascending order; all parts are as long
  *   enter    looks each up in the table, enters unknown ones, the lowest place wins
  *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted
  *   gather   their bytes into staging, whole pages before the rest; shifted duplicates into a list
  *
  * While the rest of the data is being hashed every access to memory takes its time, and little changes at a time: what
- * counts is how many accesses wait for each other. So a part is kept in shared memory if it fits there, and
- * begins and ends between two pages, so that a block by itself can tell whole ones.
+ * counts is how many accesses wait for each other. So each block finds its part by itself, from how many chunks have
+ * changed in which unit, and keeps it in shared memory if it fits there. It begins and ends between two cells, which are
+ * whole pages, so that a block by itself can tell those, too.
  *
  * What one block writes and another reads goes around the first-level cache, which knows nothing of other
  * multiprocessors.
  */
-#define BLOCK 512u
+#define BLOCK 384u
 
 #include <cuda_runtime_api.h>
 
@@ -24,12 +25,12 @@
 
 /* What registers two blocks of the hashing leave on a multiprocessor. */
 #if CUDART_VERSION >= 12040
-#define SEGMENT_BOUNDS __maxnreg__(48)
+#define SEGMENT_BOUNDS __maxnreg__(56)
 #else
-#define SEGMENT_BOUNDS __launch_bounds__(BLOCK, 2)
+#define SEGMENT_BOUNDS __launch_bounds__(BLOCK, 3)
 #endif
 
-/* What `enter` leaves in `results`, if not the value of an older entry: a slot plus one, or one of these. */
+/* What `enter` leaves in `results`, if not where an older entry is: a slot plus one, or one of these. */
 #define RESULT_FIRST UINT64_C(0)
 #define RESULT_SEARCH UINT64_C(0xffffffff) /* unknown, and not entered: an equal one may be */
 
@@ -37,11 +38,12 @@
 #define RESULT_REST UINT64_C(0)
 #define RESULT_PAGES UINT64_C(1)
 
-#define CACHED 512u /* entries of a part that shared memory has room for */
+#define CELL 4u /* groups: what a thread lists at a time, and at least a page */
+#define CACHED 768u /* entries of a part that shared memory has room for */
 
-/* A block's part of the list. */
+/* A block's part of the changed chunks. */
 struct changes {
-	uint64_t from;
+	uint64_t from; /* of the segment's */
 	uint32_t nr;
 	bool cached;
 	struct gpu_entry *entries; /* CACHED of them */
@@ -75,88 +77,95 @@ static __device__ __forceinline__ void set_result(const struct gpu_take &t, cons
 		t.results[c.from + i] = result;
 }
 
-/* Four groups per thread: masks and where their digests are in the log. */
-static __device__ void list_groups(const struct gpu_take &t, uint64_t group, const uint32_t masks[4],
-				   const uint32_t at_log[4], uint32_t to)
+/* Units that a part is in, and how many chunks of the segment have changed before the first of them. */
+struct span {
+	uint32_t unit, end, before;
+};
+
+/* Returns how many chunks of the segment have changed; all blocks come to the same. `ret_part`: those from where to where. */
+static __device__ uint32_t find_part(const struct gpu_take &t, const struct gpu_segment &s, struct part *ret_part,
+				     struct span *ret)
+{
+	__shared__ struct span span;
+	const uint32_t *changed = t.unit_changed + s.unit;
+	uint32_t units = (uint32_t)(s.end - s.unit), each = (units + BLOCK - 1) / BLOCK;
+	uint32_t unit = min(units, threadIdx.x * each), end = min(units, unit + each), nr = 0, total, at;
+
+	if (threadIdx.x == 0)
+		span.unit = span.end = span.before = 0;
+	for (uint32_t i = unit; i < end; i++)
+		nr += changed[i];
+	at = block_scan(nr, &total);
+	*ret_part = part_of(total, 1);
+	for (uint32_t i = unit; i < end; at += changed[i++]) {
+		if (ret_part->from - at < changed[i]) { /* and not before: that would be very many */
+			span.unit = i;
+			span.before = at;
+		}
+		if (ret_part->from < ret_part->to && ret_part->to - 1 - at < changed[i])
+			span.end = i + 1;
+	}
+	__syncthreads();
+	*ret = span;
+	return total;
+}
+
+/* A cell: masks of its groups, and where their digests are in the log. */
+static __device__ void list_cell(const struct gpu_take &t, uint64_t group, const uint32_t masks[CELL],
+				 const uint32_t at_log[CELL], struct gpu_entry *to)
 {
 #pragma unroll
-	for (uint32_t i = 0; i < 4; i++) {
+	for (uint32_t i = 0; i < CELL; i++) {
 		uint32_t at = at_log[i];
 
 		for (uint32_t mask = masks[i]; mask; mask &= mask - 1) {
-			struct gpu_entry e = { (uint32_t)(group + i) * GPU_GROUP + __ffs(mask) - 1, at++ };
+			uint32_t chunk = (uint32_t)(group + i) * GPU_GROUP + __ffs(mask) - 1;
 
-			if (t.whole)
-				e.at = e.chunk;
-			*(uint2 *)(t.entries + to++) = make_uint2(e.chunk, e.at);
+			*(uint2 *)to++ = make_uint2(chunk, t.whole ? chunk : at++);
 		}
 	}
 }
 
-static __device__ void list_changes(const struct gpu_take &t, const struct gpu_segment &s)
+/* A block has the cells whose first changed chunk is in its part: it may begin later, and end later, by less than a cell. */
+static __device__ void list_changes(const struct gpu_take &t, const struct gpu_segment &s, struct part part,
+				    struct span span, struct changes *c)
 {
-	const uint32_t units = 4 * BLOCK / GPU_UNIT; /* at a time */
-	struct part part = part_of(s.end - s.unit, units);
-	uint32_t at = sum_of(t.unit_changed + s.unit, part.from);
+	const uint32_t units = CELL * BLOCK / GPU_UNIT; /* at a time */
+	__shared__ uint32_t first, end;
+	uint32_t at = span.before;
 
-	for (uint64_t unit = part.from; unit < part.to; unit += units) {
-		uint64_t group = (s.unit + unit) * GPU_UNIT + 4 * threadIdx.x;
+	if (threadIdx.x == 0) {
+		first = UINT32_MAX;
+		end = 0;
+	}
+	c->cached = part.to - part.from + CELL * GPU_GROUP <= CACHED;
+	for (uint32_t unit = span.unit; unit < span.end; unit += units) {
+		uint64_t group = (s.unit + unit) * GPU_UNIT + CELL * threadIdx.x;
 		uint4 masks = make_uint4(0, 0, 0, 0), log = masks;
-		uint32_t total, before;
+		uint32_t nr, total, before;
+		bool own;
 
-		if (unit + 4 * threadIdx.x / GPU_UNIT < part.to) {
+		if (unit + CELL * threadIdx.x / GPU_UNIT < span.end) {
 			masks = *(const uint4 *)(t.masks + group);
 			log = *(const uint4 *)(t.log_base + group);
-			*(uint4 *)(t.first + group) = make_uint4(0, 0, 0, 0);
 		}
-		before = block_scan(__popc(masks.x) + __popc(masks.y) + __popc(masks.z) + __popc(masks.w), &total);
-		if (at + total > t.entries_room) {
-			t.counts->too_many[s.nr] = 1;
-			break;
+		nr = __popc(masks.x) + __popc(masks.y) + __popc(masks.z) + __popc(masks.w);
+		before = at + block_scan(nr, &total);
+		own = nr > 0 && before >= part.from && before < part.to;
+		if (own) {
+			atomicMin(&first, before);
+			atomicMax(&end, before + nr);
 		}
-		list_groups(t, group, (const uint32_t[]){ masks.x, masks.y, masks.z, masks.w },
-			    (const uint32_t[]){ log.x, log.y, log.z, log.w }, at + before);
+		__syncthreads();
+		if (own)
+			list_cell(t, group, (const uint32_t[]){ masks.x, masks.y, masks.z, masks.w },
+				  (const uint32_t[]){ log.x, log.y, log.z, log.w },
+				  c->cached ? c->entries + (before - first) : t.entries + before);
 		at += total;
 	}
-	if (threadIdx.x == 0 && part.to == s.end - s.unit && part.to > part.from) {
-		t.counts->changed[s.nr] = at;
-		if (t.counts->before[s.nr].changed + at > t.changed_room)
-			t.counts->too_many[s.nr] = 1;
-	}
-}
-
-/* The first entry at or behind `i` that begins another page than the one before it. By a warp. */
-static __device__ uint64_t page_start(const struct gpu_take &t, uint64_t i, uint64_t nr)
-{
-	uint32_t per_page = GPU_PAGE / t.chunk_len, starts = 0;
-
-	for (uint64_t at = i; !starts; at += WARP) {
-		uint64_t own = at + lane_id();
-
-		starts = __ballot_sync(ALL_LANES, own == 0 || own >= nr ||
-							  load_entry(t, own).chunk / per_page !=
-								  load_entry(t, own - 1).chunk / per_page);
-		i = at + __ffs(starts) - 1;
-	}
-	return min(i, nr);
-}
-
-static __device__ void take_part(const struct gpu_take &t, uint32_t nr, struct changes *c)
-{
-	__shared__ uint64_t bounds[2];
-	struct part part = part_of(nr, 1);
-
-	if (threadIdx.x < WARP)
-		bounds[0] = page_start(t, part.from, nr);
-	else if (threadIdx.x < 2 * WARP)
-		bounds[1] = page_start(t, part.to, nr);
 	__syncthreads();
-	c->from = bounds[0];
-	c->nr = (uint32_t)(bounds[1] - bounds[0]);
-	c->cached = c->nr <= CACHED;
-	for (uint32_t i = threadIdx.x; c->cached && i < c->nr; i += BLOCK)
-		c->entries[i] = load_entry(t, c->from + i);
-	__syncthreads();
+	c->from = first;
+	c->nr = end > first ? end - first : 0;
 }
 
 /* Of the room in the table, what the segments before have left to this one. */
@@ -181,6 +190,30 @@ static __device__ void add_tally(const struct gpu_take &t, struct tally tally)
 		atomicAdd((unsigned long long *)&t.counts->reclaimed, tally.reclaimed);
 }
 
+static __device__ bool same_bytes(const struct gpu_take &t, uint32_t a, uint32_t b)
+{
+	for (uint32_t off = 0; off < t.chunk_len; off += 16) {
+		uint4 x = content_load(t, (uint64_t)a * t.chunk_len + off),
+		      y = content_load(t, (uint64_t)b * t.chunk_len + off);
+
+		if (x.x != y.x || x.y != y.y || x.z != y.z || x.w != y.w)
+			return false;
+	}
+	return true;
+}
+
+/* Of an entry with the same digest: where the chunk comes from, with GPU_IN_NEWEST if that is so; 0: it has other bytes. */
+static __device__ uint64_t settle(const struct gpu_take &t, uint32_t chunk, struct digest d, uint64_t value)
+{
+	uint32_t src = chunk_of(value);
+
+	if (t.compare && src < t.nr_whole && same_digest(any_digest(t, src), d) && !same_bytes(t, chunk, src))
+		return RESULT_FIRST;
+	if (src < t.newest_whole && same_digest(load_digest(t.digests + src), d))
+		value |= GPU_IN_NEWEST;
+	return value;
+}
+
 static __device__ void enter_changes(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
 				     bool enough)
 {
@@ -195,7 +228,9 @@ static __device__ void enter_changes(const struct gpu_take &t, const struct gpu_
 			uint4 tags;
 
 			result = find_older(t, d, &tags);
-			if (!result) {
+			if (result)
+				result = settle(t, e.chunk, d, result);
+			else {
 				tally.unknown++;
 				result = enough ? enter_chunk(t, d, e.chunk, tags, &tally) + 1 : RESULT_SEARCH;
 			}
@@ -236,46 +271,20 @@ static __device__ void enter_ranked(const struct gpu_take &t, const struct chang
 	add_tally(t, tally);
 }
 
-static __device__ bool same_bytes(const struct gpu_take &t, uint32_t a, uint32_t b)
-{
-	for (uint32_t off = 0; off < t.chunk_len; off += 16) {
-		uint4 x = content_load(t, (uint64_t)a * t.chunk_len + off),
-		      y = content_load(t, (uint64_t)b * t.chunk_len + off);
-
-		if (x.x != y.x || x.y != y.y || x.z != y.z || x.w != y.w)
-			return false;
-	}
-	return true;
-}
-
-/* Where a chunk comes from, with GPU_IN_NEWEST if that is so; 0: it is a first occurrence. */
+/* What `enter` has not settled: the same. */
 static __device__ uint64_t source_of(const struct gpu_take &t, struct gpu_entry e, uint64_t result)
 {
-	uint32_t chunk = e.chunk, src;
-	struct digest d;
-
-	if (version_of(result) == 0 && result != RESULT_SEARCH) {
-		if (result == RESULT_FIRST)
-			return 0;
-		result = value_at(t.table, result - 1);
-		if (chunk_of(result) == chunk)
-			return 0;
-	}
-	d = load_digest(t.log + e.at);
+	if (version_of(result) != 0 || result == RESULT_FIRST)
+		return result;
 	if (result == RESULT_SEARCH) {
-		result = find_own(t, d);
+		result = find_own(t, load_digest(t.log + e.at));
 		if (result == 0)
-			return 0;
-		result = value_at(t.table, result - 1);
-		if (chunk_of(result) == chunk)
-			return 0;
+			return RESULT_FIRST;
 	}
-	src = chunk_of(result);
-	if (t.compare && src < t.nr_whole && same_digest(any_digest(t, src), d) && !same_bytes(t, chunk, src))
-		return 0;
-	if (src < t.newest_whole && same_digest(load_digest(t.digests + src), d))
-		result |= GPU_IN_NEWEST;
-	return result;
+	result = value_at(t.table, result - 1);
+	if (chunk_of(result) == e.chunk)
+		return RESULT_FIRST;
+	return settle(t, e.chunk, load_digest(t.log + e.at), result);
 }
 
 /* Is this first occurrence in a page that is all first occurrences, and that the content has whole? */
@@ -302,7 +311,7 @@ static __device__ void label_changes(const struct gpu_take &t, const struct chan
 
 	for (uint32_t i = threadIdx.x; i < c.nr; i += BLOCK) {
 		struct gpu_entry e = entry_at(t, c, i);
-		uint64_t result = t.dedup ? source_of(t, e, result_at(t, c, i)) : 0;
+		uint64_t result = t.dedup ? source_of(t, e, result_at(t, c, i)) : RESULT_FIRST;
 
 		if (!result)
 			atomicOr(t.first + e.chunk / GPU_GROUP, 1u << e.chunk % GPU_GROUP);
@@ -352,7 +361,8 @@ static __device__ struct sums sum_blocks(const struct gpu_take &t)
 }
 
 /* What the segment adds, for the next one and for the host, which may read this before the bytes are there. */
-static __device__ void report_segment(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr, struct sums sums)
+static __device__ void report_segment(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr, bool too_many,
+				      struct sums sums)
 {
 	struct gpu_totals totals = t.counts->before[s.nr];
 
@@ -366,8 +376,7 @@ static __device__ void report_segment(const struct gpu_take &t, const struct gpu
 	t.report->reclaimed = __ldcg((unsigned long long *)&t.counts->reclaimed);
 	if (s.last)
 		t.report->last_is_first = __ldcg(t.first + t.nr_groups - 1) >> (t.nr_chunks - 1) % GPU_GROUP & 1;
-	if (__ldcg(&t.counts->overflow) || __ldcg(&t.counts->too_many[s.nr]) ||
-	    totals.changed - totals.pages - totals.rest > t.shifts_room)
+	if (__ldcg(&t.counts->overflow) || too_many || totals.changed - totals.pages - totals.rest > t.shifts_room)
 		t.report->overflow = 1;
 	__threadfence_system();
 	*(volatile uint32_t *)&t.report->done[s.nr] = t.attempt;
@@ -438,18 +447,19 @@ static __global__ void SEGMENT_BOUNDS segment_kernel(const __grid_constant__ str
 	struct changes c = { .from = 0, .nr = 0, .cached = false, .entries = entries, .results = results };
 	uint32_t *arrived = &t.counts->arrived[s.nr];
 	struct sums sums = { 0, 0, 0, 0 };
-	uint32_t nr = 0, phase = 1;
+	uint32_t nr, phase = 1;
+	struct part part;
+	struct span span;
+	bool too_many;
 
-	list_changes(t, s);
-	wait_for_all(arrived, phase++);
-	if (!__ldcg(&t.counts->too_many[s.nr])) /* all blocks must see the same: nobody changes it from here on */
-		nr = __ldcg(&t.counts->changed[s.nr]);
-	if (nr == 0) { /* nothing has changed, or too much */
+	nr = find_part(t, s, &part, &span);
+	too_many = nr > t.entries_room || t.counts->before[s.nr].changed + nr > t.changed_room;
+	if (nr == 0 || too_many) {
 		if (blockIdx.x == 0 && threadIdx.x == 0)
-			report_segment(t, s, nr, sums);
+			report_segment(t, s, 0, too_many, sums);
 		return;
 	}
-	take_part(t, nr, &c);
+	list_changes(t, s, part, span, &c);
 	if (t.dedup) {
 		uint64_t room = room_left(t, s.nr);
 
@@ -464,7 +474,7 @@ static __global__ void SEGMENT_BOUNDS segment_kernel(const __grid_constant__ str
 	wait_for_all(arrived, phase++);
 	sums = sum_blocks(t);
 	if (blockIdx.x == 0 && threadIdx.x == 0)
-		report_segment(t, s, nr, sums);
+		report_segment(t, s, nr, false, sums);
 	/* If all of it is new, the host copies it from where it is. */
 	if (!t.whole || sums.pages < min(s.end * GPU_UNIT_CHUNKS, t.nr_chunks) - s.unit * GPU_UNIT_CHUNKS)
 		gather(t, s, c, sums);

@@ -67,10 +67,9 @@ struct gpu_totals {
 struct gpu_counts {
 	uint32_t overflow; /* of the log; then what kernels do from there on is for nothing */
 	uint32_t log_used;
-	uint32_t too_many[GPU_SEGMENTS_MAX]; /* changed chunks: nothing is done with the segment */
 	uint32_t tables_arrived[2];
 	uint32_t arrived[GPU_SEGMENTS_MAX]; /* blocks at where they wait for each other */
-	uint32_t changed[GPU_SEGMENTS_MAX], unknown[GPU_SEGMENTS_MAX]; /* per segment */
+	uint32_t unknown[GPU_SEGMENTS_MAX]; /* per segment */
 	uint64_t entered, reclaimed; /* slots; the second: of dropped ones */
 	uint64_t kept; /* by a sweep */
 	struct gpu_totals before[GPU_SEGMENTS_MAX + 1];
@@ -108,7 +107,7 @@ struct gpu_take {
 	uint32_t sparse; /* as many chunks as the newest version */
 	struct digest *second; /* level of the fingerprint */
 	uint32_t *masks; /* per group: chunks that are not the parent's; zeros before */
-	uint32_t *first; /* per group: first occurrences */
+	uint32_t *first; /* per group: first occurrences; zeros before */
 	uint32_t *log_base; /* per group: where the digests of its changed chunks are */
 	struct digest *log;
 	uint64_t log_room;
