@@ -65,6 +65,12 @@ static int make_shared(struct delta_gpu *g)
 {
 	int r = gpu_room_alloc(&g->room, &g->counts, sizeof(*g->counts));
 
+	crc_powers_init(&g->powers);
+	if (r == 0)
+		r = gpu_room_alloc(&g->room, &g->gpu_powers, sizeof(g->powers));
+	if (r == 0)
+		r = cuda_errno(cudaMemcpy(g->gpu_powers, &g->powers, sizeof(g->powers), cudaMemcpyHostToDevice),
+			       "powers");
 	if (r == 0)
 		r = cuda_errno(cudaHostAlloc((void **)&g->report, sizeof(*g->report), cudaHostAllocMapped), "report");
 	if (r == 0)
@@ -138,6 +144,7 @@ void delta_gpu_free(struct delta_gpu *g)
 		if ((&g->given)[i])
 			cudaEventDestroy((&g->given)[i]);
 	gpu_room_free(&g->room, &g->counts, sizeof(*g->counts));
+	gpu_room_free(&g->room, &g->gpu_powers, sizeof(*g->gpu_powers));
 	gpu_room_free(&g->room, &g->gpu_buffers, g->buffers_room * sizeof(*g->gpu_buffers));
 	gpu_room_release(&g->room);
 	pinned_release(&g->pages);
@@ -183,7 +190,7 @@ static int ensure_room(struct delta_gpu *g)
 			    g->newest.nr_chunks);
 	if (r > 0) {
 		g->is_clean = false;
-		r = delta_gpu_ensure_tables(g, nr_chunks / 8 + 12 * g->room.nr_changed);
+		r = delta_gpu_ensure_tables(g, nr_chunks / 8 + 12 * g->room.nr_changed + KiB(1));
 	}
 	return r < 0 ? r : g->dedup ? delta_gpu_ensure_table(g) : 0;
 }
@@ -337,8 +344,6 @@ static int take_version(struct delta_gpu *g, const struct delta_take *take)
 		return r < 0 ? r : delta_gpu_wait(g, HASH_1);
 	}
 	r = delta_gpu_run_segments(g);
-	if (r == 0)
-		r = delta_gpu_launch_tables(g);
 	if (r == 0)
 		g->much_changed =
 			g->newest.number != 0 && g->report->upto[g->nr_segments - 1].changed > g->take.nr_chunks / 2;

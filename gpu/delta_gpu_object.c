@@ -25,40 +25,45 @@ static const struct {
 	[DELTA_METHOD_TREE] = { DELTA_RUNS, DELTA_RUNS },
 };
 
+static uint32_t tables_blocks(const struct delta_gpu *g)
+{
+	return MIN(4 * g->blocks, GPU_BLOCKS_MAX);
+}
+
 int delta_gpu_launch_tables(struct delta_gpu *g)
 {
-	struct gpu_totals all = g->report->upto[g->nr_segments - 1];
-	uint64_t first = all.pages + all.rest;
-	uint32_t blocks = MIN(4 * g->blocks, GPU_BLOCKS_MAX);
+	struct gpu_totals all = g->report->upto[g->nr_segments - 1]; /* if they are known */
+	uint64_t first = g->whole ? all.pages + all.rest : g->room.nr_changed;
+	uint64_t shifted = g->whole ? all.changed - first : g->room.nr_changed;
 	struct gpu_room *m = &g->room;
 	struct gpu_tables t = {
 		.method = g->method,
 		.height = delta_tree_height(g->take.nr_chunks),
+		.nr_segments = g->nr_segments,
 		.run_starts = m->run_starts,
 		.run_ends = m->run_ends,
 		.runs_room = m->nr_chunks / GPU_GROUP,
-		.sums = m->sums,
-		.more_sums = m->more_sums,
+		.run_sums = m->run_sums,
+		.chunk_sums = m->chunk_sums,
 		.node_sums = m->node_sums,
+		.shift_run_sums = m->shift_run_sums,
+		.shift_node_sums = m->shift_node_sums,
 		.names = m->names,
 		.names_summary = m->names_summary,
 		.starts = m->starts,
 		.shift_runs = m->shift_runs,
-		.nr_shifted = all.changed - first,
+		.powers = g->gpu_powers,
 	};
 	int r;
 
 	/* No encoding that is chosen takes more. */
 	g->shifted_at = round_up(g->method == DELTA_METHOD_LIST ? 4 * first : g->take.nr_groups * 4, 16);
-	r = delta_gpu_ensure_tables(g, g->shifted_at + 12 * t.nr_shifted + 16);
+	r = delta_gpu_ensure_tables(g, g->shifted_at + 12 * shifted + 16);
 	if (r < 0)
 		return r;
 	t.first_out = g->tables;
 	t.shifted_out = g->tables + g->shifted_at / sizeof(*g->tables);
-	if (first > 0 || g->method == DELTA_METHOD_BASIC)
-		r = cuda_errno(gpu_first_table(&g->take, &t, blocks, g->streams[REST]), "tables");
-	if (r == 0 && t.nr_shifted > 0)
-		r = cuda_errno(gpu_shifted_table(&g->take, &t, blocks, g->streams[REST]), "tables");
+	r = cuda_errno(gpu_tables(&g->take, &t, tables_blocks(g), g->streams[REST]), "tables");
 	return r < 0 ? r : cuda_errno(cudaEventRecord(g->tabled, g->streams[REST]), "tables");
 }
 
@@ -82,6 +87,18 @@ static uint64_t rest_len(const struct delta_gpu *g)
 	return cut ? g->rest.len - (chunk_len - g->pending.len % chunk_len) : g->rest.len;
 }
 
+/* Of both tables, of what blocks have added. */
+static uint32_t tables_crc(const struct delta_gpu *g, uint64_t first_len, uint64_t shifted_len)
+{
+	uint32_t first = 0, shifted = 0;
+
+	for (uint32_t i = 0; i < tables_blocks(g); i++) {
+		first ^= first_len > 0 ? g->report->first_crc[i] : 0;
+		shifted ^= shifted_len > 0 ? g->report->shifted_crc[i] : 0;
+	}
+	return crc_finish(&g->powers, crc_behind(&g->powers, first, shifted_len) ^ shifted, first_len + shifted_len);
+}
+
 /* Waits for the tables, and sets what the header says of them. */
 static int finish_tables(struct delta_gpu *g, struct delta_header *h)
 {
@@ -99,20 +116,21 @@ static int finish_tables(struct delta_gpu *g, struct delta_header *h)
 		g->tables[0] = 0;
 		g->tables[1] = (uint32_t)g->pending.nr_chunks;
 		h->first_len = 2 * sizeof(*g->tables);
-	} else {
-		r = delta_gpu_wait_event(g->tabled);
-		if (r < 0)
-			return r;
-		if (first) {
-			h->first_encoding = g->report->first_encoding;
-			h->first_len = g->report->first_len;
-		}
-		if (g->report->upto[g->nr_segments - 1].changed * g->params.chunk_len > g->pages.len + g->rest.len) {
-			h->shifted_encoding = g->report->shifted_encoding;
-			h->shifted_len = g->report->shifted_len;
-		}
+		h->tables_crc = crc32c(g->tables, h->first_len);
+		return 0;
 	}
-	h->tables_crc = crc32c_add(crc32c(g->tables, h->first_len), (uint8_t *)g->tables + g->shifted_at, h->shifted_len);
+	r = delta_gpu_wait_event(g->tabled);
+	if (r < 0)
+		return r;
+	if (first) {
+		h->first_encoding = g->report->first_encoding;
+		h->first_len = g->report->first_len;
+	}
+	if (g->report->upto[g->nr_segments - 1].changed * g->params.chunk_len > g->pages.len + g->rest.len) {
+		h->shifted_encoding = g->report->shifted_encoding;
+		h->shifted_len = g->report->shifted_len;
+	}
+	h->tables_crc = tables_crc(g, h->first_len, h->shifted_len);
 	return 0;
 }
 

@@ -24,6 +24,7 @@ struct delta_gpu {
 	struct delta_record_params params; /* constant, as the next ones */
 	struct gpu_keys keys;
 	struct digest zero;
+	struct crc_powers powers, *gpu_powers; /* the second: device */
 	int device;
 	uint32_t hash_blocks, blocks; /* for gpu_hash() and others */
 	cudaStream_t streams[NR_STREAMS];
@@ -61,13 +62,13 @@ void delta_gpu_drain(struct delta_gpu *g); /* waits for all, whatever has failed
 /* Host memory for so many bytes of tables. */
 int delta_gpu_ensure_tables(struct delta_gpu *g, uint64_t len);
 
-/* Launches all of a take but its tables, with more room as long as there is not enough. */
+/* Launches all of a take, with more room as long as there is not enough. */
 int delta_gpu_run_segments(struct delta_gpu *g);
 /* The same for method Full. */
 int delta_gpu_run_full(struct delta_gpu *g);
 uint64_t delta_gpu_log_slack(const struct delta_gpu *g, uint64_t nr_chunks); /* entries of the log that may stay unused */
 
-/* When all chunks have been labelled. */
+/* Behind the last segment. Of a whole version the sizes must be known. */
 int delta_gpu_launch_tables(struct delta_gpu *g);
 
 /* What is counted begins at zero. Done when a version is over, so that the next need not wait for it. */

@@ -246,7 +246,11 @@ static int run_attempt(struct delta_gpu *g)
 		if (r == 0)
 			r = copy_segments(g, i, false);
 	}
-	return r < 0 ? r : copy_segments(g, g->nr_segments, true);
+	if (r == 0 && !g->whole)
+		r = delta_gpu_launch_tables(g);
+	if (r == 0)
+		r = copy_segments(g, g->nr_segments, true);
+	return r == 0 && g->whole ? delta_gpu_launch_tables(g) : r;
 }
 
 int delta_gpu_run_segments(struct delta_gpu *g)

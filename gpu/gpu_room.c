@@ -61,9 +61,11 @@ static size_t content_arrays(struct gpu_room *m, struct iovec ret[ARRAYS_MAX])
 	ARRAY(block_unknown, (uint64_t)GPU_BLOCKS_MAX);
 	ARRAY(block_pages, (uint64_t)GPU_BLOCKS_MAX);
 	ARRAY(block_rest, (uint64_t)GPU_BLOCKS_MAX);
-	ARRAY(sums, (uint64_t)GPU_BLOCKS_MAX);
-	ARRAY(more_sums, (uint64_t)GPU_BLOCKS_MAX);
+	ARRAY(run_sums, (uint64_t)GPU_BLOCKS_MAX);
+	ARRAY(chunk_sums, (uint64_t)GPU_BLOCKS_MAX);
 	ARRAY(node_sums, (uint64_t)GPU_BLOCKS_MAX);
+	ARRAY(shift_run_sums, (uint64_t)GPU_BLOCKS_MAX);
+	ARRAY(shift_node_sums, (uint64_t)GPU_BLOCKS_MAX);
 	ARRAY(staging, m->staging_len);
 	return n;
 }
@@ -73,8 +75,8 @@ static size_t shift_arrays(struct gpu_room *m, struct iovec ret[ARRAYS_MAX])
 	size_t n = 0;
 
 	ARRAY(shifts, m->nr_shifted);
-	ARRAY(names, m->nr_shifted);
-	ARRAY(starts, m->nr_shifted);
+	ARRAY(names, m->nr_shifted + 8); /* eight are read at a time */
+	ARRAY(starts, m->nr_shifted + 8);
 	ARRAY(shift_runs, m->nr_shifted);
 	ARRAY(names_summary, m->nr_shifted / GPU_NAMES_BLOCK + 1);
 	return n;

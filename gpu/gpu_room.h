@@ -19,7 +19,8 @@ struct gpu_room {
 	uint32_t *masks, *first, *log_base, *unit_changed, *run_starts, *run_ends;
 	struct gpu_entry *entries;
 	uint64_t *results;
-	uint32_t *block_unknown, *block_pages, *block_rest, *sums, *more_sums, *node_sums;
+	uint32_t *block_unknown, *block_pages, *block_rest;
+	uint32_t *run_sums, *chunk_sums, *node_sums, *shift_run_sums, *shift_node_sums;
 	uint8_t *staging;
 	struct gpu_shift *shifts;
 	uint8_t *names, *names_summary, *starts;

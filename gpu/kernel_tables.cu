@@ -1,6 +1,9 @@
 /*
  * The tables of a delta object, as delta_encode.c writes them: each in the smallest encoding, chosen here, so that the
- * host has nothing to wait for. They are written straight to its memory.
+ * host has nothing to wait for. They are written straight to its memory, and their checksum is made on the way: the host
+ * would have to read what its caches do not have.
+ *
+ * One kernel makes both, in phases between which its blocks wait for each other.
  *
  * A list of chunks is never smaller than nodes, which with method Tree come first; so it is for method List alone.
  */
@@ -16,6 +19,41 @@
 #define AS_RUNS 4u
 #define METHOD_BASIC 1u
 #define METHOD_LIST 2u
+
+/* A table in the host's memory, and what a thread adds to its checksum. */
+struct out {
+	uint32_t *words;
+	uint64_t len;
+	uint32_t crc;
+};
+
+static __device__ __noinline__ uint32_t crc_at(const struct crc_powers *p, uint32_t word, uint64_t at, uint64_t len)
+{
+	return word == 0 ? 0 : crc_word(p, word, 4 * at, len);
+}
+
+static __device__ void put(const struct gpu_tables &tables, struct out *o, uint64_t at, uint32_t word)
+{
+	o->words[at] = word;
+	o->crc ^= crc_at(tables.powers, word, at, o->len);
+}
+
+/* The sum by exclusive or over all threads of a block, for the host. */
+static __device__ void put_crc(uint32_t crc, uint32_t *to)
+{
+	__shared__ uint32_t sum;
+
+	__syncthreads(); /* from the last time */
+	if (threadIdx.x == 0)
+		sum = 0;
+	__syncthreads();
+	crc = __reduce_xor_sync(ALL_LANES, crc);
+	if (lane_id() == 0)
+		atomicXor(&sum, crc);
+	__syncthreads();
+	if (threadIdx.x == 0)
+		to[blockIdx.x] = sum;
+}
 
 static __device__ uint32_t node_shift(uint32_t chunk, uint32_t count)
 {
@@ -59,42 +97,95 @@ static __device__ uint32_t ends_of(uint32_t word, uint32_t next)
 	return word & ~(word >> 1 | next << 31);
 }
 
+/* A thread has some words of the bitmap at a time, with the bits beside them. */
+#define WORDS 8u
+
+struct words {
+	uint32_t word[WORDS], before, next;
+};
+
+static __device__ struct words words_at(const struct gpu_take &t, uint64_t i, uint64_t end)
+{
+	struct words w = { {}, 0, 0 };
+
+	if (i >= end)
+		return w;
+	for (uint32_t k = 0; k < WORDS; k += 4) { /* there is room for whole units */
+		uint4 v = *(const uint4 *)(t.first + i + k);
+
+		w.word[k] = v.x;
+		w.word[k + 1] = v.y;
+		w.word[k + 2] = v.z;
+		w.word[k + 3] = v.w;
+	}
+	w.before = word_at(t, i - 1);
+	w.next = word_at(t, i + WORDS);
+	return w;
+}
+
+static __device__ uint32_t count_starts_in(const struct words &w)
+{
+	uint32_t nr = 0;
+
+#pragma unroll
+	for (uint32_t k = 0; k < WORDS; k++)
+		nr += __popc(starts_of(w.word[k], k > 0 ? w.word[k - 1] : w.before));
+	return nr;
+}
+
+static __device__ uint32_t count_chunks_in(const struct words &w)
+{
+	uint32_t nr = 0;
+
+#pragma unroll
+	for (uint32_t k = 0; k < WORDS; k++)
+		nr += __popc(w.word[k]);
+	return nr;
+}
+
 /* Runs and chunks of this block's part of the bitmap. */
 static __device__ void count_runs(const struct gpu_take &t, const struct gpu_tables &tables)
 {
-	struct part part = part_of(t.nr_groups, BLOCK);
+	struct part part = part_of(t.nr_groups, WORDS * BLOCK);
 	uint32_t runs = 0, chunks = 0;
 
-	for (uint64_t i = part.from + threadIdx.x; i < part.to; i += BLOCK) {
-		runs += __popc(starts_of(word_at(t, i), word_at(t, i - 1)));
-		chunks += __popc(word_at(t, i));
+	for (uint64_t i = part.from + WORDS * threadIdx.x; i < part.to; i += WORDS * BLOCK) {
+		struct words w = words_at(t, i, part.to);
+
+		runs += count_starts_in(w);
+		chunks += count_chunks_in(w);
 	}
 	runs = block_sum(runs);
 	chunks = block_sum(chunks);
 	if (threadIdx.x == 0) {
-		tables.sums[blockIdx.x] = runs;
-		tables.more_sums[blockIdx.x] = chunks;
+		tables.run_sums[blockIdx.x] = runs;
+		tables.chunk_sums[blockIdx.x] = chunks;
 	}
 }
 
 /* Where runs begin and end. */
 static __device__ void find_runs(const struct gpu_take &t, const struct gpu_tables &tables)
 {
-	struct part part = part_of(t.nr_groups, BLOCK);
-	uint32_t base = sum_of(tables.sums, blockIdx.x);
+	struct part part = part_of(t.nr_groups, WORDS * BLOCK);
+	uint32_t base = sum_of(tables.run_sums, blockIdx.x), total;
 
-	for (uint64_t i = part.from + threadIdx.x; i - threadIdx.x < part.to; i += BLOCK) {
-		uint32_t word = i < part.to ? word_at(t, i) : 0, before = word_at(t, i - 1),
-			 chunk = (uint32_t)i * GPU_GROUP, total;
-		uint32_t starts = starts_of(word, before), ends = ends_of(word, word_at(t, i + 1));
-		uint32_t at = base + block_scan(__popc(starts), &total),
-			 end_at = at - (before >> 31 & word); /* that one goes on */
+	for (uint64_t from = part.from; from < part.to; from += WORDS * BLOCK, base += total) {
+		uint64_t i = from + WORDS * threadIdx.x;
+		struct words w = words_at(t, i, part.to);
+		uint32_t at = base + block_scan(count_starts_in(w), &total),
+			 end_at = at - (w.before >> 31 & w.word[0]); /* that one goes on */
 
-		for (; starts; starts &= starts - 1)
-			tables.run_starts[at++] = chunk + __ffs(starts) - 1;
-		for (; ends; ends &= ends - 1)
-			tables.run_ends[end_at++] = chunk + __ffs(ends);
-		base += total;
+#pragma unroll
+		for (uint32_t k = 0; k < WORDS; k++) {
+			uint32_t chunk = (uint32_t)(i + k) * GPU_GROUP;
+			uint32_t starts = starts_of(w.word[k], k > 0 ? w.word[k - 1] : w.before),
+				 ends = ends_of(w.word[k], k + 1 < WORDS ? w.word[k + 1] : w.next);
+
+			for (; starts; starts &= starts - 1)
+				tables.run_starts[at++] = chunk + __ffs(starts) - 1;
+			for (; ends; ends &= ends - 1)
+				tables.run_ends[end_at++] = chunk + __ffs(ends);
+		}
 	}
 }
 
@@ -129,21 +220,24 @@ static __device__ void count_first_nodes(const struct gpu_tables &tables, uint64
 		tables.node_sums[blockIdx.x] = nodes;
 }
 
-static __device__ void put_list(const struct gpu_take &t, const struct gpu_tables &tables)
+static __device__ void put_list(const struct gpu_take &t, const struct gpu_tables &tables, struct out *o)
 {
-	struct part part = part_of(t.nr_groups, BLOCK);
-	uint32_t base = sum_of(tables.more_sums, blockIdx.x);
+	struct part part = part_of(t.nr_groups, WORDS * BLOCK);
+	uint32_t base = sum_of(tables.chunk_sums, blockIdx.x), total;
 
-	for (uint64_t i = part.from + threadIdx.x; i - threadIdx.x < part.to; i += BLOCK) {
-		uint32_t word = i < part.to ? word_at(t, i) : 0, total, at = base + block_scan(__popc(word), &total);
+	for (uint64_t from = part.from; from < part.to; from += WORDS * BLOCK, base += total) {
+		uint64_t i = from + WORDS * threadIdx.x;
+		struct words w = words_at(t, i, part.to);
+		uint32_t at = base + block_scan(count_chunks_in(w), &total);
 
-		for (; word; word &= word - 1)
-			tables.first_out[at++] = (uint32_t)i * GPU_GROUP + __ffs(word) - 1;
-		base += total;
+#pragma unroll
+		for (uint32_t k = 0; k < WORDS; k++)
+			for (uint32_t word = w.word[k]; word; word &= word - 1)
+				put(tables, o, at++, (uint32_t)(i + k) * GPU_GROUP + __ffs(word) - 1);
 	}
 }
 
-static __device__ void put_nodes(const struct gpu_tables &tables, uint64_t runs)
+static __device__ void put_nodes(const struct gpu_tables &tables, uint64_t runs, struct out *o)
 {
 	struct part part = part_of(runs, BLOCK);
 	uint32_t base = sum_of(tables.node_sums, blockIdx.x);
@@ -155,7 +249,7 @@ static __device__ void put_nodes(const struct gpu_tables &tables, uint64_t runs)
 		while (s.count > 0) {
 			uint32_t shift = node_shift(s.chunk, s.count);
 
-			tables.first_out[at++] = node_of(tables.height, s.chunk, shift);
+			put(tables, o, at++, node_of(tables.height, s.chunk, shift));
 			s.chunk += 1u << shift;
 			s.count -= 1u << shift;
 		}
@@ -176,7 +270,7 @@ static __device__ uint32_t choose_first(const struct gpu_take &t, const struct g
 		return AS_BITMAP;
 	}
 	if (tables.method == METHOD_LIST) {
-		*ret_len = 4 * (uint64_t)sum_of(tables.more_sums, gridDim.x);
+		*ret_len = 4 * (uint64_t)sum_of(tables.chunk_sums, gridDim.x);
 		return AS_LIST;
 	}
 	nodes_len = runs > tables.runs_room ? UINT64_MAX : 4 * (uint64_t)sum_of(tables.node_sums, gridDim.x);
@@ -191,54 +285,39 @@ static __device__ uint32_t choose_first(const struct gpu_take &t, const struct g
 	return as;
 }
 
-static __device__ void put_first(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t runs, uint32_t as)
+static __device__ void put_first(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t runs, uint32_t as,
+				 struct out *o)
 {
 	uint64_t stride = (uint64_t)gridDim.x * BLOCK, thread = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
 
 	if (as == AS_LIST)
-		put_list(t, tables);
+		put_list(t, tables, o);
 	else if (as == AS_NODES)
-		put_nodes(tables, runs);
+		put_nodes(tables, runs, o);
 	else if (as == AS_BITMAP)
 		for (uint64_t i = thread; i < t.nr_groups; i += stride)
-			tables.first_out[i] = word_at(t, i);
+			put(tables, o, i, word_at(t, i));
 	else
 		for (uint64_t i = thread; i < runs; i += stride) {
 			struct stretch s = stretch_at(tables, i, runs);
 
-			((uint2 *)tables.first_out)[i] = make_uint2(s.chunk, s.count);
+			((uint2 *)o->words)[i] = make_uint2(s.chunk, s.count);
+			o->crc ^= crc_at(tables.powers, s.chunk, 2 * i, o->len) ^
+				  crc_at(tables.powers, s.count, 2 * i + 1, o->len);
 		}
 }
 
-/* If there are too many runs, a bitmap is smaller than all that is made of them. */
-static __global__ void __launch_bounds__(BLOCK, 4)
-	first_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_tables tables)
+static __device__ void make_first(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t runs)
 {
-	uint32_t *arrived = &t.counts->tables_arrived[0], as;
-	uint64_t runs, len;
+	struct out o = { tables.first_out, 0, 0 };
+	uint32_t as = choose_first(t, tables, runs, &o.len);
 
-	count_runs(t, tables);
-	wait_for_all(arrived, 1);
-	runs = sum_of(tables.sums, gridDim.x);
-	if (runs <= tables.runs_room)
-		find_runs(t, tables);
-	wait_for_all(arrived, 2);
-	if (runs <= tables.runs_room)
-		count_first_nodes(tables, runs);
-	wait_for_all(arrived, 3);
-	as = choose_first(t, tables, runs, &len);
-	put_first(t, tables, runs, as);
+	put_first(t, tables, runs, as, &o);
+	put_crc(o.crc, t.report->first_crc);
 	if (blockIdx.x == 0 && threadIdx.x == 0) {
 		t.report->first_encoding = as;
-		t.report->first_len = len;
+		t.report->first_len = o.len;
 	}
-}
-
-cudaError_t gpu_first_table(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks,
-			    cudaStream_t stream)
-{
-	first_kernel<<<blocks, BLOCK, 0, stream>>>(*t, *tables);
-	return cudaGetLastError();
 }
 
 /* --- shifted duplicates --- */
@@ -258,100 +337,171 @@ static __device__ uint32_t names_between(struct gpu_shift a, struct gpu_shift b)
 	return 0;
 }
 
-static __global__ void __launch_bounds__(BLOCK)
-	names_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_tables tables)
-{
-	uint64_t i = (uint64_t)blockIdx.x * GPU_NAMES_BLOCK + threadIdx.x;
-	uint32_t names = 0, all = 0;
+/* Four shifted duplicates per thread. */
+#define SHIFTS 4u
+static_assert(GPU_NAMES_BLOCK == SHIFTS * WARP, "a summary for each warp");
 
-	if (i > 0 && i < tables.nr_shifted)
-		names = names_between(t.shifts[i - 1], t.shifts[i]);
-	for (uint32_t bit = 1; bit <= GPU_NEWEST_REPEATED; bit *= 2)
-		all |= __syncthreads_and(names & bit) ? bit : 0;
-	if (i < tables.nr_shifted) {
-		tables.names[i] = (uint8_t)names;
-		tables.starts[i] = 0;
+/* Where no name goes on, in any order. All lanes of a warp; four bits of each. */
+static __device__ void list_starts(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t i, uint32_t starts)
+{
+	uint32_t upto = __popc(starts), at = 0;
+
+	if (!__any_sync(ALL_LANES, starts))
+		return;
+#pragma unroll
+	for (uint32_t step = 1; step < WARP; step *= 2) {
+		uint32_t other = __shfl_up_sync(ALL_LANES, upto, step);
+
+		upto += lane_id() >= step ? other : 0;
 	}
-	if (threadIdx.x == 0)
-		tables.names_summary[blockIdx.x] = (uint8_t)all;
+	if (lane_id() == WARP - 1)
+		at = atomicAdd(&t.counts->shift_starts, upto);
+	at = __shfl_sync(ALL_LANES, at, WARP - 1) + upto - __popc(starts);
+	for (; starts; starts &= starts - 1)
+		tables.shift_runs[at++] = (uint32_t)i + __ffs(starts) - 1;
+}
+
+static __device__ void find_names(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t nr)
+{
+	uint64_t stride = (uint64_t)gridDim.x * BLOCK * SHIFTS;
+
+	for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * SHIFTS; i - SHIFTS * lane_id() < nr;
+	     i += stride) {
+		uint32_t all = 0xff, packed = 0, starts = 0;
+		struct gpu_shift before = { 0, 0, 0 };
+
+		if (i > 0 && i < nr)
+			before = t.shifts[i - 1];
+#pragma unroll
+		for (uint32_t k = 0; k < SHIFTS; k++) {
+			uint32_t names = 0;
+
+			if (i + k < nr) {
+				struct gpu_shift shift = t.shifts[i + k];
+
+				names = i + k > 0 ? names_between(before, shift) : 0;
+				starts |= (names == 0) << k;
+				before = shift;
+			}
+			all &= names;
+			packed |= names << 8 * k;
+		}
+		all = __reduce_and_sync(ALL_LANES, all);
+		if (i < nr) {
+			*(uint32_t *)(tables.names + i) = packed;
+			*(uint32_t *)(tables.starts + i) = 0;
+		}
+		if (lane_id() == 0)
+			tables.names_summary[i / GPU_NAMES_BLOCK] = (uint8_t)all;
+		list_starts(t, tables, i, starts);
+	}
+}
+
+/* Names that all of some places from `i` on have, if one is in `names`, and how many places that are. */
+static __device__ uint32_t names_from(const struct gpu_tables &tables, uint64_t i, uint64_t nr, uint32_t names,
+				      uint32_t *ret_step)
+{
+	uint64_t eight;
+	uint32_t on;
+
+	if (i % GPU_NAMES_BLOCK == 0 && i + GPU_NAMES_BLOCK <= nr) {
+		on = tables.names_summary[i / GPU_NAMES_BLOCK];
+		*ret_step = GPU_NAMES_BLOCK;
+		if (names & on)
+			return on;
+	}
+	if (i % 8 == 0 && i + 8 <= nr) {
+		eight = *(const uint64_t *)(tables.names + i);
+		eight &= eight >> 32;
+		eight &= eight >> 16;
+		on = (uint32_t)(eight & eight >> 8 & 0xff);
+		*ret_step = 8;
+		if (names & on)
+			return on;
+	}
+	*ret_step = 1;
+	return tables.names[i];
 }
 
 /*
- * Runs as long as they go. Where no name goes on a run must begin, so a thread goes from each such place to the next,
- * by itself; over long runs in steps of GPU_NAMES_BLOCK.
+ * Runs as long as they go. Where no name goes on a run must begin, so a thread goes from each such place, `at`, to the
+ * next, by itself; over long runs in large steps. Names have been written by other blocks, but read by none before.
  */
-static __global__ void __launch_bounds__(BLOCK)
-	join_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_tables tables)
+static __device__ void join_runs(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t nr, uint64_t at)
 {
-	uint64_t at = (uint64_t)blockIdx.x * BLOCK + threadIdx.x, next;
+	uint64_t next;
 
-	if (at >= tables.nr_shifted || tables.names[at] != 0)
-		return;
 	do {
-		uint32_t names = GPU_OWN_ADVANCING | GPU_OWN_REPEATED;
+		uint32_t names = GPU_OWN_ADVANCING | GPU_OWN_REPEATED, step;
 
 		if (t.shifts[at].src & GPU_IN_NEWEST)
 			names |= GPU_NEWEST_ADVANCING | GPU_NEWEST_REPEATED;
-		for (next = at + 1; next < tables.nr_shifted;) {
-			uint32_t step = 1, on = tables.names[next];
+		for (next = at + 1; next < nr; next += step) {
+			uint32_t on = names & names_from(tables, next, nr, names, &step);
 
-			if (next % GPU_NAMES_BLOCK == 0 && next + GPU_NAMES_BLOCK <= tables.nr_shifted &&
-			    (names & tables.names_summary[next / GPU_NAMES_BLOCK])) {
-				step = GPU_NAMES_BLOCK;
-				on = tables.names_summary[next / GPU_NAMES_BLOCK];
-			}
-			if (!(names & on))
+			if (!on)
 				break;
-			names &= on;
-			next += step;
+			names = on;
 		}
 		tables.starts[at] = (uint8_t)names;
 		at = next;
-	} while (at < tables.nr_shifted && tables.names[at] != 0);
+	} while (at < nr && tables.names[at] != 0);
 }
 
-static __device__ uint32_t starts_run(const struct gpu_tables &tables, uint64_t i, uint64_t end)
+/* Which of eight shifted duplicates from `i` on begin a run: one bit in each byte. */
+static __device__ uint64_t starts_at(const struct gpu_tables &tables, uint64_t i, uint64_t end)
 {
-	return i < end && tables.starts[i] != 0;
+	uint64_t starts = i < end ? __ldcg((const unsigned long long *)(tables.starts + i)) : 0;
+
+	if (i < end && end - i < 8)
+		starts &= (UINT64_C(1) << 8 * (end - i)) - 1;
+	starts |= starts >> 2; /* names are four bits */
+	return (starts | starts >> 1) & UINT64_C(0x0101010101010101);
 }
 
-static __device__ void count_starts(const struct gpu_tables &tables)
+static __device__ void count_starts(const struct gpu_tables &tables, uint64_t nr)
 {
-	struct part part = part_of(tables.nr_shifted, BLOCK);
-	uint32_t nr = 0;
+	struct part part = part_of(nr, 8 * BLOCK);
+	uint32_t starts = 0;
 
-	for (uint64_t i = part.from + threadIdx.x; i < part.to; i += BLOCK)
-		nr += starts_run(tables, i, part.to);
-	nr = block_sum(nr);
+	for (uint64_t i = part.from + 8 * threadIdx.x; i < part.to; i += 8 * BLOCK)
+		starts += __popcll(starts_at(tables, i, part.to));
+	starts = block_sum(starts);
 	if (threadIdx.x == 0)
-		tables.sums[blockIdx.x] = nr;
+		tables.shift_run_sums[blockIdx.x] = starts;
 }
 
-static __device__ void find_starts(const struct gpu_tables &tables)
+static __device__ void find_starts(const struct gpu_tables &tables, uint64_t nr)
 {
-	struct part part = part_of(tables.nr_shifted, BLOCK);
-	uint32_t base = sum_of(tables.sums, blockIdx.x);
+	struct part part = part_of(nr, 8 * BLOCK);
+	uint32_t base = sum_of(tables.shift_run_sums, blockIdx.x), total;
 
-	for (uint64_t i = part.from + threadIdx.x; i - threadIdx.x < part.to; i += BLOCK) {
-		uint32_t starts = starts_run(tables, i, part.to), total, at = base + block_scan(starts, &total);
+	for (uint64_t from = part.from; from < part.to; from += 8 * BLOCK, base += total) {
+		uint64_t i = from + 8 * threadIdx.x, starts = starts_at(tables, i, part.to);
+		uint32_t at = base + block_scan(__popcll(starts), &total);
 
-		if (starts)
-			tables.shift_runs[at] = (uint32_t)i;
-		base += total;
+		for (; starts; starts &= starts - 1)
+			tables.shift_runs[at++] = (uint32_t)(i + (__ffsll(starts) - 1) / 8);
 	}
 }
+
+/* Shifted duplicates, and the runs of them. */
+struct shifted {
+	uint64_t nr, nr_runs;
+};
 
 struct run {
 	uint32_t dst, count, version, src;
 	bool repeated;
 };
 
-static __device__ struct run run_at(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t nr, uint64_t i)
+static __device__ struct run run_at(const struct gpu_take &t, const struct gpu_tables &tables, struct shifted shifted,
+				    uint64_t i)
 {
 	uint32_t from = __ldcg(tables.shift_runs + i);
-	uint64_t to = i + 1 < nr ? __ldcg(tables.shift_runs + i + 1) : tables.nr_shifted;
+	uint64_t to = i + 1 < shifted.nr_runs ? __ldcg(tables.shift_runs + i + 1) : shifted.nr;
 	struct gpu_shift s = t.shifts[from];
-	uint32_t names = tables.starts[from];
+	uint32_t names = __ldcg(tables.starts + from);
 	struct run r = { s.dst, (uint32_t)(to - from), s.version, s.src & ~GPU_IN_NEWEST };
 
 	if (names & (GPU_NEWEST_ADVANCING | GPU_NEWEST_REPEATED))
@@ -366,42 +516,44 @@ static __device__ uint32_t nodes_of(struct run r)
 	return r.repeated ? r.count : count_nodes(r.dst, r.count);
 }
 
-static __device__ void count_shifted_nodes(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t runs)
+static __device__ void count_shifted_nodes(const struct gpu_take &t, const struct gpu_tables &tables,
+					   struct shifted shifted)
 {
-	struct part part = part_of(runs, BLOCK);
+	struct part part = part_of(shifted.nr_runs, BLOCK);
 	uint32_t nodes = 0;
 
 	for (uint64_t i = part.from + threadIdx.x; i < part.to; i += BLOCK)
-		nodes += nodes_of(run_at(t, tables, runs, i));
+		nodes += nodes_of(run_at(t, tables, shifted, i));
 	nodes = block_sum(nodes);
 	if (threadIdx.x == 0)
-		tables.node_sums[blockIdx.x] = nodes;
+		tables.shift_node_sums[blockIdx.x] = nodes;
 }
 
-static __device__ void put_shifted(uint32_t *to, uint32_t dst, uint32_t version, uint32_t src)
+static __device__ void put_shifted(const struct gpu_tables &tables, struct out *o, uint64_t at, uint32_t dst,
+				   uint32_t version, uint32_t src)
 {
-	to[0] = dst;
-	to[1] = version;
-	to[2] = src;
+	put(tables, o, 3 * at, dst);
+	put(tables, o, 3 * at + 1, version);
+	put(tables, o, 3 * at + 2, src);
 }
 
-static __device__ void put_shifted_nodes(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t nr_runs)
+static __device__ void put_shifted_nodes(const struct gpu_take &t, const struct gpu_tables &tables,
+					 struct shifted shifted, struct out *o)
 {
-	struct part part = part_of(nr_runs, BLOCK);
-	uint32_t base = sum_of(tables.node_sums, blockIdx.x);
+	struct part part = part_of(shifted.nr_runs, BLOCK);
+	uint32_t base = sum_of(tables.shift_node_sums, blockIdx.x);
 
 	for (uint64_t i = part.from; i < part.to; i += BLOCK) {
 		struct run r = { 0, 0, 0, 0, false };
 		uint32_t at, total;
 
 		if (i + threadIdx.x < part.to)
-			r = run_at(t, tables, nr_runs, i + threadIdx.x);
+			r = run_at(t, tables, shifted, i + threadIdx.x);
 		at = base + block_scan(nodes_of(r), &total);
 		for (; r.count > 0; at++) {
 			uint32_t shift = r.repeated ? 0 : node_shift(r.dst, r.count);
 
-			put_shifted(tables.shifted_out + 3 * (uint64_t)at, node_of(tables.height, r.dst, shift),
-				    r.version, r.src);
+			put_shifted(tables, o, at, node_of(tables.height, r.dst, shift), r.version, r.src);
 			r.dst += 1u << shift;
 			r.src += r.repeated ? 0 : 1u << shift;
 			r.count -= 1u << shift;
@@ -411,10 +563,11 @@ static __device__ void put_shifted_nodes(const struct gpu_take &t, const struct 
 }
 
 /* Each by the name of its run, which a search finds. */
-static __device__ void put_shifted_list(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t nr_runs)
+static __device__ void put_shifted_list(const struct gpu_take &t, const struct gpu_tables &tables,
+					struct shifted shifted, struct out *o)
 {
-	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < tables.nr_shifted; i += gridDim.x * BLOCK) {
-		uint64_t low = 0, high = nr_runs; /* as many as begin at or before it */
+	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < shifted.nr; i += gridDim.x * BLOCK) {
+		uint64_t low = 0, high = shifted.nr_runs; /* as many as begin at or before it */
 		uint32_t into;
 		struct run r;
 
@@ -426,60 +579,97 @@ static __device__ void put_shifted_list(const struct gpu_take &t, const struct g
 			else
 				high = middle;
 		}
-		r = run_at(t, tables, nr_runs, low - 1);
+		r = run_at(t, tables, shifted, low - 1);
 		into = (uint32_t)i - __ldcg(tables.shift_runs + low - 1);
-		put_shifted(tables.shifted_out + 3 * i, r.dst + into, r.version, r.repeated ? r.src : r.src + into);
+		put_shifted(tables, o, i, r.dst + into, r.version, r.repeated ? r.src : r.src + into);
 	}
 }
 
-static __device__ void put_shifted_runs(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t nr_runs)
+static __device__ void put_shifted_runs(const struct gpu_take &t, const struct gpu_tables &tables,
+					struct shifted shifted, struct out *o)
 {
-	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < nr_runs; i += (uint64_t)gridDim.x * BLOCK) {
-		struct run r = run_at(t, tables, nr_runs, i);
+	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < shifted.nr_runs;
+	     i += (uint64_t)gridDim.x * BLOCK) {
+		struct run r = run_at(t, tables, shifted, i);
+		uint32_t src = r.src | (r.repeated ? 1u << 31 : 0);
 
-		((uint4 *)tables.shifted_out)[i] =
-			make_uint4(r.dst, r.count, r.version, r.src | (r.repeated ? 1u << 31 : 0));
+		((uint4 *)o->words)[i] = make_uint4(r.dst, r.count, r.version, src);
+		o->crc ^= crc_at(tables.powers, r.dst, 4 * i, o->len) ^
+			  crc_at(tables.powers, r.count, 4 * i + 1, o->len) ^
+			  crc_at(tables.powers, r.version, 4 * i + 2, o->len) ^
+			  crc_at(tables.powers, src, 4 * i + 3, o->len);
 	}
 }
 
-static __global__ void __launch_bounds__(BLOCK, 4)
-	shifted_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_tables tables)
+static __device__ void make_shifted(const struct gpu_take &t, const struct gpu_tables &tables, struct shifted shifted)
 {
-	uint32_t *arrived = &t.counts->tables_arrived[1], as = AS_RUNS;
-	uint64_t runs, len, nodes_len;
+	uint64_t nodes_len = 12 * (uint64_t)sum_of(tables.shift_node_sums, gridDim.x);
+	struct out o = { tables.shifted_out, 16 * shifted.nr_runs, 0 };
+	uint32_t as = AS_RUNS;
 
-	count_starts(tables);
-	wait_for_all(arrived, 1);
-	runs = sum_of(tables.sums, gridDim.x);
-	find_starts(tables);
-	wait_for_all(arrived, 2);
-	count_shifted_nodes(t, tables, runs);
-	wait_for_all(arrived, 3);
-	nodes_len = 12 * (uint64_t)sum_of(tables.node_sums, gridDim.x);
-	len = 16 * runs;
 	if (tables.method == METHOD_LIST) {
 		as = AS_LIST;
-		len = 12 * tables.nr_shifted;
-		put_shifted_list(t, tables, runs);
-	} else if (nodes_len < len) {
+		o.len = 12 * shifted.nr;
+		put_shifted_list(t, tables, shifted, &o);
+	} else if (nodes_len < o.len) {
 		as = AS_NODES;
-		len = nodes_len;
-		put_shifted_nodes(t, tables, runs);
+		o.len = nodes_len;
+		put_shifted_nodes(t, tables, shifted, &o);
 	} else
-		put_shifted_runs(t, tables, runs);
+		put_shifted_runs(t, tables, shifted, &o);
+	put_crc(o.crc, t.report->shifted_crc);
 	if (blockIdx.x == 0 && threadIdx.x == 0) {
 		t.report->shifted_encoding = as;
-		t.report->shifted_len = len;
+		t.report->shifted_len = o.len;
 	}
 }
 
-cudaError_t gpu_shifted_table(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks,
-			      cudaStream_t stream)
-{
-	uint32_t parts = (uint32_t)((tables->nr_shifted + GPU_NAMES_BLOCK - 1) / GPU_NAMES_BLOCK);
+/* --- both --- */
 
-	names_kernel<<<parts, GPU_NAMES_BLOCK, 0, stream>>>(*t, *tables);
-	join_kernel<<<parts, BLOCK, 0, stream>>>(*t, *tables);
-	shifted_kernel<<<blocks, BLOCK, 0, stream>>>(*t, *tables);
+/*
+ * If there are too many runs, a bitmap is smaller than all that is made of them. After an overflow there may be more
+ * shifted duplicates than room: what is made then is for nothing.
+ */
+static __global__ void __launch_bounds__(BLOCK, 4)
+	tables_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_tables tables)
+{
+	struct gpu_totals all = t.counts->before[tables.nr_segments];
+	bool first = all.pages + all.rest > 0 || tables.method == METHOD_BASIC;
+	struct shifted shifted = { min(all.changed - all.pages - all.rest, t.shifts_room), 0 };
+	uint32_t *arrived = &t.counts->tables_arrived;
+	uint64_t runs = 0;
+
+	if (!first && shifted.nr == 0)
+		return;
+	if (first)
+		count_runs(t, tables);
+	find_names(t, tables, shifted.nr);
+	wait_for_all(arrived, 1);
+	if (first)
+		runs = sum_of(tables.run_sums, gridDim.x);
+	if (runs <= tables.runs_room && first)
+		find_runs(t, tables);
+	for (uint32_t i = blockIdx.x * BLOCK + threadIdx.x; i < __ldcg(&t.counts->shift_starts); i += gridDim.x * BLOCK)
+		join_runs(t, tables, shifted.nr, __ldcg(tables.shift_runs + i));
+	wait_for_all(arrived, 2);
+	if (runs <= tables.runs_room && first)
+		count_first_nodes(tables, runs);
+	count_starts(tables, shifted.nr);
+	wait_for_all(arrived, 3);
+	if (first)
+		make_first(t, tables, runs);
+	if (shifted.nr == 0)
+		return;
+	shifted.nr_runs = sum_of(tables.shift_run_sums, gridDim.x);
+	find_starts(tables, shifted.nr);
+	wait_for_all(arrived, 4);
+	count_shifted_nodes(t, tables, shifted);
+	wait_for_all(arrived, 5);
+	make_shifted(t, tables, shifted);
+}
+
+cudaError_t gpu_tables(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks, cudaStream_t stream)
+{
+	tables_kernel<<<blocks, BLOCK, 0, stream>>>(*t, *tables);
 	return cudaGetLastError();
 }

@@ -15,6 +15,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "gpu/crc_parts.h"
 #include "gpu/xxh3.h"
 
 #define GPU_TILE 4096u /* bytes that a warp loads at once */
@@ -25,7 +26,7 @@
 #define GPU_PAGE 4096u /* DELTA_PAGE */
 #define GPU_LOG_GRAB 64u /* entries of the log that a warp takes at a time; up to 63 stay unused */
 #define GPU_BLOCKS_MAX 1024u /* for which there is room in arrays that have something for each block */
-#define GPU_NAMES_BLOCK 256u /* names of shifted duplicates under one summary */
+#define GPU_NAMES_BLOCK 128u /* names of shifted duplicates under one summary */
 
 struct gpu_buffer {
 	const uint8_t *p;
@@ -65,10 +66,10 @@ struct gpu_totals {
 
 /* In device memory, zeroed before each attempt. */
 struct gpu_counts {
+	uint32_t shift_starts; /* shifted duplicates where a run must begin */
 	uint32_t overflow; /* of the log; then what kernels do from there on is for nothing */
 	uint32_t log_used;
-	uint32_t tables_arrived[2];
-	uint32_t arrived[GPU_SEGMENTS_MAX]; /* blocks at where they wait for each other */
+	uint32_t arrived[GPU_SEGMENTS_MAX], tables_arrived; /* blocks at where they wait for each other */
 	uint32_t unknown[GPU_SEGMENTS_MAX]; /* per segment */
 	uint64_t entered, reclaimed; /* slots; the second: of dropped ones */
 	uint64_t kept; /* by a sweep */
@@ -85,6 +86,7 @@ struct gpu_report {
 	struct digest top; /* of the fingerprint's tree */
 	uint64_t first_len, shifted_len; /* of tables */
 	uint32_t first_encoding, shifted_encoding;
+	uint32_t first_crc[GPU_BLOCKS_MAX], shifted_crc[GPU_BLOCKS_MAX]; /* what each block has added */
 };
 
 struct gpu_keys {
@@ -138,16 +140,17 @@ struct gpu_segment {
 	uint32_t last;
 };
 
-/* Argument of the kernels that make tables. */
+/* Argument of the kernel that makes tables. */
 struct gpu_tables {
 	uint32_t method; /* enum delta_method */
 	uint32_t height; /* delta_tree_height() */
+	uint32_t nr_segments;
 	uint32_t *run_starts, *run_ends; /* of first occurrences */
 	uint64_t runs_room;
-	uint32_t *sums, *more_sums, *node_sums; /* per block */
+	uint32_t *run_sums, *chunk_sums, *node_sums, *shift_run_sums, *shift_node_sums; /* per block */
 	uint8_t *names, *names_summary, *starts; /* per shifted duplicate; per GPU_NAMES_BLOCK of them */
 	uint32_t *shift_runs; /* numbers of the shifted duplicates that begin one */
-	uint64_t nr_shifted;
+	const struct crc_powers *powers;
 	uint32_t *first_out, *shifted_out; /* host memory */
 };
 
@@ -167,11 +170,8 @@ cudaError_t gpu_second(const struct gpu_take *t, const struct gpu_keys *k, const
 		       cudaStream_t stream);
 /* From t->second, which it spoils, to report->top. */
 cudaError_t gpu_fingerprint(const struct gpu_take *t, const struct gpu_keys *k, cudaStream_t stream);
-/* At most four blocks for each multiprocessor. */
-cudaError_t gpu_first_table(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks,
-			    cudaStream_t stream);
-cudaError_t gpu_shifted_table(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks,
-			      cudaStream_t stream);
+/* Behind the last segment. At most four blocks for each multiprocessor. */
+cudaError_t gpu_tables(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks, cudaStream_t stream);
 
 /* What has changed becomes the newest version's: digests, unless t->whole, and signatures, if t->sparse. */
 cudaError_t gpu_commit(const struct gpu_take *t, struct digest *digests, struct digest *signatures, cudaStream_t stream);
