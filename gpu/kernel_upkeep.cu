@@ -4,6 +4,15 @@
 #include "gpu/kernels.h"
 #include "gpu/table.cuh"
 
+/* If it is this chunk that has been entered. */
+static __device__ void put_key(const struct gpu_take &t, struct digest d, uint32_t chunk)
+{
+	uint64_t slot = find_own(t, d);
+
+	if (slot != 0 && chunk_of(value_at(t.table, slot - 1)) == chunk)
+		store_digest(t.table.keys + slot - 1, d);
+}
+
 /* A thread per chunk. What lies behind the end of the version before and has not changed is zeros. */
 static __global__ void __launch_bounds__(BLOCK)
 	commit_kernel(const __grid_constant__ struct gpu_take t, struct digest *digests, struct digest *signatures)
@@ -17,9 +26,13 @@ static __global__ void __launch_bounds__(BLOCK)
 		store_digest(signatures + chunk / GPU_GROUP, load_digest(t.signatures + chunk / GPU_GROUP));
 	if (t.whole)
 		return;
-	if (mask >> chunk % GPU_GROUP & 1)
-		store_digest(digests + chunk, changed_digest(t, (uint32_t)chunk));
-	else if (chunk >= t.newest_chunks)
+	if (mask >> chunk % GPU_GROUP & 1) {
+		struct digest d = changed_digest(t, (uint32_t)chunk);
+
+		store_digest(digests + chunk, d);
+		if (t.dedup && chunk < t.nr_whole)
+			put_key(t, d, (uint32_t)chunk);
+	} else if (chunk >= t.newest_chunks)
 		store_digest(digests + chunk, t.zero);
 }
 

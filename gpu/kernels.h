@@ -173,7 +173,7 @@ cudaError_t gpu_fingerprint(const struct gpu_take *t, const struct gpu_keys *k, 
 /* Behind the last segment. At most four blocks for each multiprocessor. */
 cudaError_t gpu_tables(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks, cudaStream_t stream);
 
-/* What has changed becomes the newest version's: digests, unless t->whole, and signatures, if t->sparse. */
+/* What has changed becomes the newest version's: digests and the table's keys, unless t->whole, signatures, if t->sparse. */
 cudaError_t gpu_commit(const struct gpu_take *t, struct digest *digests, struct digest *signatures, cudaStream_t stream);
 /* Entries of version `number`: drop them, or if the newest version has them, too, let them be its own. Counts `kept`. */
 cudaError_t gpu_forget(const struct gpu_take *t, uint32_t number, uint32_t newest, cudaStream_t stream);

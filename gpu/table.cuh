@@ -6,10 +6,10 @@
  * at the first bucket that has an empty slot. Probing one slot after the other, the longest of thousands of searches
  * takes a hundred dependent loads, and all wait for that one.
  *
- * A slot is taken by one compare-and-swap of its value, (version, chunk); its key and tag are written afterwards. Nobody
- * reads the key of a slot that the version being taken has entered: that value says which chunk it is, and the log has
- * its digest since before. So 64 bits are swapped where 128 are compared, and no thread waits for another. Of equal chunks
- * the lowest wins by an atomic minimum.
+ * A slot is taken by one compare-and-swap of its value, (version, chunk); its tag is written afterwards, its key when the
+ * version is committed, unless that is a whole one. Nobody reads the key of a slot that the version being taken has
+ * entered: that value says which chunk it is, and the log has its digest since before. So 64 bits are swapped where 128 are
+ * compared, and no thread waits for another. Of equal chunks the lowest wins by an atomic minimum.
  *
  * A thread looks for its digest among older entries; if it is not there, it takes the first slot that is empty or was
  * dropped. Slots are only filled meanwhile: two threads with the same digest come to the same slot, or the second finds
@@ -146,7 +146,8 @@ static __device__ uint64_t enter_chunk(const struct gpu_take &t, struct digest d
 
 				value = atomicCAS(place, is_free, own);
 				if (value == is_free) {
-					store_digest(t.table.keys + slot, d);
+					if (t.whole)
+						store_digest(t.table.keys + slot, d);
 					t.table.tags[slot] = (uint8_t)tag;
 					tally->entered++;
 					tally->reclaimed += is_free == GPU_SLOT_DROPPED;
