@@ -40,14 +40,13 @@ static int make_streams(struct delta_gpu *g)
 
 	r = cuda_errno(cudaDeviceGetStreamPriorityRange(&low, &high), "streams");
 	for (int i = 0; r == 0 && i < NR_STREAMS; i++)
-		r = cuda_errno(cudaStreamCreateWithPriority(&g->streams[i], cudaStreamNonBlocking,
-							    i == HASH_0 || i == HASH_1 ? low : high),
+		r = cuda_errno(cudaStreamCreateWithPriority(&g->streams[i], cudaStreamNonBlocking, i <= TOP ? low : high),
 			       "streams");
 	return r;
 }
 
 /* All events of a record, as an array. */
-#define NR_EVENTS (4 + 3 * GPU_SEGMENTS_MAX)
+#define NR_EVENTS (3 + 4 * GPU_SEGMENTS_MAX)
 static_assert(offsetof(struct delta_gpu, copied) + sizeof(((struct delta_gpu *)0)->copied) ==
 		      offsetof(struct delta_gpu, given) + NR_EVENTS * sizeof(cudaEvent_t),
 	      "events follow each other");
@@ -314,12 +313,23 @@ static int follow(struct delta_gpu *g, cudaStream_t stream)
 {
 	cudaError_t e = cudaSetDevice(g->device);
 
+	if (e == cudaSuccess && cudaStreamQuery(stream) == cudaSuccess)
+		return 0; /* waiting would take some microseconds all the same */
 	if (e == cudaSuccess)
 		e = cudaEventRecord(g->given, stream);
 	for (int i = 0; e == cudaSuccess && i < NR_STREAMS; i++)
-		if (i != REST) /* it waits for the others */
+		if (i != TOP && i != REST) /* they wait for the hashing */
 			e = cudaStreamWaitEvent(g->streams[i], g->given, 0);
 	return cuda_errno(e, "stream");
+}
+
+static void remember_likeness(struct delta_gpu *g)
+{
+	struct gpu_totals all = g->report->upto[g->nr_segments - 1];
+	uint64_t few = g->take.nr_chunks / 256;
+
+	g->likeness = all.pages + all.rest > few ? LIKE_NEW : all.changed > few ? LIKE_MOVED : LIKE_SAME;
+	g->much_changed = g->newest.number != 0 && all.changed > g->take.nr_chunks / 2;
 }
 
 /* Until the buffers may be written again. */
@@ -345,8 +355,7 @@ static int take_version(struct delta_gpu *g, const struct delta_take *take)
 	}
 	r = delta_gpu_run_segments(g);
 	if (r == 0)
-		g->much_changed =
-			g->newest.number != 0 && g->report->upto[g->nr_segments - 1].changed > g->take.nr_chunks / 2;
+		remember_likeness(g);
 	if (r == 0 && g->whole)
 		r = delta_gpu_wait(g, COPY); /* it may read the buffers */
 	return r < 0 ? r : delta_gpu_wait_event(g->gathered[g->nr_segments - 1]);

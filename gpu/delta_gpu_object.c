@@ -168,9 +168,10 @@ int delta_gpu_finish(struct delta_gpu *g, struct delta_object *ret)
 	assert(g->pending.number != 0);
 	memcpy(h.lineage, g->params.lineage, sizeof(h.lineage));
 	r = finish_tables(g, &h);
-	for (int i = 0; r == 0 && i < NR_STREAMS; i++) /* the fingerprint, and the payload */
-		if (i != REST)
-			r = delta_gpu_wait(g, i);
+	if (r == 0)
+		r = delta_gpu_wait(g, TOP); /* which has waited for the hashing */
+	if (r == 0 && g->pages.len + g->rest.len > 0)
+		r = delta_gpu_wait(g, COPY);
 	if (r < 0)
 		return r;
 	h.fingerprint = fingerprint(g);

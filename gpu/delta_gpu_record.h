@@ -13,7 +13,10 @@
 #include "gpu/kernels.h"
 #include "gpu/pinned.h"
 
-enum stream { HASH_0, HASH_1, REST, COPY, NR_STREAMS };
+enum stream { HASH_0, HASH_1, TOP, REST, COPY, NR_STREAMS };
+
+/* What a version is like, seen from the one before: little is other, much but known from elsewhere, much and new. */
+enum likeness { LIKE_SAME, LIKE_MOVED, LIKE_NEW };
 
 struct version {
 	uint32_t number; /* 0: there is none */
@@ -28,14 +31,15 @@ struct delta_gpu {
 	int device;
 	uint32_t hash_blocks, blocks; /* for gpu_hash() and others */
 	cudaStream_t streams[NR_STREAMS];
-	cudaEvent_t given, clean, second, tabled;
-	cudaEvent_t hashed[GPU_SEGMENTS_MAX], gathered[GPU_SEGMENTS_MAX], copied[GPU_SEGMENTS_MAX];
+	cudaEvent_t given, clean, tabled;
+	cudaEvent_t hashed[GPU_SEGMENTS_MAX][2], gathered[GPU_SEGMENTS_MAX], copied[GPU_SEGMENTS_MAX];
 
 	uint32_t last_number, attempt;
 	struct version newest, pending;
 	struct gpu_room room;
 	uint64_t nr_entries, nr_dropped; /* in the table */
 	bool is_clean; /* counts are zero, or will be */
+	enum likeness likeness; /* of the version before to the one before that */
 	bool much_changed; /* in the version before: more than a half, so the next may begin as a whole one */
 	struct delta_buffer *buffers;
 	struct gpu_buffer *gpu_buffers; /* device */
@@ -46,7 +50,7 @@ struct delta_gpu {
 	bool finished, whole, dedup;
 	struct gpu_take take;
 	struct gpu_segment segments[GPU_SEGMENTS_MAX];
-	uint32_t nr_segments, nr_copied;
+	uint32_t nr_segments, nr_pieces, nr_copied; /* the second: that hashing is launched in */
 	struct gpu_counts *counts; /* device */
 	struct gpu_report *report; /* host */
 	struct pinned pages, rest;

@@ -1,15 +1,17 @@
 /*
  * The host's side of a take. Segments are launched one behind the other on two streams for hashing, in turns, so that
- * the blocks of one begin as those of the one before run out, and on one for what comes after it; a fourth stream copies
- * payload to the host. Sizes are known on the device only: a kernel writes them into memory of the host (struct
- * gpu_report), which looks there while it launches, and then starts the copy.
+ * the blocks of one begin as those of the one before run out, and on one for what comes after it; another one copies
+ * payload to the host, and one makes the fingerprint. Sizes are known on the device only: a kernel writes them into
+ * memory of the host (struct gpu_report), which looks there while it launches, and then starts the copy.
  *
  *   hash 0   ▓▓     ▓▓▓▓▓▓▓▓▓▓    ▓▓▓
  *   hash 1     ▓▓▓▓▓          ▓▓▓▓   ▓
  *   rest       ▒    ▒▒        ▒▒  ▒ ▒▒▒ tables
- *   copy        ░    ░░░        ░░░░ ░░░
+ *   copy        ░    ░░░        ░░░░ ░░
+ *   top                            ▒ ▒
  *
- * The first ones are short, so that copying begins soon, and the last, so that little is left to do when all is hashed.
+ * Where much is new, the first ones are short, so that copying begins soon, and the last, so that little is left to do when
+ * all is hashed.
  *
  * Memory is for changes of up to a tenth of the chunks. If there are more, and also for the first version, the take
  * begins anew as a whole one: the log has the digests of all chunks, and becomes the newest version's when it is
@@ -26,14 +28,25 @@
 #define SPIN_CHECK 4096 /* looks between two questions whether the device still works */
 #define SEGMENT_MIN 16u /* units */
 
-/* How much of the content each segment has, of all these together. */
-static const unsigned weights[] = { 1, 3, 4, 5, 5, 5, 5, 3, 1 };
+/*
+ * How much of the content each segment has, in 32nds. Each costs 30 us on an idle device and 140 beside the hashing,
+ * whatever is in it, so there are few where little has to be copied: the version before is the best guess.
+ */
+#define WEIGHTS_MAX 10
+static const unsigned weights[][WEIGHTS_MAX] = {
+	[LIKE_NEW] = { 1, 2, 3, 4, 5, 5, 5, 4, 2, 1 },
+	[LIKE_MOVED] = { 4, 8, 8, 8, 4 },
+	[LIKE_SAME] = { 8, 10, 10, 4 },
+};
+#define WEIGHTS_SUM 32u
+#define PIECE 4u /* 32nds that are hashed at a time */
+#define PIECES_MAX (WEIGHTS_SUM / PIECE + WEIGHTS_MAX)
 
 uint64_t delta_gpu_log_slack(const struct delta_gpu *g, uint64_t nr_chunks)
 {
 	uint64_t warps = (uint64_t)g->hash_blocks * 8;
 
-	return MIN(warps, nr_chunks / GPU_GROUP + 1) * GPU_LOG_GRAB * ARRAY_SIZE(weights);
+	return MIN(warps, nr_chunks / GPU_GROUP + 1) * GPU_LOG_GRAB * PIECES_MAX;
 }
 
 static void add_segment(struct delta_gpu *g, uint64_t unit, uint64_t end)
@@ -51,15 +64,11 @@ static void add_segment(struct delta_gpu *g, uint64_t unit, uint64_t end)
 
 static void cut_segments(struct delta_gpu *g)
 {
-	uint64_t units = g->take.nr_units, at = 0, sum = 0, weight = 0;
+	uint64_t units = g->take.nr_units, at = 0, end, weight = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(weights); i++)
-		sum += weights[i];
-	for (size_t i = 0; i < ARRAY_SIZE(weights); i++) {
-		uint64_t end;
-
-		weight += weights[i];
-		end = units * weight / sum;
+	for (size_t i = 0; i < WEIGHTS_MAX && weight < WEIGHTS_SUM; i++) {
+		weight += weights[g->likeness][i];
+		end = units * weight / WEIGHTS_SUM;
 		if (end - at < SEGMENT_MIN && end < units)
 			continue;
 		add_segment(g, at, end);
@@ -97,7 +106,7 @@ static int prepare_attempt(struct delta_gpu *g)
 		r = gpu_room_add_whole_log(m);
 		g->take.log = m->whole_log;
 	}
-	g->nr_segments = g->nr_copied = 0;
+	g->nr_segments = g->nr_pieces = g->nr_copied = 0;
 	if (g->whole)
 		cut_halves(g);
 	else
@@ -106,30 +115,61 @@ static int prepare_attempt(struct delta_gpu *g)
 	g->report->overflow = 0;
 	if (r == 0 && !g->is_clean)
 		r = delta_gpu_clean(g);
-	for (int i = HASH_0; r == 0 && i <= HASH_1; i++)
+	for (int i = HASH_0; r == 0 && i <= HASH_1 && cudaEventQuery(g->clean) != cudaSuccess; i++)
 		r = cuda_errno(cudaStreamWaitEvent(g->streams[i], g->clean, 0), "take");
 	g->is_clean = false;
 	return r;
 }
 
+/*
+ * In pieces. Multiprocessors are not equally fast, by up to 8 %, and each piece begins where the one before is done first:
+ * in one piece it takes 4 % longer.
+ */
 static int launch_hash(struct delta_gpu *g, uint32_t nr)
 {
-	cudaStream_t stream = g->streams[HASH_0 + nr % 2];
-	const struct gpu_segment *s = &g->segments[nr];
-	cudaError_t e;
+	uint64_t most = MAX((g->take.nr_units * PIECE + WEIGHTS_SUM - 1) / WEIGHTS_SUM, SEGMENT_MIN);
+	uint64_t units = g->segments[nr].end - g->segments[nr].unit, pieces = (units + most - 1) / most;
+	cudaError_t e = cudaSuccess;
 
-	e = gpu_hash(&g->take, &g->keys, s, g->hash_blocks, stream);
-	if (e == cudaSuccess)
-		e = cudaEventRecord(g->hashed[nr], stream);
-	if (e == cudaSuccess)
-		e = gpu_second(&g->take, &g->keys, s, stream);
-	if (e == cudaSuccess && nr + 2 == g->nr_segments)
-		e = cudaEventRecord(g->second, stream);
-	if (e == cudaSuccess && s->last && nr > 0)
-		e = cudaStreamWaitEvent(stream, g->second, 0);
-	if (e == cudaSuccess && s->last)
-		e = gpu_fingerprint(&g->take, &g->keys, stream);
+	for (uint64_t i = 0; e == cudaSuccess && i < pieces; i++) {
+		struct gpu_segment s = g->segments[nr];
+
+		s.end = s.unit + units * (i + 1) / pieces;
+		s.unit += units * i / pieces;
+		e = gpu_hash(&g->take, &g->keys, &s, g->hash_blocks, g->streams[HASH_0 + g->nr_pieces++ % 2]);
+	}
+	for (int i = 0; e == cudaSuccess && i < 2; i++)
+		e = cudaEventRecord(g->hashed[nr][i], g->streams[HASH_0 + i]);
 	return cuda_errno(e, "hash");
+}
+
+/* What comes behind waits for the hashing of this segment and those before. */
+static cudaError_t follow_hashed(struct delta_gpu *g, enum stream stream, uint32_t nr)
+{
+	cudaError_t e = cudaStreamWaitEvent(g->streams[stream], g->hashed[nr][0], 0);
+
+	return e != cudaSuccess ? e : cudaStreamWaitEvent(g->streams[stream], g->hashed[nr][1], 0);
+}
+
+/* Of all but the last segment the second level is made before that has been hashed. */
+static int launch_fingerprint(struct delta_gpu *g)
+{
+	uint32_t last = g->nr_segments - 1;
+	uint64_t unit = g->segments[last].unit;
+	cudaStream_t stream = g->streams[TOP];
+	cudaError_t e = cudaSuccess;
+
+	if (last > 0)
+		e = follow_hashed(g, TOP, last - 1);
+	if (e == cudaSuccess)
+		e = gpu_second(&g->take, &g->keys, 0, unit, stream);
+	if (e == cudaSuccess)
+		e = follow_hashed(g, TOP, last);
+	if (e == cudaSuccess)
+		e = gpu_second(&g->take, &g->keys, unit, g->take.nr_units, stream);
+	if (e == cudaSuccess)
+		e = gpu_fingerprint(&g->take, &g->keys, stream);
+	return cuda_errno(e, "fingerprint");
 }
 
 static int launch_rest(struct delta_gpu *g, uint32_t nr)
@@ -137,7 +177,7 @@ static int launch_rest(struct delta_gpu *g, uint32_t nr)
 	cudaStream_t stream = g->streams[REST];
 	cudaError_t e;
 
-	e = cudaStreamWaitEvent(stream, g->hashed[nr], 0);
+	e = follow_hashed(g, REST, nr);
 	if (e == cudaSuccess && g->whole && nr >= 2)
 		e = cudaStreamWaitEvent(stream, g->copied[nr - 2], 0); /* whose half it takes over */
 	if (e == cudaSuccess)
@@ -232,11 +272,10 @@ static int run_attempt(struct delta_gpu *g)
 	bool compare = g->take.compare;
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && compare && i < g->nr_segments; i++) {
+	for (uint32_t i = 0; r == 0 && compare && i < g->nr_segments; i++)
 		r = launch_hash(g, i);
-		if (r == 0)
-			r = cuda_errno(cudaStreamWaitEvent(g->streams[REST], g->hashed[i], 0), "take");
-	}
+	if (r == 0 && compare)
+		r = cuda_errno(follow_hashed(g, REST, g->nr_segments - 1), "take");
 	for (uint32_t i = 0; r == 0 && i < g->nr_segments; i++) {
 		r = compare ? 0 : launch_hash(g, i);
 		if (r == 0 && g->whole && i >= 2)
@@ -246,6 +285,8 @@ static int run_attempt(struct delta_gpu *g)
 		if (r == 0)
 			r = copy_segments(g, i, false);
 	}
+	if (r == 0)
+		r = launch_fingerprint(g);
 	if (r == 0 && !g->whole)
 		r = delta_gpu_launch_tables(g);
 	if (r == 0)
@@ -283,6 +324,8 @@ int delta_gpu_run_full(struct delta_gpu *g)
 	r = prepare_attempt(g);
 	for (uint32_t i = 0; r == 0 && i < g->nr_segments; i++)
 		r = launch_hash(g, i);
+	if (r == 0)
+		r = launch_fingerprint(g);
 	if (r == 0)
 		r = copy_content(g, 0, pages_len);
 	if (r == 0 && rest_len > 0) /* then it is the last buffer's end */

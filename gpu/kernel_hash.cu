@@ -370,12 +370,13 @@ static __global__ void __launch_bounds__(BLOCK) top_kernel(const __grid_constant
 		report->top = digests[0];
 }
 
-cudaError_t gpu_second(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s,
+cudaError_t gpu_second(const struct gpu_take *t, const struct gpu_keys *k, uint64_t unit, uint64_t end,
 		       cudaStream_t stream)
 {
-	uint64_t from = s->unit * GPU_UNIT, end = s->end * GPU_UNIT < t->nr_groups ? s->end * GPU_UNIT : t->nr_groups;
+	uint64_t from = unit * GPU_UNIT, to = end * GPU_UNIT < t->nr_groups ? end * GPU_UNIT : t->nr_groups;
 
-	second_kernel<<<(uint32_t)((end - from + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(*t, *k, from, end);
+	if (to > from)
+		second_kernel<<<(uint32_t)((to - from + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(*t, *k, from, to);
 	return cudaGetLastError();
 }
 

@@ -165,8 +165,8 @@ cudaError_t gpu_hash(const struct gpu_take *t, const struct gpu_keys *k, const s
 		     cudaStream_t stream);
 /* As many blocks as multiprocessors, at most. */
 cudaError_t gpu_segment(const struct gpu_take *t, const struct gpu_segment *s, uint32_t blocks, cudaStream_t stream);
-/* The next level of the fingerprint for a segment's signatures, into t->second. */
-cudaError_t gpu_second(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s,
+/* The next level of the fingerprint for the signatures of some units, into t->second. */
+cudaError_t gpu_second(const struct gpu_take *t, const struct gpu_keys *k, uint64_t unit, uint64_t end,
 		       cudaStream_t stream);
 /* From t->second, which it spoils, to report->top. */
 cudaError_t gpu_fingerprint(const struct gpu_take *t, const struct gpu_keys *k, cudaStream_t stream);
