@@ -8,7 +8,6 @@
 #include "base/util.h"
 
 #define BUF_SIZE_MIN 256
-#define VARINT_LEN_MAX 10 /* 64 bits, 7 in each byte */
 
 void buf_release(struct buf *b)
 {
@@ -91,12 +90,8 @@ void buf_add_le64(struct buf *b, uint64_t v)
 void buf_add_varint(struct buf *b, uint64_t v)
 {
 	uint8_t bytes[VARINT_LEN_MAX];
-	size_t len = 0;
 
-	for (; v >= 0x80; v >>= 7)
-		bytes[len++] = (uint8_t)(v | 0x80);
-	bytes[len++] = (uint8_t)v;
-	buf_add(b, bytes, len);
+	buf_add(b, bytes, (size_t)(varint_put(bytes, v) - bytes));
 }
 
 const void *cursor_take(struct cursor *c, size_t len)

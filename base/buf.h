@@ -28,7 +28,16 @@ void buf_add(struct buf *b, const void *p, size_t len);
 void buf_add_u8(struct buf *b, uint8_t v);
 void buf_add_le32(struct buf *b, uint32_t v);
 void buf_add_le64(struct buf *b, uint64_t v);
-void buf_add_varint(struct buf *b, uint64_t v); /* LEB128, at most 10 bytes */
+void buf_add_varint(struct buf *b, uint64_t v); /* LEB128, at most VARINT_LEN_MAX bytes */
+/* The same into memory that has room for it, for whoever adds many. Returns what is behind it. */
+#define VARINT_LEN_MAX 10u /* 64 bits, 7 in each byte */
+static inline uint8_t *varint_put(uint8_t *to, uint64_t v)
+{
+	for (; v >= 0x80; v >>= 7)
+		*to++ = (uint8_t)(v | 0x80);
+	*to++ = (uint8_t)v;
+	return to;
+}
 
 struct cursor {
 	const uint8_t *p, *end;

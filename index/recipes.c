@@ -89,7 +89,10 @@ static struct recipe_pos pos_after(const struct extent *x)
 	};
 }
 
-static void extent_encode(const struct extent *x, const struct recipe_pos *pos, struct buf *ret)
+#define EXTENT_BYTES_MAX 20u /* tag, and varints of 20, 21, 16, 33 and 34 bits */
+
+/* `to` has room for EXTENT_BYTES_MAX. Returns what is behind it. */
+static uint8_t *extent_encode(const struct extent *x, const struct recipe_pos *pos, uint8_t *to)
 {
 	int64_t move = (int64_t)x->addr.off - pos->pack_off;
 	uint64_t gap = x->off - pos->off;
@@ -101,17 +104,19 @@ static void extent_encode(const struct extent *x, const struct recipe_pos *pos, 
 	tag |= x->addr.pack != pos->pack ? RECIPE_PACK : 0;
 	tag |= (gap | x->len | (uint64_t)move) % PAGE == 0 ? RECIPE_PAGES : 0;
 	shift = tag & RECIPE_PAGES ? PAGE_SHIFT : 0;
-	buf_add_u8(ret, (uint8_t)tag);
+	*to++ = (uint8_t)tag;
 	if (tag & RECIPE_GAP)
-		buf_add_varint(ret, gap >> shift);
+		to = varint_put(to, gap >> shift);
 	if (tag & RECIPE_LENGTH)
-		buf_add_varint(ret, x->len >> shift);
+		to = varint_put(to, x->len >> shift);
 	if (tag & RECIPE_NODE)
-		buf_add_varint(ret, x->addr.node);
+		to = varint_put(to, x->addr.node);
 	if (tag & RECIPE_PACK)
-		buf_add_varint(ret, zigzag((int64_t)x->addr.pack - pos->pack));
-	buf_add_varint(ret, zigzag(move >> shift));
+		to = varint_put(to, zigzag((int64_t)x->addr.pack - pos->pack));
+	return varint_put(to, zigzag(move >> shift));
 }
+
+#define EXTENTS_AT_ONCE 64u /* that there is made room for */
 
 void recipe_encode(const struct extent *x, size_t nr, struct buf *ret)
 {
@@ -119,9 +124,18 @@ void recipe_encode(const struct extent *x, size_t nr, struct buf *ret)
 
 	buf_add_u8(ret, RECIPE_VERSION);
 	buf_add_varint(ret, nr);
-	for (size_t i = 0; i < nr; i++) {
-		extent_encode(&x[i], &pos, ret);
-		pos = pos_after(&x[i]);
+	for (size_t i = 0; i < nr;) {
+		size_t end = MIN(nr, i + EXTENTS_AT_ONCE);
+		uint8_t *to;
+
+		if (buf_reserve(ret, EXTENTS_AT_ONCE * EXTENT_BYTES_MAX) < 0)
+			return;
+		to = ret->data + ret->len;
+		for (; i < end; i++) {
+			to = extent_encode(&x[i], &pos, to);
+			pos = pos_after(&x[i]);
+		}
+		ret->len = (size_t)(to - ret->data);
 	}
 }
 
