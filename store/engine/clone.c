@@ -149,7 +149,7 @@ static int copy_once(struct content *from, struct content *to, struct clone *cl)
 	content_unlock_quiet(from);
 	if (r == 0) {
 		content_lock_quiet(to);
-		r = content_set_extents(to, cl->off, cl->len, &l, false);
+		r = content_set_extents(to, cl->off, cl->len, &l);
 		content_unlock_quiet(to);
 	}
 	extent_list_release(&l);

@@ -15,6 +15,7 @@
 #include "store/engine/engine_internal.h"
 #include "store/engine/repoint.h"
 #include "store/engine/shifted.h"
+#include "store/journal/journal.h"
 
 static struct content **bucket_of(struct engine *e, uint64_t ino)
 {
@@ -411,37 +412,53 @@ static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock
 	return 0;
 }
 
-static int log_as_it_is(struct content *c, const struct replace *rp) REQUIRES(c->lock)
+static int log_as_they_are(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock)
 {
-	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
-	int r;
+	_cleanup_(buf_release) struct buf rec = BUF_EMPTY, records = BUF_EMPTY;
+	int r = 0;
 
-	r = preload(c, rp);
-	if (r < 0)
-		return r;
-	replace_encode(rp, &rec);
-	r = log_append(c->e, rp->keeps ? RECORD_PATCH : RECORD_REPLACE, &rec, &c->log_end);
-	if (r < 0)
-		return r;
-	freed_referred(c->e, rp->x, rp->nr);
-	return content_apply(c, rp);
+	for (size_t i = 0; i < nr && r == 0; i++) {
+		buf_clear(&rec);
+		replace_encode(&rp[i], &rec);
+		journal_record_add(&records, rp[i].keeps ? RECORD_PATCH : RECORD_REPLACE, rec.data, rec.len);
+		r = buf_error(&rec);
+		if (r == 0)
+			r = preload(c, &rp[i]);
+	}
+	if (r == 0)
+		r = log_append_records(c->e, &records, &c->log_end);
+	for (size_t i = 0; i < nr && r == 0; i++) {
+		freed_referred(c->e, rp[i].x, rp[i].nr);
+		r = content_apply(c, &rp[i]);
+	}
+	return r;
 }
 
-int content_log(struct content *c, const struct replace *rp)
+/* Some are to refer to other places than they say. */
+static int log_moved(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock)
 {
-	struct extent_list moved = { 0 };
-	struct replace to_new = *rp;
-	int r;
+	int r = 0;
 
-	r = repoint_new(c->e, rp->x, rp->nr, &moved);
-	if (r > 0) {
-		to_new.x = moved.x;
-		to_new.nr = moved.nr;
+	for (size_t i = 0; i < nr && r >= 0; i++) {
+		struct extent_list moved = { 0 };
+		struct replace to_new = rp[i];
+
+		r = repoint_new(c->e, rp[i].x, rp[i].nr, &moved);
+		if (r > 0) {
+			to_new.x = moved.x;
+			to_new.nr = moved.nr;
+		}
+		if (r >= 0)
+			r = log_as_they_are(c, &to_new, 1);
+		extent_list_release(&moved);
 	}
-	if (r >= 0)
-		r = log_as_it_is(c, &to_new);
-	extent_list_release(&moved);
 	return r;
+}
+
+int content_log(struct content *c, const struct replace *rp, size_t nr)
+{
+	assert(mutex_held(&c->lock));
+	return c->e->repointed.m ? log_moved(c, rp, nr) : log_as_they_are(c, rp, nr);
 }
 
 void content_forget(struct content *c)

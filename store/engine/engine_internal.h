@@ -326,8 +326,9 @@ int content_segment(struct content *c, uint64_t number, bool make, struct segmen
 /* Make the logged state what `rp` says. In the log or from it. */
 int content_apply(struct content *c, const struct replace *rp) REQUIRES(c->lock);
 void content_forget(struct content *c) REQUIRES(c->lock); /* drop: all segments, size 0 */
-/* Apply and log in one go: what every change of bytes ends in. Needs view_lock shared. */
-int content_log(struct content *c, const struct replace *rp) REQUIRES(c->lock);
+/* Apply and log in one go: what every change of bytes ends in. Needs view_lock shared. All, or for want of memory some,
+ * or none. */
+int content_log(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock);
 /* Return holding view_lock shared and c->lock, with nothing staged and no job of c under way. */
 void content_lock_quiet(struct content *c) ACQUIRE(c->lock) ACQUIRE_SHARED(c->e->view_lock);
 void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(c->e->view_lock);
@@ -335,10 +336,8 @@ void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(c->
 int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsigned n, struct addr *ret);
 /* The extents of [off, off+len), at most 1 MiB more than a segment, offsets relative to off. */
 int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret) REQUIRES(c->lock);
-/* Logs that [off, off+len) is these from now on, at most 1 MiB, offsets relative to off; the file grows if it must. If it
- * keeps, what lies between them stays, and they begin and end with the range. */
-int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l, bool keeps)
-	REQUIRES(c->lock);
+/* Logs that [off, off+len) is these from now on, at most 1 MiB, offsets relative to off; the file grows if it must. */
+int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l) REQUIRES(c->lock);
 /* As the log says, when it is read again. */
 int content_clone_again(struct content *from, struct content *to, const struct clone *cl);
 /* Put the dirty parts into the view. No change between the two, since view_lock is held exclusively or the lock all along. */
@@ -421,6 +420,7 @@ int engine_sync_patiently(struct engine *e); /* engine_sync() that nobody waits 
 
 /* txlog.c */
 int log_append(struct engine *e, uint8_t type, const struct buf *record, uint64_t *ret_end);
+int log_append_records(struct engine *e, const struct buf *records, uint64_t *ret_end); /* of journal_record_add() */
 void log_throttle(struct engine *e); /* keeps the log in memory bounded; no lock held */
 #define RECORD_BYTES 64 /* about as much as a record takes; more where it has many extents */
 int log_admit_growth(struct engine *e, size_t len); /* for all but what deletes; may commit, so under no lock */

@@ -75,7 +75,7 @@ static void drain_one(struct content *c, struct job *j) REQUIRES(c->lock)
 	if (c->dropped)
 		return;
 	if (r == 0)
-		r = content_log(c, &rp);
+		r = content_log(c, &rp, 1);
 	if (r < 0)
 		content_failed(c, r);
 }

@@ -24,7 +24,7 @@ static struct replace replace_nothing(const struct content *c)
 
 static int log_and_show(struct content *c, const struct replace *rp) REQUIRES(c->lock)
 {
-	int r = c->e->conf.read_only ? -EROFS : content_log(c, rp);
+	int r = c->e->conf.read_only ? -EROFS : content_log(c, rp, 1);
 
 	if (r == 0)
 		c->live = c->logged;
@@ -153,7 +153,7 @@ int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent
 	return 0;
 }
 
-int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l, bool keeps)
+int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l)
 {
 	struct replace rp = replace_nothing(c);
 
@@ -164,7 +164,6 @@ int content_set_extents(struct content *c, uint64_t off, uint64_t len, const str
 	rp.len = len;
 	rp.x = l->x;
 	rp.nr = l->nr;
-	rp.keeps = keeps;
 	return log_and_show(c, &rp);
 }
 

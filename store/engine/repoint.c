@@ -148,7 +148,7 @@ static int repoint_segment(const struct moves *ms, struct content *c, uint64_t n
 			.x = l.x,
 			.nr = l.nr,
 		};
-		r = content_log(c, &rp);
+		r = content_log(c, &rp, 1);
 	}
 	extent_list_release(&l);
 	return r;

@@ -14,7 +14,7 @@ static bool continues(const struct extent *x, uint32_t off, struct addr next)
 	return x->off + x->len == off && x->addr.off + x->len == next.off && pack_same_frame(x->addr, next);
 }
 
-static int extent_list_reserve(struct extent_list *l, size_t nr)
+int extent_list_reserve(struct extent_list *l, size_t nr)
 {
 	size_t size = MAX(2 * l->size, l->nr + nr);
 	struct extent *x;

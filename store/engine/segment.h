@@ -47,6 +47,7 @@ struct extent_list {
 	struct extent *x;
 	size_t nr, size;
 };
+int extent_list_reserve(struct extent_list *l, size_t nr); /* more that can be added without -ENOMEM */
 int extent_list_add(struct extent_list *l, uint32_t off, uint32_t len, struct addr a);
 /* Those of a segment, where none could be one with its neighbour, `shift` bytes further. */
 int extent_list_append(struct extent_list *l, const struct extent *x, size_t nr, int64_t shift);

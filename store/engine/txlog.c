@@ -319,22 +319,27 @@ int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 	return r;
 }
 
+int log_append_records(struct engine *e, const struct buf *records, uint64_t *ret_end)
+{
+	int r = buf_error(records);
+
+	if (r == 0)
+		r = admit(e, records->len);
+	if (r < 0)
+		return r;
+	mutex_lock(&e->log.lock);
+	r = append_locked(e, records->data, records->len, ret_end);
+	mutex_unlock(&e->log.lock);
+	return r;
+}
+
 int log_append(struct engine *e, uint8_t type, const struct buf *record, uint64_t *ret_end)
 {
 	_cleanup_(buf_release) struct buf framed = BUF_EMPTY;
-	int r = buf_error(record);
 
-	if (r == 0)
-		r = admit(e, record->len);
-	if (r < 0)
-		return r;
 	journal_record_add(&framed, type, record->data, record->len);
-	if (buf_error(&framed) < 0)
-		return -ENOMEM;
-	mutex_lock(&e->log.lock);
-	r = append_locked(e, framed.data, framed.len, ret_end);
-	mutex_unlock(&e->log.lock);
-	return r;
+	framed.failed |= buf_error(record) < 0;
+	return log_append_records(e, &framed, ret_end);
 }
 
 void log_throttle(struct engine *e)

@@ -165,7 +165,7 @@ static void a_recipe_that_leads_nowhere_is_damage(void **state)
 
 		assert_int_equal(extent_list_add(&l, 0, 4096, nowhere[i]), 0);
 		content_lock_quiet(c);
-		assert_int_equal(content_set_extents(c, 0, 4096, &l, false), 0);
+		assert_int_equal(content_set_extents(c, 0, 4096, &l), 0);
 		content_unlock_quiet(c);
 		extent_list_release(&l);
 		assert_int_equal(content_read(c, &byte, 1, 0), -EIO);
