@@ -3,8 +3,11 @@
  *
  * One record of the log says so for up to 64 MiB, however many extents there are: "what the other file has there at this
  * place of the log". For that to be what the recipe in memory gets, both files are locked from looking at the one until
- * the record is in the log, and what can fail is done before. Where that cannot be had, because the other file is locked
- * by someone else, is gone, or some of its extents are being moved elsewhere (repoint.c), extents are told one by one.
+ * the record is in the log, and what can fail is done before. Where that cannot be had, because the other file is gone or
+ * some of its extents are being moved elsewhere (repoint.c), or this one is being written, extents are told one by one.
+ *
+ * In memory, whole segments that go to the same place of a file that had nothing there are shared, not copied (layer.h).
+ * Not so while a collection wants to hear of each extent that enters the log.
  *
  * From the first look at an extent until it is in the log nothing may be freed (e->users).
  */
@@ -18,6 +21,7 @@
 /* What goes into one segment of the file. */
 struct piece {
 	uint64_t off, len;
+	struct segment *shared; /* all of it; NULL: */
 	struct extent_list l; /* relative to off */
 };
 
@@ -28,48 +32,74 @@ struct pieces {
 	size_t nr;
 };
 
-static void pieces_release(struct pieces *ps)
+static void pieces_release(struct engine *e, struct pieces *ps)
 {
-	while (ps->nr > 0)
-		extent_list_release(&ps->p[--ps->nr].l);
+	while (ps->nr > 0) {
+		struct piece *p = &ps->p[--ps->nr];
+
+		extent_list_release(&p->l);
+		if (p->shared)
+			segment_free(e, p->shared);
+	}
 }
 
-static int pieces_collect(struct content *from, const struct clone *cl, struct pieces *ps) REQUIRES(from->lock)
+/* Segments as they are, or extents? */
+static bool shares(const struct content *from, const struct content *to, const struct clone *cl, const struct piece *p)
+{
+	const struct engine *e = to->e;
+	bool whole = p->len == SEGMENT_SIZE || cl->from_off + cl->len >= from->logged.size;
+
+	return cl->off == cl->from_off && p->off % SEGMENT_SIZE == 0 && whole && !to->in_view &&
+	       !segment_tree_find(&to->segments, p->off / SEGMENT_SIZE) && !e->repointed.m && !atomic_load(&e->gc.window);
+}
+
+static int pieces_collect(struct content *from, const struct content *to, const struct clone *cl, struct pieces *ps)
+	REQUIRES(from->lock, to->lock)
 {
 	uint64_t done = 0;
 	int r = 0;
 
-	for (ps->nr = 0; done < cl->len && r == 0; ps->nr++) {
+	for (ps->nr = 0; done < cl->len && r >= 0; ps->nr++) {
 		struct piece *p = &ps->p[ps->nr];
 
 		*p = (struct piece){ .off = cl->off + done };
 		p->len = MIN(cl->len - done, SEGMENT_SIZE - p->off % SEGMENT_SIZE);
-		r = content_extents(from, cl->from_off + done, p->len, &p->l);
+		if (shares(from, to, cl, p))
+			r = segment_shared(from, p->off / SEGMENT_SIZE, &p->shared);
+		else
+			r = content_extents(from, cl->from_off + done, p->len, &p->l);
 		done += p->len;
 	}
-	return r;
+	return MIN(r, 0);
 }
 
-static int pieces_apply(struct content *to, const struct clone *cl, const struct pieces *ps) REQUIRES(to->lock)
+static int piece_apply(struct content *to, const struct clone *cl, struct piece *p) REQUIRES(to->lock)
+{
+	struct replace rp = {
+		.ino = to->ino,
+		.size = cl->size,
+		.mtime_ns = cl->mtime_ns,
+		.ctime_ns = cl->ctime_ns,
+		.off = p->off,
+		.len = p->len,
+		.x = p->l.x,
+		.nr = p->l.nr,
+	};
+
+	if (p->shared) {
+		content_add_segment(to, TAKE(p->shared));
+		rp.len = 0;
+	}
+	freed_referred(to->e, p->l.x, p->l.nr);
+	return content_apply(to, &rp);
+}
+
+static int pieces_apply(struct content *to, const struct clone *cl, struct pieces *ps) REQUIRES(to->lock)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < ps->nr && r == 0; i++) {
-		const struct piece *p = &ps->p[i];
-		struct replace rp = {
-			.ino = to->ino,
-			.size = cl->size,
-			.mtime_ns = cl->mtime_ns,
-			.ctime_ns = cl->ctime_ns,
-			.off = p->off,
-			.len = p->len,
-			.x = p->l.x,
-			.nr = p->l.nr,
-		};
-
-		freed_referred(to->e, p->l.x, p->l.nr);
-		r = content_apply(to, &rp);
-	}
+	for (size_t i = 0; i < ps->nr && r == 0; i++)
+		r = piece_apply(to, cl, &ps->p[i]);
 	return r;
 }
 
@@ -95,7 +125,7 @@ static int clone_locked(struct content *from, struct content *to, struct clone *
 
 	if (from->dropped)
 		return 0;
-	r = pieces_collect(from, cl, ps);
+	r = pieces_collect(from, to, cl, ps);
 	if (r == 0)
 		r = pieces_moved(to->e, ps);
 	if (r != 0)
@@ -116,24 +146,39 @@ static int clone_locked(struct content *from, struct content *to, struct clone *
 	return r < 0 ? r : 1;
 }
 
+/* Both, by their numbers, with all in the recipes that was written before; false: more is being written to `to`. */
+static bool lock_both(struct content *from, struct content *to) NO_THREAD_SAFETY_ANALYSIS
+{
+	struct content *first = from->ino < to->ino ? from : to, *second = first == from ? to : from;
+
+	content_lock_quiet(second);
+	content_unlock_quiet(second);
+	content_lock_quiet(first);
+	if (second != first)
+		mutex_lock(&second->lock);
+	return !to->stage && !to->jobs;
+}
+
+static void unlock_both(struct content *from, struct content *to) NO_THREAD_SAFETY_ANALYSIS
+{
+	if (from != to)
+		mutex_unlock(&from->lock);
+	content_unlock_quiet(to);
+}
+
 /* 1, 0: not this way, or what went wrong. */
 static int clone_once(struct content *from, struct content *to, struct clone *cl,
 		      struct pieces *ps) NO_THREAD_SAFETY_ANALYSIS /* the two may be one */
 {
 	int r = 0;
 
-	content_lock_quiet(from); /* what was written to it before is in its recipe */
-	content_unlock_quiet(from);
-	content_lock_quiet(to);
-	if (to->in_view)
-		cl->len = MIN(cl->len, SEGMENT_SIZE - cl->off % SEGMENT_SIZE);
-	if (from == to || mutex_trylock(&from->lock)) { /* there is no order between the two: only if it is free */
+	if (lock_both(from, to)) {
+		if (to->in_view)
+			cl->len = MIN(cl->len, SEGMENT_SIZE - cl->off % SEGMENT_SIZE);
 		r = clone_locked(from, to, cl, ps);
-		if (from != to)
-			mutex_unlock(&from->lock);
 	}
-	content_unlock_quiet(to);
-	pieces_release(ps);
+	unlock_both(from, to);
+	pieces_release(to->e, ps);
 	return r;
 }
 
@@ -205,22 +250,25 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 	return 0;
 }
 
-int content_clone_again(struct content *from, struct content *to, const struct clone *cl)
+int content_clone_again(struct content *from, struct content *to, const struct clone *cl) NO_THREAD_SAFETY_ANALYSIS
 {
+	struct content *first = from->ino < to->ino ? from : to, *second = first == from ? to : from;
 	struct pieces *ps = calloc(1, sizeof(*ps));
 	int r;
 
 	if (!ps)
 		return -ENOMEM;
-	mutex_lock(&from->lock);
-	r = pieces_collect(from, cl, ps);
-	mutex_unlock(&from->lock);
-	mutex_lock(&to->lock);
+	mutex_lock(&first->lock);
+	if (second != first)
+		mutex_lock(&second->lock);
+	r = pieces_collect(from, to, cl, ps);
 	if (r == 0)
 		r = pieces_apply(to, cl, ps);
 	to->live = to->logged;
-	mutex_unlock(&to->lock);
-	pieces_release(ps);
+	if (second != first)
+		mutex_unlock(&second->lock);
+	mutex_unlock(&first->lock);
+	pieces_release(to->e, ps);
 	free(ps);
 	return r;
 }

@@ -75,21 +75,47 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 	return c;
 }
 
-static size_t segment_bytes(const struct segment *s)
+#define EXTENT_IN_VIEW 8u /* bytes, about */
+
+/* What the segment takes, after every change of it: memory of its own (layers count themselves), and what waits for the
+ * view, which gets all extents of those, too. */
+static void segment_count(struct engine *e, struct segment *s)
 {
-	return sizeof(*s) + s->size * sizeof(*s->x) + s->filed.size * sizeof(*s->filed.v);
+	size_t counted = sizeof(*s) + s->size * sizeof(*s->x) + s->filed.size * sizeof(*s->filed.v);
+	size_t waiting = s->dirty ? counted + (s->layers ? s->layers->nr_most * EXTENT_IN_VIEW : 0) : 0;
+
+	if (counted != s->counted)
+		atomic_fetch_add(&e->segment_memory, counted - s->counted);
+	if (waiting != s->waiting)
+		atomic_fetch_add(&e->dirty_segment_memory, waiting - s->waiting);
+	s->counted = counted;
+	s->waiting = waiting;
 }
 
-static void segment_free(struct content *c, struct segment *s)
+/* It is in no tree. */
+void segment_free(struct engine *e, struct segment *s)
 {
-	atomic_fetch_sub(&c->e->segment_memory, segment_bytes(s));
-	if (s->dirty)
-		atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
-	c->nr_clean -= !s->dirty;
-	c->nr_segments--;
-	frames_set_release(&s->filed);
-	free(s->x);
+	atomic_fetch_sub(&e->segment_memory, s->counted);
+	atomic_fetch_sub(&e->dirty_segment_memory, s->waiting);
+	segment_release(s);
 	free(s);
+}
+
+static struct segment *segment_new(struct engine *e, uint64_t number)
+{
+	struct segment *s = calloc(1, sizeof(*s));
+
+	if (s)
+		*s = (struct segment){ .number = number, .memory = &e->segment_memory };
+	return s;
+}
+
+static void add_segment(struct content *c, struct segment *s) REQUIRES(c->lock)
+{
+	segment_tree_add(&c->segments, s);
+	c->nr_segments++;
+	c->nr_clean += !s->dirty;
+	segment_count(c->e, s);
 }
 
 /* Free all segments, or only those the view has too. */
@@ -102,7 +128,9 @@ static void segments_free(struct content *c, bool only_clean)
 		if (only_clean && s->dirty)
 			continue;
 		segment_tree_remove(&c->segments, s);
-		segment_free(c, s);
+		c->nr_segments--;
+		c->nr_clean -= !s->dirty;
+		segment_free(c->e, s);
 	}
 }
 
@@ -184,7 +212,7 @@ void content_close(struct content *c)
 
 /* --- segments --- */
 
-int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret)
+int content_segment_as_it_is(struct content *c, uint64_t number, bool make, struct segment **ret)
 {
 	struct segment *s = segment_tree_find(&c->segments, number);
 	struct extent *x = NULL;
@@ -204,18 +232,34 @@ int content_segment(struct content *c, uint64_t number, bool make, struct segmen
 	/* Only where it finds some: all are looked at for it, and those that are dirty may be too many by themselves. */
 	if (atomic_load(&c->e->segment_memory) > c->e->segment_limit && c->nr_clean > c->nr_segments / 8)
 		segments_free(c, true);
-	s = calloc(1, sizeof(*s));
+	s = segment_new(c->e, number);
 	if (!s) {
 		free(x);
 		return -ENOMEM;
 	}
-	*s = (struct segment){ .number = number, .x = x, .nr = (uint32_t)nr, .size = (uint32_t)nr };
-	segment_tree_add(&c->segments, s);
-	c->nr_segments++;
-	c->nr_clean++;
-	atomic_fetch_add(&c->e->segment_memory, segment_bytes(s));
+	s->x = x;
+	s->nr = s->size = (uint32_t)nr;
+	add_segment(c, s);
 	*ret = s;
 	return 1;
+}
+
+static int settle(struct content *c, struct segment *s) REQUIRES(c->lock)
+{
+	int r;
+
+	if (!s->layers || s->x)
+		return 0;
+	r = segment_settle(s);
+	segment_count(c->e, s);
+	return r;
+}
+
+int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret)
+{
+	int r = content_segment_as_it_is(c, number, make, ret), q = r > 0 ? settle(c, *ret) : 0;
+
+	return q < 0 ? q : r;
 }
 
 /* The first segment >= from with data, cached or in the view. 1/0/<0. */
@@ -225,7 +269,7 @@ int content_next_segment(struct content *c, uint64_t from, uint64_t *ret)
 	struct segment *s;
 	int r;
 
-	for (s = segment_tree_from(&c->segments, from); s && s->nr == 0;)
+	for (s = segment_tree_from(&c->segments, from); s && segment_is_empty(s);)
 		s = segment_tree_from(&c->segments, s->number + 1);
 	if (s)
 		best = s->number;
@@ -235,7 +279,7 @@ int content_next_segment(struct content *c, uint64_t from, uint64_t *ret)
 		if (n >= best)
 			break;
 		s = segment_tree_find(&c->segments, n);
-		if (!s || s->nr > 0) {
+		if (!s || !segment_is_empty(s)) {
 			best = n;
 			break;
 		}
@@ -298,23 +342,31 @@ static void content_unmark_dirty(struct content *c)
 	content_close(c); /* the list's reference */
 }
 
+/* Before the first change since the view has got it. */
+static int note_filed(struct content *c, struct segment *s) REQUIRES(c->lock)
+{
+	int r = settle(c, s);
+
+	return r < 0 ? r : frames_set_of(s->x, s->nr, &s->filed);
+}
+
 /* `keeps`: what lies between the extents stays. */
 static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, const struct extent *x,
 			      size_t nr, bool keeps) REQUIRES(c->lock)
 {
 	struct engine *e = c->e;
 	struct segment *s;
-	size_t before;
 	int64_t grown;
 	bool was_dirty;
 	int r;
 
-	r = content_segment(c, number, nr > 0, &s);
+	r = content_segment_as_it_is(c, number, nr > 0, &s);
 	if (r <= 0)
 		return r;
-	before = segment_bytes(s);
 	was_dirty = s->dirty;
-	r = was_dirty ? 0 : frames_set_of(s->x, s->nr, &s->filed);
+	r = was_dirty ? 0 : note_filed(c, s);
+	if (r == 0 && !keeps)
+		r = settle(c, s);
 	if (r == 0)
 		r = keeps ? segment_patch(s, off, x, nr, &grown) : segment_replace(s, off, len, x, nr, &grown);
 	if (r < 0) {
@@ -323,8 +375,7 @@ static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, 
 		return r;
 	}
 	c->nr_clean -= !was_dirty;
-	atomic_fetch_add(&e->segment_memory, segment_bytes(s) - before);
-	atomic_fetch_add(&e->dirty_segment_memory, segment_bytes(s) - (was_dirty ? before : 0));
+	segment_count(e, s);
 	c->logged.mapped += (uint64_t)grown;
 	atomic_fetch_add(&e->logical, grown);
 	return 0;
@@ -405,7 +456,7 @@ static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock
 	if (rp->nr == 0)
 		return 0;
 	for (uint64_t n = rp->off / SEGMENT_SIZE; n * SEGMENT_SIZE < rp->off + rp->len; n++) {
-		r = content_segment(c, n, true, &s);
+		r = content_segment_as_it_is(c, n, true, &s);
 		if (r < 0)
 			return r;
 	}
@@ -461,6 +512,35 @@ int content_log(struct content *c, const struct replace *rp, size_t nr)
 	return c->e->repointed.m ? log_moved(c, rp, nr) : log_as_they_are(c, rp, nr);
 }
 
+int segment_shared(struct content *from, uint64_t number, struct segment **ret)
+{
+	struct segment *s, *new;
+	int r;
+
+	assert(mutex_held(&from->lock));
+	r = content_segment_as_it_is(from, number, false, &s);
+	if (r <= 0 || segment_is_empty(s))
+		return MIN(r, 0);
+	new = segment_new(from->e, number);
+	r = new ? segment_share(s, new) : -ENOMEM;
+	segment_count(from->e, s);
+	if (r < 0) {
+		free(new);
+		return r;
+	}
+	*ret = new;
+	return 1;
+}
+
+void content_add_segment(struct content *c, struct segment *s)
+{
+	assert(mutex_held(&c->lock) && !segment_tree_find(&c->segments, s->number));
+	content_mark_dirty(c);
+	add_segment(c, s);
+	c->logged.mapped += s->layers->mapped;
+	atomic_fetch_add(&c->e->logical, s->layers->mapped);
+}
+
 void content_forget(struct content *c)
 {
 	assert(mutex_held(&c->lock));
@@ -474,29 +554,70 @@ void content_forget(struct content *c)
 
 /* --- into the view --- */
 
-static int write_back_segment(struct content *c, struct segment *s, struct buf *value, struct referrers *refs,
-			      struct db_batch *batch)
-{
-	struct ns_key key = recipe_key(c->ino, s->number);
-	int r = referrers_add(refs, s->number, s->x, s->nr, &s->filed);
+#define LAYERS_KEPT 8u /* more are merged when that has to be done anyway: whoever comes next begins with one */
 
+/* What a write-back needs for one segment after the other. */
+struct writer {
+	struct content *c;
+	struct db_batch *batch;
+	struct referrers refs;
+	struct extent_list merged;
+	struct buf value;
+};
+
+static void writer_release(struct writer *w)
+{
+	referrers_release(&w->refs);
+	extent_list_release(&w->merged);
+	buf_release(&w->value);
+}
+
+static void put_recipe(struct writer *w, uint64_t number, const struct extent *x, size_t nr)
+{
+	struct ns_key key = recipe_key(w->c->ino, number);
+
+	buf_clear(&w->value);
+	if (nr > 0) {
+		recipe_encode(x, nr, &w->value);
+		db_batch_put(w->batch, key.b, key.len, w->value.data, w->value.len);
+	} else {
+		db_batch_del(w->batch, key.b, key.len);
+	}
+}
+
+static int write_back_segment(struct writer *w, struct segment *s) REQUIRES(w->c->lock)
+{
+	const struct extent *x;
+	size_t nr;
+	int r = 0;
+
+	w->merged.nr = 0;
+	if (s->layers && s->layers->depth > LAYERS_KEPT)
+		r = settle(w->c, s);
+	else if (s->layers && !s->x)
+		r = layer_merge(s->layers, &w->merged);
 	if (r < 0)
 		return r;
-	buf_clear(value);
-	if (s->nr > 0) {
-		recipe_encode(s->x, s->nr, value);
-		db_batch_put(batch, key.b, key.len, value->data, value->len);
-	} else {
-		db_batch_del(batch, key.b, key.len);
-	}
-	return 0;
+	x = w->merged.nr > 0 ? w->merged.x : s->x;
+	nr = w->merged.nr > 0 ? w->merged.nr : s->nr;
+	r = referrers_add(&w->refs, s->number, x, nr, &s->filed);
+	if (r == 0)
+		put_recipe(w, s->number, x, nr);
+	return r < 0 ? r : buf_error(&w->value);
+}
+
+static void put_size(struct writer *w) REQUIRES(w->c->lock)
+{
+	struct ns_key key = ns_key_content(w->c->ino);
+
+	buf_clear(&w->value);
+	ns_content_encode(&w->c->logged, &w->value);
+	db_batch_put(w->batch, key.b, key.len, w->value.data, w->value.len);
 }
 
 int content_write_back(struct content *c, struct db_batch *batch)
 {
-	_cleanup_(referrers_release) struct referrers refs = { .ino = c->ino };
-	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	struct ns_key key = ns_key_content(c->ino);
+	struct writer w = { .c = c, .batch = batch, .refs.ino = c->ino };
 	struct segment *s;
 	int r = 0;
 
@@ -504,14 +625,14 @@ int content_write_back(struct content *c, struct db_batch *batch)
 	s = c->dropped ? NULL : segment_tree_from(&c->segments, 0);
 	for (; s && r == 0; s = segment_tree_from(&c->segments, s->number + 1))
 		if (s->dirty)
-			r = write_back_segment(c, s, &value, &refs, batch);
-	referrers_put(&refs, batch);
-	if (!c->dropped) {
-		buf_clear(&value);
-		ns_content_encode(&c->logged, &value);
-		db_batch_put(batch, key.b, key.len, value.data, value.len);
-	}
-	return r < 0 ? r : buf_error(&value);
+			r = write_back_segment(&w, s);
+	referrers_put(&w.refs, batch);
+	if (r == 0 && !c->dropped)
+		put_size(&w);
+	if (r == 0)
+		r = buf_error(&w.value);
+	writer_release(&w);
+	return r;
 }
 
 void content_written_back(struct content *c)
@@ -523,9 +644,8 @@ void content_written_back(struct content *c)
 		if (s->dirty) {
 			s->dirty = false;
 			c->nr_clean++;
-			atomic_fetch_sub(&c->e->dirty_segment_memory, segment_bytes(s));
-			atomic_fetch_sub(&c->e->segment_memory, s->filed.size * sizeof(*s->filed.v));
 			frames_set_release(&s->filed);
+			segment_count(c->e, s);
 		}
 	c->dirty = false;
 	c->in_view = !c->dropped;

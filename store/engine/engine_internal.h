@@ -7,6 +7,7 @@
  *   champions.c files that new data is compared with first
  *   content.c   one file: its segments, how they change; range.c, stage.c and read.c the rest
  *   clone.c     a range of a file gets the extents of another; patch.c many at once
+ *   layer.c     extents that files have in common
  *   jobs.c      data on its way from write() into the log: workers, order per file
  *   dedup.c     what a job does: new or known
  *   dedup_append.c  new: its place in a pack
@@ -322,7 +323,12 @@ int buffer_try(struct engine *e, struct engine_buffer **ret); /* 1: got one, 0: 
 /* content.c */
 struct content *content_ref(struct content *c);
 int content_lookup(struct engine *e, uint64_t ino, struct content **ret); /* 1 in memory (referenced), 0 not */
-int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock);
+int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock); /* settled */
+int content_segment_as_it_is(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock);
+/* A segment that shares all extents of that one, in no tree yet; 0: there are none. */
+int segment_shared(struct content *from, uint64_t number, struct segment **ret) REQUIRES(from->lock);
+void content_add_segment(struct content *c, struct segment *s) REQUIRES(c->lock); /* such a one, where there is none yet */
+void segment_free(struct engine *e, struct segment *s); /* that is in no tree */
 /* Make the logged state what `rp` says. In the log or from it. */
 int content_apply(struct content *c, const struct replace *rp) REQUIRES(c->lock);
 void content_forget(struct content *c) REQUIRES(c->lock); /* drop: all segments, size 0 */

@@ -56,6 +56,50 @@ int extent_list_append(struct extent_list *l, const struct extent *x, size_t nr,
 	return r;
 }
 
+static struct addr addr_plus(struct addr a, uint32_t n)
+{
+	a.off += n;
+	return a;
+}
+
+/* The part of x inside [from, to). */
+static int add_part(struct extent_list *l, const struct extent *x, uint32_t from, uint32_t to)
+{
+	uint32_t start = MAX(x->off, from), end = MIN(x->off + x->len, to);
+
+	return start < end ? extent_list_add(l, start, end - start, addr_plus(x->addr, start - x->off)) : 0;
+}
+
+/* What lies before `end` of the extents from *at on, but for what lies before `begin`. */
+static int add_between(struct extent_list *l, const struct extent *x, size_t nr, size_t *at, uint32_t begin, uint32_t end)
+{
+	int r = 0;
+
+	for (; *at < nr && x[*at].off < end && r == 0; (*at)++) {
+		r = add_part(l, &x[*at], begin, end);
+		if (x[*at].off + x[*at].len > end)
+			break; /* what is left of it comes behind the next new one, if anything */
+	}
+	return r;
+}
+
+int extent_list_lay_over(const struct extent *lower, size_t nr_lower, const struct extent *upper, size_t nr_upper,
+			 struct extent_list *ret)
+{
+	uint32_t end = 0;
+	size_t at = 0;
+	int r;
+
+	r = extent_list_reserve(ret, nr_lower + 2 * nr_upper); /* each may cut one in two */
+	for (size_t i = 0; i < nr_upper && r == 0; i++) {
+		r = add_between(ret, lower, nr_lower, &at, end, upper[i].off);
+		if (r == 0)
+			r = extent_list_add(ret, upper[i].off, upper[i].len, upper[i].addr);
+		end = upper[i].off + upper[i].len;
+	}
+	return r < 0 ? r : add_between(ret, lower, nr_lower, &at, end, SEGMENT_SIZE);
+}
+
 void extent_list_release(struct extent_list *l)
 {
 	free(l->x);
@@ -91,28 +135,71 @@ uint64_t segment_mapped(const struct segment *s)
 	return mapped(s->x, s->nr);
 }
 
-static struct addr addr_plus(struct addr a, uint32_t n)
+static void release_extents(struct segment *s)
 {
-	a.off += n;
-	return a;
+	if (!s->layers)
+		free(s->x);
+	layer_put(s->layers);
+	s->layers = NULL;
+	s->x = NULL;
+	s->nr = s->size = 0;
 }
 
-/* The part of x inside [from, to). */
-static int add_part(struct extent_list *l, const struct extent *x, uint32_t from, uint32_t to)
+void segment_release(struct segment *s)
 {
-	uint32_t start = MAX(x->off, from), end = MIN(x->off + x->len, to);
-
-	return start < end ? extent_list_add(l, start, end - start, addr_plus(x->addr, start - x->off)) : 0;
+	release_extents(s);
+	frames_set_release(&s->filed);
 }
 
 /* Takes the list over. */
-static void set_all(struct segment *s, struct extent_list *l)
+static void set_extents(struct segment *s, struct extent_list *l)
 {
-	free(s->x);
+	release_extents(s);
 	s->x = TAKE(l->x);
 	s->nr = (uint32_t)l->nr;
 	s->size = (uint32_t)l->size;
+}
+
+static void set_all(struct segment *s, struct extent_list *l)
+{
+	set_extents(s, l);
 	s->dirty = true;
+}
+
+int segment_settle(struct segment *s)
+{
+	struct extent_list l = { 0 };
+	int r;
+
+	if (!s->layers || s->x)
+		return 0;
+	r = layer_merge(s->layers, &l);
+	if (r == 0)
+		set_extents(s, &l);
+	extent_list_release(&l);
+	return r;
+}
+
+int segment_share(struct segment *from, struct segment *to)
+{
+	struct extent_list l = { .x = from->x, .nr = from->nr, .size = from->size };
+	int r;
+
+	assert(!segment_is_empty(from) && segment_is_empty(to));
+	if (!from->layers) {
+		r = layer_new(&l, from->memory, &from->layers);
+		if (r < 0)
+			return r;
+		from->x = from->layers->x;
+		from->size = 0;
+	}
+	free(to->x); /* it may have had some */
+	to->layers = layer_get(from->layers);
+	to->x = from->x;
+	to->nr = from->nr;
+	to->size = 0;
+	to->dirty = true;
+	return 0;
 }
 
 /* These instead of those from `from` up to before `to`. */
@@ -123,6 +210,14 @@ static int splice(struct segment *s, size_t from, size_t to, struct extent_list 
 	if (from == 0 && to == s->nr) {
 		set_all(s, l);
 		return 0;
+	}
+	if (s->layers) {
+		struct extent_list own = { 0 };
+		int r = extent_list_append(&own, s->x, s->nr, 0);
+
+		if (r < 0)
+			return r;
+		set_extents(s, &own);
 	}
 	if (all > s->size) {
 		size_t size = MAX(all, 2 * (size_t)s->size);
@@ -148,7 +243,7 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 	size_t from, to;
 	int r;
 
-	assert((uint64_t)off + len <= SEGMENT_SIZE);
+	assert((uint64_t)off + len <= SEGMENT_SIZE && (s->x || !s->layers));
 	/* Those that overlap, and one on either side that the new ones may continue. */
 	from = segment_find(s, off);
 	from -= from > 0;
@@ -169,42 +264,59 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 	return r;
 }
 
-/* What lies before `end` of the extents from *at on, but for what lies before `begin`. */
-static int add_between(struct extent_list *l, const struct segment *s, size_t *at, uint32_t begin, uint32_t end)
-{
-	int r = 0;
+#define LAYERS_MAX 64u /* above each other: what has to be merged by whoever wants all of them */
 
-	for (; *at < s->nr && s->x[*at].off < end && r == 0; (*at)++) {
-		r = add_part(l, &s->x[*at], begin, end);
-		if (s->x[*at].off + s->x[*at].len > end)
-			break; /* what is left of it comes behind the next new one, if anything */
+static int add_layer(struct segment *s, uint32_t off, const struct extent *x, size_t nr)
+{
+	int r = layer_on(s->layers, off, x, nr, &s->layers);
+
+	if (r < 0)
+		return r;
+	s->x = NULL;
+	s->nr = 0;
+	s->dirty = true;
+	return 0;
+}
+
+/* Extents relative to `off` as ones of the segment. */
+static int moved_by(uint32_t off, const struct extent *x, size_t nr, struct extent_list *ret)
+{
+	int r = extent_list_reserve(ret, nr);
+
+	for (size_t i = 0; i < nr && r == 0; i++)
+		r = extent_list_add(ret, off + x[i].off, x[i].len, x[i].addr);
+	return r;
+}
+
+static int lay_over(struct segment *s, uint32_t off, const struct extent *x, size_t nr, int64_t *ret_mapped)
+{
+	struct extent_list upper = { 0 }, l = { 0 };
+	int r;
+
+	r = segment_settle(s);
+	if (r == 0)
+		r = moved_by(off, x, nr, &upper);
+	if (r == 0)
+		r = extent_list_lay_over(s->x, s->nr, upper.x, upper.nr, &l);
+	if (r == 0) {
+		*ret_mapped = (int64_t)mapped(l.x, l.nr) - (int64_t)segment_mapped(s);
+		set_all(s, &l);
 	}
+	extent_list_release(&upper);
+	extent_list_release(&l);
 	return r;
 }
 
 int segment_patch(struct segment *s, uint32_t off, const struct extent *x, size_t nr, int64_t *ret_mapped)
 {
-	struct extent_list l = { 0 };
-	uint32_t end = 0;
-	size_t at = 0;
-	int r;
+	uint32_t end;
 
 	assert(nr > 0 && (uint64_t)off + x[nr - 1].off + x[nr - 1].len <= SEGMENT_SIZE);
-	r = extent_list_reserve(&l, s->nr + 2 * nr); /* each new one may cut an old one in two */
-	for (size_t i = 0; i < nr && r == 0; i++) {
-		r = add_between(&l, s, &at, end, off + x[i].off);
-		if (r == 0)
-			r = extent_list_add(&l, off + x[i].off, x[i].len, x[i].addr);
-		end = off + x[i].off + x[i].len;
-	}
-	if (r == 0)
-		r = add_between(&l, s, &at, end, SEGMENT_SIZE);
-	if (r == 0) {
-		*ret_mapped = (int64_t)mapped(l.x, l.nr) - (int64_t)segment_mapped(s);
-		set_all(s, &l);
-	}
-	extent_list_release(&l);
-	return r;
+	end = off + x[nr - 1].off + x[nr - 1].len;
+	if (!s->layers || s->layers->depth >= LAYERS_MAX || !layer_covers(s->layers, end))
+		return lay_over(s, off, x, nr, ret_mapped);
+	*ret_mapped = 0;
+	return add_layer(s, off, x, nr);
 }
 
 /* --- the tree --- */

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "store/engine/engine_internal.h"
 #include "tests/unit/engine/rig.h"
 
 #define LEN (3 * MiB(1) + 1234)
@@ -121,11 +122,123 @@ static void sources_may_be_holes_and_the_file_itself(void **state)
 	rig_fsck(rig);
 }
 
+/* --- versions, each a clone of the one before and some changes --- */
+
+#define NR_VERSIONS 90 /* more than may lie above each other */
+#define FIRST_VERSION 100
+#define CHANGE 100 /* bytes */
+
+struct lineage {
+	uint8_t *newest, *oldest;
+	uint64_t random;
+};
+
+/* As a delta does it: what is new lies, one after the other, in a file of its own. */
+static void make_version(struct rig *rig, struct lineage *l, uint64_t ino, unsigned nr_changes)
+{
+	_cleanup_(freep) uint8_t *bytes = rig_bytes(nr_changes * CHANGE, next_random(&l->random));
+	struct content *parent = rig_content(rig, ino - 1), *c = rig_content(rig, ino), *staging;
+	_cleanup_(freep) struct content_patch *p = calloc(nr_changes, sizeof(*p));
+	uint64_t done, off = 0;
+	unsigned nr = 0;
+
+	rig_write_bytes(rig, SOURCE_A, bytes, nr_changes * CHANGE);
+	staging = rig_content(rig, SOURCE_A);
+	assert_int_equal(content_clone(parent, 0, c, 0, LEN, &done), 0);
+	assert_int_equal(done, LEN);
+	for (; nr < nr_changes; nr++) {
+		off += next_random(&l->random) % (2 * LEN / nr_changes - CHANGE);
+		if (off + CHANGE > LEN)
+			break;
+		p[nr] = (struct content_patch){ staging, nr * CHANGE, off, CHANGE };
+		memcpy(l->newest + off, bytes + nr * CHANGE, CHANGE);
+		off += CHANGE;
+	}
+	assert_int_equal(content_patch(c, p, nr), 0);
+	content_close(staging);
+	content_close(c);
+	content_close(parent);
+}
+
+/* Someone writes into a version: no other one changes. */
+static void write_into(struct rig *rig, uint64_t ino, uint8_t *bytes, uint64_t off)
+{
+	struct content *c = rig_content(rig, ino);
+
+	rig_pattern(bytes + off, 5000, off);
+	assert_int_equal(content_write(c, bytes + off, 5000, off), 0);
+	assert_int_equal(content_flush(c), 0);
+	content_close(c);
+}
+
+static void a_version_is_what_was_made_of_it_whatever_comes_later(void **state)
+{
+	struct lineage l = { rig_bytes(LEN, 9), rig_bytes(LEN, 9), 11 };
+	struct rig *rig = *state;
+	struct gc_conf all = { .delete = true };
+
+	rig_close(rig);
+	rig->conf.view_flush_bytes = KiB(700); /* so that some are in the view and some are not */
+	rig_open(rig);
+	rig_write_bytes(rig, FIRST_VERSION, l.newest, LEN);
+	for (uint64_t n = 1; n < NR_VERSIONS; n++) {
+		make_version(rig, &l, FIRST_VERSION + n, n % 13 == 5 ? 3 : 150);
+		if (n == 40)
+			write_into(rig, FIRST_VERSION, l.oldest, MiB(1) - 77);
+		if (n % 20 == 3) { /* its parent is not needed any more */
+			rig_check_bytes(rig, FIRST_VERSION + n, l.newest, LEN);
+			rig_drop(rig, FIRST_VERSION + n - 1);
+		}
+		if (n % 23 == 22)
+			write_into(rig, FIRST_VERSION + n, l.newest, n * 7919);
+		if (n % 30 == 12) {
+			assert_int_equal(engine_sync(rig->e), 0);
+			rig_crash(rig);
+		}
+		if (n % 30 == 25)
+			rig_collect(rig, &all);
+	}
+	rig_check_bytes(rig, FIRST_VERSION, l.oldest, LEN);
+	rig_check_bytes(rig, FIRST_VERSION + NR_VERSIONS - 1, l.newest, LEN);
+	rig_collect(rig, &all);
+	rig_fsck(rig);
+	rig_check_bytes(rig, FIRST_VERSION, l.oldest, LEN);
+	rig_check_bytes(rig, FIRST_VERSION + NR_VERSIONS - 1, l.newest, LEN);
+	free(l.newest);
+	free(l.oldest);
+}
+
+/* A version takes as much memory as it changes, and nothing is left of it when it is gone. */
+static void versions_share_what_they_have_in_common(void **state)
+{
+	struct lineage l = { rig_bytes(LEN, 9), NULL, 11 };
+	struct rig *rig = *state;
+	uint64_t before, first, all;
+
+	rig_write_bytes(rig, FIRST_VERSION, l.newest, LEN);
+	before = atomic_load(&rig->e->segment_memory);
+	make_version(rig, &l, FIRST_VERSION + 1, 500);
+	first = atomic_load(&rig->e->segment_memory) - before;
+	for (uint64_t n = 2; n <= 20; n++)
+		make_version(rig, &l, FIRST_VERSION + n, 500);
+	all = atomic_load(&rig->e->segment_memory) - before;
+	assert_true(all < 21 * first);
+	rig_check_bytes(rig, FIRST_VERSION + 20, l.newest, LEN);
+	for (uint64_t n = 0; n <= 20; n++)
+		rig_drop(rig, FIRST_VERSION + n);
+	rig_drop(rig, SOURCE_A);
+	assert_int_equal(atomic_load(&rig->e->segment_memory), 0);
+	assert_int_equal(atomic_load(&rig->e->dirty_segment_memory), 0);
+	free(l.newest);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		rig_test(ranges_are_as_if_copied),
 		rig_test(sources_may_be_holes_and_the_file_itself),
+		rig_test(a_version_is_what_was_made_of_it_whatever_comes_later),
+		rig_test(versions_share_what_they_have_in_common),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -117,6 +117,103 @@ static void a_patch_leaves_what_lies_between(void **state)
 	free(s.x);
 }
 
+/* Segments of some files that are cloned, patched and changed, each against its own model. */
+#define NR_SHARING 6
+static uint64_t models[NR_SHARING][SPAN];
+
+static void check_as(struct segment *s, const uint64_t m[SPAN])
+{
+	memcpy(model, m, sizeof(model));
+	assert_int_equal(segment_settle(s), 0);
+	check(s);
+}
+
+static struct addr some_addr(void)
+{
+	return (struct addr){ .pack = 1 + (uint32_t)random() % 3, .off = PACK_BLOCK * 2 + (uint32_t)random() % 100000 };
+}
+
+static void set_model(uint64_t m[SPAN], uint32_t off, const struct extent *x)
+{
+	for (uint32_t k = 0; k < x->len; k++)
+		m[off + x->off + k] = (uint64_t)x->addr.pack << 32 | (x->addr.off + k);
+}
+
+static void patch_some(struct segment *s, uint64_t m[SPAN], int64_t *mapped)
+{
+	uint32_t off = (uint32_t)random() % (SPAN / 2), at = 0, most = 1 + (uint32_t)random() % 60;
+	struct extent x[20];
+	int64_t grown;
+	size_t nr = 0;
+
+	for (; nr < 1 + (size_t)random() % ARRAY_SIZE(x) && off + at + most <= SPAN; nr++) {
+		x[nr] = (struct extent){ at, 1 + (uint32_t)random() % most, some_addr() };
+		set_model(m, off, &x[nr]);
+		at += x[nr].len + (uint32_t)random() % 3 * most;
+	}
+	if (nr == 0)
+		return;
+	assert_int_equal(segment_patch(s, off, x, nr, &grown), 0);
+	*mapped += grown;
+}
+
+static void replace_some(struct segment *s, uint64_t m[SPAN], int64_t *mapped)
+{
+	uint32_t off = (uint32_t)random() % SPAN, len = 1 + (uint32_t)random() % (SPAN - off);
+	struct extent x = { 0, 1 + (uint32_t)random() % len, some_addr() };
+	int64_t grown;
+
+	assert_int_equal(segment_settle(s), 0);
+	assert_int_equal(segment_replace(s, off, len, &x, 1, &grown), 0);
+	memset(m + off, 0, len * sizeof(*m));
+	set_model(m, off, &x);
+	*mapped += grown;
+}
+
+static void segments_that_share_change_for_themselves(void **state)
+{
+	struct extent whole = { 0, SPAN, { .pack = 1, .off = 2 * PACK_BLOCK } };
+	struct segment s[NR_SHARING] = { 0 };
+	_Atomic uint64_t memory = 0;
+	int64_t mapped[NR_SHARING] = { 0 };
+	unsigned deepest = 0;
+
+	(void)state;
+	srandom(4713);
+	memset(models, 0, sizeof(models));
+	for (unsigned i = 0; i < NR_SHARING; i++)
+		s[i].memory = &memory;
+	for (int round = 0; round < 20000; round++) {
+		unsigned i = (unsigned)random() % NR_SHARING, k = (unsigned)random() % NR_SHARING;
+
+		if (segment_is_empty(&s[i])) {
+			assert_int_equal(segment_replace(&s[i], 0, SPAN, &whole, 1, &mapped[i]), 0);
+			set_model(models[i], 0, &whole);
+		} else if (random() % 50 == 0) {
+			replace_some(&s[i], models[i], &mapped[i]);
+		} else if (random() % 3 && i != k) {
+			segment_release(&s[k]);
+			assert_int_equal(segment_share(&s[i], &s[k]), 0);
+			assert_true(s[k].dirty);
+			memcpy(models[k], models[i], sizeof(models[k]));
+			mapped[k] = mapped[i];
+			assert_int_equal(s[k].layers->mapped, mapped[k]);
+		}
+		patch_some(&s[i], models[i], &mapped[i]);
+		deepest = MAX(deepest, s[i].layers ? s[i].layers->depth : 0);
+		if (random() % 100 == 0) {
+			check_as(&s[i], models[i]);
+			assert_int_equal(mapped[i], segment_mapped(&s[i]));
+		}
+	}
+	assert_true(deepest > 16);
+	for (unsigned i = 0; i < NR_SHARING; i++) {
+		check_as(&s[i], models[i]);
+		segment_release(&s[i]);
+	}
+	assert_int_equal(memory, 0);
+}
+
 static void neighbours_in_one_frame_are_one_extent(void **state)
 {
 	struct extent_list l = { 0 };
@@ -168,6 +265,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_segment_is_what_the_last_writes_say),
 		cmocka_unit_test(a_patch_leaves_what_lies_between),
+		cmocka_unit_test(segments_that_share_change_for_themselves),
 		cmocka_unit_test(neighbours_in_one_frame_are_one_extent),
 		cmocka_unit_test(a_tree_gives_segments_in_order),
 	};
