@@ -554,6 +554,7 @@ void content_forget(struct content *c)
 
 /* --- into the view --- */
 
+#define SLICE_BYTES KiB(128) /* of recipes put into the view while the file is locked: about a millisecond */
 #define LAYERS_KEPT 8u /* more are merged when that has to be done anyway: whoever comes next begins with one */
 
 /* What a write-back needs for one segment after the other. */
@@ -563,6 +564,7 @@ struct writer {
 	struct referrers refs;
 	struct extent_list merged;
 	struct buf value;
+	size_t bytes; /* of recipes */
 };
 
 static void writer_release(struct writer *w)
@@ -583,6 +585,7 @@ static void put_recipe(struct writer *w, uint64_t number, const struct extent *x
 	} else {
 		db_batch_del(w->batch, key.b, key.len);
 	}
+	w->bytes += key.len + w->value.len;
 }
 
 static int write_back_segment(struct writer *w, struct segment *s) REQUIRES(w->c->lock)
@@ -615,40 +618,75 @@ static void put_size(struct writer *w) REQUIRES(w->c->lock)
 	db_batch_put(w->batch, key.b, key.len, w->value.data, w->value.len);
 }
 
+/* Those that are dirty from *at on, until it is enough; 1: there are more, from *at on. */
+static int write_back_from(struct writer *w, uint64_t *at, size_t enough) REQUIRES(w->c->lock)
+{
+	struct segment *s = w->c->dropped ? NULL : segment_tree_from(&w->c->segments, *at);
+	int r = 0;
+
+	for (; s && r == 0 && w->bytes < enough; s = segment_tree_from(&w->c->segments, s->number + 1))
+		if (s->dirty)
+			r = write_back_segment(w, s);
+	if (r < 0)
+		return r;
+	referrers_put(&w->refs, w->batch);
+	*at = s ? s->number : UINT64_MAX;
+	if (s)
+		return 1;
+	if (!w->c->dropped)
+		put_size(w);
+	return buf_error(&w->value);
+}
+
 int content_write_back(struct content *c, struct db_batch *batch)
 {
 	struct writer w = { .c = c, .batch = batch, .refs.ino = c->ino };
-	struct segment *s;
-	int r = 0;
+	uint64_t at = 0;
+	int r;
 
 	assert(mutex_held(&c->lock));
-	s = c->dropped ? NULL : segment_tree_from(&c->segments, 0);
-	for (; s && r == 0; s = segment_tree_from(&c->segments, s->number + 1))
-		if (s->dirty)
-			r = write_back_segment(&w, s);
-	referrers_put(&w.refs, batch);
-	if (r == 0 && !c->dropped)
-		put_size(&w);
-	if (r == 0)
-		r = buf_error(&w.value);
+	r = write_back_from(&w, &at, SIZE_MAX);
 	writer_release(&w);
 	return r;
 }
 
-void content_written_back(struct content *c)
+/* The view has those from `from` up to before `to`. */
+static void written_back(struct content *c, uint64_t from, uint64_t to) REQUIRES(c->lock)
 {
-	struct segment *s;
+	struct segment *s = segment_tree_from(&c->segments, from);
 
-	assert(mutex_held(&c->lock));
-	for (s = segment_tree_from(&c->segments, 0); s; s = segment_tree_from(&c->segments, s->number + 1))
+	for (; s && s->number < to; s = segment_tree_from(&c->segments, s->number + 1))
 		if (s->dirty) {
 			s->dirty = false;
 			c->nr_clean++;
 			frames_set_release(&s->filed);
 			segment_count(c->e, s);
 		}
-	c->dirty = false;
 	c->in_view = !c->dropped;
+}
+
+void content_written_back(struct content *c)
+{
+	assert(mutex_held(&c->lock));
+	written_back(c, 0, UINT64_MAX);
+	c->dirty = false;
+}
+
+/* Between two slices the file may change or go; what changes behind us stays dirty, and so does the file. */
+int content_write_back_slice(struct content *c, struct db_batch *batch, uint64_t *at)
+{
+	struct writer w = { .c = c, .batch = batch, .refs.ino = c->ino };
+	uint64_t from = *at;
+	int r, q;
+
+	assert(mutex_held(&c->lock));
+	r = write_back_from(&w, at, SLICE_BYTES);
+	writer_release(&w);
+	q = r < 0 ? r : db_batch_apply(batch);
+	if (q < 0)
+		return q;
+	written_back(c, from, *at);
+	return r;
 }
 
 /* Give back memory of clean segments when all contents together hold too much. */

@@ -352,6 +352,8 @@ void dirty_insert(struct engine *e, struct content *c, struct content **at) REQU
 void dirty_remove(struct engine *e, struct content *c) REQUIRES(e->contents_lock);
 int content_write_back(struct content *c, struct db_batch *batch) REQUIRES(c->lock);
 void content_written_back(struct content *c) REQUIRES(c->lock); /* the view has them */
+/* The same for some of it, from segment *at on: 1: there is more; 0: that was all. The lock may be let go in between. */
+int content_write_back_slice(struct content *c, struct db_batch *batch, uint64_t *at) REQUIRES(c->lock);
 int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);
 void contents_trim(struct engine *e);
 

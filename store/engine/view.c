@@ -25,6 +25,8 @@
 #define VIEW_FLUSH_BYTES MiB(32)
 #define SNAPSHOT_BYTES MiB(64)
 #define BATCH_CONTENTS 256 /* contents per batch: bounds its memory */
+#define AHEAD_BYTES MiB(2) /* of recipes that are written while changes wait: some milliseconds; and ... */
+#define AHEAD_ROUNDS 4 /* ... as often it is tried to have less than that */
 
 static uint64_t limit_of(const struct engine *e)
 {
@@ -89,7 +91,7 @@ static unsigned take_dirty(struct engine *e, struct content **ret, unsigned max)
 static void put_back_dirty(struct engine *e, struct content *c)
 {
 	mutex_lock(&e->contents_lock);
-	dirty_insert(e, c, &e->dirty_contents);
+	dirty_insert(e, c, e->dirty_contents_end);
 	mutex_unlock(&e->contents_lock);
 }
 
@@ -127,6 +129,24 @@ int view_write_back(struct engine *e)
 	return r;
 }
 
+/* All of it, in slices between which others get at the file. 1: some of it is dirty again. */
+static int write_back_in_slices(struct content *c, struct db_batch *batch) REQUIRES_SHARED(c->e->view_lock)
+{
+	uint64_t at = 0;
+	int r;
+
+	do {
+		mutex_lock(&c->lock);
+		r = content_write_back_slice(c, batch, &at);
+		if (r == 0 && c->nr_clean < c->nr_segments)
+			r = 2;
+		if (r == 0)
+			c->dirty = false;
+		mutex_unlock(&c->lock);
+	} while (r == 1);
+	return MIN(r, 1);
+}
+
 /* The one that has been dirty longest. Whoever locks changes out finds it in the list or written. */
 static int write_back_one(struct engine *e, struct db_batch *batch) REQUIRES_SHARED(e->view_lock)
 {
@@ -135,18 +155,12 @@ static int write_back_one(struct engine *e, struct db_batch *batch) REQUIRES_SHA
 
 	if (take_dirty(e, &c, 1) == 0)
 		return 0;
-	mutex_lock(&c->lock);
-	r = content_write_back(c, batch);
-	if (r == 0)
-		r = db_batch_apply(batch);
-	if (r == 0)
-		content_written_back(c);
-	mutex_unlock(&c->lock);
+	r = write_back_in_slices(c, batch);
 	if (r == 0)
 		content_close(c);
 	else
 		put_back_dirty(e, c);
-	return r;
+	return MIN(r, 0);
 }
 
 /*
@@ -236,7 +250,8 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 	r = db_batch_new(e->db, &batch);
 	if (r < 0)
 		return r;
-	r = write_back_ahead(e);
+	for (int i = 0; i < AHEAD_ROUNDS && r == 0 && (i == 0 || atomic_load(&e->dirty_segment_memory) > AHEAD_BYTES); i++)
+		r = write_back_ahead(e);
 	if (r == 0)
 		r = engine_sync(e); /* most of it, while changes still go on */
 	if (r < 0)

@@ -1,6 +1,8 @@
 /* Many small ranges shared at once: the bytes are those that copying would give, and nothing is stored. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,6 +234,45 @@ static void versions_share_what_they_have_in_common(void **state)
 	free(l.newest);
 }
 
+struct flusher {
+	struct rig *rig;
+	_Atomic bool stop;
+};
+
+static void *flush_always(void *userdata)
+{
+	struct flusher *f = userdata;
+
+	while (!atomic_load(&f->stop))
+		assert_int_equal(view_flush(f->rig->e, false), 0);
+	return NULL;
+}
+
+/* The view is written out in slices while versions are made of versions that are being written out. */
+static void the_view_gets_versions_while_they_are_made(void **state)
+{
+	struct lineage l = { rig_bytes(LEN, 9), NULL, 17 };
+	struct flusher f = { .rig = *state };
+	struct rig *rig = *state;
+	pthread_t thread;
+
+	rig_write_bytes(rig, FIRST_VERSION, l.newest, LEN);
+	assert_int_equal(pthread_create(&thread, NULL, flush_always, &f), 0);
+	for (uint64_t n = 1; n < 40; n++) {
+		make_version(rig, &l, FIRST_VERSION + n, 700);
+		if (n % 8 == 0)
+			rig_drop(rig, FIRST_VERSION + n - 4);
+	}
+	atomic_store(&f.stop, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(engine_sync(rig->e), 0);
+	rig_crash(rig);
+	rig_check_bytes(rig, FIRST_VERSION + 39, l.newest, LEN);
+	rig_fsck(rig);
+	rig_check_bytes(rig, FIRST_VERSION + 39, l.newest, LEN);
+	free(l.newest);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +280,7 @@ int main(void)
 		rig_test(sources_may_be_holes_and_the_file_itself),
 		rig_test(a_version_is_what_was_made_of_it_whatever_comes_later),
 		rig_test(versions_share_what_they_have_in_common),
+		rig_test(the_view_gets_versions_while_they_are_made),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
