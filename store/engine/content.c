@@ -689,11 +689,43 @@ int content_write_back_slice(struct content *c, struct db_batch *batch, uint64_t
 	return r;
 }
 
+void content_keep_warm(struct content *c)
+{
+	struct engine *e = c->e;
+	struct content *old = NULL;
+	bool known = false;
+
+	mutex_lock(&e->contents_lock);
+	for (unsigned i = 0; i < NR_WARM; i++)
+		known |= e->warm[i] == c;
+	if (!known) {
+		old = e->warm[e->next_warm];
+		e->warm[e->next_warm] = c;
+		e->next_warm = (e->next_warm + 1) % NR_WARM;
+		c->refs++;
+	}
+	mutex_unlock(&e->contents_lock);
+	content_close(old);
+}
+
+void contents_cool(struct engine *e)
+{
+	struct content *warm[NR_WARM];
+
+	mutex_lock(&e->contents_lock);
+	memcpy(warm, e->warm, sizeof(warm));
+	memset(e->warm, 0, sizeof(e->warm));
+	mutex_unlock(&e->contents_lock);
+	for (unsigned i = 0; i < NR_WARM; i++)
+		content_close(warm[i]);
+}
+
 /* Give back memory of clean segments when all contents together hold too much. */
 void contents_trim(struct engine *e)
 {
 	if (atomic_load(&e->segment_memory) <= e->segment_limit)
 		return;
+	contents_cool(e);
 	for (size_t i = 0; i < CONTENT_BUCKETS; i++) {
 		mutex_lock(&e->contents_lock);
 		for (struct content *c = e->contents[i]; c; c = c->next)

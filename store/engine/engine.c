@@ -81,6 +81,7 @@ static void release_contents(struct engine *e)
 {
 	struct content *c;
 
+	contents_cool(e);
 	while ((c = e->dirty_contents)) {
 		e->dirty_contents = c->next_dirty;
 		content_close(c);

@@ -77,6 +77,7 @@ struct shifted_map;
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
 #define CONTENT_BUCKETS 16384
+#define NR_WARM 16 /* lineages that grow at the same time */
 
 /* Bytes on their way. One job is at most 1 MiB, page-aligned at its start unless it is cut by content. */
 struct job {
@@ -191,6 +192,8 @@ struct engine {
 	struct content *contents[CONTENT_BUCKETS] GUARDED_BY(contents_lock);
 	struct content *dirty_contents, **dirty_contents_end GUARDED_BY(contents_lock);
 	struct content *staged_first, *staged_last GUARDED_BY(contents_lock); /* oldest first */
+	struct content *warm[NR_WARM] GUARDED_BY(contents_lock); /* referenced, while there is memory; NULL: none */
+	unsigned next_warm GUARDED_BY(contents_lock);
 
 	struct {
 		struct mutex lock;
@@ -356,6 +359,9 @@ void content_written_back(struct content *c) REQUIRES(c->lock); /* the view has 
 int content_write_back_slice(struct content *c, struct db_batch *batch, uint64_t *at) REQUIRES(c->lock);
 int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);
 void contents_trim(struct engine *e);
+/* Its recipe is wanted again soon: it stays in memory for a while, also when nobody refers to it. */
+void content_keep_warm(struct content *c);
+void contents_cool(struct engine *e); /* none of them any more */
 
 /* The bytes of some extents of c, which begin at `off` of it, zeros between them. No lock, but inside e->users. */
 int extents_read(struct content *c, const struct extent_list *l, void *p, size_t len, uint64_t off);

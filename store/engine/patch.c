@@ -230,5 +230,7 @@ int content_patch(struct content *to, const struct content_patch *p, size_t nr)
 		if (r == 0)
 			r = patch_some(to, ranges, n, b);
 	}
+	if (r == 0)
+		content_keep_warm(to); /* the next version is made from it */
 	return r;
 }

@@ -234,6 +234,26 @@ static void versions_share_what_they_have_in_common(void **state)
 	free(l.newest);
 }
 
+/* Though the view has it and nobody has it open. */
+static void the_newest_version_stays_in_memory_while_there_is_room(void **state)
+{
+	struct lineage l = { rig_bytes(LEN, 9), NULL, 11 };
+	struct rig *rig = *state;
+	struct content *c;
+
+	rig_write_bytes(rig, FIRST_VERSION, l.newest, LEN);
+	make_version(rig, &l, FIRST_VERSION + 1, 500);
+	assert_int_equal(view_flush(rig->e, false), 0);
+	assert_int_equal(content_lookup(rig->e, FIRST_VERSION, &c), 0);
+	assert_int_equal(content_lookup(rig->e, FIRST_VERSION + 1, &c), 1);
+	assert_int_equal(c->nr_segments, LEN / SEGMENT_SIZE + 1);
+	content_close(c);
+	contents_cool(rig->e);
+	assert_int_equal(content_lookup(rig->e, FIRST_VERSION + 1, &c), 0);
+	rig_check_bytes(rig, FIRST_VERSION + 1, l.newest, LEN);
+	free(l.newest);
+}
+
 struct flusher {
 	struct rig *rig;
 	_Atomic bool stop;
@@ -280,6 +300,7 @@ int main(void)
 		rig_test(sources_may_be_holes_and_the_file_itself),
 		rig_test(a_version_is_what_was_made_of_it_whatever_comes_later),
 		rig_test(versions_share_what_they_have_in_common),
+		rig_test(the_newest_version_stays_in_memory_while_there_is_room),
 		rig_test(the_view_gets_versions_while_they_are_made),
 	};
 
