@@ -17,7 +17,7 @@
 #include "gpu/delta_format.h"
 
 #define COPY_BYTES KiB(256)
-#define PATCHES_MAX 65536u /* 2 MiB of them */
+#define PATCHES_MAX 4096u /* 128 KiB of them: memory that is used again and again */
 
 /* A version that bytes come from, open. */
 struct source {
@@ -39,7 +39,7 @@ struct making {
 	size_t nr_sources, room;
 	struct inode *inode; /* of the new version, NULL: not there yet; counted as looked up, too */
 	struct content *content;
-	uint8_t *copy; /* COPY_BYTES */
+	uint8_t *copy; /* COPY_BYTES; NULL: not needed yet */
 	struct content_patch *patches; /* PATCHES_MAX, collected for the engine */
 	size_t nr_patches;
 };
@@ -245,7 +245,7 @@ static int source_of(struct making *m, uint32_t number, const struct source **re
 /* All versions that the object refers to are there, may be read, and have the bytes. */
 static int check_sources(struct making *m)
 {
-	struct delta_iter it = delta_iter(&m->tables);
+	struct delta_iter it;
 	const struct source *s;
 	struct delta_region g;
 	int r;
@@ -255,6 +255,9 @@ static int check_sources(struct making *m)
 		if (r < 0)
 			return r;
 	}
+	if (m->header.shifted_len == 0)
+		return 0;
+	it = delta_iter(&m->tables);
 	while ((r = delta_iter_next(&it, &g)) > 0) {
 		uint64_t len = g.kind == DELTA_REPEATED ? MIN(g.len, (uint64_t)m->header.chunk_len) : g.len;
 
@@ -344,12 +347,21 @@ static int patch(struct making *m, struct content *from, uint64_t from_off, uint
 	return r;
 }
 
+static int make_copy(struct making *m)
+{
+	if (!m->copy)
+		m->copy = malloc(COPY_BYTES);
+	return m->copy ? 0 : -ENOMEM;
+}
+
 /* The same chunk again and again: written, since all its pages are one. */
 static int place_repeated(struct making *m, const struct delta_region *g, struct content *from)
 {
 	size_t chunk = m->header.chunk_len, have = (size_t)MIN(g->len, (uint64_t)chunk), room = COPY_BYTES;
-	int r;
+	int r = make_copy(m);
 
+	if (r < 0)
+		return r;
 	memset(m->copy, 0, chunk);
 	r = read_exactly(from, m->copy, have, g->src_off);
 	if (r < 0)
@@ -393,11 +405,10 @@ static int place_regions(struct making *m)
 	struct delta_region g;
 	int r = 0;
 
-	m->copy = malloc(COPY_BYTES);
 	m->patches = malloc(PATCHES_MAX * sizeof(*m->patches));
-	if (!m->copy || !m->patches)
+	if (!m->patches)
 		return -ENOMEM;
-	for (int shifted = 0; shifted < 2 && r == 0; shifted++) {
+	for (int shifted = 0; shifted <= (m->header.shifted_len > 0) && r == 0; shifted++) {
 		struct delta_iter it = delta_iter(&m->tables);
 
 		while (r == 0 && (r = delta_iter_next(&it, &g)) > 0)
@@ -412,17 +423,19 @@ static int verify(struct making *m, const uint8_t key[LEAF_KEY_LEN])
 {
 	struct content_hash hash;
 	struct leaf_key k;
+	int r = make_copy(m);
 
 	leaf_key_init(&k, key);
 	content_hash_init(&hash, &k, m->header.chunk_len);
-	for (uint64_t off = 0; off < m->header.content_len; off += COPY_BYTES) {
+	for (uint64_t off = 0; off < m->header.content_len && r == 0; off += COPY_BYTES) {
 		size_t n = (size_t)MIN(m->header.content_len - off, COPY_BYTES);
-		int r = read_exactly(m->content, m->copy, n, off);
 
-		if (r < 0)
-			return r;
-		content_hash_add(&hash, m->copy, n);
+		r = read_exactly(m->content, m->copy, n, off);
+		if (r == 0)
+			content_hash_add(&hash, m->copy, n);
 	}
+	if (r < 0)
+		return r;
 	if (digest_equal(content_hash_finish(&hash, m->header.content_len), m->header.fingerprint))
 		return 0;
 	return log_errno(-EBADMSG, "inode %" PRIu64 ": version %" PRIu32 " has another fingerprint than its delta says",
