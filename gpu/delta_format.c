@@ -161,8 +161,9 @@ static bool first_entry(const struct delta_tables *t, uint64_t i, struct delta_r
 
 static uint64_t nr_first_entries(const struct delta_tables *t)
 {
-	return t->header.first_len /
-	       (t->header.first_encoding == DELTA_RUNS ? sizeof(struct delta_run_disk) : sizeof(struct le32));
+	if (t->header.first_encoding == DELTA_RUNS)
+		return t->header.first_len / sizeof(struct delta_run_disk);
+	return t->header.first_len / sizeof(struct le32);
 }
 
 /* As few entries as will do: runs do not touch, and of two siblings the parent is named instead. */

@@ -103,7 +103,7 @@ struct delta_header {
 
 static inline uint64_t delta_nr_chunks(const struct delta_header *h)
 {
-	return chunks_of(h->content_len, h->chunk_len);
+	return (h->content_len >> __builtin_ctz(h->chunk_len)) + ((h->content_len & (h->chunk_len - 1)) != 0);
 }
 
 static inline uint64_t delta_payload_off(const struct delta_header *h)
