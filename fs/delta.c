@@ -129,9 +129,7 @@ static int read_header(struct making *m)
 	struct ns_content st;
 	int r;
 
-	r = content_flush(m->f->content);
-	if (r == 0)
-		r = read_exactly(m->f->content, &disk, sizeof(disk), 0);
+	r = read_exactly(m->f->content, &disk, sizeof(disk), 0);
 	if (r == 0)
 		r = delta_header_decode(&disk, sizeof(disk), &m->header);
 	if (r < 0)
@@ -467,7 +465,11 @@ static int make_version(struct making *m, const struct delta_commit *how, struct
 	struct stat st;
 	int r;
 
-	r = read_header(m);
+	r = content_flush(m->f->content);
+	if (r == 0 && how->sync)
+		engine_sync_ahead(m->fs->engine); /* the payload; what follows is work for this thread */
+	if (r == 0)
+		r = read_header(m);
 	if (r == 0)
 		r = read_tables(m);
 	if (r == 0)

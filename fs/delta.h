@@ -37,6 +37,7 @@ int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent)
 int delta_abort(struct file *f);
 
 struct delta_commit {
+	bool sync; /* the caller syncs afterwards */
 	bool verify; /* read all of the new version and compare it with the object's fingerprint */
 	uint8_t key[LEAF_KEY_LEN]; /* of the lineage, for `verify` */
 };

@@ -376,7 +376,10 @@ static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
 		ops_reply(req, -EINVAL);
 		return;
 	}
-	how = (struct delta_commit){ .verify = arg.flags & CKPTFS_DELTA_VERIFY };
+	how = (struct delta_commit){
+		.sync = arg.flags & CKPTFS_DELTA_SYNC,
+		.verify = arg.flags & CKPTFS_DELTA_VERIFY,
+	};
 	memcpy(how.key, arg.key, sizeof(how.key));
 	r = delta_commit(fs_of(req), f, &how, &who, &made);
 	if (r < 0) {

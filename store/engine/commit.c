@@ -115,21 +115,40 @@ static void take_off(struct buf *log, size_t len)
 		buf_release(log); /* a burst's memory goes back */
 }
 
+#define SOON_BYTES MiB(1) /* of a group, which take 5 ms to compress, and to write as they are less than that on most disks */
+
+/* Is anybody in a hurry for what comes up to here in the log? */
+static bool is_urgent(struct engine *e, uint64_t end) REQUIRES(e->log.lock)
+{
+	for (const struct engine_waiter *w = e->log.waiters; w && w->target <= end; w = w->next)
+		if (!w->patient)
+			return true;
+	return false;
+}
+
+static int append_group(struct engine *e, const struct buf *group, bool urgent)
+{
+	if (urgent && group->len <= SOON_BYTES)
+		return journal_append_as_is(e->journal, group->data, group->len);
+	return journal_append(e->journal, group->data, group->len);
+}
+
 /* Steps 4 and 5, likewise. */
 static void append(struct engine *e) REQUIRES(e->log.lock)
 {
 	_cleanup_(buf_release) struct buf group = BUF_EMPTY;
 	struct packed packed = e->log.packed;
 	size_t len = (size_t)(packed.end - e->log.committed);
+	bool urgent = is_urgent(e, packed.end);
 	int r;
 
 	e->log.appending = true;
 	r = encode(&e->log.pending, len, &packed.marks, &group);
 	if (r == 0) {
 		mutex_unlock(&e->log.lock);
-		r = journal_append(e->journal, group.data, group.len);
+		r = append_group(e, &group, urgent);
 		if (r == -ENOSPC && reserve_release(e))
-			r = journal_append(e->journal, group.data, group.len);
+			r = append_group(e, &group, urgent);
 		mutex_lock(&e->log.lock);
 	}
 	e->log.appending = false;
@@ -208,6 +227,16 @@ static void sync_then(struct engine *e, struct engine_waiter *w, bool patient)
 			lead(e, w);
 		else if (wants_packs(e))
 			cond_signal(&e->log.leader_cond);
+	}
+	mutex_unlock(&e->log.lock);
+}
+
+void commit_begin(struct engine *e)
+{
+	mutex_lock(&e->log.lock);
+	if (!e->log.syncing_packs) {
+		sync_packs(e);
+		cond_broadcast(&e->log.leader_cond); /* who came meanwhile and found nothing to do */
 	}
 	mutex_unlock(&e->log.lock);
 }

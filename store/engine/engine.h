@@ -126,6 +126,9 @@ struct engine_waiter {
 	bool patient; /* so there is time to compress */
 };
 void engine_sync_then(struct engine *e, struct engine_waiter *w);
+/* A sync is to come, but the caller has something else to do first: meanwhile another thread writes what has been flushed
+ * so far. */
+void engine_sync_ahead(struct engine *e);
 
 /*
  * Memory that carries data from the kernel to the packs without a copy. `data` is 4 KiB aligned, has

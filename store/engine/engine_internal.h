@@ -294,6 +294,7 @@ struct engine {
 		struct mutex lock;
 		struct cond cond;
 		struct job *first, **last GUARDED_BY(lock);
+		bool sync_ahead GUARDED_BY(lock); /* a commit will come: its first half is to be done */
 		bool stop GUARDED_BY(lock);
 		pthread_t workers[NR_WORKERS];
 		unsigned nr_workers;
@@ -430,6 +431,7 @@ int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* all frames there are, durable */
 
 /* commit.c */
+void commit_begin(struct engine *e); /* its first half, that is, unless somebody is at it: whoever comes has less to do */
 int engine_sync_patiently(struct engine *e); /* engine_sync() that nobody waits for: there is time to compress */
 
 /* txlog.c */

@@ -139,8 +139,16 @@ static struct job *queue_take(struct engine *e)
 	struct job *j;
 
 	mutex_lock(&e->queue.lock);
-	while (!e->queue.first && !e->queue.stop)
-		cond_wait(&e->queue.cond, &e->queue.lock);
+	while (!e->queue.first && !e->queue.stop) {
+		if (!e->queue.sync_ahead) {
+			cond_wait(&e->queue.cond, &e->queue.lock);
+			continue;
+		}
+		e->queue.sync_ahead = false;
+		mutex_unlock(&e->queue.lock);
+		commit_begin(e);
+		mutex_lock(&e->queue.lock);
+	}
 	j = e->queue.first;
 	if (j) {
 		e->queue.first = j->next_in_queue;
@@ -160,6 +168,14 @@ static void *worker(void *arg)
 	while ((j = queue_take(e)))
 		job_run(j);
 	return NULL;
+}
+
+void engine_sync_ahead(struct engine *e)
+{
+	mutex_lock(&e->queue.lock);
+	e->queue.sync_ahead = true;
+	cond_signal(&e->queue.cond);
+	mutex_unlock(&e->queue.lock);
 }
 
 void jobs_wait(struct content *c)

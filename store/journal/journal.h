@@ -48,6 +48,8 @@ void journal_record_add(struct buf *group, uint8_t type, const void *p, size_t l
 /* Append records as group journal_last() + 1 and make it durable. On an error (ENOSPC, EIO) nothing has been
  * appended and the same call may be tried again; if it is not, the next opening may find the group, whole. */
 int journal_append(struct journal *j, const void *records, size_t len);
+/* The same without trying to compress them, for whoever has no time. */
+int journal_append_as_is(struct journal *j, const void *records, size_t len);
 /* Have the next segment ready, for a full disk and so that no append waits for it. Writes and syncs a whole segment
  * once per segment, else costs nothing. From any thread. An error has been logged, and is tried again after some more
  * appends. */

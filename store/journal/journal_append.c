@@ -82,10 +82,10 @@ static void advance(struct journal *j, uint64_t number, uint64_t bytes)
 	atomic_store(&j->last, number);
 }
 
-int journal_append(struct journal *j, const void *records, size_t len)
+static int append(struct journal *j, const void *records, size_t len, bool compress)
 {
 	struct journal_group g = { .number = journal_last(j) + 1 };
-	const void *payload;
+	const void *payload = records;
 	uint64_t bytes;
 	int r;
 
@@ -94,7 +94,8 @@ int journal_append(struct journal *j, const void *records, size_t len)
 	if (len > JOURNAL_PAYLOAD_MAX)
 		return log_errno(-EINVAL, "journal: group %" PRIu64 ": %zu bytes are too many", g.number, len);
 	memcpy(g.store_id, j->store_id, sizeof(g.store_id));
-	len = journal_compress(&j->coder, &g, records, len, &payload);
+	if (compress)
+		len = journal_compress(&j->coder, &g, records, len, &payload);
 	bytes = journal_group_bytes(len);
 	if (j->fd < 0 || bytes > j->size - j->off || journal_shrink_wanted(j)) {
 		r = journal_segment_start(j, g.number, bytes);
@@ -113,4 +114,14 @@ int journal_append(struct journal *j, const void *records, size_t len)
 	if (!j->spare_by_caller)
 		(void)journal_prepare(j); /* this group is durable whatever becomes of it */
 	return 0;
+}
+
+int journal_append(struct journal *j, const void *records, size_t len)
+{
+	return append(j, records, len, true);
+}
+
+int journal_append_as_is(struct journal *j, const void *records, size_t len)
+{
+	return append(j, records, len, false);
 }

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +14,8 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine.h"
+#include "store/engine/engine_internal.h"
+#include "store/journal/journal.h"
 #include "tests/unit/engine/rig.h"
 
 #define NR_THREADS 4
@@ -152,6 +154,76 @@ static void a_failed_commit_is_told_to_one_and_made_again_for_the_others(void **
 	rig_open(rig);
 }
 
+static void *begin_and_commit(void *arg)
+{
+	struct thread *t = arg;
+	struct content *c = rig_content(t->rig, 300 + t->nr);
+	uint8_t page[PAGE];
+
+	for (unsigned i = 0; i < NR_SYNCS; i++) {
+		memset(page, (int)(1 + t->nr * NR_SYNCS + i), sizeof(page));
+		assert_int_equal(content_write(c, page, sizeof(page), CONTENT_APPEND), 0);
+		assert_int_equal(content_flush(c), 0);
+		engine_sync_ahead(t->rig->e);
+		if (i % 3)
+			assert_int_equal(engine_sync(t->rig->e), 0);
+	}
+	content_close(c);
+	return NULL;
+}
+
+static void commits_that_are_begun_ahead_and_those_that_are_not_get_along(void **state)
+{
+	struct rig *rig = *state;
+	struct thread *t = calloc(NR_THREADS, sizeof(*t));
+
+	assert_non_null(t);
+	for (unsigned i = 0; i < NR_THREADS; i++) {
+		t[i].rig = rig;
+		t[i].nr = i;
+		assert_int_equal(pthread_create(&t[i].id, NULL, begin_and_commit, &t[i]), 0);
+	}
+	for (unsigned i = 0; i < NR_THREADS; i++)
+		pthread_join(t[i].id, NULL);
+	assert_int_equal(engine_sync(rig->e), 0);
+	rig_crash(rig);
+	for (unsigned i = 0; i < NR_THREADS; i++) {
+		struct content *c = rig_content(rig, 300 + i);
+		uint8_t last;
+
+		assert_int_equal(content_read(c, &last, 1, NR_SYNCS * PAGE - 1), 1);
+		assert_int_equal(last, (uint8_t)((i + 1) * NR_SYNCS));
+		content_close(c);
+	}
+	free(t);
+}
+
+/* What a commit of many names adds to the journal. */
+static uint64_t journal_grows(struct rig *rig, const char *prefix, int (*sync)(struct engine *e))
+{
+	uint64_t before = journal_bytes_since_snapshot(rig->e->journal);
+	char name[32];
+
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "%s.%u", prefix, i);
+		rig_name(rig, name, 1000 + i);
+	}
+	assert_int_equal(sync(rig->e), 0);
+	return journal_bytes_since_snapshot(rig->e->journal) - before;
+}
+
+static void what_nobody_waits_for_is_compressed(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t patient = journal_grows(rig, "patient", engine_sync_patiently);
+	uint64_t urgent = journal_grows(rig, "urgent", engine_sync);
+
+	assert_true(2 * patient < urgent);
+	rig_crash(rig);
+	assert_int_equal(rig_find(rig, "patient.999"), 1999);
+	assert_int_equal(rig_find(rig, "urgent.999"), 1999);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +231,8 @@ int main(void)
 						rig_teardown),
 		cmocka_unit_test_setup_teardown(a_failed_commit_is_told_to_one_and_made_again_for_the_others, rig_setup,
 						rig_teardown),
+		rig_test(commits_that_are_begun_ahead_and_those_that_are_not_get_along),
+		rig_test(what_nobody_waits_for_is_compressed),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
