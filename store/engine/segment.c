@@ -63,24 +63,47 @@ static struct addr addr_plus(struct addr a, uint32_t n)
 }
 
 /* The part of x inside [from, to). */
-static int add_part(struct extent_list *l, const struct extent *x, uint32_t from, uint32_t to)
+static struct extent part_of(const struct extent *x, uint32_t from, uint32_t to)
 {
 	uint32_t start = MAX(x->off, from), end = MIN(x->off + x->len, to);
 
-	return start < end ? extent_list_add(l, start, end - start, addr_plus(x->addr, start - x->off)) : 0;
+	return (struct extent){ start, start < end ? end - start : 0, addr_plus(x->addr, start - x->off) };
 }
 
-/* What lies before `end` of the extents from *at on, but for what lies before `begin`. */
-static int add_between(struct extent_list *l, const struct extent *x, size_t nr, size_t *at, uint32_t begin, uint32_t end)
+static int add_part(struct extent_list *l, const struct extent *x, uint32_t from, uint32_t to)
 {
-	int r = 0;
+	struct extent part = part_of(x, from, to);
 
-	for (; *at < nr && x[*at].off < end && r == 0; (*at)++) {
-		r = add_part(l, &x[*at], begin, end);
-		if (x[*at].off + x[*at].len > end)
-			break; /* what is left of it comes behind the next new one, if anything */
+	return part.len > 0 ? extent_list_add(l, part.off, part.len, part.addr) : 0;
+}
+
+/* There is room for it. */
+static inline void put(struct extent_list *l, const struct extent *x)
+{
+	if (l->nr > 0 && continues(&l->x[l->nr - 1], x->off, x->addr))
+		l->x[l->nr - 1].len += x->len;
+	else
+		l->x[l->nr++] = *x;
+}
+
+/* What lies before `end` of the extents from *at on, but for what lies before `begin`. Most are seen whole: millions are,
+ * when a version is written into the view. */
+static void put_between(struct extent_list *l, const struct extent *x, size_t nr, size_t *at, uint32_t begin, uint32_t end)
+{
+	for (; *at < nr && x[*at].off < end; (*at)++) {
+		bool goes_on = x[*at].off + x[*at].len > end;
+		struct extent part;
+
+		if (x[*at].off >= begin && !goes_on) {
+			put(l, &x[*at]);
+			continue;
+		}
+		part = part_of(&x[*at], begin, end);
+		if (part.len > 0)
+			put(l, &part);
+		if (goes_on)
+			break; /* what is left of it comes behind the next upper one, if anything */
 	}
-	return r;
 }
 
 int extent_list_lay_over(const struct extent *lower, size_t nr_lower, const struct extent *upper, size_t nr_upper,
@@ -91,13 +114,15 @@ int extent_list_lay_over(const struct extent *lower, size_t nr_lower, const stru
 	int r;
 
 	r = extent_list_reserve(ret, nr_lower + 2 * nr_upper); /* each may cut one in two */
-	for (size_t i = 0; i < nr_upper && r == 0; i++) {
-		r = add_between(ret, lower, nr_lower, &at, end, upper[i].off);
-		if (r == 0)
-			r = extent_list_add(ret, upper[i].off, upper[i].len, upper[i].addr);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < nr_upper; i++) {
+		put_between(ret, lower, nr_lower, &at, end, upper[i].off);
+		put(ret, &upper[i]);
 		end = upper[i].off + upper[i].len;
 	}
-	return r < 0 ? r : add_between(ret, lower, nr_lower, &at, end, SEGMENT_SIZE);
+	put_between(ret, lower, nr_lower, &at, end, SEGMENT_SIZE);
+	return 0;
 }
 
 void extent_list_release(struct extent_list *l)
