@@ -1,6 +1,7 @@
 #include "index/overlay.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ struct overlay {
 	size_t nr_drained GUARDED_BY(writers); /* of them */
 	struct rwlock lock; /* the tables, against readers */
 	struct table active, draining GUARDED_BY(lock);
+	_Atomic uint64_t bytes; /* of both; for whoever asks, and must not wait while they are changed */
 };
 
 /* Keys are short, and what outsiders choose of them has been through a keyed hash: this one need not resist anybody. */
@@ -92,6 +94,7 @@ static void table_clear(struct overlay *o, struct table *t)
 	}
 	memset(t->buckets, 0, o->nr_buckets * sizeof(*t->buckets));
 	t->nr = 0;
+	atomic_fetch_sub(&o->bytes, t->bytes);
 	t->bytes = 0;
 }
 
@@ -232,10 +235,13 @@ static void apply_one(struct overlay *o, const struct overlay_change *c) REQUIRE
 static int apply(struct overlay *o, const struct buf *changes)
 {
 	const uint8_t *p = changes->data, *end = p + changes->len;
+	uint64_t before;
 	int r;
 
 	rwlock_lock(&o->lock);
+	before = o->active.bytes;
 	r = reserve(&o->active, changes);
+	atomic_fetch_add(&o->bytes, o->active.bytes - before);
 	while (r == 0 && p < end) {
 		struct overlay_change c = next_change(&p);
 
@@ -360,10 +366,5 @@ int overlay_get(struct overlay *o, const void *key, size_t key_len, struct buf *
 
 uint64_t overlay_bytes(struct overlay *o)
 {
-	uint64_t bytes;
-
-	rwlock_lock_shared(&o->lock);
-	bytes = o->active.bytes + o->draining.bytes;
-	rwlock_unlock_shared(&o->lock);
-	return bytes;
+	return atomic_load(&o->bytes);
 }
