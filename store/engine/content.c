@@ -554,7 +554,7 @@ void content_forget(struct content *c)
 
 /* --- into the view --- */
 
-#define SLICE_BYTES KiB(128) /* of recipes put into the view while the file is locked: about a millisecond */
+#define SLICE_BYTES KiB(64) /* of recipes put into the view while the file is locked: half a millisecond */
 #define LAYERS_KEPT 8u /* more are merged when that has to be done anyway: whoever comes next begins with one */
 
 /* What a write-back needs for one segment after the other. */

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/le.h"
 #include "base/log.h"
@@ -27,6 +28,7 @@
 #define BATCH_CONTENTS 256 /* contents per batch: bounds its memory */
 #define AHEAD_BYTES MiB(2) /* of recipes that are written while changes wait: some milliseconds; and ... */
 #define AHEAD_ROUNDS 4 /* ... as often it is tried to have less than that */
+#define CHANGING_NS (50 * 1000 * 1000) /* what changed since is likely to change on */
 
 static uint64_t limit_of(const struct engine *e)
 {
@@ -129,6 +131,17 @@ int view_write_back(struct engine *e)
 	return r;
 }
 
+/* Who waits for a lock is woken when it is let go, and does not get it if it is taken again at once. */
+static void give_way(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 1000 }, NULL);
+}
+
+static void wait_for_changes(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = CHANGING_NS }, NULL);
+}
+
 /* All of it, in slices between which others get at the file. 1: some of it is dirty again. */
 static int write_back_in_slices(struct content *c, struct db_batch *batch) REQUIRES_SHARED(c->e->view_lock)
 {
@@ -143,8 +156,21 @@ static int write_back_in_slices(struct content *c, struct db_batch *batch) REQUI
 		if (r == 0)
 			c->dirty = false;
 		mutex_unlock(&c->lock);
+		if (r == 1)
+			give_way();
 	} while (r == 1);
 	return MIN(r, 1);
+}
+
+/* A file that is being made would be dirty again at once, and slow to change where the view has it already. */
+static bool is_changing(struct content *c)
+{
+	int64_t since;
+
+	mutex_lock(&c->lock);
+	since = (int64_t)now_ns() - c->logged.ctime_ns;
+	mutex_unlock(&c->lock);
+	return since >= 0 && since < CHANGING_NS;
 }
 
 /* The one that has been dirty longest. Whoever locks changes out finds it in the list or written. */
@@ -155,7 +181,7 @@ static int write_back_one(struct engine *e, struct db_batch *batch) REQUIRES_SHA
 
 	if (take_dirty(e, &c, 1) == 0)
 		return 0;
-	r = write_back_in_slices(c, batch);
+	r = is_changing(c) ? 1 : write_back_in_slices(c, batch);
 	if (r == 0)
 		content_close(c);
 	else
@@ -165,7 +191,8 @@ static int write_back_one(struct engine *e, struct db_batch *batch) REQUIRES_SHA
 
 /*
  * What is dirty now, one by one, while changes go on: nothing of the view reaches disk before it is cut, so it does no
- * harm that it is of several moments until then. What changes meanwhile is dirty again, and left for the cut.
+ * harm that it is of several moments until then. What changes meanwhile is dirty again, and left for the next time, or
+ * for the cut.
  */
 static int write_back_ahead(struct engine *e)
 {
@@ -250,8 +277,11 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 	r = db_batch_new(e->db, &batch);
 	if (r < 0)
 		return r;
-	for (int i = 0; i < AHEAD_ROUNDS && r == 0 && (i == 0 || atomic_load(&e->dirty_segment_memory) > AHEAD_BYTES); i++)
+	r = write_back_ahead(e);
+	for (int i = 1; i < AHEAD_ROUNDS && r == 0 && atomic_load(&e->dirty_segment_memory) > AHEAD_BYTES; i++) {
+		wait_for_changes();
 		r = write_back_ahead(e);
+	}
 	if (r == 0)
 		r = engine_sync(e); /* most of it, while changes still go on */
 	if (r < 0)
@@ -301,7 +331,7 @@ int view_flush(struct engine *e, bool snapshot)
 
 int view_admit_growth(struct engine *e)
 {
-	bool much = waiting(e) > 2 * limit_of(e);
+	bool much = waiting(e) > 3 * limit_of(e);
 	int r = much ? 0 : space_check(e, waiting(e));
 
 	if (!much && r != -ENOSPC)
