@@ -36,7 +36,7 @@
  *   shifted.c   looking for them in champions
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by
- * inode, or tried) > contents_lock, log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock.
+ * inode) > contents_lock, log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock.
  * The last eight are leaves but for append_lock > packs' own locks and log.lock > RocksDB. gc.lock and referrers.lock,
  * and then flush_lock, come before all of them, absorb_lock before append_lock. Nobody waits for a job while holding
  * view_lock: the job needs it to finish.
