@@ -485,8 +485,8 @@ static int log_as_they_are(struct content *c, const struct replace *rp, size_t n
 	return r;
 }
 
-/* Some are to refer to other places than they say. */
-static int log_moved(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock)
+/* Where some are to refer to other places than they say, or to segments that were loaded and may go again if many are. */
+static int log_one_by_one(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock)
 {
 	int r = 0;
 
@@ -509,7 +509,7 @@ static int log_moved(struct content *c, const struct replace *rp, size_t nr) REQ
 int content_log(struct content *c, const struct replace *rp, size_t nr)
 {
 	assert(mutex_held(&c->lock));
-	return c->e->repointed.m ? log_moved(c, rp, nr) : log_as_they_are(c, rp, nr);
+	return c->e->repointed.m || c->in_view ? log_one_by_one(c, rp, nr) : log_as_they_are(c, rp, nr);
 }
 
 int segment_shared(struct content *from, uint64_t number, struct segment **ret)
