@@ -115,7 +115,7 @@ static void take_off(struct buf *log, size_t len)
 		buf_release(log); /* a burst's memory goes back */
 }
 
-#define SOON_BYTES MiB(1) /* of a group, which take 5 ms to compress, and to write as they are less than that on most disks */
+#define SOON_BYTES MiB(1) /* of a group: 5 ms to compress, and less than that to write as they are on most disks */
 
 /* Is anybody in a hurry for what comes up to here in the log? */
 static bool is_urgent(struct engine *e, uint64_t end) REQUIRES(e->log.lock)

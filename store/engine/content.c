@@ -559,9 +559,8 @@ void content_forget(struct content *c)
 
 /* What a write-back needs for one segment after the other. */
 struct writer {
-	struct content *c;
 	struct db_batch *batch;
-	struct referrers refs;
+	struct referrers refs; /* of the file */
 	struct extent_list merged;
 	struct buf value;
 	size_t bytes; /* of recipes */
@@ -576,7 +575,7 @@ static void writer_release(struct writer *w)
 
 static void put_recipe(struct writer *w, uint64_t number, const struct extent *x, size_t nr)
 {
-	struct ns_key key = recipe_key(w->c->ino, number);
+	struct ns_key key = recipe_key(w->refs.ino, number);
 
 	buf_clear(&w->value);
 	if (nr > 0) {
@@ -588,7 +587,7 @@ static void put_recipe(struct writer *w, uint64_t number, const struct extent *x
 	w->bytes += key.len + w->value.len;
 }
 
-static int write_back_segment(struct writer *w, struct segment *s) REQUIRES(w->c->lock)
+static int write_back_segment(struct content *c, struct segment *s, struct writer *w) REQUIRES(c->lock)
 {
 	const struct extent *x;
 	size_t nr;
@@ -596,7 +595,7 @@ static int write_back_segment(struct writer *w, struct segment *s) REQUIRES(w->c
 
 	w->merged.nr = 0;
 	if (s->layers && s->layers->depth > LAYERS_KEPT)
-		r = settle(w->c, s);
+		r = settle(c, s);
 	else if (s->layers && !s->x)
 		r = layer_merge(s->layers, &w->merged);
 	if (r < 0)
@@ -609,43 +608,43 @@ static int write_back_segment(struct writer *w, struct segment *s) REQUIRES(w->c
 	return r < 0 ? r : buf_error(&w->value);
 }
 
-static void put_size(struct writer *w) REQUIRES(w->c->lock)
+static void put_size(struct content *c, struct writer *w) REQUIRES(c->lock)
 {
-	struct ns_key key = ns_key_content(w->c->ino);
+	struct ns_key key = ns_key_content(c->ino);
 
 	buf_clear(&w->value);
-	ns_content_encode(&w->c->logged, &w->value);
+	ns_content_encode(&c->logged, &w->value);
 	db_batch_put(w->batch, key.b, key.len, w->value.data, w->value.len);
 }
 
 /* Those that are dirty from *at on, until it is enough; 1: there are more, from *at on. */
-static int write_back_from(struct writer *w, uint64_t *at, size_t enough) REQUIRES(w->c->lock)
+static int write_back_from(struct content *c, uint64_t *at, size_t enough, struct writer *w) REQUIRES(c->lock)
 {
-	struct segment *s = w->c->dropped ? NULL : segment_tree_from(&w->c->segments, *at);
+	struct segment *s = c->dropped ? NULL : segment_tree_from(&c->segments, *at);
 	int r = 0;
 
-	for (; s && r == 0 && w->bytes < enough; s = segment_tree_from(&w->c->segments, s->number + 1))
+	for (; s && r == 0 && w->bytes < enough; s = segment_tree_from(&c->segments, s->number + 1))
 		if (s->dirty)
-			r = write_back_segment(w, s);
+			r = write_back_segment(c, s, w);
 	if (r < 0)
 		return r;
 	referrers_put(&w->refs, w->batch);
 	*at = s ? s->number : UINT64_MAX;
 	if (s)
 		return 1;
-	if (!w->c->dropped)
-		put_size(w);
+	if (!c->dropped)
+		put_size(c, w);
 	return buf_error(&w->value);
 }
 
 int content_write_back(struct content *c, struct db_batch *batch)
 {
-	struct writer w = { .c = c, .batch = batch, .refs.ino = c->ino };
+	struct writer w = { .batch = batch, .refs.ino = c->ino };
 	uint64_t at = 0;
 	int r;
 
 	assert(mutex_held(&c->lock));
-	r = write_back_from(&w, &at, SIZE_MAX);
+	r = write_back_from(c, &at, SIZE_MAX, &w);
 	writer_release(&w);
 	return r;
 }
@@ -675,12 +674,12 @@ void content_written_back(struct content *c)
 /* Between two slices the file may change or go; what changes behind us stays dirty, and so does the file. */
 int content_write_back_slice(struct content *c, struct db_batch *batch, uint64_t *at)
 {
-	struct writer w = { .c = c, .batch = batch, .refs.ino = c->ino };
+	struct writer w = { .batch = batch, .refs.ino = c->ino };
 	uint64_t from = *at;
 	int r, q;
 
 	assert(mutex_held(&c->lock));
-	r = write_back_from(&w, at, SLICE_BYTES);
+	r = write_back_from(c, at, SLICE_BYTES, &w);
 	writer_release(&w);
 	q = r < 0 ? r : db_batch_apply(batch);
 	if (q < 0)

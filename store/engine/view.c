@@ -142,8 +142,8 @@ static void wait_for_changes(void)
 	nanosleep(&(struct timespec){ .tv_nsec = CHANGING_NS }, NULL);
 }
 
-/* All of it, in slices between which others get at the file. 1: some of it is dirty again. */
-static int write_back_in_slices(struct content *c, struct db_batch *batch) REQUIRES_SHARED(c->e->view_lock)
+/* All of it, in slices between which others get at the file; view_lock is held, shared. 1: some of it is dirty again. */
+static int write_back_in_slices(struct content *c, struct db_batch *batch)
 {
 	uint64_t at = 0;
 	int r;
