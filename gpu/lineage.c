@@ -323,11 +323,19 @@ int lineage_lost(struct lineage *l, uint32_t **ret, size_t *ret_nr)
 int lineage_open_version(const struct lineage *l, uint32_t number)
 {
 	char name[NAME_LEN];
-	int fd;
+	struct stat st;
+	int fd, r;
 
 	name_of(number, name);
-	fd = openat(l->dirfd, name, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? log_errno(-errno, "lineage %s: version %" PRIu32, l->path, number) : fd;
+	fd = openat(l->dirfd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* nobody may ever open the other end of a FIFO */
+	if (fd < 0 || fstat(fd, &st) < 0)
+		r = log_errno(-errno, "lineage %s: version %" PRIu32, l->path, number);
+	else if (!S_ISREG(st.st_mode))
+		r = log_errno(-EBADMSG, "lineage %s: version %" PRIu32 " is no file", l->path, number);
+	else
+		return fd;
+	closep(&fd);
+	return r;
 }
 
 int lineage_read(int fd, void *p, size_t len, uint64_t off)

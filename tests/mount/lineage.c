@@ -367,6 +367,30 @@ static void a_checkpoint_that_fails_behind_is_told(const char *top)
 	state_release(&s);
 }
 
+/* A FIFO would keep whoever opens it waiting for the other end. */
+static void what_is_no_file_is_no_version(const char *top)
+{
+	struct ckptfs_gpu_buffer into = { .name = "x" };
+	struct ckptfs_gpu_version *v;
+	struct ckptfs_gpu *g;
+	char dir[4000], path[4096];
+
+	snprintf(dir, sizeof(dir), "%s/odd", top);
+	CHECK_EQUAL(ckptfs_gpu_open(dir, NULL, &g), 0);
+	snprintf(path, sizeof(path), "%s/000001", dir);
+	CHECK(mkfifo(path, 0600) == 0);
+	snprintf(path, sizeof(path), "%s/000002", dir);
+	CHECK(mkdir(path, 0700) == 0);
+	snprintf(path, sizeof(path), "%s/000003", dir);
+	CHECK(symlink("/dev/zero", path) == 0);
+	for (uint32_t i = 1; i <= 3; i++) {
+		CHECK_EQUAL(ckptfs_gpu_version_read(g, i, &v), -EBADMSG);
+		CHECK_EQUAL(ckptfs_gpu_restore(g, i, &into, 1, NULL), -EBADMSG);
+		CHECK_EQUAL(ckptfs_gpu_checkpoint(g, i, NULL, 0, NULL, NULL, NULL), -EEXIST);
+	}
+	CHECK_EQUAL(ckptfs_gpu_close(g), 0);
+}
+
 /* The record knows what it was. */
 static void a_version_that_somebody_changed_is_referred_to_no_more(const char *top)
 {
@@ -437,6 +461,7 @@ int main(int argc, char **argv)
 	a_small_change_is_a_small_delta_and_its_end_is_told(argv[1]);
 	what_cannot_be_is_refused_and_changes_nothing(argv[1], argv[2]);
 	a_checkpoint_that_fails_behind_is_told(argv[1]);
+	what_is_no_file_is_no_version(argv[1]);
 	a_version_that_somebody_changed_is_referred_to_no_more(argv[1]);
 	lineages_do_not_mind_each_other(argv[1]);
 	return 0;
