@@ -289,7 +289,9 @@ int lineage_delete(struct lineage *l, uint32_t number)
 	char name[NAME_LEN];
 
 	name_of(number, name);
-	return unlinkat(l->dirfd, name, 0) < 0 ? -errno : 0;
+	if (unlinkat(l->dirfd, name, 0) < 0)
+		return log_errno(-errno, "lineage %s: version %" PRIu32 " not deleted", l->path, number);
+	return 0;
 }
 
 static bool same(const struct version *a, const struct version *b)
