@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,20 @@ static int set_options(struct ckptfs_gpu *g, const struct ckptfs_gpu_options *op
 	return 0;
 }
 
+/* The application's signals are not for it. */
+static int start_thread(struct ckptfs_gpu *g)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = -pthread_create(&g->thread, NULL, run, g);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	g->has_thread = r == 0;
+	return r < 0 ? log_errno(r, "lineage %s: thread", g->dir) : 0;
+}
+
 static int start(struct ckptfs_gpu *g, const char *dir, const struct ckptfs_gpu_options *options)
 {
 	int r;
@@ -210,9 +225,7 @@ static int start(struct ckptfs_gpu *g, const char *dir, const struct ckptfs_gpu_
 	r = lineage_open(dir, &g->lineage);
 	if (r < 0)
 		return r;
-	r = -pthread_create(&g->thread, NULL, run, g);
-	g->has_thread = r == 0;
-	return r < 0 ? log_errno(r, "lineage %s: thread", dir) : 0;
+	return start_thread(g);
 }
 
 int ckptfs_gpu_open(const char *dir, const struct ckptfs_gpu_options *options, struct ckptfs_gpu **ret)

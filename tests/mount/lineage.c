@@ -391,6 +391,33 @@ static void what_is_no_file_is_no_version(const char *top)
 	CHECK_EQUAL(ckptfs_gpu_close(g), 0);
 }
 
+static void on_signal(int number)
+{
+	(void)number;
+	abort();
+}
+
+/* One that all threads of the program block waits until one of them wants it. */
+static void signals_are_the_programs(const char *top)
+{
+	sigset_t set, before;
+	struct ckptfs_gpu *g;
+	char dir[4096];
+	int got;
+
+	snprintf(dir, sizeof(dir), "%s/signals", top);
+	CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
+	CHECK_EQUAL(ckptfs_gpu_open(dir, NULL, &g), 0);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	CHECK(pthread_sigmask(SIG_BLOCK, &set, &before) == 0);
+	CHECK(kill(getpid(), SIGUSR1) == 0);
+	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 1, NULL, 0, NULL, NULL, NULL), 0);
+	CHECK_EQUAL(ckptfs_gpu_close(g), 0);
+	CHECK(sigwait(&set, &got) == 0 && got == SIGUSR1);
+	CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+}
+
 /* The record knows what it was. */
 static void a_version_that_somebody_changed_is_referred_to_no_more(const char *top)
 {
@@ -462,6 +489,7 @@ int main(int argc, char **argv)
 	what_cannot_be_is_refused_and_changes_nothing(argv[1], argv[2]);
 	a_checkpoint_that_fails_behind_is_told(argv[1]);
 	what_is_no_file_is_no_version(argv[1]);
+	signals_are_the_programs(argv[1]);
 	a_version_that_somebody_changed_is_referred_to_no_more(argv[1]);
 	lineages_do_not_mind_each_other(argv[1]);
 	return 0;
