@@ -159,6 +159,14 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* A callback would wait for its own end. */
+static int refuse_callback(const struct ckptfs_gpu *g)
+{
+	if (!g->has_thread || !pthread_equal(g->thread, pthread_self()))
+		return 0;
+	return log_errno(-EDEADLK, "lineage %s: called from a callback of its own", g->dir);
+}
+
 /* Then lineage and producer are the caller's, until it gives the thread a job. */
 static void wait_idle(struct ckptfs_gpu *g) REQUIRES(g->call)
 {
@@ -254,6 +262,9 @@ int ckptfs_gpu_close(struct ckptfs_gpu *g)
 
 	if (!g)
 		return 0;
+	r = refuse_callback(g);
+	if (r < 0)
+		return r;
 	mutex_lock(&g->lock);
 	g->stop = true;
 	cond_broadcast(&g->changed);
@@ -467,6 +478,9 @@ int ckptfs_gpu_checkpoint(struct ckptfs_gpu *g, uint32_t number, const struct ck
 	uint64_t start = monotonic_ns();
 	int r;
 
+	r = refuse_callback(g);
+	if (r < 0)
+		return r;
 	mutex_lock(&g->call);
 	wait_idle(g);
 	r = take(g, number, buffers, nr, stream);
@@ -484,6 +498,9 @@ int ckptfs_gpu_wait(struct ckptfs_gpu *g)
 {
 	int r;
 
+	r = refuse_callback(g);
+	if (r < 0)
+		return r;
 	mutex_lock(&g->lock);
 	while (g->job.number != 0)
 		cond_wait(&g->changed, &g->lock);
@@ -516,6 +533,9 @@ int ckptfs_gpu_restore(struct ckptfs_gpu *g, uint32_t number, const struct ckptf
 {
 	int r;
 
+	r = refuse_callback(g);
+	if (r < 0)
+		return r;
 	mutex_lock(&g->call);
 	wait_idle(g);
 	r = check_buffers(g, buffers, nr);
@@ -529,6 +549,9 @@ int ckptfs_gpu_version_read(struct ckptfs_gpu *g, uint32_t number, struct ckptfs
 {
 	int r;
 
+	r = refuse_callback(g);
+	if (r < 0)
+		return r;
 	mutex_lock(&g->call);
 	wait_idle(g);
 	r = version_read(g->lineage, number, ret);
@@ -540,6 +563,9 @@ int ckptfs_gpu_versions(struct ckptfs_gpu *g, uint32_t **ret, size_t *ret_nr)
 {
 	int r;
 
+	r = refuse_callback(g);
+	if (r < 0)
+		return r;
 	mutex_lock(&g->call);
 	wait_idle(g);
 	r = lineage_versions(g->lineage, ret, ret_nr);
@@ -551,6 +577,9 @@ int ckptfs_gpu_delete(struct ckptfs_gpu *g, uint32_t number)
 {
 	int r;
 
+	r = refuse_callback(g);
+	if (r < 0)
+		return r;
 	mutex_lock(&g->call);
 	wait_idle(g);
 	r = lineage_delete(g->lineage, number);
@@ -573,6 +602,7 @@ const char *ckptfs_gpu_strerror(int error)
 		{ EBADMSG, "damaged: the file is no version, or does not have what the GPU had" },
 		{ ENOSPC, "no space is left: delete old versions and run ckptfs-gc --delete" },
 		{ EROFS, "the mount is read-only" },
+		{ EDEADLK, "called from a callback, which would wait for itself" },
 		{ ENOMEM, "not enough host or GPU memory: lower table_limit, or use larger chunks" },
 		{ EIO, "the GPU or the disk has failed: see stderr, and the mount's log" },
 		{ EINVAL, "an argument that cannot be: see stderr" },

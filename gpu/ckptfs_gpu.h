@@ -77,7 +77,7 @@ struct ckptfs_gpu_buffer {
 	size_t info_len;
 };
 
-/* A checkpoint is complete or has failed (a negative errno). On a thread of the library, from where it may not be called. */
+/* A checkpoint is complete or has failed (a negative errno). On a thread of the library: calls that wait return -EDEADLK there. */
 typedef void (*ckptfs_gpu_done)(void *arg, uint32_t number, int error);
 
 /*

@@ -391,6 +391,38 @@ static void what_is_no_file_is_no_version(const char *top)
 	CHECK_EQUAL(ckptfs_gpu_close(g), 0);
 }
 
+static void call_all(void *arg, uint32_t number, int error)
+{
+	struct ckptfs_gpu *g = *(struct ckptfs_gpu **)arg;
+	struct ckptfs_gpu_version *v;
+	uint32_t *numbers;
+	size_t nr;
+
+	CHECK(error == 0);
+	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, number + 1, NULL, 0, NULL, NULL, NULL), -EDEADLK);
+	CHECK_EQUAL(ckptfs_gpu_wait(g), -EDEADLK);
+	CHECK_EQUAL(ckptfs_gpu_restore(g, number, NULL, 0, NULL), -EDEADLK);
+	CHECK_EQUAL(ckptfs_gpu_version_read(g, number, &v), -EDEADLK);
+	CHECK_EQUAL(ckptfs_gpu_versions(g, &numbers, &nr), -EDEADLK);
+	CHECK_EQUAL(ckptfs_gpu_delete(g, number), -EDEADLK);
+	CHECK_EQUAL(ckptfs_gpu_close(g), -EDEADLK);
+	*(struct ckptfs_gpu **)arg = NULL;
+}
+
+static void a_callback_that_calls_is_refused(const char *top)
+{
+	struct ckptfs_gpu *g, *told;
+	char dir[4096];
+
+	snprintf(dir, sizeof(dir), "%s/callback", top);
+	CHECK_EQUAL(ckptfs_gpu_open(dir, NULL, &g), 0);
+	told = g;
+	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 1, NULL, 0, NULL, call_all, &told), 0);
+	CHECK_EQUAL(ckptfs_gpu_wait(g), 0);
+	CHECK(told == NULL);
+	CHECK_EQUAL(ckptfs_gpu_close(g), 0);
+}
+
 static void on_signal(int number)
 {
 	(void)number;
@@ -489,6 +521,7 @@ int main(int argc, char **argv)
 	what_cannot_be_is_refused_and_changes_nothing(argv[1], argv[2]);
 	a_checkpoint_that_fails_behind_is_told(argv[1]);
 	what_is_no_file_is_no_version(argv[1]);
+	a_callback_that_calls_is_refused(argv[1]);
 	signals_are_the_programs(argv[1]);
 	a_version_that_somebody_changed_is_referred_to_no_more(argv[1]);
 	lineages_do_not_mind_each_other(argv[1]);
