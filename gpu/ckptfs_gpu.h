@@ -62,7 +62,7 @@ struct ckptfs_gpu_options {
 
 /*
  * `dir` is made if it is not there; its parent has to be. `options` may be NULL: Tree, durable, chunks of 128 bytes.
- * -ENOTTY: not on a ckptfs mount; -EINVAL: an option.
+ * Who may only read it can restore. -ENOTTY: not on a ckptfs mount; -EINVAL: an option.
  */
 int ckptfs_gpu_open(const char *dir, const struct ckptfs_gpu_options *options, struct ckptfs_gpu **ret);
 /* Waits for what is under way and releases all. Returns what ckptfs_gpu_wait() would. NULL is fine. */

@@ -91,39 +91,38 @@ static int stage_begin(int fd, uint32_t number, uint32_t parent)
 	return ioctl(fd, CKPTFS_IOC_DELTA_BEGIN, &begin) < 0 ? -errno : 0;
 }
 
-/* Whether versions can be made here is best known by trying, but for the end. */
-static int check_mount(const struct lineage *l)
+/* A mount that makes versions knows the request, and that a directory is not where it belongs. */
+static int open_dir(const char *path)
 {
-	_cleanup_(closep) int fd = stage_open(l);
-	int r;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 
 	if (fd < 0)
-		return fd;
+		return log_errno(-errno, "lineage %s: cannot open", path);
 	r = stage_begin(fd, UINT32_MAX, DELTA_NO_PARENT);
-	if (r == -EEXIST)
-		return 0;
-	return r < 0 ? log_errno(r, "lineage %s: deltas cannot be committed here", l->path) : 0;
+	if (r == -EISDIR)
+		return fd;
+	closep(&fd);
+	return log_errno(r < 0 ? r : -ENOTTY, "lineage %s: deltas cannot be committed here", path);
 }
 
 int lineage_open(const char *dir, struct lineage **ret)
 {
 	_cleanup_(lineage_closep) struct lineage *l = calloc(1, sizeof(*l));
-	int r;
 
 	if (!l)
 		return -ENOMEM;
 	l->dirfd = -1;
+	if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+		return log_errno(-errno, "lineage %s: cannot make the directory", dir);
+	l->dirfd = open_dir(dir);
+	if (l->dirfd < 0)
+		return l->dirfd;
 	l->path = strdup(dir);
 	if (!l->path)
 		return -ENOMEM;
-	if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-		return log_errno(-errno, "lineage %s: cannot make the directory", dir);
-	l->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (l->dirfd < 0)
-		return log_errno(-errno, "lineage %s: cannot open", dir);
-	r = check_mount(l);
-	if (r < 0)
-		return r;
+	/* Who only wants to restore need not be allowed more. */
+	if (faccessat(l->dirfd, ".", W_OK, AT_EACCESS) < 0)
+		log_warning("lineage %s: versions can be read but not made: %s", dir, strerror(errno));
 	*ret = TAKE(l);
 	return 0;
 }

@@ -12,7 +12,7 @@
 
 struct lineage;
 
-/* Makes the directory if it is not there. -ENOTTY: it is not on a ckptfs mount; errors of open(2). */
+/* Makes the directory if it is not there; says if it cannot be written to. -ENOTTY: not on a ckptfs mount; errors of open(2). */
 int lineage_open(const char *dir, struct lineage **ret);
 void lineage_close(struct lineage *l); /* NULL is fine */
 static inline void lineage_closep(struct lineage **l)

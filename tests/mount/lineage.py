@@ -1,6 +1,7 @@
-"""Usage: lineage.py [--again] DIR
+"""Usage: lineage.py [--again|--read-only] DIR
 
-What gpu/ckptfs_gpu.py promises, with NumPy arrays. --again: in another process, after it was done without.
+What gpu/ckptfs_gpu.py promises, with NumPy arrays. --again: in another process, after it was done without;
+--read-only: then, on a mount that is.
 """
 import collections
 import errno
@@ -84,6 +85,14 @@ def fresh(path):
                                                                                errno.ENOENT)
 
 
+def read_only(path):
+    with ckptfs_gpu.Lineage(path) as lineage:
+        assert equal(state_of(12), lineage.load(lineage.steps()[-1]))
+        lineage.save(13, state_of(13))
+        assert refused(OSError, lineage.wait).errno == errno.EROFS
+        assert refused(OSError, lambda: lineage.delete(12)).errno == errno.EROFS
+
+
 def again(path):
     with ckptfs_gpu.Lineage(path) as lineage:
         assert lineage.steps() == [1, 2, 3, 5, 6, 7, 8, 9, 10]
@@ -100,6 +109,8 @@ def again(path):
 def main():
     if sys.argv[1] == "--again":
         again(sys.argv[2])
+    elif sys.argv[1] == "--read-only":
+        read_only(sys.argv[2])
     else:
         fresh(sys.argv[1])
 

@@ -19,3 +19,6 @@ fi
 fs_remount
 "$PYTHON" "$HERE/lineage.py" --again "$MNT/python" 2>"$WORK/said" || { tail -n 20 "$WORK/said" >&2; exit 1; }
 echo "ok the Python module keeps its promises"
+fs_remount ro
+"$PYTHON" "$HERE/lineage.py" --read-only "$MNT/python" 2>"$WORK/said" || { tail -n 20 "$WORK/said" >&2; exit 1; }
+echo "ok what needs no writing works on a mount that is read-only"
