@@ -168,12 +168,13 @@ static int refuse_callback(const struct ckptfs_gpu *g)
 }
 
 /* Then lineage and producer are the caller's, until it gives the thread a job. */
-static void wait_idle(struct ckptfs_gpu *g) REQUIRES(g->call)
+static int wait_idle(struct ckptfs_gpu *g) REQUIRES(g->call)
 {
 	mutex_lock(&g->lock);
 	while (g->job.number != 0)
 		cond_wait(&g->changed, &g->lock);
 	mutex_unlock(&g->lock);
+	return lineage_reconnect(g->lineage);
 }
 
 /* --- open and close --- */
@@ -482,8 +483,9 @@ int ckptfs_gpu_checkpoint(struct ckptfs_gpu *g, uint32_t number, const struct ck
 	if (r < 0)
 		return r;
 	mutex_lock(&g->call);
-	wait_idle(g);
-	r = take(g, number, buffers, nr, stream);
+	r = wait_idle(g);
+	if (r == 0)
+		r = take(g, number, buffers, nr, stream);
 	if (r == 0) {
 		mutex_lock(&g->lock);
 		g->job = (struct job){ .number = number, .done = done, .arg = arg, .take_ns = monotonic_ns() - start };
@@ -537,8 +539,9 @@ int ckptfs_gpu_restore(struct ckptfs_gpu *g, uint32_t number, const struct ckptf
 	if (r < 0)
 		return r;
 	mutex_lock(&g->call);
-	wait_idle(g);
-	r = check_buffers(g, buffers, nr);
+	r = wait_idle(g);
+	if (r == 0)
+		r = check_buffers(g, buffers, nr);
 	if (r == 0)
 		r = version_restore(g->lineage, number, buffers, nr, stream);
 	mutex_unlock(&g->call);
@@ -553,8 +556,9 @@ int ckptfs_gpu_version_read(struct ckptfs_gpu *g, uint32_t number, struct ckptfs
 	if (r < 0)
 		return r;
 	mutex_lock(&g->call);
-	wait_idle(g);
-	r = version_read(g->lineage, number, ret);
+	r = wait_idle(g);
+	if (r == 0)
+		r = version_read(g->lineage, number, ret);
 	mutex_unlock(&g->call);
 	return r;
 }
@@ -567,8 +571,9 @@ int ckptfs_gpu_versions(struct ckptfs_gpu *g, uint32_t **ret, size_t *ret_nr)
 	if (r < 0)
 		return r;
 	mutex_lock(&g->call);
-	wait_idle(g);
-	r = lineage_versions(g->lineage, ret, ret_nr);
+	r = wait_idle(g);
+	if (r == 0)
+		r = lineage_versions(g->lineage, ret, ret_nr);
 	mutex_unlock(&g->call);
 	return r;
 }
@@ -581,8 +586,9 @@ int ckptfs_gpu_delete(struct ckptfs_gpu *g, uint32_t number)
 	if (r < 0)
 		return r;
 	mutex_lock(&g->call);
-	wait_idle(g);
-	r = lineage_delete(g->lineage, number);
+	r = wait_idle(g);
+	if (r == 0)
+		r = lineage_delete(g->lineage, number);
 	mutex_unlock(&g->call);
 	return r;
 }
@@ -602,6 +608,8 @@ const char *ckptfs_gpu_strerror(int error)
 		{ EBADMSG, "damaged: the file is no version, or does not have what the GPU had" },
 		{ ENOSPC, "no space is left: delete old versions and run ckptfs-gc --delete" },
 		{ EROFS, "the mount is read-only" },
+		{ ENOTCONN, "the mount's daemon is not there: mount it again, and this handle goes on" },
+		{ ECONNABORTED, "the mount's daemon has ended meanwhile: mount it again, and this handle goes on" },
 		{ EDEADLK, "called from a callback, which would wait for itself" },
 		{ ENOMEM, "not enough host or GPU memory: lower table_limit, or use larger chunks" },
 		{ EIO, "the GPU or the disk has failed: see stderr, and the mount's log" },

@@ -18,7 +18,8 @@
  *
  * Functions return 0 or a negative errno, which ckptfs_gpu_strerror() explains; the cause, with its facts, is a line on
  * stderr. A handle may be used by any thread; its calls wait for each other. One process at a time makes versions of a
- * lineage: one lineage per GPU and process. Handles do not survive fork().
+ * lineage: one lineage per GPU and process. Handles do not survive fork(). They do survive the mount's daemon: calls return
+ * -ENOTCONN (one that was under way -ECONNABORTED) until it is mounted again, and work from then on.
  *
  * Without a GPU the same is done on the CPU with buffers in host memory, and a line on stderr says so. That keeps a copy of
  * all content in host memory.
@@ -65,7 +66,7 @@ struct ckptfs_gpu_options {
  * Who may only read it can restore. -ENOTTY: not on a ckptfs mount; -EINVAL: an option.
  */
 int ckptfs_gpu_open(const char *dir, const struct ckptfs_gpu_options *options, struct ckptfs_gpu **ret);
-/* Waits for what is under way and releases all. Returns what ckptfs_gpu_wait() would. NULL is fine. */
+/* Waits for the last checkpoint and releases all; no other call may be under way. Returns what ckptfs_gpu_wait() would. NULL is fine. */
 int ckptfs_gpu_close(struct ckptfs_gpu *g);
 
 /* Names may come, go and be of another length from one checkpoint to the next. */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -34,7 +35,7 @@ struct versions {
 };
 
 struct lineage {
-	char *path;
+	char *path; /* absolute */
 	int dirfd;
 	struct versions made; /* here, and not known to be lost */
 };
@@ -117,13 +118,29 @@ int lineage_open(const char *dir, struct lineage **ret)
 	l->dirfd = open_dir(dir);
 	if (l->dirfd < 0)
 		return l->dirfd;
-	l->path = strdup(dir);
+	l->path = realpath(dir, NULL);
 	if (!l->path)
-		return -ENOMEM;
+		return log_errno(-errno, "lineage %s: cannot open", dir);
 	/* Who only wants to restore need not be allowed more. */
 	if (faccessat(l->dirfd, ".", W_OK, AT_EACCESS) < 0)
 		log_warning("lineage %s: versions can be read but not made: %s", dir, strerror(errno));
 	*ret = TAKE(l);
+	return 0;
+}
+
+int lineage_reconnect(struct lineage *l)
+{
+	struct statfs st;
+	int fd;
+
+	if (fstatfs(l->dirfd, &st) == 0 || errno != ENOTCONN)
+		return 0;
+	fd = open_dir(l->path);
+	if (fd < 0)
+		return -ENOTCONN;
+	closep(&l->dirfd);
+	l->dirfd = fd;
+	log_notice("lineage %s: mounted anew", l->path);
 	return 0;
 }
 

@@ -20,6 +20,12 @@ static inline void lineage_closep(struct lineage **l)
 	lineage_close(*l);
 }
 
+/*
+ * A daemon that was started anew serves the same versions: then the directory is opened again. -ENOTCONN: it was not. A round
+ * trip to the daemon.
+ */
+int lineage_reconnect(struct lineage *l);
+
 struct lineage_commit {
 	const struct delta_header *header;
 	const struct iovec *parts; /* the object */

@@ -1,7 +1,7 @@
-"""Usage: lineage.py [--again|--read-only] DIR
+"""Usage: lineage.py [--again|--restart|--read-only] DIR
 
 What gpu/ckptfs_gpu.py promises, with NumPy arrays. --again: in another process, after it was done without;
---read-only: then, on a mount that is.
+--restart: says "now" and goes on when it is told that the mount was killed and is back; --read-only: on a mount that is.
 """
 import collections
 import errno
@@ -85,6 +85,19 @@ def fresh(path):
                                                                                errno.ENOENT)
 
 
+def restart(path):
+    with ckptfs_gpu.Lineage(path + "/restart", verify=True) as lineage:
+        lineage.save(1, state_of(1))
+        lineage.wait()
+        print("now", flush=True)
+        sys.stdin.readline()
+        lineage.save(2, state_of(2))
+        lineage.wait()
+        assert lineage.stats()["delta_bytes"] < lineage.stats()["content_bytes"] / 2  # 1 is known still
+        for step in (1, 2):
+            assert equal(state_of(step), lineage.load(step)), step
+
+
 def read_only(path):
     with ckptfs_gpu.Lineage(path) as lineage:
         assert equal(state_of(12), lineage.load(lineage.steps()[-1]))
@@ -109,6 +122,8 @@ def again(path):
 def main():
     if sys.argv[1] == "--again":
         again(sys.argv[2])
+    elif sys.argv[1] == "--restart":
+        restart(sys.argv[2])
     elif sys.argv[1] == "--read-only":
         read_only(sys.argv[2])
     else:

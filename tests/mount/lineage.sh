@@ -19,6 +19,21 @@ fi
 fs_remount
 "$PYTHON" "$HERE/lineage.py" --again "$MNT/python" 2>"$WORK/said" || { tail -n 20 "$WORK/said" >&2; exit 1; }
 echo "ok the Python module keeps its promises"
+mkfifo "$WORK/is-back"
+"$PYTHON" "$HERE/lineage.py" --restart "$MNT/python" <"$WORK/is-back" >"$WORK/restart" 2>"$WORK/said" &
+trainer=$!
+exec 3>"$WORK/is-back"
+until grep -q now "$WORK/restart"; do
+	running "$trainer" || fail "lineage.py --restart ended early"
+	sleep 0.1
+done
+fs_kill
+fs_mount
+echo >&3
+wait "$trainer" || fail "a handle did not outlive its daemon"
+exec 3>&-
+echo "ok a handle outlives its daemon"
+
 fs_remount ro
 "$PYTHON" "$HERE/lineage.py" --read-only "$MNT/python" 2>"$WORK/said" || { tail -n 20 "$WORK/said" >&2; exit 1; }
 echo "ok what needs no writing works on a mount that is read-only"
