@@ -18,7 +18,9 @@ Memory(pointer, length).
 Errors are OSError with the errno of ckptfs_gpu.h. Needs libckptfs-gpu, and no package but those your arrays come from.
 """
 import ctypes
+import itertools
 import json
+import operator
 import os
 import sys
 
@@ -95,6 +97,7 @@ class _Array:
 
     def __init__(self, pointer, length, info, owner, stream=None):
         self.pointer, self.length, self.info, self.owner, self.stream = pointer, length, info, owner, stream
+        self.given = None  # what it was in the state
 
 
 def _is_torch(x):
@@ -128,7 +131,7 @@ def _strides_contiguous(strides, shape, itemsize):
 
 
 def _check_typestr(typestr):
-    if typestr[1] in "OV":
+    if typestr[1] not in "biufcmMSU":
         raise TypeError(f"has elements of type {typestr}, which are no plain numbers")
 
 
@@ -160,6 +163,8 @@ def _of_cuda_interface(x, writable):
 
 def _of_numpy(x, writable):
     import numpy
+    if isinstance(x, numpy.ma.MaskedArray):
+        raise TypeError("is a masked array; save its data and its mask")
     array = numpy.asarray(x)
     _check_typestr(array.dtype.str)
     if not array.flags.c_contiguous:
@@ -172,8 +177,7 @@ def _of_numpy(x, writable):
     return _Array(array.ctypes.data, array.nbytes, info, array)
 
 
-def _of_bytes(x, writable):
-    view = memoryview(x)
+def _of_bytes(view, writable):
     if not view.c_contiguous:
         raise ValueError("is not contiguous")
     if view.readonly:
@@ -181,7 +185,7 @@ def _of_bytes(x, writable):
             raise ValueError("is read-only")
         data = bytes(view)
         return _Array(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, len(data), {"type": "bytes"}, data)
-    data = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B") if view.nbytes else bytearray(0))
+    data = (ctypes.c_char * view.nbytes).from_buffer(view if view.nbytes else bytearray(0))
     return _Array(ctypes.addressof(data), view.nbytes, {"type": "bytes"}, data)
 
 
@@ -195,9 +199,11 @@ def _array_of(x, writable=False):
         return _of_cuda_interface(x, writable)
     if hasattr(x, "__array_interface__"):
         return _of_numpy(x, writable)
-    if isinstance(x, (bytes, bytearray, memoryview)):
-        return _of_bytes(x, writable)
-    return None
+    try:
+        view = memoryview(x)
+    except TypeError:
+        return None
+    return _of_bytes(view, writable)
 
 
 def _numpy_like(info):
@@ -227,7 +233,7 @@ def _new_array(info, length, device):
 
 
 def _name(path):
-    return "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in path)
+    return "/".join(str(part).replace("~", "~0").replace("/", "~1").replace("\0", "~2") for part in path)
 
 
 class _Flattener:
@@ -258,6 +264,7 @@ class _Flattener:
             raise type(e)(f"{_name(path) or 'the state'} {e}") from None
         if array is None:
             raise TypeError(f"{_name(path) or 'the state'} is of type {type(x).__name__}: neither an array nor plain data")
+        array.given = x
         return self.add_array(array, path)
 
 
@@ -271,6 +278,38 @@ def _build(node, array_of):
         return {key: _build(child, array_of) for key, child in value}
     parts = [_build(child, array_of) for child in value]
     return tuple(parts) if kind == "t" else parts
+
+
+def _fill(wanted, saved, fill, make):
+    """The state that `wanted` tells, with what was saved at its places: fill(name, saved name) for its arrays, make(saved
+    name) where it has none."""
+    (kind, value), = wanted.items()
+    (saved_kind, there), = saved.items() if saved else [(None, None)]
+    if kind == "a":
+        return fill(value, there if saved_kind == "a" else None)
+    if kind == "d":
+        children = {json.dumps(key): child for key, child in there} if saved_kind == "d" else {}
+        return {key: _fill(child, children.get(json.dumps(key)), fill, make) for key, child in value}
+    if kind in "lt":
+        children = there if saved_kind in ("l", "t") else []
+        parts = [_fill(w, s, fill, make) for w, s in itertools.zip_longest(value, children[:len(value)])]
+        return tuple(parts) if kind == "t" else parts
+    return _build(saved, make) if saved else value
+
+
+def _same_kind(a, b):
+    """Whether two infos are of arrays of the same shape and elements, as far as these can be compared."""
+    a, b = ({**info, "type": info["type"].replace("cupy", "numpy")} for info in (a, b))
+    return a["type"] != b["type"] or all(a.get(key) == b.get(key) for key in ("dtype", "shape"))
+
+
+def _info_of(info):
+    """What is remembered of an array; a program in another language remembers what it likes."""
+    try:
+        described = json.loads(info)
+    except ValueError:
+        described = None
+    return described if isinstance(described, dict) and "type" in described else {"type": "bytes"}
 
 
 def _buffers(arrays, infos):
@@ -291,6 +330,13 @@ def _stream_of(arrays):
     if len(streams) > 1:
         raise ValueError("arrays are ordered by different CUDA streams: synchronize them and say stream=0")
     return streams.pop() if streams else None
+
+
+def _number_of(step):
+    number = operator.index(step)
+    if not 1 <= number <= _STEP_MAX:
+        raise ValueError(f"step {step} is not between 1 and {_STEP_MAX}")
+    return number
 
 
 class Lineage:
@@ -350,11 +396,11 @@ class Lineage:
         """Takes `tensors` as version `step`, 1 or more and higher than the last.
 
         When it returns they may be overwritten; wait() says when the file is there, or callback(step, error) is called from
-        another thread, with None or an OSError. `stream`: the CUDA stream that orders the arrays, if it is not the current one.
+        another thread, with None or an OSError. `stream`: the CUDA stream that orders the
+        arrays, if it is not the current one.
         """
         handle = self._open()
-        if not 1 <= step <= _STEP_MAX:
-            raise ValueError(f"step {step} is not between 1 and {_STEP_MAX}")
+        step = _number_of(step)
         flattener = _Flattener(writable=False)
         structure = flattener.node(tensors, ())
         arrays = flattener.arrays
@@ -393,48 +439,46 @@ class Lineage:
     def load(self, step, into=None, device=None, stream=None):
         """The state of a step.
 
-        `into`: a state whose arrays are to be overwritten instead of making new ones; it may be a part of what was
-        saved. `device`: where PyTorch tensors (and with "cpu" CuPy arrays, which become NumPy's) are to be made; None: where they were.
-        Numbers, strings and None come from the step either way.
+        `into`: a state whose arrays are to be overwritten instead of making new ones, of the same shape and dtype; it may be a
+        part of what was saved. `device`: where PyTorch tensors (and with "cpu" CuPy arrays, which become NumPy's) are to be made; None: where they were.
+        Numbers, strings and None come from the step either way; bytes come back as a bytearray, a NumPy scalar as an array
+        without dimensions.
         """
+        step = _number_of(step)
         structure, saved = self._describe(step)
-        flattener = _Flattener(writable=True)
-        if into is not None:
-            structure = self._part(structure, flattener.node(into, ()))
-        made = {}
+        arrays, wanted = {}, _Flattener(writable=True)
 
-        def array_of(name):
-            if into is None:
-                made[name] = _new_array(saved[name][1], saved[name][0], device)
-                if saved[name][0] > 0:
-                    flattener.arrays[name] = _array_of(made[name], writable=True)
-                return made[name]
-            if name not in saved:
+        def make(name):
+            length, info = saved[name]
+            array = _new_array(info, length, device)
+            if length > 0:
+                arrays[name] = _array_of(array, writable=True)
+            return array
+
+        def fill(name, saved_name):
+            if structure is None and name in saved:
+                saved_name = name
+            if saved_name is None:
                 raise KeyError(f"step {step} has no array {name}")
-            return flattener.arrays[name].owner
+            array, (length, info) = wanted.arrays[name], saved[saved_name]
+            if array.length == length and not _same_kind(info, array.info):
+                raise ValueError(f"{name} is {info['dtype']} {info['shape']} in step {step}, not {array.info['dtype']} "
+                                 f"{array.info['shape']}")
+            arrays[saved_name] = array
+            return array.given
 
-        state = _build(structure, array_of)
-        arrays = flattener.arrays
+        tree = structure or {"d": [[name, {"a": name}] for name in saved]}
+        state = _build(tree, make) if into is None else _fill(wanted.node(into, ()), tree, fill, make)
         if stream is None:
             stream = _stream_of(arrays)
         buffers, alive = _buffers(arrays, [b""] * len(arrays))
-        self._check(_lib.ckptfs_gpu_restore(self._open(), step, buffers, len(buffers), stream))
+        r = _lib.ckptfs_gpu_restore(self._open(), step, buffers, len(buffers), stream)
         del alive
+        self._check(r)
         return state
 
-    @staticmethod
-    def _part(structure, wanted):
-        """What was saved where `wanted` has something: arrays by their names, the rest from the step."""
-        (kind, value), = wanted.items()
-        (saved_kind, saved), = structure.items()
-        if kind == "d" and saved_kind == "d":
-            children = {json.dumps(key): child for key, child in saved}
-            return {"d": [[key, Lineage._part(children.get(json.dumps(key), child), child)] for key, child in value]}
-        if kind in "lt" and saved_kind in "lt" and len(value) == len(saved):
-            return {kind: [Lineage._part(s, w) for s, w in zip(saved, value)]}
-        return structure if kind == "v" else wanted
-
     def _describe(self, step):
+        """How a step's arrays belong together (None: it is by a program in another language), and (length, info) of each."""
         version = ctypes.POINTER(_Version)()
         self._check(_lib.ckptfs_gpu_version_read(self._open(), step, ctypes.byref(version)))
         try:
@@ -445,11 +489,9 @@ class Lineage:
                 if name == _STRUCTURE:
                     structure = json.loads(info)
                 else:
-                    saved[name] = (b.len, json.loads(info) if info else {"type": "bytes"})
+                    saved[name] = (b.len, _info_of(info))
         finally:
             _lib.ckptfs_gpu_version_free(version)
-        if structure is None:  # by a program in another language
-            structure = {"d": [[name, {"a": name}] for name in saved]}
         return structure, saved
 
     def steps(self):
@@ -463,7 +505,7 @@ class Lineage:
 
     def delete(self, step):
         """Deletes a step; the others do not need it."""
-        self._check(_lib.ckptfs_gpu_delete(self._open(), step))
+        self._check(_lib.ckptfs_gpu_delete(self._open(), _number_of(step)))
 
     def stats(self):
         """Of the last save that was completed: a dict with the fields of struct ckptfs_gpu_stats."""

@@ -1,8 +1,10 @@
 """Usage: lineage.py [--again|--restart|--read-only] DIR
 
-What gpu/ckptfs_gpu.py promises, with NumPy arrays. --again: in another process, after it was done without;
---restart: says "now" and goes on when it is told that the mount was killed and is back; --read-only: on a mount that is.
+What gpu/ckptfs_gpu.py promises, with NumPy arrays. Others are for another process, after it was done without: --again looks
+at what is there, --restart says "now" and goes on when it is told that the mount was
+killed and is back, --read-only does what can be done on a mount that is.
 """
+import array
 import collections
 import errno
 import os
@@ -85,6 +87,34 @@ def fresh(path):
                                                                                errno.ENOENT)
 
 
+def names(path):
+    """Each array has a name of its own, and is found by where it is, not by a name that looks the same."""
+    a, b = numpy.arange(3), numpy.arange(3) + 10
+    with ckptfs_gpu.Lineage(path + "/names") as lineage:
+        lineage.save(numpy.int64(7), {1: a, "1": b, "nul\0x": a, "nul\0y": b})
+        assert equal(lineage.load(7), {1: a, "1": b, "nul\0x": a, "nul\0y": b})
+        into = {"1": numpy.zeros(3, int)}
+        assert equal(lineage.load(7, into=into), {"1": b}) and equal(into, {"1": b})
+        assert equal(lineage.load(7, into={"1": None}), {"1": b})
+        refused(KeyError, lambda: lineage.load(7, into={"nul~2x": numpy.zeros(3, int)}), "nul")
+        for step in (2**32 + 7, 0, -1):  # none of them is 7 in 32 bits
+            refused(ValueError, lambda: lineage.load(step), str(step))
+            refused(ValueError, lambda: lineage.delete(step), str(step))
+        assert lineage.steps() == [7]
+
+
+def kinds(path):
+    with ckptfs_gpu.Lineage(path + "/kinds") as lineage:
+        lineage.save(1, {"f": numpy.ones(4, numpy.float32), "b": bytearray(b"hello"), "a": array.array("d", [1, 2])})
+        assert lineage.load(1)["a"] == array.array("d", [1, 2]).tobytes()
+        into = {"b": bytearray(5), "a": array.array("d", [0, 0])}
+        got = lineage.load(1, into=into)
+        assert got["b"] is into["b"] and got["b"] == b"hello" and into["a"].tolist() == [1, 2]
+        refused(ValueError, lambda: lineage.load(1, into={"f": numpy.zeros(4, numpy.int32)}), "f is <f4 [4]", "<i4")
+        refused(ValueError, lambda: lineage.load(1, into={"f": numpy.zeros((2, 2), numpy.float32)}), "[2, 2]")
+        refused(TypeError, lambda: lineage.save(2, {"m": numpy.ma.masked_array([1, 2], [0, 1])}), "m is a masked")
+
+
 def restart(path):
     with ckptfs_gpu.Lineage(path + "/restart", verify=True) as lineage:
         lineage.save(1, state_of(1))
@@ -120,14 +150,10 @@ def again(path):
 
 
 def main():
-    if sys.argv[1] == "--again":
-        again(sys.argv[2])
-    elif sys.argv[1] == "--restart":
-        restart(sys.argv[2])
-    elif sys.argv[1] == "--read-only":
-        read_only(sys.argv[2])
-    else:
-        fresh(sys.argv[1])
+    tests = {"--again": [again], "--restart": [restart], "--read-only": [read_only],
+             "all": [fresh, names, kinds]}
+    for test in tests[sys.argv[1] if len(sys.argv) > 2 else "all"]:
+        test(sys.argv[-1])
 
 
 main()
