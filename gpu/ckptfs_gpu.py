@@ -17,12 +17,17 @@ Memory(pointer, length).
 
 Errors are OSError with the errno of ckptfs_gpu.h. Needs libckptfs-gpu, and no package but those your arrays come from.
 """
+import atexit
+import contextlib
 import ctypes
+import errno
 import itertools
 import json
 import operator
 import os
 import sys
+import threading
+import weakref
 
 __all__ = ["Lineage", "Memory", "TREE", "LIST", "BASIC", "FULL"]
 
@@ -332,11 +337,51 @@ def _stream_of(arrays):
     return streams.pop() if streams else None
 
 
+class _Callbacks:
+    """Whom to tell of saves. Knows nothing of its Lineage, and drops nothing on the library's thread: what ends there cannot
+    wait for that thread."""
+
+    def __init__(self, path):
+        self.path, self.waiting, self.called, self.keys = path, {}, [], itertools.count(1)
+        self.thread = None
+        self.function = _Done(self.call)
+
+    def add(self, callback):
+        key = next(self.keys)
+        self.waiting[key] = callback
+        return key
+
+    def call(self, key, number, error):
+        self.thread = threading.get_ident()
+        callback = self.waiting.pop(key)
+        self.called.append(callback)
+        callback(number, _error_of(error, self.path) if error < 0 else None)
+
+    def take_called(self):
+        called, self.called = self.called, []
+        return called
+
+
+def _error_of(r, path):
+    return OSError(-r, _lib.ckptfs_gpu_strerror(r).decode(), path)
+
+
 def _number_of(step):
     number = operator.index(step)
     if not 1 <= number <= _STEP_MAX:
         raise ValueError(f"step {step} is not between 1 and {_STEP_MAX}")
     return number
+
+
+_lineages = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    """While callbacks can still be called."""
+    for lineage in list(_lineages):
+        with contextlib.suppress(OSError):  # the library has said it
+            lineage.close()
 
 
 class Lineage:
@@ -352,25 +397,40 @@ class Lineage:
                  require_gpu=False):
         global _lib
         self._handle = None
-        self._callbacks = {}
+        self._pid = os.getpid()
+        self._users, self._unused = 0, threading.Condition()
         if _lib is None:
             _lib = _library()
         self.path = os.fspath(path)
+        self._callbacks = _Callbacks(self.path)
         options = _Options(size=ctypes.sizeof(_Options), method=method, chunk_size=chunk_size, table_limit=table_limit or 0,
                            flags=_DURABLE * bool(durable) | _VERIFY * bool(verify) | _COMPARE * bool(compare) |
                            _REQUIRE * bool(require_gpu))
         handle = ctypes.c_void_p()
         self._check(_lib.ckptfs_gpu_open(os.fsencode(self.path), ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle
+        _lineages.add(self)
 
     def _check(self, r):
         if r < 0:
-            raise OSError(-r, _lib.ckptfs_gpu_strerror(r).decode(), self.path)
+            raise _error_of(r, self.path)
 
+    @contextlib.contextmanager
     def _open(self):
-        if self._handle is None:
-            raise ValueError(f"lineage {self.path} is closed")
-        return self._handle
+        """The handle, which is not closed as long."""
+        if self._pid != os.getpid():
+            raise ValueError(f"lineage {self.path} is of process {self._pid}; open it anew after fork()")
+        with self._unused:
+            if self._handle is None:
+                raise ValueError(f"lineage {self.path} is closed")
+            handle = self._handle
+            self._users += 1
+        try:
+            yield handle
+        finally:
+            with self._unused:
+                self._users -= 1
+                self._unused.notify_all()
 
     def __enter__(self):
         return self
@@ -383,12 +443,18 @@ class Lineage:
                 raise
 
     def __del__(self):
-        if getattr(self, "_handle", None) is not None and _lib is not None:
+        if getattr(self, "_handle", None) is not None and _lib is not None and self._pid == os.getpid():
             _lib.ckptfs_gpu_close(self._handle)
 
     def close(self):
-        """Waits for what is under way; raises what wait() would."""
-        handle, self._handle = self._handle, None
+        """Waits for what is under way, also by other threads; raises what wait() would."""
+        if self._pid != os.getpid():
+            return  # there is no thread to wait for after fork()
+        if self._callbacks.thread == threading.get_ident():
+            raise _error_of(-errno.EDEADLK, self.path)
+        with self._unused:
+            handle, self._handle = self._handle, None
+            self._unused.wait_for(lambda: self._users == 0)
         if handle is not None:
             self._check(_lib.ckptfs_gpu_close(handle))
 
@@ -396,10 +462,9 @@ class Lineage:
         """Takes `tensors` as version `step`, 1 or more and higher than the last.
 
         When it returns they may be overwritten; wait() says when the file is there, or callback(step, error) is called from
-        another thread, with None or an OSError. `stream`: the CUDA stream that orders the
+        another thread, with None or an OSError; it may not call this lineage. `stream`: the CUDA stream that orders the
         arrays, if it is not the current one.
         """
-        handle = self._open()
         step = _number_of(step)
         flattener = _Flattener(writable=False)
         structure = flattener.node(tensors, ())
@@ -410,31 +475,30 @@ class Lineage:
         arrays = {**arrays, _STRUCTURE: _Array(None, 0, None, None)}
         infos.append(json.dumps(structure, separators=(",", ":")).encode())
         buffers, alive = _buffers(arrays, infos)
-        done = self._done(step, callback)
-        r = _lib.ckptfs_gpu_checkpoint(handle, step, buffers, len(buffers), stream, done, None)
-        del alive
-        if r < 0:
-            self._callbacks.pop(step, None)
+        callbacks, key = self._callbacks, None
+        done = _Done()
+        with self._open() as handle:
+            called = callbacks.take_called()
+            if callback is not None:
+                done, key = callbacks.function, callbacks.add(callback)
+            r = _lib.ckptfs_gpu_checkpoint(handle, step, buffers, len(buffers), stream, done, key)
+            del called, alive
+            if r < 0 and key is not None:
+                del callbacks.waiting[key]
         self._check(r)
-
-    def _done(self, step, callback):
-        if callback is None:
-            return _Done()
-
-        def done(_, number, error):
-            self._callbacks.pop(number, None)
-            callback(number, OSError(-error, _lib.ckptfs_gpu_strerror(error).decode(), self.path) if error < 0 else None)
-
-        self._callbacks[step] = _Done(done)  # must not be collected before it was called
-        return self._callbacks[step]
 
     def wait(self):
         """Waits until all that was saved is there; raises the first error since the last call."""
-        self._check(_lib.ckptfs_gpu_wait(self._open()))
+        with self._open() as handle:
+            called = self._callbacks.take_called()
+            r = _lib.ckptfs_gpu_wait(handle)
+            del called
+        self._check(r)
 
     def fileno(self):
         """Readable when a save has been completed or has failed, for select() and event loops."""
-        return _lib.ckptfs_gpu_event_fd(self._open())
+        with self._open() as handle:
+            return _lib.ckptfs_gpu_event_fd(handle)
 
     def load(self, step, into=None, device=None, stream=None):
         """The state of a step.
@@ -472,7 +536,8 @@ class Lineage:
         if stream is None:
             stream = _stream_of(arrays)
         buffers, alive = _buffers(arrays, [b""] * len(arrays))
-        r = _lib.ckptfs_gpu_restore(self._open(), step, buffers, len(buffers), stream)
+        with self._open() as handle:
+            r = _lib.ckptfs_gpu_restore(handle, step, buffers, len(buffers), stream)
         del alive
         self._check(r)
         return state
@@ -480,7 +545,8 @@ class Lineage:
     def _describe(self, step):
         """How a step's arrays belong together (None: it is by a program in another language), and (length, info) of each."""
         version = ctypes.POINTER(_Version)()
-        self._check(_lib.ckptfs_gpu_version_read(self._open(), step, ctypes.byref(version)))
+        with self._open() as handle:
+            self._check(_lib.ckptfs_gpu_version_read(handle, step, ctypes.byref(version)))
         try:
             saved, structure = {}, None
             for b in version.contents.buffers[:version.contents.nr]:
@@ -497,7 +563,8 @@ class Lineage:
     def steps(self):
         """The steps that are there, ascending."""
         numbers, nr = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_size_t()
-        self._check(_lib.ckptfs_gpu_versions(self._open(), ctypes.byref(numbers), ctypes.byref(nr)))
+        with self._open() as handle:
+            self._check(_lib.ckptfs_gpu_versions(handle, ctypes.byref(numbers), ctypes.byref(nr)))
         try:
             return numbers[:nr.value]
         finally:
@@ -505,10 +572,12 @@ class Lineage:
 
     def delete(self, step):
         """Deletes a step; the others do not need it."""
-        self._check(_lib.ckptfs_gpu_delete(self._open(), _number_of(step)))
+        with self._open() as handle:
+            self._check(_lib.ckptfs_gpu_delete(handle, _number_of(step)))
 
     def stats(self):
         """Of the last save that was completed: a dict with the fields of struct ckptfs_gpu_stats."""
         s = _Stats(size=ctypes.sizeof(_Stats))
-        self._check(_lib.ckptfs_gpu_stats(self._open(), ctypes.byref(s)))
+        with self._open() as handle:
+            self._check(_lib.ckptfs_gpu_stats(handle, ctypes.byref(s)))
         return {name: getattr(s, name) for name, _ in _Stats._fields_ if name != "size"}

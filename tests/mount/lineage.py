@@ -1,14 +1,17 @@
-"""Usage: lineage.py [--again|--restart|--read-only] DIR
+"""Usage: lineage.py [--again|--exit|--restart|--read-only] DIR
 
 What gpu/ckptfs_gpu.py promises, with NumPy arrays. Others are for another process, after it was done without: --again looks
-at what is there, --restart says "now" and goes on when it is told that the mount was
+at what is there, --exit ends with a save under way, --restart says "now" and goes on when it is told that the mount was
 killed and is back, --read-only does what can be done on a mount that is.
 """
 import array
 import collections
 import errno
+import gc
 import os
 import sys
+import threading
+import time
 
 import numpy
 
@@ -115,6 +118,80 @@ def kinds(path):
         refused(TypeError, lambda: lineage.save(2, {"m": numpy.ma.masked_array([1, 2], [0, 1])}), "m is a masked")
 
 
+def callbacks(path):
+    """Whatever a callback does or knows, and whoever ends meanwhile."""
+    big = {"x": numpy.random.default_rng(2).integers(0, 255, 20_000_000, dtype=numpy.uint8)}
+    told = []
+
+    def tell(number, error):
+        told.append((number, error))
+
+    with ckptfs_gpu.Lineage(path + "/callbacks") as lineage:
+        lineage.save(1, big, callback=tell)
+        refused(OSError, lambda: lineage.save(1, big, callback=tell))
+        lineage.wait()
+        assert told == [(1, None)], told
+
+        def call(number, error):
+            for method in (lineage.steps, lineage.wait, lineage.close):
+                tell(number, refused(OSError, method).errno)
+
+        told.clear()
+        lineage.save(2, big, callback=call)
+        lineage.wait()
+        assert told == [(2, errno.EDEADLK)] * 3, told
+
+    told.clear()
+    ckptfs_gpu.Lineage(path + "/dropped").save(1, big, callback=tell)
+    assert told == [(1, None)], told
+
+    def drop():
+        mine = ckptfs_gpu.Lineage(path + "/knows")
+        mine.save(1, big, callback=lambda number, error: tell(mine.path, error))
+
+    drop()
+    while len(told) < 2:
+        time.sleep(0.01)
+    gc.collect()
+    assert told[1] == (path + "/knows", None), told
+
+
+def close_waits_for_others(path):
+    lineage = ckptfs_gpu.Lineage(path + "/others")
+    go_on, ended = threading.Event(), []
+    lineage.save(1, {}, callback=lambda number, error: go_on.wait())
+    thread = threading.Thread(target=lambda: ended.append(lineage.wait()))
+    thread.start()
+    while lineage._users == 0:
+        time.sleep(0.01)
+    threading.Timer(0.2, go_on.set).start()
+    lineage.close()
+    thread.join()
+    assert ended == [None]
+    refused(ValueError, lineage.wait, "closed")
+
+
+def fork_leaves_the_parents(path):
+    with ckptfs_gpu.Lineage(path + "/fork") as lineage:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                refused(ValueError, lineage.steps, "fork")
+                lineage.close()
+                del lineage
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
+        lineage.save(1, {})
+
+
+def leave(path):
+    lineage = ckptfs_gpu.Lineage(path + "/exit")
+    lineage.save(1, {"x": numpy.zeros(20_000_000)}, callback=lambda number, error: print("told", number, error, flush=True))
+    globals()["lineage"] = lineage
+
+
 def restart(path):
     with ckptfs_gpu.Lineage(path + "/restart", verify=True) as lineage:
         lineage.save(1, state_of(1))
@@ -150,8 +227,8 @@ def again(path):
 
 
 def main():
-    tests = {"--again": [again], "--restart": [restart], "--read-only": [read_only],
-             "all": [fresh, names, kinds]}
+    tests = {"--again": [again], "--exit": [leave], "--restart": [restart], "--read-only": [read_only],
+             "all": [fresh, names, kinds, callbacks, close_waits_for_others, fork_leaves_the_parents]}
     for test in tests[sys.argv[1] if len(sys.argv) > 2 else "all"]:
         test(sys.argv[-1])
 
