@@ -109,15 +109,20 @@ static int open_dir(const char *path)
 int lineage_open(const char *dir, struct lineage **ret)
 {
 	_cleanup_(lineage_closep) struct lineage *l = calloc(1, sizeof(*l));
+	bool made;
 
 	if (!l)
 		return -ENOMEM;
 	l->dirfd = -1;
-	if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+	made = mkdir(dir, 0777) == 0;
+	if (!made && errno != EEXIST)
 		return log_errno(-errno, "lineage %s: cannot make the directory", dir);
 	l->dirfd = open_dir(dir);
-	if (l->dirfd < 0)
+	if (l->dirfd < 0) {
+		if (made)
+			rmdir(dir);
 		return l->dirfd;
+	}
 	l->path = realpath(dir, NULL);
 	if (!l->path)
 		return log_errno(-errno, "lineage %s: cannot open", dir);

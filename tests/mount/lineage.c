@@ -288,6 +288,9 @@ static void what_cannot_be_is_refused_and_changes_nothing(const char *top, const
 
 	snprintf(dir, sizeof(dir), "%s/refused", top);
 	CHECK_EQUAL(ckptfs_gpu_open(other, NULL, &g), -ENOTTY);
+	snprintf(path, sizeof(path), "%s/made", other);
+	CHECK_EQUAL(ckptfs_gpu_open(path, NULL, &g), -ENOTTY);
+	CHECK(access(path, F_OK) < 0 && errno == ENOENT); /* nothing is left of it */
 	CHECK_EQUAL(ckptfs_gpu_open("/there/is/no/such/directory", NULL, &g), -ENOENT);
 	CHECK_EQUAL(ckptfs_gpu_open(dir, &options, &g), -EINVAL);
 	options = (struct ckptfs_gpu_options){ .size = sizeof(options), .method = 4 };
