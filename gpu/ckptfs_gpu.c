@@ -602,7 +602,7 @@ const char *ckptfs_gpu_strerror(int error)
 		{ ENOTTY, "not a directory of a ckptfs mount: mount one with mount.ckptfs, or give a path below it" },
 		{ ENODEV, "no GPU that can be used" },
 		{ EEXIST, "there is a version of this number: choose a higher one, or delete it" },
-		{ ENOENT, "there is no such version, or no such buffer in it" },
+		{ ENOENT, "there is no such version, no such buffer in it, or no directory to make the lineage in: see stderr" },
 		{ ERANGE, "the buffer has another length in that version" },
 		{ ESTALE, "a version was deleted while a checkpoint was made from it: the next one will be complete" },
 		{ EBADMSG, "damaged: the file is no version, or does not have what the GPU had" },

@@ -15,7 +15,8 @@ A state is arrays in dicts, lists and tuples, with numbers, strings, booleans an
 tensors, CuPy and NumPy arrays, bytes, whatever has __cuda_array_interface__, __array_interface__ or the buffer protocol, and
 Memory(pointer, length).
 
-Errors are OSError with the errno of ckptfs_gpu.h. Needs libckptfs-gpu, and no package but those your arrays come from.
+Errors are OSError with the errno of ckptfs_gpu.h. Needs libckptfs-gpu, where the linker finds it or CKPTFS_GPU_LIBRARY says, and no
+package but those your arrays come from.
 """
 import atexit
 import contextlib
@@ -385,7 +386,7 @@ def _close_all():
 
 
 class Lineage:
-    """A directory of a ckptfs mount whose files are the versions of a state.
+    """A directory of a ckptfs mount whose files are the versions of a state. Made if it is not there; its parent has to be.
 
     `durable`: a step is complete when it is on disk, not when it is a file. `verify`: the mount reads each file and
     compares it with the fingerprint that the GPU has computed. `compare`: bytes, not digests alone, of chunks that equal one of the
