@@ -23,11 +23,6 @@ static uint64_t end_of(const struct layout_place *p)
 	return p->off + round_up(p->len, DELTA_PAGE);
 }
 
-static uint64_t end_of_all(const struct layout *l)
-{
-	return l->nr > 0 ? end_of(&l->places[l->nr - 1]) : 0;
-}
-
 static int by_name(const void *a, const void *b)
 {
 	const struct layout_want *const *x = a, *const *y = b;
@@ -64,16 +59,14 @@ static struct layout_want *find_want(struct layout_want **sorted, size_t nr, cha
 	return found ? *found : NULL;
 }
 
-/* Puts a place before the one at `at`. There is room. */
-static int add_place(struct layout *l, size_t at, struct layout_want *want, uint64_t off)
+/* There is room. */
+static int add_place(struct layout *l, struct layout_want *want, uint64_t off)
 {
 	char *name = strdup(want->name);
 
 	if (!name)
 		return -ENOMEM;
-	memmove(l->places + at + 1, l->places + at, (l->nr - at) * sizeof(*l->places));
-	l->places[at] = (struct layout_place){ .name = name, .off = off, .len = want->len };
-	l->nr++;
+	l->places[l->nr++] = (struct layout_place){ .name = name, .off = off, .len = want->len };
 	want->off = off;
 	return 0;
 }
@@ -100,33 +93,73 @@ static int keep_places(const struct layout *old, struct layout_want **sorted, si
 		struct layout_want *want = find_want(sorted, nr, old->places[i].name);
 
 		if (want && want->off == old->places[i].off && want->len > 0)
-			r = add_place(l, l->nr, want, want->off);
+			r = add_place(l, want, want->off);
 	}
 	return r;
 }
 
-/* Into the first gap that is long enough, or at the end. `gaps`: bytes of all of them. */
-static int place_new(struct layout *l, struct layout_want *want, uint64_t *gaps)
-{
-	uint64_t len = round_up(want->len, DELTA_PAGE), end = 0;
+/* What is free between places, by offset. */
+struct gap {
+	uint64_t off, len;
+};
 
-	if (len > *gaps)
-		return add_place(l, l->nr, want, end_of_all(l));
+struct gaps {
+	struct gap *p;
+	size_t nr, first; /* those before `first` are full */
+	uint64_t none; /* none is as long as this */
+	uint64_t end; /* of all places */
+};
+
+static void gaps_release(struct gaps *g)
+{
+	free(g->p);
+}
+
+static int gaps_init(struct gaps *g, const struct layout *l)
+{
+	*g = (struct gaps){ .p = malloc(MAX(l->nr, (size_t)1) * sizeof(*g->p)), .none = UINT64_MAX };
+	if (!g->p)
+		return -ENOMEM;
 	for (size_t i = 0; i < l->nr; i++) {
-		if (l->places[i].off - end >= len) {
-			*gaps -= len;
-			return add_place(l, i, want, end);
-		}
-		end = end_of(&l->places[i]);
+		if (l->places[i].off > g->end)
+			g->p[g->nr++] = (struct gap){ g->end, l->places[i].off - g->end };
+		g->end = end_of(&l->places[i]);
 	}
-	return add_place(l, l->nr, want, end);
+	return 0;
+}
+
+/* From the first gap that is long enough, or at the end. */
+static uint64_t gaps_take(struct gaps *g, uint64_t len)
+{
+	uint64_t off;
+
+	while (g->first < g->nr && g->p[g->first].len == 0)
+		g->first++;
+	for (size_t i = g->first; len < g->none && i < g->nr; i++)
+		if (g->p[i].len >= len) {
+			off = g->p[i].off;
+			g->p[i].off += len;
+			g->p[i].len -= len;
+			return off;
+		}
+	g->none = MIN(g->none, len);
+	off = g->end;
+	g->end += len;
+	return off;
+}
+
+static int by_off(const void *a, const void *b)
+{
+	const struct layout_place *x = a, *y = b;
+
+	return x->off < y->off ? -1 : x->off > y->off;
 }
 
 int layout_arrange(struct layout *l, struct layout_want *wants, size_t nr, uint64_t *ret_end)
 {
 	_cleanup_(freep) struct layout_want **sorted = NULL;
 	_cleanup_(layout_release) struct layout next = LAYOUT_EMPTY;
-	uint64_t gaps, kept = 0;
+	_cleanup_(gaps_release) struct gaps gaps = { 0 };
 	int r;
 
 	r = sort_wants(wants, nr, &sorted);
@@ -138,17 +171,17 @@ int layout_arrange(struct layout *l, struct layout_want *wants, size_t nr, uint6
 	for (size_t i = 0; i < nr; i++)
 		wants[i].off = wants[i].len > 0 ? NOWHERE : 0;
 	r = keep_places(l, sorted, nr, &next);
-	for (size_t i = 0; i < next.nr; i++)
-		kept += round_up(next.places[i].len, DELTA_PAGE);
-	gaps = end_of_all(&next) - kept;
+	if (r == 0)
+		r = gaps_init(&gaps, &next);
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		if (wants[i].off == NOWHERE)
-			r = place_new(&next, &wants[i], &gaps);
+			r = add_place(&next, &wants[i], gaps_take(&gaps, round_up(wants[i].len, DELTA_PAGE)));
 	if (r < 0)
 		return r;
-	if (end_of_all(&next) > LEN_MAX)
+	if (gaps.end > LEN_MAX)
 		return -EFBIG;
-	*ret_end = end_of_all(&next);
+	qsort(next.places, next.nr, sizeof(*next.places), by_off);
+	*ret_end = gaps.end;
 	layout_release(l);
 	*l = next;
 	next = LAYOUT_EMPTY;

@@ -136,6 +136,36 @@ static void random_changes_never_overlap(void **state _unused_)
 	}
 }
 
+/* Every other one of many goes and another one comes: a second, not minutes. */
+static void many_come_and_go(void **state _unused_)
+{
+	enum { MANY = 200000 };
+	_cleanup_(layout_release) struct layout l = LAYOUT_EMPTY;
+	struct layout_want *wants = calloc(MANY, sizeof(*wants));
+	char(*names)[16] = calloc(2 * (size_t)MANY, sizeof(*names));
+	uint64_t end;
+
+	assert_non_null(wants);
+	assert_non_null(names);
+	for (size_t i = 0; i < 2 * (size_t)MANY; i++)
+		snprintf(names[i], sizeof(names[i]), "n%zu", i);
+	for (size_t i = 0; i < MANY; i++)
+		wants[i] = (struct layout_want){ .name = names[i], .len = 100 };
+	assert_int_equal(layout_arrange(&l, wants, MANY, &end), 0);
+	for (size_t i = 0; i < MANY; i += 2)
+		wants[i].name = names[MANY + i];
+	assert_int_equal(layout_arrange(&l, wants, MANY, &end), 0);
+	assert_int_equal(end, MANY * (uint64_t)DELTA_PAGE);
+	for (size_t i = 0; i < MANY; i++)
+		assert_int_equal(wants[i].off, i * DELTA_PAGE);
+	for (size_t i = 0; i < MANY; i += 2)
+		wants[i] = (struct layout_want){ .name = names[i], .len = DELTA_PAGE + 1 }; /* into no gap */
+	assert_int_equal(layout_arrange(&l, wants, MANY, &end), 0);
+	assert_int_equal(end, 2 * (uint64_t)MANY * DELTA_PAGE);
+	free(wants);
+	free(names);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +174,7 @@ int main(void)
 		cmocka_unit_test(odd_lengths_are_whole_pages_apart),
 		cmocka_unit_test(what_cannot_be_arranged_changes_nothing),
 		cmocka_unit_test(random_changes_never_overlap),
+		cmocka_unit_test(many_come_and_go),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
