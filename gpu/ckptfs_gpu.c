@@ -101,8 +101,8 @@ static int complete(struct ckptfs_gpu *g, const struct job *job, struct ckptfs_g
 	}
 	if (r < 0) {
 		ops->abandon(g->producer);
-		/* What the record says of earlier versions is not what the mount has. */
-		if (r == -ENOENT || r == -ESTALE || r == -EBADMSG)
+		/* What the record says of earlier versions is not what the mount has, or can read. */
+		if (r == -ENOENT || r == -ESTALE || r == -EBADMSG || r == -EIO)
 			producer_drop(g);
 		return r;
 	}

@@ -1,6 +1,6 @@
 """Usage: lineage.py [--again|--exit|--restart|--read-only] DIR
 
-What gpu/ckptfs_gpu.py promises, with NumPy arrays. Others are for another process, after it was done without: --again looks
+What gpu/ckptfs_gpu.py promises, with NumPy arrays; $STORE is that of the mount. Others are for another process, after it was done without: --again looks
 at what is there, --exit ends with a save under way, --restart says "now" and goes on when it is told that the mount was
 killed and is back, --read-only does what can be done on a mount that is.
 """
@@ -8,6 +8,7 @@ import array
 import collections
 import errno
 import gc
+import glob
 import os
 import sys
 import threading
@@ -171,6 +172,34 @@ def close_waits_for_others(path):
     refused(ValueError, lineage.wait, "closed")
 
 
+def damage_ends_with_a_complete_version(path):
+    x = numpy.random.default_rng(3).integers(0, 255, 4_000_000, dtype=numpy.uint8)
+    with ckptfs_gpu.Lineage(path + "/damage", verify=True) as lineage:
+        lineage.save(1, {"x": x})
+        lineage.wait()
+        flip(x[2_000_000:2_000_064].tobytes())
+        x[0] ^= 1
+        lineage.save(2, {"x": x})
+        assert refused(OSError, lineage.wait).errno == errno.EIO
+        for step in (3, 4):
+            lineage.save(step, {"x": x})
+            assert equal(lineage.load(step), {"x": x})
+
+
+def flip(content):
+    """Changes a byte of this in a pack of the store."""
+    for pack in glob.glob(os.environ["STORE"] + "/packs/*.pack"):
+        with open(pack, "r+b") as f:
+            at = f.read().find(content)
+            if at >= 0:
+                f.seek(at)
+                f.write(bytes([content[0] ^ 1]))
+                f.flush()
+                os.fsync(f.fileno())
+                return
+    raise AssertionError("no pack has it")
+
+
 def fork_leaves_the_parents(path):
     with ckptfs_gpu.Lineage(path + "/fork") as lineage:
         pid = os.fork()
@@ -228,7 +257,8 @@ def again(path):
 
 def main():
     tests = {"--again": [again], "--exit": [leave], "--restart": [restart], "--read-only": [read_only],
-             "all": [fresh, names, kinds, callbacks, close_waits_for_others, fork_leaves_the_parents]}
+             "all": [fresh, names, kinds, damage_ends_with_a_complete_version, callbacks, close_waits_for_others,
+                     fork_leaves_the_parents]}
     for test in tests[sys.argv[1] if len(sys.argv) > 2 else "all"]:
         test(sys.argv[-1])
 
