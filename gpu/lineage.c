@@ -209,7 +209,7 @@ int lineage_commit(struct lineage *l, struct lineage_commit *c)
 	struct ckptfs_delta_commit commit = { .size = sizeof(commit), .version = CKPTFS_IOC_VERSION, .flags = c->flags };
 	_cleanup_(closep) int fd = stage_open(l);
 	uint64_t start = monotonic_ns(), written;
-	struct version version;
+	struct version version = { 0 };
 	int r;
 
 	if (fd < 0)
@@ -281,7 +281,7 @@ static int read_versions(const struct lineage *l, struct versions *ret)
 
 int lineage_has(const struct lineage *l, uint32_t number)
 {
-	struct version version;
+	struct version version = { 0 };
 
 	return look(l, number, &version);
 }
@@ -329,7 +329,7 @@ int lineage_lost(struct lineage *l, uint32_t **ret, size_t *ret_nr)
 	if (!lost)
 		return -ENOMEM;
 	for (size_t i = 0; i < l->made.nr; i++) {
-		struct version now;
+		struct version now = { 0 };
 
 		/* What cannot be looked at is not to be relied on either. */
 		if (look(l, l->made.p[i].number, &now) > 0 && same(&now, &l->made.p[i]))
