@@ -162,6 +162,16 @@ static void add_traffic(struct json *j, const struct engine_stats *s)
 	json_close(j);
 }
 
+/* What versions of lineages have without anybody writing it. */
+static void add_deltas(struct json *j, struct fs *fs)
+{
+	json_open(j, "deltas");
+	json_u64(j, "versions", atomic_load(&fs->nr_deltas));
+	json_u64(j, "bytes", atomic_load(&fs->delta_bytes));
+	json_u64(j, "payload_bytes", atomic_load(&fs->delta_payload_bytes));
+	json_close(j);
+}
+
 /* Of the new bytes, once they are in packs. */
 static void add_compression(struct json *j, const struct engine_stats *s)
 {
@@ -286,6 +296,7 @@ int control_figures(struct fs *fs, struct buf *ret)
 	add_bytes(&j, &s);
 	add_garbage(&j, fs);
 	add_traffic(&j, &s);
+	add_deltas(&j, fs);
 	add_compression(&j, &s);
 	add_memory(&j, fs, &s);
 	add_durability(&j, &s);

@@ -491,6 +491,9 @@ static int make_version(struct making *m, const struct delta_commit *how, struct
 	made.ino = st.st_ino;
 	made.size = (uint64_t)st.st_size;
 	names_forget(m->fs, &(struct names_forget){ made.ino, 1 }, 1); /* the kernel has not asked for it */
+	atomic_fetch_add(&m->fs->nr_deltas, 1);
+	atomic_fetch_add(&m->fs->delta_bytes, m->header.content_len);
+	atomic_fetch_add(&m->fs->delta_payload_bytes, m->header.payload_len);
 	*ret = made;
 	return 0;
 }

@@ -46,6 +46,9 @@ struct fs {
 	struct rwlock names;
 	atomic_bool shared_hash; /* INODE_SHARED_HASH */
 
+	/* Versions made from deltas since the mount, their bytes, and those of them that came with the objects. */
+	_Atomic uint64_t nr_deltas, delta_bytes, delta_payload_bytes;
+
 	struct mutex handles_lock; /* inside nothing, around the inode table's */
 	struct file *handles GUARDED_BY(handles_lock); /* open files that have a handle */
 };

@@ -108,6 +108,19 @@ static void show_traffic(FILE *to, const struct json_flat *j)
 	fputc('\n', to);
 }
 
+/* Versions of lineages: what came with their deltas is counted as written, too. */
+static void show_deltas(FILE *to, const struct json_flat *j)
+{
+	uint64_t nr = json_flat_u64(j, "deltas.versions"), bytes = json_flat_u64(j, "deltas.bytes"),
+		 payload = json_flat_u64(j, "deltas.payload_bytes");
+
+	if (nr == 0)
+		return;
+	size_line(to, "Deltas since mount:", bytes);
+	fprintf(to, "  in %" PRIu64 " versions, of which %s or %.2f %% were given\n", nr, human_size(payload).s,
+		percent(payload, bytes));
+}
+
 /* What has become of the new bytes: nobody has to guess why something is not compressed. */
 static void show_compression(FILE *to, const struct json_flat *j)
 {
@@ -214,6 +227,7 @@ void stat_show_mount(FILE *to, const struct json_flat *j)
 {
 	show_space(to, j);
 	show_traffic(to, j);
+	show_deltas(to, j);
 	show_compression(to, j);
 	show_memory(to, j);
 	show_durability(to, j);

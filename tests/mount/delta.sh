@@ -15,6 +15,11 @@ for method in full basic list tree; do
 		"$delta" check "$MNT/$method.$chunk" 1 1 20
 	done
 done
+[ "$(figure deltas.versions)" = 240 ] || fail "$(figure deltas.versions) versions are counted, not 240"
+given=$(figure deltas.payload_bytes) whole=$(figure deltas.bytes)
+[ "$given" -gt 0 ] && [ "$given" -lt "$whole" ] || fail "$given of $whole bytes are said to have come with the deltas"
+[ "$whole" = "$(cat "$MNT"/*/* | wc -c)" ] || fail "versions are said to have $whole bytes"
+"$CKPTFS_BUILD/tools/ckptfs-stat" "$MNT" | grep -q '^Deltas since mount: .* in 240 versions' || fail "ckptfs-stat does not tell of deltas"
 fs_remount
 for lineage in "$MNT"/*; do
 	"$delta" check "$lineage" 1 1 20
