@@ -20,7 +20,7 @@
 static void shell(const char *fmt, ...) _printf_(1, 2);
 static void shell(const char *fmt, ...)
 {
-	char cmd[256];
+	char cmd[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -73,10 +73,10 @@ void rig_crash(struct rig *rig)
 	char copy[80];
 
 	snprintf(copy, sizeof(copy), "%s.crash", rig->path);
-	/* A temporary may vanish while it is copied: once more then. */
-	for (unsigned i = 0; i < 2; i++)
-		shell("test -d %s/packs || cp -a --sparse=always %s %s 2>/dev/null || rm -rf %s", copy, rig->path, copy,
-		      copy);
+	/* A crash is one moment. Copying takes a while: if files came, went or changed meanwhile, once more. */
+	shell("look() { find %s -printf '%%p %%s %%T@\n' | sort; }; for i in $(seq 100); do rm -rf %s; before=$(look);"
+	      " cp -a --sparse=always %s %s 2>/dev/null && test \"$before\" = \"$(look)\" && exit; done; exit 1",
+	      rig->path, copy, rig->path, copy);
 	engine_close(TAKE(rig->e));
 	shell("rm -rf %s && mv %s %s", rig->path, copy, rig->path);
 	rig_open(rig);
