@@ -167,14 +167,27 @@ static int refuse_callback(const struct ckptfs_gpu *g)
 	return log_errno(-EDEADLK, "lineage %s: called from a callback of its own", g->dir);
 }
 
-/* Then lineage and producer are the caller's, until it gives the thread a job. */
-static int wait_idle(struct ckptfs_gpu *g) REQUIRES(g->call)
+static void wait_idle(struct ckptfs_gpu *g)
 {
 	mutex_lock(&g->lock);
 	while (g->job.number != 0)
 		cond_wait(&g->changed, &g->lock);
 	mutex_unlock(&g->lock);
-	return lineage_reconnect(g->lineage);
+}
+
+/* A call begins. Then lineage and producer are the caller's, until it gives the thread a job. false: *ret says why not. */
+static bool enter(struct ckptfs_gpu *g, int *ret) TRY_ACQUIRE(true, g->call)
+{
+	*ret = refuse_callback(g);
+	if (*ret < 0)
+		return false;
+	mutex_lock(&g->call);
+	wait_idle(g);
+	*ret = lineage_reconnect(g->lineage);
+	if (*ret == 0)
+		return true;
+	mutex_unlock(&g->call);
+	return false;
 }
 
 /* --- open and close --- */
@@ -479,13 +492,9 @@ int ckptfs_gpu_checkpoint(struct ckptfs_gpu *g, uint32_t number, const struct ck
 	uint64_t start = monotonic_ns();
 	int r;
 
-	r = refuse_callback(g);
-	if (r < 0)
+	if (!enter(g, &r))
 		return r;
-	mutex_lock(&g->call);
-	r = wait_idle(g);
-	if (r == 0)
-		r = take(g, number, buffers, nr, stream);
+	r = take(g, number, buffers, nr, stream);
 	if (r == 0) {
 		mutex_lock(&g->lock);
 		g->job = (struct job){ .number = number, .done = done, .arg = arg, .take_ns = monotonic_ns() - start };
@@ -535,13 +544,9 @@ int ckptfs_gpu_restore(struct ckptfs_gpu *g, uint32_t number, const struct ckptf
 {
 	int r;
 
-	r = refuse_callback(g);
-	if (r < 0)
+	if (!enter(g, &r))
 		return r;
-	mutex_lock(&g->call);
-	r = wait_idle(g);
-	if (r == 0)
-		r = check_buffers(g, buffers, nr);
+	r = check_buffers(g, buffers, nr);
 	if (r == 0)
 		r = version_restore(g->lineage, number, buffers, nr, stream);
 	mutex_unlock(&g->call);
@@ -552,13 +557,9 @@ int ckptfs_gpu_version_read(struct ckptfs_gpu *g, uint32_t number, struct ckptfs
 {
 	int r;
 
-	r = refuse_callback(g);
-	if (r < 0)
+	if (!enter(g, &r))
 		return r;
-	mutex_lock(&g->call);
-	r = wait_idle(g);
-	if (r == 0)
-		r = version_read(g->lineage, number, ret);
+	r = version_read(g->lineage, number, ret);
 	mutex_unlock(&g->call);
 	return r;
 }
@@ -567,13 +568,9 @@ int ckptfs_gpu_versions(struct ckptfs_gpu *g, uint32_t **ret, size_t *ret_nr)
 {
 	int r;
 
-	r = refuse_callback(g);
-	if (r < 0)
+	if (!enter(g, &r))
 		return r;
-	mutex_lock(&g->call);
-	r = wait_idle(g);
-	if (r == 0)
-		r = lineage_versions(g->lineage, ret, ret_nr);
+	r = lineage_versions(g->lineage, ret, ret_nr);
 	mutex_unlock(&g->call);
 	return r;
 }
@@ -582,13 +579,9 @@ int ckptfs_gpu_delete(struct ckptfs_gpu *g, uint32_t number)
 {
 	int r;
 
-	r = refuse_callback(g);
-	if (r < 0)
+	if (!enter(g, &r))
 		return r;
-	mutex_lock(&g->call);
-	r = wait_idle(g);
-	if (r == 0)
-		r = lineage_delete(g->lineage, number);
+	r = lineage_delete(g->lineage, number);
 	mutex_unlock(&g->call);
 	return r;
 }

@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "gpu/delta_gpu.h"
 #include "tests/bench/gpu_kernels.h"
+#include "tests/bench/median.h"
 
 #define ROUNDS_MAX 99
 
@@ -36,19 +37,6 @@ struct bench {
 	double read_s, copy_s_per_byte; /* of all the data; to the host */
 	double full_s;
 };
-
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *times, int nr)
-{
-	qsort(times, (size_t)nr, sizeof(*times), by_size);
-	return times[nr / 2];
-}
 
 /* The best of some sizes of the grid. */
 static double measure_read(const struct bench *b)

@@ -17,6 +17,7 @@
 #include "base/util.h"
 #include "gpu/ckptfs_gpu.h"
 #include "tests/bench/gpu_kernels.h"
+#include "tests/bench/median.h"
 
 #define CHUNK 128u
 #define VERSIONS_MAX 100
@@ -30,19 +31,6 @@
 	} while (0)
 
 enum step { TAKE_STEP, FINISH, WRITE, COMMIT, PLAIN, NR_STEPS };
-
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *times, int nr)
-{
-	qsort(times, (size_t)nr, sizeof(*times), by_size);
-	return times[nr / 2];
-}
 
 static double write_plain(const char *path, const void *p, uint64_t len)
 {
