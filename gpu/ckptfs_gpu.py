@@ -118,6 +118,10 @@ def _of_torch(x, writable):
         raise TypeError("is a sparse or quantized tensor; save its parts")
     if x.device.type not in ("cuda", "cpu"):
         raise TypeError(f"is on {x.device}, not on a GPU or in host memory")
+    if x.is_conj() or x.is_neg():  # by a flag: its memory is that of another tensor
+        if writable:
+            raise ValueError("is a conjugate or negative view")
+        x = x.resolve_conj().resolve_neg()
     if not x.is_contiguous():
         if writable:
             raise ValueError("is not contiguous")

@@ -17,7 +17,8 @@ def torch_arrays():
     torch.manual_seed(3)
     base = torch.randn(300, 200, device="cuda")
     return {"matrix": base, "turned": base.t(), "part": base[::3, 5:], "empty": base[:0], "one": base[0, 0],
-            "half": base.bfloat16(), "host": torch.arange(1000), "flags": base > 0, "eighth": base.to(torch.float8_e4m3fn)}
+            "half": base.bfloat16(), "host": torch.arange(1000), "flags": base > 0, "eighth": base.to(torch.float8_e4m3fn),
+            "conjugate": torch.complex(base, base).conj()}
 
 
 def cupy_arrays():
@@ -46,7 +47,7 @@ def host(x):
     """Its bytes, type and shape, wherever it is."""
     if hasattr(x, "detach"):
         import torch
-        return x.detach().contiguous().cpu().flatten().view(torch.uint8).numpy().tobytes(), str(x.dtype), tuple(x.shape)
+        return x.detach().resolve_conj().contiguous().cpu().flatten().view(torch.uint8).numpy().tobytes(), str(x.dtype), tuple(x.shape)
     if hasattr(x, "get"):
         x = x.get()
     if isinstance(x, (bytes, bytearray)):
