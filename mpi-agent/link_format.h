@@ -1,0 +1,181 @@
+/*
+ * What a daemon and the agent of its node tell each other, over a socket that only their user can open. Each message is a header and `len`
+ * bytes. docs/format.md ("Between daemon and agent") changes with this.
+ *
+ *   agent                daemon
+ *   HELLO          ───▶  ◀─── WELCOME          who is there: the agent goes if it cannot go on with that
+ *   NODES          ───▶                        everybody who takes part, from now on
+ *                        ◀─── WANT             a round, soon: somebody waits for it, or much is pending
+ *   BEGIN          ───▶  ◀─── OFFER            of round `number`: pages that this node is about to store
+ *   DECISION       ───▶  ◀─── STORED           those that others have, too, and who stores each; what it is to store is durable
+ *   SETTLED        ───▶                        who has done so
+ *                        ◀─── FETCH            chunks that are on other nodes
+ *   CHUNKS         ───▶
+ *   GET            ───▶  ◀─── CHUNKS           chunks that another node wants
+ *
+ * `number` of an answer is that of what it answers; FETCH and GET count apart. A daemon that does not hear of a round it takes part in goes on
+ * without it, and so does an agent: what is late is thrown away by its number.
+ *
+ * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+#include "base/le.h"
+
+#define LINK_VERSION 1u
+#define LINK_LEN_MAX (64u << 20) /* of a message; more is refused unread */
+#define LINK_CHUNKS_MAX 4096u /* that are asked for at once, ... */
+#define LINK_BYTES_MAX (16u << 20) /* with as many bytes together */
+#define LINK_NODES_MAX 65535u
+#define LINK_OWNERS_MAX 4u
+#define LINK_NAME_LEN 64u
+#define LINK_KEY_LEN 32u
+
+enum link_type {
+	LINK_HELLO = 1,
+	LINK_WELCOME,
+	LINK_NODES,
+	LINK_WANT,
+	LINK_BEGIN,
+	LINK_OFFER,
+	LINK_DECISION,
+	LINK_STORED,
+	LINK_SETTLED,
+	LINK_FETCH,
+	LINK_GET,
+	LINK_CHUNKS,
+};
+
+struct link_header_wire {
+	struct le32 len; /* of what follows */
+	struct le16 type;
+	struct le16 reserved;
+	struct le64 number; /* of the round or the request; 0 where there is none */
+};
+static_assert(sizeof(struct link_header_wire) == 16, "on the wire");
+
+struct link_hello_wire {
+	struct le32 version;
+};
+
+struct link_welcome_wire {
+	struct le32 version;
+	struct le32 hash; /* enum fp_kind, and ... */
+	struct le32 incompat; /* bits of the superblock: the same on all nodes */
+	struct le32 replicas;
+	struct le64 popular_max; /* pages that a round may be about: what the memory is for */
+	uint8_t store_id[16]; /* what a node is known by */
+	uint8_t proof_key[LINK_KEY_LEN]; /* made of the cluster's key: nodes prove to each other that they have it */
+	uint8_t name[LINK_NAME_LEN]; /* for people and paths; zeros behind it, one at least */
+};
+static_assert(sizeof(struct link_welcome_wire) == 136, "on the wire");
+
+/* NODES: le32 number of nodes, le32 which of them this one is, and for each: */
+struct link_node_wire {
+	uint8_t store_id[16];
+	struct le32 host; /* nodes with the same number here are lost together */
+	uint8_t name[LINK_NAME_LEN];
+};
+static_assert(sizeof(struct link_node_wire) == 84, "on the wire");
+
+/* OFFER: fingerprints of FP_LEN bytes, ascending, each once. */
+
+/* DECISION: entries, ascending by `index`, of those pages of the offer that at least one other node offers, too. */
+struct link_owners_wire {
+	struct le32 index; /* in the offer */
+	uint8_t nr; /* 1 to LINK_OWNERS_MAX */
+	uint8_t reserved[3];
+	struct le16 owners[LINK_OWNERS_MAX]; /* numbers in NODES, ascending; zeros behind them */
+};
+static_assert(sizeof(struct link_owners_wire) == 16, "on the wire");
+
+/* STORED: le32, an errno or 0. */
+/* SETTLED: a byte for each of NODES: 1, it has stored what it was to; 0, it has not, or nobody knows. */
+
+/* GET: entries. */
+struct link_want_wire {
+	uint8_t fp[FP_LEN];
+	uint8_t nr_owners; /* FETCH; 0 in GET */
+	struct le32 len; /* of the chunk: 1 to 1 MiB */
+};
+static_assert(sizeof(struct link_want_wire) == 20, "on the wire");
+
+/* FETCH: le32 number of nodes, le32 number of chunks, store ids of the nodes, and for each chunk: */
+struct link_fetch_wire {
+	struct link_want_wire want;
+	struct le16 owners[LINK_OWNERS_MAX]; /* indices into the nodes of this message, the best first; zeros behind them */
+};
+static_assert(sizeof(struct link_fetch_wire) == 28, "on the wire");
+
+/* CHUNKS: for each that was asked for a byte, 1: it is here; then the bytes of these, one behind the other. */
+
+/* --- as programs see them; what points, points into the bytes that were decoded --- */
+
+struct link_header {
+	enum link_type type;
+	uint32_t len;
+	uint64_t number;
+};
+
+struct link_welcome {
+	uint32_t hash, incompat, replicas;
+	uint64_t popular_max;
+	uint8_t store_id[16], proof_key[LINK_KEY_LEN];
+	char name[LINK_NAME_LEN]; /* ends with a zero; printable, neither empty nor with a slash, nor "." or ".." */
+};
+
+struct link_node {
+	uint8_t store_id[16];
+	uint32_t host;
+	char name[LINK_NAME_LEN];
+};
+
+struct link_owners {
+	uint32_t index, nr;
+	uint16_t owners[LINK_OWNERS_MAX];
+};
+
+struct link_want {
+	struct fp fp;
+	uint32_t len, nr_owners;
+	uint16_t owners[LINK_OWNERS_MAX];
+};
+
+struct buf;
+
+/* Encoders add a whole message, header included, to `ret` (buf_error() tells of want of memory). */
+void link_encode_hello(struct buf *ret);
+void link_encode_welcome(const struct link_welcome *w, struct buf *ret);
+void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self, struct buf *ret);
+void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret); /* WANT, BEGIN: nothing follows */
+void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, struct buf *ret);
+void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret);
+void link_encode_stored(uint64_t round, int error, struct buf *ret); /* error: 0 or negative */
+void link_encode_settled(uint64_t round, const uint8_t *has_stored, uint32_t nr_nodes, struct buf *ret);
+void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t nr_nodes, const struct link_want *wants,
+		       uint32_t nr, struct buf *ret);
+void link_encode_get(uint64_t number, const struct link_want *wants, uint32_t nr, struct buf *ret);
+/* chunks[i]: its bytes; NULL: it is not here. */
+void link_encode_chunks(uint64_t number, const struct link_want *wants, const void *const *chunks, uint32_t nr,
+			struct buf *ret);
+
+int link_decode_header(const void *p, size_t len, struct link_header *ret); /* of sizeof(struct link_header_wire) bytes */
+/* What follows the header. Arrays are the caller's to free. -EBADMSG, -ENOMEM; -EOPNOTSUPP: of another version. */
+int link_decode_hello(const void *p, size_t len);
+int link_decode_welcome(const void *p, size_t len, struct link_welcome *ret);
+int link_decode_nodes(const void *p, size_t len, struct link_node **ret, uint32_t *ret_nr, uint32_t *ret_self);
+int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr);
+int link_decode_decision(const void *p, size_t len, uint32_t nr_offered, uint32_t nr_nodes, struct link_owners **ret,
+			 uint32_t *ret_nr);
+int link_decode_stored(const void *p, size_t len, int *ret); /* 0 or negative */
+int link_decode_settled(const void *p, size_t len, uint32_t nr_nodes, const uint8_t **ret);
+int link_decode_fetch(const void *p, size_t len, const uint8_t (**ret_ids)[16], uint32_t *ret_nr_nodes,
+		      struct link_want **ret, uint32_t *ret_nr);
+int link_decode_get(const void *p, size_t len, struct link_want **ret, uint32_t *ret_nr);
+/* chunks[i] points to the bytes of the one that was asked for as wants[i]; NULL: it is not there. */
+int link_decode_chunks(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void **chunks);

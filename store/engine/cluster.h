@@ -1,0 +1,73 @@
+/*
+ * What a store that is one of a cluster asks of the others. The engine knows neither sockets nor MPI: whoever opens it gives it these calls
+ * (struct engine_conf), and has it answer for this node (the functions below).
+ *
+ * A round is one commit's business. New chunks are held in memory; at the commit
+ *   1. they are offered, and it is decided which of them other nodes hold, too, and which nodes are to store each;
+ *   2. this node writes those it is to store, or nobody else has, makes them durable, and notes that others rely on them: *lent*;
+ *   3. it says so, and hears who else has;
+ *   4. what others have stored durably is *elsewhere* from now on, and the rest is written here after all; only then the commit goes on.
+ * Whatever fails or takes too long at 1 or 3 costs space, not bytes: all is written here.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+
+struct engine;
+
+#define CLUSTER_OWNERS_MAX 4u
+#define CLUSTER_ID_LEN 16u /* of a store: what a node is known by */
+
+struct cluster_node {
+	uint8_t id[CLUSTER_ID_LEN];
+	char name[64];
+};
+
+/* Who stores a chunk that was offered. */
+struct cluster_owners {
+	uint32_t index; /* in the offer */
+	uint32_t nr;
+	uint16_t owners[CLUSTER_OWNERS_MAX]; /* numbers of nodes of this round, ascending */
+};
+
+/* Of one round. Freed with cluster_decision_release(). */
+struct cluster_decision {
+	uint64_t round;
+	struct cluster_node *nodes;
+	uint32_t nr_nodes, self;
+	struct cluster_owners *owners; /* by index; what is not here nobody else has */
+	size_t nr;
+};
+void cluster_decision_release(struct cluster_decision *d);
+
+struct cluster_want {
+	struct fp fp;
+	uint32_t len;
+	void *buf;
+	bool got; /* result: buf has as many bytes, which the caller compares with the fingerprint */
+	uint32_t nr_owners;
+	uint8_t owners[CLUSTER_OWNERS_MAX][CLUSTER_ID_LEN]; /* who should have it; others may, too */
+};
+
+/* Any thread may call these; they return in bounded time. */
+struct cluster_calls {
+	void *userdata;
+	/* Can there be a round at all? Else nothing is held back for one. */
+	bool (*is_there)(void *userdata);
+	/* A round with these (ascending, each once; perhaps none). -ENOTCONN, -ETIMEDOUT, -ECANCELED: without one. */
+	int (*decide)(void *userdata, const struct fp *offer, size_t nr, struct cluster_decision *ret);
+	/* What this node was to store is durable (0), or not; has_stored[node]: so it is there. The same errors. */
+	int (*settle)(void *userdata, const struct cluster_decision *d, int stored, bool *has_stored);
+	/* 0: `got` says which of them; -ENOTCONN, -ETIMEDOUT: none. */
+	int (*fetch)(void *userdata, struct cluster_want *wants, size_t nr);
+};
+
+/* --- for the other nodes --- */
+
+bool engine_cluster_pending(struct engine *e); /* something is held that a round would be about */
+/* A chunk that has this fingerprint and length and is here. 1/0/<0 */
+int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf);
