@@ -1,0 +1,425 @@
+#include "mpi-agent/link_format.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+
+#define ERROR_MAX 4095u /* as the kernel has it */
+#define CHUNK_LEN_MAX (1u << 20)
+
+/* --- encoding --- */
+
+static void add_header(struct buf *b, enum link_type type, uint64_t number, size_t len)
+{
+	struct link_header_wire h = {
+		.len = le32_put((uint32_t)len), .type = le16_put((uint16_t)type), .number = le64_put(number)
+	};
+
+	assert(len <= LINK_LEN_MAX);
+	buf_add(b, &h, sizeof(h));
+}
+
+void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret)
+{
+	add_header(ret, type, number, 0);
+}
+
+void link_encode_hello(struct buf *ret)
+{
+	add_header(ret, LINK_HELLO, 0, sizeof(struct link_hello_wire));
+	buf_add_le32(ret, LINK_VERSION);
+}
+
+void link_encode_welcome(const struct link_welcome *w, struct buf *ret)
+{
+	struct link_welcome_wire d = {
+		.version = le32_put(LINK_VERSION),
+		.hash = le32_put(w->hash),
+		.incompat = le32_put(w->incompat),
+		.replicas = le32_put(w->replicas),
+		.popular_max = le64_put(w->popular_max),
+	};
+
+	memcpy(d.store_id, w->store_id, sizeof(d.store_id));
+	memcpy(d.proof_key, w->proof_key, sizeof(d.proof_key));
+	memcpy(d.name, w->name, strnlen(w->name, LINK_NAME_LEN - 1));
+	add_header(ret, LINK_WELCOME, 0, sizeof(d));
+	buf_add(ret, &d, sizeof(d));
+}
+
+void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self, struct buf *ret)
+{
+	add_header(ret, LINK_NODES, 0, 2 * sizeof(struct le32) + nr * sizeof(struct link_node_wire));
+	buf_add_le32(ret, nr);
+	buf_add_le32(ret, self);
+	for (uint32_t i = 0; i < nr; i++) {
+		struct link_node_wire d = { .host = le32_put(nodes[i].host) };
+
+		memcpy(d.store_id, nodes[i].store_id, sizeof(d.store_id));
+		memcpy(d.name, nodes[i].name, strnlen(nodes[i].name, LINK_NAME_LEN - 1));
+		buf_add(ret, &d, sizeof(d));
+	}
+}
+
+void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, struct buf *ret)
+{
+	add_header(ret, LINK_OFFER, round, (size_t)nr * FP_LEN);
+	for (uint32_t i = 0; i < nr; i++) {
+		uint8_t fp[FP_LEN];
+
+		fp_encode(pages[i], fp);
+		buf_add(ret, fp, sizeof(fp));
+	}
+}
+
+void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret)
+{
+	add_header(ret, LINK_DECISION, round, nr * sizeof(struct link_owners_wire));
+	for (uint32_t i = 0; i < nr; i++) {
+		struct link_owners_wire d = { .index = le32_put(owners[i].index), .nr = (uint8_t)owners[i].nr };
+
+		for (uint32_t k = 0; k < owners[i].nr; k++)
+			d.owners[k] = le16_put(owners[i].owners[k]);
+		buf_add(ret, &d, sizeof(d));
+	}
+}
+
+void link_encode_stored(uint64_t round, int error, struct buf *ret)
+{
+	add_header(ret, LINK_STORED, round, sizeof(struct le32));
+	buf_add_le32(ret, (uint32_t)-error);
+}
+
+void link_encode_settled(uint64_t round, const uint8_t *has_stored, uint32_t nr_nodes, struct buf *ret)
+{
+	add_header(ret, LINK_SETTLED, round, nr_nodes);
+	buf_add(ret, has_stored, nr_nodes);
+}
+
+static struct link_want_wire encode_want(const struct link_want *w, uint32_t nr_owners)
+{
+	struct link_want_wire d = { .nr_owners = (uint8_t)nr_owners, .len = le32_put(w->len) };
+
+	fp_encode(w->fp, d.fp);
+	return d;
+}
+
+void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t nr_nodes, const struct link_want *wants,
+		       uint32_t nr, struct buf *ret)
+{
+	add_header(ret, LINK_FETCH, number,
+		   2 * sizeof(struct le32) + nr_nodes * sizeof(*store_ids) + nr * sizeof(struct link_fetch_wire));
+	buf_add_le32(ret, nr_nodes);
+	buf_add_le32(ret, nr);
+	buf_add(ret, store_ids, nr_nodes * sizeof(*store_ids));
+	for (uint32_t i = 0; i < nr; i++) {
+		struct link_fetch_wire d = { .want = encode_want(&wants[i], wants[i].nr_owners) };
+
+		for (uint32_t k = 0; k < wants[i].nr_owners; k++)
+			d.owners[k] = le16_put(wants[i].owners[k]);
+		buf_add(ret, &d, sizeof(d));
+	}
+}
+
+void link_encode_get(uint64_t number, const struct link_want *wants, uint32_t nr, struct buf *ret)
+{
+	add_header(ret, LINK_GET, number, nr * sizeof(struct link_want_wire));
+	for (uint32_t i = 0; i < nr; i++) {
+		struct link_want_wire d = encode_want(&wants[i], 0);
+
+		buf_add(ret, &d, sizeof(d));
+	}
+}
+
+void link_encode_chunks(uint64_t number, const struct link_want *wants, const void *const *chunks, uint32_t nr,
+			struct buf *ret)
+{
+	size_t len = nr;
+
+	for (uint32_t i = 0; i < nr; i++)
+		len += chunks[i] ? wants[i].len : 0;
+	add_header(ret, LINK_CHUNKS, number, len);
+	buf_reserve(ret, len);
+	for (uint32_t i = 0; i < nr; i++)
+		buf_add_u8(ret, chunks[i] != NULL);
+	for (uint32_t i = 0; i < nr; i++)
+		if (chunks[i])
+			buf_add(ret, chunks[i], wants[i].len);
+}
+
+/* --- decoding --- */
+
+int link_decode_header(const void *p, size_t len, struct link_header *ret)
+{
+	const struct link_header_wire *h = p;
+	struct link_header d;
+
+	if (len != sizeof(*h))
+		return -EBADMSG;
+	d = (struct link_header){
+		.type = (enum link_type)le16_get(h->type), .len = le32_get(h->len), .number = le64_get(h->number)
+	};
+	if (d.type < LINK_HELLO || d.type > LINK_CHUNKS || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
+	    ((d.type == LINK_WANT || d.type == LINK_BEGIN) && d.len != 0))
+		return -EBADMSG;
+	*ret = d;
+	return 0;
+}
+
+/* What is behind the version may be of any length in other versions. */
+static int decode_version(const void *p, size_t len, size_t expected_len)
+{
+	const struct link_hello_wire *d = p;
+
+	if (len < sizeof(*d))
+		return -EBADMSG;
+	if (le32_get(d->version) != LINK_VERSION)
+		return -EOPNOTSUPP;
+	return len == expected_len ? 0 : -EBADMSG;
+}
+
+int link_decode_hello(const void *p, size_t len)
+{
+	return decode_version(p, len, sizeof(struct link_hello_wire));
+}
+
+/* ASCII alone: it is shown on terminals. */
+static int decode_name(const uint8_t name[LINK_NAME_LEN], char ret[LINK_NAME_LEN])
+{
+	size_t len = strnlen((const char *)name, LINK_NAME_LEN);
+
+	if (len == 0 || len == LINK_NAME_LEN || strcmp((const char *)name, ".") == 0 || strcmp((const char *)name, "..") == 0)
+		return -EBADMSG;
+	for (size_t i = 0; i < LINK_NAME_LEN; i++)
+		if (i < len ? name[i] < ' ' || name[i] > '~' || name[i] == '/' : name[i] != 0)
+			return -EBADMSG;
+	memcpy(ret, name, LINK_NAME_LEN);
+	return 0;
+}
+
+int link_decode_welcome(const void *p, size_t len, struct link_welcome *ret)
+{
+	const struct link_welcome_wire *d = p;
+	struct link_welcome w;
+	int r;
+
+	r = decode_version(p, len, sizeof(*d));
+	if (r < 0)
+		return r;
+	w = (struct link_welcome){
+		.hash = le32_get(d->hash),
+		.incompat = le32_get(d->incompat),
+		.replicas = le32_get(d->replicas),
+		.popular_max = le64_get(d->popular_max),
+	};
+	if (!fp_kind_valid((enum fp_kind)w.hash) || w.replicas < 1 || w.replicas > LINK_OWNERS_MAX || w.popular_max < 1 ||
+	    decode_name(d->name, w.name) < 0)
+		return -EBADMSG;
+	memcpy(w.store_id, d->store_id, sizeof(w.store_id));
+	memcpy(w.proof_key, d->proof_key, sizeof(w.proof_key));
+	*ret = w;
+	return 0;
+}
+
+int link_decode_nodes(const void *p, size_t len, struct link_node **ret, uint32_t *ret_nr, uint32_t *ret_self)
+{
+	struct cursor c = cursor_of(p, len);
+	uint32_t nr = cursor_le32(&c), self = cursor_le32(&c);
+	_cleanup_(freep) struct link_node *nodes = NULL;
+	const struct link_node_wire *d;
+
+	if (nr > LINK_NODES_MAX || self >= nr || cursor_left(&c) != nr * sizeof(*d))
+		return -EBADMSG;
+	nodes = calloc(nr, sizeof(*nodes));
+	if (!nodes)
+		return -ENOMEM;
+	d = cursor_take(&c, nr * sizeof(*d));
+	for (uint32_t i = 0; i < nr; i++) {
+		memcpy(nodes[i].store_id, d[i].store_id, sizeof(nodes[i].store_id));
+		nodes[i].host = le32_get(d[i].host);
+		if (decode_name(d[i].name, nodes[i].name) < 0)
+			return -EBADMSG;
+	}
+	*ret = TAKE(nodes);
+	*ret_nr = nr;
+	*ret_self = self;
+	return 0;
+}
+
+int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
+{
+	const uint8_t (*d)[FP_LEN] = p;
+	size_t nr = len / FP_LEN;
+	_cleanup_(freep) struct fp *pages = NULL;
+
+	if (len > LINK_LEN_MAX || len % FP_LEN != 0)
+		return -EBADMSG;
+	pages = calloc(MAX(nr, (size_t)1), sizeof(*pages));
+	if (!pages)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++) {
+		pages[i] = fp_decode(d[i]);
+		if (i > 0 && fp_compare(pages[i - 1], pages[i]) >= 0)
+			return -EBADMSG;
+	}
+	*ret = TAKE(pages);
+	*ret_nr = (uint32_t)nr;
+	return 0;
+}
+
+static int decode_owners(const struct link_owners_wire *d, uint32_t nr_nodes, struct link_owners *ret)
+{
+	static const uint8_t zeros[sizeof(d->reserved)];
+	struct link_owners o = { .index = le32_get(d->index), .nr = d->nr };
+
+	if (o.nr < 1 || o.nr > LINK_OWNERS_MAX || memcmp(d->reserved, zeros, sizeof(zeros)) != 0)
+		return -EBADMSG;
+	for (uint32_t k = 0; k < LINK_OWNERS_MAX; k++) {
+		o.owners[k] = le16_get(d->owners[k]);
+		if (k >= o.nr ? o.owners[k] != 0 : o.owners[k] >= nr_nodes || (k > 0 && o.owners[k] <= o.owners[k - 1]))
+			return -EBADMSG;
+	}
+	*ret = o;
+	return 0;
+}
+
+int link_decode_decision(const void *p, size_t len, uint32_t nr_offered, uint32_t nr_nodes, struct link_owners **ret,
+			 uint32_t *ret_nr)
+{
+	const struct link_owners_wire *d = p;
+	size_t nr = len / sizeof(*d);
+	_cleanup_(freep) struct link_owners *owners = NULL;
+
+	if (len % sizeof(*d) != 0 || nr > nr_offered)
+		return -EBADMSG;
+	owners = calloc(MAX(nr, (size_t)1), sizeof(*owners));
+	if (!owners)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++)
+		if (decode_owners(&d[i], nr_nodes, &owners[i]) < 0 || owners[i].index >= nr_offered ||
+		    (i > 0 && owners[i].index <= owners[i - 1].index))
+			return -EBADMSG;
+	*ret = TAKE(owners);
+	*ret_nr = (uint32_t)nr;
+	return 0;
+}
+
+int link_decode_stored(const void *p, size_t len, int *ret)
+{
+	const struct le32 *error = p;
+
+	if (len != sizeof(*error) || le32_get(*error) > ERROR_MAX)
+		return -EBADMSG;
+	*ret = -(int)le32_get(*error);
+	return 0;
+}
+
+int link_decode_settled(const void *p, size_t len, uint32_t nr_nodes, const uint8_t **ret)
+{
+	const uint8_t *has_stored = p;
+
+	if (len != nr_nodes)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < nr_nodes; i++)
+		if (has_stored[i] > 1)
+			return -EBADMSG;
+	*ret = has_stored;
+	return 0;
+}
+
+/* `bytes` are those of all so far. */
+static int decode_want(const struct link_want_wire *d, struct link_want *ret, uint64_t *bytes)
+{
+	struct link_want w = { .fp = fp_decode(d->fp), .len = le32_get(d->len), .nr_owners = d->nr_owners };
+
+	if (w.len < 1 || w.len > CHUNK_LEN_MAX || w.nr_owners > LINK_OWNERS_MAX)
+		return -EBADMSG;
+	*bytes += w.len;
+	*ret = w;
+	return *bytes <= LINK_BYTES_MAX ? 0 : -EBADMSG;
+}
+
+static int decode_fetch(const struct link_fetch_wire *d, uint32_t nr_nodes, struct link_want *ret, uint64_t *bytes)
+{
+	int r = decode_want(&d->want, ret, bytes);
+
+	for (uint32_t k = 0; r == 0 && k < LINK_OWNERS_MAX; k++) {
+		ret->owners[k] = le16_get(d->owners[k]);
+		if (k < ret->nr_owners ? ret->owners[k] >= nr_nodes : ret->owners[k] != 0)
+			return -EBADMSG;
+	}
+	return r;
+}
+
+int link_decode_fetch(const void *p, size_t len, const uint8_t (**ret_ids)[16], uint32_t *ret_nr_nodes,
+		      struct link_want **ret, uint32_t *ret_nr)
+{
+	struct cursor c = cursor_of(p, len);
+	uint32_t nr_nodes = cursor_le32(&c), nr = cursor_le32(&c);
+	_cleanup_(freep) struct link_want *wants = NULL;
+	const struct link_fetch_wire *d;
+	const uint8_t (*ids)[16];
+	uint64_t bytes = 0;
+
+	if (c.failed || nr_nodes > LINK_NODES_MAX || nr > LINK_CHUNKS_MAX ||
+	    cursor_left(&c) != nr_nodes * sizeof(*ids) + nr * sizeof(*d))
+		return -EBADMSG;
+	wants = calloc(MAX(nr, UINT32_C(1)), sizeof(*wants));
+	if (!wants)
+		return -ENOMEM;
+	ids = cursor_take(&c, nr_nodes * sizeof(*ids));
+	d = cursor_take(&c, nr * sizeof(*d));
+	for (uint32_t i = 0; i < nr; i++)
+		if (decode_fetch(&d[i], nr_nodes, &wants[i], &bytes) < 0)
+			return -EBADMSG;
+	*ret_ids = ids;
+	*ret_nr_nodes = nr_nodes;
+	*ret = TAKE(wants);
+	*ret_nr = nr;
+	return 0;
+}
+
+int link_decode_get(const void *p, size_t len, struct link_want **ret, uint32_t *ret_nr)
+{
+	const struct link_want_wire *d = p;
+	size_t nr = len / sizeof(*d);
+	_cleanup_(freep) struct link_want *wants = NULL;
+	uint64_t bytes = 0;
+
+	if (len % sizeof(*d) != 0 || nr > LINK_CHUNKS_MAX)
+		return -EBADMSG;
+	wants = calloc(MAX(nr, (size_t)1), sizeof(*wants));
+	if (!wants)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++)
+		if (decode_want(&d[i], &wants[i], &bytes) < 0 || wants[i].nr_owners != 0)
+			return -EBADMSG;
+	*ret = TAKE(wants);
+	*ret_nr = (uint32_t)nr;
+	return 0;
+}
+
+/* All is looked at before anything is said: chunks[] is as it was if there is an error. */
+int link_decode_chunks(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void **chunks)
+{
+	struct cursor c = cursor_of(p, len);
+	const uint8_t *is_here = cursor_take(&c, nr);
+	size_t expected = 0;
+
+	if (c.failed)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < nr; i++) {
+		if (is_here[i] > 1)
+			return -EBADMSG;
+		expected += is_here[i] ? wants[i].len : 0;
+	}
+	if (cursor_left(&c) != expected)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < nr; i++)
+		chunks[i] = is_here[i] ? cursor_take(&c, wants[i].len) : NULL;
+	return 0;
+}

@@ -1,0 +1,157 @@
+/* Any bytes as a message between daemon and agent: refused, or one that gives the same bytes when it is encoded. */
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "mpi-agent/link_format.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define NR_WANTS 8 /* what CHUNKS are the answer to: of a length for each byte of the number */
+#define NR_NODES 5
+#define NR_OFFERED 9
+
+static int again_greeting(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	struct link_welcome w;
+	int r = h->type == LINK_HELLO ? link_decode_hello(p, h->len) : link_decode_welcome(p, h->len, &w);
+
+	if (r == 0 && h->type == LINK_HELLO)
+		link_encode_hello(b);
+	else if (r == 0)
+		link_encode_welcome(&w, b);
+	return r;
+}
+
+static int again_nodes(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	_cleanup_(freep) struct link_node *nodes = NULL;
+	uint32_t nr, self;
+	int r = link_decode_nodes(p, h->len, &nodes, &nr, &self);
+
+	if (r == 0)
+		link_encode_nodes(nodes, nr, self, b);
+	return r;
+}
+
+static int again_offer(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	_cleanup_(freep) struct fp *pages = NULL;
+	uint32_t nr;
+	int r = link_decode_offer(p, h->len, &pages, &nr);
+
+	if (r == 0)
+		link_encode_offer(h->number, pages, nr, b);
+	return r;
+}
+
+static int again_decision(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	_cleanup_(freep) struct link_owners *owners = NULL;
+	uint32_t nr;
+	int r = link_decode_decision(p, h->len, NR_OFFERED, NR_NODES, &owners, &nr);
+
+	if (r == 0)
+		link_encode_decision(h->number, owners, nr, b);
+	return r;
+}
+
+static int again_end(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	const uint8_t *has_stored;
+	int error, r;
+
+	if (h->type == LINK_STORED) {
+		r = link_decode_stored(p, h->len, &error);
+		if (r == 0)
+			link_encode_stored(h->number, error, b);
+		return r;
+	}
+	r = link_decode_settled(p, h->len, NR_NODES, &has_stored);
+	if (r == 0)
+		link_encode_settled(h->number, has_stored, NR_NODES, b);
+	return r;
+}
+
+static int again_wants(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	_cleanup_(freep) struct link_want *wants = NULL;
+	uint32_t nr, nr_nodes;
+	const uint8_t (*ids)[16];
+	int r;
+
+	if (h->type == LINK_GET) {
+		r = link_decode_get(p, h->len, &wants, &nr);
+		if (r == 0)
+			link_encode_get(h->number, wants, nr, b);
+		return r;
+	}
+	r = link_decode_fetch(p, h->len, &ids, &nr_nodes, &wants, &nr);
+	if (r == 0)
+		link_encode_fetch(h->number, ids, nr_nodes, wants, nr, b);
+	return r;
+}
+
+static int again_chunks(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	struct link_want wants[NR_WANTS] = { 0 };
+	const void *chunks[NR_WANTS];
+	int r;
+
+	for (unsigned i = 0; i < NR_WANTS; i++)
+		wants[i].len = (uint8_t)(h->number >> 8 * i) + 1u;
+	r = link_decode_chunks(p, h->len, wants, NR_WANTS, chunks);
+	if (r == 0)
+		link_encode_chunks(h->number, wants, chunks, NR_WANTS, b);
+	return r;
+}
+
+static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	switch (h->type) {
+	case LINK_HELLO:
+	case LINK_WELCOME:
+		return again_greeting(h, p, b);
+	case LINK_NODES:
+		return again_nodes(h, p, b);
+	case LINK_WANT:
+	case LINK_BEGIN:
+		link_encode_plain(h->type, h->number, b);
+		return 0;
+	case LINK_OFFER:
+		return again_offer(h, p, b);
+	case LINK_DECISION:
+		return again_decision(h, p, b);
+	case LINK_STORED:
+	case LINK_SETTLED:
+		return again_end(h, p, b);
+	case LINK_FETCH:
+	case LINK_GET:
+		return again_wants(h, p, b);
+	case LINK_CHUNKS:
+		return again_chunks(h, p, b);
+	}
+	assert(!"a type that is none");
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	const size_t at = sizeof(struct link_header_wire);
+	struct link_header h;
+
+	if (size < at || link_decode_header(data, at, &h) < 0 || h.len > size - at)
+		return 0;
+	if (h.type <= LINK_NODES)
+		h.number = 0; /* these have none to encode */
+	if (again(&h, data + at, &b) < 0 || buf_error(&b) < 0)
+		return 0;
+	assert(b.len == at + h.len);
+	assert(memcmp(b.data + at, data + at, h.len) == 0);
+	return 0;
+}
