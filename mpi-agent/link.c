@@ -1,0 +1,168 @@
+#include "mpi-agent/link.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define READ_LEN ((size_t)256 << 10) /* at least, with one call */
+#define READS_MAX 16 /* of link_read(): others want to be heard, too */
+#define KEPT_MAX ((size_t)1 << 20) /* memory of a buffer that has nothing in it */
+#define NS_PER_MS UINT64_C(1000000)
+
+void link_init(struct link *l, int fd)
+{
+	*l = (struct link){ .fd = fd };
+}
+
+void link_release(struct link *l)
+{
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = -1;
+	buf_release(&l->in);
+	buf_release(&l->out);
+	l->in_at = l->out_at = 0;
+}
+
+/* What was dealt with makes room. */
+static void drop(struct buf *b, size_t *at)
+{
+	memmove(b->data, b->data + *at, b->len - *at);
+	b->len -= *at;
+	*at = 0;
+	if (b->len == 0 && b->size > KEPT_MAX)
+		buf_release(b);
+}
+
+/* --- receiving --- */
+
+/* Bytes of the message behind in_at that are still to come, as far as that is known. */
+static size_t wanted(const struct link *l)
+{
+	size_t have = l->in.len - l->in_at;
+	struct link_header h;
+
+	if (have < sizeof(struct link_header_wire) ||
+	    link_decode_header(l->in.data + l->in_at, sizeof(struct link_header_wire), &h) < 0 ||
+	    have - sizeof(struct link_header_wire) >= h.len)
+		return 0;
+	return h.len - (have - sizeof(struct link_header_wire));
+}
+
+static int read_some(struct link *l)
+{
+	size_t len = MAX(wanted(l), READ_LEN);
+	ssize_t n;
+
+	if (buf_reserve(&l->in, len) < 0)
+		return -ENOMEM;
+	do
+		n = recv(l->fd, l->in.data + l->in.len, len, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n == 0)
+		return -ECONNRESET;
+	if (n < 0)
+		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+	l->in.len += (size_t)n;
+	return 1;
+}
+
+/* An end that is met behind something is told by the next call. */
+int link_read(struct link *l)
+{
+	int r = 1, has_come = 0;
+
+	if (l->in_at > 0)
+		drop(&l->in, &l->in_at);
+	for (int i = 0; i < READS_MAX && r > 0; i++) {
+		r = read_some(l);
+		has_come |= r > 0;
+	}
+	return has_come ? 1 : r;
+}
+
+int link_next(struct link *l, struct link_header *ret, const void **ret_body)
+{
+	size_t have = l->in.len - l->in_at;
+	struct link_header h;
+	int r;
+
+	if (have < sizeof(struct link_header_wire))
+		return 0;
+	r = link_decode_header(l->in.data + l->in_at, sizeof(struct link_header_wire), &h);
+	if (r < 0)
+		return r;
+	if (have - sizeof(struct link_header_wire) < h.len)
+		return 0;
+	*ret = h;
+	*ret_body = l->in.data + l->in_at + sizeof(struct link_header_wire);
+	l->in_at += sizeof(struct link_header_wire) + h.len;
+	return 1;
+}
+
+/* 0: it is ready, or was interrupted */
+static int wait_for(const struct link *l, short events, uint64_t until_ns)
+{
+	struct pollfd p = { .fd = l->fd, .events = events };
+	uint64_t now = monotonic_ns();
+
+	if (now >= until_ns)
+		return -ETIMEDOUT;
+	if (poll(&p, 1, (int)MIN((until_ns - now) / NS_PER_MS + 1, UINT64_C(1000))) < 0 && errno != EINTR)
+		return -errno;
+	return 0;
+}
+
+int link_receive(struct link *l, uint64_t until_ns, struct link_header *ret, const void **ret_body)
+{
+	for (;;) {
+		int r = link_next(l, ret, ret_body);
+
+		if (r != 0)
+			return r;
+		r = link_read(l);
+		if (r == 0)
+			r = wait_for(l, POLLIN, until_ns);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* --- sending --- */
+
+int link_write(struct link *l)
+{
+	if (buf_error(&l->out) < 0)
+		return -ENOMEM;
+	while (link_unsent(l) > 0) {
+		ssize_t n = send(l->fd, l->out.data + l->out_at, link_unsent(l), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			break;
+		if (n < 0)
+			return -errno;
+		l->out_at += (size_t)n;
+	}
+	/* Moving what is left is worth it once it is less than what was sent. */
+	if (l->out_at > 0 && l->out_at >= link_unsent(l))
+		drop(&l->out, &l->out_at);
+	return link_unsent(l) == 0;
+}
+
+int link_flush(struct link *l, uint64_t until_ns)
+{
+	int r;
+
+	while ((r = link_write(l)) == 0) {
+		r = wait_for(l, POLLOUT, until_ns);
+		if (r < 0)
+			return r;
+	}
+	return r < 0 ? r : 0;
+}

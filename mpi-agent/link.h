@@ -1,0 +1,44 @@
+/*
+ * Messages of link_format.h over a stream socket, for both ends. Nothing here blocks unless it says so, and a peer that is gone is an error,
+ * never a signal. What is received and what is sent have nothing in common: one thread may do the one while another does the other.
+ *
+ * Whoever has other things to wait for polls `fd`: link_read() and then link_next() until it has none, link_write() while link_unsent().
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "mpi-agent/link_format.h"
+
+struct link {
+	int fd;
+	struct buf in; /* whole messages, perhaps, and the beginning of another one */
+	size_t in_at; /* behind the message that was given out last */
+	struct buf out; /* encoders add to this; whoever lets others add holds a lock of his own */
+	size_t out_at; /* behind what is sent */
+};
+
+void link_init(struct link *l, int fd); /* takes fd, a stream socket */
+void link_release(struct link *l); /* closes it; once more is harmless */
+
+/* --- receiving --- */
+
+/* What has come so far, some MiB at most. 1: something; 0: nothing; -ECONNRESET: the other end is closed; -ENOMEM. */
+int link_read(struct link *l);
+/* The next message of these, of which `ret_body` is borrowed until the next call for this link. 1/0; -EBADMSG: no message; nothing can come after it. */
+int link_next(struct link *l, struct link_header *ret, const void **ret_body);
+/* Blocks until there is one, at most until `until_ns` (monotonic_ns()): -ETIMEDOUT. */
+int link_receive(struct link *l, uint64_t until_ns, struct link_header *ret, const void **ret_body);
+
+/* --- sending --- */
+
+static inline size_t link_unsent(const struct link *l)
+{
+	return l->out.len - l->out_at;
+}
+/* Of what is in `out`, as much as goes. 1: all of it; 0: not yet; -ECONNRESET, -EPIPE, -ENOMEM (of an encoder). */
+int link_write(struct link *l);
+/* Blocks until all of it is sent: 0, -ETIMEDOUT or an error. */
+int link_flush(struct link *l, uint64_t until_ns);
