@@ -163,8 +163,8 @@ int link_decode_header(const void *p, size_t len, struct link_header *ret)
 	d = (struct link_header){
 		.type = (enum link_type)le16_get(h->type), .len = le32_get(h->len), .number = le64_get(h->number)
 	};
-	if (d.type < LINK_HELLO || d.type > LINK_CHUNKS || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
-	    ((d.type == LINK_WANT || d.type == LINK_BEGIN) && d.len != 0))
+	if (d.type < LINK_HELLO || d.type > LINK_REFUSED || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
+	    ((d.type == LINK_WANT || d.type == LINK_BEGIN || d.type == LINK_REFUSED) && d.len != 0))
 		return -EBADMSG;
 	*ret = d;
 	return 0;

@@ -12,6 +12,7 @@
  *                        ◀─── FETCH            chunks that are on other nodes
  *   CHUNKS         ───▶
  *   GET            ───▶  ◀─── CHUNKS           chunks that another node wants
+ *                        ◀─── REFUSED          instead of WELCOME, and the end of it
  *
  * `number` of an answer is that of what it answers; FETCH and GET count apart. A daemon that does not hear of a round it takes part in goes on
  * without it, and so does an agent: what is late is thrown away by its number.
@@ -49,6 +50,7 @@ enum link_type {
 	LINK_FETCH,
 	LINK_GET,
 	LINK_CHUNKS,
+	LINK_REFUSED,
 };
 
 struct link_header_wire {
@@ -93,6 +95,8 @@ struct link_owners_wire {
 	struct le16 owners[LINK_OWNERS_MAX]; /* numbers in NODES, ascending; zeros behind them */
 };
 static_assert(sizeof(struct link_owners_wire) == 16, "on the wire");
+
+/* REFUSED: nothing follows; `number` is an errno. EBUSY: another agent is there; EACCES: the store is another user's. */
 
 /* STORED: le32, an errno or 0. */
 /* SETTLED: a byte for each of NODES: 1, it has stored what it was to; 0, it has not, or nobody knows. */
@@ -152,7 +156,7 @@ struct buf;
 void link_encode_hello(struct buf *ret);
 void link_encode_welcome(const struct link_welcome *w, struct buf *ret);
 void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self, struct buf *ret);
-void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret); /* WANT, BEGIN: nothing follows */
+void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret); /* WANT, BEGIN, REFUSED: nothing follows */
 void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret);
 void link_encode_stored(uint64_t round, int error, struct buf *ret); /* error: 0 or negative */

@@ -120,6 +120,7 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 		return again_nodes(h, p, b);
 	case LINK_WANT:
 	case LINK_BEGIN:
+	case LINK_REFUSED:
 		link_encode_plain(h->type, h->number, b);
 		return 0;
 	case LINK_OFFER:

@@ -83,6 +83,9 @@ static void plain_messages_come_back(void **state _unused_)
 
 	link_encode_plain(LINK_BEGIN, UINT64_C(0x123456789abcdef), &b);
 	assert_int_equal(check_header(&b, LINK_BEGIN, UINT64_C(0x123456789abcdef)), 0);
+	buf_clear(&b);
+	link_encode_plain(LINK_REFUSED, EBUSY, &b);
+	assert_int_equal(check_header(&b, LINK_REFUSED, EBUSY), 0);
 }
 
 static void nodes_come_back(void **state _unused_)
@@ -207,7 +210,7 @@ static void lying_headers_are_refused(void **state _unused_)
 		{ 3, 0xff }, /* too long */
 		{ 0, 1 }, /* BEGIN has nothing behind it */
 		{ 4, 0 },
-		{ 4, LINK_CHUNKS + 1 },
+		{ 4, LINK_REFUSED + 1 },
 		{ 5, 1 },
 		{ 6, 1 },
 		{ 7, 1 },
