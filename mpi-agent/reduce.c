@@ -1,53 +1,88 @@
 /*
- * A set is one element of a type of so many bytes, so that MPI cannot take it to pieces, and MPI_Reduce() merges elements with
+ * A set is one element of a type of so many bytes, so that MPI cannot take it to pieces, and MPI_Ireduce() merges elements with
  * our operation in a tree of its choice. Its result is of one tree, and another rank's tree would give other owners: hence not
- * MPI_Allreduce(), which may reduce on several ranks, but one result that is broadcast.
+ * MPI_Iallreduce(), which may reduce on several ranks, but one result that is broadcast.
  *
  * The operation is called by MPI without anything of ours, cannot fail, and may be given any sets: what it needs is in a
- * variable of the thread, and a merge that fails becomes a set that says so.
+ * variable of the thread, and a merge that fails becomes a set that says so. In front of each set is its seal: who is not of this
+ * world cannot have sets of his merged.
+ *
+ *           sizes are summed        somebody has no memory: FAILED       all is merged at rank 0         everybody has it
+ *   SIZES ───────────────────▶ MEMORY ──────────────────────────▶ MERGE ────────────────────────▶ RESULT ──────────────────▶ DONE
  */
 #include "mpi-agent/reduce.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/popular_format.h"
+#include "mpi-agent/seal.h"
 
-static _Thread_local struct {
+enum state { SIZES, MEMORY, MERGE, RESULT, DONE };
+
+struct reduction {
+	MPI_Comm comm;
 	const struct merge_conf *conf;
-	struct reduce_cost *cost;
-	size_t len; /* of an element */
-} reducing;
+	struct seal_key key;
+	struct reduce_cost cost;
+	const struct popular_set *own;
 
-static int mpi_errno(int code, const char *what)
+	enum state state;
+	MPI_Request request; /* of this state */
+	uint64_t sum; /* of all sizes */
+	int has_memory; /* everybody */
+	uint8_t *element;
+	size_t len; /* of it: as that of the longest set there can be */
+	MPI_Datatype type;
+	MPI_Op op;
+};
+
+static _Thread_local struct reduction *reducing;
+
+static void encode_element(const struct reduction *red, const struct popular_set *s, int error, uint8_t *ret)
 {
-	char text[MPI_MAX_ERROR_STRING] = "";
-	int len;
+	size_t len = popular_encoded_len(red->conf, s ? s->nr : 0);
 
-	if (code == MPI_SUCCESS)
-		return 0;
-	MPI_Error_string(code, text, &len);
-	return log_errno(-EIO, "MPI: %s: %s", what, text);
+	if (s)
+		popular_encode(red->conf, s, ret + SEAL_LEN);
+	else
+		popular_encode_error(red->conf, error, ret + SEAL_LEN);
+	seal_make(&red->key, ret + SEAL_LEN, len, ret);
 }
 
-static int merge_bytes(const void *in, void *inout)
+static int decode_element(const struct reduction *red, const uint8_t *p, struct popular_set *ret)
+{
+	_cleanup_(popular_set_release) struct popular_set s = { 0 };
+	int r = popular_decode(red->conf, p + SEAL_LEN, red->len - SEAL_LEN, &s);
+
+	if (r < 0)
+		return r;
+	/* How much is sealed is known now. */
+	if (!seal_is_right(&red->key, p + SEAL_LEN, popular_encoded_len(red->conf, s.nr), p))
+		return -EBADMSG;
+	*ret = s;
+	s = (struct popular_set){ 0 };
+	return 0;
+}
+
+static int merge_elements(struct reduction *red, const uint8_t *in, uint8_t *inout)
 {
 	_cleanup_(popular_set_release) struct popular_set a = { 0 }, b = { 0 }, both = { 0 };
 	int r;
 
-	r = popular_decode(reducing.conf, in, reducing.len, &a);
+	r = decode_element(red, in, &a);
 	if (r == 0)
-		r = popular_decode(reducing.conf, inout, reducing.len, &b);
+		r = decode_element(red, inout, &b);
 	if (r == 0)
-		r = popular_merge(reducing.conf, &a, &b, &both);
+		r = popular_merge(red->conf, &a, &b, &both);
 	if (r == 0)
-		popular_encode(reducing.conf, &both, inout);
-	reducing.cost->merges++;
-	reducing.cost->entries += a.nr + b.nr;
+		encode_element(red, &both, 0, inout);
+	red->cost.merges++;
+	red->cost.entries += a.nr + b.nr;
 	return r;
 }
 
@@ -55,86 +90,154 @@ static void merge_operation(void *in, void *inout, int *nr, MPI_Datatype *type)
 {
 	(void)type;
 	for (int i = 0; i < *nr; i++) {
-		void *to = (uint8_t *)inout + (size_t)i * reducing.len;
-		int r = merge_bytes((uint8_t *)in + (size_t)i * reducing.len, to);
+		uint8_t *to = (uint8_t *)inout + (size_t)i * reducing->len;
+		int r = merge_elements(reducing, (uint8_t *)in + (size_t)i * reducing->len, to);
 
 		if (r < 0)
-			popular_encode_error(reducing.conf, r, to);
+			encode_element(reducing, NULL, r, to);
 	}
 }
 
-/* As long as the longest set there can be. */
-static int agree_on_len(MPI_Comm comm, const struct merge_conf *conf, size_t nr, size_t *ret)
+static int start_sizes(struct reduction *red)
 {
-	uint64_t sum = nr;
-	int r = mpi_errno(MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_UINT64_T, MPI_SUM, comm), "sizes");
-
-	if (r < 0)
-		return r;
-	*ret = popular_encoded_len(conf, MIN(sum, (uint64_t)conf->max));
-	return *ret <= INT_MAX ? 0 : -EFBIG;
+	red->sum = red->own->nr;
+	red->state = SIZES;
+	return mpi_errno(MPI_Iallreduce(MPI_IN_PLACE, &red->sum, 1, MPI_UINT64_T, MPI_SUM, red->comm, &red->request), "sizes");
 }
 
 /* Everybody has memory for it, or nobody goes on. */
-static int alloc_together(MPI_Comm comm, size_t len, uint8_t **ret)
+static int start_memory(struct reduction *red)
 {
-	uint8_t *p = malloc(len);
-	int all = p != NULL;
-	int r = mpi_errno(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, comm), "memory");
+	red->len = SEAL_LEN + popular_encoded_len(red->conf, MIN(red->sum, (uint64_t)red->conf->max));
+	if (red->len > INT_MAX)
+		return -EFBIG;
+	red->element = calloc(1, red->len);
+	red->has_memory = red->element != NULL;
+	red->state = MEMORY;
+	return mpi_errno(MPI_Iallreduce(MPI_IN_PLACE, &red->has_memory, 1, MPI_INT, MPI_MIN, red->comm, &red->request),
+			 "memory");
+}
 
-	if (r == 0 && !all)
-		r = -ENOMEM;
+static int start_merge(struct reduction *red)
+{
+	int rank, r;
+
+	if (!red->has_memory)
+		return -ENOMEM;
+	encode_element(red, red->own, 0, red->element);
+	red->cost.message_bytes = red->len;
+	red->state = MERGE;
+	r = mpi_errno(MPI_Comm_rank(red->comm, &rank), "rank");
+	if (r == 0)
+		r = mpi_errno(MPI_Type_contiguous((int)red->len, MPI_BYTE, &red->type), "type");
+	if (r == 0)
+		r = mpi_errno(MPI_Type_commit(&red->type), "type");
+	if (r == 0)
+		r = mpi_errno(MPI_Op_create(merge_operation, 1, &red->op), "operation");
+	if (r < 0)
+		return r;
+	return mpi_errno(MPI_Ireduce(rank == 0 ? MPI_IN_PLACE : red->element, red->element, 1, red->type, red->op, 0, red->comm,
+				     &red->request),
+			 "reduction");
+}
+
+static int start_result(struct reduction *red)
+{
+	red->state = RESULT;
+	return mpi_errno(MPI_Ibcast(red->element, 1, red->type, 0, red->comm, &red->request), "result");
+}
+
+/* The request of a state is done. */
+static int step(struct reduction *red)
+{
+	switch (red->state) {
+	case SIZES:
+		return start_memory(red);
+	case MEMORY:
+		return start_merge(red);
+	case MERGE:
+		return start_result(red);
+	default:
+		red->state = DONE;
+		return 0;
+	}
+}
+
+int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key, const struct popular_set *own,
+		    struct reduction **ret)
+{
+	struct reduction *red = calloc(1, sizeof(*red));
+	int r;
+
+	if (!red)
+		return -ENOMEM;
+	*red = (struct reduction){
+		.comm = comm,
+		.conf = conf,
+		.key = *key,
+		.own = own,
+		.request = MPI_REQUEST_NULL,
+		.type = MPI_DATATYPE_NULL,
+		.op = MPI_OP_NULL,
+	};
+	assert(!reducing);
+	reducing = red;
+	r = start_sizes(red);
 	if (r < 0) {
-		free(p);
+		reduction_free(red);
 		return r;
 	}
-	*ret = p;
+	*ret = red;
 	return 0;
 }
 
-static int reduce_bytes(MPI_Comm comm, uint8_t *set, size_t len)
+int reduction_test(struct reduction *red)
 {
-	MPI_Datatype type;
-	MPI_Op op;
-	int rank, r;
+	int is_done, r;
 
-	r = mpi_errno(MPI_Comm_rank(comm, &rank), "rank");
-	if (r < 0)
-		return r;
-	r = mpi_errno(MPI_Type_contiguous((int)len, MPI_BYTE, &type), "type");
-	if (r < 0)
-		return r;
-	MPI_Type_commit(&type);
-	r = mpi_errno(MPI_Op_create(merge_operation, 1, &op), "operation");
-	if (r == 0) {
-		r = mpi_errno(MPI_Reduce(rank == 0 ? MPI_IN_PLACE : set, set, 1, type, op, 0, comm), "reduction");
-		MPI_Op_free(&op);
-	}
-	if (r == 0)
-		r = mpi_errno(MPI_Bcast(set, 1, type, 0, comm), "result");
-	MPI_Type_free(&type);
-	return r;
+	if (red->state == DONE)
+		return 1;
+	r = mpi_errno(MPI_Test(&red->request, &is_done, MPI_STATUS_IGNORE), "round");
+	if (r == 0 && is_done)
+		r = step(red);
+	return r < 0 ? r : red->state == DONE;
 }
 
-int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct popular_set *own, struct popular_set *ret,
-		   struct reduce_cost *cost)
+int reduction_result(struct reduction *red, struct popular_set *ret, struct reduce_cost *cost)
 {
-	_cleanup_(freep) uint8_t *set = NULL;
-	size_t len = 0;
-	int r;
+	assert(red->state == DONE);
+	*cost = red->cost;
+	return decode_element(red, red->element, ret);
+}
 
-	*cost = (struct reduce_cost){ 0 };
-	r = agree_on_len(comm, conf, own->nr, &len);
-	if (r == 0)
-		r = alloc_together(comm, len, &set);
+void reduction_free(struct reduction *red)
+{
+	if (!red)
+		return;
+	if (red->op != MPI_OP_NULL)
+		MPI_Op_free(&red->op);
+	if (red->type != MPI_DATATYPE_NULL)
+		MPI_Type_free(&red->type);
+	free(red->element);
+	reducing = NULL;
+	free(red);
+}
+
+int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key, const struct popular_set *own,
+		   struct popular_set *ret, struct reduce_cost *cost)
+{
+	struct reduction *red;
+	int r = reduction_begin(comm, conf, key, own, &red);
+
 	if (r < 0)
 		return r;
-	memset(set, 0, len);
-	popular_encode(conf, own, set);
-	reducing.conf = conf;
-	reducing.cost = cost;
-	reducing.len = len;
-	r = reduce_bytes(comm, set, len);
-	cost->message_bytes = len;
-	return r < 0 ? r : popular_decode(conf, set, len, ret);
+	while (r == 0 && red->state != DONE) {
+		r = mpi_errno(MPI_Wait(&red->request, MPI_STATUS_IGNORE), "round");
+		if (r == 0)
+			r = step(red);
+	}
+	if (r == 0)
+		r = reduction_result(red, ret, cost);
+	reduction_free(red);
+	return r;
 }

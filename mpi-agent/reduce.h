@@ -1,9 +1,11 @@
-/* The reduction of merge.h over all nodes of a round. Collective: every rank of `comm` calls it, with the same conf. */
+/* The reduction of merge.h over all nodes of a round. Collective: every rank of `comm` begins it, with the same conf and key, one after the other. */
 #pragma once
 
 #include <mpi.h>
 
 #include "mpi-agent/merge.h"
+
+struct seal_key;
 
 /* What a rank has sent and done, exactly: times are noisy. */
 struct reduce_cost {
@@ -12,9 +14,20 @@ struct reduce_cost {
 	uint64_t message_bytes; /* of each message on the way up, and of the one that comes down */
 };
 
+/* One that is under way. A thread has one at a time. */
+struct reduction;
+
 /*
- * `ret` is the same on all ranks. What fails on one (-ENOMEM, -EIO: MPI has failed) fails on all, if MPI still works.
- * log2(ranks) messages up, and as many down.
+ * `conf` and `own` are borrowed until it is freed. A rank that cannot begin (-ENOMEM, -EIO) leaves the others waiting: its world is to end. What fails later on one rank
+ * (-ENOMEM; -EBADMSG: not sealed with the key; -EIO: MPI has failed) fails on all, if MPI still works. log2(ranks) messages up, and as many down.
  */
-int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct popular_set *own, struct popular_set *ret,
-		   struct reduce_cost *cost);
+int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key, const struct popular_set *own,
+		    struct reduction **ret);
+int reduction_test(struct reduction *red); /* 1: it is done; 0: not yet. -EIO is the end of MPI here. */
+/* Once it is done: the result is the same on all ranks. */
+int reduction_result(struct reduction *red, struct popular_set *ret, struct reduce_cost *cost);
+void reduction_free(struct reduction *red); /* done, or failed; NULL is fine */
+
+/* All of it, waiting. */
+int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key, const struct popular_set *own,
+		   struct popular_set *ret, struct reduce_cost *cost);

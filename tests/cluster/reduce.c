@@ -3,6 +3,7 @@
  *
  * The reduction over MPI: all ranks get the same, and it is what looking at all pages at once says of it.
  */
+#include <errno.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "base/checksum.h"
 #include "base/util.h"
 #include "mpi-agent/reduce.h"
+#include "mpi-agent/seal.h"
 
 #define PAGES 5000u /* distinct ones */
 
@@ -75,6 +77,17 @@ static void check_result(const struct merge_conf *conf, uint64_t seed, const str
 	}
 }
 
+/* One with another key, and nothing is decided. */
+static void check_strangers_are_refused(const struct merge_conf *conf, uint32_t node, const struct popular_set *own)
+{
+	const struct seal_key key = { { node == conf->nr_nodes - 1 } };
+	struct popular_set s;
+	struct reduce_cost cost;
+
+	if (conf->nr_nodes > 1)
+		CHECK(popular_reduce(MPI_COMM_WORLD, conf, &key, own, &s, &cost) == -EBADMSG);
+}
+
 static void run(uint64_t seed, uint32_t nr_nodes, uint32_t node)
 {
 	uint32_t *hosts = calloc(nr_nodes, sizeof(*hosts));
@@ -82,6 +95,7 @@ static void run(uint64_t seed, uint32_t nr_nodes, uint32_t node)
 		.max = seed % 2 ? PAGES : 700, .nr_owners = (uint32_t)(seed % 3) + 1, .nr_nodes = nr_nodes, .hosts = hosts
 	};
 	static struct fp pages[PAGES];
+	const struct seal_key key = { { (uint8_t)seed } };
 	struct popular_set own, s;
 	struct reduce_cost cost;
 	size_t nr = 0;
@@ -93,12 +107,13 @@ static void run(uint64_t seed, uint32_t nr_nodes, uint32_t node)
 		if (holds(seed, node, page))
 			pages[nr++] = fp_of_page(page);
 	CHECK(popular_of_node(&conf, node, pages, nr, &own) == 0);
-	CHECK(popular_reduce(MPI_COMM_WORLD, &conf, &own, &s, &cost) == 0);
+	CHECK(popular_reduce(MPI_COMM_WORLD, &conf, &key, &own, &s, &cost) == 0);
 	check_same_on_all(&s);
 	check_result(&conf, seed, &s);
 	if (node == 0)
 		printf("seed %lu, %u ranks: %zu pages, %lu bytes per message, this rank merged %lu times\n", (unsigned long)seed,
 		       nr_nodes, s.nr, (unsigned long)cost.message_bytes, (unsigned long)cost.merges);
+	check_strangers_are_refused(&conf, node, &own);
 	popular_set_release(&own);
 	popular_set_release(&s);
 	free(hosts);

@@ -1,0 +1,49 @@
+#include "mpi-agent/peer_format.h"
+
+#include <errno.h>
+
+#include "base/buf.h"
+
+void peer_encode(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len, struct buf *ret)
+{
+	struct peer_header_wire d = {
+		.type = le32_put((uint32_t)h->type),
+		.from = le32_put(h->from),
+		.to = le32_put(h->to),
+		.len = le32_put((uint32_t)len),
+		.sequence = le64_put(h->sequence),
+		.number = le64_put(h->number),
+	};
+	size_t at = ret->len;
+
+	assert(len <= PEER_BODY_MAX);
+	buf_reserve(ret, sizeof(d) + len);
+	buf_add(ret, &d, sizeof(d));
+	buf_add(ret, body, len);
+	if (buf_error(ret) == 0)
+		seal_make(key, ret->data + at + SEAL_LEN, ret->len - at - SEAL_LEN, ret->data + at);
+}
+
+int peer_decode(const struct seal_key *key, const void *p, size_t len, struct peer_header *ret)
+{
+	const struct peer_header_wire *d = p;
+	struct peer_header h;
+	size_t body;
+
+	if (len < sizeof(*d) || len - sizeof(*d) > PEER_BODY_MAX)
+		return -EBADMSG;
+	body = len - sizeof(*d);
+	h = (struct peer_header){
+		.type = (enum peer_type)le32_get(d->type),
+		.from = le32_get(d->from),
+		.to = le32_get(d->to),
+		.sequence = le64_get(d->sequence),
+		.number = le64_get(d->number),
+	};
+	if (h.type < PEER_WANT || h.type > PEER_END || le32_get(d->len) != body ||
+	    (body > 0 && h.type != PEER_GET && h.type != PEER_CHUNKS) ||
+	    !seal_is_right(key, d->seal + SEAL_LEN, len - SEAL_LEN, d->seal))
+		return -EBADMSG;
+	*ret = h;
+	return 0;
+}

@@ -1,0 +1,60 @@
+/*
+ * What agents of different nodes tell each other, besides the collective part of a round (reduce.h). docs/format.md ("Between nodes") changes with this.
+ *
+ *   WANT     to rank 0: a daemon wants a round, `number` being the last one that had begun there
+ *   BEGIN    round `number` begins; from rank 0 and on, in a tree
+ *   GET      chunks that the receiver may have (body as that of LINK_GET)
+ *   CHUNKS   the answer (body as that of LINK_CHUNKS)
+ *   ALIVE    to the next rank, now and then: silence means death
+ *   END      this world ends; the receiver has no need to say so, too
+ *
+ * Each is sealed with a key of this world (world.h), and has the number of the messages before it from that node and of its kind: what is not from where it says,
+ * not for this node, of another world, changed, or here a second time is no message.
+ *
+ * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/le.h"
+#include "mpi-agent/link_format.h"
+#include "mpi-agent/seal.h"
+
+/* Chunks, and a byte for each. */
+#define PEER_BODY_MAX (LINK_BYTES_MAX + LINK_CHUNKS_MAX)
+
+enum peer_type { PEER_WANT = 1, PEER_BEGIN, PEER_GET, PEER_CHUNKS, PEER_ALIVE, PEER_END };
+
+struct peer_header_wire {
+	uint8_t seal[SEAL_LEN]; /* of all that follows */
+	struct le32 type;
+	struct le32 from, to; /* ranks */
+	struct le32 len; /* of the body */
+	struct le64 sequence; /* from there, and of that lane: 0, 1, ... */
+	struct le64 number; /* of the round or the request; 0 where there is none */
+};
+static_assert(sizeof(struct peer_header_wire) == 48, "on the wire");
+
+struct peer_header {
+	enum peer_type type;
+	uint32_t from, to;
+	uint64_t sequence, number;
+};
+
+/* GET is apart: a node that has enough of these to do does not take more for now, and hears all else. */
+enum peer_lane { PEER_LANE_ANSWERS, PEER_LANE_REQUESTS, NR_PEER_LANES };
+
+static inline enum peer_lane peer_lane(enum peer_type type)
+{
+	return type == PEER_GET ? PEER_LANE_REQUESTS : PEER_LANE_ANSWERS;
+}
+
+struct buf;
+
+/* Adds a whole message to `ret`. */
+void peer_encode(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len, struct buf *ret);
+/* The body is what follows the header. */
+int peer_decode(const struct seal_key *key, const void *p, size_t len, struct peer_header *ret);

@@ -1,0 +1,24 @@
+/*
+ * How nodes of a cluster know each other's messages: HMAC-SHA256 with a key that both have, cut to 16 bytes. Keys are made of other keys, each
+ * for one purpose, so that what is sealed for one is nothing for another. Pure, but for the random numbers.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SEAL_LEN 16u
+#define SEAL_KEY_LEN 32u
+
+struct seal_key {
+	uint8_t b[SEAL_KEY_LEN];
+};
+
+/* A key for `purpose`, and for these bytes. */
+struct seal_key seal_derive(const struct seal_key *from, const char *purpose, const void *p, size_t len);
+void seal_make(const struct seal_key *key, const void *p, size_t len, uint8_t ret[SEAL_LEN]);
+/* In a time that does not depend on the bytes. */
+bool seal_is_right(const struct seal_key *key, const void *p, size_t len, const uint8_t seal[SEAL_LEN]);
+/* Bytes that nobody can guess. -EIO: there are none. */
+int seal_random(void *p, size_t len);

@@ -1,0 +1,113 @@
+/* Messages between agents: what was sent comes back, and nothing else does. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "mpi-agent/peer_format.h"
+
+static const struct seal_key key = { { 1, 2, 3 } };
+static const struct peer_header header = { .type = PEER_CHUNKS, .from = 3, .to = 65534, .sequence = 7, .number = 1ull << 40 };
+
+static void messages_come_back(void **state _unused_)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct peer_header h;
+
+	peer_encode(&key, &header, "\1\1ab", 4, &b);
+	assert_int_equal(b.len, sizeof(struct peer_header_wire) + 4);
+	assert_int_equal(peer_decode(&key, b.data, b.len, &h), 0);
+	assert_int_equal(h.type, header.type);
+	assert_int_equal(h.from, header.from);
+	assert_int_equal(h.to, header.to);
+	assert_int_equal(h.sequence, header.sequence);
+	assert_int_equal(h.number, header.number);
+	assert_memory_equal(b.data + sizeof(struct peer_header_wire), "\1\1ab", 4);
+}
+
+static void any_changed_byte_is_found(void **state _unused_)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct peer_header h;
+
+	peer_encode(&key, &header, "\1\1ab", 4, &b);
+	for (size_t i = 0; i < b.len; i++) {
+		b.data[i] ^= 1u << i % 8;
+		assert_int_equal(peer_decode(&key, b.data, b.len, &h), -EBADMSG);
+		b.data[i] ^= 1u << i % 8;
+	}
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(peer_decode(&key, b.data, len, &h), -EBADMSG);
+}
+
+static void another_world_is_not_understood(void **state _unused_)
+{
+	struct seal_key other = seal_derive(&key, "session", "nonces", 6);
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct peer_header h;
+
+	peer_encode(&other, &header, NULL, 0, &b);
+	assert_int_equal(peer_decode(&key, b.data, b.len, &h), -EBADMSG);
+	assert_int_equal(peer_decode(&other, b.data, b.len, &h), 0);
+}
+
+/* Sealed rightly, by a node that does not keep to what is agreed. */
+static void lies_are_refused(void **state _unused_)
+{
+	static const struct {
+		enum peer_type type;
+		size_t len;
+	} lies[] = { { 0, 0 }, { PEER_END + 1, 0 }, { PEER_BEGIN, 1 }, { PEER_END, 8 } };
+	struct peer_header h;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		const struct peer_header lie = { .type = lies[i].type };
+
+		peer_encode(&key, &lie, "12345678", lies[i].len, &b);
+		assert_int_equal(peer_decode(&key, b.data, b.len, &h), -EBADMSG);
+	}
+}
+
+static void keys_are_for_one_purpose(void **state _unused_)
+{
+	struct seal_key a = seal_derive(&key, "a", "x", 1), b = seal_derive(&key, "b", "x", 1), c = seal_derive(&key, "a", "y", 1);
+	struct seal_key again = seal_derive(&key, "a", "x", 1);
+
+	assert_memory_equal(&a, &again, sizeof(a));
+	assert_memory_not_equal(&a, &b, sizeof(a));
+	assert_memory_not_equal(&a, &c, sizeof(a));
+}
+
+/* RFC 4231, test case 2 has a key that is shorter; zeros behind it make no difference. */
+static void seals_are_hmac_sha256(void **state _unused_)
+{
+	static const uint8_t expected[SEAL_LEN] = { 0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e,
+						    0x6a, 0x04, 0x24, 0x26, 0x08, 0x95, 0x75, 0xc7 };
+	static const struct seal_key jefe = { "Jefe" };
+	uint8_t seal[SEAL_LEN];
+
+	seal_make(&jefe, "what do ya want for nothing?", 28, seal);
+	assert_memory_equal(seal, expected, sizeof(seal));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(messages_come_back),
+		cmocka_unit_test(any_changed_byte_is_found),
+		cmocka_unit_test(another_world_is_not_understood),
+		cmocka_unit_test(lies_are_refused),
+		cmocka_unit_test(keys_are_for_one_purpose),
+		cmocka_unit_test(seals_are_hmac_sha256),
+	};
+
+	return cmocka_run_group_tests_name("peer_format", tests, NULL, NULL);
+}
