@@ -1,0 +1,160 @@
+#include "mpi-agent/listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+
+#define BACKLOG 4
+
+/* The directory of a path, opened, and what comes after it. */
+static int split(const char *path, int *ret_dir, char *ret_name, size_t size)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	_cleanup_(freep) char *dir = !slash	   ? strdup(".") :
+				     slash == path ? strdup("/") :
+						     strndup(path, (size_t)(slash - path));
+
+	if (!dir)
+		return -ENOMEM;
+	if (*name == '\0' || strlen(name) >= size)
+		return *name == '\0' ? -EISDIR : -ENAMETOOLONG;
+	*ret_dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_dir < 0)
+		return -errno;
+	strcpy(ret_name, name);
+	return 0;
+}
+
+/* An address has room for no more than 107 bytes, and a store may be anywhere: then by its directory's descriptor. */
+static int address(const char *path, int dir, const char *name, struct sockaddr_un *ret)
+{
+	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (strlen(path) < sizeof(ret->sun_path)) {
+		strcpy(ret->sun_path, path);
+		return 0;
+	}
+	if (snprintf(ret->sun_path, sizeof(ret->sun_path), "/proc/self/fd/%d/%s", dir, name) >= (int)sizeof(ret->sun_path))
+		return -ENAMETOOLONG;
+	return 0;
+}
+
+static int connect_at(const char *path, int dir, const char *name)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+	struct sockaddr_un a;
+
+	if (fd < 0)
+		return -errno;
+	r = address(path, dir, name, &a);
+	if (r == 0 && connect(fd, (const struct sockaddr *)&a, sizeof(a)) < 0)
+		r = -errno;
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+int listener_connect(const char *path)
+{
+	_cleanup_(closep) int dir = -1;
+	char name[256];
+	int r = split(path, &dir, name, sizeof(name));
+
+	return r < 0 ? r : connect_at(path, dir, name);
+}
+
+/* What is there already: removed if nobody listens to it. */
+static int take_over(struct listener *l, const char *path)
+{
+	struct stat st;
+	int r;
+
+	if (fstatat(l->dir, l->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : log_errno(-errno, "agent socket %s", path);
+	if (!S_ISSOCK(st.st_mode))
+		return log_errno(-EEXIST, "agent socket %s: is there, and is no socket", path);
+	r = connect_at(path, l->dir, l->name);
+	if (r >= 0)
+		close(r);
+	if (r != -ECONNREFUSED)
+		return log_errno(-EADDRINUSE, "agent socket %s: another daemon listens there", path);
+	if (unlinkat(l->dir, l->name, 0) < 0)
+		return log_errno(-errno, "agent socket %s: left by a daemon that is gone, cannot be removed", path);
+	log_info("agent socket %s: left by a daemon that is gone, taken over", path);
+	return 0;
+}
+
+/* Nobody can connect before it listens, so it has its mode in time. */
+static int bind_and_listen(struct listener *l, const char *path)
+{
+	struct sockaddr_un a;
+	struct stat st;
+	int r;
+
+	r = take_over(l, path);
+	if (r < 0)
+		return r;
+	r = address(path, l->dir, l->name, &a);
+	if (r < 0)
+		return log_errno(r, "agent socket %s", path);
+	if (bind(l->fd, (const struct sockaddr *)&a, sizeof(a)) < 0)
+		return log_errno(-errno, "agent socket %s: cannot be made", path);
+	if (fchmodat(l->dir, l->name, 0600, 0) < 0 || fstatat(l->dir, l->name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    listen(l->fd, BACKLOG) < 0) {
+		r = -errno;
+		unlinkat(l->dir, l->name, 0);
+		return log_errno(r, "agent socket %s: cannot be listened on", path);
+	}
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
+	return 0;
+}
+
+int listener_open(struct listener *ret, const char *path)
+{
+	struct listener l = LISTENER_NONE;
+	int r;
+
+	r = split(path, &l.dir, l.name, sizeof(l.name));
+	if (r < 0)
+		return log_errno(r, "agent socket %s: cannot be there", path);
+	l.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l.fd < 0)
+		r = log_errno(-errno, "agent socket");
+	/* Of two who find the same left-over, one would remove what the other has made of it. */
+	if (r == 0 && flock(l.dir, LOCK_EX) < 0)
+		r = log_errno(-errno, "agent socket %s: its directory cannot be locked", path);
+	if (r == 0) {
+		r = bind_and_listen(&l, path);
+		flock(l.dir, LOCK_UN);
+	}
+	if (r < 0) {
+		closep(&l.fd);
+		closep(&l.dir);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+void listener_close(struct listener *l)
+{
+	struct stat st;
+
+	if (l->fd >= 0 && fstatat(l->dir, l->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == l->dev &&
+	    st.st_ino == l->ino)
+		unlinkat(l->dir, l->name, 0);
+	closep(&l->fd);
+	closep(&l->dir);
+	*l = LISTENER_NONE;
+}

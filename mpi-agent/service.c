@@ -1,0 +1,564 @@
+#include "mpi-agent/service.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "mpi-agent/service_internal.h"
+
+#define ROUND_NS (UINT64_C(20) * 1000000000)
+#define BEGIN_NS (UINT64_C(2) * 1000000000)
+#define FETCH_NS (UINT64_C(20) * 1000000000)
+#define READ_STEP ((size_t)1 << 18) /* received at once */
+
+/* --- messages on their way out --- */
+
+static void wake(struct service *s)
+{
+	uint64_t one = 1;
+	ssize_t n _unused_ = write(s->wake_fd, &one, sizeof(one));
+}
+
+bool service_wait_until(struct service *s, uint64_t until_ns)
+{
+	uint64_t now = monotonic_ns();
+
+	assert(mutex_held(&s->lock));
+	return now < until_ns && (cond_wait_for(&s->changed, &s->lock, until_ns - now) || monotonic_ns() < until_ns);
+}
+
+int service_send(struct service *s, uint64_t agent, struct buf *message)
+{
+	struct service_out *o;
+
+	assert(mutex_held(&s->lock));
+	if (s->agent == 0 || s->agent != agent)
+		return -ENOTCONN;
+	o = buf_error(message) == 0 ? calloc(1, sizeof(*o)) : NULL;
+	if (!o)
+		return -ENOMEM;
+	buf_move(&o->b, message);
+	*s->out_end = o;
+	s->out_end = &o->next;
+	s->out_bytes += o->b.len;
+	wake(s);
+	return 0;
+}
+
+int service_send_plain(struct service *s, enum link_type type, uint64_t number)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	link_encode_plain(type, number, &b);
+	return service_send(s, s->agent, &b);
+}
+
+static void out_free(struct service_out *o)
+{
+	if (!o)
+		return;
+	buf_release(&o->b);
+	free(o);
+}
+
+static struct service_out *out_first(struct service *s)
+{
+	struct service_out *o;
+
+	mutex_lock(&s->lock);
+	o = s->out;
+	mutex_unlock(&s->lock);
+	return o;
+}
+
+static void out_remove(struct service *s) REQUIRES(s->lock)
+{
+	struct service_out *o = s->out;
+
+	assert(mutex_held(&s->lock));
+	s->out = o->next;
+	if (!s->out)
+		s->out_end = &s->out;
+	s->out_bytes -= o->b.len;
+	cond_broadcast(&s->changed); /* there is room again */
+	out_free(o);
+}
+
+/* --- the agent --- */
+
+/* The one that is there, as the thread that has the socket sees it. */
+struct connection {
+	struct service *s;
+	int fd; /* -1: none */
+	uint64_t agent;
+	uint64_t since_ns;
+	bool is_welcome; /* it has said HELLO */
+	bool has_told; /* NODES */
+	uint8_t head[sizeof(struct link_header_wire)];
+	size_t head_len; /* so much of it has come */
+	struct link_header header;
+	struct buf body;
+	size_t sent; /* of the first message on its way out */
+};
+
+void service_hang_up(struct service *s, uint64_t agent, const char *what)
+{
+	log_warning("agent: says %s that cannot be right; the connection ends", what);
+	mutex_lock(&s->lock);
+	if (s->agent == agent) {
+		s->hang_up = true;
+		wake(s);
+	}
+	mutex_unlock(&s->lock);
+}
+
+static void disconnect(struct connection *c)
+{
+	struct service *s = c->s;
+
+	if (c->fd < 0)
+		return;
+	close(c->fd);
+	buf_release(&c->body);
+	mutex_lock(&s->lock);
+	s->agent = 0;
+	s->hang_up = s->is_silent = s->is_wanted = false;
+	free(TAKE(s->nodes));
+	s->nr_nodes = 0;
+	s->state = SERVICE_NONE;
+	buf_release(&s->answer);
+	while (s->out)
+		out_remove(s);
+	service_fail_requests(s);
+	service_drop_gets(s);
+	cond_broadcast(&s->changed);
+	mutex_unlock(&s->lock);
+	*c = (struct connection){ .s = s, .fd = -1 };
+}
+
+/* Why a caller is sent away; 0: it is not. */
+static int may_connect(struct connection *c, int fd)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+		return log_errno(-errno, "agent: nobody knows whose it is");
+	if (who.uid != geteuid() && who.uid != 0) {
+		log_warning("agent: process %d of user %u sent away, this is a store of user %u", (int)who.pid, who.uid,
+			    geteuid());
+		return -EACCES;
+	}
+	if (c->fd >= 0) {
+		log_warning("agent: process %d sent away, another agent is there", (int)who.pid);
+		return -EBUSY;
+	}
+	log_info("agent: process %d is there", (int)who.pid);
+	return 0;
+}
+
+/* It has just come, so there is room for as little. */
+static void send_away(int fd, int why)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	link_encode_plain(LINK_REFUSED, (uint64_t)-why, &b);
+	if (buf_error(&b) == 0 && send(fd, b.data, b.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_debug("agent: cannot be told why it is sent away");
+	close(fd);
+}
+
+static void take_caller(struct connection *c)
+{
+	struct service *s = c->s;
+	int fd = accept4(s->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int r;
+
+	if (fd < 0)
+		return;
+	r = may_connect(c, fd);
+	if (r < 0) {
+		send_away(fd, r);
+		return;
+	}
+	mutex_lock(&s->lock);
+	s->agent = ++s->nr_agents;
+	*c = (struct connection){ .s = s, .fd = fd, .agent = s->agent, .since_ns = monotonic_ns() };
+	mutex_unlock(&s->lock);
+}
+
+/* --- what it says --- */
+
+static int take_hello(struct connection *c)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct service *s = c->s;
+	int r = link_decode_hello(c->body.data, c->body.len);
+
+	if (r == -EOPNOTSUPP)
+		return log_errno(r, "agent: is of another version than this daemon");
+	if (r < 0)
+		return r;
+	link_encode_welcome(&s->welcome, &b);
+	mutex_lock(&s->lock);
+	r = service_send(s, c->agent, &b);
+	mutex_unlock(&s->lock);
+	c->is_welcome = true;
+	return r;
+}
+
+static int nodes_of(const struct link_node *in, uint32_t nr, struct cluster_node **ret)
+{
+	struct cluster_node *nodes = calloc(nr, sizeof(*nodes));
+
+	static_assert(sizeof(nodes->id) == sizeof(in->store_id) && sizeof(nodes->name) == sizeof(in->name),
+		      "as they come");
+	if (!nodes)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < nr; i++) {
+		memcpy(nodes[i].id, in[i].store_id, sizeof(nodes[i].id));
+		memcpy(nodes[i].name, in[i].name, sizeof(nodes[i].name));
+	}
+	*ret = nodes;
+	return 0;
+}
+
+static int take_nodes(struct connection *c)
+{
+	_cleanup_(freep) struct link_node *in = NULL;
+	struct cluster_node *nodes;
+	struct service *s = c->s;
+	uint32_t nr, self;
+	int r;
+
+	r = link_decode_nodes(c->body.data, c->body.len, &in, &nr, &self);
+	if (r < 0)
+		return r;
+	if (memcmp(in[self].store_id, s->welcome.store_id, sizeof(s->welcome.store_id)) != 0)
+		return log_errno(-EBADMSG, "agent: takes another store, of node %s, for this one", in[self].name);
+	r = nodes_of(in, nr, &nodes);
+	if (r < 0)
+		return r;
+	mutex_lock(&s->lock);
+	free(s->nodes);
+	s->nodes = nodes;
+	s->nr_nodes = nr;
+	s->self = self;
+	s->state = SERVICE_NONE;
+	s->is_silent = false;
+	cond_broadcast(&s->changed);
+	mutex_unlock(&s->lock);
+	c->has_told = true;
+	log_info("agent: %" PRIu32 " nodes take part, this is number %" PRIu32, nr, self);
+	return 0;
+}
+
+static int take_message(struct connection *c)
+{
+	struct service *s = c->s;
+
+	if (!c->is_welcome)
+		return c->header.type == LINK_HELLO ? take_hello(c) : -EBADMSG;
+	if (!c->has_told && c->header.type != LINK_NODES)
+		return -EBADMSG;
+	switch (c->header.type) {
+	case LINK_NODES:
+		return take_nodes(c);
+	case LINK_BEGIN:
+		service_begin(s, c->header.number);
+		return c->body.len == 0 ? 0 : -EBADMSG;
+	case LINK_DECISION:
+	case LINK_SETTLED:
+		service_answer(s, c->header.type, c->header.number, &c->body);
+		return 0;
+	case LINK_CHUNKS:
+		service_chunks(s, c->header.number, &c->body);
+		return 0;
+	case LINK_GET:
+		service_get(s, c->header.number, &c->body);
+		return 0;
+	default:
+		return -EBADMSG;
+	}
+}
+
+/* --- to and fro --- */
+
+/* Receive up to `len` bytes. Their number; -EAGAIN: none now; -ENOTCONN: none any more. */
+static ssize_t receive(struct connection *c, void *p, size_t len)
+{
+	ssize_t n = TEMP_FAILURE_RETRY(recv(c->fd, p, len, 0));
+
+	return n > 0 ? n : n == 0 ? -ENOTCONN : -errno;
+}
+
+static int receive_head(struct connection *c)
+{
+	ssize_t n = receive(c, c->head + c->head_len, sizeof(c->head) - c->head_len);
+
+	if (n < 0)
+		return (int)n;
+	c->head_len += (size_t)n;
+	if (c->head_len < sizeof(c->head))
+		return 0;
+	return link_decode_header(c->head, sizeof(c->head), &c->header);
+}
+
+static int receive_body(struct connection *c)
+{
+	size_t step = MIN((size_t)c->header.len - c->body.len, READ_STEP);
+	ssize_t n;
+	int r = buf_reserve(&c->body, step);
+
+	if (r < 0)
+		return r;
+	n = receive(c, c->body.data + c->body.len, step);
+	if (n < 0)
+		return (int)n;
+	c->body.len += (size_t)n;
+	return 0;
+}
+
+/* Everything that has come by now, but not for ever: there are others to attend to. */
+static int receive_some(struct connection *c)
+{
+	int r = 0;
+
+	for (int i = 0; i < 64 && r == 0; i++) {
+		r = c->head_len < sizeof(c->head) ? receive_head(c) : receive_body(c);
+		if (r < 0 || c->head_len < sizeof(c->head) || c->body.len < c->header.len)
+			continue;
+		r = take_message(c);
+		buf_release(&c->body); /* unless somebody has taken it */
+		c->head_len = 0;
+	}
+	return r == -EAGAIN ? 0 : r;
+}
+
+static int send_some(struct connection *c)
+{
+	struct service *s = c->s;
+	struct service_out *o;
+	ssize_t n;
+
+	while ((o = out_first(s)) != NULL) {
+		n = TEMP_FAILURE_RETRY(send(c->fd, o->b.data + c->sent, o->b.len - c->sent, MSG_NOSIGNAL));
+		if (n < 0)
+			return errno == EAGAIN ? 0 : -ENOTCONN;
+		c->sent += (size_t)n;
+		if (c->sent < o->b.len)
+			continue;
+		c->sent = 0;
+		mutex_lock(&s->lock);
+		out_remove(s);
+		mutex_unlock(&s->lock);
+	}
+	return 0;
+}
+
+static int attend(struct connection *c, int events)
+{
+	int r = 0;
+
+	if (events & (POLLIN | POLLHUP | POLLERR))
+		r = receive_some(c);
+	if (r == 0)
+		r = send_some(c);
+	if (r == 0 && !c->is_welcome && monotonic_ns() - c->since_ns >= c->s->limits.round_ns)
+		r = log_errno(-ETIMEDOUT, "agent: has not said who it is");
+	if (r == -EBADMSG)
+		log_warning("agent: says what cannot be right (message %d of %" PRIu32 " bytes); the connection ends",
+			    (int)c->header.type, c->header.len);
+	return r;
+}
+
+/* How long to wait for something to happen; -1: as long as it takes. */
+static int poll_ms(struct connection *c, uint64_t until_ns)
+{
+	uint64_t now = monotonic_ns();
+
+	if (c->fd >= 0 && !c->is_welcome)
+		until_ns = MIN(until_ns, c->since_ns + c->s->limits.round_ns);
+	if (until_ns == UINT64_MAX)
+		return -1;
+	return until_ns <= now ? 0 : (int)MIN((until_ns - now) / 1000000 + 1, UINT64_C(1000000));
+}
+
+/* Until something happens, and see to it. false: it is to end. */
+static bool turn(struct connection *c)
+{
+	struct service *s = c->s;
+	struct pollfd fds[] = {
+		{ .fd = s->wake_fd, .events = POLLIN },
+		{ .fd = s->listener.fd, .events = POLLIN },
+		{ .fd = c->fd, .events = POLLIN },
+	};
+	bool stopping, hang_up;
+	uint64_t until_ns, count;
+	ssize_t n _unused_;
+
+	mutex_lock(&s->lock);
+	until_ns = service_begin_alone(s, monotonic_ns());
+	stopping = s->stopping;
+	hang_up = s->hang_up;
+	fds[2].events |= s->out ? POLLOUT : 0;
+	mutex_unlock(&s->lock);
+	if (stopping)
+		return false;
+	if (hang_up)
+		disconnect(c);
+	fds[2].fd = c->fd;
+	if (poll(fds, ARRAY_SIZE(fds), poll_ms(c, until_ns)) < 0)
+		return true;
+	if (fds[0].revents)
+		n = read(s->wake_fd, &count, sizeof(count));
+	if (c->fd >= 0 && attend(c, fds[2].revents) < 0) {
+		log_info("agent: is gone");
+		disconnect(c);
+	}
+	if (fds[1].revents)
+		take_caller(c);
+	return true;
+}
+
+static void *run(void *userdata)
+{
+	struct connection c = { .s = userdata, .fd = -1 };
+
+	while (turn(&c))
+		;
+	disconnect(&c);
+	return NULL;
+}
+
+/* --- its life --- */
+
+int service_new(const struct service_limits *limits, struct service **ret)
+{
+	struct service *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	if (limits)
+		s->limits = *limits;
+	s->limits.round_ns = s->limits.round_ns ?: ROUND_NS;
+	s->limits.begin_ns = s->limits.begin_ns ?: BEGIN_NS;
+	s->limits.fetch_ns = s->limits.fetch_ns ?: FETCH_NS;
+	s->calls = (struct cluster_calls){
+		.userdata = s,
+		.is_there = service_is_there,
+		.decide = service_decide,
+		.settle = service_settle,
+		.fetch = service_fetch,
+	};
+	s->listener = LISTENER_NONE;
+	s->out_end = &s->out;
+	s->gets_end = &s->gets;
+	mutex_init(&s->lock);
+	cond_init(&s->changed);
+	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->wake_fd < 0) {
+		int r = log_errno(-errno, "agent: eventfd");
+
+		service_free(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+const struct cluster_calls *service_calls(struct service *s)
+{
+	return &s->calls;
+}
+
+/* All, or none. */
+static int start_threads(struct service *s)
+{
+	const struct {
+		pthread_t *thread;
+		void *(*run)(void *);
+	} threads[] = { { &s->io, run }, { &s->server, service_server }, { &s->committer, service_committer } };
+	size_t nr = 0;
+	int r = 0;
+
+	for (; nr < ARRAY_SIZE(threads) && r == 0; nr += r == 0)
+		r = pthread_create(threads[nr].thread, NULL, threads[nr].run, s);
+	if (r == 0)
+		return 0;
+	mutex_lock(&s->lock);
+	s->stopping = true;
+	wake(s);
+	cond_broadcast(&s->changed);
+	mutex_unlock(&s->lock);
+	while (nr-- > 0)
+		pthread_join(*threads[nr].thread, NULL);
+	return -r;
+}
+
+int service_start(struct service *s, const char *path, const struct link_welcome *welcome,
+		  const struct service_store *store)
+{
+	int r;
+
+	assert(!s->is_started);
+	s->welcome = *welcome;
+	s->store = *store;
+	r = listener_open(&s->listener, path);
+	if (r < 0)
+		return r;
+	r = start_threads(s);
+	if (r < 0) {
+		listener_close(&s->listener);
+		return log_errno(r, "agent: threads");
+	}
+	s->is_started = true;
+	log_info("agent: awaited at %s", path);
+	return 0;
+}
+
+void service_stop(struct service *s)
+{
+	if (!s || !s->is_started)
+		return;
+	mutex_lock(&s->lock);
+	s->stopping = true;
+	wake(s);
+	cond_broadcast(&s->changed);
+	mutex_unlock(&s->lock);
+	pthread_join(s->io, NULL); /* first: when it has ended nobody is there, and nobody waits */
+	pthread_join(s->server, NULL);
+	pthread_join(s->committer, NULL);
+	listener_close(&s->listener);
+	s->is_started = false;
+}
+
+void service_free(struct service *s)
+{
+	if (!s)
+		return;
+	service_stop(s);
+	if (s->wake_fd >= 0)
+		close(s->wake_fd);
+	cond_release(&s->changed);
+	mutex_release(&s->lock);
+	free(s);
+}
+
+void service_stats(struct service *s, struct service_stats *ret)
+{
+	mutex_lock(&s->lock);
+	*ret = s->stats;
+	ret->is_connected = s->agent != 0;
+	ret->is_silent = s->is_silent;
+	ret->nr_nodes = s->nr_nodes;
+	mutex_unlock(&s->lock);
+}

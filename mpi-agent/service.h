@@ -1,0 +1,62 @@
+/*
+ * The daemon's half of what it says to the agent of its node (link_format.h): struct cluster_calls for the engine, and answers for the
+ * other nodes.
+ *
+ * One thread has the socket: it listens, takes one agent at a time, reads, writes, and waits for nothing else. Another reads chunks that
+ * other nodes want, so that a slow disk does not hold rounds up, and a third has the store commit when a round begins and something is
+ * pending. Who calls struct cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
+ * there, or one that has been silent for that long, until it speaks of a round again.
+ *
+ * Nothing here makes rounds happen by themselves. What is pending is committed after `commit=` seconds at the latest, when too much is, and
+ * when somebody waits for it (engine.h); each of these comes to decide(), which asks for a round.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+
+struct cluster_calls;
+struct link_welcome;
+struct service;
+
+struct service_limits {
+	uint64_t round_ns; /* how long decide(), and then settle(), wait; 0: 20 s */
+	uint64_t begin_ns; /* how long a round waits for this node to come to decide(); 0: 2 s */
+	uint64_t fetch_ns; /* how long fetch() waits for the next chunks; 0: 20 s */
+};
+
+/* What it wants of the store. Called from its threads, which hold no lock. */
+struct service_store {
+	void *userdata;
+	bool (*pending)(void *userdata); /* engine_cluster_pending(); returns soon */
+	void (*commit)(void *userdata); /* make it durable, which comes to decide() on the way */
+	int (*chunk)(void *userdata, struct fp fp, uint32_t len, void *buf); /* engine_cluster_chunk() */
+};
+
+/*
+ * Before the engine is opened, which wants its calls: until it starts, and after it has stopped, no agent is there. Then the engine is closed, and
+ * then the service is freed.
+ */
+int service_new(const struct service_limits *limits, struct service **ret); /* NULL: the defaults */
+const struct cluster_calls *service_calls(struct service *s);
+/* Listen at `path` (0600, and only for the user it runs as and root) and say who is there. Copies both. */
+int service_start(struct service *s, const char *path, const struct link_welcome *welcome,
+		  const struct service_store *store);
+void service_stop(struct service *s); /* started or not; NULL is fine */
+void service_free(struct service *s); /* NULL is fine */
+
+/* Since it started. */
+struct service_stats {
+	bool is_connected; /* an agent is there */
+	bool is_silent; /* it has not answered in time */
+	uint32_t nr_nodes; /* that take part; 0: it has not said so yet */
+	uint64_t nr_rounds; /* that this node took part in to the end */
+	uint64_t nr_failed; /* that it went on without */
+	uint64_t nr_fetched, fetched_bytes; /* chunks from other nodes */
+	uint64_t nr_not_fetched; /* chunks that could not be had */
+	uint64_t nr_served, served_bytes; /* chunks for other nodes */
+};
+void service_stats(struct service *s, struct service_stats *ret);

@@ -1,0 +1,430 @@
+/* Chunks from other nodes, and for them. */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "mpi-agent/service_internal.h"
+
+#define IN_FLIGHT 2u /* messages of one caller: the next is on its way while this one is copied */
+#define GETS_BYTES_MAX ((size_t)2 << 20) /* of GET messages that wait: 100,000 chunks */
+#define OUT_BYTES_MAX \
+	((size_t)2 * LINK_BYTES_MAX) /* on their way out, before chunks are read from the disk for others */
+#define CHUNK_MAX (1u << 20)
+
+/* --- from other nodes --- */
+
+/* A part of what somebody wants, in one message. */
+struct slice {
+	struct service_request rq;
+	size_t from, nr;
+};
+
+static bool is_askable(const struct cluster_want *w)
+{
+	return w->len >= 1 && w->len <= CHUNK_MAX && w->nr_owners <= CLUSTER_OWNERS_MAX;
+}
+
+/* As many as one message holds. Those that cannot be asked for end it, and are left out. */
+static struct slice slice_of(const struct cluster_want *wants, size_t from, size_t nr)
+{
+	struct slice sl = { .from = from };
+	size_t bytes = 0;
+
+	while (sl.nr < nr - from && sl.nr < LINK_CHUNKS_MAX && is_askable(&wants[from + sl.nr])) {
+		bytes += wants[from + sl.nr].len;
+		if (bytes > LINK_BYTES_MAX)
+			break;
+		sl.nr++;
+	}
+	return sl;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	return memcmp(a, b, CLUSTER_ID_LEN);
+}
+
+/* All owners of some wants, each once, in order. The caller frees them. */
+static int owners_of(const struct cluster_want *wants, size_t nr, uint8_t (**ret)[CLUSTER_ID_LEN], uint32_t *ret_nr)
+{
+	uint8_t(*ids)[CLUSTER_ID_LEN] = malloc(MAX(nr * CLUSTER_OWNERS_MAX, (size_t)1) * sizeof(*ids));
+	uint32_t nr_ids = 0, kept = 0;
+
+	if (!ids)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++)
+		for (uint32_t k = 0; k < wants[i].nr_owners; k++)
+			memcpy(ids[nr_ids++], wants[i].owners[k], sizeof(*ids));
+	qsort(ids, nr_ids, sizeof(*ids), by_id);
+	for (uint32_t i = 0; i < nr_ids; i++)
+		if (kept == 0 || by_id(ids[kept - 1], ids[i]) != 0)
+			memmove(ids[kept++], ids[i], sizeof(*ids));
+	*ret = ids;
+	*ret_nr = kept;
+	return 0;
+}
+
+static struct link_want link_want_of(const struct cluster_want *w, const uint8_t (*ids)[CLUSTER_ID_LEN], uint32_t nr_ids)
+{
+	struct link_want ret = { .fp = w->fp, .len = w->len, .nr_owners = w->nr_owners };
+
+	for (uint32_t k = 0; k < w->nr_owners; k++) {
+		const uint8_t(*id)[CLUSTER_ID_LEN] = bsearch(w->owners[k], ids, nr_ids, sizeof(*ids), by_id);
+
+		ret.owners[k] = (uint16_t)(id - ids);
+	}
+	return ret;
+}
+
+/* The caller frees them. */
+static int link_wants_of(const struct cluster_want *wants, size_t nr, const uint8_t (*ids)[CLUSTER_ID_LEN],
+			 uint32_t nr_ids, struct link_want **ret)
+{
+	struct link_want *v = malloc(nr * sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++)
+		v[i] = link_want_of(&wants[i], ids, nr_ids);
+	*ret = v;
+	return 0;
+}
+
+static int encode_fetch(uint64_t number, const struct cluster_want *wants, size_t nr, struct buf *ret)
+{
+	_cleanup_(freep) uint8_t(*ids)[CLUSTER_ID_LEN] = NULL;
+	_cleanup_(freep) struct link_want *v = NULL;
+	uint32_t nr_ids;
+	int r;
+
+	r = owners_of(wants, nr, &ids, &nr_ids);
+	if (r == 0)
+		r = link_wants_of(wants, nr, (const uint8_t(*)[CLUSTER_ID_LEN])ids, nr_ids, &v);
+	if (r < 0)
+		return r;
+	link_encode_fetch(number, (const uint8_t(*)[CLUSTER_ID_LEN])ids, nr_ids, v, (uint32_t)nr, ret);
+	return buf_error(ret);
+}
+
+static int ask(struct service *s, uint64_t agent, const struct cluster_want *wants, struct slice *sl)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int r;
+
+	mutex_lock(&s->lock);
+	sl->rq.number = ++s->number;
+	mutex_unlock(&s->lock);
+	r = encode_fetch(sl->rq.number, wants + sl->from, sl->nr, &b);
+	if (r < 0)
+		return r;
+	mutex_lock(&s->lock);
+	r = service_send(s, agent, &b);
+	if (r == 0) {
+		sl->rq.next = s->requests;
+		s->requests = &sl->rq;
+	}
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+static void forget(struct service *s, struct service_request *rq) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	for (struct service_request **p = &s->requests; *p; p = &(*p)->next)
+		if (*p == rq) {
+			*p = rq->next;
+			return;
+		}
+}
+
+/* Takes it off the list in any case. */
+static int await_chunks(struct service *s, struct service_request *rq, uint64_t until_ns)
+{
+	int r;
+
+	mutex_lock(&s->lock);
+	while (!rq->is_done && !s->stopping && service_wait_until(s, until_ns))
+		;
+	r = rq->is_done ? rq->r : s->stopping ? -ENOTCONN : -ETIMEDOUT;
+	forget(s, rq);
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+static int copy_chunks(struct service *s, uint64_t agent, const struct slice *sl, struct cluster_want *wants)
+{
+	_cleanup_(freep) const void **chunks = malloc(sl->nr * sizeof(*chunks));
+	_cleanup_(freep) struct link_want *v = calloc(sl->nr, sizeof(*v));
+	uint64_t nr_got = 0, bytes = 0;
+	int r;
+
+	if (!chunks || !v)
+		return -ENOMEM;
+	for (size_t i = 0; i < sl->nr; i++)
+		v[i] = (struct link_want){ .fp = wants[sl->from + i].fp, .len = wants[sl->from + i].len };
+	r = link_decode_chunks(sl->rq.answer.data, sl->rq.answer.len, v, (uint32_t)sl->nr, chunks);
+	if (r < 0) {
+		service_hang_up(s, agent, "chunks");
+		return -ENOTCONN;
+	}
+	for (size_t i = 0; i < sl->nr; i++) {
+		struct cluster_want *w = &wants[sl->from + i];
+
+		w->got = chunks[i] != NULL;
+		if (!w->got)
+			continue;
+		memcpy(w->buf, chunks[i], w->len);
+		nr_got++;
+		bytes += w->len;
+	}
+	mutex_lock(&s->lock);
+	s->stats.nr_fetched += nr_got;
+	s->stats.fetched_bytes += bytes;
+	mutex_unlock(&s->lock);
+	return 0;
+}
+
+/* What is in flight, oldest first. */
+struct flight {
+	struct slice slices[IN_FLIGHT];
+	unsigned first, nr;
+};
+
+static int launch(struct service *s, uint64_t agent, const struct cluster_want *wants, size_t nr, size_t *next,
+		  struct flight *f)
+{
+	int r = 0;
+
+	while (r == 0 && f->nr < IN_FLIGHT && *next < nr) {
+		struct slice *sl = &f->slices[(f->first + f->nr) % IN_FLIGHT];
+
+		*sl = slice_of(wants, *next, nr);
+		*next += MAX(sl->nr, (size_t)1);
+		if (sl->nr == 0)
+			continue;
+		r = ask(s, agent, wants, sl);
+		f->nr += r == 0;
+	}
+	return r;
+}
+
+/* The first error ends it, but what has been asked for is waited for no longer than that takes. */
+static int fetch_all(struct service *s, uint64_t agent, struct cluster_want *wants, size_t nr)
+{
+	struct flight f = { 0 };
+	size_t next = 0;
+	int r, first = 0;
+
+	do {
+		if (first == 0)
+			first = launch(s, agent, wants, nr, &next, &f);
+		if (f.nr > 0) {
+			struct slice *sl = &f.slices[f.first];
+
+			r = await_chunks(s, &sl->rq, first == 0 ? monotonic_ns() + s->limits.fetch_ns : 0);
+			if (r == 0)
+				r = copy_chunks(s, agent, sl, wants);
+			buf_release(&sl->rq.answer);
+			f.first = (f.first + 1) % IN_FLIGHT;
+			f.nr--;
+			first = first < 0 ? first : r;
+		}
+	} while (f.nr > 0 || (first == 0 && next < nr));
+	return first;
+}
+
+int service_fetch(void *userdata, struct cluster_want *wants, size_t nr)
+{
+	struct service *s = userdata;
+	size_t nr_got = 0;
+	uint64_t agent;
+	int r;
+
+	mutex_lock(&s->lock);
+	agent = s->stopping ? 0 : s->nodes ? s->agent : 0;
+	mutex_unlock(&s->lock);
+	for (size_t i = 0; i < nr; i++)
+		wants[i].got = false;
+	r = agent ? fetch_all(s, agent, wants, nr) : -ENOTCONN;
+	for (size_t i = 0; i < nr; i++)
+		nr_got += wants[i].got;
+	mutex_lock(&s->lock);
+	s->stats.nr_not_fetched += nr - nr_got;
+	mutex_unlock(&s->lock);
+	if (r == -ETIMEDOUT)
+		log_warning("agent: chunks of other nodes have not come within %" PRIu64 " ms",
+			    s->limits.fetch_ns / 1000000);
+	return nr_got > 0 ? 0 : r == -ENOMEM ? -ENOTCONN : r;
+}
+
+void service_chunks(struct service *s, uint64_t number, struct buf *body)
+{
+	mutex_lock(&s->lock);
+	for (struct service_request *rq = s->requests; rq; rq = rq->next)
+		if (rq->number == number && !rq->is_done) {
+			buf_move(&rq->answer, body);
+			rq->is_done = true;
+			cond_broadcast(&s->changed);
+		}
+	mutex_unlock(&s->lock); /* else it is late, and nobody waits for it any more */
+}
+
+void service_fail_requests(struct service *s)
+{
+	assert(mutex_held(&s->lock));
+	for (struct service_request *rq = s->requests; rq; rq = rq->next)
+		if (!rq->is_done) {
+			rq->r = -ENOTCONN;
+			rq->is_done = true;
+		}
+}
+
+/* --- for other nodes --- */
+
+static void get_free(struct service_get *g)
+{
+	if (!g)
+		return;
+	buf_release(&g->body);
+	free(g);
+}
+
+static struct service_get *get_remove(struct service *s) REQUIRES(s->lock)
+{
+	struct service_get *g = s->gets;
+
+	assert(mutex_held(&s->lock));
+	s->gets = g->next;
+	if (!s->gets)
+		s->gets_end = &s->gets;
+	s->gets_bytes -= g->body.len;
+	return g;
+}
+
+void service_drop_gets(struct service *s)
+{
+	assert(mutex_held(&s->lock));
+	while (s->gets)
+		get_free(get_remove(s));
+}
+
+static void read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, uint8_t *bytes, const void **chunks)
+{
+	uint64_t nr_served = 0, served = 0;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		if (s->store.chunk(s->store.userdata, wants[i].fp, wants[i].len, bytes) <= 0)
+			continue;
+		chunks[i] = bytes;
+		bytes += wants[i].len;
+		nr_served++;
+		served += wants[i].len;
+	}
+	mutex_lock(&s->lock);
+	s->stats.nr_served += nr_served;
+	s->stats.served_bytes += served;
+	mutex_unlock(&s->lock);
+}
+
+/* To a GET that cannot be attended to: nothing is here. Somebody else may have it. */
+static int answer_none(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr)
+{
+	_cleanup_(freep) const void **chunks = calloc(MAX(nr, 1u), sizeof(*chunks));
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int r;
+
+	if (!chunks)
+		return -ENOMEM;
+	link_encode_chunks(g->number, wants, chunks, nr, &b);
+	mutex_lock(&s->lock);
+	r = service_send(s, g->agent, &b);
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+static int answer_get(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr)
+{
+	_cleanup_(freep) const void **chunks = calloc(MAX(nr, 1u), sizeof(*chunks));
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	_cleanup_(freep) uint8_t *bytes = NULL;
+	size_t len = 1;
+	int r;
+
+	for (uint32_t i = 0; i < nr; i++)
+		len += wants[i].len;
+	bytes = malloc(len);
+	if (!bytes || !chunks)
+		return -ENOMEM;
+	read_chunks(s, wants, nr, bytes, chunks);
+	link_encode_chunks(g->number, wants, chunks, nr, &b);
+	mutex_lock(&s->lock);
+	r = service_send(s, g->agent, &b);
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+static void serve(struct service *s, const struct service_get *g, bool is_too_much)
+{
+	_cleanup_(freep) struct link_want *wants = NULL;
+	uint32_t nr;
+	int r = link_decode_get(g->body.data, g->body.len, &wants, &nr);
+
+	if (r == -EBADMSG) {
+		service_hang_up(s, g->agent, "what other nodes want,");
+		return;
+	}
+	if (r == 0)
+		r = is_too_much ? answer_none(s, g, wants, nr) : answer_get(s, g, wants, nr);
+	if (r < 0 && r != -ENOTCONN)
+		log_errno(r, "chunks for other nodes");
+}
+
+void service_get(struct service *s, uint64_t number, struct buf *body)
+{
+	struct service_get *g = calloc(1, sizeof(*g));
+	bool is_too_much;
+
+	if (!g)
+		return; /* who asked will ask another in time */
+	g->number = number;
+	buf_move(&g->body, body);
+	mutex_lock(&s->lock);
+	g->agent = s->agent;
+	is_too_much = s->gets_bytes + g->body.len > GETS_BYTES_MAX;
+	if (!is_too_much) {
+		s->gets_bytes += g->body.len;
+		*s->gets_end = g;
+		s->gets_end = &g->next;
+		cond_broadcast(&s->changed);
+	}
+	mutex_unlock(&s->lock);
+	if (is_too_much) {
+		serve(s, g, true);
+		get_free(g);
+	}
+}
+
+void *service_server(void *userdata)
+{
+	struct service *s = userdata;
+	struct service_get *g;
+
+	mutex_lock(&s->lock);
+	while (!s->stopping) {
+		if (!s->gets || s->out_bytes > OUT_BYTES_MAX) {
+			cond_wait(&s->changed, &s->lock);
+			continue;
+		}
+		g = get_remove(s);
+		mutex_unlock(&s->lock);
+		serve(s, g, false);
+		get_free(g);
+		mutex_lock(&s->lock);
+	}
+	mutex_unlock(&s->lock);
+	return NULL;
+}

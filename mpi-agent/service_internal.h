@@ -1,0 +1,130 @@
+/*
+ * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c.
+ *
+ * One lock for all of it, a leaf, held for moments: messages are encoded, decoded, sent and received without it. All who wait do so on one
+ * condition: a few of them, for things that happen a few times in a second.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/buf.h"
+#include "base/mutex.h"
+#include "mpi-agent/link_format.h"
+#include "mpi-agent/listen.h"
+#include "mpi-agent/service.h"
+#include "store/engine/cluster.h"
+
+/*
+ *          BEGIN           decide() comes              DECISION            and is taken            settle() comes          SETTLED
+ *   NONE ────────▶ BEGUN ─────────────────▶ OFFERED ──────────────▶ DECIDED ──────────────▶ STORING ──────────────▶ STORED ──────────▶ SETTLED
+ *                    │ nobody comes            │ nobody waits any more: LEFT, and what is decided is answered by STORED with an error
+ *                    └────▶ EMPTY              └ likewise at STORED: NONE
+ *
+ * EMPTY: nothing was offered, and what is decided is answered by STORED. BEGIN comes from everywhere: a round that the agent has given up is over for those in
+ * it, too. So do NODES and the agent's end; these lead to NONE.
+ */
+enum service_state {
+	SERVICE_NONE,
+	SERVICE_BEGUN,
+	SERVICE_OFFERED,
+	SERVICE_DECIDED,
+	SERVICE_STORING,
+	SERVICE_STORED,
+	SERVICE_SETTLED,
+	SERVICE_LEFT,
+	SERVICE_EMPTY,
+};
+
+/* A message on its way out. */
+struct service_out {
+	struct buf b;
+	struct service_out *next;
+};
+
+/* A FETCH that somebody waits for. On the stack of who does. */
+struct service_request {
+	uint64_t number;
+	struct buf answer; /* what follows the header of CHUNKS */
+	bool is_done;
+	int r;
+	struct service_request *next;
+};
+
+/* A GET. */
+struct service_get {
+	uint64_t number, agent;
+	struct buf body;
+	struct service_get *next;
+};
+
+struct service {
+	/* Constant after service_new(), and the second half after service_start(). */
+	struct service_limits limits;
+	struct cluster_calls calls;
+	struct service_store store;
+	struct link_welcome welcome;
+	struct listener listener;
+	int wake_fd; /* for the thread that has the socket */
+	pthread_t io, server, committer;
+	bool is_started;
+
+	struct mutex lock; /* leaf */
+	struct cond changed; /* anything below */
+	bool stopping GUARDED_BY(lock);
+	uint64_t agent GUARDED_BY(lock); /* counts those that came; 0: none is there */
+	uint64_t nr_agents GUARDED_BY(lock);
+	bool hang_up GUARDED_BY(lock); /* it does not keep to what was agreed */
+	bool is_silent GUARDED_BY(lock); /* has not answered in time: nobody waits for it */
+	struct cluster_node *nodes GUARDED_BY(lock); /* NULL: not told */
+	uint32_t nr_nodes GUARDED_BY(lock), self GUARDED_BY(lock);
+
+	struct service_out *out GUARDED_BY(lock), **out_end GUARDED_BY(lock);
+	size_t out_bytes GUARDED_BY(lock);
+
+	enum service_state state GUARDED_BY(lock);
+	uint64_t round GUARDED_BY(lock); /* the agent's number for it, of which a new agent begins anew, ... */
+	uint64_t serial GUARDED_BY(lock); /* and ours, which is never used again */
+	uint64_t begun_ns GUARDED_BY(lock); /* when BEGUN began */
+	struct buf answer GUARDED_BY(lock); /* DECIDED, SETTLED: what follows the header */
+	unsigned nr_deciding GUARDED_BY(lock); /* callers in decide() that no round has begun for */
+	bool is_wanted GUARDED_BY(lock); /* WANT was sent, and no BEGIN has come since */
+	bool commit_wanted GUARDED_BY(lock);
+
+	uint64_t number GUARDED_BY(lock); /* of the last FETCH */
+	struct service_request *requests GUARDED_BY(lock);
+	struct service_get *gets GUARDED_BY(lock), **gets_end GUARDED_BY(lock);
+	size_t gets_bytes GUARDED_BY(lock);
+
+	struct service_stats stats GUARDED_BY(lock);
+};
+
+/* --- service.c --- */
+
+/* false: `until_ns` (of monotonic_ns()) has passed. */
+bool service_wait_until(struct service *s, uint64_t until_ns) REQUIRES(s->lock);
+/* Takes the bytes, for that agent: thrown away if it is gone. -ENOTCONN, -ENOMEM */
+int service_send(struct service *s, uint64_t agent, struct buf *message) REQUIRES(s->lock);
+int service_send_plain(struct service *s, enum link_type type, uint64_t number) REQUIRES(s->lock);
+/* That agent has said what cannot be understood. Logged. */
+void service_hang_up(struct service *s, uint64_t agent, const char *what);
+
+/* --- service_round.c --- */
+
+bool service_is_there(void *userdata);
+int service_decide(void *userdata, const struct fp *offer, size_t nr, struct cluster_decision *ret);
+int service_settle(void *userdata, const struct cluster_decision *d, int stored, bool *has_stored);
+void service_begin(struct service *s, uint64_t round); /* BEGIN has come */
+void service_answer(struct service *s, enum link_type type, uint64_t round, struct buf *body); /* DECISION or SETTLED */
+/* Offer nothing where nobody has come. Returns when to call again, UINT64_MAX: no need. */
+uint64_t service_begin_alone(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
+void *service_committer(void *userdata); /* a thread's */
+
+/* --- service_fetch.c --- */
+
+int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
+void service_chunks(struct service *s, uint64_t number, struct buf *body); /* CHUNKS has come */
+void service_get(struct service *s, uint64_t number, struct buf *body); /* GET has come */
+void service_fail_requests(struct service *s) REQUIRES(s->lock);
+void service_drop_gets(struct service *s) REQUIRES(s->lock);
+void *service_server(void *userdata); /* a thread's */

@@ -1,0 +1,374 @@
+/* A round between the engine, which comes with a commit, and the agent, which comes with those of all nodes. The states are in service_internal.h. */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "mpi-agent/service_internal.h"
+
+static bool is_there(struct service *s) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	return s->agent != 0 && s->nodes && !s->hang_up && !s->stopping;
+}
+
+bool service_is_there(void *userdata)
+{
+	struct service *s = userdata;
+	bool yes;
+
+	mutex_lock(&s->lock);
+	yes = is_there(s) && !s->is_silent;
+	mutex_unlock(&s->lock);
+	return yes;
+}
+
+static void enter(struct service *s, enum service_state state) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	s->state = state;
+	cond_broadcast(&s->changed);
+}
+
+/* --- decide() --- */
+
+/* A round as it was when this node came to it. */
+struct taken {
+	uint64_t agent, round, serial;
+	struct cluster_decision d; /* without owners */
+};
+
+static int copy_nodes(struct service *s, struct cluster_decision *ret) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	ret->nodes = malloc(s->nr_nodes * sizeof(*ret->nodes));
+	if (!ret->nodes)
+		return -ENOMEM;
+	memcpy(ret->nodes, s->nodes, s->nr_nodes * sizeof(*ret->nodes));
+	ret->nr_nodes = s->nr_nodes;
+	ret->self = s->self;
+	return 0;
+}
+
+/* Wait for a round to begin, and ask for one if need be. */
+static int await_begin(struct service *s, uint64_t until_ns) REQUIRES(s->lock)
+{
+	uint64_t agent = s->agent;
+	int r = 0;
+
+	assert(mutex_held(&s->lock));
+	s->nr_deciding++;
+	for (;;) {
+		if (!is_there(s) || s->agent != agent)
+			r = -ENOTCONN;
+		else if (s->is_silent)
+			r = -ETIMEDOUT; /* somebody else has found out meanwhile */
+		if (r < 0 || s->state == SERVICE_BEGUN)
+			break;
+		if (!s->is_wanted && service_send_plain(s, LINK_WANT, 0) == 0)
+			s->is_wanted = true;
+		if (!service_wait_until(s, until_ns)) {
+			s->is_silent = true;
+			r = -ETIMEDOUT;
+			break;
+		}
+	}
+	s->nr_deciding--;
+	return r;
+}
+
+static int take_round(struct service *s, uint64_t until_ns, struct taken *ret)
+{
+	struct taken t = { 0 };
+	int r;
+
+	mutex_lock(&s->lock);
+	r = await_begin(s, until_ns);
+	if (r == 0)
+		r = copy_nodes(s, &t.d);
+	if (r == 0) {
+		t.agent = s->agent;
+		t.round = s->round;
+		t.serial = t.d.round = s->serial;
+		enter(s, SERVICE_OFFERED);
+	}
+	mutex_unlock(&s->lock);
+	if (r == 0)
+		*ret = t;
+	return r;
+}
+
+/* The round goes on without those who do not know how it ends. */
+static int leave(struct service *s, enum service_state state) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	s->is_silent = true;
+	enter(s, state);
+	return -ETIMEDOUT;
+}
+
+/* Until round `serial` is in `state`, from where it came by an answer, which is taken. Else it ends up in `left`. */
+static int await_answer(struct service *s, uint64_t agent, uint64_t serial, enum service_state state,
+			enum service_state left, uint64_t until_ns, struct buf *ret) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	for (;;) {
+		if (!is_there(s) || s->agent != agent)
+			return -ENOTCONN;
+		if (s->serial != serial || s->state == SERVICE_NONE)
+			return -ECANCELED;
+		if (s->state == state)
+			break;
+		if (!service_wait_until(s, until_ns))
+			return leave(s, left);
+	}
+	buf_move(ret, &s->answer);
+	return 0;
+}
+
+static int offer(struct service *s, const struct taken *t, const struct fp *pages, size_t nr, uint64_t until_ns,
+		 struct buf *ret)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int r;
+
+	link_encode_offer(t->round, pages, (uint32_t)nr, &b);
+	mutex_lock(&s->lock);
+	r = s->serial == t->serial && s->state == SERVICE_OFFERED ? service_send(s, t->agent, &b) : -ECANCELED;
+	if (r == 0)
+		r = await_answer(s, t->agent, t->serial, SERVICE_DECIDED, SERVICE_LEFT, until_ns, ret);
+	if (r == 0)
+		s->state = SERVICE_STORING;
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+static int decision_of(const struct buf *in, size_t nr_offered, struct cluster_decision *d)
+{
+	_cleanup_(freep) struct link_owners *owners = NULL;
+	uint32_t nr;
+	int r = link_decode_decision(in->data, in->len, (uint32_t)nr_offered, d->nr_nodes, &owners, &nr);
+
+	static_assert(CLUSTER_OWNERS_MAX == LINK_OWNERS_MAX, "as they come");
+	if (r < 0)
+		return r;
+	d->owners = calloc(MAX(nr, 1u), sizeof(*d->owners));
+	if (!d->owners)
+		return -ENOMEM;
+	d->nr = nr;
+	for (uint32_t i = 0; i < nr; i++) {
+		d->owners[i] = (struct cluster_owners){ .index = owners[i].index, .nr = owners[i].nr };
+		memcpy(d->owners[i].owners, owners[i].owners, sizeof(d->owners[i].owners));
+	}
+	return 0;
+}
+
+/* What went wrong is known by its end: here it is counted, and those who wait for this node hear of it. */
+static int decide_failed(struct service *s, const struct taken *t, int r)
+{
+	if (r == -EBADMSG)
+		service_hang_up(s, t->agent, "a decision");
+	mutex_lock(&s->lock);
+	s->stats.nr_failed++;
+	if (t->serial != 0 && s->serial == t->serial && s->state == SERVICE_STORING) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+		link_encode_stored(t->round, -ECANCELED, &b);
+		service_send(s, t->agent, &b);
+		enter(s, SERVICE_NONE);
+	}
+	mutex_unlock(&s->lock);
+	if (r == -ETIMEDOUT)
+		log_warning("agent: no round within %" PRIu64 " ms; everything is stored here until there is one",
+			    s->limits.round_ns / 1000000);
+	return r == -EBADMSG ? -ENOTCONN : r == -ENOMEM ? -ECANCELED : r;
+}
+
+int service_decide(void *userdata, const struct fp *pages, size_t nr, struct cluster_decision *ret)
+{
+	_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
+	struct service *s = userdata;
+	uint64_t until_ns = monotonic_ns() + s->limits.round_ns;
+	struct taken t = { 0 };
+	int r;
+
+	if (nr > LINK_LEN_MAX / FP_LEN)
+		return -ECANCELED; /* more than a message holds, and than memory was meant for */
+	if (!service_is_there(s))
+		return -ENOTCONN;
+	r = take_round(s, until_ns, &t);
+	if (r == 0)
+		r = offer(s, &t, pages, nr, until_ns, &answer);
+	if (r == 0)
+		r = decision_of(&answer, nr, &t.d);
+	if (r < 0) {
+		cluster_decision_release(&t.d);
+		return decide_failed(s, &t, r);
+	}
+	*ret = t.d;
+	return 0;
+}
+
+/* --- settle() --- */
+
+/* ret NULL: nobody wants to hear the end. */
+static int tell_stored(struct service *s, uint64_t serial, int stored, uint64_t until_ns, struct buf *ret)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	uint64_t agent;
+	int r;
+
+	mutex_lock(&s->lock);
+	agent = s->agent;
+	if (!is_there(s)) {
+		r = -ENOTCONN;
+	} else if (s->serial != serial || s->state != SERVICE_STORING) {
+		r = -ECANCELED;
+	} else {
+		link_encode_stored(s->round, stored, &b);
+		r = service_send(s, agent, &b);
+	}
+	if (r == 0 && ret) {
+		s->state = SERVICE_STORED;
+		r = await_answer(s, agent, serial, SERVICE_SETTLED, SERVICE_NONE, until_ns, ret);
+	}
+	if (r == 0)
+		s->state = SERVICE_NONE;
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+static int settled_of(struct service *s, const struct cluster_decision *d, const struct buf *in, bool *has_stored)
+{
+	const uint8_t *settled;
+	int r = link_decode_settled(in->data, in->len, d->nr_nodes, &settled);
+
+	if (r < 0) {
+		uint64_t agent;
+
+		mutex_lock(&s->lock);
+		agent = s->agent;
+		mutex_unlock(&s->lock);
+		service_hang_up(s, agent, "an end of a round");
+		return -ENOTCONN;
+	}
+	for (uint32_t n = 0; n < d->nr_nodes; n++)
+		has_stored[n] = settled[n] == 1;
+	return 0;
+}
+
+int service_settle(void *userdata, const struct cluster_decision *d, int stored, bool *has_stored)
+{
+	_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
+	struct service *s = userdata;
+	int r;
+
+	r = tell_stored(s, d->round, stored, monotonic_ns() + s->limits.round_ns, has_stored ? &answer : NULL);
+	if (r == 0 && has_stored)
+		r = settled_of(s, d, &answer, has_stored);
+	mutex_lock(&s->lock);
+	if (r == 0 && stored == 0)
+		s->stats.nr_rounds++;
+	else
+		s->stats.nr_failed++;
+	mutex_unlock(&s->lock);
+	if (r == -ETIMEDOUT)
+		log_warning("agent: no end of a round within %" PRIu64
+			    " ms; everything is stored here until there is one",
+			    s->limits.round_ns / 1000000);
+	return r == -ENOMEM ? -ECANCELED : r;
+}
+
+/* --- what the agent says of rounds --- */
+
+void service_begin(struct service *s, uint64_t round)
+{
+	bool is_awaited, pending;
+	uint64_t serial;
+
+	mutex_lock(&s->lock);
+	buf_release(&s->answer); /* of a round that is over */
+	s->round = round;
+	serial = ++s->serial;
+	s->begun_ns = monotonic_ns();
+	s->is_wanted = s->is_silent = false;
+	enter(s, SERVICE_BEGUN);
+	is_awaited = s->nr_deciding > 0;
+	mutex_unlock(&s->lock);
+	if (is_awaited)
+		return;
+	pending = s->store.pending(s->store.userdata);
+	mutex_lock(&s->lock);
+	if (pending) {
+		s->commit_wanted = true;
+		cond_broadcast(&s->changed);
+	} else if (s->serial == serial && s->nr_deciding == 0) {
+		s->begun_ns = 0; /* it has waited long enough */
+	}
+	mutex_unlock(&s->lock);
+}
+
+uint64_t service_begin_alone(struct service *s, uint64_t now_ns)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	assert(mutex_held(&s->lock));
+	if (s->state != SERVICE_BEGUN)
+		return UINT64_MAX;
+	if (s->begun_ns != 0 && now_ns - s->begun_ns < s->limits.begin_ns)
+		return s->begun_ns + s->limits.begin_ns;
+	link_encode_offer(s->round, NULL, 0, &b);
+	enter(s, service_send(s, s->agent, &b) == 0 ? SERVICE_EMPTY : SERVICE_NONE);
+	return UINT64_MAX;
+}
+
+/* Nobody here waits for what was decided; but others wait for this node. */
+static void answer_alone(struct service *s, uint64_t round) REQUIRES(s->lock)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	assert(mutex_held(&s->lock));
+	link_encode_stored(round, s->state == SERVICE_EMPTY ? 0 : -ECANCELED, &b);
+	service_send(s, s->agent, &b);
+	enter(s, SERVICE_NONE);
+}
+
+void service_answer(struct service *s, enum link_type type, uint64_t round, struct buf *body)
+{
+	mutex_lock(&s->lock);
+	if (round != s->round) {
+		log_debug("agent: speaks of round %" PRIu64 ", which is over", round);
+	} else if (type == LINK_DECISION && (s->state == SERVICE_EMPTY || s->state == SERVICE_LEFT)) {
+		answer_alone(s, round);
+	} else if (type == LINK_DECISION && s->state == SERVICE_OFFERED) {
+		buf_move(&s->answer, body);
+		enter(s, SERVICE_DECIDED);
+	} else if (type == LINK_SETTLED && s->state == SERVICE_STORED) {
+		buf_move(&s->answer, body);
+		enter(s, SERVICE_SETTLED);
+	}
+	mutex_unlock(&s->lock);
+}
+
+/* A commit takes as long as the disk does, and comes to decide() on its way: not for the thread that has the socket. */
+void *service_committer(void *userdata)
+{
+	struct service *s = userdata;
+
+	mutex_lock(&s->lock);
+	while (!s->stopping) {
+		if (!s->commit_wanted) {
+			cond_wait(&s->changed, &s->lock);
+			continue;
+		}
+		s->commit_wanted = false;
+		mutex_unlock(&s->lock);
+		s->store.commit(s->store.userdata);
+		mutex_lock(&s->lock);
+	}
+	mutex_unlock(&s->lock);
+	return NULL;
+}

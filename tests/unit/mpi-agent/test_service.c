@@ -1,0 +1,1285 @@
+/* The daemon's half of the link, with an agent that says what a test wants it to. Waiting has no limit of its own here: a test that hangs has failed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "mpi-agent/link_format.h"
+#include "mpi-agent/listen.h"
+#include "mpi-agent/service.h"
+#include "store/engine/cluster.h"
+
+#define LONG_NS (UINT64_C(600) * 1000000000) /* longer than a test may take */
+#define SHORT_NS (UINT64_C(20) * 1000000)
+
+static const struct link_welcome welcome = {
+	.hash = FP_CLMUL,
+	.incompat = 3,
+	.replicas = 2,
+	.popular_max = 1000,
+	.store_id = { 11 },
+	.proof_key = { 1, 2, 3 },
+	.name = "one",
+};
+
+static const struct link_node link_nodes[] = {
+	{ .store_id = { 10 }, .host = 0, .name = "zero" },
+	{ .store_id = { 11 }, .host = 1, .name = "one" },
+	{ .store_id = { 12 }, .host = 2, .name = "two" },
+};
+
+static const struct fp pages[] = { { .lo = 1 }, { .lo = 2 }, { .lo = 3 } };
+
+struct rig {
+	char dir[64], path[128];
+	struct service *s;
+	const struct cluster_calls *calls;
+	atomic_bool pending, commit_decides;
+	atomic_uint nr_commits;
+	int agent; /* its end of the socket; -1: none */
+};
+
+static bool rig_pending(void *userdata)
+{
+	return ((struct rig *)userdata)->pending;
+}
+
+static void rig_commit(void *userdata)
+{
+	struct rig *rig = userdata;
+	struct cluster_decision d;
+
+	rig->nr_commits++;
+	if (rig->commit_decides && rig->calls->decide(rig->calls->userdata, pages, 2, &d) == 0)
+		cluster_decision_release(&d);
+}
+
+/* Chunk `lo` is of bytes `lo`; those above 200 are not here, and 255 cannot be read. */
+static int rig_chunk(void *userdata, struct fp fp, uint32_t len, void *buf)
+{
+	(void)userdata;
+	if (fp.lo > 200)
+		return fp.lo == 255 ? -EIO : 0;
+	memset(buf, (int)fp.lo, len);
+	return 1;
+}
+
+static const struct service_limits patient = { LONG_NS, LONG_NS, LONG_NS };
+
+static void rig_start(struct rig *rig)
+{
+	struct service_store store = { rig, rig_pending, rig_commit, rig_chunk };
+
+	assert_int_equal(service_start(rig->s, rig->path, &welcome, &store), 0);
+}
+
+static void rig_init(struct rig *rig, const struct service_limits *limits)
+{
+	*rig = (struct rig){ .dir = "/tmp/ckptfs-service.XXXXXX", .agent = -1 };
+	assert_non_null(mkdtemp(rig->dir));
+	snprintf(rig->path, sizeof(rig->path), "%s/agent.sock", rig->dir);
+	assert_int_equal(service_new(limits, &rig->s), 0);
+	rig->calls = service_calls(rig->s);
+}
+
+static void rig_release(struct rig *rig)
+{
+	closep(&rig->agent);
+	service_free(rig->s);
+	assert_int_equal(rmdir(rig->dir), 0); /* nothing is left in it */
+}
+
+static bool is_there(struct rig *rig)
+{
+	return rig->calls->is_there(rig->calls->userdata);
+}
+
+static void await_there(struct rig *rig, bool there)
+{
+	while (is_there(rig) != there)
+		sched_yield();
+}
+
+/* --- the agent --- */
+
+static int dial(struct rig *rig)
+{
+	int fd = listener_connect(rig->path), flags;
+
+	assert_true(fd >= 0);
+	flags = fcntl(fd, F_GETFL);
+	assert_int_equal(fcntl(fd, F_SETFL, flags & ~O_NONBLOCK), 0);
+	return fd;
+}
+
+static void say(struct rig *rig, struct buf *b)
+{
+	size_t sent = 0;
+
+	assert_int_equal(buf_error(b), 0);
+	while (sent < b->len) {
+		ssize_t n = send(rig->agent, b->data + sent, b->len - sent, MSG_NOSIGNAL);
+
+		assert_true(n > 0);
+		sent += (size_t)n;
+	}
+	buf_release(b);
+}
+
+#define SAY(rig, kind, ...)                           \
+	do {                                          \
+		struct buf _b = BUF_EMPTY;            \
+		link_encode_##kind(__VA_ARGS__, &_b); \
+		say(rig, &_b);                        \
+	} while (0)
+
+static bool hear_bytes(int fd, void *p, size_t len)
+{
+	size_t got = 0;
+
+	while (got < len) {
+		ssize_t n = recv(fd, (char *)p + got, len - got, 0);
+
+		if (n <= 0)
+			return false;
+		got += (size_t)n;
+	}
+	return true;
+}
+
+/* The next message. */
+static struct link_header hear_any(int fd, struct buf *ret)
+{
+	uint8_t head[sizeof(struct link_header_wire)];
+	struct link_header h;
+
+	assert_true(hear_bytes(fd, head, sizeof(head)));
+	assert_int_equal(link_decode_header(head, sizeof(head), &h), 0);
+	buf_release(ret);
+	assert_int_equal(buf_reserve(ret, h.len), 0);
+	assert_true(hear_bytes(fd, ret->data, h.len));
+	ret->len = h.len;
+	return h;
+}
+
+/* It must be of this type. Its number. */
+static uint64_t hear(int fd, enum link_type type, struct buf *ret)
+{
+	struct link_header h = hear_any(fd, ret);
+
+	assert_int_equal(h.type, type);
+	return h.number;
+}
+
+/* The next one of this type, whatever comes before. Its length. */
+static size_t hear_until(struct rig *rig, enum link_type type)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	while (hear_any(rig->agent, &b).type != type)
+		;
+	return b.len;
+}
+
+static void hear_plain(struct rig *rig, enum link_type type, uint64_t number)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	assert_int_equal(hear(rig->agent, type, &b), number);
+	assert_int_equal(b.len, 0);
+}
+
+static void hear_offer(struct rig *rig, uint64_t round, uint32_t nr)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	_cleanup_(freep) struct fp *offered = NULL;
+	uint32_t nr_offered;
+
+	assert_int_equal(hear(rig->agent, LINK_OFFER, &b), round);
+	assert_int_equal(link_decode_offer(b.data, b.len, &offered, &nr_offered), 0);
+	assert_int_equal(nr_offered, nr);
+	if (nr > 0)
+		assert_memory_equal(offered, pages, nr * sizeof(*pages));
+}
+
+static void hear_stored(struct rig *rig, uint64_t round, int error)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int stored;
+
+	assert_int_equal(hear(rig->agent, LINK_STORED, &b), round);
+	assert_int_equal(link_decode_stored(b.data, b.len, &stored), 0);
+	assert_int_equal(stored, error);
+}
+
+static void hear_end(int fd)
+{
+	uint8_t byte;
+
+	assert_false(hear_bytes(fd, &byte, 1));
+}
+
+static void say_nodes(struct rig *rig, uint32_t self)
+{
+	SAY(rig, nodes, link_nodes, ARRAY_SIZE(link_nodes), self);
+}
+
+static void greet(struct rig *rig)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct buf hello = BUF_EMPTY;
+	struct link_welcome w;
+
+	rig->agent = dial(rig);
+	link_encode_hello(&hello);
+	say(rig, &hello);
+	hear(rig->agent, LINK_WELCOME, &b);
+	assert_int_equal(link_decode_welcome(b.data, b.len, &w), 0);
+	assert_memory_equal(&w, &welcome, sizeof(w));
+}
+
+static void come(struct rig *rig)
+{
+	greet(rig);
+	say_nodes(rig, 1);
+	await_there(rig, true);
+}
+
+static void go(struct rig *rig)
+{
+	closep(&rig->agent);
+	rig->agent = -1;
+	await_there(rig, false);
+}
+
+static void rig_with_agent(struct rig *rig, const struct service_limits *limits)
+{
+	rig_init(rig, limits);
+	rig_start(rig);
+	come(rig);
+}
+
+/* Of three pages: 1 is for node 0 and this one, 2 for node 2. */
+static void say_decision(struct rig *rig, uint64_t round)
+{
+	static const struct link_owners owners[] = {
+		{ .index = 1, .nr = 2, .owners = { 0, 1 } },
+		{ .index = 2, .nr = 1, .owners = { 2 } },
+	};
+
+	SAY(rig, decision, round, owners, 2);
+}
+
+/* --- those who call --- */
+
+struct call {
+	struct rig *rig;
+	pthread_t thread;
+	int r;
+	size_t nr;
+	struct cluster_decision d;
+	bool has_stored[3];
+	struct cluster_want *wants;
+};
+
+static void start(struct call *c, void *(*run)(void *))
+{
+	assert_int_equal(pthread_create(&c->thread, NULL, run, c), 0);
+}
+
+static int finish(struct call *c)
+{
+	assert_int_equal(pthread_join(c->thread, NULL), 0);
+	return c->r;
+}
+
+static void *run_decide(void *userdata)
+{
+	struct call *c = userdata;
+
+	c->r = c->rig->calls->decide(c->rig->calls->userdata, pages, c->nr, &c->d);
+	return NULL;
+}
+
+static void *run_settle(void *userdata)
+{
+	struct call *c = userdata;
+
+	c->r = c->rig->calls->settle(c->rig->calls->userdata, &c->d, 0, c->has_stored);
+	return NULL;
+}
+
+static void *run_fetch(void *userdata)
+{
+	struct call *c = userdata;
+
+	c->r = c->rig->calls->fetch(c->rig->calls->userdata, c->wants, c->nr);
+	return NULL;
+}
+
+/* A round up to its decision. */
+static void decide(struct rig *rig, uint64_t round, struct call *ret)
+{
+	*ret = (struct call){ .rig = rig, .nr = 3 };
+	start(ret, run_decide);
+	hear_plain(rig, LINK_WANT, 0);
+	SAY(rig, plain, LINK_BEGIN, round);
+	hear_offer(rig, round, 3);
+	say_decision(rig, round);
+	assert_int_equal(finish(ret), 0);
+}
+
+static void settle(struct rig *rig, uint64_t round, struct call *c)
+{
+	static const uint8_t settled[] = { 1, 1, 0 };
+
+	start(c, run_settle);
+	hear_stored(rig, round, 0);
+	SAY(rig, settled, round, settled, 3);
+	assert_int_equal(finish(c), 0);
+}
+
+/* --- tests --- */
+
+static void nobody_is_there_before_it_has_said_who_takes_part(void **state)
+{
+	struct call c;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, &patient);
+	c = (struct call){ .rig = &rig };
+	assert_false(is_there(&rig));
+	run_decide(&c);
+	assert_int_equal(c.r, -ENOTCONN);
+	rig_start(&rig);
+	run_decide(&c);
+	assert_int_equal(c.r, -ENOTCONN);
+	greet(&rig);
+	assert_false(is_there(&rig));
+	run_fetch(&c);
+	assert_int_equal(c.r, -ENOTCONN);
+	say_nodes(&rig, 1);
+	await_there(&rig, true);
+	go(&rig);
+	come(&rig);
+	service_stop(rig.s);
+	assert_false(is_there(&rig));
+	run_decide(&c);
+	assert_int_equal(c.r, -ENOTCONN);
+	rig_release(&rig);
+}
+
+static void a_round_goes_from_want_to_settled(void **state)
+{
+	struct service_stats stats;
+	struct rig rig;
+	struct call c;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	for (uint64_t round = 1; round <= 3; round++) {
+		decide(&rig, round * 10, &c);
+		assert_int_equal(c.d.nr_nodes, 3);
+		assert_int_equal(c.d.self, 1);
+		assert_string_equal(c.d.nodes[2].name, "two");
+		assert_memory_equal(c.d.nodes[0].id, link_nodes[0].store_id, CLUSTER_ID_LEN);
+		assert_int_equal(c.d.nr, 2);
+		assert_int_equal(c.d.owners[0].index, 1);
+		assert_int_equal(c.d.owners[0].nr, 2);
+		assert_int_equal(c.d.owners[0].owners[1], 1);
+		assert_int_equal(c.d.owners[1].index, 2);
+		assert_int_equal(c.d.owners[1].owners[0], 2);
+		settle(&rig, round * 10, &c);
+		assert_memory_equal(c.has_stored, ((bool[]){ true, true, false }), sizeof(c.has_stored));
+		cluster_decision_release(&c.d);
+	}
+	service_stats(rig.s, &stats);
+	assert_true(stats.is_connected);
+	assert_int_equal(stats.nr_nodes, 3);
+	assert_int_equal(stats.nr_rounds, 3);
+	assert_int_equal(stats.nr_failed, 0);
+	rig_release(&rig);
+}
+
+static void a_failure_to_store_is_told_and_not_waited_for(void **state)
+{
+	struct service_stats stats;
+	struct rig rig;
+	struct call c;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	decide(&rig, 1, &c);
+	assert_int_equal(rig.calls->settle(rig.calls->userdata, &c.d, -ENOSPC, NULL), 0);
+	hear_stored(&rig, 1, -ENOSPC);
+	service_stats(rig.s, &stats);
+	assert_int_equal(stats.nr_rounds, 0);
+	assert_int_equal(stats.nr_failed, 1);
+	cluster_decision_release(&c.d);
+	decide(&rig, 2, &c);
+	settle(&rig, 2, &c);
+	cluster_decision_release(&c.d);
+	rig_release(&rig);
+}
+
+static void a_round_that_nothing_is_pending_for_is_answered_at_once(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	for (uint64_t round = 1; round <= 2; round++) {
+		SAY(&rig, plain, LINK_BEGIN, round);
+		hear_offer(&rig, round, 0);
+		SAY(&rig, decision, round, NULL, 0);
+		hear_stored(&rig, round, 0);
+		SAY(&rig, settled, round, ((const uint8_t[]){ 1, 1, 1 }), 3);
+	}
+	assert_int_equal(rig.nr_commits, 0);
+	rig_release(&rig);
+}
+
+static void a_round_has_what_is_pending_committed(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	rig.pending = rig.commit_decides = true;
+	SAY(&rig, plain, LINK_BEGIN, 5);
+	hear_offer(&rig, 5, 2);
+	assert_int_equal(rig.nr_commits, 1);
+	go(&rig);
+	rig_release(&rig);
+}
+
+static void a_round_does_not_wait_for_ever_for_a_commit(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, SHORT_NS, LONG_NS });
+	rig.pending = true;
+	SAY(&rig, plain, LINK_BEGIN, 5);
+	hear_offer(&rig, 5, 0);
+	SAY(&rig, decision, 5, NULL, 0);
+	hear_stored(&rig, 5, 0);
+	rig_release(&rig);
+}
+
+static void nobody_waits_long_for_a_round_and_then_not_at_all(void **state)
+{
+	struct call c = { 0 };
+	struct service_stats stats;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS });
+	c = (struct call){ .rig = &rig, .nr = 3 };
+	run_decide(&c);
+	assert_int_equal(c.r, -ETIMEDOUT);
+	assert_false(is_there(&rig));
+	service_stats(rig.s, &stats);
+	assert_true(stats.is_silent);
+	assert_int_equal(stats.nr_failed, 1);
+	run_decide(&c);
+	assert_int_equal(c.r, -ENOTCONN);
+	hear_plain(&rig, LINK_WANT, 0);
+	SAY(&rig, plain, LINK_BEGIN, 1); /* it speaks of rounds again */
+	hear_offer(&rig, 1, 0);
+	await_there(&rig, true);
+	rig_release(&rig);
+}
+
+/* Begin a round that somebody asks for within a short time; on a slow machine it may take several. Its number. */
+static uint64_t begin_in_time(struct rig *rig, struct call *c)
+{
+	for (uint64_t round = 1;; round++) {
+		*c = (struct call){ .rig = rig, .nr = 3 };
+		if (!is_there(rig)) { /* it was too slow the last time */
+			SAY(rig, plain, LINK_BEGIN, round++);
+			hear_until(rig, LINK_OFFER);
+		}
+		start(c, run_decide);
+		hear_until(rig, LINK_WANT);
+		SAY(rig, plain, LINK_BEGIN, round);
+		if (hear_until(rig, LINK_OFFER) > 0)
+			return round;
+		finish(c); /* nobody was left to offer anything */
+	}
+}
+
+static void a_late_decision_is_answered_by_an_error(void **state)
+{
+	uint64_t round;
+	struct rig rig;
+	struct call c;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS });
+	round = begin_in_time(&rig, &c);
+	assert_int_equal(finish(&c), -ETIMEDOUT);
+	assert_false(is_there(&rig));
+	say_decision(&rig, round);
+	hear_stored(&rig, round, -ECANCELED);
+	rig_release(&rig);
+}
+
+static void nobody_waits_long_for_the_end_of_a_round(void **state)
+{
+	uint64_t round;
+	struct rig rig;
+	struct call c;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS });
+	do {
+		round = begin_in_time(&rig, &c);
+		say_decision(&rig, round);
+	} while (finish(&c) != 0);
+	run_settle(&c);
+	assert_int_equal(c.r, -ETIMEDOUT);
+	assert_false(is_there(&rig));
+	hear_stored(&rig, round, 0);
+	cluster_decision_release(&c.d);
+	rig_release(&rig);
+}
+
+static void an_agent_that_goes_leaves_nobody_waiting(void **state)
+{
+	(void)state;
+	for (int step = 0; step < 4; step++) {
+		struct call c = { 0 };
+		struct rig rig;
+
+		rig_with_agent(&rig, &patient);
+		c = (struct call){ .rig = &rig, .nr = 3 };
+		if (step < 2)
+			start(&c, run_decide);
+		else
+			decide(&rig, 1, &c);
+		if (step < 2)
+			hear_plain(&rig, LINK_WANT, 0);
+		if (step == 1) {
+			SAY(&rig, plain, LINK_BEGIN, 1);
+			hear_offer(&rig, 1, 3);
+		}
+		if (step == 3) {
+			start(&c, run_settle);
+			hear_stored(&rig, 1, 0);
+		}
+		go(&rig);
+		if (step == 2)
+			run_settle(&c);
+		else
+			finish(&c);
+		assert_int_equal(c.r, -ENOTCONN);
+		cluster_decision_release(&c.d);
+		come(&rig); /* and the next one finds everything as it should be */
+		decide(&rig, 1, &c);
+		settle(&rig, 1, &c);
+		cluster_decision_release(&c.d);
+		rig_release(&rig);
+	}
+}
+
+static void a_new_agent_does_not_end_the_round_of_the_last(void **state)
+{
+	struct call old, new;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	decide(&rig, 1, &old);
+	go(&rig);
+	come(&rig);
+	run_settle(&old);
+	assert_int_equal(old.r, -ECANCELED);
+	decide(&rig, 1, &new); /* by the same number */
+	run_settle(&old);
+	assert_int_equal(old.r, -ECANCELED);
+	settle(&rig, 1, &new);
+	cluster_decision_release(&old.d);
+	cluster_decision_release(&new.d);
+	rig_release(&rig);
+}
+
+static void what_is_late_is_thrown_away(void **state)
+{
+	static const uint8_t all[] = { 1, 1, 1 }, settled[] = { 0, 1, 0 };
+	struct call c = { 0 };
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	c = (struct call){ .rig = &rig, .nr = 3 };
+	start(&c, run_decide);
+	hear_plain(&rig, LINK_WANT, 0);
+	say_decision(&rig, 0);
+	SAY(&rig, plain, LINK_BEGIN, 2);
+	hear_offer(&rig, 2, 3);
+	say_decision(&rig, 1);
+	SAY(&rig, settled, 2, all, 3);
+	SAY(&rig, decision, 2, NULL, 0);
+	assert_int_equal(finish(&c), 0);
+	assert_int_equal(c.d.nr, 0);
+	say_decision(&rig, 2);
+	start(&c, run_settle);
+	hear_stored(&rig, 2, 0);
+	SAY(&rig, settled, 1, all, 3);
+	SAY(&rig, settled, 2, settled, 3);
+	assert_int_equal(finish(&c), 0);
+	assert_memory_equal(c.has_stored, ((bool[]){ false, true, false }), sizeof(c.has_stored));
+	cluster_decision_release(&c.d);
+	rig_release(&rig);
+}
+
+static void a_round_that_begins_ends_the_one_before(void **state)
+{
+	struct call c = { 0 };
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	c = (struct call){ .rig = &rig, .nr = 3 };
+	start(&c, run_decide);
+	hear_plain(&rig, LINK_WANT, 0);
+	SAY(&rig, plain, LINK_BEGIN, 1);
+	hear_offer(&rig, 1, 3);
+	SAY(&rig, plain, LINK_BEGIN, 2);
+	assert_int_equal(finish(&c), -ECANCELED);
+	hear_offer(&rig, 2, 0);
+	decide(&rig, 3, &c);
+	start(&c, run_settle);
+	hear_stored(&rig, 3, 0);
+	say_nodes(&rig, 1); /* and so does another world */
+	assert_int_equal(finish(&c), -ECANCELED);
+	cluster_decision_release(&c.d);
+	rig_release(&rig);
+}
+
+static void two_commits_take_a_round_each(void **state)
+{
+	struct call c[2];
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	for (int i = 0; i < 2; i++) {
+		c[i] = (struct call){ .rig = &rig, .nr = 3 };
+		start(&c[i], run_decide);
+	}
+	hear_plain(&rig, LINK_WANT, 0);
+	SAY(&rig, plain, LINK_BEGIN, 1);
+	for (int i = 0; i < 2; i++) { /* an offer, and WANT by the other, in some order */
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		struct link_header h = hear_any(rig.agent, &b);
+
+		assert_true(h.type == LINK_OFFER || h.type == LINK_WANT);
+	}
+	say_decision(&rig, 1);
+	SAY(&rig, plain, LINK_BEGIN, 2);
+	hear_offer(&rig, 2, 3);
+	say_decision(&rig, 2);
+	for (int i = 0; i < 2; i++) {
+		finish(&c[i]);
+		assert_true(c[i].r == 0 || c[i].r == -ECANCELED); /* the first may be over before it is looked at */
+		cluster_decision_release(&c[i].d);
+	}
+	assert_true(c[0].r == 0 || c[1].r == 0);
+	rig_release(&rig);
+}
+
+/* --- chunks --- */
+
+static struct cluster_want *wants_of(size_t nr, uint32_t len, uint64_t first)
+{
+	struct cluster_want *w = calloc(nr, sizeof(*w));
+
+	assert_non_null(w);
+	for (size_t i = 0; i < nr; i++) {
+		w[i] = (struct cluster_want){ .fp = { .lo = first + i }, .len = len, .buf = malloc(len), .got = true };
+		assert_non_null(w[i].buf);
+		w[i].nr_owners = (uint32_t)(i % 3);
+		for (uint32_t k = 0; k < w[i].nr_owners; k++)
+			w[i].owners[k][0] = (uint8_t)(12 - (i + k) % 3);
+	}
+	return w;
+}
+
+static void wants_free(struct cluster_want *w, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		free(w[i].buf);
+	free(w);
+}
+
+struct fetch {
+	uint64_t number;
+	struct buf b;
+	const uint8_t (*ids)[16];
+	struct link_want *wants;
+	uint32_t nr_ids, nr;
+};
+
+static void hear_fetch(struct rig *rig, struct fetch *ret)
+{
+	*ret = (struct fetch){ .b = BUF_EMPTY };
+	ret->number = hear(rig->agent, LINK_FETCH, &ret->b);
+	assert_int_equal(link_decode_fetch(ret->b.data, ret->b.len, &ret->ids, &ret->nr_ids, &ret->wants, &ret->nr), 0);
+}
+
+/* Chunk `lo` is of bytes `lo`; those that divide by 5 are nowhere. */
+static void say_chunks(struct rig *rig, struct fetch *f)
+{
+	const void **chunks = calloc(f->nr, sizeof(*chunks));
+
+	for (uint32_t i = 0; i < f->nr; i++)
+		if (f->wants[i].fp.lo % 5 != 0) {
+			void *p = malloc(f->wants[i].len);
+
+			memset(p, (int)f->wants[i].fp.lo, f->wants[i].len);
+			chunks[i] = p;
+		}
+	SAY(rig, chunks, f->number, f->wants, chunks, f->nr);
+	for (uint32_t i = 0; i < f->nr; i++)
+		free((void *)chunks[i]);
+	free(chunks);
+	free(f->wants);
+	buf_release(&f->b);
+}
+
+static void check_wants(const struct cluster_want *w, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		assert_int_equal(w[i].got, w[i].fp.lo % 5 != 0);
+		for (uint32_t at = 0; w[i].got && at < w[i].len; at += MAX(w[i].len / 16, 1u))
+			assert_int_equal(((uint8_t *)w[i].buf)[at], (uint8_t)w[i].fp.lo);
+	}
+}
+
+static void chunks_come_in_messages_that_are_not_too_large(void **state)
+{
+	static const struct {
+		size_t nr;
+		uint32_t len, in_first;
+		unsigned nr_messages;
+	} cases[] = {
+		{ 1, 1, 1, 1 },
+		{ 3, 4096, 3, 1 },
+		{ 40, 1u << 20, 16, 3 },
+		{ LINK_CHUNKS_MAX + 1, 16, LINK_CHUNKS_MAX, 2 },
+	};
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct call c = { .rig = &rig, .nr = cases[i].nr, .wants = wants_of(cases[i].nr, cases[i].len, 1) };
+
+		start(&c, run_fetch);
+		for (unsigned m = 0; m < cases[i].nr_messages; m++) {
+			struct fetch f;
+
+			hear_fetch(&rig, &f);
+			if (m == 0)
+				assert_int_equal(f.nr, cases[i].in_first);
+			for (uint32_t n = 0; m == 0 && n < f.nr; n++) {
+				assert_int_equal(f.wants[n].nr_owners, c.wants[n].nr_owners);
+				for (uint32_t k = 0; k < f.wants[n].nr_owners; k++)
+					assert_memory_equal(f.ids[f.wants[n].owners[k]], c.wants[n].owners[k], 16);
+			}
+			say_chunks(&rig, &f);
+		}
+		assert_int_equal(finish(&c), 0);
+		check_wants(c.wants, c.nr);
+		wants_free(c.wants, c.nr);
+	}
+	rig_release(&rig);
+}
+
+static void answers_are_matched_by_their_numbers(void **state)
+{
+	struct service_stats stats;
+	struct fetch f[4];
+	struct call c[4];
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	for (unsigned i = 0; i < ARRAY_SIZE(c); i++) {
+		c[i] = (struct call){ .rig = &rig, .nr = 6, .wants = wants_of(6, 100, 10 * i + 1) };
+		start(&c[i], run_fetch);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(f); i++)
+		hear_fetch(&rig, &f[i]);
+	SAY(&rig, chunks, 1000, NULL, NULL, 0); /* nobody's */
+	for (unsigned i = ARRAY_SIZE(f); i-- > 0;)
+		say_chunks(&rig, &f[i]);
+	for (unsigned i = 0; i < ARRAY_SIZE(c); i++) {
+		assert_int_equal(finish(&c[i]), 0);
+		check_wants(c[i].wants, 6);
+		wants_free(c[i].wants, 6);
+	}
+	service_stats(rig.s, &stats);
+	assert_int_equal(stats.nr_fetched, 4 * 5);
+	assert_int_equal(stats.fetched_bytes, 4 * 5 * 100);
+	assert_int_equal(stats.nr_not_fetched, 4);
+	rig_release(&rig);
+}
+
+static void chunks_that_do_not_come_are_not_waited_for(void **state)
+{
+	struct call c = { 0 };
+	struct fetch f, late;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, LONG_NS, SHORT_NS });
+	c = (struct call){ .rig = &rig, .nr = 3, .wants = wants_of(3, 10, 1) };
+	run_fetch(&c);
+	assert_int_equal(c.r, -ETIMEDOUT);
+	for (int i = 0; i < 3; i++)
+		assert_false(c.wants[i].got);
+	hear_fetch(&rig, &late);
+	say_chunks(&rig, &late);
+	wants_free(c.wants, 3);
+	c.wants = wants_of(40, 1u << 20, 1);
+	c.nr = 40;
+	start(&c, run_fetch);
+	hear_fetch(&rig, &f);
+	say_chunks(&rig, &f); /* unless that was late already, too */
+	go(&rig);
+	finish(&c);
+	if (c.r == 0)
+		check_wants(c.wants, 16);
+	else
+		assert_true(c.r == -ETIMEDOUT || c.r == -ENOTCONN);
+	assert_false(c.wants[39].got);
+	wants_free(c.wants, 40);
+	rig_release(&rig);
+}
+
+static void an_agent_that_goes_leaves_no_reader_waiting(void **state)
+{
+	struct call c = { 0 };
+	struct fetch f;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	c = (struct call){ .rig = &rig, .nr = 40, .wants = wants_of(40, 1u << 20, 1) };
+	start(&c, run_fetch);
+	hear_fetch(&rig, &f);
+	go(&rig);
+	assert_int_equal(finish(&c), -ENOTCONN);
+	free(f.wants);
+	buf_release(&f.b);
+	wants_free(c.wants, 40);
+	rig_release(&rig);
+}
+
+static void what_cannot_be_asked_for_is_not_there(void **state)
+{
+	struct call c = { 0 };
+	struct fetch f;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	c = (struct call){ .rig = &rig, .nr = 3, .wants = wants_of(3, 10, 1) };
+	c.wants[1].len = (1u << 20) + 1;
+	start(&c, run_fetch);
+	for (int i = 0; i < 2; i++) {
+		hear_fetch(&rig, &f);
+		assert_int_equal(f.nr, 1);
+		say_chunks(&rig, &f);
+	}
+	assert_int_equal(finish(&c), 0);
+	assert_true(c.wants[0].got && !c.wants[1].got && c.wants[2].got);
+	c.nr = 0;
+	run_fetch(&c);
+	assert_int_equal(c.r, 0);
+	wants_free(c.wants, 3);
+	rig_release(&rig);
+}
+
+static void other_nodes_get_what_is_here(void **state)
+{
+	static const struct link_want wants[] = {
+		{ .fp = { .lo = 1 }, .len = 1 },	{ .fp = { .lo = 201 }, .len = 4096 },
+		{ .fp = { .lo = 7 }, .len = 4096 },	{ .fp = { .lo = 255 }, .len = 4096 },
+		{ .fp = { .lo = 9 }, .len = 1u << 20 },
+	};
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	const void *chunks[ARRAY_SIZE(wants)];
+	struct service_stats stats;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	for (uint64_t n = 1; n <= 3; n++)
+		SAY(&rig, get, n, wants, ARRAY_SIZE(wants));
+	for (uint64_t n = 1; n <= 3; n++) {
+		assert_int_equal(hear(rig.agent, LINK_CHUNKS, &b), n);
+		assert_int_equal(link_decode_chunks(b.data, b.len, wants, ARRAY_SIZE(wants), chunks), 0);
+		assert_null(chunks[1]);
+		assert_null(chunks[3]);
+		assert_int_equal(*(const uint8_t *)chunks[0], 1);
+		assert_int_equal(((const uint8_t *)chunks[2])[4095], 7);
+		assert_int_equal(((const uint8_t *)chunks[4])[(1u << 20) - 1], 9);
+	}
+	service_stats(rig.s, &stats);
+	assert_int_equal(stats.nr_served, 9);
+	assert_int_equal(stats.served_bytes, 3 * (1 + 4096 + (1u << 20)));
+	rig_release(&rig);
+}
+
+/* More than it remembers, and nobody who takes the answers meanwhile. */
+static void who_wants_too_much_is_told_that_it_is_not_here(void **state)
+{
+	enum { NR = 40 };
+	struct link_want *wants = calloc(LINK_CHUNKS_MAX, sizeof(*wants));
+	const void **chunks = calloc(LINK_CHUNKS_MAX, sizeof(*chunks));
+	bool is_answered[NR + 1] = { false };
+	struct buf b = BUF_EMPTY;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	for (uint32_t i = 0; i < LINK_CHUNKS_MAX; i++)
+		wants[i] = (struct link_want){ .fp = { .lo = 1 + i % 200 }, .len = 4096 };
+	for (uint64_t n = 1; n <= NR; n++)
+		SAY(&rig, get, n, wants, LINK_CHUNKS_MAX);
+	for (uint64_t n = 1; n <= NR; n++) {
+		uint64_t number = hear(rig.agent, LINK_CHUNKS, &b);
+
+		assert_true(number >= 1 && number <= NR && !is_answered[number]);
+		is_answered[number] = true;
+		assert_int_equal(link_decode_chunks(b.data, b.len, wants, LINK_CHUNKS_MAX, chunks), 0);
+		for (uint32_t i = 1; i < LINK_CHUNKS_MAX; i++)
+			assert_int_equal(chunks[i] != NULL, chunks[0] != NULL);
+	}
+	buf_release(&b);
+	free(chunks);
+	free(wants);
+	rig_release(&rig);
+}
+
+/* --- who comes --- */
+
+static void a_second_agent_is_told_that_there_is_one(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct rig rig;
+	struct call c;
+	int second;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	second = dial(&rig);
+	assert_int_equal(hear(second, LINK_REFUSED, &b), EBUSY);
+	hear_end(second);
+	close(second);
+	decide(&rig, 1, &c); /* the first does not mind */
+	settle(&rig, 1, &c);
+	cluster_decision_release(&c.d);
+	rig_release(&rig);
+}
+
+static void another_users_agent_is_refused(void **state)
+{
+	struct rig rig;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	rig_init(&rig, &patient);
+	rig_start(&rig);
+	assert_int_equal(chmod(rig.dir, 0755), 0);
+	assert_int_equal(chmod(rig.path, 0666), 0); /* which nobody does */
+	pid = fork();
+	if (pid == 0) {
+		uint8_t head[sizeof(struct link_header_wire)];
+		struct link_header h;
+		struct sockaddr_un a = { .sun_family = AF_UNIX };
+		int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+		strcpy(a.sun_path, rig.path);
+		if (setgid(65534) < 0 || setuid(65534) < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+		    !hear_bytes(fd, head, sizeof(head)) || link_decode_header(head, sizeof(head), &h) < 0)
+			_exit(1);
+		_exit(h.type == LINK_REFUSED && h.number == EACCES ? 0 : 2);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	rig_release(&rig);
+}
+
+static void who_does_not_keep_to_it_is_hung_up_on(void **state)
+{
+	static const struct {
+		enum { STRANGER, GREETED, KNOWN } when;
+		const char *name;
+		uint8_t bytes[40];
+		size_t len;
+	} cases[] = {
+		{ STRANGER, "BEGIN before HELLO", { 0, 0, 0, 0, LINK_BEGIN }, 16 },
+		{ STRANGER, "another version", { 4, 0, 0, 0, LINK_HELLO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 99 }, 20 },
+		{ STRANGER, "garbage", "GET / HTTP/1.1\r\n\r\n", 18 },
+		{ GREETED, "BEGIN before NODES", { 0, 0, 0, 0, LINK_BEGIN, 0, 0, 0, 1 }, 16 },
+		{ GREETED, "HELLO again", { 4, 0, 0, 0, LINK_HELLO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 }, 20 },
+		{ GREETED, "no nodes", { 8, 0, 0, 0, LINK_NODES }, 24 },
+		{ KNOWN, "a daemon's message", { 0, 0, 0, 0, LINK_WANT }, 16 },
+		{ KNOWN, "too much", { 255, 255, 255, 255, LINK_DECISION }, 16 },
+		{ KNOWN, "a type that is none", { 0, 0, 0, 0, 99 }, 16 },
+		{ KNOWN, "half a GET", { 4, 0, 0, 0, LINK_GET }, 20 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct buf b = BUF_EMPTY;
+		struct rig rig;
+
+		rig_init(&rig, &patient);
+		rig_start(&rig);
+		if (cases[i].when == STRANGER)
+			rig.agent = dial(&rig);
+		else if (cases[i].when == GREETED)
+			greet(&rig);
+		else
+			come(&rig);
+		buf_add(&b, cases[i].bytes, cases[i].len);
+		say(&rig, &b);
+		hear_end(rig.agent);
+		go(&rig);
+		come(&rig); /* the next is welcome */
+		rig_release(&rig);
+	}
+}
+
+static void answers_that_cannot_be_right_end_the_connection(void **state)
+{
+	static const struct link_owners beyond[] = { { .index = 7, .nr = 1, .owners = { 0 } } };
+	static const uint8_t five[5];
+	struct call c = { 0 };
+	struct fetch f;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	c = (struct call){ .rig = &rig, .nr = 3 };
+	start(&c, run_decide);
+	hear_plain(&rig, LINK_WANT, 0);
+	SAY(&rig, plain, LINK_BEGIN, 1);
+	hear_offer(&rig, 1, 3);
+	SAY(&rig, decision, 1, beyond, 1);
+	assert_int_equal(finish(&c), -ENOTCONN);
+	go(&rig);
+	come(&rig);
+	decide(&rig, 1, &c);
+	start(&c, run_settle);
+	hear_stored(&rig, 1, 0);
+	SAY(&rig, settled, 1, five, 5);
+	assert_int_equal(finish(&c), -ENOTCONN);
+	cluster_decision_release(&c.d);
+	go(&rig);
+	come(&rig);
+	c = (struct call){ .rig = &rig, .nr = 3, .wants = wants_of(3, 10, 1) };
+	start(&c, run_fetch);
+	hear_fetch(&rig, &f);
+	SAY(&rig, chunks, f.number, f.wants, ((const void *[]){ NULL, NULL }), 2);
+	assert_int_equal(finish(&c), -ENOTCONN);
+	wants_free(c.wants, 3);
+	free(f.wants);
+	buf_release(&f.b);
+	go(&rig);
+	rig_release(&rig);
+}
+
+static void an_agent_of_another_store_is_hung_up_on(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, &patient);
+	rig_start(&rig);
+	greet(&rig);
+	say_nodes(&rig, 2);
+	hear_end(rig.agent);
+	rig_release(&rig);
+}
+
+static void who_says_nothing_makes_room_for_others(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS });
+	rig_start(&rig);
+	rig.agent = dial(&rig);
+	hear_end(rig.agent);
+	close(rig.agent);
+	come(&rig);
+	rig_release(&rig);
+}
+
+static void stopping_leaves_nobody_waiting(void **state)
+{
+	struct call c[3];
+	struct rig rig;
+	struct fetch f;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	decide(&rig, 1, &c[0]);
+	start(&c[0], run_settle);
+	hear_stored(&rig, 1, 0);
+	c[1] = (struct call){ .rig = &rig, .nr = 3 };
+	start(&c[1], run_decide);
+	hear_plain(&rig, LINK_WANT, 0);
+	c[2] = (struct call){ .rig = &rig, .nr = 1, .wants = wants_of(1, 10, 1) };
+	start(&c[2], run_fetch);
+	hear_fetch(&rig, &f);
+	service_stop(rig.s);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(finish(&c[i]), -ENOTCONN);
+	cluster_decision_release(&c[0].d);
+	wants_free(c[2].wants, 1);
+	free(f.wants);
+	buf_release(&f.b);
+	rig_release(&rig);
+}
+
+/* --- the socket --- */
+
+static void the_socket_is_private_and_goes_with_the_service(void **state)
+{
+	struct stat st;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, NULL);
+	rig_start(&rig);
+	assert_int_equal(lstat(rig.path, &st), 0);
+	assert_true(S_ISSOCK(st.st_mode));
+	assert_int_equal(st.st_mode & 07777, 0600);
+	service_stop(rig.s);
+	assert_int_equal(lstat(rig.path, &st), -1);
+	rig_release(&rig);
+}
+
+static void a_socket_is_taken_over_from_the_dead_alone(void **state)
+{
+	struct listener first = LISTENER_NONE, second = LISTENER_NONE;
+	char dir[] = "/tmp/ckptfs-listen.XXXXXX", path[64], link[80];
+	struct stat st;
+	FILE *f;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/s", dir);
+	snprintf(link, sizeof(link), "%s/kept", dir);
+	assert_int_equal(listener_open(&first, path), 0);
+	assert_int_equal(listener_open(&second, path), -EADDRINUSE);
+	close(first.fd); /* dead: its name is still there */
+	first.fd = -1;
+	assert_int_equal(lstat(path, &st), 0);
+	assert_int_equal(listener_open(&second, path), 0);
+	listener_close(&first); /* and does not take the other's name along */
+	assert_int_equal(lstat(path, &st), 0);
+	listener_close(&second);
+	assert_int_equal(lstat(path, &st), -1);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fclose(f);
+	assert_int_equal(listener_open(&first, path), -EEXIST);
+	assert_int_equal(unlink(path), 0);
+	snprintf(path, sizeof(path), "%s/none/s", dir);
+	assert_int_equal(listener_open(&first, path), -ENOENT);
+	snprintf(path, sizeof(path), "%s/", dir);
+	assert_int_equal(listener_open(&first, path), -EISDIR);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+static void a_path_may_be_long(void **state)
+{
+	char dir[] = "/tmp/ckptfs-listen.XXXXXX", deep[200], path[220];
+	struct listener l = LISTENER_NONE;
+	struct stat st;
+	int fd;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(deep, sizeof(deep), "%s/%0150d", dir, 0);
+	assert_int_equal(mkdir(deep, 0700), 0);
+	snprintf(path, sizeof(path), "%s/agent.sock", deep);
+	assert_int_equal(listener_open(&l, path), 0);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	fd = listener_connect(path);
+	assert_true(fd >= 0);
+	close(fd);
+	listener_close(&l);
+	assert_int_equal(rmdir(deep), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nobody_is_there_before_it_has_said_who_takes_part),
+		cmocka_unit_test(a_round_goes_from_want_to_settled),
+		cmocka_unit_test(a_failure_to_store_is_told_and_not_waited_for),
+		cmocka_unit_test(a_round_that_nothing_is_pending_for_is_answered_at_once),
+		cmocka_unit_test(a_round_has_what_is_pending_committed),
+		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_commit),
+		cmocka_unit_test(nobody_waits_long_for_a_round_and_then_not_at_all),
+		cmocka_unit_test(a_late_decision_is_answered_by_an_error),
+		cmocka_unit_test(nobody_waits_long_for_the_end_of_a_round),
+		cmocka_unit_test(an_agent_that_goes_leaves_nobody_waiting),
+		cmocka_unit_test(a_new_agent_does_not_end_the_round_of_the_last),
+		cmocka_unit_test(what_is_late_is_thrown_away),
+		cmocka_unit_test(a_round_that_begins_ends_the_one_before),
+		cmocka_unit_test(two_commits_take_a_round_each),
+		cmocka_unit_test(chunks_come_in_messages_that_are_not_too_large),
+		cmocka_unit_test(answers_are_matched_by_their_numbers),
+		cmocka_unit_test(chunks_that_do_not_come_are_not_waited_for),
+		cmocka_unit_test(an_agent_that_goes_leaves_no_reader_waiting),
+		cmocka_unit_test(what_cannot_be_asked_for_is_not_there),
+		cmocka_unit_test(other_nodes_get_what_is_here),
+		cmocka_unit_test(who_wants_too_much_is_told_that_it_is_not_here),
+		cmocka_unit_test(a_second_agent_is_told_that_there_is_one),
+		cmocka_unit_test(another_users_agent_is_refused),
+		cmocka_unit_test(who_does_not_keep_to_it_is_hung_up_on),
+		cmocka_unit_test(answers_that_cannot_be_right_end_the_connection),
+		cmocka_unit_test(an_agent_of_another_store_is_hung_up_on),
+		cmocka_unit_test(who_says_nothing_makes_room_for_others),
+		cmocka_unit_test(stopping_leaves_nobody_waiting),
+		cmocka_unit_test(the_socket_is_private_and_goes_with_the_service),
+		cmocka_unit_test(a_socket_is_taken_over_from_the_dead_alone),
+		cmocka_unit_test(a_path_may_be_long),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
