@@ -1,0 +1,75 @@
+/*
+ * Rounds of several nodes in one thread, with all that can go wrong at chosen or random moments: the reduction and each node's part in a round are the
+ * real ones (mpi-agent/merge.h, store/engine/round.h), stores, agents and what they say to each other are modelled. A run is a function of its
+ * configuration alone.
+ *
+ * What a node has acknowledged must be readable at every moment: here, or elsewhere by a reference all of whose owners have the bytes, durable
+ * and lent, on different hosts, as many as asked for or as there are hosts that offered them.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_NODES 9u
+#define SIM_ROUNDS 5u
+
+/* Where something goes wrong, in the order of a round. */
+enum sim_step {
+	SIM_BEGIN, /* the agent's message */
+	SIM_OFFER, /* the daemon's */
+	SIM_DECISION,
+	SIM_STORE, /* what the daemon is to write */
+	SIM_STORED,
+	SIM_SETTLED,
+	SIM_FINISH, /* what is left to be written, and the commit */
+	SIM_STEPS,
+};
+
+enum sim_fault {
+	SIM_FINE,
+	SIM_LOST, /* of a message; at other steps it means nothing */
+	SIM_LATE, /* it comes in the next round, at the same step */
+	SIM_FULL, /* nothing more can be stored; at other steps than those that store it means nothing */
+	SIM_CRASH, /* just before; in memory nothing is left */
+	SIM_CRASH_AFTER, /* just after */
+	SIM_WORLD_DIES, /* all agents do: nobody hears anything more of this round */
+	SIM_FAULTS,
+};
+
+/* Mistakes that a run can be made with, to see that it finds them. */
+enum sim_flaw {
+	SIM_RIGHT,
+	SIM_REFERS_EARLY, /* to others before they have said that they have it */
+	SIM_ONE_WILL_DO, /* of several owners */
+	SIM_LENDS_LATE, /* after it has said that it has stored */
+	SIM_TAKES_STALE, /* answers of any round */
+	SIM_ALWAYS_STORED, /* says so even if not */
+	SIM_SILENCE_IS_CONSENT, /* who hears no end of a round takes it for a good one */
+	SIM_FREES_LENT, /* when no file of its own needs it */
+	SIM_FORGETS_LENT, /* in a crash */
+	SIM_FLAWS,
+};
+
+struct sim_conf {
+	uint64_t seed; /* of everything that is random */
+	unsigned nr_nodes; /* 0: random, 1 to SIM_NODES */
+	unsigned faults_percent; /* of steps that something happens at, by chance */
+	/* One fault that is not by chance; SIM_FINE: none. */
+	enum sim_fault fault;
+	enum sim_step step;
+	unsigned round, node;
+	bool identical; /* all nodes bring the same */
+	enum sim_flaw flaw;
+	bool trace; /* to stderr */
+};
+
+struct sim_result {
+	bool failed;
+	char why[160];
+	uint64_t nr_elsewhere; /* pages that were not stored by who wrote them */
+	uint64_t nr_faults;
+};
+
+void sim_run(const struct sim_conf *conf, struct sim_result *ret);
