@@ -11,6 +11,7 @@
  *   'O' ino                 -> (empty)                                 no name left, still open: removed at mount
  *   'R' ino segment         -> extents (recipes.h)                     1 MiB of a file
  *   'F' [pack [frame]]      -> what has been collected (freed.h)       totals, whole packs, chunks of a frame
+ *   'E' [pack frame]        -> what is shared with other nodes (shares.h)   totals, nodes (pack 0), chunks of a frame
  *   'B' pack frame ino seg  -> (empty)                                 who refers to a frame (referrers.h)
  *   'M' name                -> meta (engine's)                         commit number, pack marks, next inode ...
  *
@@ -38,6 +39,7 @@ enum view_table {
 	VIEW_ORPHAN = 'O',
 	VIEW_RECIPE = 'R',
 	VIEW_FREED = 'F',
+	VIEW_SHARE = 'E',
 	VIEW_REFERRER = 'B',
 	VIEW_META = 'M',
 };
@@ -69,6 +71,13 @@ struct freed_value_disk {
 	struct le64 gone[4];
 };
 static_assert(sizeof(struct freed_value_disk) == 34, "on disk");
+
+struct share_value_disk {
+	uint8_t version, flags; /* bit 0: settled; others: refuse */
+	struct le64 lent[4], away[4];
+	/* if settled, for each bit of `away` a byte, how many nodes have it, and their numbers, each a varint */
+};
+static_assert(sizeof(struct share_value_disk) == 66, "on disk");
 
 #define FINGERPRINT_KEY_LEN 8
 #define FINGERPRINT_VALUE_LEN 6

@@ -151,16 +151,21 @@ static int is_gone(void *check, uint32_t pack, uint32_t frame, uint64_t gone[PAC
 {
 	struct check *k = check;
 	const struct tail_frame *t = check_tail_of(k, pack, frame);
-	struct freed_frame f;
+	struct freed_frame f = { 0 };
+	uint64_t away[PACK_GONE_WORDS];
+	bool settled = true;
 	int r = 1;
 
 	if (t)
 		f = t->freed;
 	else
 		r = k->db ? freed_get(k->db, pack, frame, &f) : 0;
-	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
-		gone[i] = f.gone[i];
-	return r;
+	if (r < 0)
+		return r;
+	r = check_share_of(k, pack, frame, away, &settled);
+	for (unsigned i = 0; r >= 0 && i < PACK_GONE_WORDS; i++)
+		gone[i] = f.gone[i] | (r > 0 && !settled ? away[i] : 0);
+	return r < 0 ? r : 1;
 }
 
 static int open_packs(struct check *k, bool read_only)
@@ -170,6 +175,7 @@ static int open_packs(struct check *k, bool read_only)
 		.table_memory = k->conf->cache / 8,
 		.read_only = read_only,
 		.gone = is_gone,
+		.away = check_is_away,
 		.userdata = k,
 		.removed = k->removed,
 		.nr_removed = k->nr_removed,

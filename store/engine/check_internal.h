@@ -9,6 +9,7 @@
  *   check_referrers.c who refers to what, as the recipes say
  *   check_names.c   every name against every inode
  *   check_packs.c   headers, tables, chunks
+ *   check_shares.c  what is shared with other nodes
  *   check_hints.c   is every chunk found by its fingerprint?
  *   check_window.c  some packs at a time: healing, and telling what is left
  *   check_extents.c recipes against what the packs have
@@ -20,10 +21,12 @@
 #include "base/util.h"
 #include "index/freed.h"
 #include "index/recipes.h"
+#include "index/shares.h"
 #include "store/engine/check.h"
 #include "store/engine/check_rules.h"
 #include "store/engine/record_format.h"
 #include "store/engine/superblock.h"
+#include "store/pack/pack.h"
 
 struct db;
 struct fingerprint_entry;
@@ -35,6 +38,14 @@ struct tail_frame {
 	uint32_t pack, frame; /* frame UINT32_MAX: the whole pack */
 	struct freed_frame freed;
 	size_t number; /* the later one of the same frame counts */
+};
+
+/* What they say of chunks that are away. */
+struct tail_share {
+	uint32_t pack, frame;
+	uint64_t away[SHARE_WORDS];
+	bool settled;
+	size_t number;
 };
 
 struct check {
@@ -62,6 +73,8 @@ struct check {
 	size_t nr_removed, size_removed;
 	struct tail_frame *tail;
 	size_t nr_tail, size_tail;
+	struct tail_share *shares;
+	size_t nr_shares, size_shares;
 
 	struct packs *packs;
 	bool has_marks;
@@ -87,6 +100,14 @@ int check_mend_counts(struct check *k, const struct pack_counts *counts); /* a c
 bool check_is_removed(const struct check *k, uint32_t pack);
 /* NULL: nothing of it. */
 const struct tail_frame *check_tail_of(const struct check *k, uint32_t pack, uint32_t frame);
+
+/* check_shares.c */
+int check_shares_add(struct check *k, uint32_t pack, uint32_t frame, const void *value, size_t len);
+void check_shares_sort(struct check *k);
+void check_shares_release(struct check *k);
+/* 1/0 it shares nothing/<0 */
+int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t away[SHARE_WORDS], bool *ret_settled);
+int check_is_away(void *check, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS]); /* as packs_conf wants it */
 
 /* check_view.c */
 int check_view(struct check *k);

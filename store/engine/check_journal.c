@@ -26,6 +26,7 @@ void check_journal_close(struct check *k)
 	journal_close(TAKE(k->journal));
 	free(TAKE(k->removed));
 	free(TAKE(k->tail));
+	check_shares_release(k);
 	k->nr_removed = k->size_removed = k->nr_tail = k->size_tail = 0;
 	k->nr_journal_why = 0;
 	k->journal_bad = false;
@@ -115,6 +116,7 @@ static void sort_collected(struct check *k)
 {
 	size_t n = 0;
 
+	check_shares_sort(k);
 	if (k->nr_removed > 0)
 		qsort(k->removed, k->nr_removed, sizeof(*k->removed), compare_packs);
 	if (k->nr_tail == 0)
@@ -173,6 +175,10 @@ static const char *record_put(struct check *k, const struct group *g, const void
 	if (!key)
 		return "its key does not decode";
 	why = check_entry(&k->key, key, (size_t)key_len, c.p, cursor_left(&c));
+	if (!why && key[0] == VIEW_SHARE && !g->is_snapshot && g->number > k->meta.commit) {
+		share_key_decode(key, (size_t)key_len, &pack, &frame);
+		*r = pack > 0 ? check_shares_add(k, pack, frame, c.p, cursor_left(&c)) : 0;
+	}
 	if (why || key[0] != VIEW_FREED)
 		return why;
 	freed_key_decode(key, (size_t)key_len, &pack, &frame);

@@ -85,10 +85,16 @@ int check_headers(struct check *k)
 
 /* --- tables and chunks --- */
 
+/* Is it here? */
+static bool is_read(const struct pack_frame_rec *rec, uint32_t i)
+{
+	return !fp_is_none(rec->fps[i]) && !pack_rec_away(rec, i);
+}
+
 static bool any_gone(const struct pack_frame_rec *rec)
 {
 	for (uint32_t i = 0; i < rec->nr_chunks; i++)
-		if (fp_is_none(rec->fps[i]))
+		if (!is_read(rec, i))
 			return true;
 	return false;
 }
@@ -96,18 +102,22 @@ static bool any_gone(const struct pack_frame_rec *rec)
 static int count_chunks(struct packs_check *c)
 {
 	const struct pack_frame_rec *rec = c->rec;
-	int r = 0;
+	uint64_t away[SHARE_WORDS];
+	bool settled = true;
+	int r;
 
 	c->counts.nr_frames++;
-	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++) {
+	r = check_share_of(c->k, rec->pack, rec->frame, away, &settled);
+	for (uint32_t i = 0; i < rec->nr_chunks && r >= 0; i++) {
 		if (fp_is_none(rec->fps[i])) {
 			r = check_window_add_gone(&c->w, pack_rec_addr(rec, i), pack_rec_len(rec, i));
-			continue;
+			if (settled || !share_bit(away, i))
+				continue; /* else it was never there, and is counted all the same */
 		}
 		c->counts.nr_chunks++;
 		c->counts.chunk_bytes += pack_rec_len(rec, i);
 	}
-	return r;
+	return MIN(r, 0);
 }
 
 /* The whole frame at once; if that fails, chunk by chunk. */
@@ -121,7 +131,7 @@ static int read_chunks(struct packs_check *c)
 	if (!any_gone(rec) && packs_read(c->k->packs, rec->first, total, c->buf) == 0)
 		return 0;
 	for (uint32_t i = 0; i < rec->nr_chunks; i++) {
-		if (fp_is_none(rec->fps[i]))
+		if (!is_read(rec, i))
 			continue;
 		r = packs_read(c->k->packs, pack_rec_addr(rec, i), pack_rec_len(rec, i), c->buf);
 		if (r == -ENOMEM)

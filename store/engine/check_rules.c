@@ -14,6 +14,7 @@
 #include "index/index_format.h"
 #include "index/recipes.h"
 #include "index/referrers.h"
+#include "index/shares.h"
 #include "store/engine/record_format.h"
 
 #define NUMBER_KEY_LEN 9 /* letter and inode */
@@ -114,6 +115,25 @@ static const char *entry_freed(const struct entry *e)
 	return r < 0 ? "what has been collected does not decode" : NULL;
 }
 
+static const char *entry_share(const struct entry *e)
+{
+	struct share_totals totals;
+	struct share_frame shared;
+	struct share_node node;
+	uint32_t pack, frame;
+	int r;
+
+	if (share_key_decode(e->k, e->k_len, &pack, &frame) < 0)
+		return "its key does not decode";
+	if (pack > 0)
+		r = share_frame_decode(e->v, e->v_len, &shared);
+	else if (frame == UINT32_MAX)
+		r = share_totals_decode(e->v, e->v_len, &totals);
+	else
+		r = share_node_decode(e->v, e->v_len, &node);
+	return r < 0 ? "what is shared with other nodes does not decode" : NULL;
+}
+
 static const char *entry_referrer(const struct entry *e)
 {
 	struct referrer r;
@@ -147,7 +167,7 @@ static const struct {
 	{ VIEW_INODE, entry_inode },	 { VIEW_CONTENT, entry_content }, { VIEW_DIRENT, entry_dirent },
 	{ VIEW_SYMLINK, entry_symlink }, { VIEW_XATTR, entry_xattr },	  { VIEW_ORPHAN, entry_orphan },
 	{ VIEW_RECIPE, entry_recipe },	 { VIEW_FREED, entry_freed },	  { VIEW_META, entry_meta },
-	{ VIEW_REFERRER, entry_referrer },
+	{ VIEW_REFERRER, entry_referrer }, { VIEW_SHARE, entry_share },
 };
 
 const char *check_entry(const struct fp_key *key, const void *k, size_t k_len, const void *v, size_t v_len)

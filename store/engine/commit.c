@@ -152,6 +152,7 @@ static void append(struct engine *e) REQUIRES(e->log.lock)
 		mutex_lock(&e->log.lock);
 	}
 	e->log.appending = false;
+	cond_broadcast(&e->log.leader_cond); /* commit_notes() may wait for it */
 	e->log.last_error = r;
 	if (r < 0) {
 		tell(e, failed(e, e->log.committed), r);
@@ -164,6 +165,33 @@ static void append(struct engine *e) REQUIRES(e->log.lock)
 	atomic_fetch_add_explicit(&e->count.nr_commits, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&e->count.commit_ns_sum, monotonic_ns() - packed.since_ns, memory_order_relaxed);
 	tell(e, satisfied(e), 0);
+}
+
+/* Beside the log: between two groups of it. */
+int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records)
+{
+	_cleanup_(buf_release) struct buf group = BUF_EMPTY;
+	int r = buf_error(records);
+
+	if (r == 0)
+		r = encode(records, records->len, marks, &group);
+	if (r < 0)
+		return r;
+	mutex_lock(&e->log.lock);
+	while (e->log.appending)
+		cond_wait(&e->log.leader_cond, &e->log.lock);
+	e->log.appending = true;
+	mutex_unlock(&e->log.lock);
+	r = append_group(e, &group, true);
+	if (r == -ENOSPC && reserve_release(e))
+		r = append_group(e, &group, true);
+	mutex_lock(&e->log.lock);
+	e->log.appending = false;
+	if (r == 0) /* a commit that is half done must not go back behind them */
+		e->log.packed.marks = e->log.marks = *marks;
+	cond_broadcast(&e->log.leader_cond);
+	mutex_unlock(&e->log.lock);
+	return r;
 }
 
 static bool wants_packs(struct engine *e) REQUIRES(e->log.lock)

@@ -117,8 +117,12 @@ static int small_frame(struct engine *e, const struct batch *b, unsigned i, stru
 	struct pack_frame **f = shared_frame(e, b);
 
 	if (*f && !pack_frame_takes(*f, batch_len(b, i))) {
-		full[(*nr_full)++] = TAKE(*f);
-		e->nr_filling++;
+		struct pack_frame *now = collective_holds(e) ? collective_hold(e, TAKE(*f)) : TAKE(*f);
+
+		if (now) {
+			full[(*nr_full)++] = now;
+			e->nr_filling++;
+		}
 	}
 	return *f ? 0 : packs_frame_open(e->packs, PACK_SMALL, b->page, f);
 }
@@ -141,7 +145,7 @@ static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack
 {
 	int r = 0;
 
-	if (b->page && nr * (uint64_t)b->page >= BULK_MIN)
+	if (b->page && nr * (uint64_t)b->page >= BULK_MIN && !collective_holds(e))
 		r = packs_frame_open(e->packs, PACK_BULK, b->page, bulk);
 	else if (nr > 0 && e->nr_unwritten >= NR_UNWRITTEN_MAX)
 		r = e->unwritten_error;
@@ -195,6 +199,7 @@ int batch_append(struct batch *b, uint64_t generation)
 	struct pack_frame *bulk = NULL, *full[2]; /* 256 chunks of 1 MiB at most fill one up, and perhaps another */
 	struct engine *e = b->e;
 	unsigned nr, nr_full = 0;
+	bool wants_round;
 	int r;
 
 	mutex_lock(&e->append_lock);
@@ -210,7 +215,11 @@ int batch_append(struct batch *b, uint64_t generation)
 		r = place_all(e, b, nr, &bulk, full, &nr_full);
 	if (r < 0)
 		unclaim(e, b);
+	wants_round = e->wants_round;
+	e->wants_round = false;
 	mutex_unlock(&e->append_lock);
+	if (wants_round)
+		engine_sync_ahead(e);
 	for (unsigned i = 0; i < nr_full; i++)
 		write_small(e, full[i]);
 	if (r < 0) {
@@ -228,26 +237,64 @@ int batch_append(struct batch *b, uint64_t generation)
 	return 1;
 }
 
+/* All small frames there are, in memory of the caller's. */
+static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_nr) REQUIRES(e->append_lock)
+{
+	size_t nr = 0, max = e->nr_unwritten + e->nr_held + 2;
+	struct pack_frame **frames = calloc(max, sizeof(*frames));
+
+	if (!frames)
+		return -ENOMEM;
+	while (e->nr_unwritten > 0)
+		frames[nr++] = e->unwritten[--e->nr_unwritten];
+	for (size_t i = 0; i < e->nr_held; i++)
+		frames[nr++] = e->held[i];
+	e->nr_held = 0;
+	if (e->small)
+		frames[nr++] = TAKE(e->small);
+	if (e->varied)
+		frames[nr++] = TAKE(e->varied);
+	*ret = frames;
+	*ret_nr = nr;
+	return 0;
+}
+
+/* Of a cluster: those that could not be written are held. */
+static int sync_in_round(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret)
+{
+	int r = collective_sync(e, frames, nr, ret);
+
+	mutex_lock(&e->append_lock);
+	for (size_t i = 0; i < nr; i++)
+		if (frames[i])
+			collective_put_back(e, frames[i]);
+	mutex_unlock(&e->append_lock);
+	return r;
+}
+
 /*
  * Called by a commit: every chunk the log refers to is written, then durable. The sync's point is set under the lock
  * that frames are opened with, when no small frame is open: each frame before it is with a thread that is writing it.
  */
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 {
-	struct pack_frame *mine[ARRAY_SIZE(e->unwritten) + 2];
-	unsigned nr = 0;
+	_cleanup_(freep) struct pack_frame **frames = NULL;
+	size_t nr = 0;
+	int r;
 
 	mutex_lock(&e->append_lock);
-	while (e->nr_unwritten > 0)
-		mine[nr++] = e->unwritten[--e->nr_unwritten];
-	if (e->small)
-		mine[nr++] = TAKE(e->small);
-	if (e->varied)
-		mine[nr++] = TAKE(e->varied);
-	e->nr_filling += nr;
+	r = take_frames(e, &frames, &nr);
+	if (r < 0) {
+		mutex_unlock(&e->append_lock);
+		return r;
+	}
+	if (!e->conf.cluster_calls)
+		e->nr_filling += (unsigned)nr;
 	packs_sync_begin(e->packs);
 	mutex_unlock(&e->append_lock);
-	for (unsigned i = 0; i < nr; i++)
-		write_small(e, mine[i]);
+	if (e->conf.cluster_calls)
+		return sync_in_round(e, frames, nr, ret);
+	for (size_t i = 0; i < nr; i++)
+		write_small(e, frames[i]);
 	return packs_sync_end(e->packs, ret); /* a frame that cannot be written makes it fail */
 }

@@ -51,6 +51,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	mutex_init(&e->heal.lock);
 	compress_init(e);
 	mutex_init(&e->scrub.lock);
+	mutex_init(&e->shares.lock);
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
@@ -74,6 +75,7 @@ static void abandon_frames(struct engine *e)
 		packs_frame_abandon(e->packs, TAKE(e->small));
 	if (e->varied)
 		packs_frame_abandon(e->packs, TAKE(e->varied));
+	collective_release(e);
 }
 
 /* Contents that are still dirty because the last flush failed: the journal has them. */
@@ -110,6 +112,8 @@ void engine_free(struct engine *e)
 	cond_release(&e->filling_cond);
 	mutex_release(&e->append_lock);
 	mutex_release(&e->absorb_lock);
+	shares_release(e);
+	mutex_release(&e->shares.lock);
 	mutex_release(&e->scrub.lock);
 	compress_release(e);
 	mutex_release(&e->heal.lock);
@@ -175,10 +179,14 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 		.time_for = compress_time_for,
 		.is_disturbed = compress_is_disturbed,
 		.gone = freed_gone,
+		.away = shares_away,
+		.fetch = shares_fetch,
 		.userdata = e,
 	};
 	int r = freed_load(e, &removed, &pc.nr_removed);
 
+	if (r == 0)
+		r = shares_load(e, marks);
 	if (r < 0)
 		return r;
 	pc.removed = removed;
@@ -391,6 +399,8 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	freed_so_far(e, &gone);
 	s.stored_chunks = ps.nr_chunks - MIN(ps.nr_chunks, gone.nr_chunks);
 	s.stored_bytes = ps.chunk_bytes - MIN(ps.chunk_bytes, gone.bytes);
+	shares_stats(e, &s);
+	s.stored_bytes -= MIN(s.stored_bytes, s.elsewhere_bytes);
 	s.compressed_stored = compressed_part(s.stored_bytes, &ps);
 	s.compressed = ps.compressed_bytes;
 	s.compressed_to = ps.compressed_to;

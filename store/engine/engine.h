@@ -51,6 +51,8 @@ int chunking_parse(const char *s, size_t len, enum chunking *ret);
 /* "MIN:MEAN:MAX" with sizes as 512 or 4K, and 256 <= MIN, 2 MIN <= MEAN, 2 MEAN <= MAX <= 64K. -EINVAL: not so. */
 int chunking_parse_sizes(const char *s, struct cdc_params *ret);
 
+struct cluster_calls;
+
 struct engine_conf {
 	uint64_t page;	      /* chunk size of new data: power of two, 4 KiB to 1 MiB */
 	uint64_t cache;	      /* memory for look-ups: fingerprints, tables, RocksDB */
@@ -59,6 +61,8 @@ struct engine_conf {
 	uint64_t write_rate, read_rate; /* bytes of pack I/O per second, 0: unlimited */
 	int hash;	      /* enum fp_kind, 0: FP_CLMUL for a new store, as stored for an old one */
 	const char *cluster;  /* file whose bytes are the fingerprint key of a new store; NULL: random */
+	const struct cluster_calls *cluster_calls; /* of such a store, borrowed; NULL: it goes by itself */
+	uint64_t pending;     /* memory for chunks that wait for a round */
 	struct compress compress;
 	enum chunking chunking;
 	struct cdc_params cdc; /* as chunking_parse_sizes() allows; zeros: the default */
@@ -343,6 +347,10 @@ struct engine_stats {
 	uint64_t commit_ns_sum;
 	uint64_t unsynced_age_ns;		/* durability lag: age of the oldest change not yet durable */
 	uint64_t nr_damaged, nr_healed;
+	/* of a cluster: chunks that others have; that others have from here; came from others since the mount; wait for a
+	 * round */
+	uint64_t elsewhere_bytes, lent_bytes, fetched_bytes, pending_bytes;
+	uint64_t nr_rounds; /* since the mount */
 	uint64_t journal_number;
 	bool direct_io;				/* packs bypass the page cache */
 };

@@ -15,6 +15,7 @@
  *   txlog.c     the one ordered log; applying it to the view
  *   commit.c    the commit point; group commit
  *   chunker.c   where bytes are cut by content
+ *   collective.c  a commit's part in a round of the cluster; round.c which chunk becomes what
  *   chunking.c  whether they are
  *   compress.c  how new data is compressed
  *   view.c      writing the view out, snapshots of the journal
@@ -32,6 +33,7 @@
  *   name_walk.c names of inodes
  *   moving.c    chunks that are stored in two places, and a crash
  *   vacate.c    the places that they have left
+ *   shares.c    chunks that other nodes have, or have from here
  *   shift.c     which bytes have moved
  *   shifted.c   looking for them in champions
  *
@@ -53,6 +55,7 @@
 #include "index/fingerprint_filter.h"
 #include "index/freed.h"
 #include "index/recipes.h"
+#include "index/shares.h"
 #include "store/engine/engine.h"
 #include "store/engine/fptable.h"
 #include "store/engine/pace.h"
@@ -62,6 +65,7 @@
 #include "store/pack/pack.h"
 
 struct buffer_slab;
+struct cluster_node;
 struct db_batch;
 struct fingerprint_entry;
 struct gc_window;
@@ -73,6 +77,7 @@ struct journal_snapshot;
 struct move;
 struct search;
 struct shifted_map;
+struct unsettled;
 
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
@@ -248,6 +253,16 @@ struct engine {
 		unsigned nr_spare; /* as many jobs leave a processor to compress; constant */
 	} pace; /* of compress=auto */
 
+	struct {
+		/* held while notes enter journal and view, and while the view is cut: after view_lock, before log.lock */
+		struct mutex lock;
+		struct share_totals totals GUARDED_BY(lock);
+		struct share_node *nodes GUARDED_BY(lock); /* by number */
+		_Atomic bool any; /* something is shared: tables that are read must be told */
+		_Atomic bool paused; /* changes wait for a commit: it does without a round */
+		_Atomic uint64_t fetched, nr_rounds;
+	} shares; /* with the other nodes of a cluster */
+
 	struct mutex absorb_lock; /* held while `frozen` and `kept` are read without append_lock */
 	struct mutex append_lock;
 	struct fptable recent, frozen, kept GUARDED_BY(append_lock); /* not yet absorbed; being absorbed; absorbed */
@@ -280,6 +295,11 @@ struct engine {
 	unsigned nr_unwritten GUARDED_BY(append_lock);
 	int unwritten_error GUARDED_BY(append_lock);
 	unsigned nr_filling GUARDED_BY(append_lock); /* small frames that left `small` and are being written */
+	/* full ones that wait for a round, in order; and those of the last one that could not be settled */
+	struct pack_frame **held GUARDED_BY(append_lock);
+	size_t nr_held, size_held GUARDED_BY(append_lock);
+	bool wants_round GUARDED_BY(append_lock); /* half of what can be held is */
+	struct unsettled *unsettled; /* of whoever is at the first half of a commit */
 	struct cond filling_cond;
 
 	struct {
@@ -430,7 +450,35 @@ int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);
 /* dedup_append.c */
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* all frames there are, durable */
 
+/* collective.c */
+bool collective_holds(struct engine *e); /* are full frames kept for a round? */
+/* Keeps one that is full; returns the one that is to be written now, if any: there is no more room. */
+struct pack_frame *collective_hold(struct engine *e, struct pack_frame *f) REQUIRES(e->append_lock);
+void collective_put_back(struct engine *e, struct pack_frame *f) REQUIRES(e->append_lock); /* it could not be written */
+/* Writes frames that packs_sync_begin() has taken, in a round if there can be one, and syncs. Those that could not be
+ * written are left in `frames`, the others NULL. */
+int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret);
+void collective_release(struct engine *e);
+
+/* shares.c */
+int shares_load(struct engine *e, const struct pack_marks *marks);
+void shares_stats(struct engine *e, struct engine_stats *ret);
+void shares_release(struct engine *e);
+int shares_away(void *engine, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS]);
+/* Of what is away and not settled: it counts as gone. Adds to `gone`; 1/0 none/<0 */
+int shares_gone(struct engine *e, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
+int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
+/* The number of a node; one that has none gets the next, which enters `records`. */
+int shares_number(struct engine *e, const struct cluster_node *n, struct buf *records, uint16_t *ret)
+	REQUIRES(e->shares.lock);
+void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, struct buf *records);
+/* These notes are durable, with the marks, and the view has them. */
+int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *records) REQUIRES(e->shares.lock);
+int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_window *w); /* they are live */
+bool shares_has_pack(struct engine *e, uint32_t pack); /* nothing of it can be moved */
+
 /* commit.c */
+int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records); /* a group of their own */
 void commit_begin(struct engine *e); /* its first half, that is, unless somebody is at it: whoever comes has less to do */
 int engine_sync_patiently(struct engine *e); /* engine_sync() that nobody waits for: there is time to compress */
 

@@ -2,6 +2,7 @@
  * protocol. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -58,20 +59,23 @@ int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_G
 {
 	struct engine *e = engine;
 	struct freed_frame f;
-	int r;
+	int r, unsettled;
 
-	if (!atomic_load(&e->gc.any))
-		return 0;
+	memset(gone, 0, PACK_GONE_WORDS * sizeof(*gone));
+	r = shares_gone(e, pack, frame, gone);
+	if (r < 0 || !atomic_load(&e->gc.any))
+		return r;
+	unsettled = r;
 	r = freed_get(e->db, pack, frame, &f);
 	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
-		gone[i] = f.gone[i];
+		gone[i] |= f.gone[i];
 	if (r != 0)
 		return r;
 	/* That a pack is gone takes the place of what was gone of it, a while before it is removed. */
 	r = freed_get_pack(e->db, pack);
 	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
 		gone[i] = UINT64_MAX;
-	return r;
+	return r < 0 ? r : r | unsettled;
 }
 
 void freed_put_frame(struct engine_tx *tx, uint32_t pack, uint32_t frame, const struct freed_frame *f)

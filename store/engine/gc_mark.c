@@ -153,7 +153,9 @@ int gc_mark(struct gc *g)
 	size_t key_len, value_len;
 	int r;
 
-	r = db_iter_new(g->e->db, g->state, &prefix, 1, NULL, 0, &it);
+	r = shares_mark_lent(g->e, g->state, g->w);
+	if (r == 0)
+		r = db_iter_new(g->e->db, g->state, &prefix, 1, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		r = mark_value(g->w, value, value_len);
 		if (++g->report->nr_recipes % RECIPES_PER_STEP == 0 && !gc_goes_on(g))

@@ -188,6 +188,8 @@ static int move_extent(struct place *p, const struct extent *x)
 	struct fp fp;
 	int r = 0;
 
+	if (shares_has_pack(p->g->e, a.pack))
+		return 0; /* other nodes know it by where it is */
 	while (a.off < end && r == 0) {
 		r = packs_chunk_at(p->g->e->packs, a, &start, &len, &fp);
 		if (r <= 0)

@@ -232,7 +232,7 @@ static int list_sparse(struct gc *g)
 		uint64_t n = nr_live_blocks(g, p);
 		size_t kept = nr_kept(g, p, &d);
 
-		if (p->is_full && n > 0 && n * 100 < p->nr_blocks * g->conf->move_below)
+		if (p->is_full && n > 0 && n * 100 < p->nr_blocks * g->conf->move_below && !shares_has_pack(g->e, p->pack))
 			g->sparse[g->nr_sparse++] = (struct sparse){ .pack = p->pack, .nr_live = kept };
 	}
 	return 0;
@@ -281,6 +281,7 @@ static void put_pack(struct engine_tx *tx, uint32_t pack)
 	freed_pack_encode(&value);
 	tx->records.failed |= buf_error(&value) < 0;
 	engine_tx_del_prefix(tx, freed_key_pack(pack));
+	engine_tx_del_prefix(tx, share_key_pack(pack));
 	engine_tx_put(tx, freed_key_pack(pack), value.data, value.len);
 }
 

@@ -79,7 +79,7 @@ int gc_merge_twins(struct gc *g)
 	int r = rec ? 0 : -ENOMEM;
 
 	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed && r >= 0; d++) {
-		if (d->with_pack || !atomic_load(&g->w->refused[d->at]))
+		if (d->with_pack || !atomic_load(&g->w->refused[d->at]) || shares_has_pack(g->e, d->pack))
 			continue;
 		r = packs_frame_rec(g->e->packs, d->pack, d->frame, rec);
 		if (r > 0 && !rec->damaged)

@@ -15,7 +15,8 @@
 /* Unknown bit in `incompat`: refuse; in `compat`: ignore. */
 #define SUPERBLOCK_RECIPES_2 1u /* recipes may be of version 2 */
 #define SUPERBLOCK_CLONES 2u	/* the journal may have records of types 7 and 8 */
-#define SUPERBLOCK_INCOMPAT_KNOWN (SUPERBLOCK_RECIPES_2 | SUPERBLOCK_CLONES)
+#define SUPERBLOCK_SHARES 8u	/* chunks that the tables of packs name may be on other nodes */
+#define SUPERBLOCK_INCOMPAT_KNOWN (SUPERBLOCK_RECIPES_2 | SUPERBLOCK_CLONES | SUPERBLOCK_SHARES)
 
 struct superblock_disk {
 	uint8_t magic[8];

@@ -287,9 +287,11 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 	if (r < 0)
 		return r;
 	rwlock_lock(&e->view_lock);
+	atomic_store(&e->shares.paused, true);
 	r = view_write_back(e);
 	if (r == 0)
 		r = engine_sync(e);
+	mutex_lock(&e->shares.lock); /* what it says of them is of the same commit */
 	if (r == 0) {
 		mutex_lock(&e->log.lock);
 		*ret_number = journal_last(e->journal);
@@ -303,6 +305,8 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 		r = db_snapshot_new(e->db, ret_state);
 	if (r == 0)
 		r = db_view_flush_start(e->db);
+	mutex_unlock(&e->shares.lock);
+	atomic_store(&e->shares.paused, false);
 	rwlock_unlock(&e->view_lock);
 	return r;
 }

@@ -78,6 +78,14 @@ struct pack_compression {
 /* SPARE: unless somebody comes to wait, and then the frame is written as it is. */
 enum pack_time { PACK_TIME_NONE, PACK_TIME_SPARE, PACK_TIME_ENOUGH };
 
+/* A chunk that is elsewhere, and where its bytes are wanted. */
+struct pack_away {
+	uint32_t number; /* in its frame */
+	uint32_t len;
+	struct fp fp;
+	void *buf;
+};
+
 struct packs_conf {
 	const struct fp_key *key; /* borrowed for the life of the packs */
 	uint8_t store_id[16];
@@ -96,6 +104,11 @@ struct packs_conf {
 	 * read: 1 with bit i % 64 of gone[i / 64] for each chunk i that is no chunk any more, 0: all are there, <0.
 	 * NULL: all are. */
 	int (*gone)(void *userdata, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
+	/* Chunks whose bytes are elsewhere, not in the pack, though they count as there: asked with `gone`, and told in the
+	 * same way. NULL: none. */
+	int (*away)(void *userdata, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS]);
+	/* Gets such bytes, all of one frame, and checks them. */
+	int (*fetch)(void *userdata, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
 	void *userdata; /* of all of them */
 	const uint32_t *removed; /* packs, borrowed by packs_open() only */
 	size_t nr_removed;
@@ -127,6 +140,20 @@ uint8_t pack_frame_last(const struct pack_frame *f);
  * frees f. A frame without chunks is dropped. */
 int packs_frame_write(struct packs *p, struct pack_frame *f);
 void packs_frame_abandon(struct packs *p, struct pack_frame *f);
+/*
+ * A frame of PACK_SMALL of which some chunks are to be elsewhere. First it is written without them: blocks that hold nothing
+ * else stay holes. The frame goes on to have all bytes in memory, for whoever reads them, until it is settled: then those
+ * that are not elsewhere after all have been written as well, durably, and `f` is freed. On an error `f` lives on: try
+ * again. A crash in between leaves a table that names chunks whose bytes are not there: `gone` must tell of them by then.
+ */
+int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS]);
+int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS]);
+void packs_frame_leave(struct packs *p, struct pack_frame *f); /* neither: as a crash in between would */
+/* What is in a frame, for whoever has it open. */
+void pack_frame_place(const struct pack_frame *f, uint32_t *ret_pack, uint32_t *ret_frame);
+uint32_t pack_frame_nr(const struct pack_frame *f);
+struct fp pack_frame_fp(const struct pack_frame *f, uint32_t i);
+uint32_t pack_frame_len(const struct pack_frame *f, uint32_t i);
 /* Until the frame that holds `a` has been written: 0, or the error it failed with. 0 at once for all written ones and
  * for small frames, whose bytes are in our memory until then. */
 int packs_wait(struct packs *p, struct addr a);
@@ -184,6 +211,9 @@ static inline uint32_t pack_hint(struct addr chunk, uint8_t number)
 /* The chunk that a hint, taken as an address, leads to. 1/0/<0 as above. */
 int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp);
 
+/* Are the bytes of the chunk that holds `a` elsewhere? 1/0/<0: nobody knows */
+int packs_is_away(struct packs *p, struct addr a);
+
 /* Damage found so far in this mount. Cheap when there is none. */
 bool packs_is_damaged(struct packs *p, struct addr chunk);
 void packs_set_damaged(struct packs *p, struct addr chunk);
@@ -212,7 +242,12 @@ struct pack_frame_rec {
 	uint32_t part_end[PACK_PARTS]; /* and these end there in what is stored */
 	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk, from `first` */
 	struct fp fps[PACK_FRAME_BLOCKS]; /* FP_NONE: the chunk is gone */
+	uint64_t away[PACK_GONE_WORDS]; /* chunks whose bytes are elsewhere */
 };
+static inline bool pack_rec_away(const struct pack_frame_rec *rec, uint32_t i)
+{
+	return rec->away[i / 64] >> i % 64 & 1;
+}
 static inline uint32_t pack_rec_start(const struct pack_frame_rec *rec, uint32_t i)
 {
 	return i == 0 ? 0 : rec->ends[i - 1];

@@ -22,6 +22,15 @@ static int mask_gone(struct packs *p, uint32_t pack, uint32_t frame, struct pack
 	return 1;
 }
 
+static int ask_away(struct packs *p, uint32_t pack, uint32_t frame, struct pack_table *t)
+{
+	int r = p->conf.away ? p->conf.away(p->conf.userdata, pack, frame, t->away) : 0;
+
+	if (r == 0)
+		memset(t->away, 0, sizeof(t->away));
+	return r < 0 ? r : 1;
+}
+
 int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void *block, size_t len,
 		      struct pack_table *ret)
 {
@@ -42,7 +51,8 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 		&p->likely_stored,
 		ret->coding.codec == PACK_CODEC_NONE ? 0 : pack_stored_len(&ret->coding, pack_cut_total(&cuts)),
 		memory_order_relaxed);
-	return mask_gone(p, pack, frame, ret);
+	r = ask_away(p, pack, frame, ret);
+	return r < 0 ? r : mask_gone(p, pack, frame, ret);
 }
 
 int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_table *ret)
@@ -82,6 +92,7 @@ static int find_on_disk(struct packs *p, uint32_t pack, uint32_t frame, struct t
 	ret->chunk_len = table.chunk_len;
 	ret->nr_chunks = table.nr_chunks;
 	ret->coding = table.coding;
+	memcpy(ret->away, table.away, sizeof(ret->away));
 	memcpy(ret->fps, table.fps, table.nr_chunks * sizeof(*table.fps));
 	if (table.chunk_len == PACK_VARIED)
 		memcpy(ret->ends, table.ends, table.nr_chunks * sizeof(*table.ends));
@@ -187,6 +198,21 @@ int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32
 	*ret_len = v.chunk_len;
 	*ret_fp = v.fps[i];
 	return 1;
+}
+
+int packs_is_away(struct packs *p, struct addr a)
+{
+	struct pack_cuts cuts;
+	struct table_view v;
+	uint32_t frame, in, i;
+	int r;
+
+	r = find_table(p, a, 1, &frame, &in, &v);
+	if (r <= 0)
+		return r;
+	cuts = table_view_cuts(&v);
+	i = pack_cut_at(&cuts, in);
+	return i < v.nr_chunks && pack_is_away(v.away, i);
 }
 
 /* A block at the edge of a chunk has bytes of its neighbours too: they are written again as they are. */

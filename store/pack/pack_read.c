@@ -43,6 +43,7 @@ struct shape {
 	struct pack_cuts cuts;
 	const struct pack_coding *coding;
 	const struct fp *fps;
+	const uint64_t *away; /* words */
 };
 
 struct plan {
@@ -59,7 +60,13 @@ struct plan {
 	struct pack_cuts cuts; /* without their number, if that is a guess */
 	uint32_t ends[PACK_VARIED_MAX]; /* of `cuts` */
 	uint8_t *where[PACK_FRAME_BLOCKS]; /* by number of the chunk; NULL: not wanted */
+	uint64_t away[PACK_GONE_WORDS]; /* chunks that are not read here */
 };
+
+static bool is_read(const struct plan *pl, uint32_t i)
+{
+	return pl->where[i] && !pack_is_away(pl->away, i);
+}
 
 static uint32_t first_chunk(const struct want *w, const struct pack_cuts *cuts)
 {
@@ -159,7 +166,7 @@ static int plan_read_blocks(struct plan *pl, uint32_t skip_max)
 			 to = round_up(pack_cut_end(&pl->cuts, i), PACK_BLOCK);
 		uint64_t done = q.end - pack_data_off(frame);
 
-		if (!pl->where[i])
+		if (!is_read(pl, i))
 			continue;
 		if (q.n > 0 && from > done && from - done > skip_max) {
 			r = request_run(pl, &q);
@@ -191,7 +198,7 @@ static int plan_read(struct plan *pl, bool with_table, uint32_t skip_max)
 	for (uint32_t i = 0; i < nr_planned(pl); i++) {
 		uint64_t off = pack_data_off(frame) + (uint64_t)i * chunk_len;
 
-		if (!pl->where[i])
+		if (!is_read(pl, i))
 			continue;
 		if (q.n > 0 && off - q.end > skip_max) {
 			r = request_run(pl, &q);
@@ -216,7 +223,7 @@ static int plan_verify(struct plan *pl, const struct fp *fps)
 	for (uint32_t i = 0; i < nr_planned(pl); i++) {
 		uint32_t off;
 
-		if (!pl->where[i] || fp_equal(fp_of(p->conf.key, pl->where[i], pack_cut_len(&pl->cuts, i)), fps[i]))
+		if (!is_read(pl, i) || fp_equal(fp_of(p->conf.key, pl->where[i], pack_cut_len(&pl->cuts, i)), fps[i]))
 			continue;
 		r = -EBADMSG;
 		off = pack_data_off(pl->wants->frame) + pack_cut_start(&pl->cuts, i);
@@ -261,7 +268,7 @@ static int read_by_guess(struct plan *pl)
 		return 0;
 	pack_tables_insert(pl->packs->tables, pl->file->pack, frame, &table);
 	if (table.chunk_len != guess || pl->end > table.nr_chunks * table.chunk_len ||
-	    table.coding.codec != PACK_CODEC_NONE)
+	    table.coding.codec != PACK_CODEC_NONE || pack_any_away(table.away))
 		return 0;
 	r = plan_verify(pl, table.fps);
 	return r < 0 ? r : 1;
@@ -369,6 +376,24 @@ static int read_ahead(struct plan *pl, uint32_t likely_stored, struct pack_table
 
 /* --- with a table --- */
 
+/* What is wanted of the frame, and elsewhere. Whoever fetches it has compared it. */
+static int plan_fetch(struct plan *pl, const struct shape *s)
+{
+	struct packs *p = pl->packs;
+	uint32_t pack = pl->file->pack, frame = pl->wants->frame;
+	struct pack_away chunks[PACK_FRAME_BLOCKS];
+	size_t nr = 0;
+	int r;
+
+	for (uint32_t i = 0; i < s->cuts.nr_chunks; i++)
+		if (pl->where[i] && pack_is_away(pl->away, i))
+			chunks[nr++] = (struct pack_away){ i, pack_cut_len(&s->cuts, i), s->fps[i], pl->where[i] };
+	if (nr == 0)
+		return 0;
+	r = p->conf.fetch ? p->conf.fetch(p->conf.userdata, pack, frame, chunks, nr) : -EIO;
+	return r < 0 ? log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": %zu chunks that other nodes have", pack, frame, nr) : 0;
+}
+
 static int read_by_shape(struct plan *pl, const struct shape *s)
 {
 	uint32_t pack = pl->file->pack, off = pack_data_off(pl->wants->frame);
@@ -377,6 +402,7 @@ static int read_by_shape(struct plan *pl, const struct shape *s)
 	if (pl->end > pack_cut_total(&s->cuts))
 		return log_errno(-EBADMSG, "pack %" PRIu32 " offset %" PRIu32 ": no chunk there", pack,
 				 off + pl->end - 1);
+	memcpy(pl->away, s->away, sizeof(pl->away));
 	if (s->coding->codec != PACK_CODEC_NONE) {
 		r = read_compressed(pl, s);
 	} else {
@@ -387,6 +413,9 @@ static int read_by_shape(struct plan *pl, const struct shape *s)
 	}
 	if (r < 0)
 		return log_errno(r, "pack %" PRIu32 " offset %" PRIu32 ": cannot read", pack, off + pl->wants->in);
+	r = plan_fetch(pl, s);
+	if (r < 0)
+		return r;
 	r = plan_verify(pl, s->fps);
 	return pl->is_bad ? -EBADMSG : r; /* even if memory happened to hold the right bytes */
 }
@@ -412,7 +441,7 @@ static int read_without_table(struct plan *pl)
 	if (r == 0)
 		return log_errno(-EBADMSG, "pack %" PRIu32 " frame %" PRIu32 ": nothing there", pack, frame);
 	pack_tables_insert(pl->packs->tables, pack, frame, &table);
-	return read_by_shape(pl, &(struct shape){ pack_table_cuts(&table), &table.coding, table.fps });
+	return read_by_shape(pl, &(struct shape){ pack_table_cuts(&table), &table.coding, table.fps, table.away });
 }
 
 /* From a frame that is not written yet. */
@@ -448,7 +477,7 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 	if (!pl->buffer)
 		r = -ENOMEM;
 	else if (v)
-		r = read_by_shape(pl, &(struct shape){ table_view_cuts(v), &v->coding, v->fps });
+		r = read_by_shape(pl, &(struct shape){ table_view_cuts(v), &v->coding, v->fps, v->away });
 	else
 		r = read_without_table(pl);
 	if (r >= 0)

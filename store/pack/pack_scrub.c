@@ -30,6 +30,12 @@ struct look {
 	uint64_t *bad; /* the result */
 };
 
+/* Not what is gone, or elsewhere. */
+static bool is_looked_at(const struct look *l, uint32_t i)
+{
+	return !fp_is_none(l->t.fps[i]) && !pack_is_away(l->t.away, i);
+}
+
 static bool is_bad(const struct look *l, uint32_t i)
 {
 	return l->bad[i / 64] >> i % 64 & 1;
@@ -126,7 +132,7 @@ static int compare_all(struct look *l)
 	int r;
 
 	for (uint32_t i = 0; !is_plain && i < l->t.nr_chunks; i++)
-		parts |= fp_is_none(l->t.fps[i]) ? 0 : parts_of(l, i);
+		parts |= is_looked_at(l, i) ? parts_of(l, i) : 0;
 	r = parts > 0 ? read_parts(l, parts, l->have, &bad_parts) : 0;
 	if (r < 0)
 		return r;
@@ -134,7 +140,7 @@ static int compare_all(struct look *l)
 		const uint8_t *bytes = (is_plain ? l->stored : l->plain)->data + pack_cut_start(&l->cuts, i);
 		bool there = is_plain ? pack_cut_end(&l->cuts, i) <= l->have : !(parts_of(l, i) & bad_parts);
 
-		if (!fp_is_none(l->t.fps[i]))
+		if (is_looked_at(l, i))
 			set_bad(l, i, !there || !is_same(l, i, bytes));
 	}
 	return 0;
@@ -184,7 +190,7 @@ static void clear_good(struct look *l)
 	for (uint32_t i = 0; l->p->damaged.nr > 0 && i < l->t.nr_chunks; i++) {
 		struct addr a = chunk_addr(l, i);
 
-		if (!is_bad(l, i) && !fp_is_none(l->t.fps[i]))
+		if (!is_bad(l, i) && is_looked_at(l, i))
 			pack_places_remove(&l->p->damaged, a.pack, a.off);
 	}
 }

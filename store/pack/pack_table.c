@@ -24,6 +24,7 @@ struct table {
 	int error; /* < 0: lost */
 	bool used; /* since the hand passed */
 	struct pack_coding coding; /* once it is written */
+	uint64_t away[PACK_GONE_WORDS];
 
 	struct fp fps[]; /* nr_max; behind them, if chunks differ, as many uint32_t: where each ends */
 };
@@ -247,6 +248,11 @@ uint32_t table_nr_chunks(const struct table *t)
 	return atomic_load_explicit(&t->nr_chunks, memory_order_acquire);
 }
 
+struct fp table_fp(const struct table *t, uint32_t i)
+{
+	return t->fps[i];
+}
+
 struct pack_cuts table_cuts(const struct table *t)
 {
 	return (struct pack_cuts){ t->chunk_len, table_nr_chunks(t), ends_of(t) };
@@ -275,6 +281,7 @@ void table_copy(const struct table *t, struct pack_table *ret)
 	ret->chunk_len = t->chunk_len;
 	ret->nr_chunks = table_nr_chunks(t);
 	ret->coding = (struct pack_coding){ 0 };
+	memset(ret->away, 0, sizeof(ret->away));
 	memcpy(ret->fps, t->fps, ret->nr_chunks * sizeof(*t->fps));
 	if (t->chunk_len == 0)
 		memcpy(ret->ends, ends_of(t), ret->nr_chunks * sizeof(*ret->ends));
@@ -288,12 +295,14 @@ static void unpin(struct shard *s, struct table *t) REQUIRES(s->lock)
 		cond_wait(&s->no_user, &s->lock);
 }
 
-void pack_tables_written(struct pack_tables *ts, struct table *t, const struct pack_coding *coding)
+void pack_tables_written(struct pack_tables *ts, struct table *t, const struct pack_coding *coding,
+			 const uint64_t away[PACK_GONE_WORDS])
 {
 	struct shard *s = shard_of(ts, t->pack, t->frame);
 
 	mutex_lock(&s->lock);
 	t->coding = *coding; /* first: unpinning may let go of the lock */
+	memcpy(t->away, away, sizeof(t->away));
 	unpin(s, t);
 	clock_add(s, t);
 	shard_evict(s, ts->shard_limit, NULL);
@@ -342,6 +351,7 @@ static void view_fill(const struct table *t, uint32_t from, uint32_t len, struct
 		ret->coding.codec = PACK_CODEC_NONE;
 	else
 		ret->coding = t->coding;
+	memcpy(ret->away, t->away, sizeof(ret->away));
 	ret->error = t->error;
 	ret->frame = NULL;
 	ret->table = NULL;
@@ -401,6 +411,7 @@ void pack_tables_insert(struct pack_tables *ts, uint32_t pack, uint32_t frame, c
 			       .coding = from->coding };
 	atomic_store_explicit(&t->nr_chunks, from->nr_chunks, memory_order_relaxed);
 	memcpy(t->fps, from->fps, from->nr_chunks * sizeof(*t->fps));
+	memcpy(t->away, from->away, sizeof(t->away));
 	if (t->chunk_len == 0)
 		memcpy(ends_of(t), from->ends, from->nr_chunks * sizeof(*from->ends));
 	mutex_lock(&s->lock);

@@ -38,11 +38,13 @@ void pack_tables_pin(struct pack_tables *ts, struct table *t, uint32_t pack, uin
 void table_add(struct table *t, struct fp fp, uint32_t len);
 uint32_t table_nr_chunks(const struct table *t);
 uint32_t table_total(const struct table *t); /* bytes of its chunks; of a pinned table, by its owner */
+struct fp table_fp(const struct table *t, uint32_t i); /* likewise */
 struct pack_cuts table_cuts(const struct table *t);
 void table_copy(const struct table *t, struct pack_table *ret);
 
 /* End of being pinned. Return when nobody uses the frame any more. */
-void pack_tables_written(struct pack_tables *ts, struct table *t, const struct pack_coding *coding);
+void pack_tables_written(struct pack_tables *ts, struct table *t, const struct pack_coding *coding,
+			 const uint64_t away[PACK_GONE_WORDS]);
 void pack_tables_lost(struct pack_tables *ts, struct table *t, int error);
 void pack_tables_drop(struct pack_tables *ts, struct table *t); /* no address of it was given out */
 
@@ -51,6 +53,7 @@ struct table_view {
 	uint32_t chunk_len, nr_chunks;
 	uint32_t ends[PACK_VARIED_MAX]; /* if they differ */
 	struct pack_coding coding; /* of one that is not pinned */
+	uint64_t away[PACK_GONE_WORDS]; /* likewise */
 	int error; /* < 0: lost, with this */
 	struct pack_frame *frame; /* not NULL: pinned, and used until pack_tables_put() */
 	struct table *table; /* of `frame` */

@@ -21,6 +21,8 @@
 #include "base/util.h"
 #include "store/pack/packs_impl.h"
 
+static const uint64_t none_away[PACK_GONE_WORDS];
+
 void packs_frame_free(struct pack_frame *f)
 {
 	if (!f)
@@ -222,7 +224,7 @@ const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i)
 	return f->buffer->data + pack_cut_start(&cuts, i);
 }
 
-static void encode_table(const struct pack_frame *f, const struct pack_coding *coding, struct pack_table_disk *ret)
+void packs_frame_encode(const struct pack_frame *f, const struct pack_coding *coding, struct pack_table_disk *ret)
 {
 	struct pack_table table;
 
@@ -238,7 +240,7 @@ static int write_varied(struct pack_frame *f, uint32_t plain_len)
 	uint32_t on_disk = (uint32_t)round_up(plain_len, PACK_BLOCK);
 
 	memset(f->buffer->data + plain_len, 0, on_disk - plain_len);
-	encode_table(f, &none, &f->buffer->table);
+	packs_frame_encode(f, &none, &f->buffer->table);
 	return io_pwrite(f->file->fd, f->buffer, PACK_BLOCK + on_disk, pack_table_off(f->frame));
 }
 
@@ -249,7 +251,7 @@ static int write_plain(struct pack_frame *f, uint32_t nr_chunks)
 	struct iovec iov[1 + PACK_FRAME_BLOCKS] = { { &block, sizeof(block) } };
 	int n = 1;
 
-	encode_table(f, &none, &block);
+	packs_frame_encode(f, &none, &block);
 	for (uint32_t i = 0; i < nr_chunks; i++) {
 		const uint8_t *chunk = pack_frame_chunk(f, i);
 		struct iovec *last = &iov[n - 1];
@@ -265,11 +267,11 @@ static int write_plain(struct pack_frame *f, uint32_t nr_chunks)
 static int write_compressed(struct pack_frame *f, const struct pack_coding *coding, uint32_t on_disk,
 			    struct pack_buffer *compressed)
 {
-	encode_table(f, coding, &compressed->table);
+	packs_frame_encode(f, coding, &compressed->table);
 	return io_pwrite(f->file->fd, compressed, PACK_BLOCK + on_disk, pack_table_off(f->frame));
 }
 
-static void finish_written(struct packs *p, struct pack_frame *f, const struct pack_coding *coding, uint32_t on_disk)
+void packs_frame_count(struct packs *p, struct pack_frame *f, const struct pack_coding *coding, uint32_t on_disk)
 {
 	uint64_t nr_chunks = table_nr_chunks(f->table), bytes = table_total(f->table);
 	struct stream *st = &p->streams[f->stream];
@@ -280,7 +282,8 @@ static void finish_written(struct packs *p, struct pack_frame *f, const struct p
 	counts->nr_frames++;
 	counts->nr_chunks += nr_chunks;
 	counts->chunk_bytes += bytes;
-	counts->stored_bytes += coding->codec == PACK_CODEC_NONE ? bytes : on_disk; /* less only where compressed */
+	/* less only where compressed, or elsewhere */
+	counts->stored_bytes += coding->codec == PACK_CODEC_NONE ? MIN(bytes, on_disk) : on_disk;
 	if (st->file == f->file)
 		st->data_bytes += on_disk;
 	packs_count_disk(p, f->file, f->file->disk_bytes + PACK_BLOCK + on_disk);
@@ -295,7 +298,12 @@ static void finish_written(struct packs *p, struct pack_frame *f, const struct p
 		p->compressed_bytes += bytes;
 		p->compressed_to += on_disk;
 	}
-	pack_tables_written(p->tables, f->table, coding);
+}
+
+static void finish_written(struct packs *p, struct pack_frame *f, const struct pack_coding *coding, uint32_t on_disk)
+{
+	packs_frame_count(p, f, coding, on_disk);
+	pack_tables_written(p->tables, f->table, coding, none_away);
 	packs_frame_free(f);
 }
 

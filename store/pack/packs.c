@@ -324,10 +324,24 @@ void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, s
 	ret->compressed = t && t->coding.codec != PACK_CODEC_NONE;
 	if (t)
 		memcpy(ret->part_end, t->coding.part_end, sizeof(ret->part_end));
+	memset(ret->away, 0, sizeof(ret->away));
+	if (t)
+		memcpy(ret->away, t->away, sizeof(ret->away));
 	for (uint32_t i = 0; i < ret->nr_chunks; i++) {
 		ret->fps[i] = t->fps[i];
 		ret->ends[i] = t->chunk_len ? (i + 1) * t->chunk_len : t->ends[i];
 	}
+}
+
+/* Written, and still in memory: partly. */
+static bool is_written(struct packs *p, const struct pack_frame *f)
+{
+	bool written;
+
+	mutex_lock(&p->lock);
+	written = f->written;
+	mutex_unlock(&p->lock);
+	return written;
 }
 
 /* 1: *ret; 0: not written, or lost. */
@@ -338,11 +352,15 @@ static int read_frame(struct packs *p, struct pack_file *file, uint32_t frame, s
 	int r;
 
 	if (pack_tables_get(p->tables, file->pack, frame, 0, 0, &v)) {
-		bool there = !v.frame && v.error == 0;
+		bool there = !v.frame && v.error == 0, settles = v.frame && is_written(p, v.frame);
 
+		if (settles)
+			table_copy(v.table, &table);
 		pack_tables_put(p->tables, &v);
+		if (settles)
+			packs_fill_rec(file->pack, frame, &table, ret);
 		if (!there)
-			return 0;
+			return settles;
 	}
 	r = packs_load_table(p, file, frame, &table);
 	if (r <= 0 && r != -EBADMSG)

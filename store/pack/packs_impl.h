@@ -36,6 +36,7 @@ struct pack_frame {
 	const uint8_t **chunks; /* PACK_BULK: where they are */
 	struct pack_compression compression;
 	bool tried; /* to write: the place may hold anything */
+	uint64_t away[PACK_GONE_WORDS]; /* of one that is written partly */
 
 	/* guarded by packs.lock */
 	struct pack_frame *prev, *next;
@@ -123,6 +124,9 @@ int packs_read_parts(struct part_read *pr);
 
 /* pack_write.c: bytes of a chunk in a frame that a table_view holds. */
 const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i);
+/* pack_write.c: its table as it is on disk; that it is written, in so many bytes behind the table. */
+void packs_frame_encode(const struct pack_frame *f, const struct pack_coding *coding, struct pack_table_disk *ret);
+void packs_frame_count(struct packs *p, struct pack_frame *f, const struct pack_coding *coding, uint32_t on_disk);
 /* pack_write.c: make the place of a lost frame look as if nothing had been written there. */
 int packs_frame_wipe(struct pack_frame *f);
 void packs_frame_free(struct pack_frame *f); /* neither listed nor in a table any more; NULL is fine */

@@ -1,0 +1,83 @@
+/*
+ * What a store of a cluster shares with the others: chunks of its packs that they rely on, and chunks that it has a place for
+ * while their bytes are with others. Part of the view like what has been collected (freed.h), and for the same reason.
+ *
+ *   'E'             -> totals
+ *   'E' 0 number    -> a node, by the number that this store has given it
+ *   'E' pack frame  -> of its chunks, which are lent and which are away
+ *
+ * Decoders are pure functions of (bytes, length) and trust nothing: -EBADMSG.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "index/namespace.h"
+
+struct buf;
+struct db;
+
+#define SHARE_WORDS 4 /* of 64 bits: a frame has at most 256 chunks */
+#define SHARE_CHUNKS (64 * SHARE_WORDS)
+#define SHARE_OWNERS_MAX 4
+#define SHARE_ID_LEN 16
+#define SHARE_NAME_MAX 63
+
+/* Of an away chunk: nodes that have its bytes. */
+struct share_owners {
+	uint8_t nr;
+	uint16_t node[SHARE_OWNERS_MAX];
+};
+
+struct share_frame {
+	uint64_t lent[SHARE_WORDS]; /* bit i % 64 of word i / 64: chunk i is here, and other nodes have it from here */
+	uint64_t away[SHARE_WORDS]; /* likewise: its bytes are not here */
+	bool settled; /* else it was not known yet whether others have what is away, and it counts as gone */
+	struct share_owners owners[SHARE_CHUNKS]; /* of what is away, if settled */
+};
+
+struct share_node {
+	uint8_t id[SHARE_ID_LEN];
+	char name[SHARE_NAME_MAX + 1];
+};
+
+struct share_totals {
+	uint64_t lent_bytes, away_bytes, nr_lent, nr_away; /* settled ones */
+	uint32_t nr_nodes; /* that have a number: from 0 on */
+};
+
+static inline bool share_bit(const uint64_t words[SHARE_WORDS], uint32_t i)
+{
+	return words[i / 64] >> i % 64 & 1;
+}
+
+static inline void share_set(uint64_t words[SHARE_WORDS], uint32_t i)
+{
+	words[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+static inline bool share_any(const uint64_t words[SHARE_WORDS])
+{
+	return words[0] | words[1] | words[2] | words[3];
+}
+
+struct ns_key share_key_totals(void); /* also the prefix of all */
+struct ns_key share_key_node(uint16_t number);
+struct ns_key share_key_pack(uint32_t pack); /* the prefix of its frames */
+struct ns_key share_key(uint32_t pack, uint32_t frame);
+/* What a key stands for: totals (*ret_pack 0, *ret_frame UINT32_MAX), a node (pack 0, its number) or a frame. -EBADMSG */
+int share_key_decode(const void *key, size_t len, uint32_t *ret_pack, uint32_t *ret_frame);
+
+void share_frame_encode(const struct share_frame *f, struct buf *ret);
+int share_frame_decode(const void *p, size_t len, struct share_frame *ret);
+void share_node_encode(const struct share_node *n, struct buf *ret);
+int share_node_decode(const void *p, size_t len, struct share_node *ret);
+void share_totals_encode(const struct share_totals *t, struct buf *ret);
+int share_totals_decode(const void *p, size_t len, struct share_totals *ret);
+
+/* 1 found, 0 absent, <0. */
+int share_get(struct db *db, uint32_t pack, uint32_t frame, struct share_frame *ret);
+int share_get_node(struct db *db, uint16_t number, struct share_node *ret);
+int share_get_totals(struct db *db, struct share_totals *ret);

@@ -1,0 +1,357 @@
+/*
+ * Chunks that a store shares with the other nodes of its cluster: *lent* ones are here, and others have them from here, so they are
+ * never given up while anybody may; *away* ones have a place here, which recipes refer to like any other, and their bytes with
+ * others. Which is which is in the view ('E', index/shares.h), frame by frame.
+ *
+ * Away is said in two steps (collective.c tells why): not settled, the chunk counts as gone, and whoever looks for its content does not find
+ * it; settled, it is as good as here.
+ */
+#include "store/engine/cluster.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/fingerprints.h"
+#include "store/engine/dedup.h"
+#include "store/engine/engine_internal.h"
+#include "store/engine/gc_window.h"
+#include "store/journal/journal.h"
+
+/* What a view says that was written between a round and its failure: of frames that were cut off. */
+static int cut_off(struct engine *e, uint32_t pack, uint32_t from)
+{
+	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = share_key_pack(pack);
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint32_t frame;
+	int r;
+
+	r = db_batch_new(e->db, &batch);
+	if (r == 0)
+		r = db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0)
+		if (share_key_decode(key, key_len, &pack, &frame) == 0 && frame >= from)
+			db_batch_del(batch, key, key_len);
+	return r < 0 ? r : db_batch_apply(batch);
+}
+
+static int cut_off_all(struct engine *e, const struct pack_marks *marks)
+{
+	int r = 0;
+
+	if (e->conf.read_only)
+		return 0;
+	for (unsigned s = 0; s < PACK_NR_STREAMS && r == 0; s++)
+		if (marks->stream[s].pack > 0)
+			r = cut_off(e, marks->stream[s].pack, marks->stream[s].nr_frames);
+	for (uint32_t i = 0; i < PACK_NR_STREAMS && r == 0; i++) /* each may have gone on to another one */
+		r = cut_off(e, marks->next_pack + i, 0);
+	return r;
+}
+
+int shares_load(struct engine *e, const struct pack_marks *marks)
+{
+	int r = cut_off_all(e, marks);
+
+	if (r < 0)
+		return r;
+	mutex_lock(&e->shares.lock);
+	r = share_get_totals(e->db, &e->shares.totals);
+	if (r > 0) {
+		e->shares.nodes = calloc(MAX(e->shares.totals.nr_nodes, 1u), sizeof(*e->shares.nodes));
+		if (!e->shares.nodes)
+			r = -ENOMEM;
+		atomic_store(&e->shares.any, true);
+	}
+	for (uint32_t i = 0; r > 0 && i < e->shares.totals.nr_nodes; i++) {
+		r = share_get_node(e->db, (uint16_t)i, &e->shares.nodes[i]);
+		if (r == 0)
+			r = log_errno(-EBADMSG, "index: node %u is missing", i);
+	}
+	mutex_unlock(&e->shares.lock);
+	return MIN(r, 0);
+}
+
+void shares_release(struct engine *e)
+{
+	free(TAKE(e->shares.nodes));
+}
+
+int shares_away(void *engine, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS])
+{
+	struct engine *e = engine;
+	struct share_frame f;
+	int r;
+
+	if (!atomic_load(&e->shares.any))
+		return 0;
+	r = share_get(e->db, pack, frame, &f);
+	if (r > 0 && !f.settled)
+		return 0;
+	if (r > 0)
+		memcpy(away, f.away, sizeof(f.away));
+	return r;
+}
+
+int shares_gone(struct engine *e, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS])
+{
+	struct share_frame f;
+	int r;
+
+	if (!atomic_load(&e->shares.any))
+		return 0;
+	r = share_get(e->db, pack, frame, &f);
+	if (r <= 0 || f.settled)
+		return MIN(r, 0);
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
+		gone[i] |= f.away[i];
+	return 1;
+}
+
+/* --- reading --- */
+
+static void want(struct engine *e, const struct share_frame *f, const struct pack_away *chunk, struct cluster_want *ret)
+	REQUIRES(e->shares.lock)
+{
+	const struct share_owners *o = &f->owners[chunk->number];
+
+	*ret = (struct cluster_want){ .fp = chunk->fp, .len = chunk->len, .buf = chunk->buf };
+	for (unsigned i = 0; i < o->nr; i++)
+		if (o->node[i] < e->shares.totals.nr_nodes)
+			memcpy(ret->owners[ret->nr_owners++], e->shares.nodes[o->node[i]].id, CLUSTER_ID_LEN);
+}
+
+static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
+{
+	const struct cluster_calls *calls = e->conf.cluster_calls;
+	int r = calls ? calls->fetch(calls->userdata, wants, nr) : -ENOTCONN;
+
+	if (r < 0)
+		return log_errno(-EIO, "%zu chunks are on other nodes, and there is no way to them: %s. Is ckptfs-agent running?",
+				 nr, strerror(-r));
+	for (size_t i = 0; i < nr; i++) {
+		if (!wants[i].got)
+			return log_errno(-EIO, "chunk %s is on other nodes, and none of those that can be reached has it",
+					 fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
+		if (!fp_equal(fp_of(&e->key, wants[i].buf, wants[i].len), wants[i].fp))
+			return log_errno(-EIO, "chunk %s came from another node with other bytes", fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
+		atomic_fetch_add_explicit(&e->shares.fetched, wants[i].len, memory_order_relaxed);
+	}
+	return 0;
+}
+
+int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr)
+{
+	_cleanup_(freep) struct cluster_want *wants = calloc(nr, sizeof(*wants));
+	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
+	struct engine *e = engine;
+	int r;
+
+	if (!wants || !f)
+		return -ENOMEM;
+	r = share_get(e->db, pack, frame, f);
+	if (r <= 0)
+		return r < 0 ? r : -EBADMSG;
+	mutex_lock(&e->shares.lock);
+	for (size_t i = 0; i < nr; i++)
+		want(e, f, &chunks[i], &wants[i]);
+	mutex_unlock(&e->shares.lock);
+	return fetch(e, wants, nr);
+}
+
+/* --- for other nodes --- */
+
+static bool has_chunk(struct engine *e, struct addr hint, struct fp fp, uint32_t len, struct addr *ret)
+{
+	struct fp found;
+	uint32_t found_len;
+
+	return packs_find(e->packs, hint, ret, &found_len, &found) > 0 && found_len == len && fp_equal(found, fp);
+}
+
+/* Where a chunk lies, by what memory or RocksDB know. */
+static int find_chunk(struct engine *e, struct fp fp, uint32_t len, struct addr *ret)
+{
+	struct addr start, hint;
+	uint32_t found_len;
+	struct fp found;
+	int r;
+
+	mutex_lock(&e->append_lock);
+	hint = batch_find_in_memory(e, fp);
+	mutex_unlock(&e->append_lock);
+	if (!addr_is_none(hint) && packs_chunk_at(e->packs, hint, &start, &found_len, &found) > 0 && found_len == len &&
+	    fp_equal(found, fp)) {
+		*ret = start;
+		return 1;
+	}
+	r = fingerprints_find(e->db, &fp, 1, &hint);
+	return r < 0 ? r : !addr_is_none(hint) && has_chunk(e, hint, fp, len, ret);
+}
+
+int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf)
+{
+	unsigned ticket = epoch_enter(&e->users);
+	struct addr a;
+	int r;
+
+	r = find_chunk(e, fp, len, &a);
+	if (r > 0)
+		r = packs_is_away(e->packs, a) == 0;
+	if (r > 0)
+		r = packs_read(e->packs, a, len, buf) < 0 ? 0 : 1; /* what is damaged another one has, perhaps */
+	epoch_leave(&e->users, ticket);
+	return r;
+}
+
+/* --- notes --- */
+
+static void put(struct ns_key key, const struct buf *value, struct buf *records)
+{
+	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
+
+	buf_add_varint(&rec, key.len);
+	buf_add(&rec, key.b, key.len);
+	buf_add(&rec, value->data, value->len);
+	records->failed |= buf_error(&rec) < 0 || buf_error(value) < 0;
+	journal_record_add(records, RECORD_PUT, rec.data, rec.len);
+}
+
+int shares_number(struct engine *e, const struct cluster_node *n, struct buf *records, uint16_t *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	uint32_t nr = e->shares.totals.nr_nodes;
+	struct share_node *more;
+
+	for (uint32_t i = 0; i < nr; i++)
+		if (memcmp(e->shares.nodes[i].id, n->id, CLUSTER_ID_LEN) == 0) {
+			*ret = (uint16_t)i;
+			return 0;
+		}
+	if (nr > UINT16_MAX)
+		return -E2BIG;
+	more = reallocarray(e->shares.nodes, nr + 1, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	e->shares.nodes = more;
+	more[nr] = (struct share_node){ 0 };
+	memcpy(more[nr].id, n->id, CLUSTER_ID_LEN);
+	memcpy(more[nr].name, n->name, strnlen(n->name, SHARE_NAME_MAX));
+	e->shares.totals.nr_nodes++;
+	share_node_encode(&more[nr], &value);
+	put(share_key_node((uint16_t)nr), &value, records);
+	*ret = (uint16_t)nr;
+	return 0;
+}
+
+void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, struct buf *records)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	share_frame_encode(f, &value);
+	put(share_key(pack, frame), &value, records);
+}
+
+/* Into the view, as the log's records go there. */
+static int apply(struct engine *e, const struct buf *records)
+{
+	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	struct journal_iter it = journal_iter(records->data, records->len);
+	const void *p;
+	uint8_t type;
+	size_t len;
+	int r;
+
+	r = db_batch_new(e->db, &batch);
+	while (r >= 0 && (r = journal_iter_next(&it, &type, &p, &len)) > 0)
+		r = log_apply_record(e, type, p, len, batch);
+	return r < 0 ? r : db_batch_apply(batch);
+}
+
+int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *records)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	int r;
+
+	share_totals_encode(&e->shares.totals, &value);
+	put(share_key_totals(), &value, records);
+	atomic_store(&e->shares.any, true);
+	r = buf_error(records);
+	if (r == 0)
+		r = apply(e, records);
+	return r < 0 ? r : commit_notes(e, marks, records);
+}
+
+void shares_stats(struct engine *e, struct engine_stats *ret)
+{
+	mutex_lock(&e->shares.lock);
+	ret->elsewhere_bytes = e->shares.totals.away_bytes;
+	ret->lent_bytes = e->shares.totals.lent_bytes;
+	mutex_unlock(&e->shares.lock);
+	ret->fetched_bytes = atomic_load_explicit(&e->shares.fetched, memory_order_relaxed);
+	ret->nr_rounds = atomic_load_explicit(&e->shares.nr_rounds, memory_order_relaxed);
+	mutex_lock(&e->append_lock);
+	ret->pending_bytes = e->nr_held * PACK_FRAME_BYTES;
+	mutex_unlock(&e->append_lock);
+}
+
+/* --- collecting --- */
+
+static void mark_frame(struct gc_window *w, const struct pack_frame_rec *rec, const struct share_frame *f)
+{
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (share_bit(f->lent, i)) {
+			struct extent x = { .len = pack_rec_len(rec, i), .addr = pack_rec_addr(rec, i) };
+
+			gc_window_mark_bytes(w, &x, 1);
+		}
+}
+
+int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_window *w)
+{
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = share_key_totals();
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint32_t pack, frame;
+	int r;
+
+	if (!rec || !f)
+		return -ENOMEM;
+	r = db_iter_new(e->db, state, prefix.b, prefix.len, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		r = share_key_decode(key, key_len, &pack, &frame);
+		if (r == 0 && pack > 0)
+			r = share_frame_decode(value, value_len, f);
+		if (r < 0)
+			return log_errno(r, "index: what is shared with other nodes is damaged: run fsck.ckptfs");
+		if (pack == 0 || !share_any(f->lent))
+			continue;
+		r = packs_frame_rec(e->packs, pack, frame, rec);
+		if (r > 0 && !rec->damaged)
+			mark_frame(w, rec, f);
+	}
+	return r;
+}
+
+bool shares_has_pack(struct engine *e, uint32_t pack)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = share_key_pack(pack);
+	const void *key, *value;
+	size_t key_len, value_len;
+
+	if (!atomic_load(&e->shares.any))
+		return false;
+	/* what cannot be known stays where it is */
+	return db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it) < 0 ||
+	       db_iter_next(it, &key, &key_len, &value, &value_len) != 0;
+}

@@ -1,0 +1,562 @@
+/*
+ * Several stores of one cluster in one process. The rounds are the real ones of the engine; what is between the nodes is a barrier here, and who
+ * stores what is decided by the least load.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "store/engine/cluster.h"
+#include "tests/unit/engine/rig.h"
+
+#define NODES 4u
+#define OWN 100 /* seeds of what only one node has */
+
+struct world;
+
+struct node {
+	struct world *w;
+	struct rig *rig;
+	unsigned number;
+	pthread_t thread;
+	int result;
+
+	/* of the round */
+	const struct fp *offer;
+	size_t nr_offered;
+	struct cluster_decision d;
+	int stored;
+	uint64_t load;
+};
+
+struct world {
+	struct node nodes[NODES];
+	char keyfile[64];
+	struct cluster_calls calls[NODES];
+	bool open; /* there are rounds */
+	unsigned replicas;
+	bool fail_decide, fail_settle; /* nobody hears of it */
+	int fail_store; /* the node that has not stored what it was to, less 1 */
+	unsigned nr_away; /* the first nodes cannot be reached */
+	void (*before_settle)(struct node *n);
+
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	unsigned nr_in_round, nr_arrived, generation;
+};
+
+/* All nodes of the round come here; the last one does what is to be done. False: not all have come in time. */
+static bool meet(struct world *w, void (*last)(struct world *w))
+{
+	struct timespec until;
+	unsigned generation;
+	bool all = true;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 10;
+	pthread_mutex_lock(&w->lock);
+	generation = w->generation;
+	if (++w->nr_arrived == w->nr_in_round) {
+		w->nr_arrived = 0;
+		w->generation++;
+		last(w);
+		pthread_cond_broadcast(&w->cond);
+	} else {
+		while (generation == w->generation && all)
+			all = pthread_cond_timedwait(&w->cond, &w->lock, &until) == 0;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return all;
+}
+
+static bool holds(const struct node *n, struct fp fp)
+{
+	for (size_t i = 0; i < n->nr_offered; i++)
+		if (fp_equal(n->offer[i], fp))
+			return true;
+	return false;
+}
+
+static void own(struct world *w, struct fp fp, size_t index, struct node *n)
+{
+	struct cluster_owners o = { .index = (uint32_t)index };
+	bool chosen[NODES] = { false };
+	unsigned nr_holders = 0;
+
+	for (unsigned i = 0; i < NODES; i++)
+		nr_holders += holds(&w->nodes[i], fp);
+	if (nr_holders < 2)
+		return;
+	for (unsigned k = 0; k < MIN(w->replicas, nr_holders); k++) {
+		unsigned best = (unsigned)(fp.lo % NODES);
+
+		for (unsigned i = 0; i < NODES; i++) /* by chance: all nodes come to the same, in whatever order */
+			if (!chosen[(best + i) % NODES] && holds(&w->nodes[(best + i) % NODES], fp)) {
+				best = (best + i) % NODES;
+				break;
+			}
+		chosen[best] = true;
+	}
+	for (unsigned i = 0; i < NODES; i++)
+		if (chosen[i])
+			o.owners[o.nr++] = (uint16_t)i;
+	n->d.owners[n->d.nr++] = o;
+}
+
+static void decide_all(struct world *w)
+{
+	for (struct node *n = w->nodes; n < w->nodes + NODES; n++) {
+		cluster_decision_release(&n->d);
+		n->d.self = n->number;
+		n->d.nr_nodes = NODES;
+		n->d.nodes = calloc(NODES, sizeof(*n->d.nodes));
+		n->d.owners = calloc(n->nr_offered + 1, sizeof(*n->d.owners));
+		for (unsigned i = 0; i < NODES; i++) {
+			memcpy(n->d.nodes[i].id, engine_store_id(w->nodes[i].rig->e), CLUSTER_ID_LEN);
+			snprintf(n->d.nodes[i].name, sizeof(n->d.nodes[i].name), "node%u", i);
+		}
+		for (size_t i = 0; i < n->nr_offered; i++)
+			own(w, n->offer[i], i, n);
+	}
+}
+
+static bool is_there(void *node)
+{
+	return ((struct node *)node)->w->open;
+}
+
+static int decide(void *node, const struct fp *offer, size_t nr, struct cluster_decision *ret)
+{
+	struct node *n = node;
+
+	for (size_t i = 1; i < nr; i++)
+		assert_true(fp_compare(offer[i - 1], offer[i]) < 0);
+	if (n->w->fail_decide)
+		return -ETIMEDOUT;
+	n->offer = offer;
+	n->nr_offered = nr;
+	if (!meet(n->w, decide_all))
+		return -ETIMEDOUT;
+	*ret = n->d;
+	n->d = (struct cluster_decision){ 0 };
+	return 0;
+}
+
+static void nothing(struct world *w)
+{
+	(void)w;
+}
+
+static int settle(void *node, const struct cluster_decision *d, int stored, bool *has_stored)
+{
+	struct node *n = node;
+	struct world *w = n->w;
+
+	if (w->before_settle)
+		w->before_settle(n);
+	n->stored = w->fail_store == (int)n->number + 1 ? -ENOSPC : stored;
+	if (!meet(w, nothing) || w->fail_settle)
+		return -ETIMEDOUT;
+	for (unsigned i = 0; has_stored && i < d->nr_nodes; i++)
+		has_stored[i] = w->nodes[i].stored == 0;
+	return 0;
+}
+
+static int fetch(void *node, struct cluster_want *wants, size_t nr)
+{
+	struct world *w = ((struct node *)node)->w;
+
+	for (size_t i = 0; i < nr; i++)
+		for (unsigned k = 0; k < wants[i].nr_owners && !wants[i].got; k++)
+			for (unsigned n = w->nr_away; n < NODES; n++)
+				if (memcmp(engine_store_id(w->nodes[n].rig->e), wants[i].owners[k], CLUSTER_ID_LEN) == 0)
+					wants[i].got = engine_cluster_chunk(w->nodes[n].rig->e, wants[i].fp, wants[i].len,
+									    wants[i].buf) > 0;
+	return 0;
+}
+
+/* --- */
+
+static int set_up(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	uint8_t key[32] = { 7 };
+	int fd;
+
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->cond, NULL);
+	w->replicas = 1;
+	w->open = true;
+	snprintf(w->keyfile, sizeof(w->keyfile), "/tmp/ckptfs-unit-key-XXXXXX");
+	fd = mkstemp(w->keyfile);
+	if (fd < 0 || write(fd, key, sizeof(key)) != sizeof(key))
+		return -1;
+	close(fd);
+	for (unsigned i = 0; i < NODES; i++) {
+		struct node *n = &w->nodes[i];
+		struct rig *rig = n->rig = calloc(1, sizeof(*rig));
+
+		n->w = w;
+		n->number = i;
+		w->calls[i] = (struct cluster_calls){ n, is_there, decide, settle, fetch };
+		snprintf(rig->path, sizeof(rig->path), "/tmp/ckptfs-unit-XXXXXX");
+		if (!mkdtemp(rig->path))
+			return -1;
+		rig->conf = (struct engine_conf){
+			.page = 4096, .cache = MiB(16), .dirty = MiB(16), .cluster = w->keyfile, .cluster_calls = &w->calls[i],
+		};
+		rig_open(rig);
+	}
+	*state = w;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct world *w = *state;
+
+	w->open = false;
+	for (unsigned i = 0; i < NODES; i++) {
+		void *rig = w->nodes[i].rig;
+
+		cluster_decision_release(&w->nodes[i].d);
+		rig_teardown(&rig);
+	}
+	unlink(w->keyfile);
+	free(w);
+	return 0;
+}
+
+static void *sync_node(void *node)
+{
+	struct node *n = node;
+
+	n->result = engine_sync(n->rig->e);
+	return NULL;
+}
+
+/* A commit of the first `nr` nodes, together. */
+static void commit(struct world *w, unsigned nr)
+{
+	w->nr_in_round = nr;
+	for (unsigned i = nr; i < NODES; i++)
+		w->nodes[i].nr_offered = 0;
+	for (unsigned i = 0; i < nr; i++)
+		assert_int_equal(pthread_create(&w->nodes[i].thread, NULL, sync_node, &w->nodes[i]), 0);
+	for (unsigned i = 0; i < nr; i++)
+		pthread_join(w->nodes[i].thread, NULL);
+}
+
+static void write_all(struct world *w, uint64_t ino, size_t len, uint64_t seed)
+{
+	for (unsigned i = 0; i < NODES; i++)
+		rig_write(w->nodes[i].rig, ino, len, seed);
+}
+
+static void check_all(struct world *w, uint64_t ino, size_t len, uint64_t seed)
+{
+	for (unsigned i = 0; i < NODES; i++)
+		rig_check(w->nodes[i].rig, ino, len, seed);
+}
+
+static uint64_t stored(struct world *w, unsigned node)
+{
+	struct engine_stats s;
+
+	engine_stats(w->nodes[node].rig->e, &s);
+	return s.stored_bytes;
+}
+
+static uint64_t stored_by_all(struct world *w)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < NODES; i++)
+		sum += stored(w, i);
+	return sum;
+}
+
+static void assert_committed(struct world *w)
+{
+	for (unsigned i = 0; i < NODES; i++)
+		assert_int_equal(w->nodes[i].result, 0);
+}
+
+static void what_all_have_is_stored_once(void **state)
+{
+	struct world *w = *state;
+
+	write_all(w, 10, MiB(6), 1);
+	for (unsigned i = 0; i < NODES; i++)
+		rig_write(w->nodes[i].rig, 11, MiB(1), OWN + i);
+	commit(w, NODES);
+	assert_committed(w);
+	assert_int_equal(stored_by_all(w), MiB(6) + NODES * MiB(1));
+	for (unsigned i = 0; i < NODES; i++) {
+		assert_in_range(stored(w, i), MiB(1) + MiB(6) / NODES * 8 / 10, MiB(1) + MiB(6) / NODES * 12 / 10);
+		rig_check(w->nodes[i].rig, 10, MiB(6), 1);
+		rig_check(w->nodes[i].rig, 11, MiB(1), OWN + i);
+	}
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_reopen(w->nodes[i].rig);
+		rig_check(w->nodes[i].rig, 10, MiB(6), 1);
+	}
+}
+
+static void a_file_like_one_that_is_elsewhere_costs_nothing(void **state)
+{
+	struct world *w = *state;
+	uint64_t before;
+
+	write_all(w, 10, MiB(3), 1);
+	commit(w, NODES);
+	before = stored_by_all(w);
+	w->open = false;
+	write_all(w, 20, MiB(3), 1);
+	commit(w, NODES);
+	assert_int_equal(stored_by_all(w), before);
+	check_all(w, 20, MiB(3), 1);
+}
+
+static void as_many_nodes_have_it_as_is_asked_for(void **state)
+{
+	struct world *w = *state;
+
+	w->replicas = 2;
+	write_all(w, 10, MiB(3), 1);
+	commit(w, NODES);
+	assert_committed(w);
+	assert_int_equal(stored_by_all(w), 2 * MiB(3));
+	w->nr_away = 1;
+	for (unsigned i = 1; i < NODES; i++)
+		rig_check(w->nodes[i].rig, 10, MiB(3), 1);
+}
+
+static void what_cannot_be_had_is_an_error_until_it_can(void **state)
+{
+	struct world *w = *state;
+	struct content *c;
+	uint8_t *p = malloc(MiB(3));
+
+	write_all(w, 10, MiB(3), 1);
+	commit(w, NODES);
+	w->nr_away = NODES;
+	c = rig_content(w->nodes[0].rig, 10);
+	assert_int_equal(content_read(c, p, MiB(3), 0), -EIO);
+	content_close(c);
+	w->nr_away = 0;
+	check_all(w, 10, MiB(3), 1);
+	free(p);
+}
+
+static void without_a_decision_all_is_stored(void **state)
+{
+	struct world *w = *state;
+
+	w->fail_decide = true;
+	write_all(w, 10, MiB(3), 1);
+	commit(w, NODES);
+	assert_committed(w);
+	assert_int_equal(stored_by_all(w), NODES * MiB(3));
+	check_all(w, 10, MiB(3), 1);
+}
+
+static void nobody_relies_on_a_node_that_has_not_stored(void **state)
+{
+	struct world *w = *state;
+
+	w->fail_store = 2;
+	write_all(w, 10, MiB(3), 1);
+	commit(w, NODES);
+	assert_committed(w);
+	assert_true(stored_by_all(w) > MiB(3) * 3 / 2);
+	w->nr_away = 2; /* what the second had to store all have */
+	for (unsigned i = 0; i < NODES; i++) {
+		struct engine_stats s;
+
+		engine_stats(w->nodes[i].rig->e, &s);
+		assert_true(s.elsewhere_bytes < MiB(3));
+	}
+	w->nr_away = 0;
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_crash(w->nodes[i].rig);
+		rig_check(w->nodes[i].rig, 10, MiB(3), 1);
+	}
+}
+
+static void who_does_not_hear_the_end_stores_all(void **state)
+{
+	struct world *w = *state;
+
+	w->fail_settle = true;
+	write_all(w, 10, MiB(3), 1);
+	commit(w, NODES);
+	assert_committed(w);
+	assert_int_equal(stored_by_all(w), NODES * MiB(3));
+	w->nr_away = NODES;
+	check_all(w, 10, MiB(3), 1);
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_crash(w->nodes[i].rig);
+		rig_check(w->nodes[i].rig, 10, MiB(3), 1);
+		rig_fsck(w->nodes[i].rig);
+	}
+}
+
+static void copy_store(struct node *n)
+{
+	char cmd[300];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf %s.then && cp -a --sparse=always %s %s.then", n->rig->path, n->rig->path, n->rig->path);
+	assert_int_equal(system(cmd), 0);
+}
+
+/* A crash when this node has said that it has stored, and before it knows that others have. */
+static void a_crash_in_the_middle_leaves_what_was_there_before(void **state)
+{
+	struct world *w = *state;
+
+	write_all(w, 10, MiB(2), 1);
+	commit(w, NODES);
+	write_all(w, 11, MiB(2), 2);
+	w->before_settle = copy_store;
+	commit(w, NODES);
+	assert_committed(w);
+	w->before_settle = NULL;
+	w->open = false;
+	for (unsigned i = 0; i < NODES; i++) {
+		struct rig *rig = w->nodes[i].rig;
+		char cmd[300];
+
+		engine_close(TAKE(rig->e));
+		snprintf(cmd, sizeof(cmd), "rm -rf %s && mv %s.then %s", rig->path, rig->path, rig->path);
+		assert_int_equal(system(cmd), 0);
+		rig_open(rig);
+	}
+	check_all(w, 10, MiB(2), 1);
+	for (unsigned i = 0; i < NODES; i++)
+		rig_check_absent(w->nodes[i].rig, 11);
+	/* What was to be elsewhere is not taken for known. */
+	write_all(w, 12, MiB(2), 2);
+	commit(w, NODES);
+	check_all(w, 12, MiB(2), 2);
+	for (unsigned i = 0; i < NODES; i++) {
+		w->nr_away = NODES;
+		rig_check(w->nodes[i].rig, 12, MiB(2), 2);
+		w->nr_away = 0;
+		rig_fsck(w->nodes[i].rig);
+		rig_check(w->nodes[i].rig, 12, MiB(2), 2);
+		rig_check(w->nodes[i].rig, 10, MiB(2), 1);
+	}
+}
+
+static void what_is_lent_is_not_collected(void **state)
+{
+	const struct gc_conf conf = { .delete = true, .move_below = 90, .place = true };
+	struct world *w = *state;
+
+	write_all(w, 10, MiB(3), 1);
+	for (unsigned i = 0; i < NODES; i++)
+		rig_write(w->nodes[i].rig, 11, MiB(1), OWN + i);
+	commit(w, NODES);
+	w->open = false;
+	for (unsigned i = 1; i < NODES; i++) {
+		rig_drop(w->nodes[i].rig, 10);
+		rig_drop(w->nodes[i].rig, 11);
+		rig_collect(w->nodes[i].rig, &conf);
+		rig_reopen(w->nodes[i].rig);
+		rig_collect(w->nodes[i].rig, &conf);
+	}
+	rig_check(w->nodes[0].rig, 10, MiB(3), 1);
+	for (unsigned i = 0; i < NODES; i++)
+		rig_fsck(w->nodes[i].rig);
+	rig_check(w->nodes[0].rig, 10, MiB(3), 1);
+	assert_true(stored_by_all(w) <= MiB(3) + MiB(1));
+}
+
+static void a_new_index_knows_it_all(void **state)
+{
+	struct world *w = *state;
+
+	write_all(w, 10, MiB(3), 1);
+	commit(w, NODES);
+	w->open = false;
+	for (unsigned i = 0; i < NODES; i++) {
+		struct rig *rig = w->nodes[i].rig;
+
+		rig_close(rig);
+		rig_remove_index(rig);
+		assert_int_equal(engine_rebuild(rig->path, &rig->conf), 0);
+		rig_open(rig);
+	}
+	check_all(w, 10, MiB(3), 1);
+	for (unsigned i = 0; i < NODES; i++)
+		rig_fsck(w->nodes[i].rig);
+}
+
+static void past_the_limit_it_is_stored_here(void **state)
+{
+	struct world *w = *state;
+
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_close(w->nodes[i].rig);
+		w->nodes[i].rig->conf.pending = MiB(1);
+		w->fail_decide = true;
+		rig_open(w->nodes[i].rig);
+	}
+	write_all(w, 10, MiB(8), 1);
+	commit(w, NODES);
+	assert_committed(w);
+	check_all(w, 10, MiB(8), 1);
+	assert_int_equal(stored_by_all(w), NODES * MiB(8));
+}
+
+static void chunks_cut_by_content_are_shared_too(void **state)
+{
+	struct world *w = *state;
+
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_close(w->nodes[i].rig);
+		w->nodes[i].rig->conf.chunking = CHUNKING_CDC;
+		rig_open(w->nodes[i].rig);
+	}
+	write_all(w, 10, MiB(3) + 777, 1);
+	commit(w, NODES);
+	assert_committed(w);
+	assert_int_equal(stored_by_all(w), MiB(3) + 777);
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_crash(w->nodes[i].rig);
+		rig_check(w->nodes[i].rig, 10, MiB(3) + 777, 1);
+		rig_fsck(w->nodes[i].rig);
+	}
+}
+
+#define world_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		world_test(what_all_have_is_stored_once),
+		world_test(a_file_like_one_that_is_elsewhere_costs_nothing),
+		world_test(as_many_nodes_have_it_as_is_asked_for),
+		world_test(what_cannot_be_had_is_an_error_until_it_can),
+		world_test(without_a_decision_all_is_stored),
+		world_test(nobody_relies_on_a_node_that_has_not_stored),
+		world_test(who_does_not_hear_the_end_stores_all),
+		world_test(a_crash_in_the_middle_leaves_what_was_there_before),
+		world_test(what_is_lent_is_not_collected),
+		world_test(a_new_index_knows_it_all),
+		world_test(past_the_limit_it_is_stored_here),
+		world_test(chunks_cut_by_content_are_shared_too),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

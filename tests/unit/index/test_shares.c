@@ -1,0 +1,100 @@
+#include "tests/unit/index/rig.h"
+
+#include "index/shares.h"
+
+static void keys_sort_by_pack_and_frame(void **state)
+{
+	struct ns_key k = share_key(0x01020304, 0x0a0b0c0d);
+	uint32_t pack = 9, frame = 9;
+
+	(void)state;
+	assert_int_equal(k.len, 9);
+	assert_memory_equal(k.b, "E\1\2\3\4\12\13\14\15", 9);
+	assert_int_equal(share_key_decode(k.b, k.len, &pack, &frame), 0);
+	assert_int_equal(pack, 0x01020304);
+	assert_int_equal(frame, 0x0a0b0c0d);
+	k = share_key_node(65535);
+	assert_int_equal(share_key_decode(k.b, k.len, &pack, &frame), 0);
+	assert_int_equal(pack, 0);
+	assert_int_equal(frame, 65535);
+	k = share_key_totals();
+	assert_int_equal(share_key_decode(k.b, k.len, &pack, &frame), 0);
+	assert_int_equal(frame, UINT32_MAX);
+	assert_int_equal(share_key_decode(k.b, 0, &pack, &frame), -EBADMSG);
+	assert_int_equal(share_key_decode("E\0\0\0\0\0\1\0\0", 9, &pack, &frame), -EBADMSG); /* no such number */
+	assert_int_equal(share_key_decode("E\1\2\3\4", 5, &pack, &frame), -EBADMSG);
+	assert_int_equal(share_key_decode("F\1\2\3\4\0\0\0\0", 9, &pack, &frame), -EBADMSG);
+}
+
+static void frames_round_trip_and_nothing_else_is_taken(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	static struct share_frame f = { .lent = { 1, 0, 0, UINT64_C(1) << 63 }, .settled = true }, got; /* padding is zero */
+
+	(void)state;
+	share_set(f.away, 1);
+	share_set(f.away, 200);
+	f.owners[1] = (struct share_owners){ 2, { 0, 65535 } };
+	f.owners[200] = (struct share_owners){ 4, { 3, 2, 1, 300 } };
+	share_frame_encode(&f, &b);
+	assert_int_equal(share_frame_decode(b.data, b.len, &got), 0);
+	assert_memory_equal(&got, &f, sizeof(f));
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(share_frame_decode(b.data, len, &got), -EBADMSG);
+	b.data[66] = 5; /* owners */
+	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
+	b.data[66] = 0;
+	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
+	b.data[66] = 2;
+	b.data[1] = 3; /* flags */
+	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
+	b.data[1] = 1;
+	b.data[0] = 2; /* version */
+	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
+	b.data[0] = 1;
+	b.data[2] |= 2; /* lent, and away as well */
+	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
+
+	buf_clear(&b);
+	f.settled = false;
+	memset(f.owners, 0, sizeof(f.owners));
+	share_frame_encode(&f, &b);
+	assert_int_equal(b.len, 66);
+	assert_int_equal(share_frame_decode(b.data, b.len, &got), 0);
+	assert_memory_equal(&got, &f, sizeof(f));
+}
+
+static void nodes_and_totals_round_trip(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct share_node n = { .id = { 1, 2, 3 }, .name = "alpha" }, node;
+	struct share_totals t = { 1, UINT64_MAX, 3, 4, 65536 }, totals;
+
+	(void)state;
+	share_node_encode(&n, &b);
+	assert_int_equal(share_node_decode(b.data, b.len, &node), 0);
+	assert_memory_equal(&node, &n, sizeof(n));
+	assert_int_equal(share_node_decode(b.data, 16, &node), -EBADMSG);
+	b.data[b.len - 1] = 0;
+	assert_int_equal(share_node_decode(b.data, b.len, &node), -EBADMSG);
+	buf_clear(&b);
+	share_totals_encode(&t, &b);
+	assert_int_equal(share_totals_decode(b.data, b.len, &totals), 0);
+	assert_memory_equal(&totals, &t, sizeof(t));
+	assert_int_equal(share_totals_decode(b.data, b.len - 1, &totals), -EBADMSG);
+	t.nr_nodes++;
+	buf_clear(&b);
+	share_totals_encode(&t, &b);
+	assert_int_equal(share_totals_decode(b.data, b.len, &totals), -EBADMSG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(keys_sort_by_pack_and_frame),
+		cmocka_unit_test(frames_round_trip_and_nothing_else_is_taken),
+		cmocka_unit_test(nodes_and_totals_round_trip),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
