@@ -36,8 +36,7 @@ bool fp_kind_valid(enum fp_kind kind)
 
 static_assert(FP_KEY_LEN == SHA256_DIGEST_LENGTH, "a key can be a digest");
 
-/* A key of its own for one purpose: who finds it out knows nothing of the secret. */
-static void derive(const char *purpose, const uint8_t secret[FP_KEY_LEN], uint8_t ret[FP_KEY_LEN])
+void fp_derive(const char *purpose, const uint8_t secret[FP_KEY_LEN], uint8_t ret[FP_KEY_LEN])
 {
 	SHA256_CTX ctx;
 
@@ -54,12 +53,12 @@ void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KE
 
 	assert(fp_kind_valid(kind));
 	k->kind = kind;
-	derive("ckptfs veil", secret, k->veil);
+	fp_derive("ckptfs veil", secret, k->veil);
 	memcpy(seed, secret, sizeof(seed));
 	if (kind == FP_CLMUL) {
 		fp_clmul_key_init(&k->clmul, secret);
 		k->clmul_hash = fp_clmul_best();
-		derive("ckptfs xxh3", secret, seed); /* readdir() shows hashes of names, and XXH3 is no one-way street */
+		fp_derive("ckptfs xxh3", secret, seed); /* readdir() shows hashes of names, and XXH3 is no one-way street */
 	}
 	e = XXH3_generateSecret(k->secret, sizeof(k->secret), seed, FP_KEY_LEN);
 	assert(e == XXH_OK); /* fails only for sizes it does not like */

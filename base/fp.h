@@ -39,6 +39,8 @@ struct fp_key {
 };
 
 bool fp_kind_valid(enum fp_kind kind);
+/* A key of its own for one purpose: who finds it out knows nothing of the secret, nor of other keys. */
+void fp_derive(const char *purpose, const uint8_t secret[FP_KEY_LEN], uint8_t ret[FP_KEY_LEN]);
 void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KEY_LEN]);
 
 /* The processor lacks an instruction that this hash needs to be fast. */

@@ -69,6 +69,16 @@ struct cluster_calls {
 
 /* --- for the other nodes --- */
 
+/* Who this store is to them. Stores of a cluster have the first three in common. */
+struct cluster_identity {
+	enum fp_kind hash;
+	uint32_t incompat; /* of the superblock */
+	uint8_t proof_key[FP_KEY_LEN]; /* made of the cluster's key, which it does not give away */
+	uint8_t id[CLUSTER_ID_LEN];
+};
+/* 1; 0: it is of no cluster (the first mount had no cluster=). */
+int engine_cluster_identity(const struct engine *e, struct cluster_identity *ret);
+
 bool engine_cluster_pending(struct engine *e); /* something is held that a round would be about */
 /* A chunk that has this fingerprint and length and is here. 1/0/<0 */
 int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf);

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "store/engine/cluster.h"
 #include "store/engine/engine_internal.h"
 #include "store/engine/shifted.h"
 #include "store/journal/journal.h"
@@ -208,6 +209,8 @@ static int engine_load(struct engine *e, bool rebuild)
 	if (r < 0)
 		return r;
 	fp_key_init(&e->key, e->dirs.sb.hash, e->dirs.sb.secret);
+	if (!(e->dirs.sb.flags & SUPERBLOCK_CLUSTER))
+		e->conf.cluster_calls = NULL; /* others know none of its fingerprints */
 	if (fp_key_is_slow(&e->key))
 		log_warning("store %s: this processor cannot multiply without carry, fingerprints take 20 times as long", e->path);
 	r = io_rate_new(e->conf.read_rate, &e->read_rate);
@@ -357,6 +360,18 @@ const struct fp_key *engine_key(const struct engine *e)
 const uint8_t *engine_store_id(const struct engine *e)
 {
 	return e->dirs.sb.store_id;
+}
+
+int engine_cluster_identity(const struct engine *e, struct cluster_identity *ret)
+{
+	const struct superblock *sb = &e->dirs.sb;
+
+	if (!(sb->flags & SUPERBLOCK_CLUSTER))
+		return 0;
+	*ret = (struct cluster_identity){ .hash = sb->hash, .incompat = sb->incompat };
+	memcpy(ret->id, sb->store_id, sizeof(ret->id));
+	fp_derive("ckptfs cluster proof", sb->secret, ret->proof_key);
+	return 1;
 }
 
 static uint64_t compressed_part(uint64_t bytes, const struct pack_stats *ps)

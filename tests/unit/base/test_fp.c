@@ -138,10 +138,24 @@ static void the_top_byte_is_always_clear(void **state _unused_)
 	}
 }
 
+/* From Python's hashlib: nodes of different versions prove to each other that they have the same. */
+static void derived_keys_are_pinned(void **state _unused_)
+{
+	static const char *const want = "827a6fc3a9511699ad7468a2300054356f33cdd7f7c29fe79e5332e75df2110b";
+	uint8_t key[FP_KEY_LEN];
+	char hex[2 * FP_KEY_LEN + 1];
+
+	fp_derive("ckptfs cluster proof", secret, key);
+	for (size_t i = 0; i < sizeof(key); i++)
+		snprintf(hex + 2 * i, 3, "%02x", key[i]);
+	assert_string_equal(hex, want);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_answers),
+		cmocka_unit_test(derived_keys_are_pinned),
 		cmocka_unit_test(xxh3_is_what_the_shared_library_computes_at_every_length),
 		cmocka_unit_test(hashes_of_names_have_a_key_of_their_own),
 		cmocka_unit_test(other_secrets_give_other_fingerprints),

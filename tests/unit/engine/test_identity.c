@@ -1,0 +1,96 @@
+/* Who a store is to the others of its cluster. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "rig.h"
+#include "store/engine/cluster.h"
+
+static void key_file(char path[], uint8_t byte)
+{
+	uint8_t key[32];
+	int fd = mkstemp(path);
+
+	memset(key, byte, sizeof(key));
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, key, sizeof(key)), sizeof(key));
+	close(fd);
+}
+
+static struct cluster_identity identity_of_new_store(const char *keyfile)
+{
+	struct cluster_identity id;
+	struct rig *rig = calloc(1, sizeof(*rig));
+	void *state = rig;
+
+	assert_non_null(rig);
+	snprintf(rig->path, sizeof(rig->path), "/tmp/ckptfs-unit-XXXXXX");
+	assert_non_null(mkdtemp(rig->path));
+	rig->conf = (struct engine_conf){ .page = 4096, .cache = MiB(16), .dirty = MiB(16), .cluster = keyfile };
+	rig_open(rig);
+	assert_int_equal(engine_cluster_identity(rig->e, &id), 1);
+	assert_memory_equal(id.id, engine_store_id(rig->e), sizeof(id.id));
+	rig_teardown(&state);
+	return id;
+}
+
+static void stores_of_a_cluster_can_prove_it_to_each_other(void **state)
+{
+	char ours[] = "/tmp/ckptfs-key-XXXXXX", other[] = "/tmp/ckptfs-key-XXXXXX";
+	struct cluster_identity a, b, c;
+
+	(void)state;
+	key_file(ours, 1);
+	key_file(other, 2);
+	a = identity_of_new_store(ours);
+	b = identity_of_new_store(ours);
+	c = identity_of_new_store(other);
+	assert_int_equal(a.hash, FP_CLMUL);
+	assert_int_equal(a.incompat, b.incompat);
+	assert_memory_equal(a.proof_key, b.proof_key, sizeof(a.proof_key));
+	assert_memory_not_equal(a.id, b.id, sizeof(a.id));
+	assert_memory_not_equal(a.proof_key, c.proof_key, sizeof(a.proof_key));
+	unlink(ours);
+	unlink(other);
+}
+
+static bool is_there(void *userdata)
+{
+	(void)userdata;
+	fail_msg("a store of its own asks others");
+	return false;
+}
+
+static void a_store_of_its_own_is_of_no_cluster(void **state)
+{
+	static const struct cluster_calls calls = { .is_there = is_there };
+	struct rig *rig = *state;
+	struct cluster_identity id;
+
+	assert_int_equal(engine_cluster_identity(rig->e, &id), 0);
+	rig_close(rig);
+	rig->conf.cluster_calls = &calls;
+	rig_open(rig);
+	rig_write(rig, 1, MiB(2), 1);
+	assert_int_equal(engine_sync(rig->e), 0);
+	rig_check(rig, 1, MiB(2), 1);
+	assert_false(engine_cluster_pending(rig->e));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stores_of_a_cluster_can_prove_it_to_each_other),
+		rig_test(a_store_of_its_own_is_of_no_cluster),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
