@@ -14,12 +14,14 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/attr.h"
+#include "fs/cluster.h"
 #include "fs/collect.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
 #include "fs/json.h"
 #include "fs/options.h"
 #include "fs/scrubber.h"
+#include "mpi-agent/service.h"
 #include "store/engine/engine.h"
 
 #define SCHEMA_VERSION 1
@@ -220,6 +222,30 @@ static void add_durability(struct json *j, const struct engine_stats *s)
 	json_close(j);
 }
 
+/* Zeros in a store that is of no cluster. */
+static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats *s)
+{
+	struct service_stats st;
+	bool is_member = cluster_stats(fs->cluster, &st);
+
+	json_open(j, "cluster");
+	json_bool(j, "member", is_member);
+	json_bool(j, "agent", st.is_connected);
+	json_bool(j, "agent_answers", st.is_connected && !st.is_silent);
+	json_u64(j, "nodes", st.nr_nodes);
+	json_u64(j, "rounds", st.nr_rounds);
+	json_u64(j, "rounds_failed", st.nr_failed);
+	json_u64(j, "pending_bytes", s->pending_bytes);
+	json_u64(j, "elsewhere_bytes", s->elsewhere_bytes);
+	json_u64(j, "lent_bytes", s->lent_bytes);
+	json_u64(j, "fetched_bytes", st.fetched_bytes);
+	json_u64(j, "fetched_chunks", st.nr_fetched);
+	json_u64(j, "fetch_failures", st.nr_not_fetched);
+	json_u64(j, "served_bytes", st.served_bytes);
+	json_u64(j, "served_chunks", st.nr_served);
+	json_close(j);
+}
+
 static void add_sums(struct json *j, const struct scrub_sums *s)
 {
 	json_u64(j, "bytes", s->bytes);
@@ -301,6 +327,7 @@ int control_figures(struct fs *fs, struct buf *ret)
 	add_memory(&j, fs, &s);
 	add_durability(&j, &s);
 	add_scrub(&j, fs);
+	add_cluster(&j, fs, &s);
 	add_paths(&j, fs->control, &s);
 	add_requests(&j, fs->control);
 	json_close(&j);

@@ -37,7 +37,7 @@ static void fs_freep(struct fs **fs)
 	fs_free(*fs);
 }
 
-int fs_open(struct engine *e, const struct options *o, struct fs **ret)
+int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, struct fs **ret)
 {
 	_cleanup_(fs_freep) struct fs *fs = calloc(1, sizeof(*fs));
 	int r;
@@ -49,6 +49,7 @@ int fs_open(struct engine *e, const struct options *o, struct fs **ret)
 	fs->engine = e;
 	fs->db = engine_db(e);
 	fs->key = engine_key(e);
+	fs->cluster = cluster;
 	fs->read_only = o->engine.read_only;
 	fs->noatime = o->noatime;
 	fs->sync = o->sync;

@@ -15,6 +15,7 @@
 #include "store/engine/engine.h"
 
 struct attr_cache;
+struct cluster;
 struct collect;
 struct control;
 struct file;
@@ -36,6 +37,7 @@ struct fs {
 	struct collect *collect;
 	struct scrubber *scrubber;
 	struct inquiries *inquiries;
+	struct cluster *cluster; /* borrowed */
 	bool read_only, noatime;
 	bool sync; /* every change of names is durable before it is answered */
 
@@ -64,7 +66,7 @@ struct who {
 int fs_apply(struct fs *fs, struct engine_tx *tx);
 
 /* Takes the engine over (closed by fs_close()) if it succeeds. Removes what a crash left without a name, and makes
- * the root. */
-int fs_open(struct engine *e, const struct options *o, struct fs **ret);
+ * the root. `cluster` is only for its figures, and NULL is fine. */
+int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, struct fs **ret);
 /* Writes what is still kept in memory, then closes the engine: its last error. NULL is fine. */
 int fs_close(struct fs *fs);

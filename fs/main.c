@@ -2,9 +2,10 @@
  * mount.ckptfs: from the command line to a mounted filesystem and, in the end, back.
  *
  * Order: everything that can be checked without changing anything; fork (before the engine, whose threads would not
- * survive it); take the address for metrics; open the store; mount; answer the kernel's first request; only then does
- * the parent return 0. At the end: finish all requests, unmount, write what is kept in memory, commit, close. A daemon
- * that is killed instead leaves what the last commit left.
+ * survive it); take the address for metrics; open the store; await the agent if it is of a cluster; mount; answer the
+ * kernel's first request; only then does the parent return 0. At the end: finish all requests, unmount, commit with the
+ * cluster and let the agent go, write what is kept in memory, commit, close. A daemon that is killed instead leaves what
+ * the last commit left.
  *
  * Exit status, as of mount(8):
  *    0  mounted (in the foreground: unmounted, everything durable)
@@ -29,6 +30,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/checks.h"
+#include "fs/cluster.h"
 #include "fs/control.h"
 #include "fs/fs.h"
 #include "fs/loop.h"
@@ -45,6 +47,7 @@ enum exit_status { EXIT_MOUNTED = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILE
 struct run {
 	struct options o;
 	struct checks paths;
+	struct cluster *cluster;
 	struct fs *fs;
 	struct fuse_session *se;
 	struct loop *loop;
@@ -220,13 +223,19 @@ static int open_store(struct run *run)
 	r = checks_await_store(&run->paths);
 	if (r < 0)
 		return r;
+	r = cluster_new(&run->cluster);
+	if (r < 0)
+		return r;
+	run->o.engine.cluster_calls = cluster_engine_calls(run->cluster);
 	r = engine_open(run->paths.store, &run->o.engine, &e);
 	if (r < 0)
 		return r; /* logged in full */
-	r = fs_open(e, &run->o, &run->fs);
-	if (r < 0)
+	r = fs_open(e, &run->o, run->cluster, &run->fs);
+	if (r < 0) {
 		engine_close(e);
-	return r;
+		return r;
+	}
+	return cluster_start(run->cluster, e, run->paths.store, &run->o);
 }
 
 /* Larger read-ahead than FUSE's 128 KiB; only root may, and only after the mount. */
@@ -327,7 +336,9 @@ static int close_all(struct run *run)
 	metrics_stop(TAKE(run->metrics));
 	if (run->se)
 		fuse_session_unmount(run->se);
+	cluster_stop(run->cluster); /* with the agent, while the engine is there */
 	r = fs_close(run->fs);
+	cluster_free(run->cluster);
 	loop_free(run->loop);
 	if (run->se)
 		fuse_session_destroy(run->se);

@@ -33,6 +33,12 @@ static const struct conf_key keys[] = {
 	  "limit on pack reads per second, 0: none" },
 	{ "cluster", CONF_STRING, offsetof(struct options, cluster), NULL, NULL,
 	  "key file shared by the stores of a cluster, first mount only" },
+	{ "agent", CONF_STRING, offsetof(struct options, agent), NULL, NULL,
+	  "socket where ckptfs-agent finds a store of a cluster; else agent.sock in the store" },
+	{ "replicas", CONF_NUMBER, offsetof(struct options, replicas), "2", NULL,
+	  "nodes of the cluster that store what several have, 1 to 4" },
+	{ "pending", CONF_SIZE, offsetof(struct options, engine.pending), "64M", NULL,
+	  "memory for data that waits for what other nodes have" },
 	{ "log", CONF_STRING, offsetof(struct options, log), NULL, NULL, "log to this file instead of syslog" },
 	{ "log_level", CONF_CHOICE, offsetof(struct options, log_level), "info", "error|warning|notice|info|debug",
 	  "how much to log" },
@@ -56,6 +62,8 @@ static const struct {
 	{ offsetof(struct options, engine.cache), "cache", MiB(16), UINT64_MAX, "must be at least 16M" },
 	{ offsetof(struct options, engine.dirty), "dirty", MiB(32), UINT64_MAX, "must be at least 32M" },
 	{ offsetof(struct options, engine.commit_s), "commit", 1, 3600, "must be 1 to 3600 seconds" },
+	{ offsetof(struct options, replicas), "replicas", 1, 4, "must be 1 to 4" },
+	{ offsetof(struct options, engine.pending), "pending", MiB(4), GiB(16), "must be 4M to 16G" },
 };
 
 enum kernel_kind { KERNEL_PASS, KERNEL_IGNORE };
@@ -158,6 +166,10 @@ static int check_limits(struct options *o, const char *name, const char **ret_wh
 
 	if (strcmp(name, "compress") == 0 && compress_parse(o->compress, strlen(o->compress), &o->engine.compress) < 0) {
 		*ret_why = "must be none, lz4, zstd, zstd:1 to zstd:19 or auto";
+		return -EINVAL;
+	}
+	if (strcmp(name, "agent") == 0 && *o->agent == '\0') {
+		*ret_why = "must be a path";
 		return -EINVAL;
 	}
 	if (strcmp(name, "metrics") == 0 && metrics_address_parse(o->metrics, &address) < 0) {

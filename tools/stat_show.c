@@ -185,6 +185,27 @@ static void show_scrub(FILE *to, const struct json_flat *j)
 	}
 }
 
+/* Only of a store that is of a cluster. */
+static void show_cluster(FILE *to, const struct json_flat *j)
+{
+	const char *agent = strcmp(json_flat_get(j, "cluster.agent"), "true") != 0	   ? "no agent" :
+			    strcmp(json_flat_get(j, "cluster.agent_answers"), "true") == 0 ? "with an agent" :
+											     "its agent is silent";
+
+	if (strcmp(json_flat_get(j, "cluster.member"), "true") != 0)
+		return;
+	number_line(to, "Nodes of the cluster:", json_flat_u64(j, "cluster.nodes"));
+	fprintf(to, "  %s, %s rounds, %s commits without one\n", agent, json_flat_get(j, "cluster.rounds"),
+		json_flat_get(j, "cluster.rounds_failed"));
+	size_line(to, "  only on other nodes", json_flat_u64(j, "cluster.elsewhere_bytes"));
+	fprintf(to, "  %s came from there since the mount,", human_size(json_flat_u64(j, "cluster.fetched_bytes")).s);
+	fprintf(to, " %s chunks could not be had\n", json_flat_get(j, "cluster.fetch_failures"));
+	size_line(to, "  here for others, too", json_flat_u64(j, "cluster.lent_bytes"));
+	fprintf(to, "  %s went there since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
+	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
+	fputc('\n', to);
+}
+
 static const char *on_off(const struct json_flat *j, const char *path)
 {
 	return strcmp(json_flat_get(j, path), "true") == 0 ? "on" : "off";
@@ -232,6 +253,7 @@ void stat_show_mount(FILE *to, const struct json_flat *j)
 	show_memory(to, j);
 	show_durability(to, j);
 	show_scrub(to, j);
+	show_cluster(to, j);
 	show_paths(to, j);
 	show_requests(to, j);
 }

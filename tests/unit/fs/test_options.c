@@ -30,6 +30,9 @@ static void defaults_are_those_of_the_table(void **state)
 	assert_int_equal(o.engine.cache, MiB(256));
 	assert_int_equal(o.engine.dirty, MiB(256));
 	assert_int_equal(o.engine.commit_s, 5);
+	assert_int_equal(o.engine.pending, MiB(64));
+	assert_int_equal(o.replicas, 2);
+	assert_null(o.agent);
 	assert_int_equal(o.engine.write_rate, 0);
 	assert_int_equal(o.hash, 0);
 	assert_false(o.engine.verify);
@@ -68,6 +71,10 @@ static void a_list_sets_values_and_passes_the_kernels_on(void **state)
 	assert_true(o.engine.verify);
 	assert_true(o.engine.read_only);
 	assert_string_equal(o.log, "/x/y");
+	assert_int_equal(options_parse_list(&o, "agent=/a/s,replicas=4,pending=1G"), 0);
+	assert_string_equal(o.agent, "/a/s");
+	assert_int_equal(o.replicas, 4);
+	assert_int_equal(o.engine.pending, GiB(1));
 	assert_int_equal(o.kernel.len, strlen("nosuid"));
 	assert_memory_equal(o.kernel.data, "nosuid", o.kernel.len);
 }
@@ -104,6 +111,7 @@ static void bad_options_are_refused(void **state)
 		"compress=lz4:1", "compress=zstd:1x", "compress", "chunking=", "cdc", "cdc=", "cdc=512", "cdc=512:4096",
 		"cdc=512:4096:32768:", "cdc=512:4096:32768:1", "cdc=255:4K:32K", "cdc=512:1023:32K", "cdc=512:4K:8191",
 		"cdc=512:4K:65K", "cdc=512:4K:4294967808", "cdc=a:b:c", "cdc=::",
+		"agent", "agent=", "replicas=0", "replicas=5", "replicas=", "pending=1M", "pending=17G", "pending",
 	};
 
 	(void)state;
