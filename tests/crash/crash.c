@@ -17,6 +17,7 @@
 
 #include "base/util.h"
 #include "tests/crash/explore.h"
+#include "tests/crash/peer.h"
 #include "tests/crash/pool.h"
 #include "tests/crash/scratch.h"
 #include "tests/crash/tree.h"
@@ -81,7 +82,11 @@ static bool run_round(const struct options *o, uint64_t seed, uint64_t nr_states
 	tree_set_compress(seed);
 	r = session_init(&session, seed, o->nr_ops);
 	if (r == 0 && !o->log)
+		r = peer_begin(seed, log_path, true);
+	if (r == 0 && !o->log)
 		r = record(&session, scratch, log_path);
+	if (r == 0)
+		r = peer_begin(seed, x.log_path, false);
 	if (r == 0)
 		r = oplog_load(x.log_path, &log);
 	if (r < 0) {

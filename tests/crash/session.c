@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "tests/crash/peer.h"
 #include "tests/crash/record.h"
 #include "tests/crash/store_check.h"
 #include "tests/crash/tree.h"
@@ -114,6 +115,7 @@ int session_record(const struct session *s, const char *dir, const char *log_pat
 		return r;
 	r = engine_open(path, &conf, &e);
 	if (r == 0) {
+		peer_meet(e);
 		r = run_all(s, e);
 		q = engine_close(e);
 		r = r < 0 ? r : q;

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/util.h"
+#include "tests/crash/peer.h"
 
 static struct compress tree_compress;
 
@@ -23,7 +24,7 @@ void tree_set_compress(uint64_t seed)
 
 struct engine_conf tree_conf(void)
 {
-	return (struct engine_conf){
+	struct engine_conf conf = {
 		.page = 4096,
 		.cache = MiB(8),
 		.dirty = MiB(8),
@@ -34,7 +35,11 @@ struct engine_conf tree_conf(void)
 		.ingest_entries = 128,
 		.compress = tree_compress,
 		.cdc = { 256, 1024, 8192 },
+		.pending = MiB(2),
 	};
+
+	peer_join(&conf);
+	return conf;
 }
 
 uint64_t tree_hash(const void *p, size_t len)

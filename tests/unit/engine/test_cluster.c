@@ -212,7 +212,8 @@ static int set_up(void **state)
 		if (!mkdtemp(rig->path))
 			return -1;
 		rig->conf = (struct engine_conf){
-			.page = 4096, .cache = MiB(16), .dirty = MiB(16), .cluster = w->keyfile, .cluster_calls = &w->calls[i],
+			.page = 4096, .cache = MiB(16), .dirty = MiB(16), .pack_bytes = MiB(1), .cluster = w->keyfile,
+			.cluster_calls = &w->calls[i],
 		};
 		rig_open(rig);
 	}
