@@ -108,6 +108,7 @@ static int start_sizes(struct reduction *red)
 /* Everybody has memory for it, or nobody goes on. */
 static int start_memory(struct reduction *red)
 {
+	red->cost.pages = red->sum;
 	red->len = SEAL_LEN + popular_encoded_len(red->conf, MIN(red->sum, (uint64_t)red->conf->max));
 	if (red->len > INT_MAX)
 		return -EFBIG;

@@ -11,6 +11,7 @@ struct seal_key;
 struct reduce_cost {
 	uint64_t merges; /* that this rank has done */
 	uint64_t entries; /* that went into them */
+	uint64_t pages; /* that all ranks brought together; one that several did is counted for each */
 	uint64_t message_bytes; /* of each message on the way up, and of the one that comes down */
 };
 

@@ -1,7 +1,6 @@
 #include "mpi-agent/seal.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/random.h>
 

@@ -1,0 +1,48 @@
+/*
+ * What nodes show each other before anything else, and whether they go together. docs/format.md ("Between nodes") changes with this. Pure; decoding trusts nothing:
+ * -EBADMSG, and -EOPNOTSUPP for another version.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/le.h"
+#include "mpi-agent/link_format.h"
+
+#define CARD_VERSION 1u
+#define CARD_NONCE_LEN 32u
+
+struct card_wire {
+	struct le32 version;
+	struct le32 error; /* an errno: this one has no daemon to speak for, and nothing else is said; 0: it has */
+	struct le32 hash, incompat, replicas; /* as in WELCOME */
+	struct le32 reserved;
+	struct le64 popular_max;
+	uint8_t store_id[16];
+	uint8_t nonce[CARD_NONCE_LEN]; /* new for each world */
+	uint8_t name[LINK_NAME_LEN], host[LINK_NAME_LEN]; /* zeros behind them, one at least */
+	uint8_t zeros[48]; /* for other versions, which have the same length */
+};
+static_assert(sizeof(struct card_wire) == 256, "on the wire");
+
+struct card {
+	int error; /* negative */
+	uint32_t hash, incompat, replicas;
+	uint64_t popular_max;
+	uint8_t store_id[16], nonce[CARD_NONCE_LEN];
+	char name[LINK_NAME_LEN], host[LINK_NAME_LEN];
+};
+
+void card_encode(const struct card *c, struct card_wire *ret);
+int card_decode(const struct card_wire *d, struct card *ret);
+
+/* Why these cannot be one cluster, naming the nodes. */
+struct card_quarrel {
+	char why[4 * LINK_NAME_LEN + 256];
+};
+/* cards[i] are of rank i. 0; -EINVAL: they cannot; -ENOMEM. Time: n log n. */
+int cards_agree(const struct card *cards, uint32_t nr, struct card_quarrel *ret);
+/* Those of one host have the same number, beginning with 0 and by rank. -ENOMEM */
+int cards_number_hosts(const struct card *cards, uint32_t nr, uint32_t *ret);

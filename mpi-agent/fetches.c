@@ -1,0 +1,435 @@
+#include "mpi-agent/fetches.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "mpi-agent/waits.h"
+#include "mpi-agent/link.h"
+#include "mpi-agent/peers.h"
+#include "mpi-agent/world.h"
+
+#define FETCH_BYTES_MAX ((uint64_t)64 << 20) /* of fetches that are asked for at once; one alone may be as large as it is */
+#define FETCHES_MAX 1024u /* that wait, too; more are answered with nothing */
+#define ASK_BYTES_MAX (2u << 20) /* so that reading there, the network and this node are busy at the same time */
+#define UNSENT_MAX ((size_t)32 << 20) /* that the daemon has not read yet */
+#define NOBODY UINT32_MAX
+
+/* A chunk on its way. */
+struct item {
+	uint32_t candidate; /* who is to be asked next: owners, then all others */
+	uint32_t rank; /* who that is; NOBODY: there is none left */
+	uint32_t owners[LINK_OWNERS_MAX], nr_owners; /* ranks */
+	bool is_asked; /* and not answered yet */
+};
+
+struct fetch {
+	uint64_t number;
+	uint64_t until_ns;
+	struct link_want *wants;
+	struct item *items;
+	const void **chunks; /* point into `messages`; NULL: not there */
+	uint32_t nr, nr_open; /* of all, those that are not there and may come */
+	uint64_t bytes;
+	bool is_started;
+	bool has_unasked; /* some that somebody is to be asked for */
+	struct buf *messages;
+	uint32_t nr_messages;
+	struct fetch *next;
+};
+
+/* Some chunks of a fetch, of one node. */
+struct ask {
+	uint64_t number;
+	uint32_t rank;
+	uint64_t until_ns;
+	struct fetch *fetch;
+	uint32_t *which, nr; /* of its items */
+	struct ask *next;
+};
+
+struct fetches {
+	const struct world *w;
+	struct peers *peers;
+	struct link *daemon;
+	const struct waits *waits;
+	struct fetches_figures figures;
+	struct fetch *first, **end; /* as they came */
+	uint32_t nr;
+	uint64_t started_bytes;
+	struct ask *asks;
+	uint64_t number; /* of the last ask */
+};
+
+int fetches_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct fetches **ret)
+{
+	struct fetches *fs = calloc(1, sizeof(*fs));
+
+	if (!fs)
+		return -ENOMEM;
+	*fs = (struct fetches){ .w = w, .peers = p, .daemon = daemon, .waits = waits };
+	fs->end = &fs->first;
+	*ret = fs;
+	return 0;
+}
+
+static void fetch_free(struct fetch *f)
+{
+	if (!f)
+		return;
+	for (uint32_t i = 0; i < f->nr_messages; i++)
+		buf_release(&f->messages[i]);
+	free(f->messages);
+	free(f->wants);
+	free(f->items);
+	free(f->chunks);
+	free(f);
+}
+
+static void fetch_freep(struct fetch **f)
+{
+	fetch_free(*f);
+}
+
+static void ask_free(struct ask *a)
+{
+	free(a->which);
+	free(a);
+}
+
+void fetches_free(struct fetches *fs)
+{
+	if (!fs)
+		return;
+	while (fs->asks) {
+		struct ask *a = fs->asks;
+
+		fs->asks = a->next;
+		ask_free(a);
+	}
+	while (fs->first) {
+		struct fetch *f = fs->first;
+
+		fs->first = f->next;
+		fetch_free(f);
+	}
+	free(fs);
+}
+
+/* --- whom to ask --- */
+
+static bool is_owner(const struct item *it, uint32_t rank, uint32_t nr)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		if (it->owners[i] == rank)
+			return true;
+	return false;
+}
+
+/* Candidates are the owners, and then all ranks from the one behind this node on; nobody twice, and not this node. */
+static void look_for_candidate(const struct world *w, struct item *it)
+{
+	for (it->rank = NOBODY; it->rank == NOBODY && it->candidate < it->nr_owners + w->nr; it->candidate++) {
+		bool among_owners = it->candidate < it->nr_owners;
+		uint32_t rank = among_owners ? it->owners[it->candidate] :
+					       (uint32_t)(((uint64_t)w->rank + 1 + it->candidate - it->nr_owners) % w->nr);
+
+		if (rank != w->rank && !is_owner(it, rank, among_owners ? it->candidate : it->nr_owners))
+			it->rank = rank;
+	}
+}
+
+/* It did not come: on to the next, if there is one. */
+static void next_candidate(const struct world *w, struct fetch *f, uint32_t i)
+{
+	struct item *it = &f->items[i];
+
+	it->is_asked = false;
+	look_for_candidate(w, it);
+	if (it->rank == NOBODY)
+		f->nr_open--;
+	else
+		f->has_unasked = true;
+}
+
+static int fetch_new(const struct fetches *fs, uint64_t number, const void *body, size_t len, struct fetch **ret)
+{
+	_cleanup_(fetch_freep) struct fetch *f = calloc(1, sizeof(*f));
+	const uint8_t (*ids)[16];
+	uint32_t nr_nodes;
+	int r;
+
+	if (!f)
+		return -ENOMEM;
+	r = link_decode_fetch(body, len, &ids, &nr_nodes, &f->wants, &f->nr);
+	if (r < 0)
+		return r;
+	f->items = calloc(MAX(f->nr, UINT32_C(1)), sizeof(*f->items));
+	f->chunks = calloc(MAX(f->nr, UINT32_C(1)), sizeof(*f->chunks));
+	if (!f->items || !f->chunks)
+		return -ENOMEM;
+	f->number = number;
+	f->until_ns = monotonic_ns() + fs->waits->fetch_ns;
+	f->nr_open = f->nr;
+	for (uint32_t i = 0; i < f->nr; i++) {
+		struct item *it = &f->items[i];
+
+		f->bytes += f->wants[i].len;
+		for (uint32_t k = 0; k < f->wants[i].nr_owners; k++)
+			it->nr_owners += (uint32_t)world_find(fs->w, ids[f->wants[i].owners[k]], &it->owners[it->nr_owners]);
+		next_candidate(fs->w, f, i);
+	}
+	*ret = TAKE(f);
+	return 0;
+}
+
+/* --- asking --- */
+
+static int send_ask(struct fetches *fs, const struct ask *a)
+{
+	_cleanup_(freep) struct link_want *wants = calloc(a->nr, sizeof(*wants));
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	if (!wants)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < a->nr; i++)
+		wants[i] = a->fetch->wants[a->which[i]];
+	link_encode_get(a->number, wants, a->nr, &b);
+	if (buf_error(&b) < 0)
+		return -ENOMEM;
+	fs->figures.asked++;
+	return peers_send(fs->peers, a->rank, PEER_GET, a->number, b.data + sizeof(struct link_header_wire),
+			  b.len - sizeof(struct link_header_wire));
+}
+
+/* As many of those for `rank`, from `first` on, as go into one message. */
+static int ask(struct fetches *fs, struct fetch *f, uint32_t first, uint64_t now_ns)
+{
+	struct ask *a = calloc(1, sizeof(*a));
+	uint64_t bytes = 0;
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct ask){ .number = ++fs->number, .rank = f->items[first].rank, .fetch = f };
+	a->until_ns = now_ns + fs->waits->ask_ns;
+	a->which = calloc(f->nr - first, sizeof(*a->which));
+	if (!a->which) {
+		free(a);
+		return -ENOMEM;
+	}
+	for (uint32_t i = first; i < f->nr && bytes < ASK_BYTES_MAX; i++) {
+		if (f->items[i].rank != a->rank || f->items[i].is_asked || f->chunks[i])
+			continue;
+		f->items[i].is_asked = true;
+		a->which[a->nr++] = i;
+		bytes += f->wants[i].len;
+	}
+	r = send_ask(fs, a);
+	if (r < 0) {
+		ask_free(a);
+		return r;
+	}
+	a->next = fs->asks;
+	fs->asks = a;
+	return 0;
+}
+
+static int ask_all(struct fetches *fs, struct fetch *f, uint64_t now_ns)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < f->nr; i++)
+		if (!f->chunks[i] && !f->items[i].is_asked && f->items[i].rank != NOBODY)
+			r = ask(fs, f, i, now_ns);
+	f->has_unasked = false;
+	return r;
+}
+
+/* --- answers --- */
+
+static struct ask *take_ask(struct fetches *fs, uint64_t number, uint32_t rank)
+{
+	for (struct ask **at = &fs->asks; *at; at = &(*at)->next) {
+		struct ask *a = *at;
+
+		if (a->number == number && a->rank == rank) {
+			*at = a->next;
+			return a;
+		}
+	}
+	return NULL;
+}
+
+/* Chunks stay where they came. */
+static int keep(struct fetch *f, struct buf *message)
+{
+	struct buf *more = realloc(f->messages, (f->nr_messages + 1) * sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	f->messages = more;
+	f->messages[f->nr_messages] = BUF_EMPTY;
+	buf_move(&f->messages[f->nr_messages++], message);
+	return 0;
+}
+
+static int take_chunks(struct fetches *fs, const struct ask *a, struct buf *message)
+{
+	const uint8_t *body = message->data + sizeof(struct peer_header_wire);
+	_cleanup_(freep) struct link_want *wants = calloc(a->nr, sizeof(*wants));
+	_cleanup_(freep) const void **chunks = calloc(a->nr, sizeof(*chunks));
+	struct fetch *f = a->fetch;
+	int r;
+
+	if (!wants || !chunks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < a->nr; i++)
+		wants[i] = f->wants[a->which[i]];
+	r = link_decode_chunks(body, message->len - sizeof(struct peer_header_wire), wants, a->nr, chunks);
+	if (r == 0)
+		r = keep(f, message);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < a->nr; i++) {
+		f->chunks[a->which[i]] = chunks[i];
+		f->nr_open -= chunks[i] != NULL;
+		fs->figures.chunks += chunks[i] != NULL;
+		fs->figures.bytes += chunks[i] ? wants[i].len : 0;
+	}
+	return 0;
+}
+
+/* What has not come is asked of the next. */
+static void finish_ask(struct fetches *fs, struct ask *a)
+{
+	for (uint32_t i = 0; i < a->nr; i++)
+		if (!a->fetch->chunks[a->which[i]])
+			next_candidate(fs->w, a->fetch, a->which[i]);
+	ask_free(a);
+}
+
+int fetches_chunks(struct fetches *fs, uint32_t from, uint64_t number, struct buf *message)
+{
+	struct ask *a = take_ask(fs, number, from);
+	int r;
+
+	if (!a)
+		return 0; /* late */
+	r = take_chunks(fs, a, message);
+	finish_ask(fs, a);
+	return r;
+}
+
+/* --- to and from the daemon --- */
+
+int fetches_fetch(struct fetches *fs, uint64_t number, const void *body, size_t len)
+{
+	struct fetch *f;
+	int r = fetch_new(fs, number, body, len, &f);
+
+	if (r < 0)
+		return r;
+	if (fs->nr >= FETCHES_MAX) {
+		log_warning("%u requests for chunks wait: another one is answered with nothing", FETCHES_MAX);
+		f->nr_open = 0;
+	}
+	*fs->end = f;
+	fs->end = &f->next;
+	fs->nr++;
+	return 0;
+}
+
+static void drop_asks_of(struct fetches *fs, const struct fetch *f)
+{
+	struct ask **at = &fs->asks;
+
+	while (*at) {
+		struct ask *a = *at;
+
+		if (a->fetch != f) {
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		ask_free(a);
+	}
+}
+
+/* *at is done, or is to be. */
+static void answer(struct fetches *fs, struct fetch **at)
+{
+	struct fetch *f = *at;
+
+	link_encode_chunks(f->number, f->wants, f->chunks, f->nr, &fs->daemon->out);
+	for (uint32_t i = 0; i < f->nr; i++)
+		fs->figures.missing += f->chunks[i] == NULL;
+	drop_asks_of(fs, f);
+	*at = f->next;
+	if (fs->end == &f->next)
+		fs->end = at;
+	fs->nr--;
+	fs->started_bytes -= f->is_started ? f->bytes : 0;
+	fetch_free(f);
+}
+
+static bool may_start(const struct fetches *fs, const struct fetch *f)
+{
+	return (fs->started_bytes == 0 || fs->started_bytes + f->bytes <= FETCH_BYTES_MAX) && link_unsent(fs->daemon) < UNSENT_MAX;
+}
+
+/* One node does not answer in time. */
+static bool give_up_asks(struct fetches *fs, uint64_t now_ns)
+{
+	struct ask **at = &fs->asks;
+	bool any = false;
+
+	while (*at) {
+		struct ask *a = *at;
+
+		if (now_ns < a->until_ns) {
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		log_debug("node %s: no answer to a request for %" PRIu32 " chunks", fs->w->nodes[a->rank].name, a->nr);
+		finish_ask(fs, a);
+		any = true;
+	}
+	return any;
+}
+
+int fetches_progress(struct fetches *fs, uint64_t now_ns)
+{
+	struct fetch **at = &fs->first;
+	int done = give_up_asks(fs, now_ns), r = 0;
+
+	while (*at && r == 0) {
+		struct fetch *f = *at;
+
+		if (!f->is_started && !may_start(fs, f) && now_ns < f->until_ns)
+			break; /* those behind it wait, too: first come, first served */
+		if (!f->is_started)
+			fs->started_bytes += f->bytes;
+		f->is_started = true;
+		if (f->nr_open == 0 || now_ns >= f->until_ns) {
+			answer(fs, at);
+			done = 1;
+			continue;
+		}
+		if (f->has_unasked)
+			r = ask_all(fs, f, now_ns);
+		at = &f->next;
+	}
+	return r < 0 ? r : done;
+}
+
+const struct fetches_figures *fetches_figures(const struct fetches *fs)
+{
+	return &fs->figures;
+}

@@ -1,0 +1,387 @@
+#include "mpi-agent/loop.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <mpi.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "mpi-agent/fetches.h"
+#include "mpi-agent/waits.h"
+#include "mpi-agent/mpi_errno.h"
+#include "mpi-agent/peers.h"
+#include "mpi-agent/rounds.h"
+#include "mpi-agent/serve.h"
+#include "mpi-agent/status.h"
+#include "mpi-agent/world.h"
+
+#define EAGER_TURNS 100u /* without anything to do, before the first nap */
+#define NAP_MIN_NS 20000u
+#define NAP_MAX_NS 1000000u
+#define NAP_REDUCING_NS 100000u /* MPI goes on only when it is called */
+#define MESSAGES_MAX 64u /* of one source, before others are heard */
+#define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
+#define NODES_SHOWN 1000u
+
+enum state { RUNNING, WINDING_UP, LEAVING, OVER };
+
+struct loop {
+	const struct world *w;
+	const struct waits *waits;
+	struct link *daemon;
+	int status_fd;
+	struct peers *peers;
+	struct rounds *rounds;
+	struct fetches *fetches;
+	struct serve *serve;
+
+	enum state state;
+	int error; /* why it ends: 0, or what went wrong here */
+	uint64_t until_ns; /* of what follows RUNNING */
+	MPI_Request leaving;
+
+	uint64_t turn_ns; /* when this turn began */
+	uint64_t heard_ns; /* from the rank before this one, ... */
+	uint64_t told_ns; /* and the one behind it heard from here */
+	unsigned idle_turns;
+	uint64_t started_ns;
+};
+
+static volatile sig_atomic_t interrupted;
+
+void loop_interrupt(int signal)
+{
+	interrupted = signal;
+}
+
+/* --- the end of the world --- */
+
+static void let_go(struct loop *l)
+{
+	l->until_ns = l->turn_ns + l->waits->end_ns;
+	l->state = WINDING_UP;
+	rounds_end(l->rounds);
+	link_release(l->daemon);
+}
+
+/* For a reason that is told. `error`: it is one. */
+static int end_world(struct loop *l, int error)
+{
+	int r = 0;
+
+	if (l->state != RUNNING)
+		return 0;
+	l->error = error;
+	let_go(l);
+	for (uint32_t to = 0; r == 0 && to < l->w->nr; to++)
+		if (to != l->w->rank)
+			r = peers_send(l->peers, to, PEER_END, 0, NULL, 0);
+	return r;
+}
+
+static void hear_end(struct loop *l, uint32_t from)
+{
+	if (l->state != RUNNING)
+		return;
+	log_notice("node %s (rank %" PRIu32 ") ends this world", l->w->nodes[from].name, from);
+	let_go(l);
+}
+
+static int wind_up(struct loop *l)
+{
+	int is_done = 0, r = 0;
+
+	if (l->state == WINDING_UP && rounds_idle(l->rounds) && peers_unsent(l->peers) == 0) {
+		r = mpi_errno(MPI_Ibarrier(l->w->messages, &l->leaving), "leaving");
+		l->state = LEAVING;
+	}
+	if (r == 0 && l->state == LEAVING) {
+		r = mpi_errno(MPI_Test(&l->leaving, &is_done, MPI_STATUS_IGNORE), "leaving");
+		if (is_done)
+			l->state = OVER;
+	}
+	if (r == 0 && l->state != OVER && l->state != RUNNING && l->turn_ns >= l->until_ns)
+		r = log_errno(-ETIMEDOUT, "not all nodes leave this world");
+	return r;
+}
+
+/* --- the daemon --- */
+
+static int hear_daemon(struct loop *l, const struct link_header *h, const void *body)
+{
+	switch (h->type) {
+	case LINK_WANT:
+		return rounds_want(l->rounds);
+	case LINK_OFFER:
+		return rounds_offer(l->rounds, h->number, body, h->len);
+	case LINK_STORED:
+		return rounds_stored(l->rounds, h->number, body, h->len);
+	case LINK_FETCH:
+		return fetches_fetch(l->fetches, h->number, body, h->len);
+	case LINK_CHUNKS:
+		return serve_chunks(l->serve, h->number, body, h->len);
+	default:
+		return -EBADMSG;
+	}
+}
+
+/* An error of the daemon's is the end of this world, and none of ours. */
+static int lose_daemon(struct loop *l, int r, const struct link_header *h)
+{
+	if (r == -EBADMSG)
+		log_error("daemon: says what cannot be right (message %d of %" PRIu32 " bytes)", (int)h->type, h->len);
+	else if (r == -ECONNRESET || r == -EPIPE)
+		log_notice("daemon: has ended (unmounted?), and so does this world");
+	else
+		log_errno(r, "daemon");
+	return end_world(l, r == -ECONNRESET || r == -EPIPE ? 0 : r);
+}
+
+/* 1: something has come */
+static int attend_daemon(struct loop *l)
+{
+	struct link_header h = { 0 };
+	const void *body;
+	int r, any = 0;
+
+	r = link_read(l->daemon);
+	for (unsigned i = 0; r >= 0 && l->daemon->fd >= 0; i++) {
+		r = link_next(l->daemon, &h, &body);
+		if (r <= 0)
+			break;
+		any = 1;
+		r = hear_daemon(l, &h, body);
+		if (r == -EIO || r == -ENOMEM)
+			return r;
+	}
+	if (r >= 0 && l->daemon->fd >= 0)
+		r = link_write(l->daemon);
+	return r < 0 ? lose_daemon(l, r, &h) : any;
+}
+
+/* --- the other agents --- */
+
+static int hear_peer(struct loop *l, const struct peer_header *h, struct buf *message)
+{
+	const uint8_t *body = message->data + sizeof(struct peer_header_wire);
+	size_t len = message->len - sizeof(struct peer_header_wire);
+
+	switch (h->type) {
+	case PEER_WANT:
+		return rounds_peer_want(l->rounds, h->number);
+	case PEER_BEGIN:
+		return rounds_peer_begin(l->rounds, h->number);
+	case PEER_GET:
+		return l->daemon->fd < 0 ? 0 : serve_get(l->serve, h->from, h->number, body, len);
+	case PEER_CHUNKS:
+		return fetches_chunks(l->fetches, h->from, h->number, message);
+	case PEER_ALIVE:
+		return 0;
+	case PEER_END:
+		hear_end(l, h->from);
+		return 0;
+	}
+	return -EBADMSG;
+}
+
+static uint32_t rank_before(const struct world *w)
+{
+	return (w->rank + w->nr - 1) % w->nr;
+}
+
+/* 1: something has come */
+static int attend_peers(struct loop *l)
+{
+	int r = peers_progress(l->peers), any = 0;
+
+	for (unsigned i = 0; r == 0 && i < MESSAGES_MAX; i++) {
+		_cleanup_(buf_release) struct buf message = BUF_EMPTY;
+		struct peer_header h;
+
+		r = peers_next(l->peers, serve_has_room(l->serve), &h, &message);
+		if (r <= 0)
+			break;
+		any = 1;
+		if (h.from == rank_before(l->w))
+			l->heard_ns = l->turn_ns;
+		r = hear_peer(l, &h, &message);
+		if (r == -EBADMSG) {
+			log_warning("node %s (rank %" PRIu32 "): what it says (message %d) cannot be right, and is ignored",
+				    l->w->nodes[h.from].name, h.from, (int)h.type);
+			r = 0;
+		}
+	}
+	return r < 0 ? r : any;
+}
+
+/* A node that says nothing for long is dead, or cannot be reached: in a ring everybody is heard by one other. */
+static int keep_alive(struct loop *l)
+{
+	uint32_t next = (l->w->rank + 1) % l->w->nr;
+	int r = 0;
+
+	if (l->w->nr == 1 || l->state != RUNNING)
+		return 0;
+	if (l->turn_ns - l->told_ns >= l->waits->stall_ns / 4) {
+		l->told_ns = l->turn_ns;
+		r = peers_send(l->peers, next, PEER_ALIVE, 0, NULL, 0);
+	}
+	if (r == 0 && l->turn_ns - l->heard_ns >= l->waits->stall_ns) {
+		log_error("node %s (rank %" PRIu32 "): has not been heard of for %" PRIu64 " s; this world ends",
+			  l->w->nodes[rank_before(l->w)].name, rank_before(l->w), l->waits->stall_ns / 1000000000);
+		r = end_world(l, -ETIMEDOUT);
+	}
+	return r;
+}
+
+/* --- what others want to know --- */
+
+static void print_status(const struct loop *l, FILE *to)
+{
+	const struct rounds_figures *rounds = rounds_figures(l->rounds);
+	const struct fetches_figures *fetched = fetches_figures(l->fetches);
+	const struct serve_figures *served = serve_figures(l->serve);
+
+	fprintf(to, "Node:     %s, number %" PRIu32 " of %" PRIu32 ", for %" PRIu64 " s\n", l->w->nodes[l->w->rank].name, l->w->rank,
+		l->w->nr, (l->turn_ns - l->started_ns) / 1000000000);
+	fprintf(to, "Rounds:   %" PRIu64 ", %" PRIu64 " without an answer of the daemon, %" PRIu64 " failed\n", rounds->nr,
+		rounds->unanswered, rounds->failed);
+	fprintf(to, "Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; of %" PRIu64 " offered here %" PRIu64 "\n",
+		rounds->popular, rounds->popular_last, rounds->offered, rounds->shared);
+	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s, fetched->chunks,
+		fetched->missing);
+	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s, served->chunks,
+		served->missing);
+	for (uint32_t i = 0; i < MIN(l->w->nr, NODES_SHOWN); i++)
+		fprintf(to, "  %" PRIu32 " %s, host %" PRIu32 "\n", i, l->w->nodes[i].name, l->w->hosts[i]);
+	if (l->w->nr > NODES_SHOWN)
+		fprintf(to, "  and %" PRIu32 " more\n", l->w->nr - NODES_SHOWN);
+}
+
+static void tell_status(const struct loop *l)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *to = open_memstream(&text, &len);
+
+	if (!to)
+		return;
+	print_status(l, to);
+	if (fclose(to) == 0)
+		status_answer(l->status_fd, text, len);
+	free(text);
+}
+
+/* --- a turn --- */
+
+static void nap(struct loop *l)
+{
+	struct pollfd fds[] = {
+		{ .fd = l->daemon->fd, .events = (short)(POLLIN | (l->daemon->fd >= 0 && link_unsent(l->daemon) > 0 ? POLLOUT : 0)) },
+		{ .fd = l->state == RUNNING ? l->status_fd : -1, .events = POLLIN },
+	};
+	unsigned doublings = l->idle_turns < EAGER_TURNS ? 0 : MIN(l->idle_turns - EAGER_TURNS, 10u);
+	struct timespec ts = { 0 };
+
+	if (l->idle_turns >= EAGER_TURNS)
+		ts.tv_nsec = (long)MIN(NAP_MIN_NS << doublings, rounds_reducing(l->rounds) ? NAP_REDUCING_NS : NAP_MAX_NS);
+	if (ppoll(fds, ARRAY_SIZE(fds), &ts, NULL) > 0 && fds[1].revents)
+		tell_status(l);
+}
+
+/* 1: something has happened */
+static int go_on(struct loop *l)
+{
+	int any, r;
+
+	r = any = rounds_progress(l->rounds, l->turn_ns);
+	if (r >= 0 && l->daemon->fd >= 0) {
+		r = fetches_progress(l->fetches, l->turn_ns);
+		any |= r > 0;
+	}
+	if (r >= 0 && l->daemon->fd >= 0) {
+		r = serve_progress(l->serve, l->turn_ns);
+		any |= r > 0;
+	}
+	return r < 0 ? r : any;
+}
+
+static int turn(struct loop *l)
+{
+	uint64_t now = monotonic_ns();
+	int r = 0, any = 0;
+
+	if (now - l->turn_ns > PAUSED_NS)
+		l->heard_ns = now; /* it is this node that was not there */
+	l->turn_ns = now;
+	if (interrupted && l->state == RUNNING) {
+		log_notice("signal %d: this world ends", (int)interrupted);
+		r = end_world(l, 0);
+	}
+	if (r >= 0 && l->daemon->fd >= 0) {
+		r = attend_daemon(l);
+		any |= r > 0;
+	}
+	if (r >= 0) {
+		r = attend_peers(l);
+		any |= r > 0;
+	}
+	if (r >= 0) {
+		r = go_on(l);
+		any |= r > 0;
+	}
+	if (r >= 0 && l->daemon->fd >= 0 && link_unsent(l->daemon) > 0) {
+		r = link_write(l->daemon);
+		if (r < 0)
+			r = lose_daemon(l, r, &(struct link_header){ 0 });
+	}
+	if (r >= 0)
+		r = keep_alive(l);
+	if (r >= 0)
+		r = wind_up(l);
+	l->idle_turns = any ? 0 : l->idle_turns + 1;
+	return r < 0 ? r : 0;
+}
+
+static int run(struct loop *l)
+{
+	int r = 0;
+
+	link_encode_nodes(l->w->nodes, l->w->nr, l->w->rank, &l->daemon->out);
+	while (l->state != OVER && r == 0) {
+		nap(l);
+		r = turn(l);
+	}
+	link_release(l->daemon);
+	return r < 0 ? r : l->error < 0 ? -ECANCELED : 0;
+}
+
+int loop_run(const struct world *w, struct link *daemon, const struct waits *waits, int status_fd)
+{
+	struct loop l = {
+		.w = w, .waits = waits, .daemon = daemon, .status_fd = status_fd, .leaving = MPI_REQUEST_NULL
+	};
+	int r;
+
+	l.started_ns = l.turn_ns = l.heard_ns = l.told_ns = monotonic_ns();
+	r = peers_new(w, &l.peers);
+	if (r == 0)
+		r = rounds_new(w, l.peers, daemon, waits, &l.rounds);
+	if (r == 0)
+		r = fetches_new(w, l.peers, daemon, waits, &l.fetches);
+	if (r == 0)
+		r = serve_new(l.peers, daemon, waits, &l.serve);
+	if (r == 0)
+		r = run(&l);
+	serve_free(l.serve);
+	fetches_free(l.fetches);
+	rounds_free(l.rounds);
+	peers_free(l.peers);
+	return r;
+}

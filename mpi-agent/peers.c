@@ -1,0 +1,216 @@
+#include "mpi-agent/peers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "mpi-agent/mpi_errno.h"
+#include "mpi-agent/world.h"
+
+#define RECEIVES_MAX 16u /* at once: with the longest messages, 256 MiB */
+
+struct outgoing {
+	MPI_Request request;
+	struct buf bytes;
+	struct outgoing *next;
+};
+
+/* MPI has found it, and is about to bring it. */
+struct incoming {
+	MPI_Request request;
+	struct buf bytes;
+	uint32_t from;
+	enum peer_lane lane;
+	uint64_t sequence; /* that it must have */
+};
+
+struct peers {
+	const struct world *w;
+	struct outgoing *first, **end;
+	size_t unsent;
+	struct incoming in[RECEIVES_MAX]; /* in the order they were found */
+	size_t nr_in;
+	uint64_t *sent[NR_PEER_LANES], *found[NR_PEER_LANES]; /* messages, by rank */
+};
+
+int peers_new(const struct world *w, struct peers **ret)
+{
+	struct peers *p = calloc(1, sizeof(*p));
+	bool failed = !p;
+
+	for (int lane = 0; !failed && lane < NR_PEER_LANES; lane++) {
+		p->sent[lane] = calloc(w->nr, sizeof(*p->sent[lane]));
+		p->found[lane] = calloc(w->nr, sizeof(*p->found[lane]));
+		failed = !p->sent[lane] || !p->found[lane];
+	}
+	if (failed) {
+		peers_free(p);
+		return -ENOMEM;
+	}
+	p->w = w;
+	p->end = &p->first;
+	*ret = p;
+	return 0;
+}
+
+void peers_free(struct peers *p)
+{
+	if (!p)
+		return;
+	/* Bytes that MPI may still look at are not freed: the process is about to end. */
+	for (int lane = 0; lane < NR_PEER_LANES; lane++) {
+		free(p->sent[lane]);
+		free(p->found[lane]);
+	}
+	free(p);
+}
+
+/* --- sending --- */
+
+int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len)
+{
+	struct peer_header h = { .type = type, .from = p->w->rank, .to = to, .number = number };
+	struct outgoing *o = calloc(1, sizeof(*o));
+	int r;
+
+	assert(to < p->w->nr && to != p->w->rank);
+	if (!o)
+		return -ENOMEM;
+	h.sequence = p->sent[peer_lane(type)][to];
+	peer_encode(&p->w->message_key, &h, body, len, &o->bytes);
+	r = buf_error(&o->bytes);
+	if (r == 0)
+		r = mpi_errno(MPI_Isend(o->bytes.data, (int)o->bytes.len, MPI_BYTE, (int)to, (int)peer_lane(type), p->w->messages,
+					&o->request),
+			      "message to another node");
+	if (r < 0) {
+		buf_release(&o->bytes);
+		free(o);
+		return r;
+	}
+	p->sent[peer_lane(type)][to]++;
+	p->unsent += o->bytes.len;
+	*p->end = o;
+	p->end = &o->next;
+	return 0;
+}
+
+size_t peers_unsent(const struct peers *p)
+{
+	return p->unsent;
+}
+
+int peers_progress(struct peers *p)
+{
+	struct outgoing **at = &p->first;
+
+	while (*at) {
+		struct outgoing *o = *at;
+		int is_done, r = mpi_errno(MPI_Test(&o->request, &is_done, MPI_STATUS_IGNORE), "message to another node");
+
+		if (r < 0)
+			return r;
+		if (!is_done) {
+			at = &o->next;
+			continue;
+		}
+		*at = o->next;
+		p->unsent -= o->bytes.len;
+		buf_release(&o->bytes);
+		free(o);
+	}
+	p->end = at;
+	return 0;
+}
+
+/* --- receiving --- */
+
+/* 1: MPI brings one more; 0: there is none */
+static int find(struct peers *p, enum peer_lane lane)
+{
+	struct incoming *in = &p->in[p->nr_in];
+	MPI_Message message;
+	MPI_Status status;
+	int is_there, len, r;
+
+	if (p->nr_in == RECEIVES_MAX)
+		return 0;
+	r = mpi_errno(MPI_Improbe(MPI_ANY_SOURCE, (int)lane, p->w->messages, &is_there, &message, &status), "looking for messages");
+	if (r < 0 || !is_there)
+		return r;
+	r = mpi_errno(MPI_Get_count(&status, MPI_BYTE, &len), "length of a message");
+	if (r < 0)
+		return r;
+	if (len < 0 || (size_t)len > sizeof(struct peer_header_wire) + PEER_BODY_MAX)
+		return log_errno(-EIO, "rank %d sends a message of %d bytes, which is more than there are", status.MPI_SOURCE, len);
+	*in = (struct incoming){ .from = (uint32_t)status.MPI_SOURCE, .lane = lane };
+	if (buf_reserve(&in->bytes, MAX((size_t)len, (size_t)1)) < 0)
+		return -ENOMEM;
+	in->bytes.len = (size_t)len;
+	in->sequence = p->found[lane][in->from]++;
+	r = mpi_errno(MPI_Imrecv(in->bytes.data, len, MPI_BYTE, &message, &in->request), "message of another node");
+	if (r < 0)
+		return r;
+	p->nr_in++;
+	return 1;
+}
+
+static void remove_incoming(struct peers *p, size_t i, struct incoming *ret)
+{
+	*ret = p->in[i];
+	p->nr_in--;
+	memmove(&p->in[i], &p->in[i + 1], (p->nr_in - i) * sizeof(p->in[0]));
+}
+
+static int check(const struct peers *p, const struct incoming *in, struct peer_header *ret)
+{
+	int r = peer_decode(&p->w->message_key, in->bytes.data, in->bytes.len, ret);
+
+	if (r == 0 && (ret->from != in->from || ret->to != p->w->rank || ret->sequence != in->sequence ||
+		       peer_lane(ret->type) != in->lane))
+		r = -EBADMSG;
+	if (r < 0)
+		log_warning("node %s (rank %" PRIu32 "): a message of %zu bytes is not what it should be, and ignored",
+			    p->w->nodes[in->from].name, in->from, in->bytes.len);
+	return r;
+}
+
+/* The first that is whole. 1/0 */
+static int take(struct peers *p, struct incoming *ret)
+{
+	for (size_t i = 0; i < p->nr_in; i++) {
+		int is_done, r = mpi_errno(MPI_Test(&p->in[i].request, &is_done, MPI_STATUS_IGNORE), "message of another node");
+
+		if (r < 0)
+			return r;
+		if (is_done) {
+			remove_incoming(p, i, ret);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct buf *ret_bytes)
+{
+	struct incoming in;
+	int r;
+
+	for (int lane = 0; lane < NR_PEER_LANES; lane++) {
+		r = lane == PEER_LANE_REQUESTS && !with_requests ? 0 : find(p, (enum peer_lane)lane);
+		if (r < 0)
+			return r;
+	}
+	while ((r = take(p, &in)) > 0) {
+		if (check(p, &in, ret) == 0) {
+			buf_move(ret_bytes, &in.bytes);
+			return 1;
+		}
+		buf_release(&in.bytes);
+	}
+	return r;
+}

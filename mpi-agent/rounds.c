@@ -1,0 +1,411 @@
+#include "mpi-agent/rounds.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "mpi-agent/waits.h"
+#include "mpi-agent/link.h"
+#include "mpi-agent/mpi_errno.h"
+#include "mpi-agent/peers.h"
+#include "mpi-agent/reduce.h"
+#include "mpi-agent/world.h"
+
+#define SAMPLE_MAX 1024u /* one page in 200 that is popular is missed in one round of 150 */
+
+enum state { IDLE, OFFERING, REDUCING, STORING, GATHERING };
+
+/* What each node says at the end. */
+struct end_wire {
+	struct le64 round;
+	struct le32 rank;
+	uint8_t has_stored;
+	uint8_t seal[SEAL_LEN]; /* of all before it */
+};
+
+struct rounds {
+	const struct world *w;
+	struct peers *peers;
+	struct link *daemon;
+	const struct waits *waits;
+	struct rounds_figures figures;
+
+	enum state state;
+	uint64_t number; /* of this one, or the last */
+	uint64_t next; /* that has begun elsewhere while this one goes on; 0: none */
+	bool is_wanted; /* rank 0: another one */
+	bool is_ending;
+	uint64_t until_ns; /* of OFFERING and STORING: for the daemon; else for all the others */
+
+	bool has_offered, has_stored; /* the daemon, in time */
+	struct fp *pages; /* of the offer */
+	uint32_t nr_pages;
+	struct merge_conf conf;
+	struct popular_set own, result;
+	struct reduction *reduction;
+	bool is_sample;
+
+	MPI_Request request; /* of GATHERING */
+	struct end_wire end, *ends;
+};
+
+int rounds_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct rounds **ret)
+{
+	struct rounds *rs = calloc(1, sizeof(*rs));
+
+	if (!rs)
+		return -ENOMEM;
+	*rs = (struct rounds){ .w = w, .peers = p, .daemon = daemon, .waits = waits, .request = MPI_REQUEST_NULL };
+	rs->ends = calloc(w->nr, sizeof(*rs->ends));
+	if (!rs->ends) {
+		free(rs);
+		return -ENOMEM;
+	}
+	*ret = rs;
+	return 0;
+}
+
+static void forget(struct rounds *rs)
+{
+	reduction_free(rs->reduction);
+	rs->reduction = NULL;
+	popular_set_release(&rs->own);
+	popular_set_release(&rs->result);
+	free(TAKE(rs->pages));
+	rs->nr_pages = 0;
+}
+
+void rounds_free(struct rounds *rs)
+{
+	if (!rs)
+		return;
+	forget(rs);
+	free(rs->ends);
+	free(rs);
+}
+
+static bool has_daemon(const struct rounds *rs)
+{
+	return rs->daemon->fd >= 0;
+}
+
+/* --- beginning --- */
+
+/* On to those that hear of it from here: rank + 2^k, for all 2^k beyond the rank. */
+static int pass_on(struct rounds *rs)
+{
+	int r = 0;
+
+	for (uint64_t bit = 1; r == 0 && rs->w->rank + bit < rs->w->nr; bit <<= 1)
+		if (bit > rs->w->rank)
+			r = peers_send(rs->peers, (uint32_t)(rs->w->rank + bit), PEER_BEGIN, rs->number, NULL, 0);
+	return r;
+}
+
+static int start_offering(struct rounds *rs, uint64_t number)
+{
+	rs->number = number;
+	rs->has_offered = rs->has_stored = false;
+	rs->until_ns = monotonic_ns() + rs->waits->offer_ns;
+	rs->state = OFFERING;
+	if (has_daemon(rs))
+		link_encode_plain(LINK_BEGIN, number, &rs->daemon->out);
+	return pass_on(rs);
+}
+
+int rounds_want(struct rounds *rs)
+{
+	if (rs->w->rank != 0)
+		return peers_send(rs->peers, 0, PEER_WANT, rs->number, NULL, 0);
+	rs->is_wanted = true;
+	return 0;
+}
+
+/* One that was wanted before the last one began has been seen to by that. */
+int rounds_peer_want(struct rounds *rs, uint64_t number)
+{
+	if (rs->w->rank != 0 || number > rs->number)
+		return -EBADMSG;
+	rs->is_wanted |= number == rs->number;
+	return 0;
+}
+
+int rounds_peer_begin(struct rounds *rs, uint64_t number)
+{
+	if (rs->w->rank == 0 || number != rs->number + 1 || rs->next != 0)
+		return -EBADMSG;
+	if (rs->state == IDLE)
+		return start_offering(rs, number);
+	rs->next = number; /* rank 0 has seen the end of this one, and so will this node */
+	return 0;
+}
+
+void rounds_end(struct rounds *rs)
+{
+	rs->is_ending = true;
+}
+
+/* --- reducing --- */
+
+static int reduce(struct rounds *rs, size_t max, bool is_sample)
+{
+	int r;
+
+	rs->conf = (struct merge_conf){
+		.max = max, .nr_owners = rs->w->replicas, .nr_nodes = rs->w->nr, .hosts = rs->w->hosts
+	};
+	rs->is_sample = is_sample;
+	popular_set_release(&rs->own);
+	r = popular_of_node(&rs->conf, rs->w->rank, rs->pages, rs->nr_pages, &rs->own);
+	if (r < 0)
+		return r;
+	return reduction_begin(rs->w->rounds, &rs->conf, &rs->w->set_key, &rs->own, &rs->reduction);
+}
+
+static int start_reducing(struct rounds *rs)
+{
+	rs->state = REDUCING;
+	rs->until_ns = monotonic_ns() + rs->waits->offer_ns + rs->waits->stall_ns;
+	rs->figures.offered += rs->nr_pages;
+	return reduce(rs, MIN((uint64_t)SAMPLE_MAX, rs->w->popular_max), true);
+}
+
+static uint64_t nr_popular(const struct popular_set *s)
+{
+	uint64_t nr = 0;
+
+	for (size_t i = 0; i < s->nr; i++)
+		nr += s->v[i].count >= 2;
+	return nr;
+}
+
+/* What of the offer is on other nodes, too. */
+static uint32_t decide(const struct rounds *rs, struct link_owners *ret)
+{
+	const struct popular_set *s = &rs->result;
+	uint32_t nr = 0;
+	size_t k = 0;
+
+	for (uint32_t i = 0; i < rs->nr_pages; i++) {
+		struct link_owners o = { .index = i };
+
+		while (k < s->nr && fp_compare(s->v[k].fp, rs->pages[i]) < 0)
+			k++;
+		if (k == s->nr)
+			break;
+		if (!fp_equal(s->v[k].fp, rs->pages[i]) || s->v[k].count < 2)
+			continue;
+		o.nr = s->v[k].nr_owners;
+		for (uint32_t n = 0; n < o.nr; n++)
+			o.owners[n] = (uint16_t)s->v[k].owners[n];
+		ret[nr++] = o;
+	}
+	return nr;
+}
+
+static int start_storing(struct rounds *rs)
+{
+	_cleanup_(freep) struct link_owners *owners = calloc(MAX(rs->nr_pages, UINT32_C(1)), sizeof(*owners));
+	uint32_t nr;
+
+	if (!owners)
+		return -ENOMEM;
+	nr = decide(rs, owners);
+	rs->figures.shared += nr;
+	rs->figures.popular_last = nr_popular(&rs->result);
+	rs->figures.popular += rs->figures.popular_last;
+	if (has_daemon(rs) && rs->has_offered)
+		link_encode_decision(rs->number, owners, nr, &rs->daemon->out);
+	rs->state = STORING;
+	rs->until_ns = monotonic_ns() + rs->waits->stored_ns;
+	return 0;
+}
+
+/* What goes wrong here goes wrong on all nodes, and nothing is decided; unless it is MPI itself. */
+static int finish_reducing(struct rounds *rs)
+{
+	struct reduce_cost cost;
+	int r = reduction_test(rs->reduction);
+
+	if (r == 0)
+		return 0;
+	if (r > 0)
+		r = reduction_result(rs->reduction, &rs->result, &cost);
+	if (r == -EIO)
+		return r;
+	reduction_free(TAKE(rs->reduction));
+	if (r < 0) {
+		log_errno(r, "round %" PRIu64 ": decides nothing", rs->number);
+		rs->figures.failed++;
+	} else {
+		rs->figures.message_bytes = cost.message_bytes;
+		if (rs->is_sample && cost.pages > rs->conf.max && rs->w->popular_max > rs->conf.max && nr_popular(&rs->result) > 0) {
+			popular_set_release(&rs->result);
+			r = reduce(rs, (size_t)rs->w->popular_max, false);
+			return r < 0 ? r : 1;
+		}
+	}
+	r = start_storing(rs);
+	return r < 0 ? r : 1;
+}
+
+/* --- the end --- */
+
+static void seal_end(const struct rounds *rs, struct end_wire *e)
+{
+	seal_make(&rs->w->stored_key, e, offsetof(struct end_wire, seal), e->seal);
+}
+
+static int start_gathering(struct rounds *rs)
+{
+	rs->end = (struct end_wire){
+		.round = le64_put(rs->number), .rank = le32_put(rs->w->rank), .has_stored = rs->has_stored
+	};
+	seal_end(rs, &rs->end);
+	rs->figures.unanswered += !rs->has_offered || !rs->has_stored;
+	rs->state = GATHERING;
+	rs->until_ns = monotonic_ns() + rs->waits->stored_ns + rs->waits->stall_ns;
+	return mpi_errno(MPI_Iallgather(&rs->end, sizeof(rs->end), MPI_BYTE, rs->ends, sizeof(rs->end), MPI_BYTE, rs->w->rounds,
+					&rs->request),
+			 "who has stored");
+}
+
+static bool says_stored(const struct rounds *rs, uint32_t rank)
+{
+	const struct end_wire *e = &rs->ends[rank];
+
+	return le64_get(e->round) == rs->number && le32_get(e->rank) == rank && e->has_stored == 1 &&
+	       seal_is_right(&rs->w->stored_key, e, offsetof(struct end_wire, seal), e->seal);
+}
+
+static int tell_settled(struct rounds *rs, uint64_t number, bool is_known)
+{
+	_cleanup_(freep) uint8_t *has_stored = calloc(rs->w->nr, 1);
+
+	if (!has_stored)
+		return -ENOMEM;
+	for (uint32_t i = 0; is_known && i < rs->w->nr; i++)
+		has_stored[i] = says_stored(rs, i);
+	link_encode_settled(number, has_stored, rs->w->nr, &rs->daemon->out);
+	return 0;
+}
+
+static int finish_gathering(struct rounds *rs)
+{
+	int is_done, r = mpi_errno(MPI_Test(&rs->request, &is_done, MPI_STATUS_IGNORE), "who has stored");
+
+	if (r < 0 || !is_done)
+		return r;
+	if (has_daemon(rs) && rs->has_offered)
+		r = tell_settled(rs, rs->number, true);
+	forget(rs);
+	rs->figures.nr++;
+	rs->state = IDLE;
+	return r < 0 ? r : 1;
+}
+
+/* --- the daemon --- */
+
+int rounds_offer(struct rounds *rs, uint64_t number, const void *body, size_t len)
+{
+	int r;
+
+	if (number == 0 || number > rs->number)
+		return -EBADMSG;
+	if (rs->state != OFFERING || number != rs->number) { /* late: nobody has any of it, as far as it goes */
+		link_encode_decision(number, NULL, 0, &rs->daemon->out);
+		return 0;
+	}
+	r = link_decode_offer(body, len, &rs->pages, &rs->nr_pages);
+	if (r < 0)
+		return r;
+	rs->has_offered = true;
+	return start_reducing(rs);
+}
+
+int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t len)
+{
+	int error, r = link_decode_stored(body, len, &error);
+
+	if (r < 0 || number == 0 || number > rs->number)
+		return -EBADMSG;
+	if (rs->state == STORING && number == rs->number && rs->has_offered) {
+		rs->has_stored = error == 0;
+		return start_gathering(rs);
+	}
+	if (rs->state == IDLE || number != rs->number || !rs->has_offered)
+		return tell_settled(rs, number, false);
+	return rs->state == GATHERING ? 0 : -EBADMSG; /* late; the end of it will be told. Before anything was decided it cannot be. */
+}
+
+/* --- again and again --- */
+
+static int start_next(struct rounds *rs)
+{
+	uint64_t next = rs->next;
+
+	if (next != 0) {
+		rs->next = 0;
+		return start_offering(rs, next);
+	}
+	if (!rs->is_wanted || rs->is_ending)
+		return 0;
+	rs->is_wanted = false;
+	return start_offering(rs, rs->number + 1);
+}
+
+static int give_up(const struct rounds *rs)
+{
+	return log_errno(-ETIMEDOUT, "round %" PRIu64 ": not all nodes take part", rs->number);
+}
+
+int rounds_progress(struct rounds *rs, uint64_t now_ns)
+{
+	enum state before = rs->state;
+	bool is_late = now_ns >= rs->until_ns;
+	int r = 0;
+
+	switch (rs->state) {
+	case IDLE:
+		r = start_next(rs);
+		break;
+	case OFFERING:
+		if (is_late || !has_daemon(rs))
+			r = start_reducing(rs);
+		break;
+	case REDUCING:
+		r = finish_reducing(rs);
+		if (r == 0 && is_late)
+			return give_up(rs);
+		break;
+	case STORING:
+		if (is_late || !has_daemon(rs) || !rs->has_offered)
+			r = start_gathering(rs);
+		break;
+	case GATHERING:
+		r = finish_gathering(rs);
+		if (r == 0 && is_late)
+			return give_up(rs);
+		break;
+	}
+	return r < 0 ? r : r > 0 || rs->state != before;
+}
+
+bool rounds_idle(const struct rounds *rs)
+{
+	return rs->state == IDLE && rs->next == 0;
+}
+
+bool rounds_reducing(const struct rounds *rs)
+{
+	return rs->state == REDUCING || rs->state == GATHERING;
+}
+
+const struct rounds_figures *rounds_figures(const struct rounds *rs)
+{
+	return &rs->figures;
+}

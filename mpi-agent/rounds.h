@@ -1,0 +1,54 @@
+/*
+ * Rounds, as one node sees them. Rank 0 begins them, when a daemon wants one; all else is collective, and none of it blocks.
+ *
+ *             BEGIN               OFFER, or time is up      merged, decided           STORED, or time is up         who has stored
+ *   IDLE ──────────────▶ OFFERING ────────────────────▶ REDUCING ──────────▶ STORING ─────────────────────▶ GATHERING ───────────▶ IDLE
+ *         to the daemon                                            DECISION                                             SETTLED
+ *
+ * A daemon that does not answer in time has offered nothing, or has not stored: that costs space elsewhere, and never bytes. What it says later is answered so that it
+ * does not wait: nothing is decided, nobody has stored. A node without a daemon, at the end of the world, takes part like one that does not answer.
+ *
+ * The reduction is done with a sample first, the SAMPLE_MAX lowest fingerprints of each node, of which all nodes have the same part. If nothing in it is on two nodes, little can be
+ * in all there is, and that was it; if all there is fits into it, too. Else all is reduced, as far as memory allows: docs/cluster.md.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct waits;
+struct link;
+struct peers;
+struct rounds;
+struct world;
+
+struct rounds_figures {
+	uint64_t nr; /* that have ended */
+	uint64_t unanswered; /* of these, without pages of the daemon, or without a word that they are stored */
+	uint64_t failed; /* that decided nothing: an error on some node */
+	uint64_t offered; /* pages of this node */
+	uint64_t popular, popular_last; /* pages that were on several nodes: in all rounds, and in the last */
+	uint64_t shared; /* pages of this node among these */
+	uint64_t message_bytes; /* of one message of the last reduction */
+};
+
+/* Borrows all of these. `daemon` has fd -1 once it is gone. */
+int rounds_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct rounds **ret);
+void rounds_free(struct rounds *rs); /* NULL is fine */
+
+/* What the daemon says. -EBADMSG: what cannot be; -ENOMEM, -EIO: the end. */
+int rounds_want(struct rounds *rs);
+int rounds_offer(struct rounds *rs, uint64_t number, const void *body, size_t len);
+int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t len);
+/* What other nodes say. */
+int rounds_peer_want(struct rounds *rs, uint64_t number);
+int rounds_peer_begin(struct rounds *rs, uint64_t number);
+/* No more are begun. */
+void rounds_end(struct rounds *rs);
+
+/* Called again and again. 1: something has happened; 0; -ETIMEDOUT: others do not take part; -ENOMEM, -EIO: this cannot go on. */
+int rounds_progress(struct rounds *rs, uint64_t now_ns);
+bool rounds_idle(const struct rounds *rs);
+bool rounds_reducing(const struct rounds *rs); /* MPI has to be looked after soon */
+const struct rounds_figures *rounds_figures(const struct rounds *rs);

@@ -1,0 +1,172 @@
+#include "mpi-agent/serve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "mpi-agent/waits.h"
+#include "mpi-agent/link.h"
+#include "mpi-agent/peers.h"
+
+#define GETS_MAX 16u /* with the daemon at once, ... */
+#define GET_BYTES_MAX ((uint64_t)32 << 20) /* with so many bytes; one alone may have more */
+#define UNSENT_MAX ((size_t)64 << 20) /* on their way to other nodes */
+
+struct get {
+	uint64_t number; /* for the daemon */
+	uint32_t from; /* who wants it, ... */
+	uint64_t peer_number; /* and calls it so */
+	uint64_t until_ns;
+	struct link_want *wants;
+	uint32_t nr;
+	uint64_t bytes;
+	struct get *next;
+};
+
+struct serve {
+	struct peers *peers;
+	struct link *daemon;
+	const struct waits *waits;
+	struct serve_figures figures;
+	struct get *gets;
+	uint32_t nr;
+	uint64_t bytes;
+	uint64_t number; /* of the last GET */
+};
+
+int serve_new(struct peers *p, struct link *daemon, const struct waits *waits, struct serve **ret)
+{
+	struct serve *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct serve){ .peers = p, .daemon = daemon, .waits = waits };
+	*ret = s;
+	return 0;
+}
+
+static void get_free(struct get *g)
+{
+	free(g->wants);
+	free(g);
+}
+
+void serve_free(struct serve *s)
+{
+	if (!s)
+		return;
+	while (s->gets) {
+		struct get *g = s->gets;
+
+		s->gets = g->next;
+		get_free(g);
+	}
+	free(s);
+}
+
+bool serve_has_room(const struct serve *s)
+{
+	return s->nr < GETS_MAX && s->bytes < GET_BYTES_MAX && peers_unsent(s->peers) < UNSENT_MAX;
+}
+
+int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body, size_t len)
+{
+	struct get *g = calloc(1, sizeof(*g));
+	int r;
+
+	if (!g)
+		return -ENOMEM;
+	r = link_decode_get(body, len, &g->wants, &g->nr);
+	if (r < 0) {
+		free(g);
+		return r;
+	}
+	g->number = ++s->number;
+	g->from = from;
+	g->peer_number = number;
+	g->until_ns = monotonic_ns() + s->waits->ask_ns / 4 * 3; /* before it is too late there */
+	for (uint32_t i = 0; i < g->nr; i++)
+		g->bytes += g->wants[i].len;
+	link_encode_get(g->number, g->wants, g->nr, &s->daemon->out);
+	g->next = s->gets;
+	s->gets = g;
+	s->nr++;
+	s->bytes += g->bytes;
+	return 0;
+}
+
+static void remove_get(struct serve *s, struct get **at)
+{
+	struct get *g = *at;
+
+	*at = g->next;
+	s->nr--;
+	s->bytes -= g->bytes;
+	get_free(g);
+}
+
+/* With the daemon's own bytes, if they are what they should be. */
+static int answer(struct serve *s, const struct get *g, const void *body, size_t len)
+{
+	_cleanup_(freep) const void **chunks = calloc(MAX(g->nr, UINT32_C(1)), sizeof(*chunks));
+	int r;
+
+	if (!chunks)
+		return -ENOMEM;
+	r = link_decode_chunks(body, len, g->wants, g->nr, chunks);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < g->nr; i++) {
+		s->figures.chunks += chunks[i] != NULL;
+		s->figures.bytes += chunks[i] ? g->wants[i].len : 0;
+		s->figures.missing += chunks[i] == NULL;
+	}
+	return peers_send(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len);
+}
+
+static int answer_nothing(struct serve *s, const struct get *g)
+{
+	_cleanup_(freep) uint8_t *none = calloc(MAX(g->nr, UINT32_C(1)), 1);
+
+	return none ? answer(s, g, none, g->nr) : -ENOMEM;
+}
+
+int serve_chunks(struct serve *s, uint64_t number, const void *body, size_t len)
+{
+	for (struct get **at = &s->gets; *at; at = &(*at)->next) {
+		int r;
+
+		if ((*at)->number != number)
+			continue;
+		r = answer(s, *at, body, len);
+		remove_get(s, at);
+		return r;
+	}
+	return 0; /* late */
+}
+
+int serve_progress(struct serve *s, uint64_t now_ns)
+{
+	struct get **at = &s->gets;
+	int done = 0;
+
+	while (*at) {
+		int r;
+
+		if (now_ns < (*at)->until_ns) {
+			at = &(*at)->next;
+			continue;
+		}
+		r = answer_nothing(s, *at);
+		if (r < 0)
+			return r;
+		remove_get(s, at);
+		done = 1;
+	}
+	return done;
+}
+
+const struct serve_figures *serve_figures(const struct serve *s)
+{
+	return &s->figures;
+}

@@ -1,0 +1,30 @@
+/*
+ * Chunks of this node that others want: their GETs go to the daemon, and what it has back to them. A GET that the daemon does not answer in time is answered with nothing, so that whoever
+ * wants it asks elsewhere. Some are with the daemon at once; the others wait where they came from (peers.h).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct waits;
+struct link;
+struct peers;
+struct serve;
+
+struct serve_figures {
+	uint64_t chunks, bytes; /* given to others */
+	uint64_t missing; /* that were not here, or not in time */
+};
+
+/* Borrows all of these. */
+int serve_new(struct peers *p, struct link *daemon, const struct waits *waits, struct serve **ret);
+void serve_free(struct serve *s); /* NULL is fine */
+
+bool serve_has_room(const struct serve *s); /* for another GET */
+int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body, size_t len); /* -EBADMSG, -ENOMEM, -EIO */
+/* The daemon's CHUNKS. */
+int serve_chunks(struct serve *s, uint64_t number, const void *body, size_t len);
+int serve_progress(struct serve *s, uint64_t now_ns); /* 1: something has happened; 0; <0 */
+const struct serve_figures *serve_figures(const struct serve *s);

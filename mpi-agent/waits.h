@@ -1,0 +1,17 @@
+/* How long an agent waits for what. From the environment, so that tests need not: CKPTFS_AGENT_OFFER_MS and so on (ckptfs-agent(1)). */
+#pragma once
+
+#include <stdint.h>
+
+struct waits {
+	uint64_t hello_ns; /* for the daemon's first word */
+	uint64_t offer_ns; /* for its pages, after BEGIN; it takes 2 s at most for that */
+	uint64_t stored_ns; /* for it to have stored what it is to */
+	uint64_t ask_ns; /* for chunks of one node, before another is asked; and for those of the own daemon that others want */
+	uint64_t fetch_ns; /* for all chunks of a FETCH; the daemon waits for 20 s */
+	uint64_t stall_ns; /* for any word of another node, and for all to take part in a round: this world has no use then */
+	uint64_t end_ns; /* for all to leave together */
+};
+
+/* -EINVAL: told. */
+int waits_read(struct waits *ret);

@@ -1,0 +1,336 @@
+#!/bin/bash
+# Agents over real MPI, each with a daemon that does what it is told (fake_daemon.c): what is decided, fetched and refused, and that whatever dies,
+# nobody is left behind.
+set -euo pipefail
+build=${CKPTFS_BUILD:?is the build directory and must be set}
+agent=$build/mpi-agent/ckptfs-agent daemon=$build/tests/cluster/fake_daemon
+[ -x "$agent" ] || { echo "skipped: built without MPI"; exit 77; }
+command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
+export OMPI_MCA_btl=self,vader CKPTFS_AGENT_STALL_MS=4000 CKPTFS_AGENT_END_MS=3000 CKPTFS_AGENT_ASK_MS=500 CKPTFS_AGENT_FETCH_MS=6000
+
+[ "$(id -u)" != 0 ] || root=--allow-run-as-root
+top=$(mktemp -d)
+daemons=()
+cleanup() {
+	for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null || true; done
+	rm -rf "$top"
+}
+trap cleanup EXIT
+
+fail() {
+	echo "$case: $*"
+	head -v -n 50 "$dir"/* 2>/dev/null || true
+	exit 1
+}
+
+begin() { # NAME: of what is looked at
+	case=$1
+	dir=$top/$1
+	mkdir "$dir"
+	nr=0 daemons=()
+	echo "$case"
+}
+
+node() { # NAME=VALUE...: one more, with a daemon that is told so
+	"$daemon" "$dir/$nr.sock" id=$((nr + 1)) key=5 name=n$nr "$@" >"$dir/$nr.out" 2>"$dir/$nr.err" &
+	daemons+=($!)
+	nr=$((nr + 1))
+}
+
+# All agents, until they end; and then all daemons, which see that.
+agents() { # STATUS: 0, or any but 0
+	local i n rc=0
+	for ((i = 0; i < nr; i++)); do
+		for ((n = 0; n < 500; n++)); do [ -S "$dir/$i.sock" ] || sleep 0.01; done
+	done
+	# shellcheck disable=SC2016
+	timeout -k 5 90 mpirun ${root:-} --oversubscribe -n $nr sh -c \
+		'CKPTFS_AGENT_HOST=h$OMPI_COMM_WORLD_RANK exec "$0" --socket "$1/$OMPI_COMM_WORLD_RANK.sock"' "$agent" "$dir" >"$dir/said" 2>&1 || rc=$?
+	[ $rc != 124 ] || fail "the agents do not end"
+	if [ "$1" = 0 ]; then
+		[ $rc = 0 ] || fail "exit status $rc"
+	else
+		[ $rc != 0 ] || fail "exit status 0"
+	fi
+	for i in "${!daemons[@]}"; do
+		wait "${daemons[$i]}" || fail "daemon $i: exit status $?"
+	done
+	daemons=()
+}
+
+told() { # NODE LINE
+	grep -qxF -- "$2" "$dir/$1.out" || fail "node $1 was not told: $2"
+}
+not_told() { # NODE PATTERN
+	! grep -q -- "$2" "$dir/$1.out" || fail "node $1 was told: $2"
+}
+said() { # TEXT, in any agent's words
+	grep -qF -- "$1" "$dir/said" || fail "nobody said: $1"
+}
+same() { # KIND: of lines that all nodes are told
+	local i
+	for ((i = 1; i < nr; i++)); do
+		[ "$(grep "^$1" "$dir/0.out")" = "$(grep "^$1" "$dir/$i.out")" ] || fail "nodes 0 and $i differ: $1"
+	done
+}
+
+# --- rounds ---
+
+for n in 1 2 3 5 8; do
+	begin decided-$n
+	node pages=1-300 replicas=2 rounds=3 quit=1
+	for ((k = 1; k < n; k++)); do node pages=1-300 replicas=2; done
+	agents 0
+	same decision
+	same settled
+	told 0 "settled 3 $(printf '1%.0s' $(seq $n))"
+	pages=$(grep -c '^decision 3' "$dir/0.out")
+	[ "$pages" = 1 ] || fail "decided $pages times"
+	if [ $n = 1 ]; then told 0 "decision 3"; else
+		[ "$(grep '^decision 3' "$dir/0.out" | grep -oE ' [0-9]+:[0-9]+,[0-9]+' | wc -l)" = 300 ] || fail "not all pages have two owners"
+	fi
+done
+
+begin what-one-node-has-is-its-own
+node pages=1-5,100 rounds=1 quit=1
+node pages=3-7,200
+node pages=300
+agents 0
+[ "$(grep -oE ' [0-9]+:' "$dir/0.out" | tr -d ' :\n')" = 345 ] || fail "pages 3 to 5 are shared, and no others"
+[ "$(grep '^decision' "$dir/0.out")" = "$(grep '^decision' "$dir/1.out")" ] || fail "they differ"
+told 2 "decision 1"
+
+begin more-than-a-sample
+node pages=1-3000 rounds=1 quit=1
+node pages=1-3000
+node pages=1501-4500
+agents 0
+[ "$(grep -oE ' [0-9]+:' "$dir/0.out" | wc -l)" = 3000 ] || fail "not all that are popular"
+[ "$(grep -oE ' [0-9]+:' "$dir/2.out" | wc -l)" = 1500 ] || fail "not all that are popular"
+
+begin nothing-in-common
+node pages=1-3000 rounds=1 quit=1
+node pages=10001-13000
+agents 0
+told 0 "decision 1"
+told 1 "decision 1"
+
+begin no-more-than-there-is-memory-for
+node pages=1-3000 rounds=1 quit=1 max=2000
+node pages=1-3000
+agents 0
+same decision
+[ "$(grep -oE ' [0-9]+:' "$dir/0.out" | wc -l)" = 2000 ] || fail "not the 2000 that there is memory for"
+
+begin every-daemon-wants-one
+for k in 0 1 2; do node pages=1-10 rounds=2 quit=1; done
+agents 0
+told 0 "settled 1 111"
+
+begin who-offers-nothing-in-time-is-not-waited-for
+export CKPTFS_AGENT_OFFER_MS=300
+node pages=1-10 rounds=2 quit=1
+node pages=1-10
+node pages=1-10 silent=begin
+agents 0
+not_told 2 decision
+told 0 "settled 2 110"
+! grep -qE '[:,]2' "$dir/0.out" || fail "it owns what it has not offered"
+
+begin who-offers-late-hears-that-nothing-is-decided
+node pages=1-10 rounds=1 quit=1
+node pages=1-10
+node pages=1-10 late=800
+agents 0
+told 0 "settled 1 110"
+not_told 2 ':'
+unset CKPTFS_AGENT_OFFER_MS
+
+begin who-has-not-stored-is-told
+node pages=1-10 rounds=1 quit=1
+node pages=1-10 stored=28
+node pages=1-10
+agents 0
+same settled
+told 0 "settled 1 101"
+
+begin who-does-not-say-so-has-not-stored
+export CKPTFS_AGENT_STORED_MS=300
+node pages=1-10 rounds=2 quit=1
+node pages=1-10 silent=decision
+agents 0
+told 0 "settled 1 10"
+told 0 "settled 2 10"
+unset CKPTFS_AGENT_STORED_MS
+
+# --- fetches ---
+
+begin from-the-first-owner
+node fetch=7:2.3 quit=1
+node holds=7
+node holds=7
+agents 0
+told 0 "chunk 7 ok"
+told 1 "served 7"
+not_told 2 served
+
+begin from-the-second-owner
+node fetch=7:2.3 quit=1
+node holds=8
+node holds=7
+agents 0
+told 0 "chunk 7 ok"
+told 1 "served"
+told 2 "served 7"
+
+begin from-the-second-owner-if-the-first-does-not-answer
+node fetch=7:2.3 quit=1
+node holds=7 silent=get
+node holds=7
+agents 0
+told 0 "chunk 7 ok"
+told 2 "served 7"
+
+begin from-who-has-it
+node fetch=7:2,9:200,11 quit=1
+node
+node
+node holds=1-20
+agents 0
+for page in 7 9 11; do told 0 "chunk $page ok"; done
+
+begin what-nobody-has
+node fetch=7:2,8:3 quit=1
+node holds=8
+node
+agents 0
+told 0 "chunk 7 missing"
+told 0 "chunk 8 ok"
+
+begin alone
+node fetch=7:2,8:1 quit=1
+agents 0
+told 0 "chunk 7 missing"
+told 0 "chunk 8 missing"
+
+begin while-a-round-waits
+export CKPTFS_AGENT_OFFER_MS=3000
+node pages=1 rounds=1
+node fetch=7:3 quit=1
+node holds=7 silent=begin
+agents 0
+told 1 "chunk 7 ok"
+not_told 1 settled
+unset CKPTFS_AGENT_OFFER_MS
+
+# --- who does not belong together ---
+
+begin another-key
+node
+node key=6
+node
+agents 1
+said "node n1 on h1 (rank 1) does not have the key (cluster=) of node n0 on h0 (rank 0)"
+not_told 0 nodes
+
+begin the-same-store
+node
+node
+node id=2
+agents 1
+said "node n1 on h1 (rank 1) and node n2 on h2 (rank 2) have the same store id"
+not_told 0 nodes
+
+for what in hash=2 incompat=64 replicas=3; do
+	begin another-${what%=*}
+	node
+	node "$what"
+	agents 1
+	said "node n1 on h1 (rank 1) differs from node n0 on h0 (rank 0) in"
+	not_told 0 nodes
+done
+
+begin no-daemon
+node
+node die=hello
+agents 1
+said "h1 (rank 1) has no daemon"
+not_told 0 nodes
+
+# --- whatever dies ---
+
+ends() { # MESSAGE: all daemons that are left see the end
+	local i
+	for ((i = 0; i < nr; i++)); do
+		grep -qE '^(closed|gone|done)$' "$dir/$i.out" || fail "daemon $i does not see the end"
+	done
+}
+
+for message in nodes begin decision settled get chunks; do
+	begin daemon-dies-at-$message
+	node pages=1-10 rounds=1 fetch=7:2 die=$message
+	node pages=1-10 holds=7 die=$message
+	node pages=1-10
+	agents 0
+	ends
+done
+
+for message in nodes begin decision settled get; do
+	begin agent-dies-at-$message
+	node pages=1-10 rounds=1 fetch=7:2
+	node pages=1-10 holds=7 kill=$message
+	node pages=1-10
+	agents 1
+	ends
+done
+
+begin agent-stops
+node pages=1-10 rounds=1
+node pages=1-10 freeze=begin
+node pages=1-10
+agents 1
+ends
+
+for message in hello nodes begin; do
+	begin garbage-at-$message
+	node pages=1-10 rounds=1
+	node pages=1-10 garbage=$message
+	agents 1
+	ends
+done
+
+# --- the command itself ---
+
+begin words
+for words in "--mount /proc" "--socket $dir/none" "--socket /dev/null"; do
+	# shellcheck disable=SC2086
+	if timeout 30 mpirun ${root:-} -n 1 "$agent" $words >"$dir/said" 2>&1; then fail "$words: accepted"; fi
+	said "ckptfs-agent"
+done
+"$agent" --help | grep -q -- '--mount DIR' || fail "no help"
+"$agent" --version | grep -q '^ckptfs-agent [0-9]' || fail "no version"
+rc=0; "$agent" 2>/dev/null || rc=$?
+[ $rc = 1 ] || fail "wrong use has exit status $rc"
+
+begin status
+node pages=1-10 rounds=2
+node pages=1-10
+(
+	for ((n = 0; n < 3000; n++)); do
+		grep -q '^settled 2' "$dir/1.out" 2>/dev/null && break
+		sleep 0.01
+	done
+	"$agent" --socket "$dir/1.sock" --status >"$dir/status" 2>&1 || true
+	kill "${daemons[0]}"
+) &
+asking=$!
+daemons_were=("${daemons[@]}")
+daemons=("${daemons_were[1]}")
+agents 0
+wait $asking || true
+daemons=()
+grep -q '^Node:     n1, number 1 of 2' "$dir/status" || fail "status: $(cat "$dir/status")"
+grep -q '^Rounds:   2, 0 without' "$dir/status" || fail "status: $(cat "$dir/status")"
+grep -q '^Popular:  20 pages, 10 in the last round' "$dir/status" || fail "status: $(cat "$dir/status")"
+told 1 closed
+echo "all is as it should be"

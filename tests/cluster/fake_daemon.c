@@ -1,0 +1,404 @@
+/*
+ * Usage: fake_daemon SOCKET [NAME=VALUE...]
+ *
+ * A daemon that an agent cannot tell from a real one, and that does what it is told, also what is wrong. What happens is told on standard output, a line each:
+ *
+ *   nodes NR SELF NAME...          decision ROUND PAGE:OWNER,OWNER...          settled ROUND 1011
+ *   chunk PAGE ok|missing|wrong    served PAGE...                              closed
+ *
+ * id=N, key=N, name=TEXT, hash=N, incompat=N, replicas=N, max=N      what it says in WELCOME
+ * pages=A-B,C      that it offers in each round          holds=A-B,C    chunks it has for others
+ * rounds=N         it wants so many, one after the other; then it fetches
+ * fetch=PAGE:ID.ID,PAGE:...   of stores with these ids; then it is done
+ * quit=1           hang up when it is done; else it goes on until the agent hangs up
+ * silent=MESSAGE   of that kind it answers none          late=MS        it takes so long to answer BEGIN
+ * stored=ERRNO     is how it has stored
+ * die=MESSAGE, kill=MESSAGE, freeze=MESSAGE, garbage=MESSAGE     when it hears that: it is gone, it kills its agent, stops it for ever, or sends nonsense
+ *
+ * MESSAGE: hello nodes begin decision settled chunks get
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "mpi-agent/link.h"
+
+#define PAGES_MAX 100000u
+#define CHUNK_LEN 4096u
+#define FETCHES_MAX 64u
+#define LIFE_S 120 /* and not longer, whatever happens */
+#define NS_PER_S UINT64_C(1000000000)
+
+static struct {
+	struct link_welcome welcome;
+	unsigned pages[PAGES_MAX], nr_pages;
+	unsigned holds[PAGES_MAX], nr_holds;
+	unsigned rounds, late_ms;
+	bool quit;
+	int stored;
+	const char *silent, *die, *kill, *freeze, *garbage;
+
+	uint8_t ids[FETCHES_MAX * LINK_OWNERS_MAX][16];
+	unsigned nr_ids;
+	struct link_want wants[FETCHES_MAX];
+	unsigned fetch_pages[FETCHES_MAX], nr_wants;
+
+	struct link link;
+	uint32_t nr_nodes;
+	unsigned nr_settled;
+	bool is_done;
+} d = { .welcome = { .hash = FP_CLMUL, .replicas = 1, .popular_max = 100000, .name = "node" } };
+
+static _Noreturn void fail(const char *what)
+{
+	fprintf(stderr, "fake_daemon %s: %s\n", d.welcome.name, what);
+	exit(1);
+}
+
+/* --- pages --- */
+
+/* Ascending with the page, so that an offer is in order. */
+static struct fp fp_of_page(unsigned page)
+{
+	return (struct fp){ .lo = page * UINT64_C(0x9e3779b97f4a7c15), .hi = page };
+}
+
+static void fill(unsigned page, uint8_t *to)
+{
+	for (unsigned i = 0; i < CHUNK_LEN; i++)
+		to[i] = (uint8_t)(page * 7 + i * 13 + (i >> 8));
+}
+
+static bool holds(unsigned page)
+{
+	for (unsigned i = 0; i < d.nr_holds; i++)
+		if (d.holds[i] == page)
+			return true;
+	return false;
+}
+
+/* --- what it is told to be --- */
+
+static void parse_pages(const char *s, unsigned *pages, unsigned *nr)
+{
+	while (*s) {
+		char *end;
+		unsigned long from = strtoul(s, &end, 10), to = from;
+
+		if (*end == '-')
+			to = strtoul(end + 1, &end, 10);
+		for (; from <= to; from++) {
+			if (*nr == PAGES_MAX)
+				fail("too many pages");
+			pages[(*nr)++] = (unsigned)from;
+		}
+		s = *end == ',' ? end + 1 : end;
+	}
+}
+
+static void parse_fetch(char *s)
+{
+	char *save;
+
+	for (char *item = strtok_r(s, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+		struct link_want *w = &d.wants[d.nr_wants];
+		char *owners;
+
+		if (d.nr_wants == FETCHES_MAX)
+			fail("too many fetches");
+		d.fetch_pages[d.nr_wants++] = (unsigned)strtoul(item, &owners, 10);
+		w->fp = fp_of_page(d.fetch_pages[d.nr_wants - 1]);
+		w->len = CHUNK_LEN;
+		while (*owners == ':' || *owners == '.') {
+			memset(d.ids[d.nr_ids], (int)strtoul(owners + 1, &owners, 10), 16);
+			w->owners[w->nr_owners++] = (uint16_t)d.nr_ids++;
+		}
+	}
+}
+
+static void parse(char *arg)
+{
+	char *value = strchr(arg, '=');
+
+	if (!value)
+		fail(arg);
+	*value++ = '\0';
+	if (strcmp(arg, "id") == 0)
+		memset(d.welcome.store_id, atoi(value), sizeof(d.welcome.store_id));
+	else if (strcmp(arg, "key") == 0)
+		memset(d.welcome.proof_key, atoi(value), sizeof(d.welcome.proof_key));
+	else if (strcmp(arg, "name") == 0)
+		snprintf(d.welcome.name, sizeof(d.welcome.name), "%s", value);
+	else if (strcmp(arg, "hash") == 0)
+		d.welcome.hash = (uint32_t)atoi(value);
+	else if (strcmp(arg, "incompat") == 0)
+		d.welcome.incompat = (uint32_t)atoi(value);
+	else if (strcmp(arg, "replicas") == 0)
+		d.welcome.replicas = (uint32_t)atoi(value);
+	else if (strcmp(arg, "max") == 0)
+		d.welcome.popular_max = (uint64_t)atoll(value);
+	else if (strcmp(arg, "pages") == 0)
+		parse_pages(value, d.pages, &d.nr_pages);
+	else if (strcmp(arg, "holds") == 0)
+		parse_pages(value, d.holds, &d.nr_holds);
+	else if (strcmp(arg, "fetch") == 0)
+		parse_fetch(value);
+	else if (strcmp(arg, "rounds") == 0)
+		d.rounds = (unsigned)atoi(value);
+	else if (strcmp(arg, "late") == 0)
+		d.late_ms = (unsigned)atoi(value);
+	else if (strcmp(arg, "quit") == 0)
+		d.quit = atoi(value) != 0;
+	else if (strcmp(arg, "stored") == 0)
+		d.stored = -atoi(value);
+	else if (strcmp(arg, "silent") == 0)
+		d.silent = value;
+	else if (strcmp(arg, "die") == 0)
+		d.die = value;
+	else if (strcmp(arg, "kill") == 0)
+		d.kill = value;
+	else if (strcmp(arg, "freeze") == 0)
+		d.freeze = value;
+	else if (strcmp(arg, "garbage") == 0)
+		d.garbage = value;
+	else
+		fail(arg);
+}
+
+/* --- what it says --- */
+
+static void offer(uint64_t round)
+{
+	_cleanup_(freep) struct fp *pages = calloc(d.nr_pages + 1, sizeof(*pages));
+
+	if (!pages)
+		fail("memory");
+	for (unsigned i = 0; i < d.nr_pages; i++)
+		pages[i] = fp_of_page(d.pages[i]);
+	link_encode_offer(round, pages, d.nr_pages, &d.link.out);
+}
+
+static void next_step(void)
+{
+	if (d.nr_settled < d.rounds)
+		link_encode_plain(LINK_WANT, 0, &d.link.out);
+	else if (d.nr_wants > 0)
+		link_encode_fetch(1, d.ids, d.nr_ids, d.wants, d.nr_wants, &d.link.out);
+	else
+		d.is_done = d.quit;
+}
+
+/* --- what it hears --- */
+
+static void hear_nodes(const struct link_header *h, const void *body)
+{
+	_cleanup_(freep) struct link_node *nodes = NULL;
+	uint32_t self;
+
+	if (link_decode_nodes(body, h->len, &nodes, &d.nr_nodes, &self) < 0)
+		fail("NODES");
+	printf("nodes %" PRIu32 " %" PRIu32, d.nr_nodes, self);
+	for (uint32_t i = 0; i < d.nr_nodes; i++)
+		printf(" %s", nodes[i].name);
+	puts("");
+	next_step();
+}
+
+static void hear_decision(const struct link_header *h, const void *body)
+{
+	_cleanup_(freep) struct link_owners *owners = NULL;
+	uint32_t nr;
+
+	if (link_decode_decision(body, h->len, d.nr_pages, d.nr_nodes, &owners, &nr) < 0)
+		fail("DECISION");
+	printf("decision %" PRIu64, h->number);
+	for (uint32_t i = 0; i < nr; i++)
+		for (uint32_t k = 0; k < owners[i].nr; k++)
+			if (k == 0)
+				printf(" %u:%u", d.pages[owners[i].index], owners[i].owners[k]);
+			else
+				printf(",%u", owners[i].owners[k]);
+	puts("");
+	link_encode_stored(h->number, d.stored, &d.link.out);
+}
+
+static void hear_settled(const struct link_header *h, const void *body)
+{
+	const uint8_t *has_stored;
+
+	if (link_decode_settled(body, h->len, d.nr_nodes, &has_stored) < 0)
+		fail("SETTLED");
+	printf("settled %" PRIu64 " ", h->number);
+	for (uint32_t i = 0; i < d.nr_nodes; i++)
+		putchar('0' + has_stored[i]);
+	puts("");
+	if (++d.nr_settled <= d.rounds)
+		next_step();
+}
+
+static void hear_chunks(const struct link_header *h, const void *body)
+{
+	const void *chunks[FETCHES_MAX];
+	uint8_t expected[CHUNK_LEN];
+
+	if (link_decode_chunks(body, h->len, d.wants, d.nr_wants, chunks) < 0)
+		fail("CHUNKS");
+	for (unsigned i = 0; i < d.nr_wants; i++) {
+		fill(d.fetch_pages[i], expected);
+		printf("chunk %u %s\n", d.fetch_pages[i],
+		       !chunks[i] ? "missing" : memcmp(chunks[i], expected, CHUNK_LEN) == 0 ? "ok" : "wrong");
+	}
+	d.is_done = d.quit;
+}
+
+static void hear_get(const struct link_header *h, const void *body)
+{
+	_cleanup_(freep) struct link_want *wants = NULL;
+	_cleanup_(freep) const void **chunks = NULL;
+	_cleanup_(freep) uint8_t *bytes = NULL;
+	uint32_t nr;
+
+	if (link_decode_get(body, h->len, &wants, &nr) < 0)
+		fail("GET");
+	chunks = calloc(nr + 1, sizeof(*chunks));
+	bytes = malloc((size_t)(nr + 1) * CHUNK_LEN);
+	if (!chunks || !bytes)
+		fail("memory");
+	printf("served");
+	for (uint32_t i = 0; i < nr; i++) {
+		unsigned page = (unsigned)wants[i].fp.hi;
+
+		if (!holds(page) || wants[i].len != CHUNK_LEN)
+			continue;
+		printf(" %u", page);
+		fill(page, bytes + i * CHUNK_LEN);
+		chunks[i] = bytes + i * CHUNK_LEN;
+	}
+	puts("");
+	link_encode_chunks(h->number, wants, chunks, nr, &d.link.out);
+}
+
+static const char *name_of(enum link_type type)
+{
+	static const char *const names[] = {
+		[LINK_HELLO] = "hello",	      [LINK_NODES] = "nodes",	  [LINK_BEGIN] = "begin", [LINK_DECISION] = "decision",
+		[LINK_SETTLED] = "settled", [LINK_CHUNKS] = "chunks", [LINK_GET] = "get",
+	};
+
+	return type < ARRAY_SIZE(names) && names[type] ? names[type] : "unknown";
+}
+
+static bool is(const char *when, enum link_type type)
+{
+	return when && strcmp(when, name_of(type)) == 0;
+}
+
+static void signal_agent(int signal)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	if (getsockopt(d.link.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || kill(who.pid, signal) < 0)
+		fail("the agent cannot be reached");
+}
+
+static void misbehave(enum link_type type)
+{
+	if (is(d.die, type)) {
+		puts("gone");
+		exit(0);
+	}
+	if (is(d.kill, type))
+		signal_agent(SIGKILL);
+	if (is(d.freeze, type))
+		signal_agent(SIGSTOP);
+	if (is(d.garbage, type))
+		buf_add(&d.link.out, "0123456789abcdef0123456789abcdef", 32);
+}
+
+static void hear(const struct link_header *h, const void *body)
+{
+	misbehave(h->type);
+	if (is(d.silent, h->type))
+		return;
+	switch (h->type) {
+	case LINK_HELLO:
+		if (link_decode_hello(body, h->len) < 0)
+			fail("HELLO");
+		link_encode_welcome(&d.welcome, &d.link.out);
+		break;
+	case LINK_NODES:
+		hear_nodes(h, body);
+		break;
+	case LINK_BEGIN:
+		usleep(d.late_ms * 1000);
+		offer(h->number);
+		break;
+	case LINK_DECISION:
+		hear_decision(h, body);
+		break;
+	case LINK_SETTLED:
+		hear_settled(h, body);
+		break;
+	case LINK_CHUNKS:
+		hear_chunks(h, body);
+		break;
+	case LINK_GET:
+		hear_get(h, body);
+		break;
+	default:
+		fail("a message that is not for a daemon");
+	}
+}
+
+static void run(void)
+{
+	struct link_header h;
+	const void *body;
+
+	while (!d.is_done) {
+		int r = link_receive(&d.link, monotonic_ns() + LIFE_S * NS_PER_S, &h, &body);
+
+		if (r == -EBADMSG)
+			fail("garbage");
+		if (r < 0) {
+			puts("closed");
+			return;
+		}
+		hear(&h, body);
+		fflush(stdout);
+		if (link_flush(&d.link, monotonic_ns() + LIFE_S * NS_PER_S) < 0) {
+			puts("closed");
+			return;
+		}
+	}
+	puts("done");
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (argc < 2 || strlen(argv[1]) >= sizeof(at.sun_path))
+		fail("usage");
+	strcpy(at.sun_path, argv[1]);
+	for (int i = 2; i < argc; i++)
+		parse(argv[i]);
+	alarm(LIFE_S);
+	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, 1) < 0)
+		fail(strerror(errno));
+	link_init(&d.link, accept(fd, NULL, NULL));
+	close(fd);
+	run();
+	link_release(&d.link);
+	return 0;
+}
