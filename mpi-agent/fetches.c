@@ -17,6 +17,7 @@
 #define FETCH_BYTES_MAX ((uint64_t)64 << 20) /* of fetches that are asked for at once; one alone may be as large as it is */
 #define FETCHES_MAX 1024u /* that wait, too; more are answered with nothing */
 #define ASK_BYTES_MAX (2u << 20) /* so that reading there, the network and this node are busy at the same time */
+#define ASKS_MAX 4u /* of one node at once: the time it has is for these, and not for all that wait */
 #define UNSENT_MAX ((size_t)32 << 20) /* that the daemon has not read yet */
 #define NOBODY UINT32_MAX
 
@@ -63,6 +64,7 @@ struct fetches {
 	uint32_t nr;
 	uint64_t started_bytes;
 	struct ask *asks;
+	uint8_t *nr_asks; /* of these, by rank */
 	uint64_t number; /* of the last ask */
 };
 
@@ -74,6 +76,11 @@ int fetches_new(const struct world *w, struct peers *p, struct link *daemon, con
 		return -ENOMEM;
 	*fs = (struct fetches){ .w = w, .peers = p, .daemon = daemon, .waits = waits };
 	fs->end = &fs->first;
+	fs->nr_asks = calloc(w->nr, sizeof(*fs->nr_asks));
+	if (!fs->nr_asks) {
+		free(fs);
+		return -ENOMEM;
+	}
 	*ret = fs;
 	return 0;
 }
@@ -102,22 +109,29 @@ static void ask_free(struct ask *a)
 	free(a);
 }
 
+/* The one at *at is not waited for any more. */
+static struct ask *unlink_ask(struct fetches *fs, struct ask **at)
+{
+	struct ask *a = *at;
+
+	*at = a->next;
+	fs->nr_asks[a->rank]--;
+	return a;
+}
+
 void fetches_free(struct fetches *fs)
 {
 	if (!fs)
 		return;
-	while (fs->asks) {
-		struct ask *a = fs->asks;
-
-		fs->asks = a->next;
-		ask_free(a);
-	}
+	while (fs->asks)
+		ask_free(unlink_ask(fs, &fs->asks));
 	while (fs->first) {
 		struct fetch *f = fs->first;
 
 		fs->first = f->next;
 		fetch_free(f);
 	}
+	free(fs->nr_asks);
 	free(fs);
 }
 
@@ -237,17 +251,27 @@ static int ask(struct fetches *fs, struct fetch *f, uint32_t first, uint64_t now
 	}
 	a->next = fs->asks;
 	fs->asks = a;
+	fs->nr_asks[a->rank]++;
 	return 0;
 }
 
+/* All that may be asked now. */
 static int ask_all(struct fetches *fs, struct fetch *f, uint64_t now_ns)
 {
+	bool has_unasked = false;
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < f->nr; i++)
-		if (!f->chunks[i] && !f->items[i].is_asked && f->items[i].rank != NOBODY)
+	for (uint32_t i = 0; r == 0 && i < f->nr; i++) {
+		const struct item *it = &f->items[i];
+
+		if (f->chunks[i] || it->is_asked || it->rank == NOBODY)
+			continue;
+		if (fs->nr_asks[it->rank] < ASKS_MAX)
 			r = ask(fs, f, i, now_ns);
-	f->has_unasked = false;
+		else
+			has_unasked = true;
+	}
+	f->has_unasked = has_unasked;
 	return r;
 }
 
@@ -255,14 +279,9 @@ static int ask_all(struct fetches *fs, struct fetch *f, uint64_t now_ns)
 
 static struct ask *take_ask(struct fetches *fs, uint64_t number, uint32_t rank)
 {
-	for (struct ask **at = &fs->asks; *at; at = &(*at)->next) {
-		struct ask *a = *at;
-
-		if (a->number == number && a->rank == rank) {
-			*at = a->next;
-			return a;
-		}
-	}
+	for (struct ask **at = &fs->asks; *at; at = &(*at)->next)
+		if ((*at)->number == number && (*at)->rank == rank)
+			return unlink_ask(fs, at);
 	return NULL;
 }
 
@@ -349,16 +368,11 @@ static void drop_asks_of(struct fetches *fs, const struct fetch *f)
 {
 	struct ask **at = &fs->asks;
 
-	while (*at) {
-		struct ask *a = *at;
-
-		if (a->fetch != f) {
-			at = &a->next;
-			continue;
-		}
-		*at = a->next;
-		ask_free(a);
-	}
+	while (*at)
+		if ((*at)->fetch == f)
+			ask_free(unlink_ask(fs, at));
+		else
+			at = &(*at)->next;
 }
 
 /* *at is done, or is to be. */
@@ -390,15 +404,12 @@ static bool give_up_asks(struct fetches *fs, uint64_t now_ns)
 	bool any = false;
 
 	while (*at) {
-		struct ask *a = *at;
-
-		if (now_ns < a->until_ns) {
-			at = &a->next;
+		if (now_ns < (*at)->until_ns) {
+			at = &(*at)->next;
 			continue;
 		}
-		*at = a->next;
-		log_debug("node %s: no answer to a request for %" PRIu32 " chunks", fs->w->nodes[a->rank].name, a->nr);
-		finish_ask(fs, a);
+		log_debug("node %s: no answer to a request for %" PRIu32 " chunks", fs->w->nodes[(*at)->rank].name, (*at)->nr);
+		finish_ask(fs, unlink_ask(fs, at));
 		any = true;
 	}
 	return any;

@@ -7,6 +7,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/sha.h>
 
 #include "base/log.h"
 
@@ -43,6 +44,11 @@ bool seal_is_right(const struct seal_key *key, const void *p, size_t len, const 
 
 	seal_make(key, p, len, expected);
 	return CRYPTO_memcmp(expected, seal, SEAL_LEN) == 0;
+}
+
+void seal_digest(const void *p, size_t len, uint8_t ret[SEAL_DIGEST_LEN])
+{
+	SHA256(p, len, ret);
 }
 
 int seal_random(void *p, size_t len)

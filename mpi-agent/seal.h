@@ -10,6 +10,7 @@
 
 #define SEAL_LEN 16u
 #define SEAL_KEY_LEN 32u
+#define SEAL_DIGEST_LEN 32u
 
 struct seal_key {
 	uint8_t b[SEAL_KEY_LEN];
@@ -20,5 +21,6 @@ struct seal_key seal_derive(const struct seal_key *from, const char *purpose, co
 void seal_make(const struct seal_key *key, const void *p, size_t len, uint8_t ret[SEAL_LEN]);
 /* In a time that does not depend on the bytes. */
 bool seal_is_right(const struct seal_key *key, const void *p, size_t len, const uint8_t seal[SEAL_LEN]);
+void seal_digest(const void *p, size_t len, uint8_t ret[SEAL_DIGEST_LEN]); /* SHA-256: of no secret */
 /* Bytes that nobody can guess. -EIO: there are none. */
 int seal_random(void *p, size_t len);

@@ -5,17 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <openssl/sha.h>
-
 #include "base/log.h"
 #include "base/util.h"
 #include "mpi-agent/card.h"
 #include "mpi-agent/mpi_errno.h"
 
-#define TRANSCRIPT_LEN SHA256_DIGEST_LENGTH
+#define POPULAR_EVER (UINT64_C(1) << 24) /* pages of a round: 64 GiB of them, and messages of 600 MB, whose length MPI has in an int */
 
 struct proof_wire {
-	uint8_t transcript[TRANSCRIPT_LEN];
+	uint8_t transcript[SEAL_DIGEST_LEN];
 	struct le32 rank;
 };
 
@@ -94,7 +92,7 @@ static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card *
 
 /* --- proofs --- */
 
-static void make_proof(const struct seal_key *key, const uint8_t transcript[TRANSCRIPT_LEN], uint32_t rank, uint8_t ret[SEAL_LEN])
+static void make_proof(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], uint32_t rank, uint8_t ret[SEAL_LEN])
 {
 	struct seal_key proving = seal_derive(key, "ckptfs proof", NULL, 0);
 	struct proof_wire d = { .rank = le32_put(rank) };
@@ -104,7 +102,7 @@ static void make_proof(const struct seal_key *key, const uint8_t transcript[TRAN
 }
 
 /* If not all keys are the same, everybody meets one that is not his. */
-static int compare_proofs(const struct seal_key *key, const uint8_t transcript[TRANSCRIPT_LEN], const struct card *cards,
+static int compare_proofs(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], const struct card *cards,
 			  const uint8_t (*proofs)[SEAL_LEN], uint32_t rank, uint32_t nr)
 {
 	uint8_t expected[SEAL_LEN];
@@ -121,7 +119,7 @@ static int compare_proofs(const struct seal_key *key, const uint8_t transcript[T
 	return r;
 }
 
-static int prove(const struct seal_key *key, const uint8_t transcript[TRANSCRIPT_LEN], const struct card *cards, uint32_t rank,
+static int prove(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], const struct card *cards, uint32_t rank,
 		 uint32_t nr)
 {
 	_cleanup_(freep) uint8_t (*proofs)[SEAL_LEN] = calloc(nr, sizeof(*proofs));
@@ -152,7 +150,7 @@ static int take_cards(struct world *w, const struct card *cards)
 	if (!w->nodes || !w->hosts || !w->by_store || cards_number_hosts(cards, w->nr, w->hosts) < 0)
 		return -ENOMEM;
 	w->replicas = cards[0].replicas;
-	w->popular_max = cards[0].popular_max;
+	w->popular_max = POPULAR_EVER;
 	for (uint32_t i = 0; i < w->nr; i++) {
 		w->popular_max = MIN(w->popular_max, cards[i].popular_max);
 		w->nodes[i].host = w->hosts[i];
@@ -164,17 +162,17 @@ static int take_cards(struct world *w, const struct card *cards)
 	return 0;
 }
 
-static void make_keys(struct world *w, const struct seal_key *key, const uint8_t transcript[TRANSCRIPT_LEN])
+static void make_keys(struct world *w, const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN])
 {
-	w->message_key = seal_derive(key, "ckptfs messages", transcript, TRANSCRIPT_LEN);
-	w->set_key = seal_derive(key, "ckptfs sets", transcript, TRANSCRIPT_LEN);
-	w->stored_key = seal_derive(key, "ckptfs stored", transcript, TRANSCRIPT_LEN);
+	w->message_key = seal_derive(key, "ckptfs messages", transcript, SEAL_DIGEST_LEN);
+	w->set_key = seal_derive(key, "ckptfs sets", transcript, SEAL_DIGEST_LEN);
+	w->stored_key = seal_derive(key, "ckptfs stored", transcript, SEAL_DIGEST_LEN);
 }
 
 static int enter_with(struct world *w, const struct link_welcome *welcome, const struct card_wire *all)
 {
 	_cleanup_(freep) struct card *cards = NULL;
-	uint8_t transcript[TRANSCRIPT_LEN];
+	uint8_t transcript[SEAL_DIGEST_LEN];
 	struct seal_key key;
 	int r;
 
@@ -184,7 +182,7 @@ static int enter_with(struct world *w, const struct link_welcome *welcome, const
 	assert(welcome); /* who has no daemon has said so */
 	static_assert(SEAL_KEY_LEN == LINK_KEY_LEN, "one is made of the other");
 	memcpy(key.b, welcome->proof_key, sizeof(key.b));
-	SHA256((const uint8_t *)all, w->nr * sizeof(*all), transcript);
+	seal_digest(all, w->nr * sizeof(*all), transcript);
 	r = prove(&key, transcript, cards, w->rank, w->nr);
 	if (r < 0)
 		return r;

@@ -6,7 +6,7 @@ build=${CKPTFS_BUILD:?is the build directory and must be set}
 agent=$build/mpi-agent/ckptfs-agent daemon=$build/tests/cluster/fake_daemon
 [ -x "$agent" ] || { echo "skipped: built without MPI"; exit 77; }
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
-export OMPI_MCA_btl=self,vader CKPTFS_AGENT_STALL_MS=4000 CKPTFS_AGENT_END_MS=3000 CKPTFS_AGENT_ASK_MS=500 CKPTFS_AGENT_FETCH_MS=6000
+export OMPI_MCA_btl=self,vader CKPTFS_AGENT_STALL_MS=4000 CKPTFS_AGENT_END_MS=3000
 
 [ "$(id -u)" != 0 ] || root=--allow-run-as-root
 top=$(mktemp -d)
@@ -19,7 +19,7 @@ trap cleanup EXIT
 
 fail() {
 	echo "$case: $*"
-	head -v -n 50 "$dir"/* 2>/dev/null || true
+	head -v -n 50 "$dir"/* 2>/dev/null | cut -c 1-300 || true
 	exit 1
 }
 
@@ -32,7 +32,7 @@ begin() { # NAME: of what is looked at
 }
 
 node() { # NAME=VALUE...: one more, with a daemon that is told so
-	"$daemon" "$dir/$nr.sock" id=$((nr + 1)) key=5 name=n$nr "$@" >"$dir/$nr.out" 2>"$dir/$nr.err" &
+	(cd "$dir" && exec "$daemon" $nr.sock id=$((nr + 1)) key=5 name=n$nr "$@" >$nr.out 2>$nr.err) &
 	daemons+=($!)
 	nr=$((nr + 1))
 }
@@ -184,12 +184,14 @@ told 1 "served"
 told 2 "served 7"
 
 begin from-the-second-owner-if-the-first-does-not-answer
+export CKPTFS_AGENT_ASK_MS=500
 node fetch=7:2.3 quit=1
 node holds=7 silent=get
 node holds=7
 agents 0
 told 0 "chunk 7 ok"
 told 2 "served 7"
+unset CKPTFS_AGENT_ASK_MS
 
 begin from-who-has-it
 node fetch=7:2,9:200,11 quit=1
@@ -198,6 +200,19 @@ node
 node holds=1-20
 agents 0
 for page in 7 9 11; do told 0 "chunk $page ok"; done
+
+begin in-many-pieces
+node fetch=1-2000:2.3,2001-4000:3.2 times=5 quit=1
+node holds=1-3000
+node holds=1000-4000
+agents 0
+[ "$(grep -c '^chunk [0-9]* ok' "$dir/0.out")" = 20000 ] || fail "not all chunks came"
+
+begin at-a-path-that-is-long-$(printf '%0120d' 0)
+node fetch=7:2 quit=1
+node holds=7
+agents 0
+told 0 "chunk 7 ok"
 
 begin what-nobody-has
 node fetch=7:2,8:3 quit=1
@@ -284,13 +299,24 @@ for message in nodes begin decision settled get; do
 	ends
 done
 
+for message in nodes begin decision settled get; do
+	begin agent-is-told-to-end-at-$message
+	node pages=1-10 rounds=1 fetch=7:2
+	node pages=1-10 holds=7 term=$message
+	node pages=1-10
+	agents 0
+	ends
+done
+
 begin agent-stops
+export CKPTFS_AGENT_STALL_MS=2000 CKPTFS_AGENT_END_MS=1000
 node pages=1-10 rounds=1
 node pages=1-10 freeze=begin
 node pages=1-10
 agents 1
 ends
 
+export CKPTFS_AGENT_STALL_MS=4000 CKPTFS_AGENT_END_MS=3000
 for message in hello nodes begin; do
 	begin garbage-at-$message
 	node pages=1-10 rounds=1
@@ -302,11 +328,11 @@ done
 # --- the command itself ---
 
 begin words
-for words in "--mount /proc" "--socket $dir/none" "--socket /dev/null"; do
-	# shellcheck disable=SC2086
-	if timeout 30 mpirun ${root:-} -n 1 "$agent" $words >"$dir/said" 2>&1; then fail "$words: accepted"; fi
-	said "ckptfs-agent"
-done
+if timeout 30 mpirun ${root:-} -n 1 "$agent" --mount /proc >"$dir/said" 2>&1; then fail "accepted"; fi
+said "/proc: no ckptfs is mounted there"
+rc=0; "$agent" --socket "$dir/none" --status 2>"$dir/said" || rc=$?
+[ $rc = 2 ] || fail "no such socket has exit status $rc"
+said "none: no such socket"
 "$agent" --help | grep -q -- '--mount DIR' || fail "no help"
 "$agent" --version | grep -q '^ckptfs-agent [0-9]' || fail "no version"
 rc=0; "$agent" 2>/dev/null || rc=$?

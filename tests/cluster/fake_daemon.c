@@ -9,11 +9,12 @@
  * id=N, key=N, name=TEXT, hash=N, incompat=N, replicas=N, max=N      what it says in WELCOME
  * pages=A-B,C      that it offers in each round          holds=A-B,C    chunks it has for others
  * rounds=N         it wants so many, one after the other; then it fetches
- * fetch=PAGE:ID.ID,PAGE:...   of stores with these ids; then it is done
+ * fetch=PAGE:ID.ID,A-B:...    of stores with these ids, times=N at once; then it is done
  * quit=1           hang up when it is done; else it goes on until the agent hangs up
  * silent=MESSAGE   of that kind it answers none          late=MS        it takes so long to answer BEGIN
  * stored=ERRNO     is how it has stored
- * die=MESSAGE, kill=MESSAGE, freeze=MESSAGE, garbage=MESSAGE     when it hears that: it is gone, it kills its agent, stops it for ever, or sends nonsense
+ * die=MESSAGE, kill=MESSAGE, term=MESSAGE, freeze=MESSAGE, garbage=MESSAGE
+ *                  when it hears that: it is gone, it kills its agent, has it end, stops it for ever, or sends nonsense
  *
  * MESSAGE: hello nodes begin decision settled chunks get
  */
@@ -33,7 +34,8 @@
 
 #define PAGES_MAX 100000u
 #define CHUNK_LEN 4096u
-#define FETCHES_MAX 64u
+#define FETCHES_MAX LINK_CHUNKS_MAX
+#define IDS_MAX 1024u
 #define LIFE_S 120 /* and not longer, whatever happens */
 #define NS_PER_S UINT64_C(1000000000)
 
@@ -44,18 +46,18 @@ static struct {
 	unsigned rounds, late_ms;
 	bool quit;
 	int stored;
-	const char *silent, *die, *kill, *freeze, *garbage;
+	const char *silent, *die, *kill, *term, *freeze, *garbage;
 
-	uint8_t ids[FETCHES_MAX * LINK_OWNERS_MAX][16];
+	uint8_t ids[IDS_MAX][16];
 	unsigned nr_ids;
 	struct link_want wants[FETCHES_MAX];
-	unsigned fetch_pages[FETCHES_MAX], nr_wants;
+	unsigned fetch_pages[FETCHES_MAX], nr_wants, times, nr_answers;
 
 	struct link link;
 	uint32_t nr_nodes;
 	unsigned nr_settled;
 	bool is_done;
-} d = { .welcome = { .hash = FP_CLMUL, .replicas = 1, .popular_max = 100000, .name = "node" } };
+} d = { .times = 1, .welcome = { .hash = FP_CLMUL, .replicas = 1, .popular_max = 100000, .name = "node" } };
 
 static _Noreturn void fail(const char *what)
 {
@@ -104,23 +106,34 @@ static void parse_pages(const char *s, unsigned *pages, unsigned *nr)
 	}
 }
 
+static void add_fetch(unsigned page, const struct link_want *owners)
+{
+	struct link_want *w = &d.wants[d.nr_wants];
+
+	if (d.nr_wants == FETCHES_MAX)
+		fail("too many fetches");
+	*w = *owners;
+	w->fp = fp_of_page(page);
+	w->len = CHUNK_LEN;
+	d.fetch_pages[d.nr_wants++] = page;
+}
+
 static void parse_fetch(char *s)
 {
 	char *save;
 
 	for (char *item = strtok_r(s, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
-		struct link_want *w = &d.wants[d.nr_wants];
-		char *owners;
+		unsigned long from = strtoul(item, &item, 10), to = *item == '-' ? strtoul(item + 1, &item, 10) : from;
+		struct link_want owners = { 0 };
 
-		if (d.nr_wants == FETCHES_MAX)
-			fail("too many fetches");
-		d.fetch_pages[d.nr_wants++] = (unsigned)strtoul(item, &owners, 10);
-		w->fp = fp_of_page(d.fetch_pages[d.nr_wants - 1]);
-		w->len = CHUNK_LEN;
-		while (*owners == ':' || *owners == '.') {
-			memset(d.ids[d.nr_ids], (int)strtoul(owners + 1, &owners, 10), 16);
-			w->owners[w->nr_owners++] = (uint16_t)d.nr_ids++;
+		while (*item == ':' || *item == '.') {
+			if (d.nr_ids == IDS_MAX)
+				fail("too many owners");
+			memset(d.ids[d.nr_ids], (int)strtoul(item + 1, &item, 10), 16);
+			owners.owners[owners.nr_owners++] = (uint16_t)d.nr_ids++;
 		}
+		for (; from <= to; from++)
+			add_fetch((unsigned)from, &owners);
 	}
 }
 
@@ -165,6 +178,10 @@ static void parse(char *arg)
 		d.die = value;
 	else if (strcmp(arg, "kill") == 0)
 		d.kill = value;
+	else if (strcmp(arg, "times") == 0)
+		d.times = (unsigned)atoi(value);
+	else if (strcmp(arg, "term") == 0)
+		d.term = value;
 	else if (strcmp(arg, "freeze") == 0)
 		d.freeze = value;
 	else if (strcmp(arg, "garbage") == 0)
@@ -191,7 +208,8 @@ static void next_step(void)
 	if (d.nr_settled < d.rounds)
 		link_encode_plain(LINK_WANT, 0, &d.link.out);
 	else if (d.nr_wants > 0)
-		link_encode_fetch(1, d.ids, d.nr_ids, d.wants, d.nr_wants, &d.link.out);
+		for (unsigned i = 1; i <= d.times; i++)
+			link_encode_fetch(i, d.ids, d.nr_ids, d.wants, d.nr_wants, &d.link.out);
 	else
 		d.is_done = d.quit;
 }
@@ -246,7 +264,7 @@ static void hear_settled(const struct link_header *h, const void *body)
 
 static void hear_chunks(const struct link_header *h, const void *body)
 {
-	const void *chunks[FETCHES_MAX];
+	static const void *chunks[FETCHES_MAX];
 	uint8_t expected[CHUNK_LEN];
 
 	if (link_decode_chunks(body, h->len, d.wants, d.nr_wants, chunks) < 0)
@@ -256,7 +274,7 @@ static void hear_chunks(const struct link_header *h, const void *body)
 		printf("chunk %u %s\n", d.fetch_pages[i],
 		       !chunks[i] ? "missing" : memcmp(chunks[i], expected, CHUNK_LEN) == 0 ? "ok" : "wrong");
 	}
-	d.is_done = d.quit;
+	d.is_done = ++d.nr_answers == d.times && d.quit;
 }
 
 static void hear_get(const struct link_header *h, const void *body)
@@ -318,6 +336,8 @@ static void misbehave(enum link_type type)
 	}
 	if (is(d.kill, type))
 		signal_agent(SIGKILL);
+	if (is(d.term, type))
+		signal_agent(SIGTERM);
 	if (is(d.freeze, type))
 		signal_agent(SIGSTOP);
 	if (is(d.garbage, type))

@@ -12,6 +12,7 @@ _ckptfs() {
 	mount.ckptfs) flags="-d -f -n -o -s -v --foreground" files=-d ;;
 	umount.ckptfs) flags="-f -l -n -r -v" ;;
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
+	ckptfs-agent) flags="--mount --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --json -q --quiet" files=-d ;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
@@ -27,11 +28,11 @@ _ckptfs() {
 		COMPREPLY=($(compgen -W "$flags" -- "$cur"))
 	elif [[ $prev == --@(page|min|avg|max|memory|cache|budget|rate|move-below) ]]; then
 		COMPREPLY=() # a size, a time or a number
-	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) ]]; then
+	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) || $prev == --mount ]]; then
 		COMPREPLY=($(compgen -W "$(awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts)" -- "$cur"))
 	else
 		compopt -o filenames
 		COMPREPLY=($(compgen $files -- "$cur"))
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-stat
+	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-stat

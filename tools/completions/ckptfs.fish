@@ -14,7 +14,7 @@ function __ckptfs_options
     end
 end
 
-for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-stat
+for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-stat
     complete -c $c -s h -l help -d 'tell the usage'
     complete -c $c -s V -l version -d 'tell the version'
 end
@@ -59,6 +59,9 @@ complete -c ckptfs-gc -l place -d 'bring the newest files together'
 complete -c ckptfs-gc -l json -d 'for machines'
 complete -c ckptfs-gc -s q -l quiet -d 'no progress'
 
+complete -c ckptfs-agent -l mount -x -a "(awk '\$3 == \"fuse.ckptfs\" { print \$2 }' /proc/mounts)" -d 'where it is mounted'
+complete -c ckptfs-agent -l socket -r -d 'of its daemon'
+complete -c ckptfs-agent -l status -d 'what the agent of this node does'
 complete -c ckptfs-scrub -l rate -x -d 'of packs per second'
 complete -c ckptfs-scrub -l budget -x -d 'stop after this time'
 complete -c ckptfs-scrub -l restart -d 'begin anew'
