@@ -16,9 +16,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "mpi-agent/connect.h"
-#include "mpi-agent/waits.h"
 #include "mpi-agent/loop.h"
 #include "mpi-agent/status.h"
+#include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUPTED = 130 };
@@ -120,6 +120,7 @@ static enum exit_status take_part(const struct request *q, const struct waits *w
 	}
 	if (r < 0)
 		give_up();
+	catch_signals(); /* until here they just end the process: MPI waits for all to come, without a limit */
 	if (w.rank == 0)
 		log_notice("%" PRIu32 " nodes take part", w.nr);
 	status_fd = status_listen(&at);
@@ -199,6 +200,5 @@ int main(int argc, char *argv[])
 		log_error("MPI does not start");
 		return EXIT_FAILED;
 	}
-	catch_signals();
 	return (int)take_part(&q, &waits);
 }

@@ -60,8 +60,8 @@ int card_decode(const struct card_wire *d, struct card *ret)
 
 	if (le32_get(d->version) != CARD_VERSION)
 		return -EOPNOTSUPP;
-	if (le32_get(d->reserved) != 0 || memcmp(d->zeros, zeros, sizeof(zeros)) != 0 || le32_get(d->error) > ERROR_MAX ||
-	    !is_text(d->name) || !is_text(d->host) ||
+	if (le32_get(d->reserved) != 0 || memcmp(d->zeros, zeros, sizeof(zeros)) != 0 ||
+	    le32_get(d->error) > ERROR_MAX || !is_text(d->name) || !is_text(d->host) ||
 	    (c.error == 0 && (!fp_kind_valid((enum fp_kind)c.hash) || c.replicas < 1 || c.replicas > LINK_OWNERS_MAX ||
 			      c.popular_max < 1)))
 		return -EBADMSG;
@@ -125,8 +125,9 @@ static int differs(const struct card *cards, uint32_t i, struct card_quarrel *re
 	for (size_t k = 0; k < ARRAY_SIZE(figures); k++) {
 		if (figures[k].here == figures[k].there)
 			continue;
-		snprintf(ret->why, sizeof(ret->why), WHO " differs from " WHO " in %s: %" PRIu32 ", not %" PRIu32, WHO_IS(cards, i),
-			 WHO_IS(cards, UINT32_C(0)), figures[k].what, figures[k].here, figures[k].there);
+		snprintf(ret->why, sizeof(ret->why), WHO " differs from " WHO " in %s: %" PRIu32 ", not %" PRIu32,
+			 WHO_IS(cards, i), WHO_IS(cards, UINT32_C(0)), figures[k].what, figures[k].here,
+			 figures[k].there);
 		return -EINVAL;
 	}
 	return 0;
@@ -148,7 +149,8 @@ int cards_agree(const struct card *cards, uint32_t nr, struct card_quarrel *ret)
 	for (uint32_t i = 1; i < nr; i++) {
 		if (memcmp(cards[ranks[i - 1]].store_id, cards[ranks[i]].store_id, sizeof(cards->store_id)) != 0)
 			continue;
-		snprintf(ret->why, sizeof(ret->why), WHO " and " WHO " have the same store id: one store is a copy of the other, or both are one",
+		snprintf(ret->why, sizeof(ret->why),
+			 WHO " and " WHO " have the same store id: one store is a copy of the other, or both are one",
 			 WHO_IS(cards, ranks[i - 1]), WHO_IS(cards, ranks[i]));
 		return -EINVAL;
 	}
@@ -167,7 +169,8 @@ int cards_number_hosts(const struct card *cards, uint32_t nr, uint32_t *ret)
 		return -ENOMEM;
 	/* Of each host its first rank, for now; numbers are given in the order of these. */
 	for (uint32_t i = 0; i < nr; i++)
-		ret[ranks[i]] = i > 0 && strcmp(cards[ranks[i - 1]].host, cards[ranks[i]].host) == 0 ? ret[ranks[i - 1]] : ranks[i];
+		ret[ranks[i]] = i > 0 && strcmp(cards[ranks[i - 1]].host, cards[ranks[i]].host) == 0 ? ret[ranks[i - 1]] :
+												       ranks[i];
 	for (uint32_t i = 0; i < nr; i++)
 		ret[i] = ret[i] == i ? next++ : ret[ret[i]];
 	return 0;

@@ -25,7 +25,8 @@ static void unescape(char *s)
 	char *to = s;
 
 	for (; *s; s++) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
+		    s[3] <= '7') {
 			*to++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
 			s += 3;
 			continue;
@@ -102,7 +103,8 @@ static int look_at_socket(const char *path, struct stat *ret)
 {
 	if (stat(path, ret) < 0) {
 		if (errno == ENOENT)
-			log_error("%s: no such socket: is it mounted, and was its store made with cluster= (mount.ckptfs(8))?", path);
+			log_error("%s: no such socket: is it mounted, and was its store made with cluster= (mount.ckptfs(8))?",
+				  path);
 		else
 			log_error("%s: %s", path, strerror(errno));
 		return -errno;

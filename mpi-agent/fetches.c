@@ -9,12 +9,13 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/waits.h"
 #include "mpi-agent/link.h"
 #include "mpi-agent/peers.h"
+#include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
-#define FETCH_BYTES_MAX ((uint64_t)64 << 20) /* of fetches that are asked for at once; one alone may be as large as it is */
+#define FETCH_BYTES_MAX \
+	((uint64_t)64 << 20) /* of fetches that are asked for at once; one alone may be as large as it is */
 #define FETCHES_MAX 1024u /* that wait, too; more are answered with nothing */
 #define ASK_BYTES_MAX (2u << 20) /* so that reading there, the network and this node are busy at the same time */
 #define ASKS_MAX 4u /* of one node at once: the time it has is for these, and not for all that wait */
@@ -68,7 +69,8 @@ struct fetches {
 	uint64_t number; /* of the last ask */
 };
 
-int fetches_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct fetches **ret)
+int fetches_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits,
+		struct fetches **ret)
 {
 	struct fetches *fs = calloc(1, sizeof(*fs));
 
@@ -150,8 +152,9 @@ static void look_for_candidate(const struct world *w, struct item *it)
 {
 	for (it->rank = NOBODY; it->rank == NOBODY && it->candidate < it->nr_owners + w->nr; it->candidate++) {
 		bool among_owners = it->candidate < it->nr_owners;
-		uint32_t rank = among_owners ? it->owners[it->candidate] :
-					       (uint32_t)(((uint64_t)w->rank + 1 + it->candidate - it->nr_owners) % w->nr);
+		uint32_t rank = among_owners ?
+					it->owners[it->candidate] :
+					(uint32_t)(((uint64_t)w->rank + 1 + it->candidate - it->nr_owners) % w->nr);
 
 		if (rank != w->rank && !is_owner(it, rank, among_owners ? it->candidate : it->nr_owners))
 			it->rank = rank;
@@ -174,7 +177,7 @@ static void next_candidate(const struct world *w, struct fetch *f, uint32_t i)
 static int fetch_new(const struct fetches *fs, uint64_t number, const void *body, size_t len, struct fetch **ret)
 {
 	_cleanup_(fetch_freep) struct fetch *f = calloc(1, sizeof(*f));
-	const uint8_t (*ids)[16];
+	const uint8_t(*ids)[16];
 	uint32_t nr_nodes;
 	int r;
 
@@ -195,7 +198,8 @@ static int fetch_new(const struct fetches *fs, uint64_t number, const void *body
 
 		f->bytes += f->wants[i].len;
 		for (uint32_t k = 0; k < f->wants[i].nr_owners; k++)
-			it->nr_owners += (uint32_t)world_find(fs->w, ids[f->wants[i].owners[k]], &it->owners[it->nr_owners]);
+			it->nr_owners +=
+				(uint32_t)world_find(fs->w, ids[f->wants[i].owners[k]], &it->owners[it->nr_owners]);
 		next_candidate(fs->w, f, i);
 	}
 	*ret = TAKE(f);
@@ -394,7 +398,8 @@ static void answer(struct fetches *fs, struct fetch **at)
 
 static bool may_start(const struct fetches *fs, const struct fetch *f)
 {
-	return (fs->started_bytes == 0 || fs->started_bytes + f->bytes <= FETCH_BYTES_MAX) && link_unsent(fs->daemon) < UNSENT_MAX;
+	return (fs->started_bytes == 0 || fs->started_bytes + f->bytes <= FETCH_BYTES_MAX) &&
+	       link_unsent(fs->daemon) < UNSENT_MAX;
 }
 
 /* One node does not answer in time. */
@@ -408,7 +413,8 @@ static bool give_up_asks(struct fetches *fs, uint64_t now_ns)
 			at = &(*at)->next;
 			continue;
 		}
-		log_debug("node %s: no answer to a request for %" PRIu32 " chunks", fs->w->nodes[(*at)->rank].name, (*at)->nr);
+		log_debug("node %s: no answer to a request for %" PRIu32 " chunks", fs->w->nodes[(*at)->rank].name,
+			  (*at)->nr);
 		finish_ask(fs, unlink_ask(fs, at));
 		any = true;
 	}

@@ -15,9 +15,9 @@
 
 static void add_header(struct buf *b, enum link_type type, uint64_t number, size_t len)
 {
-	struct link_header_wire h = {
-		.len = le32_put((uint32_t)len), .type = le16_put((uint16_t)type), .number = le64_put(number)
-	};
+	struct link_header_wire h = { .len = le32_put((uint32_t)len),
+				      .type = le16_put((uint16_t)type),
+				      .number = le64_put(number) };
 
 	assert(len <= LINK_LEN_MAX);
 	buf_add(b, &h, sizeof(h));
@@ -108,8 +108,8 @@ static struct link_want_wire encode_want(const struct link_want *w, uint32_t nr_
 	return d;
 }
 
-void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t nr_nodes, const struct link_want *wants,
-		       uint32_t nr, struct buf *ret)
+void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t nr_nodes,
+		       const struct link_want *wants, uint32_t nr, struct buf *ret)
 {
 	add_header(ret, LINK_FETCH, number,
 		   2 * sizeof(struct le32) + nr_nodes * sizeof(*store_ids) + nr * sizeof(struct link_fetch_wire));
@@ -160,9 +160,9 @@ int link_decode_header(const void *p, size_t len, struct link_header *ret)
 
 	if (len != sizeof(*h))
 		return -EBADMSG;
-	d = (struct link_header){
-		.type = (enum link_type)le16_get(h->type), .len = le32_get(h->len), .number = le64_get(h->number)
-	};
+	d = (struct link_header){ .type = (enum link_type)le16_get(h->type),
+				  .len = le32_get(h->len),
+				  .number = le64_get(h->number) };
 	if (d.type < LINK_HELLO || d.type > LINK_REFUSED || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
 	    ((d.type == LINK_WANT || d.type == LINK_BEGIN || d.type == LINK_REFUSED) && d.len != 0))
 		return -EBADMSG;
@@ -192,7 +192,8 @@ static int decode_name(const uint8_t name[LINK_NAME_LEN], char ret[LINK_NAME_LEN
 {
 	size_t len = strnlen((const char *)name, LINK_NAME_LEN);
 
-	if (len == 0 || len == LINK_NAME_LEN || strcmp((const char *)name, ".") == 0 || strcmp((const char *)name, "..") == 0)
+	if (len == 0 || len == LINK_NAME_LEN || strcmp((const char *)name, ".") == 0 ||
+	    strcmp((const char *)name, "..") == 0)
 		return -EBADMSG;
 	for (size_t i = 0; i < LINK_NAME_LEN; i++)
 		if (i < len ? name[i] < ' ' || name[i] > '~' || name[i] == '/' : name[i] != 0)
@@ -216,8 +217,8 @@ int link_decode_welcome(const void *p, size_t len, struct link_welcome *ret)
 		.replicas = le32_get(d->replicas),
 		.popular_max = le64_get(d->popular_max),
 	};
-	if (!fp_kind_valid((enum fp_kind)w.hash) || w.replicas < 1 || w.replicas > LINK_OWNERS_MAX || w.popular_max < 1 ||
-	    decode_name(d->name, w.name) < 0)
+	if (!fp_kind_valid((enum fp_kind)w.hash) || w.replicas < 1 || w.replicas > LINK_OWNERS_MAX ||
+	    w.popular_max < 1 || decode_name(d->name, w.name) < 0)
 		return -EBADMSG;
 	memcpy(w.store_id, d->store_id, sizeof(w.store_id));
 	memcpy(w.proof_key, d->proof_key, sizeof(w.proof_key));
@@ -252,7 +253,7 @@ int link_decode_nodes(const void *p, size_t len, struct link_node **ret, uint32_
 
 int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
 {
-	const uint8_t (*d)[FP_LEN] = p;
+	const uint8_t(*d)[FP_LEN] = p;
 	size_t nr = len / FP_LEN;
 	_cleanup_(freep) struct fp *pages = NULL;
 
@@ -362,7 +363,7 @@ int link_decode_fetch(const void *p, size_t len, const uint8_t (**ret_ids)[16], 
 	uint32_t nr_nodes = cursor_le32(&c), nr = cursor_le32(&c);
 	_cleanup_(freep) struct link_want *wants = NULL;
 	const struct link_fetch_wire *d;
-	const uint8_t (*ids)[16];
+	const uint8_t(*ids)[16];
 	uint64_t bytes = 0;
 
 	if (c.failed || nr_nodes > LINK_NODES_MAX || nr > LINK_CHUNKS_MAX ||

@@ -13,12 +13,12 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "mpi-agent/fetches.h"
-#include "mpi-agent/waits.h"
 #include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/peers.h"
 #include "mpi-agent/rounds.h"
 #include "mpi-agent/serve.h"
 #include "mpi-agent/status.h"
+#include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
 #define EAGER_TURNS 100u /* without anything to do, before the first nap */
@@ -212,7 +212,8 @@ static int attend_peers(struct loop *l)
 			l->heard_ns = l->turn_ns;
 		r = hear_peer(l, &h, &message);
 		if (r == -EBADMSG) {
-			log_warning("node %s (rank %" PRIu32 "): what it says (message %d) cannot be right, and is ignored",
+			log_warning("node %s (rank %" PRIu32
+				    "): what it says (message %d) cannot be right, and is ignored",
 				    l->w->nodes[h.from].name, h.from, (int)h.type);
 			r = 0;
 		}
@@ -248,16 +249,17 @@ static void print_status(const struct loop *l, FILE *to)
 	const struct fetches_figures *fetched = fetches_figures(l->fetches);
 	const struct serve_figures *served = serve_figures(l->serve);
 
-	fprintf(to, "Node:     %s, number %" PRIu32 " of %" PRIu32 ", for %" PRIu64 " s\n", l->w->nodes[l->w->rank].name, l->w->rank,
-		l->w->nr, (l->turn_ns - l->started_ns) / 1000000000);
-	fprintf(to, "Rounds:   %" PRIu64 ", %" PRIu64 " without an answer of the daemon, %" PRIu64 " failed\n", rounds->nr,
-		rounds->unanswered, rounds->failed);
-	fprintf(to, "Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; of %" PRIu64 " offered here %" PRIu64 "\n",
+	fprintf(to, "Node:     %s, number %" PRIu32 " of %" PRIu32 ", for %" PRIu64 " s\n",
+		l->w->nodes[l->w->rank].name, l->w->rank, l->w->nr, (l->turn_ns - l->started_ns) / 1000000000);
+	fprintf(to, "Rounds:   %" PRIu64 ", %" PRIu64 " without an answer of the daemon, %" PRIu64 " failed\n",
+		rounds->nr, rounds->unanswered, rounds->failed);
+	fprintf(to,
+		"Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; of %" PRIu64 " offered here %" PRIu64 "\n",
 		rounds->popular, rounds->popular_last, rounds->offered, rounds->shared);
-	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s, fetched->chunks,
-		fetched->missing);
-	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s, served->chunks,
-		served->missing);
+	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
+		fetched->chunks, fetched->missing);
+	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s,
+		served->chunks, served->missing);
 	for (uint32_t i = 0; i < MIN(l->w->nr, NODES_SHOWN); i++)
 		fprintf(to, "  %" PRIu32 " %s, host %" PRIu32 "\n", i, l->w->nodes[i].name, l->w->hosts[i]);
 	if (l->w->nr > NODES_SHOWN)
@@ -283,14 +285,16 @@ static void tell_status(const struct loop *l)
 static void nap(struct loop *l)
 {
 	struct pollfd fds[] = {
-		{ .fd = l->daemon->fd, .events = (short)(POLLIN | (l->daemon->fd >= 0 && link_unsent(l->daemon) > 0 ? POLLOUT : 0)) },
+		{ .fd = l->daemon->fd,
+		  .events = (short)(POLLIN | (l->daemon->fd >= 0 && link_unsent(l->daemon) > 0 ? POLLOUT : 0)) },
 		{ .fd = l->state == RUNNING ? l->status_fd : -1, .events = POLLIN },
 	};
 	unsigned doublings = l->idle_turns < EAGER_TURNS ? 0 : MIN(l->idle_turns - EAGER_TURNS, 10u);
 	struct timespec ts = { 0 };
 
 	if (l->idle_turns >= EAGER_TURNS)
-		ts.tv_nsec = (long)MIN(NAP_MIN_NS << doublings, rounds_reducing(l->rounds) ? NAP_REDUCING_NS : NAP_MAX_NS);
+		ts.tv_nsec =
+			(long)MIN(NAP_MIN_NS << doublings, rounds_reducing(l->rounds) ? NAP_REDUCING_NS : NAP_MAX_NS);
 	if (ppoll(fds, ARRAY_SIZE(fds), &ts, NULL) > 0 && fds[1].revents)
 		tell_status(l);
 }
@@ -364,9 +368,7 @@ static int run(struct loop *l)
 
 int loop_run(const struct world *w, struct link *daemon, const struct waits *waits, int status_fd)
 {
-	struct loop l = {
-		.w = w, .waits = waits, .daemon = daemon, .status_fd = status_fd, .leaving = MPI_REQUEST_NULL
-	};
+	struct loop l = { .w = w, .waits = waits, .daemon = daemon, .status_fd = status_fd, .leaving = MPI_REQUEST_NULL };
 	int r;
 
 	l.started_ns = l.turn_ns = l.heard_ns = l.told_ns = monotonic_ns();

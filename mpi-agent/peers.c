@@ -84,8 +84,8 @@ int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t numbe
 	peer_encode(&p->w->message_key, &h, body, len, &o->bytes);
 	r = buf_error(&o->bytes);
 	if (r == 0)
-		r = mpi_errno(MPI_Isend(o->bytes.data, (int)o->bytes.len, MPI_BYTE, (int)to, (int)peer_lane(type), p->w->messages,
-					&o->request),
+		r = mpi_errno(MPI_Isend(o->bytes.data, (int)o->bytes.len, MPI_BYTE, (int)to, (int)peer_lane(type),
+					p->w->messages, &o->request),
 			      "message to another node");
 	if (r < 0) {
 		buf_release(&o->bytes);
@@ -139,14 +139,16 @@ static int find(struct peers *p, enum peer_lane lane)
 
 	if (p->nr_in == RECEIVES_MAX)
 		return 0;
-	r = mpi_errno(MPI_Improbe(MPI_ANY_SOURCE, (int)lane, p->w->messages, &is_there, &message, &status), "looking for messages");
+	r = mpi_errno(MPI_Improbe(MPI_ANY_SOURCE, (int)lane, p->w->messages, &is_there, &message, &status),
+		      "looking for messages");
 	if (r < 0 || !is_there)
 		return r;
 	r = mpi_errno(MPI_Get_count(&status, MPI_BYTE, &len), "length of a message");
 	if (r < 0)
 		return r;
 	if (len < 0 || (size_t)len > sizeof(struct peer_header_wire) + PEER_BODY_MAX)
-		return log_errno(-EIO, "rank %d sends a message of %d bytes, which is more than there are", status.MPI_SOURCE, len);
+		return log_errno(-EIO, "rank %d sends a message of %d bytes, which is more than there are",
+				 status.MPI_SOURCE, len);
 	*in = (struct incoming){ .from = (uint32_t)status.MPI_SOURCE, .lane = lane };
 	if (buf_reserve(&in->bytes, MAX((size_t)len, (size_t)1)) < 0)
 		return -ENOMEM;
@@ -183,7 +185,8 @@ static int check(const struct peers *p, const struct incoming *in, struct peer_h
 static int take(struct peers *p, struct incoming *ret)
 {
 	for (size_t i = 0; i < p->nr_in; i++) {
-		int is_done, r = mpi_errno(MPI_Test(&p->in[i].request, &is_done, MPI_STATUS_IGNORE), "message of another node");
+		int is_done, r = mpi_errno(MPI_Test(&p->in[i].request, &is_done, MPI_STATUS_IGNORE),
+					   "message of another node");
 
 		if (r < 0)
 			return r;

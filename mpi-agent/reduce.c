@@ -102,7 +102,8 @@ static int start_sizes(struct reduction *red)
 {
 	red->sum = red->own->nr;
 	red->state = SIZES;
-	return mpi_errno(MPI_Iallreduce(MPI_IN_PLACE, &red->sum, 1, MPI_UINT64_T, MPI_SUM, red->comm, &red->request), "sizes");
+	return mpi_errno(MPI_Iallreduce(MPI_IN_PLACE, &red->sum, 1, MPI_UINT64_T, MPI_SUM, red->comm, &red->request),
+			 "sizes");
 }
 
 /* Everybody has memory for it, or nobody goes on. */
@@ -137,8 +138,8 @@ static int start_merge(struct reduction *red)
 		r = mpi_errno(MPI_Op_create(merge_operation, 1, &red->op), "operation");
 	if (r < 0)
 		return r;
-	return mpi_errno(MPI_Ireduce(rank == 0 ? MPI_IN_PLACE : red->element, red->element, 1, red->type, red->op, 0, red->comm,
-				     &red->request),
+	return mpi_errno(MPI_Ireduce(rank == 0 ? MPI_IN_PLACE : red->element, red->element, 1, red->type, red->op, 0,
+				     red->comm, &red->request),
 			 "reduction");
 }
 
@@ -164,8 +165,8 @@ static int step(struct reduction *red)
 	}
 }
 
-int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key, const struct popular_set *own,
-		    struct reduction **ret)
+int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key,
+		    const struct popular_set *own, struct reduction **ret)
 {
 	struct reduction *red = calloc(1, sizeof(*red));
 	int r;
@@ -224,8 +225,8 @@ void reduction_free(struct reduction *red)
 	free(red);
 }
 
-int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key, const struct popular_set *own,
-		   struct popular_set *ret, struct reduce_cost *cost)
+int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key,
+		   const struct popular_set *own, struct popular_set *ret, struct reduce_cost *cost)
 {
 	struct reduction *red;
 	int r = reduction_begin(comm, conf, key, own, &red);

@@ -8,11 +8,11 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/waits.h"
 #include "mpi-agent/link.h"
 #include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/peers.h"
 #include "mpi-agent/reduce.h"
+#include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
 #define SAMPLE_MAX 1024u /* one page in 200 that is popular is missed in one round of 150 */
@@ -243,7 +243,8 @@ static int finish_reducing(struct rounds *rs)
 		rs->figures.failed++;
 	} else {
 		rs->figures.message_bytes = cost.message_bytes;
-		if (rs->is_sample && cost.pages > rs->conf.max && rs->w->popular_max > rs->conf.max && nr_popular(&rs->result) > 0) {
+		if (rs->is_sample && cost.pages > rs->conf.max && rs->w->popular_max > rs->conf.max &&
+		    nr_popular(&rs->result) > 0) {
 			popular_set_release(&rs->result);
 			r = reduce(rs, (size_t)rs->w->popular_max, false);
 			return r < 0 ? r : 1;
@@ -262,15 +263,15 @@ static void seal_end(const struct rounds *rs, struct end_wire *e)
 
 static int start_gathering(struct rounds *rs)
 {
-	rs->end = (struct end_wire){
-		.round = le64_put(rs->number), .rank = le32_put(rs->w->rank), .has_stored = rs->has_stored
-	};
+	rs->end = (struct end_wire){ .round = le64_put(rs->number),
+				     .rank = le32_put(rs->w->rank),
+				     .has_stored = rs->has_stored };
 	seal_end(rs, &rs->end);
 	rs->figures.unanswered += !rs->has_offered || !rs->has_stored;
 	rs->state = GATHERING;
 	rs->until_ns = monotonic_ns() + rs->waits->stored_ns + rs->waits->stall_ns;
-	return mpi_errno(MPI_Iallgather(&rs->end, sizeof(rs->end), MPI_BYTE, rs->ends, sizeof(rs->end), MPI_BYTE, rs->w->rounds,
-					&rs->request),
+	return mpi_errno(MPI_Iallgather(&rs->end, sizeof(rs->end), MPI_BYTE, rs->ends, sizeof(rs->end), MPI_BYTE,
+					rs->w->rounds, &rs->request),
 			 "who has stored");
 }
 
@@ -339,7 +340,9 @@ int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t l
 	}
 	if (rs->state == IDLE || number != rs->number || !rs->has_offered)
 		return tell_settled(rs, number, false);
-	return rs->state == GATHERING ? 0 : -EBADMSG; /* late; the end of it will be told. Before anything was decided it cannot be. */
+	return rs->state == GATHERING ?
+		       0 :
+		       -EBADMSG; /* late; the end of it will be told. Before anything was decided it cannot be. */
 }
 
 /* --- again and again --- */

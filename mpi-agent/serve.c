@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "mpi-agent/waits.h"
 #include "mpi-agent/link.h"
 #include "mpi-agent/peers.h"
+#include "mpi-agent/waits.h"
 
 #define GETS_MAX 16u /* with the daemon at once, ... */
 #define GET_BYTES_MAX ((uint64_t)32 << 20) /* with so many bytes; one alone may have more */

@@ -21,8 +21,8 @@ static socklen_t address_of(const struct socket_path *at, struct sockaddr_un *re
 
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	/* The zero in front says that it is no file. */
-	len = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "ckptfs-agent/%" PRIx64 "/%" PRIx64, (uint64_t)at->dev,
-		       (uint64_t)at->ino);
+	len = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "ckptfs-agent/%" PRIx64 "/%" PRIx64,
+		       (uint64_t)at->dev, (uint64_t)at->ino);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
@@ -32,7 +32,8 @@ static bool is_trusted(int fd, bool is_asking)
 	struct ucred who;
 	socklen_t len = sizeof(who);
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && (who.uid == geteuid() || who.uid == 0 || (is_asking && geteuid() == 0));
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+	       (who.uid == geteuid() || who.uid == 0 || (is_asking && geteuid() == 0));
 }
 
 int status_listen(const struct socket_path *at)

@@ -10,7 +10,8 @@
 #include "mpi-agent/card.h"
 #include "mpi-agent/mpi_errno.h"
 
-#define POPULAR_EVER (UINT64_C(1) << 24) /* pages of a round: 64 GiB of them, and messages of 600 MB, whose length MPI has in an int */
+/* Pages of a round: 64 GiB of them, and messages of 600 MB, whose length MPI has in an int. */
+#define POPULAR_EVER (UINT64_C(1) << 24)
 
 struct proof_wire {
 	uint8_t transcript[SEAL_DIGEST_LEN];
@@ -78,7 +79,8 @@ static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card *
 		r = card_decode(&all[i], &cards[i]);
 		if (r < 0) {
 			log_error("rank %" PRIu32 ": %s", i,
-				  r == -EOPNOTSUPP ? "its agent is of another version" : "its agent says what cannot be right");
+				  r == -EOPNOTSUPP ? "its agent is of another version" :
+						     "its agent says what cannot be right");
 			return -EINVAL;
 		}
 	}
@@ -92,7 +94,8 @@ static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card *
 
 /* --- proofs --- */
 
-static void make_proof(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], uint32_t rank, uint8_t ret[SEAL_LEN])
+static void make_proof(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], uint32_t rank,
+		       uint8_t ret[SEAL_LEN])
 {
 	struct seal_key proving = seal_derive(key, "ckptfs proof", NULL, 0);
 	struct proof_wire d = { .rank = le32_put(rank) };
@@ -102,8 +105,8 @@ static void make_proof(const struct seal_key *key, const uint8_t transcript[SEAL
 }
 
 /* If not all keys are the same, everybody meets one that is not his. */
-static int compare_proofs(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], const struct card *cards,
-			  const uint8_t (*proofs)[SEAL_LEN], uint32_t rank, uint32_t nr)
+static int compare_proofs(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN],
+			  const struct card *cards, const uint8_t (*proofs)[SEAL_LEN], uint32_t rank, uint32_t nr)
 {
 	uint8_t expected[SEAL_LEN];
 	int r = 0;
@@ -112,17 +115,18 @@ static int compare_proofs(const struct seal_key *key, const uint8_t transcript[S
 		make_proof(key, transcript, i, expected);
 		if (memcmp(expected, proofs[i], SEAL_LEN) == 0)
 			continue;
-		log_error("node %s on %s (rank %" PRIu32 ") does not have the key (cluster=) of node %s on %s (rank %" PRIu32 ")",
+		log_error("node %s on %s (rank %" PRIu32
+			  ") does not have the key (cluster=) of node %s on %s (rank %" PRIu32 ")",
 			  cards[i].name, cards[i].host, i, cards[rank].name, cards[rank].host, rank);
 		r = -EINVAL;
 	}
 	return r;
 }
 
-static int prove(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], const struct card *cards, uint32_t rank,
-		 uint32_t nr)
+static int prove(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], const struct card *cards,
+		 uint32_t rank, uint32_t nr)
 {
-	_cleanup_(freep) uint8_t (*proofs)[SEAL_LEN] = calloc(nr, sizeof(*proofs));
+	_cleanup_(freep) uint8_t(*proofs)[SEAL_LEN] = calloc(nr, sizeof(*proofs));
 	uint8_t own[SEAL_LEN];
 	int r;
 
@@ -139,7 +143,8 @@ static int by_store(const void *a, const void *b, void *userdata)
 {
 	const struct link_node *nodes = userdata;
 
-	return memcmp(nodes[*(const uint32_t *)a].store_id, nodes[*(const uint32_t *)b].store_id, sizeof(nodes->store_id));
+	return memcmp(nodes[*(const uint32_t *)a].store_id, nodes[*(const uint32_t *)b].store_id,
+		      sizeof(nodes->store_id));
 }
 
 static int take_cards(struct world *w, const struct card *cards)

@@ -208,7 +208,7 @@ node holds=1000-4000
 agents 0
 [ "$(grep -c '^chunk [0-9]* ok' "$dir/0.out")" = 20000 ] || fail "not all chunks came"
 
-begin at-a-path-that-is-long-$(printf '%0120d' 0)
+begin "at-a-path-that-is-long-$(printf '%0120d' 0)"
 node fetch=7:2 quit=1
 node holds=7
 agents 0
@@ -271,6 +271,13 @@ node die=hello
 agents 1
 said "h1 (rank 1) has no daemon"
 not_told 0 nodes
+
+begin another-agent
+node refused=16
+node
+agents 1
+said "0.sock: another agent is connected"
+not_told 1 nodes
 
 # --- whatever dies ---
 

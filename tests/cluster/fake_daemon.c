@@ -12,7 +12,7 @@
  * fetch=PAGE:ID.ID,A-B:...    of stores with these ids, times=N at once; then it is done
  * quit=1           hang up when it is done; else it goes on until the agent hangs up
  * silent=MESSAGE   of that kind it answers none          late=MS        it takes so long to answer BEGIN
- * stored=ERRNO     is how it has stored
+ * stored=ERRNO     is how it has stored                  refused=ERRNO  is what it says instead of WELCOME
  * die=MESSAGE, kill=MESSAGE, term=MESSAGE, freeze=MESSAGE, garbage=MESSAGE
  *                  when it hears that: it is gone, it kills its agent, has it end, stops it for ever, or sends nonsense
  *
@@ -43,7 +43,7 @@ static struct {
 	struct link_welcome welcome;
 	unsigned pages[PAGES_MAX], nr_pages;
 	unsigned holds[PAGES_MAX], nr_holds;
-	unsigned rounds, late_ms;
+	unsigned rounds, late_ms, refused;
 	bool quit;
 	int stored;
 	const char *silent, *die, *kill, *term, *freeze, *garbage;
@@ -168,6 +168,8 @@ static void parse(char *arg)
 		d.rounds = (unsigned)atoi(value);
 	else if (strcmp(arg, "late") == 0)
 		d.late_ms = (unsigned)atoi(value);
+	else if (strcmp(arg, "refused") == 0)
+		d.refused = (unsigned)atoi(value);
 	else if (strcmp(arg, "quit") == 0)
 		d.quit = atoi(value) != 0;
 	else if (strcmp(arg, "stored") == 0)
@@ -272,7 +274,9 @@ static void hear_chunks(const struct link_header *h, const void *body)
 	for (unsigned i = 0; i < d.nr_wants; i++) {
 		fill(d.fetch_pages[i], expected);
 		printf("chunk %u %s\n", d.fetch_pages[i],
-		       !chunks[i] ? "missing" : memcmp(chunks[i], expected, CHUNK_LEN) == 0 ? "ok" : "wrong");
+		       !chunks[i]				   ? "missing" :
+		       memcmp(chunks[i], expected, CHUNK_LEN) == 0 ? "ok" :
+								     "wrong");
 	}
 	d.is_done = ++d.nr_answers == d.times && d.quit;
 }
@@ -307,8 +311,9 @@ static void hear_get(const struct link_header *h, const void *body)
 static const char *name_of(enum link_type type)
 {
 	static const char *const names[] = {
-		[LINK_HELLO] = "hello",	      [LINK_NODES] = "nodes",	  [LINK_BEGIN] = "begin", [LINK_DECISION] = "decision",
-		[LINK_SETTLED] = "settled", [LINK_CHUNKS] = "chunks", [LINK_GET] = "get",
+		[LINK_HELLO] = "hello",	      [LINK_NODES] = "nodes",	  [LINK_BEGIN] = "begin",
+		[LINK_DECISION] = "decision", [LINK_SETTLED] = "settled", [LINK_CHUNKS] = "chunks",
+		[LINK_GET] = "get",
 	};
 
 	return type < ARRAY_SIZE(names) && names[type] ? names[type] : "unknown";
@@ -353,7 +358,10 @@ static void hear(const struct link_header *h, const void *body)
 	case LINK_HELLO:
 		if (link_decode_hello(body, h->len) < 0)
 			fail("HELLO");
-		link_encode_welcome(&d.welcome, &d.link.out);
+		if (d.refused != 0)
+			link_encode_plain(LINK_REFUSED, d.refused, &d.link.out);
+		else
+			link_encode_welcome(&d.welcome, &d.link.out);
 		break;
 	case LINK_NODES:
 		hear_nodes(h, body);

@@ -16,12 +16,12 @@
 
 #define PAGES 5000u /* distinct ones */
 
-#define CHECK(condition)                                                                        \
-	do {                                                                                    \
-		if (!(condition)) {                                                             \
-			fprintf(stderr, "reduce: line %d: %s\n", __LINE__, #condition);         \
-			MPI_Abort(MPI_COMM_WORLD, 1);                                           \
-		}                                                                               \
+#define CHECK(condition)                                                                \
+	do {                                                                            \
+		if (!(condition)) {                                                     \
+			fprintf(stderr, "reduce: line %d: %s\n", __LINE__, #condition); \
+			MPI_Abort(MPI_COMM_WORLD, 1);                                   \
+		}                                                                       \
 	} while (0)
 
 static uint64_t mix(uint64_t n)
@@ -111,8 +111,9 @@ static void run(uint64_t seed, uint32_t nr_nodes, uint32_t node)
 	check_same_on_all(&s);
 	check_result(&conf, seed, &s);
 	if (node == 0)
-		printf("seed %lu, %u ranks: %zu pages, %lu bytes per message, this rank merged %lu times\n", (unsigned long)seed,
-		       nr_nodes, s.nr, (unsigned long)cost.message_bytes, (unsigned long)cost.merges);
+		printf("seed %lu, %u ranks: %zu pages, %lu bytes per message, this rank merged %lu times\n",
+		       (unsigned long)seed, nr_nodes, s.nr, (unsigned long)cost.message_bytes,
+		       (unsigned long)cost.merges);
 	check_strangers_are_refused(&conf, node, &own);
 	popular_set_release(&own);
 	popular_set_release(&s);

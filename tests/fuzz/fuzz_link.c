@@ -81,7 +81,7 @@ static int again_wants(const struct link_header *h, const uint8_t *p, struct buf
 {
 	_cleanup_(freep) struct link_want *wants = NULL;
 	uint32_t nr, nr_nodes;
-	const uint8_t (*ids)[16];
+	const uint8_t(*ids)[16];
 	int r;
 
 	if (h->type == LINK_GET) {

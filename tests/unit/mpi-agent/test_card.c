@@ -12,9 +12,14 @@
 #include "base/util.h"
 #include "mpi-agent/card.h"
 
-static const struct card card = {
-	.hash = FP_CLMUL, .incompat = 3, .replicas = 2, .popular_max = 1u << 17, .store_id = { 1 }, .nonce = { 9 }, .name = "a", .host = "x"
-};
+static const struct card card = { .hash = FP_CLMUL,
+				  .incompat = 3,
+				  .replicas = 2,
+				  .popular_max = 1u << 17,
+				  .store_id = { 1 },
+				  .nonce = { 9 },
+				  .name = "a",
+				  .host = "x" };
 
 static void cards_come_back(void **state _unused_)
 {
@@ -87,10 +92,14 @@ static void a_quarrel_names_who_differs(void **state _unused_)
 		uint32_t value;
 		const char *why;
 	} differences[] = {
-		{ offsetof(struct card, hash), 2, "node b on y (rank 1) differs from node a on x (rank 0) in the kind of fingerprints (hash=): 2, not 3" },
-		{ offsetof(struct card, incompat), 4, "node b on y (rank 1) differs from node a on x (rank 0) in features of the store: 4, not 3" },
-		{ offsetof(struct card, replicas), 1, "node b on y (rank 1) differs from node a on x (rank 0) in replicas=: 1, not 2" },
-		{ offsetof(struct card, store_id), 1, "node a on x (rank 0) and node b on y (rank 1) have the same store id: one store is a copy of the other, or both are one" },
+		{ offsetof(struct card, hash), 2,
+		  "node b on y (rank 1) differs from node a on x (rank 0) in the kind of fingerprints (hash=): 2, not 3" },
+		{ offsetof(struct card, incompat), 4,
+		  "node b on y (rank 1) differs from node a on x (rank 0) in features of the store: 4, not 3" },
+		{ offsetof(struct card, replicas), 1,
+		  "node b on y (rank 1) differs from node a on x (rank 0) in replicas=: 1, not 2" },
+		{ offsetof(struct card, store_id), 1,
+		  "node a on x (rank 0) and node b on y (rank 1) have the same store id: one store is a copy of the other, or both are one" },
 		{ offsetof(struct card, error), (uint32_t)-ENOENT, "y (rank 1) has no daemon: No such file or directory" },
 	};
 

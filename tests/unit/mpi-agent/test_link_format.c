@@ -149,7 +149,7 @@ static void fetches_come_back(void **state _unused_)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) struct link_want *back = NULL;
-	const uint8_t (*ids)[16];
+	const uint8_t(*ids)[16];
 	uint32_t nr_nodes, nr;
 
 	link_encode_fetch(8, store_ids, ARRAY_SIZE(store_ids), wants, ARRAY_SIZE(wants), &b);
@@ -209,11 +209,7 @@ static void lying_headers_are_refused(void **state _unused_)
 	} lies[] = {
 		{ 3, 0xff }, /* too long */
 		{ 0, 1 }, /* BEGIN has nothing behind it */
-		{ 4, 0 },
-		{ 4, LINK_REFUSED + 1 },
-		{ 5, 1 },
-		{ 6, 1 },
-		{ 7, 1 },
+		{ 4, 0 },    { 4, LINK_REFUSED + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct link_header h;
@@ -300,7 +296,7 @@ static void lying_nodes_are_refused(void **state _unused_)
 		size_t at;
 		uint8_t value;
 	} lies[] = {
-		{ 0, 2 }, { 0, 4 }, { 0, 0 }, { 3, 0x80 }, { 4, 3 }, { 7, 0xff }, /* numbers */
+		{ 0, 2 },      { 0, 4 }, { 0, 0 }, { 3, 0x80 }, { 4, 3 }, { 7, 0xff }, /* numbers */
 		{ 8 + 20, 0 }, /* a node without a name */
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -357,7 +353,10 @@ static void lying_decisions_are_refused(void **state _unused_)
 		{ { .index = 0, .nr = 2, .owners = { 1, 1 } }, { .index = 1, .nr = 1 } },
 		{ { .index = 0, .nr = 2, .owners = { 2, 1 } }, { .index = 1, .nr = 1 } },
 	};
-	static const struct { size_t at; uint8_t value; } bytes[] = { { 4, 5 }, { 5, 1 }, { 7, 1 }, { 10, 1 } };
+	static const struct {
+		size_t at;
+		uint8_t value;
+	} bytes[] = { { 4, 5 }, { 5, 1 }, { 7, 1 }, { 10, 1 } };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct link_owners *back = NULL;
 	uint32_t nr;
@@ -396,7 +395,7 @@ static int decode_changed_fetch(size_t at, uint8_t value)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) struct link_want *back = NULL;
-	const uint8_t (*ids)[16];
+	const uint8_t(*ids)[16];
 	uint32_t nr_nodes, nr;
 
 	link_encode_fetch(8, store_ids, ARRAY_SIZE(store_ids), wants, ARRAY_SIZE(wants), &b);
@@ -411,7 +410,12 @@ static void lying_fetches_are_refused(void **state _unused_)
 		size_t at;
 		uint8_t value;
 	} lies[] = {
-		{ 0, 1 }, { 0, 3 }, { 3, 1 }, { 4, 2 }, { 4, 4 }, { 7, 0xff }, /* numbers */
+		{ 0, 1 },
+		{ 0, 3 },
+		{ 3, 1 },
+		{ 4, 2 },
+		{ 4, 4 },
+		{ 7, 0xff }, /* numbers */
 		{ first + FP_LEN, 5 }, /* owners */
 		{ first + 20, 2 },
 		{ second + 20, 1 }, /* of one that has none */

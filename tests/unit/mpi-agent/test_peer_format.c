@@ -14,7 +14,9 @@
 #include "mpi-agent/peer_format.h"
 
 static const struct seal_key key = { { 1, 2, 3 } };
-static const struct peer_header header = { .type = PEER_CHUNKS, .from = 3, .to = 65534, .sequence = 7, .number = 1ull << 40 };
+static const struct peer_header header = {
+	.type = PEER_CHUNKS, .from = 3, .to = 65534, .sequence = 7, .number = 1ull << 40
+};
 
 static void messages_come_back(void **state _unused_)
 {
@@ -78,7 +80,8 @@ static void lies_are_refused(void **state _unused_)
 
 static void keys_are_for_one_purpose(void **state _unused_)
 {
-	struct seal_key a = seal_derive(&key, "a", "x", 1), b = seal_derive(&key, "b", "x", 1), c = seal_derive(&key, "a", "y", 1);
+	struct seal_key a = seal_derive(&key, "a", "x", 1), b = seal_derive(&key, "b", "x", 1),
+			c = seal_derive(&key, "a", "y", 1);
 	struct seal_key again = seal_derive(&key, "a", "x", 1);
 
 	assert_memory_equal(&a, &again, sizeof(a));
