@@ -128,8 +128,8 @@ static int check_frame(struct check *k, const struct pack_frame_rec *rec, struct
 
 	r = fingerprints_find(k->db, rec->fps, rec->nr_chunks, hints);
 	for (uint32_t i = 0; r >= 0 && i < rec->nr_chunks; i++) {
-		if (fp_is_none(rec->fps[i]))
-			continue;
+		if (fp_is_none(rec->fps[i]) || pack_rec_away(rec, i))
+			continue; /* of what is elsewhere it may be known, or not */
 		r = hint_is_good(k, hints[i], hint_to(rec, i), rec->fps[i]);
 		if (r == 0)
 			r = add_missing(h, rec->fps[i], hint_to(rec, i));

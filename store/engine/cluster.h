@@ -82,3 +82,33 @@ int engine_cluster_identity(const struct engine *e, struct cluster_identity *ret
 bool engine_cluster_pending(struct engine *e); /* something is held that a round would be about */
 /* A chunk that has this fingerprint and length and is here. 1/0/<0 */
 int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf);
+
+/*
+ * A chunk that this node is to have for others, whether it has a use for it or not: durable, and lent, when this returns. One whose bytes
+ * are not those of its fingerprint: -EBADMSG, and nothing is kept.
+ */
+struct cluster_chunk {
+	struct fp fp;
+	uint32_t len; /* 1 to 1 MiB */
+	const void *data;
+};
+int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, size_t nr);
+
+/*
+ * Bytes of a file as chunks that whoever has the same cluster's key knows by their fingerprints.
+ */
+struct cluster_piece {
+	struct fp fp; /* FP_NONE: a hole */
+	uint32_t chunk_len; /* 1 to 1 MiB; of a hole 0 */
+	uint32_t from; /* of the chunk */
+	uint64_t len; /* bytes */
+};
+struct content;
+/* What c has from `off` on: up to `max` pieces, one behind the other. How many; 0: nothing more. */
+int engine_cluster_pieces(struct content *c, uint64_t off, struct cluster_piece *ret, size_t max);
+/*
+ * c gets that from `off` on, without any bytes being moved: what is not known here is elsewhere from now on, with these
+ * nodes. When this returns that is durable, and the change of c is in the log.
+ */
+int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr,
+			 const struct cluster_node *owners, uint32_t nr_owners);

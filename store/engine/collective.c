@@ -27,14 +27,6 @@
 
 #define HELD_DEFAULT MiB(64)
 
-/* A frame whose notes, or bytes, could not be written. */
-struct unsettled {
-	struct unsettled *next;
-	struct pack_frame *f; /* partly written; NULL: all that has to be here is */
-	uint32_t pack, frame;
-	struct share_frame note; /* as it is to be in the end */
-};
-
 struct offered {
 	struct fp fp;
 	uint32_t frame, chunk, len; /* which of the frames */
@@ -146,7 +138,7 @@ static int leave(struct engine *e, struct taken *t)
 
 	if (!u)
 		return -ENOMEM;
-	*u = (struct unsettled){ e->unsettled, TAKE(t->f), t->pack, t->frame, t->note };
+	*u = (struct unsettled){ .next = e->unsettled, .f = TAKE(t->f), .pack = t->pack, .frame = t->frame, .note = t->note };
 	e->unsettled = u;
 	return 0;
 }
@@ -167,6 +159,11 @@ static int settle_left(struct engine *e, const struct pack_marks *marks)
 	if (r < 0)
 		return r;
 	mutex_lock(&e->shares.lock);
+	for (struct unsettled *u = e->unsettled; u; u = u->next) {
+		e->shares.totals.nr_away += u->nr_more;
+		e->shares.totals.away_bytes += u->more_bytes;
+		u->nr_more = u->more_bytes = 0;
+	}
 	r = shares_commit(e, marks, &records);
 	mutex_unlock(&e->shares.lock);
 	for (struct unsettled *u; r == 0 && (u = e->unsettled);) {
@@ -176,8 +173,18 @@ static int settle_left(struct engine *e, const struct pack_marks *marks)
 	return r;
 }
 
+void collective_arrive(struct engine *e)
+{
+	for (struct unsettled *u; (u = e->arriving);) {
+		e->arriving = u->next;
+		u->next = e->unsettled;
+		e->unsettled = u;
+	}
+}
+
 void collective_release(struct engine *e)
 {
+	collective_arrive(e);
 	for (struct unsettled *u; (u = e->unsettled);) {
 		e->unsettled = u->next;
 		if (u->f) /* its place stays as a crash would leave it */
@@ -310,7 +317,7 @@ static int note_stored(struct round *rd, const struct pack_marks *marks)
 /* --- steps 4 to 6 --- */
 
 /* How it ends, if has_stored is NULL without any of the others. */
-static int settle_notes(struct round *rd, const bool *has_stored, struct buf *records) REQUIRES(rd->e->shares.lock)
+static int settle_notes(struct round *rd, const bool *has_stored) REQUIRES(rd->e->shares.lock)
 {
 	uint16_t numbers[CLUSTER_OWNERS_MAX];
 	int r = 0;
@@ -326,7 +333,7 @@ static int settle_notes(struct round *rd, const bool *has_stored, struct buf *re
 		if (rd->fates[o->index] != ROUND_ELSEWHERE)
 			continue;
 		for (uint32_t k = 0; k < o->nr && r == 0; k++)
-			r = shares_number(rd->e, &rd->d.nodes[o->owners[k]], records, &numbers[k]);
+			r = shares_number(rd->e, &rd->d.nodes[o->owners[k]], &numbers[k]);
 		share_set(note->away, of->chunk);
 		note->owners[of->chunk].nr = (uint8_t)o->nr;
 		memcpy(note->owners[of->chunk].node, numbers, o->nr * sizeof(*numbers));
@@ -361,7 +368,7 @@ static int end_round(struct round *rd, const bool *has_stored, const struct pack
 	int r;
 
 	mutex_lock(&e->shares.lock);
-	r = settle_notes(rd, has_stored, &records);
+	r = settle_notes(rd, has_stored);
 	mutex_unlock(&e->shares.lock);
 	if (r == 0)
 		r = settle_frames(rd, &records);

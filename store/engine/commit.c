@@ -87,6 +87,7 @@ static void sync_packs(struct engine *e) REQUIRES(e->log.lock)
 		r = dedup_sync_frames(e, &marks);
 	mutex_lock(&e->log.lock);
 	e->log.syncing_packs = false;
+	cond_broadcast(&e->log.leader_cond); /* commit_frames() may wait for it */
 	if (r < 0) {
 		e->log.last_error = r;
 		tell(e, failed(e, e->log.packed.end), r);
@@ -165,6 +166,27 @@ static void append(struct engine *e) REQUIRES(e->log.lock)
 	atomic_fetch_add_explicit(&e->count.nr_commits, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&e->count.commit_ns_sum, monotonic_ns() - packed.since_ns, memory_order_relaxed);
 	tell(e, satisfied(e), 0);
+}
+
+int commit_frames(struct engine *e, struct pack_marks *ret)
+{
+	int r;
+
+	mutex_lock(&e->log.lock);
+	while (e->log.syncing_packs)
+		cond_wait(&e->log.leader_cond, &e->log.lock);
+	e->log.syncing_packs = true;
+	mutex_unlock(&e->log.lock);
+	r = dedup_sync_frames(e, ret);
+	if (r == -ENOSPC && reserve_release(e))
+		r = dedup_sync_frames(e, ret);
+	mutex_lock(&e->log.lock);
+	e->log.syncing_packs = false;
+	if (r == 0) /* no more of the log refers to them than before */
+		e->log.packed.marks = *ret;
+	cond_broadcast(&e->log.leader_cond);
+	mutex_unlock(&e->log.lock);
+	return r;
 }
 
 /* Beside the log: between two groups of it. */

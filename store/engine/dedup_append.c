@@ -254,6 +254,7 @@ static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_n
 		frames[nr++] = TAKE(e->small);
 	if (e->varied)
 		frames[nr++] = TAKE(e->varied);
+	collective_arrive(e);
 	*ret = frames;
 	*ret_nr = nr;
 	return 0;
@@ -279,6 +280,7 @@ static int sync_in_round(struct engine *e, struct pack_frame **frames, size_t nr
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 {
 	_cleanup_(freep) struct pack_frame **frames = NULL;
+	bool in_round;
 	size_t nr = 0;
 	int r;
 
@@ -288,11 +290,12 @@ int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 		mutex_unlock(&e->append_lock);
 		return r;
 	}
-	if (!e->conf.cluster_calls)
+	in_round = e->conf.cluster_calls || e->unsettled;
+	if (!in_round)
 		e->nr_filling += (unsigned)nr;
 	packs_sync_begin(e->packs);
 	mutex_unlock(&e->append_lock);
-	if (e->conf.cluster_calls)
+	if (in_round)
 		return sync_in_round(e, frames, nr, ret);
 	for (size_t i = 0; i < nr; i++)
 		write_small(e, frames[i]);

@@ -8,6 +8,7 @@
  *   content.c   one file: its segments, how they change; range.c, stage.c and read.c the rest
  *   clone.c     a range of a file gets the extents of another; patch.c many at once
  *   layer.c     extents that files have in common
+ *   keep.c      chunks for other nodes, files of chunks that they have
  *   jobs.c      data on its way from write() into the log: workers, order per file
  *   dedup.c     what a job does: new or known
  *   dedup_append.c  new: its place in a pack
@@ -77,7 +78,6 @@ struct journal_snapshot;
 struct move;
 struct search;
 struct shifted_map;
-struct unsettled;
 
 #define NR_WORKERS 3		   /* enough to keep two cores and the disk busy at once; more only adds switching */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory because the disk refused them */
@@ -172,6 +172,15 @@ struct packed {
 	struct pack_marks marks;
 };
 
+/* A frame whose notes, or bytes, are still to be written. */
+struct unsettled {
+	struct unsettled *next;
+	struct pack_frame *f; /* partly written; NULL: all that has to be here is */
+	uint32_t pack, frame;
+	struct share_frame note; /* as it is to be in the end */
+	uint64_t nr_more, more_bytes; /* that are away then, and were not counted */
+};
+
 struct engine {
 	/* constant after engine_open() */
 	struct engine_conf conf;
@@ -258,6 +267,7 @@ struct engine {
 		struct mutex lock;
 		struct share_totals totals GUARDED_BY(lock);
 		struct share_node *nodes GUARDED_BY(lock); /* by number */
+		struct buf waiting GUARDED_BY(lock); /* notes that the next commit of them takes along */
 		_Atomic bool any; /* something is shared: tables that are read must be told */
 		_Atomic bool paused; /* changes wait for a commit: it does without a round */
 		_Atomic uint64_t fetched, nr_rounds;
@@ -300,6 +310,7 @@ struct engine {
 	size_t nr_held, size_held GUARDED_BY(append_lock);
 	bool wants_round GUARDED_BY(append_lock); /* half of what can be held is */
 	struct unsettled *unsettled; /* of whoever is at the first half of a commit */
+	struct unsettled *arriving GUARDED_BY(append_lock); /* for the next one */
 	struct cond filling_cond;
 
 	struct {
@@ -458,6 +469,7 @@ void collective_put_back(struct engine *e, struct pack_frame *f) REQUIRES(e->app
 /* Writes frames that packs_sync_begin() has taken, in a round if there can be one, and syncs. Those that could not be
  * written are left in `frames`, the others NULL. */
 int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret);
+void collective_arrive(struct engine *e) REQUIRES(e->append_lock); /* what is on its way is this commit's */
 void collective_release(struct engine *e);
 
 /* shares.c */
@@ -468,9 +480,10 @@ int shares_away(void *engine, uint32_t pack, uint32_t frame, uint64_t away[PACK_
 /* Of what is away and not settled: it counts as gone. Adds to `gone`; 1/0 none/<0 */
 int shares_gone(struct engine *e, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
 int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
-/* The number of a node; one that has none gets the next, which enters `records`. */
-int shares_number(struct engine *e, const struct cluster_node *n, struct buf *records, uint16_t *ret)
-	REQUIRES(e->shares.lock);
+/* The number of a node; one that has none gets the next. */
+int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret) REQUIRES(e->shares.lock);
+/* Where a chunk lies, by what memory or RocksDB know, if it may be shared; `here`: with its bytes. 1/0/<0 */
+int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret);
 void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, struct buf *records);
 /* These notes are durable, with the marks, and the view has them. */
 int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *records) REQUIRES(e->shares.lock);
@@ -478,6 +491,7 @@ int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_wind
 bool shares_has_pack(struct engine *e, uint32_t pack); /* nothing of it can be moved */
 
 /* commit.c */
+int commit_frames(struct engine *e, struct pack_marks *ret); /* all there are, durable; nothing of the log */
 int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records); /* a group of their own */
 void commit_begin(struct engine *e); /* its first half, that is, unless somebody is at it: whoever comes has less to do */
 int engine_sync_patiently(struct engine *e); /* engine_sync() that nobody waits for: there is time to compress */

@@ -81,6 +81,7 @@ int shares_load(struct engine *e, const struct pack_marks *marks)
 void shares_release(struct engine *e)
 {
 	free(TAKE(e->shares.nodes));
+	buf_release(&e->shares.waiting);
 }
 
 int shares_away(void *engine, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS])
@@ -167,18 +168,15 @@ int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_
 
 /* --- for other nodes --- */
 
-static bool has_chunk(struct engine *e, struct addr hint, struct fp fp, uint32_t len, struct addr *ret)
+static bool is_it(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr start, uint32_t found_len, struct fp found)
 {
-	struct fp found;
-	uint32_t found_len;
-
-	return packs_find(e->packs, hint, ret, &found_len, &found) > 0 && found_len == len && fp_equal(found, fp);
+	return found_len == len && fp_equal(found, fp) && !freed_condemned(e, start) && !packs_is_damaged(e->packs, start) &&
+	       packs_wait(e->packs, start) == 0 && (!here || packs_is_away(e->packs, start) == 0);
 }
 
-/* Where a chunk lies, by what memory or RocksDB know. */
-static int find_chunk(struct engine *e, struct fp fp, uint32_t len, struct addr *ret)
+int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret)
 {
-	struct addr start, hint;
+	struct addr hint;
 	uint32_t found_len;
 	struct fp found;
 	int r;
@@ -186,13 +184,13 @@ static int find_chunk(struct engine *e, struct fp fp, uint32_t len, struct addr 
 	mutex_lock(&e->append_lock);
 	hint = batch_find_in_memory(e, fp);
 	mutex_unlock(&e->append_lock);
-	if (!addr_is_none(hint) && packs_chunk_at(e->packs, hint, &start, &found_len, &found) > 0 && found_len == len &&
-	    fp_equal(found, fp)) {
-		*ret = start;
+	if (!addr_is_none(hint) && packs_chunk_at(e->packs, hint, ret, &found_len, &found) > 0 &&
+	    is_it(e, fp, len, here, *ret, found_len, found))
 		return 1;
-	}
 	r = fingerprints_find(e->db, &fp, 1, &hint);
-	return r < 0 ? r : !addr_is_none(hint) && has_chunk(e, hint, fp, len, ret);
+	if (r < 0 || addr_is_none(hint))
+		return r;
+	return packs_find(e->packs, hint, ret, &found_len, &found) > 0 && is_it(e, fp, len, here, *ret, found_len, found);
 }
 
 int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf)
@@ -201,9 +199,7 @@ int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf
 	struct addr a;
 	int r;
 
-	r = find_chunk(e, fp, len, &a);
-	if (r > 0)
-		r = packs_is_away(e->packs, a) == 0;
+	r = shares_find(e, fp, len, true, &a);
 	if (r > 0)
 		r = packs_read(e->packs, a, len, buf) < 0 ? 0 : 1; /* what is damaged another one has, perhaps */
 	epoch_leave(&e->users, ticket);
@@ -223,7 +219,7 @@ static void put(struct ns_key key, const struct buf *value, struct buf *records)
 	journal_record_add(records, RECORD_PUT, rec.data, rec.len);
 }
 
-int shares_number(struct engine *e, const struct cluster_node *n, struct buf *records, uint16_t *ret)
+int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 	uint32_t nr = e->shares.totals.nr_nodes;
@@ -245,7 +241,7 @@ int shares_number(struct engine *e, const struct cluster_node *n, struct buf *re
 	memcpy(more[nr].name, n->name, strnlen(n->name, SHARE_NAME_MAX));
 	e->shares.totals.nr_nodes++;
 	share_node_encode(&more[nr], &value);
-	put(share_key_node((uint16_t)nr), &value, records);
+	put(share_key_node((uint16_t)nr), &value, &e->shares.waiting);
 	*ret = (uint16_t)nr;
 	return 0;
 }
@@ -281,11 +277,17 @@ int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *
 
 	share_totals_encode(&e->shares.totals, &value);
 	put(share_key_totals(), &value, records);
+	buf_add(records, e->shares.waiting.data, e->shares.waiting.len);
+	records->failed |= buf_error(&e->shares.waiting) < 0;
 	atomic_store(&e->shares.any, true);
 	r = buf_error(records);
 	if (r == 0)
 		r = apply(e, records);
-	return r < 0 ? r : commit_notes(e, marks, records);
+	if (r == 0)
+		r = commit_notes(e, marks, records);
+	if (r == 0)
+		buf_clear(&e->shares.waiting);
+	return r;
 }
 
 void shares_stats(struct engine *e, struct engine_stats *ret)

@@ -540,6 +540,118 @@ static void chunks_cut_by_content_are_shared_too(void **state)
 	}
 }
 
+/* --- chunks for others, and files of others' chunks --- */
+
+#define PIECES 5000u
+
+static size_t pieces_of(struct rig *rig, uint64_t ino, struct cluster_piece *ret)
+{
+	struct content *c = rig_content(rig, ino);
+	uint64_t off = 0;
+	size_t nr = 0;
+	int n;
+
+	while ((n = engine_cluster_pieces(c, off, ret + nr, MIN(PIECES - nr, (size_t)100))) > 0)
+		for (int i = 0; i < n; i++)
+			off += ret[nr++].len;
+	assert_int_equal(n, 0);
+	content_close(c);
+	return nr;
+}
+
+/* What `from` has of these, `to` has, too. */
+static void keep(struct rig *from, struct rig *to, const struct cluster_piece *p, size_t nr)
+{
+	struct cluster_chunk *chunks = calloc(nr, sizeof(*chunks));
+	size_t n = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		uint8_t *bytes;
+
+		if (fp_is_none(p[i].fp))
+			continue;
+		bytes = malloc(p[i].chunk_len);
+		assert_int_equal(engine_cluster_chunk(from->e, p[i].fp, p[i].chunk_len, bytes), 1);
+		chunks[n++] = (struct cluster_chunk){ p[i].fp, p[i].chunk_len, bytes };
+	}
+	assert_int_equal(engine_cluster_keep(to->e, chunks, n), 0);
+	assert_int_equal(engine_cluster_keep(to->e, chunks, n), 0); /* it has them now */
+	chunks[0].len--;
+	assert_int_equal(engine_cluster_keep(to->e, chunks, n), -EBADMSG);
+	for (size_t i = 0; i < n; i++)
+		free((void *)chunks[i].data);
+	free(chunks);
+}
+
+static void refer(struct world *w, unsigned node, uint64_t ino, const struct cluster_piece *p, size_t nr)
+{
+	struct content *c = rig_content(w->nodes[node].rig, ino);
+	struct cluster_node owners[2];
+	uint64_t off = 0;
+
+	memset(owners, 0, sizeof(owners));
+	for (unsigned i = 0; i < 2; i++) {
+		memcpy(owners[i].id, engine_store_id(w->nodes[i].rig->e), CLUSTER_ID_LEN);
+		snprintf(owners[i].name, sizeof(owners[i].name), "node%u", i);
+	}
+	for (size_t i = 0, n; i < nr; i += n) {
+		n = MIN(nr - i, (size_t)333);
+		assert_int_equal(engine_cluster_refer(c, off, p + i, n, owners, 2), 0);
+		for (size_t k = i; k < i + n; k++)
+			off += p[k].len;
+	}
+	assert_int_equal(content_sync(c, NULL), 0);
+	content_close(c);
+}
+
+static void a_file_can_be_had_when_its_node_is_lost(void **state)
+{
+	const struct gc_conf conf = { .delete = true, .move_below = 90, .place = true };
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct world *w = *state;
+	struct rig *lost = w->nodes[0].rig, *partner = w->nodes[1].rig, *heir = w->nodes[2].rig;
+	uint8_t *bytes = rig_bytes(MiB(3) + 123, 5), *got = malloc(MiB(3) + 123);
+	struct content *c;
+	size_t nr;
+
+	w->open = false;
+	memset(bytes + KiB(100), 0, KiB(300)); /* a hole */
+	memcpy(bytes + MiB(2), bytes + KiB(8), KiB(8)); /* twice the same */
+	rig_write_bytes(lost, 10, bytes, MiB(3) + 123);
+	rig_write(partner, 11, MiB(1), 5); /* some of it is there already */
+	assert_int_equal(engine_sync(lost->e), 0);
+	assert_int_equal(engine_sync(partner->e), 0);
+	nr = pieces_of(lost, 10, p);
+	keep(lost, partner, p, nr);
+	rig_drop(partner, 11);
+	rig_collect(partner, &conf);
+	rig_crash(partner);
+	refer(w, 2, 20, p, nr);
+	w->nr_away = 1;
+	rig_check_bytes(heir, 20, bytes, MiB(3) + 123);
+	assert_true(stored(w, 2) < KiB(8));
+	rig_crash(heir);
+	rig_check_bytes(heir, 20, bytes, MiB(3) + 123);
+	rig_collect(heir, &conf);
+	rig_fsck(heir);
+	rig_fsck(partner);
+	rig_check_bytes(heir, 20, bytes, MiB(3) + 123);
+
+	/* It can be changed like any other; and without the partner it cannot be read. */
+	c = rig_content(heir, 20);
+	assert_int_equal(content_write(c, "new", 3, KiB(500)), 0);
+	assert_int_equal(content_sync(c, NULL), 0);
+	memcpy(bytes + KiB(500), "new", 3);
+	rig_check_bytes(heir, 20, bytes, MiB(3) + 123);
+	w->nr_away = NODES;
+	assert_int_equal(content_read(c, got, MiB(3), 0), -EIO);
+	w->nr_away = 0;
+	content_close(c);
+	free(got);
+	free(bytes);
+	free(p);
+}
+
 #define world_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -557,6 +669,7 @@ int main(void)
 		world_test(a_new_index_knows_it_all),
 		world_test(past_the_limit_it_is_stored_here),
 		world_test(chunks_cut_by_content_are_shared_too),
+		world_test(a_file_can_be_had_when_its_node_is_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,428 @@
+/*
+ * Chunks that a node has for others, and files made of chunks that others have.
+ *
+ * Keeping: what is not here is written into frames of its own, which no round is about; then, with the marks, that it is lent
+ * enters the journal.                                                                       crash before: chunks that nobody refers to
+ *
+ * Referring: what is not known gets a place in frames of which all is elsewhere. They are on their way (`arriving`) until a commit
+ * has noted, with the marks, that they are; until then nobody but us knows these places.    crash before: places that nobody refers to
+ * Then files may refer to them.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/recipes.h"
+#include "store/engine/cluster.h"
+#include "store/engine/engine_internal.h"
+
+#define CHUNK_MAX PACK_FRAME_BYTES
+
+static bool is_chunk_len(uint32_t len)
+{
+	return len > 0 && len <= CHUNK_MAX && (len <= PACK_VARIED_LEN_MAX || len % PACK_BLOCK == 0);
+}
+
+/* The kind of frame that takes it. */
+static uint32_t frame_kind(uint32_t len)
+{
+	return len % PACK_BLOCK == 0 ? len : PACK_VARIED;
+}
+
+static struct addr add(struct pack_frame *f, uint32_t kind, struct fp fp, const void *data, uint32_t len)
+{
+	return kind == PACK_VARIED ? pack_frame_add_varied(f, fp, data, len) : pack_frame_add(f, fp, data);
+}
+
+/* Memory knows where it is, if it does not know another place. */
+static void remember(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
+{
+	if (!fptable_find(&e->recent, fp))
+		fptable_insert(&e->recent, fp, a, number); /* without memory it would be stored again, no more */
+}
+
+/* --- keeping --- */
+
+struct keeping {
+	struct engine *e;
+	const struct cluster_chunk *chunks;
+	struct addr *where;
+	size_t nr;
+};
+
+/* Chunks from `i` on that fit one frame, written. Returns how many were passed over; those that are here already, too. */
+static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
+{
+	uint32_t kind = frame_kind(k->chunks[i].len);
+	struct engine *e = k->e;
+	struct pack_frame *f;
+	int r;
+
+	r = packs_frame_open(e->packs, PACK_SMALL, kind, &f);
+	if (r < 0)
+		return r;
+	mutex_lock(&e->append_lock);
+	for (; i < k->nr; i++) {
+		const struct cluster_chunk *c = &k->chunks[i];
+
+		if (!addr_is_none(k->where[i]))
+			continue;
+		if (frame_kind(c->len) != kind || !pack_frame_takes(f, c->len))
+			break;
+		k->where[i] = add(f, kind, c->fp, c->data, c->len);
+		remember(e, c->fp, k->where[i], pack_frame_last(f));
+	}
+	mutex_unlock(&e->append_lock);
+	*ret_end = i;
+	r = packs_frame_write(e->packs, f);
+	if (r < 0)
+		packs_frame_abandon(e->packs, f); /* whoever shares any of it hears so, and stores it */
+	return r;
+}
+
+/* Which chunk of its frame is at `a`? */
+static int number_of(struct engine *e, struct addr a, struct pack_frame_rec *rec, uint32_t *ret)
+{
+	uint32_t frame = (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+
+	if (packs_frame_rec(e->packs, a.pack, frame, rec) <= 0 || rec->damaged)
+		return -EIO;
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (pack_rec_addr(rec, i).off == a.off) {
+			*ret = i;
+			return 0;
+		}
+	return -EIO;
+}
+
+static int compare_addr(const void *a, const void *b)
+{
+	const struct addr *x = a, *y = b;
+
+	if (x->pack != y->pack)
+		return x->pack < y->pack ? -1 : 1;
+	return x->off < y->off ? -1 : x->off > y->off;
+}
+
+/* Notes for all of them, frame by frame; what was noted before stays. */
+static int note_kept(struct keeping *k, struct buf *records) REQUIRES(k->e->shares.lock)
+{
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	_cleanup_(freep) struct share_frame *note = malloc(sizeof(*note));
+	struct engine *e = k->e;
+	int r = rec && note ? 0 : -ENOMEM;
+
+	qsort(k->where, k->nr, sizeof(*k->where), compare_addr);
+	for (size_t i = 0; i < k->nr && r >= 0;) {
+		struct addr first = k->where[i];
+		uint32_t number;
+
+		r = share_get(e->db, first.pack, (first.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE, note);
+		if (r == 0)
+			*note = (struct share_frame){ .settled = true };
+		for (; r >= 0 && i < k->nr && pack_same_frame(k->where[i], first); i++) {
+			r = number_of(e, k->where[i], rec, &number);
+			if (r < 0 || share_bit(note->lent, number))
+				continue;
+			if (share_bit(note->away, number))
+				return -EAGAIN; /* not here after all */
+			share_set(note->lent, number);
+			e->shares.totals.nr_lent++;
+			e->shares.totals.lent_bytes += pack_rec_len(rec, number);
+		}
+		if (r >= 0)
+			shares_put(note, first.pack, (first.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE, records);
+	}
+	return MIN(r, 0);
+}
+
+static int keep(struct keeping *k)
+{
+	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
+	struct engine *e = k->e;
+	struct pack_marks marks;
+	int r = 0;
+
+	for (size_t i = 0; i < k->nr && r >= 0; i++) {
+		r = shares_find(e, k->chunks[i].fp, k->chunks[i].len, true, &k->where[i]);
+		if (r == 0)
+			k->where[i] = ADDR_NONE;
+	}
+	for (size_t i = 0; i < k->nr && r >= 0;)
+		if (addr_is_none(k->where[i]))
+			r = keep_frame(k, i, &i);
+		else
+			i++;
+	for (size_t i = 0; i < k->nr && r >= 0; i++) /* a collection that is under way leaves them alone */
+		freed_referred(e, &(struct extent){ .len = k->chunks[i].len, .addr = k->where[i] }, 1);
+	if (r >= 0)
+		r = commit_frames(e, &marks);
+	if (r < 0)
+		return r;
+	mutex_lock(&e->shares.lock);
+	r = note_kept(k, &records);
+	if (r == 0)
+		r = shares_commit(e, &marks, &records);
+	mutex_unlock(&e->shares.lock);
+	return r;
+}
+
+int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, size_t nr)
+{
+	_cleanup_(freep) struct addr *where = calloc(MAX(nr, (size_t)1), sizeof(*where));
+	struct keeping k = { e, chunks, where, nr };
+	unsigned ticket;
+	int r;
+
+	if (!where)
+		return -ENOMEM;
+	if (e->conf.read_only)
+		return -EROFS;
+	for (size_t i = 0; i < nr; i++)
+		if (!is_chunk_len(chunks[i].len) || !fp_equal(fp_of(&e->key, chunks[i].data, chunks[i].len), chunks[i].fp))
+			return -EBADMSG;
+	ticket = epoch_enter(&e->users);
+	r = keep(&k);
+	epoch_leave(&e->users, ticket);
+	return r;
+}
+
+/* --- referring --- */
+
+struct referring {
+	struct engine *e;
+	struct content *c;
+	const struct cluster_piece *pieces;
+	struct addr *where; /* of the chunks */
+	uint8_t *number; /* of those in new frames, as pack_hint() wants it */
+	bool *is_new;
+	size_t nr;
+	struct share_owners owners;
+};
+
+static bool same_chunk(const struct cluster_piece *a, const struct cluster_piece *b)
+{
+	return fp_equal(a->fp, b->fp) && a->chunk_len == b->chunk_len;
+}
+
+/* The new chunk that was met last may be met again: pieces of it lie side by side. */
+static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
+{
+	static const uint8_t zeros[CHUNK_MAX];
+	_cleanup_(freep) struct unsettled *u = calloc(1, sizeof(*u));
+	uint32_t kind = frame_kind(rf->pieces[i].chunk_len);
+	struct engine *e = rf->e;
+	uint32_t nr = 0;
+	int r;
+
+	if (!u)
+		return -ENOMEM;
+	r = packs_frame_open(e->packs, PACK_SMALL, kind, &u->f);
+	if (r < 0)
+		return r;
+	pack_frame_place(u->f, &u->pack, &u->frame);
+	for (size_t last = i; i < rf->nr; i++) {
+		const struct cluster_piece *p = &rf->pieces[i];
+
+		if (!addr_is_none(rf->where[i]) || fp_is_none(p->fp))
+			continue;
+		if (nr > 0 && same_chunk(p, &rf->pieces[last])) {
+			rf->where[i] = rf->where[last];
+			continue;
+		}
+		if (frame_kind(p->chunk_len) != kind || !pack_frame_takes(u->f, p->chunk_len))
+			break;
+		rf->where[i] = add(u->f, kind, p->fp, zeros, p->chunk_len);
+		rf->number[i] = pack_frame_last(u->f);
+		rf->is_new[i] = true;
+		share_set(u->note.away, nr);
+		u->note.owners[nr++] = rf->owners;
+		last = i;
+		u->nr_more++;
+		u->more_bytes += p->chunk_len;
+	}
+	*ret_end = i;
+	r = packs_frame_write_partly(e->packs, u->f, u->note.away);
+	if (r < 0) {
+		packs_frame_abandon(e->packs, u->f);
+		return r;
+	}
+	mutex_lock(&e->append_lock);
+	u->next = e->arriving;
+	e->arriving = TAKE(u);
+	mutex_unlock(&e->append_lock);
+	return 0;
+}
+
+static int find_pieces(struct referring *rf)
+{
+	for (size_t i = 0; i < rf->nr; i++) {
+		const struct cluster_piece *p = &rf->pieces[i];
+		int r;
+
+		rf->where[i] = ADDR_NONE;
+		if (fp_is_none(p->fp))
+			continue;
+		if (!is_chunk_len(p->chunk_len) || p->from >= p->chunk_len || p->len > p->chunk_len - p->from || p->len == 0)
+			return -EINVAL;
+		if (i > 0 && same_chunk(p, &rf->pieces[i - 1])) {
+			rf->where[i] = rf->where[i - 1];
+			continue;
+		}
+		r = shares_find(rf->e, p->fp, p->chunk_len, false, &rf->where[i]);
+		if (r < 0)
+			return r;
+		if (r == 0)
+			rf->where[i] = ADDR_NONE;
+	}
+	return 0;
+}
+
+static int set_extents(struct referring *rf, uint64_t off)
+{
+	_cleanup_(extent_list_release) struct extent_list l = { 0 };
+	uint64_t base = off, at = off;
+	int r = 0;
+
+	content_lock_quiet(rf->c);
+	for (size_t i = 0; i < rf->nr && r == 0; i++) {
+		const struct cluster_piece *p = &rf->pieces[i];
+
+		for (uint64_t done = 0, n; done < p->len && r == 0; done += n, at += n) {
+			struct addr a = rf->where[i];
+
+			n = MIN(p->len - done, SEGMENT_SIZE - at % SEGMENT_SIZE);
+			a.off += p->from + (uint32_t)done;
+			if (!fp_is_none(p->fp))
+				r = extent_list_add(&l, (uint32_t)(at - base), (uint32_t)n, a);
+			if (r == 0 && (at + n) % SEGMENT_SIZE == 0) {
+				r = content_set_extents(rf->c, base, at + n - base, &l);
+				base = at + n;
+				l.nr = 0;
+			}
+		}
+	}
+	if (r == 0 && at > base)
+		r = content_set_extents(rf->c, base, at - base, &l);
+	content_unlock_quiet(rf->c);
+	return r;
+}
+
+static int refer(struct referring *rf, uint64_t off)
+{
+	struct engine *e = rf->e;
+	struct pack_marks marks;
+	int r = find_pieces(rf);
+
+	for (size_t i = 0; i < rf->nr && r == 0;)
+		if (addr_is_none(rf->where[i]) && !fp_is_none(rf->pieces[i].fp))
+			r = refer_frame(rf, i, &i);
+		else
+			i++;
+	if (r == 0)
+		r = commit_frames(e, &marks);
+	if (r < 0)
+		return r;
+	mutex_lock(&e->append_lock);
+	for (size_t i = 0; i < rf->nr; i++)
+		if (rf->is_new[i])
+			remember(e, rf->pieces[i].fp, rf->where[i], rf->number[i]);
+	mutex_unlock(&e->append_lock);
+	return set_extents(rf, off);
+}
+
+int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr,
+			 const struct cluster_node *owners, uint32_t nr_owners)
+{
+	_cleanup_(freep) struct addr *where = calloc(MAX(nr, (size_t)1), sizeof(*where));
+	_cleanup_(freep) uint8_t *number = calloc(MAX(nr, (size_t)1), 1);
+	_cleanup_(freep) bool *is_new = calloc(MAX(nr, (size_t)1), sizeof(*is_new));
+	struct referring rf = { c->e, c, pieces, where, number, is_new, nr, { 0 } };
+	struct engine *e = c->e;
+	unsigned ticket;
+	int r = 0;
+
+	if (!where || !number || !is_new)
+		return -ENOMEM;
+	if (nr_owners == 0 || nr_owners > SHARE_OWNERS_MAX)
+		return -EINVAL;
+	if (e->conf.read_only)
+		return -EROFS;
+	mutex_lock(&e->shares.lock);
+	for (uint32_t i = 0; i < nr_owners && r == 0; i++)
+		r = shares_number(e, &owners[i], &rf.owners.node[i]);
+	mutex_unlock(&e->shares.lock);
+	rf.owners.nr = (uint8_t)nr_owners;
+	if (r < 0)
+		return r;
+	ticket = epoch_enter(&e->users);
+	r = refer(&rf, off);
+	epoch_leave(&e->users, ticket);
+	return r;
+}
+
+/* --- telling --- */
+
+struct telling {
+	struct cluster_piece *p;
+	size_t nr, max;
+	uint64_t at; /* behind the last one */
+};
+
+static void tell_hole(struct telling *t, uint64_t end)
+{
+	if (t->at >= end || t->nr == t->max)
+		return;
+	if (t->nr > 0 && fp_is_none(t->p[t->nr - 1].fp))
+		t->p[t->nr - 1].len += end - t->at;
+	else
+		t->p[t->nr++] = (struct cluster_piece){ .len = end - t->at };
+	t->at = end;
+}
+
+static int tell_extent(struct telling *t, struct engine *e, const struct extent *x)
+{
+	for (uint32_t done = 0; done < x->len && t->nr < t->max;) {
+		struct addr a = x->addr, start;
+		struct cluster_piece p;
+		int r;
+
+		a.off += done;
+		r = packs_chunk_at(e->packs, a, &start, &p.chunk_len, &p.fp);
+		if (r <= 0 || fp_is_none(p.fp))
+			return r < 0 ? r : -EBADMSG;
+		p.from = a.off - start.off;
+		p.len = MIN(p.chunk_len - p.from, x->len - done);
+		t->p[t->nr++] = p;
+		t->at += p.len;
+		done += (uint32_t)p.len;
+	}
+	return 0;
+}
+
+int engine_cluster_pieces(struct content *c, uint64_t off, struct cluster_piece *ret, size_t max)
+{
+	_cleanup_(extent_list_release) struct extent_list l = { 0 };
+	struct telling t = { ret, 0, max, off };
+	unsigned ticket = epoch_enter(&c->e->users);
+	uint64_t size, len;
+	int r;
+
+	content_lock_quiet(c);
+	size = c->logged.size;
+	len = off < size ? MIN(size - off, (uint64_t)SEGMENT_SIZE) : 0;
+	r = len > 0 ? content_extents(c, off, len, &l) : 0;
+	content_unlock_quiet(c);
+	for (size_t i = 0; i < l.nr && r == 0 && t.nr < max; i++) {
+		tell_hole(&t, off + l.x[i].off);
+		if (t.at == off + l.x[i].off)
+			r = tell_extent(&t, c->e, &l.x[i]);
+	}
+	if (r == 0 && (l.nr == 0 || t.at == off + l.x[l.nr - 1].off + l.x[l.nr - 1].len))
+		tell_hole(&t, off + len);
+	epoch_leave(&c->e->users, ticket);
+	return r < 0 ? r : (int)t.nr;
+}
