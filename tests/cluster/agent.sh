@@ -3,10 +3,12 @@
 # nobody is left behind.
 set -euo pipefail
 build=${CKPTFS_BUILD:?is the build directory and must be set}
-agent=$build/mpi-agent/ckptfs-agent daemon=$build/tests/cluster/fake_daemon
+agent=$build/mpi-agent/ckptfs-agent daemon=$build/tests/cluster/fake_daemon rogue=$build/tests/cluster/rogue
 [ -x "$agent" ] || { echo "skipped: built without MPI"; exit 77; }
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
-export OMPI_MCA_btl=self,vader CKPTFS_AGENT_STALL_MS=4000 CKPTFS_AGENT_END_MS=3000
+# mpirun gives those that are left a second, which nobody here needs.
+export OMPI_MCA_btl=self,vader OMPI_MCA_odls_base_sigkill_timeout=0
+export CKPTFS_AGENT_STALL_MS=4000 CKPTFS_AGENT_END_MS=3000
 
 [ "$(id -u)" != 0 ] || root=--allow-run-as-root
 top=$(mktemp -d)
@@ -27,7 +29,7 @@ begin() { # NAME: of what is looked at
 	case=$1
 	dir=$top/$1
 	mkdir "$dir"
-	nr=0 daemons=()
+	nr=0 daemons=() others=()
 	echo "$case"
 }
 
@@ -45,7 +47,7 @@ agents() { # STATUS: 0, or any but 0
 	done
 	# shellcheck disable=SC2016
 	timeout -k 5 90 mpirun ${root:-} --oversubscribe -n $nr sh -c \
-		'CKPTFS_AGENT_HOST=h$OMPI_COMM_WORLD_RANK exec "$0" --socket "$1/$OMPI_COMM_WORLD_RANK.sock"' "$agent" "$dir" >"$dir/said" 2>&1 || rc=$?
+		'CKPTFS_AGENT_HOST=h$OMPI_COMM_WORLD_RANK exec "$0" --socket "$1/$OMPI_COMM_WORLD_RANK.sock"' "$agent" "$dir" "${others[@]}" >"$dir/said" 2>&1 || rc=$?
 	[ $rc != 124 ] || fail "the agents do not end"
 	if [ "$1" = 0 ]; then
 		[ $rc = 0 ] || fail "exit status $rc"
@@ -278,6 +280,20 @@ node
 agents 1
 said "0.sock: another agent is connected"
 not_told 1 nodes
+
+# --- who belongs here, and lies ---
+
+begin lies-are-not-believed
+export CKPTFS_AGENT_ASK_MS=500
+node fetch=7:3.2,8:2 quit=1
+node holds=7-8
+others=(: -n 1 "$rogue" 3 n2 5)
+agents 0
+told 0 "chunk 7 ok"
+told 0 "chunk 8 ok"
+[ "$(grep -c 'n0]: node n2 (rank 2): a message of .* is not what it should be, and ignored' "$dir/said")" = 8 ] || fail "not all lies were told"
+[ "$(grep -cE 'n0]: node n2 \(rank 2\): what it says \(message [123]\) cannot be right, and is ignored' "$dir/said")" = 3 ] || fail "not all lies were told"
+unset CKPTFS_AGENT_ASK_MS
 
 # --- whatever dies ---
 
