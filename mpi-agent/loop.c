@@ -151,16 +151,13 @@ static int attend_daemon(struct loop *l)
 	int r, any = 0;
 
 	r = link_read(l->daemon);
-	for (unsigned i = 0; r >= 0 && l->daemon->fd >= 0; i++) {
-		r = link_next(l->daemon, &h, &body);
-		if (r <= 0)
-			break;
+	while (r >= 0 && (r = link_next(l->daemon, &h, &body)) > 0) {
 		any = 1;
 		r = hear_daemon(l, &h, body);
 		if (r == -EIO || r == -ENOMEM)
-			return r;
+			return r; /* not the daemon's fault */
 	}
-	if (r >= 0 && l->daemon->fd >= 0)
+	if (r >= 0)
 		r = link_write(l->daemon);
 	return r < 0 ? lose_daemon(l, r, &h) : any;
 }
@@ -254,8 +251,8 @@ static void print_status(const struct loop *l, FILE *to)
 	fprintf(to, "Rounds:   %" PRIu64 ", %" PRIu64 " without an answer of the daemon, %" PRIu64 " failed\n",
 		rounds->nr, rounds->unanswered, rounds->failed);
 	fprintf(to,
-		"Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; of %" PRIu64 " offered here %" PRIu64 "\n",
-		rounds->popular, rounds->popular_last, rounds->offered, rounds->shared);
+		"Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; %" PRIu64 " of %" PRIu64 " that were offered here\n",
+		rounds->popular, rounds->popular_last, rounds->shared, rounds->offered);
 	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
 		fetched->chunks, fetched->missing);
 	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s,

@@ -94,47 +94,49 @@ static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card *
 
 /* --- proofs --- */
 
-static void make_proof(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], uint32_t rank,
-		       uint8_t ret[SEAL_LEN])
-{
-	struct seal_key proving = seal_derive(key, "ckptfs proof", NULL, 0);
-	struct proof_wire d = { .rank = le32_put(rank) };
+struct proof {
+	struct seal_key key; /* for nothing else */
+	struct proof_wire of; /* `rank` is that of whoever proves */
+};
 
-	memcpy(d.transcript, transcript, sizeof(d.transcript));
-	seal_make(&proving, &d, sizeof(d), ret);
+static struct proof proof_of(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN])
+{
+	struct proof p = { .key = seal_derive(key, "ckptfs proof", NULL, 0) };
+
+	memcpy(p.of.transcript, transcript, sizeof(p.of.transcript));
+	return p;
 }
 
 /* If not all keys are the same, everybody meets one that is not his. */
-static int compare_proofs(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN],
-			  const struct card *cards, const uint8_t (*proofs)[SEAL_LEN], uint32_t rank, uint32_t nr)
+static int compare_proofs(struct proof *p, const struct card *cards, const uint8_t (*proofs)[SEAL_LEN], uint32_t rank,
+			  uint32_t nr)
 {
-	uint8_t expected[SEAL_LEN];
-	int r = 0;
-
-	for (uint32_t i = 0; i < nr && r == 0; i++) {
-		make_proof(key, transcript, i, expected);
-		if (memcmp(expected, proofs[i], SEAL_LEN) == 0)
+	for (uint32_t i = 0; i < nr; i++) {
+		p->of.rank = le32_put(i);
+		if (seal_is_right(&p->key, &p->of, sizeof(p->of), proofs[i]))
 			continue;
 		log_error("node %s on %s (rank %" PRIu32
 			  ") does not have the key (cluster=) of node %s on %s (rank %" PRIu32 ")",
 			  cards[i].name, cards[i].host, i, cards[rank].name, cards[rank].host, rank);
-		r = -EINVAL;
+		return -EINVAL;
 	}
-	return r;
+	return 0;
 }
 
 static int prove(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], const struct card *cards,
 		 uint32_t rank, uint32_t nr)
 {
-	_cleanup_(freep) uint8_t(*proofs)[SEAL_LEN] = calloc(nr, sizeof(*proofs));
+	_cleanup_(freep) uint8_t (*proofs)[SEAL_LEN] = calloc(nr, sizeof(*proofs));
+	struct proof p = proof_of(key, transcript);
 	uint8_t own[SEAL_LEN];
 	int r;
 
 	if (!proofs)
 		return -ENOMEM;
-	make_proof(key, transcript, rank, own);
+	p.of.rank = le32_put(rank);
+	seal_make(&p.key, &p.of, sizeof(p.of), own);
 	r = mpi_errno(MPI_Allgather(own, SEAL_LEN, MPI_BYTE, proofs, SEAL_LEN, MPI_BYTE, MPI_COMM_WORLD), "proofs");
-	return r < 0 ? r : compare_proofs(key, transcript, cards, proofs, rank, nr);
+	return r < 0 ? r : compare_proofs(&p, cards, proofs, rank, nr);
 }
 
 /* --- the world --- */
