@@ -15,6 +15,7 @@ top=$(mktemp -d)
 daemons=()
 cleanup() {
 	for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null || true; done
+	! mountpoint -q "$top/mounted/a mount" || umount "$top/mounted/a mount"
 	rm -rf "$top"
 }
 trap cleanup EXIT
@@ -360,6 +361,22 @@ said "none: no such socket"
 "$agent" --version | grep -q '^ckptfs-agent [0-9]' || fail "no version"
 rc=0; "$agent" 2>/dev/null || rc=$?
 [ $rc = 1 ] || fail "wrong use has exit status $rc"
+
+# The store of a mount is found, whatever it is called.
+begin mounted
+if [ -c /dev/fuse ]; then
+	mkdir "$dir/a store" "$dir/a mount"
+	"$build/fs/mount.ckptfs" "$dir/a store" "$dir/a mount"
+	if timeout 30 mpirun ${root:-} -n 1 "$agent" --mount "$dir/a mount" >"$dir/said" 2>&1; then fail "accepted"; fi
+	said "a store/agent.sock: no such socket"
+	(cd "$dir/a store" && exec "$daemon" agent.sock id=1 key=5 rounds=1 quit=1 >"$dir/0.out") &
+	daemons+=($!)
+	for ((n = 0; n < 500; n++)); do [ -S "$dir/a store/agent.sock" ] || sleep 0.01; done
+	timeout 30 mpirun ${root:-} -n 1 "$agent" --mount "$dir/a mount/." >"$dir/said" 2>&1 || fail "exit status $?"
+	told 0 "settled 1 1"
+	"$build/tools/umount.ckptfs" "$dir/a mount"
+	wait "${daemons[0]}"
+fi
 
 begin status
 node pages=1-10 rounds=2
