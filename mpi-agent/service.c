@@ -107,6 +107,7 @@ struct connection {
 	struct link_header header;
 	struct buf body;
 	size_t sent; /* of the first message on its way out */
+	int leaving; /* another, who was sent away last; -1: none */
 };
 
 void service_hang_up(struct service *s, uint64_t agent, const char *what)
@@ -141,7 +142,7 @@ static void disconnect(struct connection *c)
 	service_drop_gets(s);
 	cond_broadcast(&s->changed);
 	mutex_unlock(&s->lock);
-	*c = (struct connection){ .s = s, .fd = -1 };
+	*c = (struct connection){ .s = s, .fd = -1, .leaving = c->leaving };
 }
 
 /* Why a caller is sent away; 0: it is not. */
@@ -165,15 +166,18 @@ static int may_connect(struct connection *c, int fd)
 	return 0;
 }
 
-/* It has just come, so there is room for as little. */
-static void send_away(int fd, int why)
+/* It has just come, so there is room for as little. It may be about to say HELLO, and would get no further if this end were closed: it
+ * stays open until the next one comes. */
+static void send_away(struct connection *c, int fd, int why)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
 	link_encode_plain(LINK_REFUSED, (uint64_t)-why, &b);
 	if (buf_error(&b) == 0 && send(fd, b.data, b.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		log_debug("agent: cannot be told why it is sent away");
-	close(fd);
+	shutdown(fd, SHUT_WR);
+	closep(&c->leaving);
+	c->leaving = fd;
 }
 
 static void take_caller(struct connection *c)
@@ -186,12 +190,12 @@ static void take_caller(struct connection *c)
 		return;
 	r = may_connect(c, fd);
 	if (r < 0) {
-		send_away(fd, r);
+		send_away(c, fd, r);
 		return;
 	}
 	mutex_lock(&s->lock);
 	s->agent = ++s->nr_agents;
-	*c = (struct connection){ .s = s, .fd = fd, .agent = s->agent, .since_ns = monotonic_ns() };
+	*c = (struct connection){ .s = s, .fd = fd, .agent = s->agent, .since_ns = monotonic_ns(), .leaving = c->leaving };
 	mutex_unlock(&s->lock);
 }
 
@@ -431,11 +435,12 @@ static bool turn(struct connection *c)
 
 static void *run(void *userdata)
 {
-	struct connection c = { .s = userdata, .fd = -1 };
+	struct connection c = { .s = userdata, .fd = -1, .leaving = -1 };
 
 	while (turn(&c))
 		;
 	disconnect(&c);
+	closep(&c.leaving);
 	return NULL;
 }
 
