@@ -134,8 +134,7 @@ static void disconnect(struct connection *c)
 	s->hang_up = s->is_silent = s->is_wanted = false;
 	free(TAKE(s->nodes));
 	s->nr_nodes = 0;
-	s->state = SERVICE_NONE;
-	buf_release(&s->answer);
+	service_end_round(s, -ENOTCONN);
 	while (s->out)
 		out_remove(s);
 	service_fail_requests(s);
@@ -256,7 +255,7 @@ static int take_nodes(struct connection *c)
 	s->nodes = nodes;
 	s->nr_nodes = nr;
 	s->self = self;
-	s->state = SERVICE_NONE;
+	service_end_round(s, -ECANCELED);
 	s->is_silent = false;
 	cond_broadcast(&s->changed);
 	mutex_unlock(&s->lock);

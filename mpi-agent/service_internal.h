@@ -16,24 +16,31 @@
 #include "store/engine/cluster.h"
 
 /*
- *          BEGIN           decide() comes              DECISION            and is taken            settle() comes          SETTLED
- *   NONE ────────▶ BEGUN ─────────────────▶ OFFERED ──────────────▶ DECIDED ──────────────▶ STORING ──────────────▶ STORED ──────────▶ SETTLED
- *                    │ nobody comes            │ nobody waits any more: LEFT, and what is decided is answered by STORED with an error
- *                    └────▶ EMPTY              └ likewise at STORED: NONE
+ *          BEGIN           decide() comes              DECISION              settle() comes            SETTLED
+ *   NONE ────────▶ BEGUN ─────────────────▶ OFFERED ──────────────▶ STORING ─────────────────▶ STORED ──────────▶ NONE
+ *                    │ nobody comes            │ nobody waits any more                           │ likewise: NONE
+ *                    ▼                         ▼
+ *                  EMPTY                     LEFT
  *
- * EMPTY: nothing was offered, and what is decided is answered by STORED. BEGIN comes from everywhere: a round that the agent has given up is over for those in
- * it, too. So do NODES and the agent's end; these lead to NONE.
+ * EMPTY: nothing was offered, and what is decided is answered by STORED; LEFT: likewise, with an error. BEGIN comes from everywhere: a round that the
+ * agent has given up is over for those in it, too. So do NODES and the agent's end; these lead to NONE. Who waits has what it waits
+ * for as soon as it comes, whatever comes next: SETTLED of one round and BEGIN of the next are one behind the other.
  */
 enum service_state {
 	SERVICE_NONE,
 	SERVICE_BEGUN,
 	SERVICE_OFFERED,
-	SERVICE_DECIDED,
 	SERVICE_STORING,
 	SERVICE_STORED,
-	SERVICE_SETTLED,
 	SERVICE_LEFT,
 	SERVICE_EMPTY,
+};
+
+/* Who waits for DECISION or SETTLED. On its stack. */
+struct service_waiter {
+	struct buf answer; /* what follows the header */
+	bool is_done;
+	int r;
 };
 
 /* A message on its way out. */
@@ -86,7 +93,7 @@ struct service {
 	uint64_t round GUARDED_BY(lock); /* the agent's number for it, of which a new agent begins anew, ... */
 	uint64_t serial GUARDED_BY(lock); /* and ours, which is never used again */
 	uint64_t begun_ns GUARDED_BY(lock); /* when BEGUN began */
-	struct buf answer GUARDED_BY(lock); /* DECIDED, SETTLED: what follows the header */
+	struct service_waiter *waiter GUARDED_BY(lock); /* OFFERED, STORED: who waits for the round to go on; NULL: nobody yet */
 	unsigned nr_deciding GUARDED_BY(lock); /* callers in decide() that no round has begun for */
 	bool is_wanted GUARDED_BY(lock); /* WANT was sent, and no BEGIN has come since */
 	bool commit_wanted GUARDED_BY(lock);
@@ -114,6 +121,8 @@ void service_hang_up(struct service *s, uint64_t agent, const char *what);
 bool service_is_there(void *userdata);
 int service_decide(void *userdata, const struct fp *offer, size_t nr, struct cluster_decision *ret);
 int service_settle(void *userdata, const struct cluster_decision *d, int stored, bool *has_stored);
+/* Its round is over, whatever comes. */
+void service_end_round(struct service *s, int r) REQUIRES(s->lock);
 void service_begin(struct service *s, uint64_t round); /* BEGIN has come */
 void service_answer(struct service *s, enum link_type type, uint64_t round, struct buf *body); /* DECISION or SETTLED */
 /* Offer nothing where nobody has come. Returns when to call again, UINT64_MAX: no need. */

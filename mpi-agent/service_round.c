@@ -101,32 +101,45 @@ static int take_round(struct service *s, uint64_t until_ns, struct taken *ret)
 	return r;
 }
 
-/* The round goes on without those who do not know how it ends. */
-static int leave(struct service *s, enum service_state state) REQUIRES(s->lock)
+/* Who waits for it, if anybody does, has this from it. */
+static void wake_waiter(struct service *s, int r, struct buf *answer) REQUIRES(s->lock)
 {
+	struct service_waiter *w = TAKE(s->waiter);
+
 	assert(mutex_held(&s->lock));
-	s->is_silent = true;
-	enter(s, state);
-	return -ETIMEDOUT;
+	if (!w)
+		return;
+	w->is_done = true;
+	w->r = r;
+	if (answer)
+		buf_move(&w->answer, answer);
 }
 
-/* Until round `serial` is in `state`, from where it came by an answer, which is taken. Else it ends up in `left`. */
-static int await_answer(struct service *s, uint64_t agent, uint64_t serial, enum service_state state,
-			enum service_state left, uint64_t until_ns, struct buf *ret) REQUIRES(s->lock)
+void service_end_round(struct service *s, int r)
 {
-	assert(mutex_held(&s->lock));
-	for (;;) {
-		if (!is_there(s) || s->agent != agent)
-			return -ENOTCONN;
-		if (s->serial != serial || s->state == SERVICE_NONE)
-			return -ECANCELED;
-		if (s->state == state)
-			break;
-		if (!service_wait_until(s, until_ns))
-			return leave(s, left);
+	wake_waiter(s, r, NULL);
+	enter(s, SERVICE_NONE);
+}
+
+/* Until the round, which is in state OFFERED or STORED, goes on. If it does not, it ends up in `left`, and goes on without this node. */
+static int await_answer(struct service *s, enum service_state left, uint64_t until_ns, struct buf *ret) REQUIRES(s->lock)
+{
+	struct service_waiter w = { .answer = BUF_EMPTY };
+
+	assert(mutex_held(&s->lock) && !s->waiter);
+	s->waiter = &w;
+	while (!w.is_done && !s->stopping && service_wait_until(s, until_ns))
+		;
+	if (w.is_done) {
+		buf_move(ret, &w.answer);
+		return w.r;
 	}
-	buf_move(ret, &s->answer);
-	return 0;
+	s->waiter = NULL;
+	enter(s, left);
+	if (s->stopping)
+		return -ENOTCONN;
+	s->is_silent = true;
+	return -ETIMEDOUT;
 }
 
 static int offer(struct service *s, const struct taken *t, const struct fp *pages, size_t nr, uint64_t until_ns,
@@ -139,9 +152,7 @@ static int offer(struct service *s, const struct taken *t, const struct fp *page
 	mutex_lock(&s->lock);
 	r = s->serial == t->serial && s->state == SERVICE_OFFERED ? service_send(s, t->agent, &b) : -ECANCELED;
 	if (r == 0)
-		r = await_answer(s, t->agent, t->serial, SERVICE_DECIDED, SERVICE_LEFT, until_ns, ret);
-	if (r == 0)
-		s->state = SERVICE_STORING;
+		r = await_answer(s, SERVICE_LEFT, until_ns, ret);
 	mutex_unlock(&s->lock);
 	return r;
 }
@@ -215,43 +226,37 @@ int service_decide(void *userdata, const struct fp *pages, size_t nr, struct clu
 /* --- settle() --- */
 
 /* ret NULL: nobody wants to hear the end. */
-static int tell_stored(struct service *s, uint64_t serial, int stored, uint64_t until_ns, struct buf *ret)
+static int tell_stored(struct service *s, uint64_t serial, int stored, uint64_t until_ns, uint64_t *ret_agent,
+		       struct buf *ret)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	uint64_t agent;
 	int r;
 
 	mutex_lock(&s->lock);
-	agent = s->agent;
+	*ret_agent = s->agent;
 	if (!is_there(s)) {
 		r = -ENOTCONN;
 	} else if (s->serial != serial || s->state != SERVICE_STORING) {
 		r = -ECANCELED;
 	} else {
 		link_encode_stored(s->round, stored, &b);
-		r = service_send(s, agent, &b);
-	}
-	if (r == 0 && ret) {
-		s->state = SERVICE_STORED;
-		r = await_answer(s, agent, serial, SERVICE_SETTLED, SERVICE_NONE, until_ns, ret);
+		r = service_send(s, s->agent, &b);
 	}
 	if (r == 0)
-		s->state = SERVICE_NONE;
+		s->state = ret ? SERVICE_STORED : SERVICE_NONE;
+	if (r == 0 && ret)
+		r = await_answer(s, SERVICE_NONE, until_ns, ret);
 	mutex_unlock(&s->lock);
 	return r;
 }
 
-static int settled_of(struct service *s, const struct cluster_decision *d, const struct buf *in, bool *has_stored)
+static int settled_of(struct service *s, uint64_t agent, const struct cluster_decision *d, const struct buf *in,
+		      bool *has_stored)
 {
 	const uint8_t *settled;
 	int r = link_decode_settled(in->data, in->len, d->nr_nodes, &settled);
 
 	if (r < 0) {
-		uint64_t agent;
-
-		mutex_lock(&s->lock);
-		agent = s->agent;
-		mutex_unlock(&s->lock);
 		service_hang_up(s, agent, "an end of a round");
 		return -ENOTCONN;
 	}
@@ -264,11 +269,12 @@ int service_settle(void *userdata, const struct cluster_decision *d, int stored,
 {
 	_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
 	struct service *s = userdata;
+	uint64_t agent;
 	int r;
 
-	r = tell_stored(s, d->round, stored, monotonic_ns() + s->limits.round_ns, has_stored ? &answer : NULL);
+	r = tell_stored(s, d->round, stored, monotonic_ns() + s->limits.round_ns, &agent, has_stored ? &answer : NULL);
 	if (r == 0 && has_stored)
-		r = settled_of(s, d, &answer, has_stored);
+		r = settled_of(s, agent, d, &answer, has_stored);
 	mutex_lock(&s->lock);
 	if (r == 0 && stored == 0)
 		s->stats.nr_rounds++;
@@ -290,7 +296,7 @@ void service_begin(struct service *s, uint64_t round)
 	uint64_t serial;
 
 	mutex_lock(&s->lock);
-	buf_release(&s->answer); /* of a round that is over */
+	service_end_round(s, -ECANCELED);
 	s->round = round;
 	serial = ++s->serial;
 	s->begun_ns = monotonic_ns();
@@ -343,12 +349,12 @@ void service_answer(struct service *s, enum link_type type, uint64_t round, stru
 		log_debug("agent: speaks of round %" PRIu64 ", which is over", round);
 	} else if (type == LINK_DECISION && (s->state == SERVICE_EMPTY || s->state == SERVICE_LEFT)) {
 		answer_alone(s, round);
-	} else if (type == LINK_DECISION && s->state == SERVICE_OFFERED) {
-		buf_move(&s->answer, body);
-		enter(s, SERVICE_DECIDED);
+	} else if (type == LINK_DECISION && s->state == SERVICE_OFFERED && s->waiter) {
+		wake_waiter(s, 0, body);
+		enter(s, SERVICE_STORING);
 	} else if (type == LINK_SETTLED && s->state == SERVICE_STORED) {
-		buf_move(&s->answer, body);
-		enter(s, SERVICE_SETTLED);
+		wake_waiter(s, 0, body);
+		enter(s, SERVICE_NONE);
 	}
 	mutex_unlock(&s->lock);
 }
