@@ -115,7 +115,7 @@ bool engine_cluster_pending(struct engine *e)
 	bool pending;
 
 	mutex_lock(&e->append_lock);
-	pending = e->nr_held > 0 || e->small || e->varied;
+	pending = e->nr_held > 0 || e->is_offering || e->small || e->varied;
 	mutex_unlock(&e->append_lock);
 	return pending;
 }
@@ -416,6 +416,14 @@ static int run_round(struct round *rd, struct pack_frame **frames, struct pack_m
 	return end_round(rd, r < 0 ? NULL : has_stored, ret);
 }
 
+/* A round that begins now is another. */
+static void stop_offering(struct engine *e)
+{
+	mutex_lock(&e->append_lock);
+	e->is_offering = false;
+	mutex_unlock(&e->append_lock);
+}
+
 int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret)
 {
 	_cleanup_(round_release) struct round rd = { .e = e, .nr = nr };
@@ -424,6 +432,7 @@ int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, str
 
 	if (r == 0)
 		r = decide(&rd);
+	stop_offering(e);
 	r = r < 0 ? write_all(e, frames, nr, ret) : run_round(&rd, frames, ret);
 	return r == 0 && e->unsettled ? settle_left(e, ret) : r;
 }

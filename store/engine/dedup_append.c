@@ -293,6 +293,7 @@ int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 	in_round = e->conf.cluster_calls || e->unsettled;
 	if (!in_round)
 		e->nr_filling += (unsigned)nr;
+	e->is_offering = in_round && nr > 0;
 	packs_sync_begin(e->packs);
 	mutex_unlock(&e->append_lock);
 	if (in_round)

@@ -309,6 +309,7 @@ struct engine {
 	struct pack_frame **held GUARDED_BY(append_lock);
 	size_t nr_held, size_held GUARDED_BY(append_lock);
 	bool wants_round GUARDED_BY(append_lock); /* half of what can be held is */
+	bool is_offering GUARDED_BY(append_lock); /* a commit has taken what was held, and is on its way to a round */
 	struct unsettled *unsettled; /* of whoever is at the first half of a commit */
 	struct unsettled *arriving GUARDED_BY(append_lock); /* for the next one */
 	struct cond filling_cond;

@@ -1,6 +1,8 @@
-/* Who a store is to the others of its cluster. */
+/* Who a store is to the others of its cluster, and whether a round would be about anything there. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -85,11 +87,65 @@ static void a_store_of_its_own_is_of_no_cluster(void **state)
 	assert_false(engine_cluster_pending(rig->e));
 }
 
+struct asked {
+	struct rig *rig;
+	atomic_uint nr, nr_pending;
+};
+
+static bool is_asked(void *userdata)
+{
+	(void)userdata;
+	return true;
+}
+
+static int decide_nothing(void *userdata, const struct fp *offer, size_t nr, struct cluster_decision *ret)
+{
+	struct asked *a = userdata;
+
+	(void)offer, (void)nr, (void)ret;
+	a->nr++;
+	a->nr_pending += engine_cluster_pending(a->rig->e);
+	return -ENOTCONN;
+}
+
+/* Else a round that begins meanwhile would find that this node has nothing, and the commit would come to a round of its own. */
+static void what_is_on_its_way_to_a_round_is_pending(void **state)
+{
+	char keyfile[] = "/tmp/ckptfs-key-XXXXXX";
+	struct asked asked = { .rig = *state };
+	const struct cluster_calls calls = { .userdata = &asked, .is_there = is_asked, .decide = decide_nothing };
+	void *rig = asked.rig;
+
+	rig_teardown(&rig);
+	asked.rig = calloc(1, sizeof(*asked.rig));
+	*state = asked.rig;
+	key_file(keyfile, 3);
+	snprintf(asked.rig->path, sizeof(asked.rig->path), "/tmp/ckptfs-unit-XXXXXX");
+	assert_non_null(mkdtemp(asked.rig->path));
+	asked.rig->conf = (struct engine_conf){
+		.page = 4096, .cache = MiB(16), .dirty = MiB(16), .cluster = keyfile, .cluster_calls = &calls
+	};
+	rig_open(asked.rig);
+	assert_false(engine_cluster_pending(asked.rig->e));
+	rig_write(asked.rig, 1, MiB(2), 1);
+	assert_true(engine_cluster_pending(asked.rig->e));
+	assert_int_equal(engine_sync(asked.rig->e), 0);
+	assert_true(asked.nr > 0);
+	assert_int_equal(asked.nr_pending, asked.nr);
+	assert_false(engine_cluster_pending(asked.rig->e));
+	unlink(keyfile);
+	rig_close(asked.rig); /* before `asked` is gone */
+	asked.rig->conf.cluster = NULL;
+	asked.rig->conf.cluster_calls = NULL;
+	rig_open(asked.rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stores_of_a_cluster_can_prove_it_to_each_other),
 		rig_test(a_store_of_its_own_is_of_no_cluster),
+		rig_test(what_is_on_its_way_to_a_round_is_pending),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
