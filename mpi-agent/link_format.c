@@ -82,7 +82,7 @@ void link_encode_decision(uint64_t round, const struct link_owners *owners, uint
 	for (uint32_t i = 0; i < nr; i++) {
 		struct link_owners_wire d = { .index = le32_put(owners[i].index), .nr = (uint8_t)owners[i].nr };
 
-		for (uint32_t k = 0; k < owners[i].nr; k++)
+		for (uint32_t k = 0; k < MIN(owners[i].nr, LINK_OWNERS_MAX); k++)
 			d.owners[k] = le16_put(owners[i].owners[k]);
 		buf_add(ret, &d, sizeof(d));
 	}
@@ -119,7 +119,7 @@ void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t
 	for (uint32_t i = 0; i < nr; i++) {
 		struct link_fetch_wire d = { .want = encode_want(&wants[i], wants[i].nr_owners) };
 
-		for (uint32_t k = 0; k < wants[i].nr_owners; k++)
+		for (uint32_t k = 0; k < MIN(wants[i].nr_owners, LINK_OWNERS_MAX); k++)
 			d.owners[k] = le16_put(wants[i].owners[k]);
 		buf_add(ret, &d, sizeof(d));
 	}

@@ -184,7 +184,9 @@ void collective_arrive(struct engine *e)
 
 void collective_release(struct engine *e)
 {
+	mutex_lock(&e->append_lock);
 	collective_arrive(e);
+	mutex_unlock(&e->append_lock);
 	for (struct unsettled *u; (u = e->unsettled);) {
 		e->unsettled = u->next;
 		if (u->f) /* its place stays as a crash would leave it */
@@ -317,7 +319,7 @@ static int note_stored(struct round *rd, const struct pack_marks *marks)
 /* --- steps 4 to 6 --- */
 
 /* How it ends, if has_stored is NULL without any of the others. */
-static int settle_notes(struct round *rd, const bool *has_stored) REQUIRES(rd->e->shares.lock)
+static int settle_notes(struct engine *e, struct round *rd, const bool *has_stored) REQUIRES(e->shares.lock)
 {
 	uint16_t numbers[CLUSTER_OWNERS_MAX];
 	int r = 0;
@@ -333,7 +335,7 @@ static int settle_notes(struct round *rd, const bool *has_stored) REQUIRES(rd->e
 		if (rd->fates[o->index] != ROUND_ELSEWHERE)
 			continue;
 		for (uint32_t k = 0; k < o->nr && r == 0; k++)
-			r = shares_number(rd->e, &rd->d.nodes[o->owners[k]], &numbers[k]);
+			r = shares_number(e, &rd->d.nodes[o->owners[k]], &numbers[k]);
 		share_set(note->away, of->chunk);
 		note->owners[of->chunk].nr = (uint8_t)o->nr;
 		memcpy(note->owners[of->chunk].node, numbers, o->nr * sizeof(*numbers));
@@ -368,7 +370,7 @@ static int end_round(struct round *rd, const bool *has_stored, const struct pack
 	int r;
 
 	mutex_lock(&e->shares.lock);
-	r = settle_notes(rd, has_stored);
+	r = settle_notes(e, rd, has_stored);
 	mutex_unlock(&e->shares.lock);
 	if (r == 0)
 		r = settle_frames(rd, &records);

@@ -108,11 +108,10 @@ static int compare_addr(const void *a, const void *b)
 }
 
 /* Notes for all of them, frame by frame; what was noted before stays. */
-static int note_kept(struct keeping *k, struct buf *records) REQUIRES(k->e->shares.lock)
+static int note_kept(struct engine *e, struct keeping *k, struct buf *records) REQUIRES(e->shares.lock)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	_cleanup_(freep) struct share_frame *note = malloc(sizeof(*note));
-	struct engine *e = k->e;
 	int r = rec && note ? 0 : -ENOMEM;
 
 	qsort(k->where, k->nr, sizeof(*k->where), compare_addr);
@@ -163,7 +162,7 @@ static int keep(struct keeping *k)
 	if (r < 0)
 		return r;
 	mutex_lock(&e->shares.lock);
-	r = note_kept(k, &records);
+	r = note_kept(e, k, &records);
 	if (r == 0)
 		r = shares_commit(e, &marks, &records);
 	mutex_unlock(&e->shares.lock);
