@@ -242,18 +242,15 @@ void db_close(struct db *db)
 	free(db);
 }
 
-int db_get(struct db *db, enum db_family family, const void *key, size_t key_len, struct buf *ret)
+static int get(struct db *db, const rocksdb_readoptions_t *read, enum db_family family, const void *key, size_t key_len,
+	       struct buf *ret)
 {
 	_cleanup_(db_err_freep) char *err = NULL;
 	rocksdb_pinnableslice_t *value;
 	const char *p;
 	size_t len;
-	int r;
 
-	r = family == DB_VIEW ? overlay_get(db->overlay, key, key_len, ret) : 0;
-	if (r != 0)
-		return r == OVERLAY_DELETED ? 0 : r;
-	value = rocksdb_get_pinned_cf(db->rocks, db->read, db->cf[family], key, key_len, &err);
+	value = rocksdb_get_pinned_cf(db->rocks, read, db->cf[family], key, key_len, &err);
 	if (err)
 		return log_errno(db_errno_of(err), "index %s: cannot read: %s", db->dir, err);
 	if (!value)
@@ -264,6 +261,20 @@ int db_get(struct db *db, enum db_family family, const void *key, size_t key_len
 	}
 	rocksdb_pinnableslice_destroy(value);
 	return ret && buf_error(ret) < 0 ? -ENOMEM : 1;
+}
+
+int db_get(struct db *db, enum db_family family, const void *key, size_t key_len, struct buf *ret)
+{
+	int r = family == DB_VIEW ? overlay_get(db->overlay, key, key_len, ret) : 0;
+
+	if (r != 0)
+		return r == OVERLAY_DELETED ? 0 : r;
+	return get(db, db->read, family, key, key_len, ret);
+}
+
+int db_get_at(struct db *db, const struct db_snapshot *state, const void *key, size_t key_len, struct buf *ret)
+{
+	return state ? get(db, state->read, DB_VIEW, key, key_len, ret) : db_get(db, DB_VIEW, key, key_len, ret);
 }
 
 /* Copies one answer out. Frees `value` and `err`. */
@@ -455,6 +466,8 @@ int db_snapshot_new(struct db *db, struct db_snapshot **ret)
 	}
 	s->db = db;
 	s->snapshot = rocksdb_create_snapshot(db->rocks);
+	s->read = rocksdb_readoptions_create();
+	rocksdb_readoptions_set_snapshot(s->read, s->snapshot);
 	*ret = s;
 	return 0;
 }
@@ -463,6 +476,7 @@ void db_snapshot_free(struct db_snapshot *s)
 {
 	if (!s)
 		return;
+	rocksdb_readoptions_destroy(s->read);
 	rocksdb_release_snapshot(s->db->rocks, s->snapshot);
 	free(s);
 }

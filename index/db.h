@@ -38,6 +38,8 @@ int db_stopped(const struct db *db); /* <0: RocksDB takes no changes any more un
 
 /* 1 found (appended to *ret, which may be NULL to ask for presence), 0 absent, <0. */
 int db_get(struct db *db, enum db_family family, const void *key, size_t key_len, struct buf *ret);
+/* The same in a pinned state of the view; NULL: as it is now. */
+int db_get_at(struct db *db, const struct db_snapshot *state, const void *key, size_t key_len, struct buf *ret);
 /* For each of n equally long keys: 1/0 in found[i], and the value in values + i * value_len.
  * A value that is not value_len long is damage. */
 int db_get_many(struct db *db, enum db_family family, const void *keys, size_t key_len, size_t n, void *values,

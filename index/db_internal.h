@@ -55,6 +55,7 @@ struct db {
 struct db_snapshot {
 	struct db *db;
 	const rocksdb_snapshot_t *snapshot;
+	rocksdb_readoptions_t *read; /* of it */
 };
 
 /* Fills in everything down to `flush`. db_close() frees it, also when this fails. */

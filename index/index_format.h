@@ -9,7 +9,8 @@
  *   'L' ino                 -> target                                  symbolic link
  *   'X' ino name            -> value                                   extended attribute
  *   'O' ino                 -> (empty)                                 no name left, still open: removed at mount
- *   'R' ino segment         -> extents (recipes.h)                     1 MiB of a file
+ *   'R' ino segment         -> [layer] extents (recipes.h)             1 MiB of a file
+ *   'P' number              -> [layer] extents (recipes.h)             a layer: what files have in common
  *   'F' [pack [frame]]      -> what has been collected (freed.h)       totals, whole packs, chunks of a frame
  *   'E' [pack frame]        -> what is shared with other nodes (shares.h)   totals, nodes (pack 0), chunks of a frame
  *   'B' pack frame ino seg  -> (empty)                                 who refers to a frame (referrers.h)
@@ -38,6 +39,7 @@ enum view_table {
 	VIEW_XATTR = 'X',
 	VIEW_ORPHAN = 'O',
 	VIEW_RECIPE = 'R',
+	VIEW_LAYER = 'P', /* before 'R': whoever reads the view in order has the layers first */
 	VIEW_FREED = 'F',
 	VIEW_SHARE = 'E',
 	VIEW_REFERRER = 'B',

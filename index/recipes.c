@@ -14,7 +14,9 @@
 
 #define RECIPE_VERSION 2
 #define RECIPE_VERSION_OLD 1
+#define RECIPE_VERSION_OVER 3 /* a layer */
 #define RECIPE_KEY_LEN 17
+#define LAYER_KEY_LEN 9
 #define EXTENT_BYTES_MIN 2 /* tag, move */
 #define PAGE 4096u
 #define PAGE_SHIFT 12u
@@ -57,6 +59,30 @@ int recipe_key_decode(const void *key, size_t len, uint64_t *ret_ino, uint64_t *
 		return -EBADMSG;
 	*ret_ino = be64_get(k + 1);
 	*ret_segment = be64_get(k + 9);
+	return 0;
+}
+
+struct ns_key layer_prefix(void)
+{
+	return (struct ns_key){ .b = { VIEW_LAYER }, .len = 1 };
+}
+
+struct ns_key layer_key(uint64_t layer)
+{
+	struct ns_key k = layer_prefix();
+
+	be64_put(k.b + k.len, layer);
+	k.len = LAYER_KEY_LEN;
+	return k;
+}
+
+int layer_key_decode(const void *key, size_t len, uint64_t *ret)
+{
+	const uint8_t *k = key;
+
+	if (len != LAYER_KEY_LEN || k[0] != VIEW_LAYER || be64_get(k + 1) == 0)
+		return -EBADMSG;
+	*ret = be64_get(k + 1);
 	return 0;
 }
 
@@ -120,9 +146,16 @@ static uint8_t *extent_encode(const struct extent *x, const struct recipe_pos *p
 
 void recipe_encode(const struct extent *x, size_t nr, struct buf *ret)
 {
+	recipe_encode_over(0, x, nr, ret);
+}
+
+void recipe_encode_over(uint64_t layer, const struct extent *x, size_t nr, struct buf *ret)
+{
 	struct recipe_pos pos = first;
 
-	buf_add_u8(ret, RECIPE_VERSION);
+	buf_add_u8(ret, layer ? RECIPE_VERSION_OVER : RECIPE_VERSION);
+	if (layer)
+		buf_add_varint(ret, layer);
 	buf_add_varint(ret, nr);
 	for (size_t i = 0; i < nr;) {
 		size_t end = MIN(nr, i + EXTENTS_AT_ONCE);
@@ -211,18 +244,23 @@ static int extent_decode(const struct recipe_fields *f, const struct recipe_pos 
 	return 0;
 }
 
-int recipe_decode(const void *p, size_t len, struct extent **ret, size_t *ret_nr)
+int recipe_decode_over(const void *p, size_t len, uint64_t *ret_layer, struct extent **ret, size_t *ret_nr)
 {
 	_cleanup_(freep) struct extent *x = NULL;
 	struct cursor c = cursor_of(p, len);
 	uint8_t version = cursor_u8(&c);
 	struct recipe_pos pos = first;
 	struct recipe_fields f;
-	uint64_t nr;
+	uint64_t nr, layer = 0;
 	int r;
 
-	if (version != RECIPE_VERSION && version != RECIPE_VERSION_OLD)
+	if (version < RECIPE_VERSION_OLD || version > RECIPE_VERSION_OVER)
 		return -EBADMSG;
+	if (version == RECIPE_VERSION_OVER) {
+		layer = cursor_varint(&c);
+		if (layer == 0)
+			return -EBADMSG;
+	}
 	nr = cursor_varint(&c);
 	if (c.failed || nr > cursor_left(&c) / EXTENT_BYTES_MIN)
 		return -EBADMSG;
@@ -232,7 +270,7 @@ int recipe_decode(const void *p, size_t len, struct extent **ret, size_t *ret_nr
 			return -ENOMEM;
 	}
 	for (uint64_t i = 0; i < nr; i++) {
-		r = version == RECIPE_VERSION ? fields_decode(&c, &pos, &f) : fields_decode_v1(&c, &f);
+		r = version == RECIPE_VERSION_OLD ? fields_decode_v1(&c, &f) : fields_decode(&c, &pos, &f);
 		if (r == 0)
 			r = extent_decode(&f, &pos, &x[i]);
 		if (r < 0)
@@ -241,25 +279,29 @@ int recipe_decode(const void *p, size_t len, struct extent **ret, size_t *ret_nr
 	}
 	if (!cursor_done(&c))
 		return -EBADMSG;
+	*ret_layer = layer;
 	*ret = TAKE(x);
 	*ret_nr = nr;
 	return 0;
 }
 
-int recipe_get(struct db *db, uint64_t ino, uint64_t segment, struct extent **ret, size_t *ret_nr)
+bool recipe_has_layer(const void *p, size_t len)
 {
-	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	struct ns_key k = recipe_key(ino, segment);
-	int r;
+	return len > 0 && *(const uint8_t *)p == RECIPE_VERSION_OVER;
+}
 
-	r = db_get(db, DB_VIEW, k.b, k.len, &value);
-	if (r <= 0)
-		return r;
-	r = recipe_decode(value.data, value.len, ret, ret_nr);
-	if (r == -EBADMSG)
-		return log_errno(r, "inode %" PRIu64 ": damaged recipe of segment %" PRIu64 " in the index", ino,
-				 segment);
-	return r < 0 ? r : 1;
+int recipe_decode(const void *p, size_t len, struct extent **ret, size_t *ret_nr)
+{
+	uint64_t layer;
+
+	return recipe_has_layer(p, len) ? -EBADMSG : recipe_decode_over(p, len, &layer, ret, ret_nr);
+}
+
+int recipe_get(struct db *db, uint64_t ino, uint64_t segment, struct buf *ret)
+{
+	struct ns_key k = recipe_key(ino, segment);
+
+	return db_get(db, DB_VIEW, k.b, k.len, ret);
 }
 
 int recipe_next(struct db *db, uint64_t ino, uint64_t from, uint64_t *ret_segment)

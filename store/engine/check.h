@@ -59,6 +59,7 @@ struct check_result {
 	/* What was looked at. */
 	uint64_t commit; /* the last one */
 	uint64_t unapplied; /* commits that only the journal has yet: names and recipes were checked without them */
+	uint64_t nr_layers, nr_unused_layers; /* of recipes; those that no recipe needs, until the next collection */
 	uint64_t nr_groups, nr_inodes, nr_names, nr_packs, nr_frames, nr_chunks, chunk_bytes, read_bytes;
 };
 

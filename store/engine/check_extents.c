@@ -5,6 +5,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine/check_internal.h"
+#include "store/engine/stack.h"
 
 #define RECIPES_PER_STEP 1024u
 
@@ -160,7 +161,7 @@ static int check_recipe(struct scan *s, const void *key, size_t key_len, const v
 
 	if (recipe_key_decode(key, key_len, &ino, &segment) < 0)
 		return 0; /* told by check_view() */
-	r = recipe_decode(value, len, &x, &nr);
+	r = recipe_read(s->k->db, NULL, value, len, &x, &nr);
 	if (r < 0)
 		return r == -EBADMSG ? 0 : r;
 	for (size_t i = 0; r == 0 && i < nr; i++)

@@ -63,6 +63,8 @@ static int read_meta(struct check *k)
 	if (r == 0)
 		r = get_number(k, "referrers", &k->meta.referrers);
 	if (r == 0)
+		r = get_number(k, "layers", &k->meta.layers);
+	if (r == 0)
 		r = get_marks(k, "marks", &k->meta.marks);
 	if (r == 0)
 		r = get_marks(k, "absorbed", &k->meta.absorbed);

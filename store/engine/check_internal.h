@@ -7,6 +7,7 @@
  *   check_journal.c every group and record; beginning the journal anew
  *   check_view.c    every entry, every inode: sorted passes over the view
  *   check_referrers.c who refers to what, as the recipes say
+ *   check_layers.c  every layer, and the one below it
  *   check_names.c   every name against every inode
  *   check_packs.c   headers, tables, chunks
  *   check_shares.c  what is shared with other nodes
@@ -24,6 +25,7 @@
 #include "index/shares.h"
 #include "store/engine/check.h"
 #include "store/engine/check_rules.h"
+#include "store/engine/layer_set.h"
 #include "store/engine/record_format.h"
 #include "store/engine/superblock.h"
 #include "store/pack/pack.h"
@@ -57,7 +59,7 @@ struct check {
 
 	struct db *db; /* open for reading; NULL: missing or unusable */
 	struct {
-		uint64_t commit, logical, next_number, referrers;
+		uint64_t commit, logical, next_number, referrers, layers;
 		struct pack_marks marks, absorbed;
 	} meta; /* the index's own notes */
 	char db_why[CHECK_TEXT]; /* there is none to go by, if this is known better than "missing or unusable" */
@@ -117,6 +119,9 @@ int check_entry_alone(struct check *k, const uint8_t *key, size_t key_len, const
 
 /* check_referrers.c */
 int check_referrers(struct check *k);
+
+/* check_layers.c */
+int check_layers(struct check *k, const struct layer_set *in_use);
 
 /* check_names.c */
 int check_names(struct check *k);

@@ -10,6 +10,7 @@
 #include "index/referrers.h"
 #include "store/engine/check_internal.h"
 #include "store/engine/referrers.h"
+#include "store/engine/stack.h"
 
 #define ENTRIES_PER_STEP 4096u
 
@@ -62,7 +63,7 @@ static int check_recipe(struct check *k, const void *key, size_t key_len, const 
 
 	if (recipe_key_decode(key, key_len, &ino, &segment) < 0)
 		return 0;
-	r = recipe_decode(value, len, &x, &nr);
+	r = recipe_read(k->db, NULL, value, len, &x, &nr);
 	if (r == 0)
 		r = frames_set_of(x, nr, &set);
 	if (r < 0)

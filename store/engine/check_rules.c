@@ -87,14 +87,29 @@ static const char *entry_orphan(const struct entry *e)
 static const char *entry_recipe(const struct entry *e)
 {
 	_cleanup_(freep) struct extent *x = NULL;
-	uint64_t ino, segment;
+	uint64_t ino, segment, layer;
 	size_t nr;
 
 	if (recipe_key_decode(e->k, e->k_len, &ino, &segment) < 0 || segment > INT64_MAX / SEGMENT_SIZE)
 		return "its key does not decode";
-	if (recipe_decode(e->v, e->v_len, &x, &nr) < 0)
+	if (recipe_decode_over(e->v, e->v_len, &layer, &x, &nr) < 0)
 		return "its extents do not decode";
-	return nr == 0 ? "it is empty" : NULL;
+	return nr == 0 && layer == 0 ? "it is empty" : NULL;
+}
+
+static const char *entry_layer(const struct entry *e)
+{
+	_cleanup_(freep) struct extent *x = NULL;
+	uint64_t layer, below;
+	size_t nr;
+
+	if (layer_key_decode(e->k, e->k_len, &layer) < 0)
+		return "its key does not decode";
+	if (recipe_decode_over(e->v, e->v_len, &below, &x, &nr) < 0)
+		return "its extents do not decode";
+	if (nr == 0)
+		return "it is empty";
+	return below >= layer ? "it lies on a later layer" : NULL;
 }
 
 static const char *entry_freed(const struct entry *e)
@@ -145,7 +160,7 @@ static const char *entry_referrer(const struct entry *e)
 
 static const char *entry_meta(const struct entry *e)
 {
-	static const char *const numbers[] = { "commit", "logical", "next_number", "referrers" };
+	static const char *const numbers[] = { "commit", "layers", "logical", "next_number", "referrers" };
 	static const char *const marks[] = { "marks", "absorbed", "moving" };
 	const char *name = (const char *)e->k + 1;
 	size_t len = e->k_len - 1;
@@ -167,7 +182,7 @@ static const struct {
 	{ VIEW_INODE, entry_inode },	 { VIEW_CONTENT, entry_content }, { VIEW_DIRENT, entry_dirent },
 	{ VIEW_SYMLINK, entry_symlink }, { VIEW_XATTR, entry_xattr },	  { VIEW_ORPHAN, entry_orphan },
 	{ VIEW_RECIPE, entry_recipe },	 { VIEW_FREED, entry_freed },	  { VIEW_META, entry_meta },
-	{ VIEW_REFERRER, entry_referrer }, { VIEW_SHARE, entry_share },
+	{ VIEW_REFERRER, entry_referrer }, { VIEW_SHARE, entry_share },	  { VIEW_LAYER, entry_layer },
 };
 
 const char *check_entry(const struct fp_key *key, const void *k, size_t k_len, const void *v, size_t v_len)

@@ -18,6 +18,7 @@
 #include "index/fingerprints.h"
 #include "index/index_format.h"
 #include "store/engine/check_internal.h"
+#include "store/engine/stack.h"
 
 #define ENTRIES_PER_STEP 4096u
 #define HINTS_PER_STEP 65536u
@@ -122,6 +123,7 @@ struct inodes {
 	struct names_of_hash same; /* last ones met in a directory */
 	struct inode_facts root;
 	uint64_t nr_entries, logical;
+	struct layer_set layers; /* that recipes need */
 };
 
 static int advance(struct inodes *s, struct table_at *t)
@@ -174,21 +176,59 @@ static void gather_name(struct inodes *s, const struct table_at *t, struct inode
 	f->nr_shared_cookies += ns_cookie_shared(d.cookie);
 }
 
-static int gather_recipe(const struct table_at *t, struct inode_facts *f)
+static uint64_t mapped(const struct extent *x, size_t nr)
 {
-	_cleanup_(freep) struct extent *x = NULL;
-	uint64_t base = be64_get(t->key + 9) * SEGMENT_SIZE;
-	size_t nr;
-	int r = recipe_decode(t->value, t->value_len, &x, &nr);
+	uint64_t sum = 0;
 
+	for (size_t i = 0; i < nr; i++)
+		sum += x[i].len;
+	return sum;
+}
+
+static void tell_recipe(struct inodes *s, uint64_t ino, uint64_t segment, const char *what)
+{
+	char text[CHECK_TEXT];
+
+	snprintf(text, sizeof(text), "inode %" PRIu64 ": segment %" PRIu64 " %s", ino, segment, what);
+	check_found_in_view(s->k, CHECK_CONTENTS, text);
+}
+
+static int gather_extents(struct inodes *s, const struct stack *stack, uint64_t segment, struct inode_facts *f)
+{
+	const struct stack_part *lowest = &stack->v[stack->nr - 1];
+	_cleanup_(freep) struct extent *x = NULL;
+	size_t nr;
+	int r = stack_merge(stack, &x, &nr);
+
+	for (unsigned i = 0; i < stack->nr && r == 0; i++)
+		if (stack->v[i].layer > 0)
+			r = layer_set_add(&s->layers, stack->v[i].layer);
 	if (r < 0)
 		return r;
-	f->nr_segments++;
-	for (size_t i = 0; i < nr; i++) {
-		f->mapped += x[i].len;
-		f->end = MAX(f->end, base + x[i].off + x[i].len);
-	}
+	if (mapped(x, nr) != mapped(lowest->x, lowest->nr))
+		tell_recipe(s, f->ino, segment, "has layers with more than the lowest of them");
+	f->mapped += mapped(x, nr);
+	if (nr > 0)
+		f->end = MAX(f->end, segment * SEGMENT_SIZE + x[nr - 1].off + x[nr - 1].len);
 	return 0;
+}
+
+static int gather_recipe(struct inodes *s, const struct table_at *t, struct inode_facts *f)
+{
+	uint64_t segment = be64_get(t->key + 9);
+	struct stack stack;
+	int r = stack_read(s->k->db, NULL, t->value, t->value_len, &stack);
+
+	f->nr_segments++;
+	if (r == -EBADMSG) {
+		tell_recipe(s, f->ino, segment, "has layers that are missing, damaged, or too many");
+		return 0;
+	}
+	if (r == 0) {
+		r = gather_extents(s, &stack, segment, f);
+		stack_release(&stack);
+	}
+	return r;
 }
 
 /* One entry, right by itself, into the facts of its inode. */
@@ -213,7 +253,7 @@ static int gather(struct inodes *s, unsigned table, struct inode_facts *f)
 		f->is_orphan = true;
 		return 0;
 	case RECIPES:
-		return gather_recipe(t, f);
+		return gather_recipe(s, t, f);
 	default:
 		f->nr_xattrs++;
 		return 0;
@@ -303,6 +343,9 @@ static int check_inodes(struct check *k)
 	s->k = k;
 	k->res.nr_inodes = k->res.nr_names = 0;
 	r = go_through_inodes(s);
+	if (r == 0)
+		r = check_layers(k, &s->layers);
+	layer_set_release(&s->layers);
 	for (unsigned i = 0; i < NR_TABLES; i++)
 		db_iter_free(s->t[i].it);
 	if (r < 0)

@@ -1,5 +1,5 @@
 /*
- * One file's bytes: the object, its recipe in memory, and how it gets into the view.
+ * One file's bytes: the object, and its recipe in memory. How it gets into the view: write_back.c.
  *
  * A content lives as long as anyone refers to it: an opener, a job, its stage, or the list of dirty ones, which
  * view.c empties. Two states side by side: `live`, what applications see, and `logged`, what the log says; the recipe
@@ -15,6 +15,7 @@
 #include "store/engine/engine_internal.h"
 #include "store/engine/repoint.h"
 #include "store/engine/shifted.h"
+#include "store/engine/stack.h"
 #include "store/journal/journal.h"
 
 static struct content **bucket_of(struct engine *e, uint64_t ino)
@@ -75,14 +76,14 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 	return c;
 }
 
-#define EXTENT_IN_VIEW 8u /* bytes, about */
+/* What the view gets of a segment that shares: about as many bytes for each extent of the highest layer, which is new or
+ * there already. Those below are its source's. */
+#define EXTENT_IN_VIEW 8u
 
-/* What the segment takes, after every change of it: memory of its own (layers count themselves), and what waits for the
- * view, which gets all extents of those, too. */
-static void segment_count(struct engine *e, struct segment *s)
+void segment_count(struct engine *e, struct segment *s)
 {
 	size_t counted = sizeof(*s) + s->size * sizeof(*s->x) + s->filed.size * sizeof(*s->filed.v);
-	size_t waiting = s->dirty ? counted + (s->layers ? s->layers->nr_most * EXTENT_IN_VIEW : 0) : 0;
+	size_t waiting = s->dirty ? counted + (s->layers ? s->layers->nr * EXTENT_IN_VIEW : 0) : 0;
 
 	if (counted != s->counted)
 		atomic_fetch_add(&e->segment_memory, counted - s->counted);
@@ -212,11 +213,24 @@ void content_close(struct content *c)
 
 /* --- segments --- */
 
+/* 1, 0: a hole, <0. */
+static int read_recipe(struct content *c, uint64_t number, struct stack *ret) REQUIRES(c->lock)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	int r = c->in_view && !c->dropped ? recipe_get(c->e->db, c->ino, number, &value) : 0;
+
+	if (r <= 0)
+		return r;
+	r = stack_read(c->e->db, NULL, value.data, value.len, ret);
+	if (r == -EBADMSG)
+		return log_errno(r, "inode %" PRIu64 ": damaged recipe of segment %" PRIu64 " in the index", c->ino, number);
+	return r < 0 ? r : 1;
+}
+
 int content_segment_as_it_is(struct content *c, uint64_t number, bool make, struct segment **ret)
 {
 	struct segment *s = segment_tree_find(&c->segments, number);
-	struct extent *x = NULL;
-	size_t nr = 0;
+	struct stack stack;
 	int r;
 
 	assert(mutex_held(&c->lock));
@@ -224,7 +238,8 @@ int content_segment_as_it_is(struct content *c, uint64_t number, bool make, stru
 		*ret = s;
 		return 1;
 	}
-	r = c->in_view && !c->dropped ? recipe_get(c->e->db, c->ino, number, &x, &nr) : 0;
+	stack.nr = 0;
+	r = read_recipe(c, number, &stack);
 	if (r < 0)
 		return r;
 	if (r == 0 && !make)
@@ -233,12 +248,12 @@ int content_segment_as_it_is(struct content *c, uint64_t number, bool make, stru
 	if (atomic_load(&c->e->segment_memory) > c->e->segment_limit && c->nr_clean > c->nr_segments / 8)
 		segments_free(c, true);
 	s = segment_new(c->e, number);
-	if (!s) {
-		free(x);
-		return -ENOMEM;
+	r = s && stack.nr > 0 ? stack_into_segment(&stack, s) : s ? 0 : -ENOMEM;
+	stack_release(&stack);
+	if (r < 0) {
+		free(s);
+		return r;
 	}
-	s->x = x;
-	s->nr = s->size = (uint32_t)nr;
 	add_segment(c, s);
 	*ret = s;
 	return 1;
@@ -552,141 +567,7 @@ void content_forget(struct content *c)
 		content_unmark_dirty(c);
 }
 
-/* --- into the view --- */
-
-#define SLICE_BYTES KiB(64) /* of recipes put into the view while the file is locked: half a millisecond */
-#define LAYERS_KEPT 8u /* more are merged when that has to be done anyway: whoever comes next begins with one */
-
-/* What a write-back needs for one segment after the other. */
-struct writer {
-	struct db_batch *batch;
-	struct referrers refs; /* of the file */
-	struct extent_list merged;
-	struct buf value;
-	size_t bytes; /* of recipes */
-};
-
-static void writer_release(struct writer *w)
-{
-	referrers_release(&w->refs);
-	extent_list_release(&w->merged);
-	buf_release(&w->value);
-}
-
-static void put_recipe(struct writer *w, uint64_t number, const struct extent *x, size_t nr)
-{
-	struct ns_key key = recipe_key(w->refs.ino, number);
-
-	buf_clear(&w->value);
-	if (nr > 0) {
-		recipe_encode(x, nr, &w->value);
-		db_batch_put(w->batch, key.b, key.len, w->value.data, w->value.len);
-	} else {
-		db_batch_del(w->batch, key.b, key.len);
-	}
-	w->bytes += key.len + w->value.len;
-}
-
-static int write_back_segment(struct content *c, struct segment *s, struct writer *w) REQUIRES(c->lock)
-{
-	const struct extent *x;
-	size_t nr;
-	int r = 0;
-
-	w->merged.nr = 0;
-	if (s->layers && s->layers->depth > LAYERS_KEPT)
-		r = settle(c, s);
-	else if (s->layers && !s->x)
-		r = layer_merge(s->layers, &w->merged);
-	if (r < 0)
-		return r;
-	x = w->merged.nr > 0 ? w->merged.x : s->x;
-	nr = w->merged.nr > 0 ? w->merged.nr : s->nr;
-	r = referrers_add(&w->refs, s->number, x, nr, &s->filed);
-	if (r == 0)
-		put_recipe(w, s->number, x, nr);
-	return r < 0 ? r : buf_error(&w->value);
-}
-
-static void put_size(struct content *c, struct writer *w) REQUIRES(c->lock)
-{
-	struct ns_key key = ns_key_content(c->ino);
-
-	buf_clear(&w->value);
-	ns_content_encode(&c->logged, &w->value);
-	db_batch_put(w->batch, key.b, key.len, w->value.data, w->value.len);
-}
-
-/* Those that are dirty from *at on, until it is enough; 1: there are more, from *at on. */
-static int write_back_from(struct content *c, uint64_t *at, size_t enough, struct writer *w) REQUIRES(c->lock)
-{
-	struct segment *s = c->dropped ? NULL : segment_tree_from(&c->segments, *at);
-	int r = 0;
-
-	for (; s && r == 0 && w->bytes < enough; s = segment_tree_from(&c->segments, s->number + 1))
-		if (s->dirty)
-			r = write_back_segment(c, s, w);
-	if (r < 0)
-		return r;
-	referrers_put(&w->refs, w->batch);
-	*at = s ? s->number : UINT64_MAX;
-	if (s)
-		return 1;
-	if (!c->dropped)
-		put_size(c, w);
-	return buf_error(&w->value);
-}
-
-int content_write_back(struct content *c, struct db_batch *batch)
-{
-	struct writer w = { .batch = batch, .refs.ino = c->ino };
-	uint64_t at = 0;
-	int r;
-
-	assert(mutex_held(&c->lock));
-	r = write_back_from(c, &at, SIZE_MAX, &w);
-	writer_release(&w);
-	return r;
-}
-
-/* The view has those from `from` up to before `to`. */
-static void written_back(struct content *c, uint64_t from, uint64_t to) REQUIRES(c->lock)
-{
-	struct segment *s = segment_tree_from(&c->segments, from);
-
-	for (; s && s->number < to; s = segment_tree_from(&c->segments, s->number + 1))
-		if (s->dirty) {
-			s->dirty = false;
-			c->nr_clean++;
-			frames_set_release(&s->filed);
-			segment_count(c->e, s);
-		}
-	c->in_view = !c->dropped;
-}
-
-void content_written_back(struct content *c)
-{
-	assert(mutex_held(&c->lock));
-	written_back(c, 0, UINT64_MAX);
-	c->dirty = false;
-}
-
-/* Between two slices the file may change or go; what changes behind us stays dirty, and so does the file. */
-int content_write_back_slice(struct content *c, struct db_batch *batch, uint64_t *at)
-{
-	struct writer w = { .batch = batch, .refs.ino = c->ino };
-	uint64_t from = *at;
-	int r, q;
-
-	assert(mutex_held(&c->lock));
-	r = write_back_from(c, at, SLICE_BYTES, &w);
-	writer_release(&w);
-	q = r < 0 ? r : db_batch_apply(batch);
-	if (q < 0)
-		return q;
-	written_back(c, from, *at);
-	return r;
-}
+/* --- memory --- */
 
 void content_keep_warm(struct content *c)
 {

@@ -235,6 +235,7 @@ struct gc_report {
 	uint64_t dead_chunks, dead_bytes; /* that are not */
 	uint64_t freed_chunks, freed_bytes; /* given back */
 	uint64_t nr_removed; /* packs */
+	uint64_t nr_freed_layers; /* of recipes, in the index */
 	uint64_t nr_moved_packs, moved_bytes; /* whose live chunks were moved together elsewhere */
 	/* files that were scattered: bytes stored once more in the order they are read */
 	uint64_t nr_placed, placed_bytes;

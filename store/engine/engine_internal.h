@@ -20,6 +20,8 @@
  *   chunking.c  whether they are
  *   compress.c  how new data is compressed
  *   view.c      writing the view out, snapshots of the journal
+ *   write_back.c a file's changes into the view
+ *   stack.c     recipes of the view, with the layers they are made of
  *   absorb.c    fingerprints from memory into RocksDB
  *   exclusive*.c what deleting some files would free
  *   filter.c    which fingerprints RocksDB does not have
@@ -201,6 +203,7 @@ struct engine {
 	/* one at a time writes the view out: the background thread or a collection; before view_lock */
 	struct mutex flush_lock;
 	struct rwlock view_lock; /* shared: change logged state; exclusive: the view is being cut */
+	uint64_t next_layer; /* the lowest number never given; of whoever writes into the view, see write_back.c */
 
 	struct mutex contents_lock;
 	struct content *contents[CONTENT_BUCKETS] GUARDED_BY(contents_lock);
@@ -382,19 +385,34 @@ int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent
 int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l) REQUIRES(c->lock);
 /* As the log says, when it is read again. */
 int content_clone_again(struct content *from, struct content *to, const struct clone *cl);
-/* Put the dirty parts into the view. No change between the two, since view_lock is held exclusively or the lock all along. */
 /* The list of dirty contents; under contents_lock. `at`: dirty_contents, or dirty_contents_end. */
 void dirty_insert(struct engine *e, struct content *c, struct content **at) REQUIRES(e->contents_lock);
 void dirty_remove(struct engine *e, struct content *c) REQUIRES(e->contents_lock);
-int content_write_back(struct content *c, struct db_batch *batch) REQUIRES(c->lock);
-void content_written_back(struct content *c) REQUIRES(c->lock); /* the view has them */
-/* The same for some of it, from segment *at on: 1: there is more; 0: that was all. The lock may be let go in between. */
-int content_write_back_slice(struct content *c, struct db_batch *batch, uint64_t *at) REQUIRES(c->lock);
 int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);
 void contents_trim(struct engine *e);
 /* Its recipe is wanted again soon: it stays in memory for a while, also when nobody refers to it. */
 void content_keep_warm(struct content *c);
 void contents_cool(struct engine *e); /* none of them any more */
+
+/* What a segment takes, after every change of it: memory of its own (layers count themselves), and what waits for the
+ * view. */
+void segment_count(struct engine *e, struct segment *s);
+
+/* write_back.c */
+/* Changes of the view, and the layers that are new in it. */
+struct view_batch {
+	struct db_batch *db;
+	struct layer **layers; /* referenced; they have their numbers already */
+	size_t nr, size;
+};
+int view_batch_init(struct engine *e, struct view_batch *b);
+int view_batch_apply(struct view_batch *b); /* all, and empties it; or nothing, and it is kept */
+void view_batch_release(struct view_batch *b); /* what has not been applied is not there */
+/* Put the dirty parts into the view. No change between the two, since view_lock is held exclusively or the lock all along. */
+int content_write_back(struct content *c, struct view_batch *batch) REQUIRES(c->lock);
+void content_written_back(struct content *c) REQUIRES(c->lock); /* the view has them */
+/* The same for some of it, from segment *at on: 1: there is more; 0: that was all. The lock may be let go in between. */
+int content_write_back_slice(struct content *c, struct view_batch *batch, uint64_t *at) REQUIRES(c->lock);
 
 /* The bytes of some extents of c, which begin at `off` of it, zeros between them. No lock, but inside e->users. */
 int extents_read(struct content *c, const struct extent_list *l, void *p, size_t len, uint64_t off);
@@ -506,6 +524,7 @@ int log_admit_growth(struct engine *e, size_t len); /* for all but what deletes;
 int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, struct db_batch *batch);
 
 /* view.c */
+#define LAYERS_NOTE "layers"
 int view_flush(struct engine *e, bool snapshot);
 int view_write_back(struct engine *e);
 int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number, const struct pack_marks *marks);

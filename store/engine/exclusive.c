@@ -30,6 +30,7 @@
 #include "store/engine/gc_window.h"
 #include "store/engine/marked.h"
 #include "store/engine/referrers.h"
+#include "store/engine/stack.h"
 
 #define WINDOW_BYTES MiB(16)
 #define IDS_MAX (256u * 1024) /* 2 MiB */
@@ -78,7 +79,7 @@ static int each_extent(struct question *q, const void *recipe, size_t len, exten
 	size_t nr;
 	uint32_t off;
 	frame_id id;
-	int r = recipe_decode(recipe, len, &x, &nr);
+	int r = recipe_read(q->e->db, q->state, recipe, len, &x, &nr);
 
 	if (r < 0)
 		return log_errno(r, "index: a recipe is damaged: run fsck.ckptfs");

@@ -245,6 +245,7 @@ int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *re
 	if (r == 0)
 		r = collect(&g);
 	io_rate_free(g.rate);
+	layer_set_release(&g.layers.live);
 	mutex_unlock(&e->gc.lock);
 	atomic_store(&e->gc.running, false);
 	if (r < 0)

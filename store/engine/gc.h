@@ -5,8 +5,10 @@
 
 #include "store/engine/engine_internal.h"
 #include "store/engine/gc_window.h"
+#include "store/engine/layer_set.h"
 
 struct db_snapshot;
+struct stack;
 
 /* A frame that has chunks to give back. */
 struct doomed {
@@ -39,6 +41,11 @@ struct gc {
 	size_t nr_doomed, size_doomed;
 	struct sparse *sparse; /* room for as many as there are packs in the window */
 	size_t nr_sparse;
+	struct {
+		bool wanted, done; /* this time; for this collection */
+		uint64_t end; /* numbers from here on were given since the state was pinned */
+		struct layer_set live; /* that recipes need */
+	} layers;
 };
 
 bool gc_goes_on(struct gc *g); /* call it often */
@@ -52,6 +59,11 @@ int gc_window_open(struct gc *g, const uint32_t *packs, size_t nr);
 void gc_window_shut(struct gc *g); /* nobody else looks at it any more */
 void gc_window_close(struct gc *g);
 int gc_mark(struct gc *g);
+
+/* gc_layers.c: once for each collection */
+void gc_layers_begin(struct gc *g); /* when the state is being pinned */
+int gc_layers_note(struct gc *g, const struct stack *s); /* of each recipe */
+int gc_layers_sweep(struct gc *g); /* with the state still pinned */
 
 /* gc_sweep.c */
 int gc_find_dead(struct gc *g);

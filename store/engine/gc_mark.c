@@ -7,6 +7,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine/gc.h"
+#include "store/engine/stack.h"
 
 #define FRAMES_MAX (128u * 1024) /* of a window: 72 bytes each here and at most 168 more in gc_sweep.c, for 1 MiB */
 #define RECIPES_PER_STEP 4096u
@@ -106,6 +107,7 @@ int gc_window_open(struct gc *g, const uint32_t *packs, size_t nr)
 		r = db_snapshot_new(e->db, &g->state);
 	if (r == 0)
 		atomic_store(&e->gc.window, g->w);
+	gc_layers_begin(g);
 	rwlock_unlock(&e->view_lock);
 	if (r < 0)
 		gc_window_free(TAKE(g->w));
@@ -132,16 +134,22 @@ void gc_window_close(struct gc *g)
 	gc_window_free(TAKE(g->w));
 }
 
-static int mark_value(struct gc_window *w, const void *value, size_t len)
+static int mark_value(struct gc *g, const void *value, size_t len)
 {
 	_cleanup_(freep) struct extent *x = NULL;
+	struct stack s;
 	size_t nr;
-	int r = recipe_decode(value, len, &x, &nr);
+	int r = stack_read(g->e->db, g->state, value, len, &s);
 
 	if (r < 0)
 		return log_errno(r, "index: a recipe is damaged: run fsck.ckptfs");
-	gc_window_mark_bytes(w, x, nr);
-	return 0;
+	r = gc_layers_note(g, &s);
+	if (r == 0)
+		r = stack_merge(&s, &x, &nr);
+	if (r == 0)
+		gc_window_mark_bytes(g->w, x, nr);
+	stack_release(&s);
+	return r;
 }
 
 /* An unreadable recipe ends the collection: what it refers to is not known. */
@@ -157,10 +165,12 @@ int gc_mark(struct gc *g)
 	if (r == 0)
 		r = db_iter_new(g->e->db, g->state, &prefix, 1, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
-		r = mark_value(g->w, value, value_len);
+		r = mark_value(g, value, value_len);
 		if (++g->report->nr_recipes % RECIPES_PER_STEP == 0 && !gc_goes_on(g))
 			break;
 	}
+	if (r == 0 && !g->stopped)
+		r = gc_layers_sweep(g);
 	if (r < 0)
 		return r;
 	db_iter_freep(&it);

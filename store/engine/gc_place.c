@@ -20,6 +20,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine/gc_copy.h"
+#include "store/engine/stack.h"
 
 #define PLACES_MAX 4u /* frames that a MiB of a file may lie in on average before it is worth work */
 #define PLACES_LEFT 2u /* and those that a MiB may lie in afterwards */
@@ -292,7 +293,7 @@ static int walk(struct place *p, uint64_t ino, segment_fn *f, struct share *shar
 		_cleanup_(freep) struct extent *x = NULL;
 		size_t nr;
 
-		r = recipe_decode(value, value_len, &x, &nr);
+		r = recipe_read(p->g->e->db, NULL, value, value_len, &x, &nr);
 		if (r < 0)
 			break;
 		look_at(p, x, nr, ps);

@@ -9,6 +9,12 @@
  *
  * So the next version of a file costs as much as it changes, however many extents it has. Whoever wants them all has
  * the layers merged. A layer does not change while anybody refers to it, and is read without a lock.
+ *
+ * A layer that is laid on one with not many more extents takes those in, and so on down: it becomes one with them, for
+ * whoever comes next. So each extent is copied some times the logarithm of the number of versions, and there are not
+ * more layers than that below each other. What "not many more" is depends on chance: with a rule all segments
+ * of a file would have all their layers merged for one and the same version, which would take as long as all those
+ * before it.
  */
 #pragma once
 
@@ -18,6 +24,7 @@
 #include <stdint.h>
 
 #include "index/recipes.h"
+#include "store/engine/referrers.h"
 
 struct extent_list;
 
@@ -28,7 +35,9 @@ struct layer {
 	unsigned depth; /* layers from here on down */
 	uint32_t mapped; /* bytes that all of them cover */
 	bool is_dense; /* ... which are the first ones of the segment, without a hole */
-	uint32_t nr_most; /* extents that they are at most when merged */
+	/* These two belong to whoever writes the view, one at a time (write_back.c). */
+	uint64_t number; /* that it has in the view; 0: it is not there */
+	struct frames_set frames; /* where x lies, if that has been asked for; else empty */
 	uint32_t nr;
 	struct extent *x; /* in order, not overlapping */
 	struct extent own[]; /* x, or nothing */
@@ -39,6 +48,8 @@ int layer_new(struct extent_list *l, _Atomic uint64_t *memory, struct layer **re
 /* On another one, which it takes on success, and of which it covers no byte that that one does not: these extents, which
  * begin `off` bytes further. -ENOMEM */
 int layer_on(struct layer *below, uint32_t off, const struct extent *x, size_t nr, struct layer **ret);
+/* The same as the view has it: nothing is merged, and the extents of `l`, at least one, are taken. */
+int layer_as_read(struct layer *below, struct extent_list *l, _Atomic uint64_t *memory, struct layer **ret);
 struct layer *layer_get(struct layer *l);
 void layer_put(struct layer *l); /* NULL is fine */
 /* Do the layers cover all of [0, end)? */
@@ -46,4 +57,8 @@ static inline bool layer_covers(const struct layer *l, uint32_t end)
 {
 	return l->is_dense && end <= l->mapped;
 }
-int layer_merge(const struct layer *top, struct extent_list *ret); /* all that is seen, in an empty list; -ENOMEM */
+/* All that is seen of `nr` layers from `top` on down, in an empty list; -ENOMEM. */
+int layer_merge_some(const struct layer *top, unsigned nr, struct extent_list *ret);
+int layer_merge(const struct layer *top, struct extent_list *ret); /* of all of them */
+/* The frames that its own extents lie in, borrowed. -ENOMEM */
+int layer_frames(struct layer *l, const struct frames_set **ret);

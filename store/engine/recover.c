@@ -173,6 +173,9 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 		r = get_le64(e, "logical", &logical);
 	if (r >= 0)
 		r = get_le64(e, "referrers", &referrers);
+	e->next_layer = 1;
+	if (r >= 0)
+		r = get_le64(e, LAYERS_NOTE, &e->next_layer);
 	if (r >= 0)
 		r = get_marks(e, &rp.marks);
 	if (r < 0)

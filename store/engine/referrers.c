@@ -9,6 +9,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine/engine_internal.h"
+#include "store/engine/stack.h"
 
 #define ENTRIES_AT_ONCE 4096u /* while changes are locked out: a few milliseconds */
 
@@ -65,6 +66,17 @@ int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret)
 	}
 	ret->nr = n;
 	return 0;
+}
+
+void frames_set_trim(struct frames_set *s)
+{
+	size_t size = MAX(s->nr, (size_t)1);
+	frames_id *v = s->size > size ? reallocarray(s->v, size, sizeof(*v)) : NULL;
+
+	if (v) {
+		s->v = v;
+		s->size = size;
+	}
 }
 
 void frames_set_release(struct frames_set *s)
@@ -130,33 +142,51 @@ static bool met_lately(struct referrers *r, struct referrer_pair p)
 
 static_assert(REFERRERS_MET == 1 << 6, "met_lately() takes 6 bits");
 
+static int add_pair(struct referrers *r, frames_id id, uint64_t segment, const struct frames_set *known)
+{
+	struct referrer_pair p = { id, segment / REFERRER_SEGMENTS };
+
+	if (met_lately(r, p) || (known && frames_set_has(known, p.frames)))
+		return 0;
+	if (r->nr == r->size && make_room(r) < 0)
+		return -ENOMEM;
+	r->v[r->nr++] = p;
+	return 0;
+}
+
 int referrers_add(struct referrers *r, uint64_t segment, const struct extent *x, size_t nr, const struct frames_set *known)
 {
 	uint32_t off;
 	frame_id id;
+	int ret = 0;
 
-	for (size_t i = 0; i < nr; i++) {
-		struct referrer_pair p;
-
-		if (!frame_of_extent(&x[i], &id, &off))
-			continue;
-		p = (struct referrer_pair){ frames_id_of(id), segment / REFERRER_SEGMENTS };
-		if (met_lately(r, p) || (known && frames_set_has(known, p.frames)))
-			continue;
-		if (r->nr == r->size && make_room(r) < 0)
-			return -ENOMEM;
-		r->v[r->nr++] = p;
-	}
-	return 0;
+	for (size_t i = 0; i < nr && ret == 0; i++)
+		if (frame_of_extent(&x[i], &id, &off))
+			ret = add_pair(r, frames_id_of(id), segment, known);
+	return ret;
 }
 
-int referrers_add_recipe(struct referrers *r, uint64_t segment, const void *recipe, size_t len)
+int referrers_add_frames(struct referrers *r, uint64_t segment, const struct frames_set *frames,
+			 const struct frames_set *known)
 {
-	_cleanup_(freep) struct extent *x = NULL;
-	size_t nr;
-	int ret = recipe_decode(recipe, len, &x, &nr);
+	int ret = 0;
 
-	return ret < 0 ? ret : referrers_add(r, segment, x, nr, NULL);
+	for (size_t i = 0; i < frames->nr && ret == 0; i++)
+		ret = add_pair(r, frames->v[i], segment, known);
+	return ret;
+}
+
+int referrers_add_recipe(struct referrers *r, struct db *db, uint64_t segment, const void *recipe, size_t len)
+{
+	struct stack s;
+	int ret = stack_read(db, NULL, recipe, len, &s);
+
+	if (ret < 0)
+		return ret;
+	for (unsigned i = 0; i < s.nr && ret == 0; i++)
+		ret = referrers_add(r, segment, s.v[i].x, s.v[i].nr, NULL);
+	stack_release(&s);
+	return ret;
 }
 
 static struct ns_key key_of(const struct referrers *r, struct referrer_pair p)
@@ -263,7 +293,7 @@ static int add_some(struct build *b)
 			b->refs.ino = ino;
 		}
 		if (r == 0)
-			r = referrers_add_recipe(&b->refs, segment, value, value_len);
+			r = referrers_add_recipe(&b->refs, b->e->db, segment, value, value_len);
 		if (r < 0)
 			return log_errno(r, "index: a recipe is damaged: run fsck.ckptfs");
 		n += 1 + value_len / 16; /* about as many entries */

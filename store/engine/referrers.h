@@ -22,6 +22,7 @@
 #include "index/referrers.h"
 #include "store/pack/pack.h"
 
+struct db;
 struct db_batch;
 struct engine;
 
@@ -54,6 +55,7 @@ struct frames_set {
 	size_t nr, size;
 };
 int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret); /* instead of what it held; -ENOMEM */
+void frames_set_trim(struct frames_set *s); /* gives memory back that it does not use */
 void frames_set_release(struct frames_set *s);
 
 #define REFERRERS_MET 64u
@@ -71,8 +73,11 @@ struct referrers {
  * -ENOMEM */
 int referrers_add(struct referrers *r, uint64_t segment, const struct extent *x, size_t nr,
 		  const struct frames_set *known);
-/* The same for a recipe as bytes. -EBADMSG: it does not decode. */
-int referrers_add_recipe(struct referrers *r, uint64_t segment, const void *recipe, size_t len);
+int referrers_add_frames(struct referrers *r, uint64_t segment, const struct frames_set *frames,
+			 const struct frames_set *known);
+/* The same for a recipe as the view has it, and for all that its layers have, seen or not. -EBADMSG: it does not decode,
+ * or a layer is not there. */
+int referrers_add_recipe(struct referrers *r, struct db *db, uint64_t segment, const void *recipe, size_t len);
 void referrers_put(struct referrers *r, struct db_batch *batch); /* and empty it */
 void referrers_del(struct referrers *r, struct db_batch *batch);
 void referrers_release(struct referrers *r);

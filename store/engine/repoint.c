@@ -19,6 +19,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine/engine_internal.h"
+#include "store/engine/stack.h"
 
 #define SEGMENTS_AT_ONCE 32u /* re-pointed while changes are locked out: well below a millisecond each */
 
@@ -194,11 +195,11 @@ static int repoint_places(const struct moves *ms, const struct place *places, un
 }
 
 /* Is any of it in a pack that was moved? */
-static int wants_repoint(const struct moves *ms, const void *value, size_t len)
+static int wants_repoint(const struct moves *ms, const struct db_snapshot *state, const void *value, size_t len)
 {
 	_cleanup_(freep) struct extent *x = NULL;
 	size_t nr;
-	int r = recipe_decode(value, len, &x, &nr);
+	int r = recipe_read(ms->e->db, state, value, len, &x, &nr);
 
 	return r < 0 ? r : any_moved(ms, x, nr);
 }
@@ -225,7 +226,7 @@ static int repoint_all(const struct moves *ms, struct db_snapshot *state)
 
 	r = db_iter_new(ms->e->db, state, &prefix, 1, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
-		r = wants_repoint(ms, value, value_len);
+		r = wants_repoint(ms, state, value, value_len);
 		if (r <= 0)
 			continue;
 		r = recipe_key_decode(key, key_len, &ino, &places[nr].number);

@@ -10,6 +10,7 @@
 #include "index/index_format.h"
 #include "store/engine/name_walk.h"
 #include "store/engine/scrub.h"
+#include "store/engine/stack.h"
 
 #define HITS_MAX 4096u
 #define ENTRIES_PER_STEP 1024u
@@ -77,7 +78,8 @@ static void look_at_extent(struct hits *h, uint64_t ino, uint64_t base, const st
 	}
 }
 
-static int look_at_recipe(struct hits *h, const void *key, size_t key_len, const void *value, size_t len)
+static int look_at_recipe(struct hits *h, const struct db_snapshot *state, const void *key, size_t key_len,
+			  const void *value, size_t len)
 {
 	_cleanup_(freep) struct extent *x = NULL;
 	uint64_t ino, segment;
@@ -85,7 +87,7 @@ static int look_at_recipe(struct hits *h, const void *key, size_t key_len, const
 	int r = recipe_key_decode(key, key_len, &ino, &segment);
 
 	if (r == 0)
-		r = recipe_decode(value, len, &x, &nr);
+		r = recipe_read(h->s->e->db, state, value, len, &x, &nr);
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		look_at_extent(h, ino, segment * SEGMENT_SIZE, &x[i]);
 	return r;
@@ -111,7 +113,7 @@ static int look_at_recipes(struct hits *h)
 		return r;
 	r = db_iter_new(e->db, state, &prefix, 1, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
-		r = look_at_recipe(h, key, key_len, value, value_len);
+		r = look_at_recipe(h, state, key, key_len, value, value_len);
 		if (++h->nr_seen % ENTRIES_PER_STEP == 0 && !scrub_goes_on(h->s))
 			break;
 	}

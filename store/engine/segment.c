@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "store/engine/stack.h"
 #include "store/pack/pack.h"
 
 /* May `next` be appended to `x`? Only inside one frame: between frames lies a table. */
@@ -125,6 +126,42 @@ int extent_list_lay_over(const struct extent *lower, size_t nr_lower, const stru
 	return 0;
 }
 
+/* Halves of about the same size: each extent is looked at as often as the number of lists can be halved. */
+static int merge_halves(const struct extent_span *spans, size_t nr, struct extent_list *ret)
+{
+	struct extent_list lower = { 0 }, upper = { 0 };
+	size_t half = nr / 2;
+	int r;
+
+	if (nr == 1)
+		return extent_list_append(ret, spans[0].x, spans[0].nr, 0);
+	if (nr == 2)
+		return extent_list_lay_over(spans[0].x, spans[0].nr, spans[1].x, spans[1].nr, ret);
+	r = merge_halves(spans, half, &lower);
+	if (r == 0)
+		r = merge_halves(spans + half, nr - half, &upper);
+	if (r == 0)
+		r = extent_list_lay_over(lower.x, lower.nr, upper.x, upper.nr, ret);
+	extent_list_release(&lower);
+	extent_list_release(&upper);
+	return r;
+}
+
+/* The lowest is most of it, and so comes last. */
+int extent_list_merge(const struct extent_span *spans, size_t nr, struct extent_list *ret)
+{
+	struct extent_list rest = { 0 };
+	int r;
+
+	if (nr <= 2)
+		return merge_halves(spans, nr, ret);
+	r = merge_halves(spans + 1, nr - 1, &rest);
+	if (r == 0)
+		r = extent_list_lay_over(spans[0].x, spans[0].nr, rest.x, rest.nr, ret);
+	extent_list_release(&rest);
+	return r;
+}
+
 void extent_list_release(struct extent_list *l)
 {
 	free(l->x);
@@ -160,14 +197,20 @@ uint64_t segment_mapped(const struct segment *s)
 	return mapped(s->x, s->nr);
 }
 
-static void release_extents(struct segment *s)
+/* Those of the one layer are its own. */
+static void release_list(struct segment *s)
 {
-	if (!s->layers)
+	if (s->size > 0 || !s->layers)
 		free(s->x);
-	layer_put(s->layers);
-	s->layers = NULL;
 	s->x = NULL;
 	s->nr = s->size = 0;
+}
+
+static void release_extents(struct segment *s)
+{
+	release_list(s);
+	layer_put(s->layers);
+	s->layers = NULL;
 }
 
 void segment_release(struct segment *s)
@@ -198,11 +241,25 @@ int segment_settle(struct segment *s)
 
 	if (!s->layers || s->x)
 		return 0;
+	if (s->layers->depth == 1) {
+		s->x = s->layers->x;
+		s->nr = s->layers->nr;
+		return 0;
+	}
 	r = layer_merge(s->layers, &l);
-	if (r == 0)
-		set_extents(s, &l);
-	extent_list_release(&l);
-	return r;
+	if (r < 0)
+		return r;
+	s->x = l.x;
+	s->nr = (uint32_t)l.nr;
+	s->size = (uint32_t)l.size;
+	return 0;
+}
+
+void segment_put_layers(struct segment *s, struct layer *l)
+{
+	assert(segment_is_empty(s));
+	release_list(s);
+	s->layers = l;
 }
 
 int segment_share(struct segment *from, struct segment *to)
@@ -218,11 +275,7 @@ int segment_share(struct segment *from, struct segment *to)
 		from->x = from->layers->x;
 		from->size = 0;
 	}
-	free(to->x); /* it may have had some */
-	to->layers = layer_get(from->layers);
-	to->x = from->x;
-	to->nr = from->nr;
-	to->size = 0;
+	segment_put_layers(to, layer_get(from->layers));
 	to->dirty = true;
 	return 0;
 }
@@ -236,7 +289,9 @@ static int splice(struct segment *s, size_t from, size_t to, struct extent_list 
 		set_all(s, l);
 		return 0;
 	}
-	if (s->layers) {
+	if (s->layers && s->size > 0) {
+		layer_put(TAKE(s->layers)); /* what was merged stays */
+	} else if (s->layers) {
 		struct extent_list own = { 0 };
 		int r = extent_list_append(&own, s->x, s->nr, 0);
 
@@ -289,7 +344,10 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 	return r;
 }
 
-#define LAYERS_MAX 64u /* above each other: what has to be merged by whoever wants all of them */
+/* Above each other, what has to be merged by whoever wants all of them; the view has up to STACK_MAX. By themselves there
+ * are hardly ten: layer_on(). */
+#define LAYERS_MAX 48u
+static_assert(LAYERS_MAX + 2 < STACK_MAX, "what is in memory can be written, and read again");
 
 static int add_layer(struct segment *s, uint32_t off, const struct extent *x, size_t nr)
 {
@@ -297,8 +355,7 @@ static int add_layer(struct segment *s, uint32_t off, const struct extent *x, si
 
 	if (r < 0)
 		return r;
-	s->x = NULL;
-	s->nr = 0;
+	release_list(s);
 	s->dirty = true;
 	return 0;
 }

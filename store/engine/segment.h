@@ -18,7 +18,7 @@
 struct segment {
 	uint64_t number; /* file offset / SEGMENT_SIZE */
 	struct extent *x; /* NULL, where there are layers: to be settled */
-	uint32_t nr, size; /* size 0: x is that of the one layer */
+	uint32_t nr, size; /* size 0, where there are layers: x is that of the one layer; else x is all of them, merged */
 	struct layer *layers; /* the highest; NULL: nothing is shared */
 	_Atomic uint64_t *memory; /* where layers are counted */
 	size_t counted, waiting; /* bytes that content.c has counted for it: in memory; that the view is to get */
@@ -35,6 +35,7 @@ static inline bool segment_is_empty(const struct segment *s)
 int segment_settle(struct segment *s); /* -ENOMEM */
 /* `to`, which is empty, gets the extents of `from`, which is not: by reference, however many. -ENOMEM */
 int segment_share(struct segment *from, struct segment *to);
+void segment_put_layers(struct segment *s, struct layer *l); /* of one that is empty; takes them */
 void segment_release(struct segment *s); /* all it has */
 /* Set [off, off+len) of a settled segment to `nr` extents given relative to `off`; what they leave out becomes a hole.
  * *ret_mapped is by how many mapped bytes the segment grew. -ENOMEM leaves it as it was. */
@@ -71,4 +72,10 @@ int extent_list_append(struct extent_list *l, const struct extent *x, size_t nr,
 /* The upper ones, and where they are not what can be seen of the lower ones, in an empty list. */
 int extent_list_lay_over(const struct extent *lower, size_t nr_lower, const struct extent *upper, size_t nr_upper,
 			 struct extent_list *ret);
+/* The same of at least one list, the lowest first. */
+struct extent_span {
+	const struct extent *x;
+	size_t nr;
+};
+int extent_list_merge(const struct extent_span *spans, size_t nr, struct extent_list *ret);
 void extent_list_release(struct extent_list *l);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/le.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
@@ -75,13 +76,34 @@ static int batch_del_prefix(struct engine *e, struct db_batch *batch, const void
 	return r;
 }
 
-static int apply_put(const void *p, size_t len, struct db_batch *batch)
+/* Which a snapshot has before the recipes that name them: with all of the batch so far in the view they can be read. */
+static int refer(struct engine *e, uint64_t ino, uint64_t segment, const void *recipe, size_t len, struct db_batch *batch)
+{
+	_cleanup_(referrers_release) struct referrers refs = { .ino = ino };
+	int r = recipe_has_layer(recipe, len) ? db_batch_apply(batch) : 0;
+
+	if (r == 0)
+		r = referrers_add_recipe(&refs, e->db, segment, recipe, len);
+	referrers_put(&refs, batch);
+	return r == -EBADMSG ? 0 : r; /* one that does not decode is told of when it is used */
+}
+
+static void take_layers_note(struct engine *e, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct ns_key note = ns_key_meta(LAYERS_NOTE);
+	struct le64 v;
+
+	if (*(const uint8_t *)key != VIEW_META || key_len != note.len || memcmp(key, note.b, note.len) != 0 || len != sizeof(v))
+		return;
+	memcpy(&v, value, sizeof(v));
+	e->next_layer = MAX(e->next_layer, le64_get(v));
+}
+
+static int apply_put(struct engine *e, const void *p, size_t len, struct db_batch *batch)
 {
 	struct cursor c = cursor_of(p, len);
-	_cleanup_(referrers_release) struct referrers refs = { 0 };
-	uint64_t key_len = cursor_varint(&c), ino = 0, segment;
+	uint64_t key_len = cursor_varint(&c), ino, segment;
 	const void *key;
-	int r = 0;
 
 	if (key_len == 0 || key_len > sizeof(((struct ns_key *)0)->b))
 		return -EBADMSG;
@@ -89,12 +111,11 @@ static int apply_put(const void *p, size_t len, struct db_batch *batch)
 	if (!key)
 		return -EBADMSG;
 	db_batch_put(batch, key, (size_t)key_len, c.p, cursor_left(&c));
-	/* Recipes come so in a snapshot only. One that does not decode is told of when it is used. */
+	take_layers_note(e, key, (size_t)key_len, c.p, cursor_left(&c));
+	/* Recipes come so in a snapshot only. */
 	if (recipe_key_decode(key, (size_t)key_len, &ino, &segment) == 0)
-		r = referrers_add_recipe(&refs, segment, c.p, cursor_left(&c));
-	refs.ino = ino;
-	referrers_put(&refs, batch);
-	return r == -EBADMSG ? 0 : r;
+		return refer(e, ino, segment, c.p, cursor_left(&c), batch);
+	return 0;
 }
 
 /* All recipes of an inode, and the notes of what they refer to. */
@@ -113,7 +134,7 @@ static int drop_recipes(struct engine *e, uint64_t ino, struct db_batch *batch)
 		db_batch_del(batch, key, key_len);
 		r = recipe_key_decode(key, key_len, &ino, &segment);
 		if (r == 0)
-			r = referrers_add_recipe(&refs, segment, value, value_len);
+			r = referrers_add_recipe(&refs, e->db, segment, value, value_len);
 		if (r == -EBADMSG)
 			r = 0; /* a damaged file can be deleted too; entries that stay do no harm */
 	}
@@ -200,7 +221,7 @@ int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, 
 	case RECORD_MARKS:
 		return 0; /* whoever reads the journal looks at it */
 	case RECORD_PUT:
-		return apply_put(p, len, batch);
+		return apply_put(e, p, len, batch);
 	case RECORD_DEL:
 		db_batch_del(batch, p, len);
 		return 0;

@@ -67,11 +67,13 @@ int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number,
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 	struct le64 n = le64_put(number), logical = le64_put((uint64_t)atomic_load(&e->logical));
+	struct le64 layers = le64_put(e->next_layer);
 
 	marks_encode(marks, &value);
 	put_meta(batch, "commit", &n, sizeof(n));
 	put_meta(batch, "marks", value.data, value.len);
 	put_meta(batch, "logical", &logical, sizeof(logical));
+	put_meta(batch, LAYERS_NOTE, &layers, sizeof(layers));
 	if (atomic_load(&e->referrers.complete))
 		put_meta(batch, "referrers", &n, sizeof(n));
 	return buf_error(&value);
@@ -103,20 +105,20 @@ static void put_back_dirty(struct engine *e, struct content *c)
  */
 int view_write_back(struct engine *e)
 {
-	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	_cleanup_(view_batch_release) struct view_batch batch;
 	struct content *some[BATCH_CONTENTS];
 	unsigned n;
 	int r;
 
-	r = db_batch_new(e->db, &batch);
+	r = view_batch_init(e, &batch);
 	while (r == 0 && (n = take_dirty(e, some, BATCH_CONTENTS)) > 0) {
 		for (unsigned i = 0; i < n && r == 0; i++) {
 			mutex_lock(&some[i]->lock);
-			r = content_write_back(some[i], batch);
+			r = content_write_back(some[i], &batch);
 			mutex_unlock(&some[i]->lock);
 		}
 		if (r == 0)
-			r = db_batch_apply(batch);
+			r = view_batch_apply(&batch);
 		for (unsigned i = 0; i < n; i++) {
 			if (r < 0) {
 				put_back_dirty(e, some[i]);
@@ -143,7 +145,7 @@ static void wait_for_changes(void)
 }
 
 /* All of it, in slices between which others get at the file; view_lock is held, shared. 1: some of it is dirty again. */
-static int write_back_in_slices(struct content *c, struct db_batch *batch)
+static int write_back_in_slices(struct content *c, struct view_batch *batch)
 {
 	uint64_t at = 0;
 	int r;
@@ -174,7 +176,7 @@ static bool is_changing(struct content *c)
 }
 
 /* The one that has been dirty longest. Whoever locks changes out finds it in the list or written. */
-static int write_back_one(struct engine *e, struct db_batch *batch) REQUIRES_SHARED(e->view_lock)
+static int write_back_one(struct engine *e, struct view_batch *batch) REQUIRES_SHARED(e->view_lock)
 {
 	struct content *c;
 	int r;
@@ -196,7 +198,7 @@ static int write_back_one(struct engine *e, struct db_batch *batch) REQUIRES_SHA
  */
 static int write_back_ahead(struct engine *e)
 {
-	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	_cleanup_(view_batch_release) struct view_batch batch;
 	size_t nr = 0;
 	int r;
 
@@ -204,10 +206,10 @@ static int write_back_ahead(struct engine *e)
 	for (struct content *c = e->dirty_contents; c; c = c->next_dirty)
 		nr++;
 	mutex_unlock(&e->contents_lock);
-	r = db_batch_new(e->db, &batch);
+	r = view_batch_init(e, &batch);
 	for (; nr > 0 && r == 0; nr--) {
 		rwlock_lock_shared(&e->view_lock);
-		r = write_back_one(e, batch);
+		r = write_back_one(e, &batch);
 		rwlock_unlock_shared(&e->view_lock);
 	}
 	return r;
@@ -236,7 +238,7 @@ int view_write_state(struct db *db, const struct db_snapshot *state, const struc
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		/* Of the engine's own entries only these are part of the state; the others tell about the view. */
 		if (*(const uint8_t *)key == VIEW_META && !is_meta(key, key_len, "next_number") &&
-		    !is_meta(key, key_len, MOVING_NOTE))
+		    !is_meta(key, key_len, MOVING_NOTE) && !is_meta(key, key_len, LAYERS_NOTE))
 			continue;
 		if (*(const uint8_t *)key == VIEW_REFERRER)
 			continue; /* made from the recipes again */

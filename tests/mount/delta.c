@@ -30,6 +30,8 @@
 
 #define START_LEN (3 * MiB(1) + 777)
 #define CHANGES 200
+#define SEED_DENSE 1000 /* from here on: small changes everywhere, with every version */
+#define CHANGES_DENSE 3000
 
 static _Noreturn void fail(const char *what, const char *of)
 {
@@ -41,6 +43,7 @@ static _Noreturn void fail(const char *what, const char *of)
 
 struct series {
 	uint64_t random;
+	bool dense;
 	uint8_t *p;
 	size_t len;
 };
@@ -76,6 +79,16 @@ static void some_range(struct series *s, size_t max, size_t align, size_t *off, 
 	*off = next_random(s) % (s->len - *len) / align * align;
 }
 
+static void change_everywhere(struct series *s, int nr)
+{
+	size_t off, len;
+
+	for (int i = 0; i < nr; i++) {
+		some_range(s, 100, 1, &off, &len);
+		fill_noise(s, off, len);
+	}
+}
+
 /* From one version to the next: what programs do to their memory, a kind of it after the other. */
 static void step(struct series *s, uint32_t number)
 {
@@ -86,12 +99,13 @@ static void step(struct series *s, uint32_t number)
 		fill_noise(s, 0, s->len);
 		return;
 	}
+	if (s->dense) {
+		change_everywhere(s, CHANGES_DENSE);
+		return;
+	}
 	switch (number % 9) {
 	case 2: /* small changes everywhere */
-		for (int i = 0; i < CHANGES; i++) {
-			some_range(s, 100, 1, &off, &len);
-			fill_noise(s, off, len);
-		}
+		change_everywhere(s, CHANGES);
 		break;
 	case 3: /* long ones */
 		for (int i = 0; i < 3; i++) {
@@ -124,7 +138,7 @@ static void step(struct series *s, uint32_t number)
 
 static struct series series_at(uint64_t seed, uint32_t number)
 {
-	struct series s = { .random = seed };
+	struct series s = { .random = seed, .dense = seed >= SEED_DENSE };
 
 	for (uint32_t n = 1; n <= number; n++)
 		step(&s, n);
@@ -275,7 +289,7 @@ static void check_one(const char *dir, uint32_t number, const struct series *s)
 
 static void check(const char *dir, uint64_t seed, uint32_t from, uint32_t to)
 {
-	struct series s = { .random = seed };
+	struct series s = { .random = seed, .dense = seed >= SEED_DENSE };
 
 	for (uint32_t n = 1; n <= to; n++) {
 		step(&s, n);

@@ -206,7 +206,7 @@ static void segments_that_share_change_for_themselves(void **state)
 			assert_int_equal(mapped[i], segment_mapped(&s[i]));
 		}
 	}
-	assert_true(deepest > 16);
+	assert_in_range(deepest, 4, 20); /* those that are small are taken in */
 	for (unsigned i = 0; i < NR_SHARING; i++) {
 		check_as(&s[i], models[i]);
 		segment_release(&s[i]);

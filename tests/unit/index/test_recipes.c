@@ -194,15 +194,100 @@ static void impossible_values_are_refused(void **state)
 	free(x);
 }
 
+static void layers_have_keys_before_recipes(void **state)
+{
+	struct ns_key k = layer_key(0x0102030405060708), recipe = recipe_key(0, 0);
+	uint64_t layer = 0;
+
+	(void)state;
+	assert_int_equal(k.len, 9);
+	assert_memory_equal(k.b, "P\1\2\3\4\5\6\7\10", 9);
+	assert_true(k.b[0] < recipe.b[0]);
+	assert_int_equal(layer_prefix().len, 1);
+	assert_int_equal(layer_prefix().b[0], 'P');
+	assert_int_equal(layer_key_decode(k.b, k.len, &layer), 0);
+	assert_int_equal(layer, 0x0102030405060708);
+	assert_int_equal(layer_key_decode(k.b, k.len - 1, &layer), -EBADMSG);
+	assert_int_equal(layer_key_decode(recipe.b, k.len, &layer), -EBADMSG);
+	k = layer_key(0);
+	assert_int_equal(layer_key_decode(k.b, k.len, &layer), -EBADMSG);
+}
+
+static void extents_over_a_layer_round_trip(void **state)
+{
+	static const uint64_t layers[] = { 0, 1, 127, 128, UINT64_MAX };
+	struct buf b = BUF_EMPTY, plain = BUF_EMPTY;
+	struct extent *x = NULL;
+	uint64_t layer = 99;
+	size_t nr;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(layers); i++)
+		for (size_t n = 0; n <= ARRAY_SIZE(sample); n++) {
+			buf_clear(&b);
+			recipe_encode_over(layers[i], sample, n, &b);
+			assert_int_equal(buf_error(&b), 0);
+			assert_int_equal(recipe_decode_over(b.data, b.len, &layer, &x, &nr), 0);
+			assert_int_equal(layer, layers[i]);
+			assert_int_equal(nr, n);
+			expect_extents(x, sample, n);
+			free(x);
+			for (size_t len = 0; len < b.len; len++)
+				assert_int_equal(recipe_decode_over(b.data, len, &layer, &x, &nr), -EBADMSG);
+			x = NULL;
+			/* Where no layer can be, as in the journal, none is taken. */
+			assert_int_equal(recipe_decode(b.data, b.len, &x, &nr), layers[i] ? -EBADMSG : 0);
+			free(x);
+		}
+	buf_clear(&b);
+	recipe_encode_over(0, sample, 5, &b);
+	recipe_encode(sample, 5, &plain);
+	assert_int_equal(b.len, plain.len);
+	assert_memory_equal(b.data, plain.data, b.len);
+	buf_clear(&b);
+	recipe_encode_over(300, sample, 2, &b);
+	/* version, layer 300, and then as without one */
+	assert_int_equal(b.len, 1 + 2 + 6);
+	assert_memory_equal(b.data, "\3\xac\2\2\x18\x0e\4\x10\0", b.len);
+	assert_int_equal(recipe_decode_over("\3\0\0", 3, &layer, &x, &nr), -EBADMSG); /* layer 0 */
+	assert_int_equal(recipe_decode_over("\4\1\0", 3, &layer, &x, &nr), -EBADMSG); /* version */
+	buf_release(&b);
+	buf_release(&plain);
+}
+
+/* A pinned state has what it had. */
+static void values_are_got_of_a_pinned_state(void **state)
+{
+	struct rig *rig = *state;
+	struct buf b = BUF_EMPTY, got = BUF_EMPTY;
+	struct ns_key k = layer_key(7), other = layer_key(8);
+	struct db_snapshot *s;
+
+	buf_add_u8(&b, 1);
+	rig_put_bytes(rig, k.b, k.len, &b);
+	assert_int_equal(db_snapshot_new(rig->db, &s), 0);
+	b.data[0] = 2;
+	rig_put_bytes(rig, k.b, k.len, &b);
+	rig_put_bytes(rig, other.b, other.len, &b);
+	assert_int_equal(db_get_at(rig->db, s, k.b, k.len, &got), 1);
+	assert_int_equal(db_get_at(rig->db, NULL, k.b, k.len, &got), 1);
+	assert_int_equal(got.len, 2);
+	assert_memory_equal(got.data, "\1\2", 2);
+	assert_int_equal(db_get_at(rig->db, s, other.b, other.len, &got), 0);
+	assert_int_equal(db_get_at(rig->db, NULL, other.b, other.len, NULL), 1);
+	db_snapshot_free(s);
+	buf_release(&got);
+	buf_release(&b);
+}
+
 static void segments_are_got_and_walked(void **state)
 {
 	struct rig *rig = *state;
 	static const uint64_t segments[] = { 0, 2, 16777215 };
 	struct buf b = BUF_EMPTY;
+	struct buf got = BUF_EMPTY;
 	struct ns_key k;
-	struct extent *x;
 	uint64_t s = 77;
-	size_t nr;
 
 	recipe_encode(sample, 1, &b);
 	for (size_t i = 0; i < ARRAY_SIZE(segments); i++) {
@@ -213,11 +298,11 @@ static void segments_are_got_and_walked(void **state)
 	rig_put_bytes(rig, k.b, k.len, &b);
 	k = recipe_key(6, 0);
 	rig_put_bytes(rig, k.b, k.len, &b);
-	assert_int_equal(recipe_get(rig->db, 5, 2, &x, &nr), 1);
-	assert_int_equal(nr, 1);
-	expect_extents(x, sample, 1);
-	free(x);
-	assert_int_equal(recipe_get(rig->db, 5, 1, &x, &nr), 0);
+	assert_int_equal(recipe_get(rig->db, 5, 2, &got), 1);
+	assert_int_equal(got.len, b.len);
+	assert_memory_equal(got.data, b.data, b.len);
+	assert_int_equal(recipe_get(rig->db, 5, 1, &got), 0);
+	assert_int_equal(got.len, b.len);
 	assert_int_equal(recipe_next(rig->db, 5, 0, &s), 1);
 	assert_int_equal(s, 0);
 	assert_int_equal(recipe_next(rig->db, 5, 1, &s), 1);
@@ -226,10 +311,7 @@ static void segments_are_got_and_walked(void **state)
 	assert_int_equal(s, 16777215);
 	assert_int_equal(recipe_next(rig->db, 5, 16777216, &s), 0);
 	assert_int_equal(recipe_next(rig->db, 7, 0, &s), 0);
-	b.data[0] = 9;
-	k = recipe_key(5, 2);
-	rig_put_bytes(rig, k.b, k.len, &b);
-	assert_int_equal(recipe_get(rig->db, 5, 2, &x, &nr), -EBADMSG);
+	buf_release(&got);
 	buf_release(&b);
 }
 
@@ -243,6 +325,9 @@ int main(void)
 		cmocka_unit_test(a_fully_scattered_segment_round_trips),
 		cmocka_unit_test(every_cut_and_every_extra_byte_is_refused),
 		cmocka_unit_test(impossible_values_are_refused),
+		cmocka_unit_test(layers_have_keys_before_recipes),
+		cmocka_unit_test(extents_over_a_layer_round_trip),
+		rig_test(values_are_got_of_a_pinned_state),
 		rig_test(segments_are_got_and_walked),
 	};
 
