@@ -145,13 +145,13 @@ static uint64_t bitmap_find(const uint8_t *bitmap, uint64_t len, uint64_t from, 
 }
 
 /* Entry i of FIRST, not as a bitmap; false: cannot be. */
-static bool first_entry(const struct delta_tables *t, uint64_t i, struct delta_run *ret)
+static inline bool first_entry(const struct delta_tables *t, uint64_t i, struct delta_run *ret)
 {
 	const struct delta_run_disk *runs = (const struct delta_run_disk *)t->first;
 	const struct le32 *numbers = (const struct le32 *)t->first;
 
 	if (t->header.first_encoding == DELTA_NODES)
-		return node_chunks(delta_nr_chunks(&t->header), le32_get(numbers[i]), ret);
+		return node_chunks(t->nr_chunks, le32_get(numbers[i]), ret);
 	if (t->header.first_encoding == DELTA_RUNS)
 		*ret = (struct delta_run){ le32_get(runs[i].chunk), le32_get(runs[i].count) };
 	else
@@ -181,7 +181,7 @@ static bool first_entry_needed(const struct delta_tables *t, uint64_t i, const s
 /* The next stretch of the bitmap; `at` is a bit. */
 static int first_read_bitmap(const struct delta_tables *t, uint64_t *at, struct delta_run *ret)
 {
-	uint64_t len = t->header.first_len, nr_chunks = delta_nr_chunks(&t->header), from, end;
+	uint64_t len = t->header.first_len, nr_chunks = t->nr_chunks, from, end;
 
 	from = bitmap_find(t->first, len, *at, len * 8, true);
 	if (from == len * 8)
@@ -204,12 +204,13 @@ static int first_read(const struct delta_tables *t, uint64_t *at, uint64_t end, 
 	if (*at == nr_first_entries(t))
 		return 0;
 	if (!first_entry(t, *at, &run) || run.chunk < end ||
-	    (uint64_t)run.chunk + run.count > delta_nr_chunks(&t->header))
+	    (uint64_t)run.chunk + run.count > t->nr_chunks)
 		return -EBADMSG;
 	if (*at > 0 && !first_entry_needed(t, *at, &run, end))
 		return -EBADMSG;
 	(*at)++;
-	*ret = run;
+	ret->chunk = run.chunk; /* one by one, as they were written: as a whole they would have to be waited for */
+	ret->count = run.count;
 	return 1;
 }
 
@@ -239,7 +240,7 @@ static bool first_covers(const struct delta_tables *t, uint32_t chunk, uint32_t 
 	uint64_t end = (uint64_t)chunk + count, at = chunk, nr = nr_first_entries(t), i;
 	struct delta_run run;
 
-	if (end > delta_nr_chunks(&t->header))
+	if (end > t->nr_chunks)
 		return false;
 	if (t->header.first_encoding == DELTA_BITMAP)
 		return bitmap_find(t->first, t->header.first_len, chunk, end, false) == end;
@@ -292,7 +293,7 @@ static int shifted_entry(const struct delta_tables *t, uint64_t i, struct delta_
 	}
 	if (t->header.shifted_encoding == DELTA_LIST)
 		dst = (struct delta_run){ le32_get(entries[i].dst), 1 };
-	else if (!node_chunks(delta_nr_chunks(&t->header), le32_get(entries[i].dst), &dst))
+	else if (!node_chunks(t->nr_chunks, le32_get(entries[i].dst), &dst))
 		return -EBADMSG;
 	*ret = (struct delta_shift){
 		.dst = dst.chunk,
@@ -476,7 +477,7 @@ int delta_iter_next(struct delta_iter *it, struct delta_region *ret)
 
 int delta_tables_decode(const struct delta_header *h, const void *p, size_t len, struct delta_tables *ret)
 {
-	struct delta_tables t = { .header = *h, .first = p };
+	struct delta_tables t = { .header = *h, .first = p, .nr_chunks = delta_nr_chunks(h) };
 	struct delta_region region;
 	uint64_t payload_len = 0;
 	struct delta_iter it;

@@ -134,6 +134,7 @@ int delta_header_decode(const void *p, size_t len, struct delta_header *ret);
 struct delta_tables {
 	struct delta_header header;
 	const uint8_t *first, *shifted, *literals;
+	uint64_t nr_chunks; /* delta_nr_chunks(), a division that every entry asks for */
 };
 
 /* `p`: the tables alone, delta_tables_len() bytes from delta_tables_off() of the object on. */

@@ -84,7 +84,7 @@ static void check_regions(const struct delta_tables *t)
 /* Sets how much payload the tables speak of; the iterator trusts nothing, either. */
 static void set_payload_len(struct delta_header *h, const uint8_t *tables)
 {
-	struct delta_tables t = { .header = *h, .first = tables };
+	struct delta_tables t = { .header = *h, .first = tables, .nr_chunks = delta_nr_chunks(h) };
 	struct delta_region r;
 	struct delta_iter it;
 	uint64_t sum = 0;
