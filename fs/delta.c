@@ -60,7 +60,7 @@ static int find_version(struct fs *fs, uint64_t dir, uint32_t number, struct ns_
 
 	name_of(number, name);
 	rwlock_lock_shared(&fs->names);
-	r = ns_find(fs->db, fs->key, dir, name, &d);
+	r = names_find(fs, dir, name, &d);
 	if (r > 0)
 		r = attr_load(fs, d.ino, ret);
 	rwlock_unlock_shared(&fs->names);

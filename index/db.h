@@ -56,6 +56,8 @@ void db_batch_put(struct db_batch *b, const void *key, size_t key_len, const voi
 void db_batch_del(struct db_batch *b, const void *key, size_t key_len);
 /* And empties it for reuse. Fails only if RocksDB has stopped until the next db_open(): nothing applied, b kept. */
 int db_batch_apply(struct db_batch *b);
+/* The same, and nobody who comes later has to bring it into RocksDB's memtable: for much at once. */
+int db_batch_apply_through(struct db_batch *b);
 void db_batch_free(struct db_batch *b);
 static inline void db_batch_freep(struct db_batch **b)
 {

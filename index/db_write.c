@@ -121,6 +121,15 @@ int db_batch_apply(struct db_batch *b)
 	return r;
 }
 
+int db_batch_apply_through(struct db_batch *b)
+{
+	int r = db_batch_apply(b);
+
+	if (r == 0)
+		(void)overlay_drain(b->db->overlay); /* it is applied; what cannot go on is tried again */
+	return r;
+}
+
 void db_batch_free(struct db_batch *b)
 {
 	if (!b)

@@ -36,8 +36,12 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+#define FRAMES_MET 32u
+static_assert(FRAMES_MET == 1 << 5, "frames_set_of() takes 5 bits");
+
 int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret)
 {
+	frames_id met[FRAMES_MET] = { 0 }, id_of_group; /* where versions alternate, few are met again and again */
 	bool sorted = true;
 	size_t n = 0, last = 0;
 	uint32_t off;
@@ -52,10 +56,17 @@ int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret)
 		ret->size = nr;
 	}
 	for (size_t i = 0; i < nr; i++) {
-		if (!frame_of_extent(&x[i], &id, &off) || (n > 0 && ret->v[n - 1] == frames_id_of(id)))
+		size_t slot;
+
+		if (!frame_of_extent(&x[i], &id, &off))
 			continue;
-		sorted &= n == 0 || ret->v[n - 1] < frames_id_of(id);
-		ret->v[n++] = frames_id_of(id);
+		id_of_group = frames_id_of(id); /* never 0: no pack is */
+		slot = id_of_group * 0x9e3779b97f4a7c15u >> 59; /* 5 bits: FRAMES_MET */
+		if (met[slot] == id_of_group)
+			continue;
+		met[slot] = id_of_group;
+		sorted &= n == 0 || ret->v[n - 1] < id_of_group;
+		ret->v[n++] = id_of_group;
 	}
 	if (!sorted) {
 		qsort(ret->v, n, sizeof(*ret->v), compare_ids);

@@ -48,7 +48,7 @@ static void layers_are_there(struct view_batch *b, bool there)
 
 int view_batch_apply(struct view_batch *b)
 {
-	int r = db_batch_apply(b->db);
+	int r = db_batch_apply_through(b->db);
 
 	if (r == 0)
 		layers_are_there(b, true);
