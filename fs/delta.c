@@ -17,7 +17,7 @@
 #include "gpu/delta_format.h"
 
 #define COPY_BYTES KiB(256)
-#define PATCHES_MAX 4096u /* 128 KiB of them: memory that is used again and again */
+#define PATCHES_MAX 2048u /* 64 KiB of them: memory that is used again and again */
 
 /* A version that bytes come from, open. */
 struct source {
@@ -322,7 +322,7 @@ static int start_from_parent(struct making *m)
 		r = source_of(m, m->header.parent, &parent);
 		if (r == 0)
 			r = share(parent->content, 0, m->content, 0, MIN(parent->size, m->header.content_len));
-		if (r < 0)
+		if (r < 0 || parent->size == m->header.content_len)
 			return r;
 	}
 	return content_truncate(m->content, m->header.content_len);
@@ -496,6 +496,17 @@ static int make_version(struct making *m, const struct delta_commit *how, struct
 	atomic_fetch_add(&m->fs->delta_payload_bytes, m->header.payload_len);
 	*ret = made;
 	return 0;
+}
+
+/* The version is there, and was told of; now what is known of it in memory is put in order. */
+void delta_tidy(struct fs *fs, const struct delta_made *made)
+{
+	struct content *c;
+
+	if (content_open(fs->engine, made->ino, &c) < 0)
+		return;
+	content_catch_up_all(c);
+	content_close(c);
 }
 
 int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, const struct who *who,

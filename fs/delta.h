@@ -57,3 +57,4 @@ struct delta_made {
 #define DELTA_TABLES_MAX MiB(256)
 int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, const struct who *who,
 		 struct delta_made *ret);
+void delta_tidy(struct fs *fs, const struct delta_made *made); /* after the answer: work that nobody waits for */

@@ -369,6 +369,7 @@ static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
 	struct who who = ops_who(req);
 	struct delta_commit how;
 	struct delta_made made;
+	struct fs *fs;
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
@@ -394,7 +395,9 @@ static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
 	arg.file_size = made.size;
 	memset(arg.key, 0, sizeof(arg.key));
 	r = arg.flags & CKPTFS_DELTA_SYNC ? engine_sync(fs_of(req)->engine) : 0;
+	fs = fs_of(req);
 	notify_name_then_reply_ioctl(loop_notify(), req, made.dir, made.name, r, &arg, sizeof(arg));
+	delta_tidy(fs, &made);
 }
 
 static void ioctl_delta_abort(fuse_req_t req, struct file *f)

@@ -108,11 +108,13 @@ static int encode(const struct buf *log, size_t len, const struct pack_marks *ma
 	return buf_error(&rec) < 0 ? -ENOMEM : buf_error(ret);
 }
 
+#define LOG_KEPT MiB(2) /* of memory, for what comes next */
+
 static void take_off(struct buf *log, size_t len)
 {
 	log->len -= len;
 	memmove(log->data, log->data + len, log->len);
-	if (log->len == 0)
+	if (log->len == 0 && log->size > LOG_KEPT)
 		buf_release(log); /* a burst's memory goes back */
 }
 

@@ -14,6 +14,7 @@
 #include "index/db.h"
 #include "store/engine/engine_internal.h"
 #include "store/engine/repoint.h"
+#include "store/engine/run.h"
 #include "store/engine/shifted.h"
 #include "store/engine/stack.h"
 #include "store/journal/journal.h"
@@ -119,11 +120,18 @@ static void add_segment(struct content *c, struct segment *s) REQUIRES(c->lock)
 	segment_count(c->e, s);
 }
 
+void content_forget_run(struct content *c)
+{
+	run_put(c->run);
+	c->run = NULL;
+}
+
 /* Free all segments, or only those the view has too. */
 static void segments_free(struct content *c, bool only_clean)
 {
 	struct segment *s, *next;
 
+	content_forget_run(c);
 	for (s = segment_tree_from(&c->segments, 0); s; s = next) {
 		next = segment_tree_from(&c->segments, s->number + 1);
 		if (only_clean && s->dirty)
@@ -137,6 +145,7 @@ static void segments_free(struct content *c, bool only_clean)
 
 static void content_free(struct content *c)
 {
+	content_forget_later(c);
 	segments_free(c, false);
 	shifted_unmap(c);
 	cond_release(&c->drained);
@@ -229,11 +238,14 @@ static int read_recipe(struct content *c, uint64_t number, struct stack *ret) RE
 
 int content_segment_as_it_is(struct content *c, uint64_t number, bool make, struct segment **ret)
 {
-	struct segment *s = segment_tree_find(&c->segments, number);
 	struct stack stack;
-	int r;
+	struct segment *s;
+	int r = content_catch_up(c, SIZE_MAX);
 
 	assert(mutex_held(&c->lock));
+	if (r < 0)
+		return r;
+	s = segment_tree_find(&c->segments, number);
 	if (s) {
 		*ret = s;
 		return 1;
@@ -282,8 +294,10 @@ int content_next_segment(struct content *c, uint64_t from, uint64_t *ret)
 {
 	uint64_t best = UINT64_MAX, n;
 	struct segment *s;
-	int r;
+	int r = content_catch_up(c, SIZE_MAX);
 
+	if (r < 0)
+		return r;
 	for (s = segment_tree_from(&c->segments, from); s && segment_is_empty(s);)
 		s = segment_tree_from(&c->segments, s->number + 1);
 	if (s)
@@ -375,6 +389,7 @@ static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, 
 	bool was_dirty;
 	int r;
 
+	content_forget_run(c);
 	r = content_segment_as_it_is(c, number, nr > 0, &s);
 	if (r <= 0)
 		return r;
@@ -439,12 +454,14 @@ static int punch_segments(struct content *c, uint64_t off, uint64_t end) REQUIRE
 	return MIN(r, 0);
 }
 
-int content_apply(struct content *c, const struct replace *rp)
+int content_apply_extents(struct content *c, const struct replace *rp)
 {
 	uint64_t end = rp->off + rp->len, at = rp->off;
-	int r = 0;
+	int r = rp->len > 0 ? content_catch_up(c, SIZE_MAX) : 0;
 
 	assert(mutex_held(&c->lock));
+	if (r < 0)
+		return r;
 	content_mark_dirty(c);
 	if (rp->nr == 0 && rp->len > 0)
 		r = punch_segments(c, rp->off, end);
@@ -454,12 +471,25 @@ int content_apply(struct content *c, const struct replace *rp)
 		r = replace_part(c, at / SEGMENT_SIZE, (uint32_t)(at % SEGMENT_SIZE), (uint32_t)(stop - at), rp);
 		at = stop;
 	}
-	if (r < 0)
-		return r;
+	return r;
+}
+
+void content_is_changed(struct content *c, const struct replace *rp)
+{
+	assert(mutex_held(&c->lock));
+	content_mark_dirty(c);
 	c->logged.size = rp->size;
 	c->logged.mtime_ns = rp->mtime_ns;
 	c->logged.ctime_ns = rp->ctime_ns;
-	return 0;
+}
+
+int content_apply(struct content *c, const struct replace *rp)
+{
+	int r = content_apply_extents(c, rp);
+
+	if (r == 0)
+		content_is_changed(c, rp);
+	return r;
 }
 
 /* Load what the change touches first: then nothing but memory can fail after it is in the log. */
@@ -550,16 +580,30 @@ int segment_shared(struct content *from, uint64_t number, struct segment **ret)
 void content_add_segment(struct content *c, struct segment *s)
 {
 	assert(mutex_held(&c->lock) && !segment_tree_find(&c->segments, s->number));
+	content_forget_run(c);
 	content_mark_dirty(c);
 	add_segment(c, s);
 	c->logged.mapped += s->layers->mapped;
 	atomic_fetch_add(&c->e->logical, s->layers->mapped);
 }
 
+int content_add_layers(struct content *c, uint64_t number, struct layer *l)
+{
+	struct segment *s = segment_new(c->e, number);
+
+	if (!s)
+		return -ENOMEM;
+	segment_put_layers(s, layer_get(l));
+	s->dirty = true;
+	add_segment(c, s);
+	return 0;
+}
+
 void content_forget(struct content *c)
 {
 	assert(mutex_held(&c->lock));
 	atomic_fetch_sub(&c->e->logical, (int64_t)c->logged.mapped);
+	content_forget_later(c);
 	segments_free(c, false);
 	c->dropped = true;
 	c->logged = c->live = (struct ns_content){ 0 };

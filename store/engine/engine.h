@@ -206,6 +206,9 @@ struct content_patch {
 	uint64_t from_off, off, len;
 };
 int content_patch(struct content *to, const struct content_patch *p, size_t nr);
+/* What patches have logged is brought to where it is looked for, as far as memory allows. Who has the time does so before
+ * somebody looks, who then would have to. */
+void content_catch_up_all(struct content *c);
 /* SEEK_DATA, SEEK_HOLE; -ENXIO past the end. */
 int content_seek(struct content *c, uint64_t off, int whence, uint64_t *ret);
 int content_set_mtime(struct content *c, int64_t mtime_ns);

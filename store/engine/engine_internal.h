@@ -9,10 +9,12 @@
  *   clone.c     a range of a file gets the extents of another; patch.c many at once
  *   layer.c     extents that files have in common
  *   keep.c      chunks for other nodes, files of chunks that they have
+ *   later.c     changes that the log has before the segments
  *   jobs.c      data on its way from write() into the log: workers, order per file
  *   dedup.c     what a job does: new or known
  *   dedup_append.c  new: its place in a pack
  *   dedup_shifted.c  or moved
+ *   run.c       all segments of a file by one reference
  *   txlog.c     the one ordered log; applying it to the view
  *   commit.c    the commit point; group commit
  *   chunker.c   where bytes are cut by content
@@ -77,7 +79,9 @@ struct io_rate;
 struct db_snapshot;
 struct journal;
 struct journal_snapshot;
+struct later;
 struct move;
+struct run;
 struct search;
 struct shifted_map;
 
@@ -135,6 +139,8 @@ struct content {
 	bool in_view GUARDED_BY(lock);		   /* RocksDB has an entry, and maybe segments, of it */
 	bool dropped GUARDED_BY(lock);
 	struct segment_tree segments GUARDED_BY(lock); /* those in memory: all that are dirty, and some */
+	struct later *later GUARDED_BY(lock); /* changes that they are to get; the oldest first (later.c) */
+	struct run *run GUARDED_BY(lock); /* all of them, as they are with nothing waiting; NULL: nobody has asked yet */
 	size_t nr_segments, nr_clean GUARDED_BY(lock); /* in it; of these, as the view has them */
 	struct job *jobs, **jobs_end GUARDED_BY(lock); /* in the order written */
 	/* Staging: one contiguous range of fresh bytes inside one segment. */
@@ -367,9 +373,14 @@ int content_segment_as_it_is(struct content *c, uint64_t number, bool make, stru
 /* A segment that shares all extents of that one, in no tree yet; 0: there are none. */
 int segment_shared(struct content *from, uint64_t number, struct segment **ret) REQUIRES(from->lock);
 void content_add_segment(struct content *c, struct segment *s) REQUIRES(c->lock); /* such a one, where there is none yet */
+/* One that shares these layers, which are counted as mapped already. -ENOMEM */
+int content_add_layers(struct content *c, uint64_t number, struct layer *l) REQUIRES(c->lock);
+void content_forget_run(struct content *c);
 void segment_free(struct engine *e, struct segment *s); /* that is in no tree */
 /* Make the logged state what `rp` says. In the log or from it. */
 int content_apply(struct content *c, const struct replace *rp) REQUIRES(c->lock);
+int content_apply_extents(struct content *c, const struct replace *rp) REQUIRES(c->lock); /* but for size and times ... */
+void content_is_changed(struct content *c, const struct replace *rp) REQUIRES(c->lock); /* ... and these */
 void content_forget(struct content *c) REQUIRES(c->lock); /* drop: all segments, size 0 */
 /* Apply and log in one go: what every change of bytes ends in. Needs view_lock shared. All, or for want of memory some,
  * or none. */
@@ -397,6 +408,16 @@ void contents_cool(struct engine *e); /* none of them any more */
 /* What a segment takes, after every change of it: memory of its own (layers count themselves), and what waits for the
  * view. */
 void segment_count(struct engine *e, struct segment *s);
+
+/* later.c */
+/* As content_log(), of changes that all keep what lies between their extents. These wait, and take the list that all of
+ * them are in: 1. 0: not this way, and nothing was done. */
+int content_log_later(struct content *c, const struct replace *rp, size_t nr, struct extent_list *x) REQUIRES(c->lock);
+/* The same for clones of the whole of a file, of which `to` has nothing yet: 1. 0: not this way. */
+int content_clone_later(struct content *from, struct content *to, const struct clone *cl, size_t nr)
+	REQUIRES(from->lock, to->lock);
+int content_catch_up(struct content *c, size_t max) REQUIRES(c->lock); /* with as many of them; -ENOMEM */
+void content_forget_later(struct content *c); /* nobody needs them any more */
 
 /* write_back.c */
 /* Changes of the view, and the layers that are new in it. */

@@ -40,80 +40,104 @@ static int stretch_load(struct stretch *s, const struct content_patch *p)
 	return r;
 }
 
-/* The range's extents, at `off` of the result. */
-static int add_patch(struct stretch *s, const struct content_patch *p, uint32_t off, struct extent_list *ret)
+/* Ranges of one segment, and their extents. */
+struct part {
+	uint64_t off, len; /* from the first to the last */
+	uint64_t asked, got; /* bytes of the ranges, and of them in extents */
+	size_t first, nr; /* these of the batch, relative to off */
+};
+
+#define PATCHES_MAX 512u /* in the log at once */
+struct batch {
+	struct part parts[PATCHES_MAX];
+	size_t nr;
+	struct extent_list x; /* of all parts, one after the other */
+	struct replace replaces[PATCHES_MAX];
+};
+
+/* `len` bytes of x from `skip` on, at `off` of the part. Where they go each field is written once, and by itself: an
+ * address that is put together and then copied as a whole costs more than all the rest. */
+static int add_extent(struct batch *b, struct part *p, const struct extent *x, uint32_t skip, uint32_t off, uint32_t len)
+{
+	struct extent *to = b->x.x + b->x.nr;
+	int r;
+
+	p->got += len;
+	if (p->nr > 0 && to[-1].off + to[-1].len == off && to[-1].addr.off + to[-1].len == x->addr.off + skip &&
+	    extent_continues(&to[-1], off, (struct addr){ x->addr.pack, x->addr.off + skip, x->addr.node })) {
+		to[-1].len += len;
+		return 0;
+	}
+	if (b->x.nr == b->x.size) {
+		r = extent_list_reserve(&b->x, 1);
+		if (r < 0)
+			return r;
+		to = b->x.x + b->x.nr;
+	}
+	to->off = off;
+	to->len = len;
+	to->addr.pack = x->addr.pack;
+	to->addr.off = x->addr.off + skip;
+	to->addr.node = x->addr.node;
+	b->x.nr++;
+	p->nr++;
+	return 0;
+}
+
+/* The range's extents, at `off` of the part. */
+static int add_patch(struct batch *b, struct part *p, const struct content_patch *range, uint32_t off, struct stretch *s)
 {
 	uint64_t begin, end;
 	int r;
 
-	if (s->from != p->from || p->from_off < s->off || p->from_off + p->len > s->off + s->len) {
-		r = stretch_load(s, p);
+	if (s->from != range->from || range->from_off < s->off || range->from_off + range->len > s->off + s->len) {
+		r = stretch_load(s, range);
 		if (r < 0)
 			return r;
 	}
-	begin = p->from_off - s->off;
-	end = begin + p->len;
+	begin = range->from_off - s->off;
+	end = begin + range->len;
 	if (s->at >= s->l.nr || s->l.x[s->at].off > begin)
 		s->at = 0;
 	while (s->at < s->l.nr && s->l.x[s->at].off + s->l.x[s->at].len <= begin)
 		s->at++;
 	for (size_t i = s->at; i < s->l.nr && s->l.x[i].off < end; i++) {
-		uint64_t from = MAX(begin, s->l.x[i].off), to = MIN(end, (uint64_t)s->l.x[i].off + s->l.x[i].len);
-		struct addr a = s->l.x[i].addr;
+		const struct extent *x = &s->l.x[i];
+		uint64_t from = MAX(begin, x->off), to = MIN(end, (uint64_t)x->off + x->len);
 
-		a.off += (uint32_t)(from - s->l.x[i].off);
-		r = extent_list_add(ret, off + (uint32_t)(from - begin), (uint32_t)(to - from), a);
+		r = add_extent(b, p, x, (uint32_t)(from - x->off), off + (uint32_t)(from - begin), (uint32_t)(to - from));
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-/* Ranges of one segment, and their extents. */
-struct part {
-	uint64_t off, len; /* from the first to the last */
-	struct extent_list l; /* relative to off */
-	uint64_t asked; /* bytes of the ranges */
-};
-
-#define PATCHES_MAX 1024u /* in the log at once */
-struct batch {
-	struct part parts[PATCHES_MAX];
-	size_t nr;
-	struct replace replaces[PATCHES_MAX];
-};
-
 /* Where the extents leave bytes of the ranges out, there are holes. */
 static bool has_holes(const struct part *p)
 {
-	uint64_t got = 0;
-
-	for (size_t i = 0; i < p->l.nr; i++)
-		got += p->l.x[i].len;
-	return got < p->asked;
+	return p->got < p->asked;
 }
 
-static int part_add(struct part *p, const struct content_patch *range, struct stretch *s)
+static int part_add(struct batch *b, struct part *p, const struct content_patch *range, struct stretch *s)
 {
 	if (p->asked == 0)
 		p->off = range->off;
 	p->asked += range->len;
 	p->len = range->off + range->len - p->off;
-	return add_patch(s, range, (uint32_t)(range->off - p->off), &p->l);
+	return add_patch(b, p, range, (uint32_t)(range->off - p->off), s);
 }
 
 /* The ranges of a segment as one part; or, since one record cannot tell holes from what stays, each as one. */
 static int add_segment(struct batch *b, const struct content_patch *ranges, size_t nr, struct stretch *s)
 {
 	struct part *p = &b->parts[b->nr];
-	int r;
+	int r = 0;
 
-	*p = (struct part){ 0 };
-	r = extent_list_reserve(&p->l, nr);
+	*p = (struct part){ .first = b->x.nr };
 	for (size_t i = 0; i < nr && r == 0; i++)
-		r = part_add(p, &ranges[i], s);
+		r = part_add(b, p, &ranges[i], s);
 	if (r == 0 && nr > 1 && has_holes(p)) {
-		extent_list_release(&p->l);
+		b->x.nr = p->first;
 		for (size_t i = 0; i < nr && r == 0; i++)
 			r = add_segment(b, &ranges[i], 1, s);
 		return r;
@@ -125,7 +149,7 @@ static int add_segment(struct batch *b, const struct content_patch *ranges, size
 static int add_segments(struct batch *b, const struct content_patch *ranges, size_t nr, struct stretch *s)
 {
 	size_t from = 0;
-	int r = 0;
+	int r = extent_list_reserve(&b->x, nr);
 
 	for (size_t i = 1; i <= nr && r == 0; i++)
 		if (i == nr || ranges[i].off / SEGMENT_SIZE != ranges[from].off / SEGMENT_SIZE) {
@@ -152,15 +176,17 @@ static int log_parts(struct content *to, struct batch *b) REQUIRES(to->lock)
 			.ctime_ns = now,
 			.off = p->off,
 			.len = p->len,
-			.x = p->l.x,
-			.nr = p->l.nr,
+			.x = p->nr > 0 ? b->x.x + p->first : NULL,
+			.nr = p->nr,
 			.keeps = !has_holes(p),
 		};
 	}
-	r = content_log(to, b->replaces, b->nr);
+	r = content_log_later(to, b->replaces, b->nr, &b->x);
 	if (r == 0)
+		r = content_log(to, b->replaces, b->nr);
+	if (r >= 0)
 		to->live = to->logged;
-	return r;
+	return MIN(r, 0);
 }
 
 /* All that can be in the log at once. */
@@ -171,6 +197,7 @@ static int patch_some(struct content *to, const struct content_patch *ranges, si
 	int r;
 
 	b->nr = 0;
+	b->x = (struct extent_list){ 0 };
 	r = add_segments(b, ranges, nr, &s);
 	if (r == 0) {
 		content_lock_quiet(to);
@@ -178,8 +205,7 @@ static int patch_some(struct content *to, const struct content_patch *ranges, si
 		content_unlock_quiet(to);
 	}
 	epoch_leave(&to->e->users, ticket);
-	while (b->nr > 0)
-		extent_list_release(&b->parts[--b->nr].l);
+	extent_list_release(&b->x);
 	extent_list_release(&s.l);
 	return r;
 }

@@ -255,6 +255,7 @@ int content_info(struct content *c, struct content_info *ret)
 	int r;
 
 	content_lock_quiet(c);
+	(void)content_catch_up(c, SIZE_MAX); /* what it fails with, so does the next */
 	info.size = c->logged.size;
 	info.mapped = c->logged.mapped;
 	while ((r = next_data(c, at, &start, &end)) > 0) {

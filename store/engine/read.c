@@ -157,6 +157,8 @@ ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off)
 void content_stat(struct content *c, struct ns_content *ret)
 {
 	mutex_lock(&c->lock);
+	if (c->later && c->logged.mapped < c->logged.size)
+		(void)content_catch_up(c, SIZE_MAX); /* it may fill holes */
 	*ret = c->live;
 	ret->mapped = c->logged.mapped;
 	for (struct job *j = c->jobs; j; j = j->next_in_file)

@@ -9,8 +9,7 @@
 #include "store/engine/stack.h"
 #include "store/pack/pack.h"
 
-/* May `next` be appended to `x`? Only inside one frame: between frames lies a table. */
-static bool continues(const struct extent *x, uint32_t off, struct addr next)
+bool extent_continues(const struct extent *x, uint32_t off, struct addr next)
 {
 	return x->off + x->len == off && x->addr.off + x->len == next.off && pack_same_frame(x->addr, next);
 }
@@ -34,7 +33,7 @@ int extent_list_add(struct extent_list *l, uint32_t off, uint32_t len, struct ad
 {
 	int r;
 
-	if (l->nr > 0 && continues(&l->x[l->nr - 1], off, a)) {
+	if (l->nr > 0 && extent_continues(&l->x[l->nr - 1], off, a)) {
 		l->x[l->nr - 1].len += len;
 		return 0;
 	}
@@ -81,7 +80,7 @@ static int add_part(struct extent_list *l, const struct extent *x, uint32_t from
 /* There is room for it. */
 static inline void put(struct extent_list *l, const struct extent *x)
 {
-	if (l->nr > 0 && continues(&l->x[l->nr - 1], x->off, x->addr))
+	if (l->nr > 0 && extent_continues(&l->x[l->nr - 1], x->off, x->addr))
 		l->x[l->nr - 1].len += x->len;
 	else
 		l->x[l->nr++] = *x;

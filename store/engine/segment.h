@@ -60,6 +60,9 @@ struct segment *segment_tree_from(const struct segment_tree *t, uint64_t number)
 void segment_tree_add(struct segment_tree *t, struct segment *s); /* its number must not be there */
 void segment_tree_remove(struct segment_tree *t, struct segment *s);
 
+/* Is what lies at `next`, and `off` of the segment, one with `x`? Only inside one frame: between frames lies a table. */
+bool extent_continues(const struct extent *x, uint32_t off, struct addr next);
+
 /* An extent list under construction: appends and merges neighbours that lie side by side in one frame. */
 struct extent_list {
 	struct extent *x;

@@ -196,8 +196,8 @@ static void put_size(struct content *c, struct writer *w) REQUIRES(c->lock)
 /* Those that are dirty from *at on, until it is enough; 1: there are more, from *at on. */
 static int write_back_from(struct content *c, uint64_t *at, size_t enough, struct writer *w) REQUIRES(c->lock)
 {
+	int r = content_catch_up(c, SIZE_MAX);
 	struct segment *s = c->dropped ? NULL : segment_tree_from(&c->segments, *at);
-	int r = 0;
 
 	for (; s && r == 0 && w->bytes < enough; s = segment_tree_from(&c->segments, s->number + 1))
 		if (s->dirty)

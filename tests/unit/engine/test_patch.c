@@ -146,6 +146,8 @@ static void make_version(struct rig *rig, struct lineage *l, uint64_t ino, unsig
 
 	rig_write_bytes(rig, SOURCE_A, bytes, nr_changes * CHANGE);
 	staging = rig_content(rig, SOURCE_A);
+	if (ino % 3 > 0 && !parent->run && parent->later)
+		content_catch_up_all(parent); /* then all of it is cloned by one reference, else not */
 	assert_int_equal(content_clone(parent, 0, c, 0, LEN, &done), 0);
 	assert_int_equal(done, LEN);
 	for (; nr < nr_changes; nr++) {
@@ -210,6 +212,16 @@ static void a_version_is_what_was_made_of_it_whatever_comes_later(void **state)
 	free(l.oldest);
 }
 
+/* All that is in the log is in its segments, too. */
+static void catch_up(struct rig *rig, uint64_t ino)
+{
+	struct content *c = rig_content(rig, ino);
+
+	content_catch_up_all(c);
+	assert_null(c->later);
+	content_close(c);
+}
+
 /* A version takes about as much memory as it changes, and nothing is left of it when it is gone. */
 static void versions_share_what_they_have_in_common(void **state)
 {
@@ -220,9 +232,11 @@ static void versions_share_what_they_have_in_common(void **state)
 	rig_write_bytes(rig, FIRST_VERSION, l.newest, LEN);
 	before = atomic_load(&rig->e->segment_memory);
 	make_version(rig, &l, FIRST_VERSION + 1, 500);
+	catch_up(rig, FIRST_VERSION + 1);
 	first = atomic_load(&rig->e->segment_memory) - before;
 	for (uint64_t n = 2; n <= 20; n++)
 		make_version(rig, &l, FIRST_VERSION + n, 500);
+	catch_up(rig, FIRST_VERSION + 20);
 	all = atomic_load(&rig->e->segment_memory) - before;
 	assert_true(all < 40 * first); /* 210, if each had all it consists of */
 	rig_check_bytes(rig, FIRST_VERSION + 20, l.newest, LEN);
@@ -252,6 +266,118 @@ static void the_newest_version_stays_in_memory_while_there_is_room(void **state)
 	assert_int_equal(content_lookup(rig->e, FIRST_VERSION + 1, &c), 0);
 	rig_check_bytes(rig, FIRST_VERSION + 1, l.newest, LEN);
 	free(l.newest);
+}
+
+/* --- changes that wait for their segments --- */
+
+static void forget_run(struct rig *rig, uint64_t ino)
+{
+	struct content *c = rig_content(rig, ino);
+
+	mutex_lock(&c->lock);
+	content_forget_run(c);
+	mutex_unlock(&c->lock);
+	content_close(c);
+}
+
+enum deed { READ, STAT, INFO, TRUNCATE, PUNCH, WRITE, CLONE, PATCH, DROP, FLUSH, COLLECT, CRASH, REOPEN, NR_DEEDS };
+
+static void change(struct rig *rig, enum deed deed, struct content *c, uint8_t *bytes)
+{
+	struct content_patch p = { c, 7, MiB(2) - 50, 3000 };
+	struct content_info info;
+	struct ns_content st;
+
+	switch (deed) {
+	case STAT:
+		content_stat(c, &st);
+		assert_int_equal(st.size, LEN);
+		assert_int_equal(st.mapped, LEN);
+		break;
+	case INFO:
+		assert_int_equal(content_info(c, &info), 0);
+		assert_int_equal(info.mapped, LEN);
+		assert_true(info.extents > 1000);
+		break;
+	case TRUNCATE:
+		assert_int_equal(content_truncate(c, MiB(1) + 5), 0);
+		assert_int_equal(content_truncate(c, LEN), 0);
+		memset(bytes + MiB(1) + 5, 0, LEN - MiB(1) - 5);
+		break;
+	case PUNCH:
+		assert_int_equal(content_punch(c, 100, MiB(2)), 0);
+		memset(bytes + 100, 0, MiB(2));
+		break;
+	case WRITE:
+		rig_pattern(bytes + 5000, 9000, 77);
+		assert_int_equal(content_write(c, bytes + 5000, 9000, 5000), 0);
+		break;
+	case PATCH:
+		assert_int_equal(content_patch(c, &p, 1), 0);
+		memcpy(bytes + p.off, bytes + p.from_off, p.len);
+		break;
+	default:
+		break;
+	}
+	(void)rig;
+}
+
+/* The engine closes or goes on without the file being open. */
+static void act(struct rig *rig, enum deed deed)
+{
+	struct gc_conf all = { .delete = true };
+
+	if (deed == FLUSH)
+		assert_int_equal(view_flush(rig->e, false), 0);
+	if (deed == COLLECT)
+		rig_collect(rig, &all);
+	if (deed == CRASH) {
+		assert_int_equal(engine_sync(rig->e), 0);
+		rig_crash(rig);
+	}
+	if (deed == REOPEN)
+		rig_reopen(rig);
+}
+
+static void what_waits_is_there_for_whoever_comes(void **state)
+{
+	struct rig *rig = *state;
+
+	for (unsigned n = 0; n < 2 * NR_DEEDS; n++) {
+		enum deed deed = (enum deed)(n / 2);
+		uint64_t ino = FIRST_VERSION * (n + 1);
+		struct lineage l = { rig_bytes(LEN, 9), NULL, 11 };
+		_cleanup_(freep) uint8_t *parent = NULL;
+		struct content *c;
+
+		rig_write_bytes(rig, ino, l.newest, LEN);
+		make_version(rig, &l, ino + 1, 900);
+		catch_up(rig, ino + 1);
+		if (n % 2 == 0)
+			forget_run(rig, ino + 1);
+		make_version(rig, &l, ino + 2, 900);
+		c = rig_content(rig, ino + 2);
+		assert_non_null(c->later);
+		assert_int_equal(c->nr_segments, n % 2 ? 0 : LEN / SEGMENT_SIZE + 1); /* a run, or not */
+		assert_int_equal(c->logged.size, LEN);
+		change(rig, deed, c, l.newest);
+		content_close(c);
+		act(rig, deed);
+		if (deed == DROP) {
+			rig_drop(rig, ino + 2);
+			rig_check_absent(rig, ino + 2);
+		} else if (deed == CLONE) {
+			parent = malloc(LEN);
+			memcpy(parent, l.newest, LEN);
+			make_version(rig, &l, ino + 3, 900); /* of one that has not caught up, and neither has this one */
+			rig_check_bytes(rig, ino + 3, l.newest, LEN);
+			rig_check_bytes(rig, ino + 2, parent, LEN);
+		} else {
+			rig_check_bytes(rig, ino + 2, l.newest, LEN);
+		}
+		free(l.newest);
+	}
+	rig_fsck(rig);
 }
 
 struct flusher {
@@ -301,6 +427,7 @@ int main(void)
 		rig_test(a_version_is_what_was_made_of_it_whatever_comes_later),
 		rig_test(versions_share_what_they_have_in_common),
 		rig_test(the_newest_version_stays_in_memory_while_there_is_room),
+		rig_test(what_waits_is_there_for_whoever_comes),
 		rig_test(the_view_gets_versions_while_they_are_made),
 	};
 
