@@ -23,10 +23,18 @@ struct crc_powers {
 	uint32_t of[CRC_LEVELS][256];
 };
 
-/* Times x. */
-CRC_FN uint32_t crc_double(uint32_t a)
+/* Times x^n, for n up to 4: the polynomial's last bits are 0, so what falls out does not depend on what fell out before. */
+#define CRC_STEP 4
+CRC_FN uint32_t crc_shift(uint32_t a, int n)
 {
-	return a >> 1 ^ (CRC_POLYNOMIAL & -(a & 1));
+	uint32_t ret = a >> n;
+
+#if defined(__CUDACC__)
+#pragma unroll
+#endif
+	for (int i = 0; i < n; i++)
+		ret ^= CRC_POLYNOMIAL >> (n - 1 - i) & -(a >> i & 1);
+	return ret;
 }
 
 CRC_FN uint32_t crc_times(uint32_t a, uint32_t b)
@@ -36,10 +44,11 @@ CRC_FN uint32_t crc_times(uint32_t a, uint32_t b)
 #if defined(__CUDACC__)
 #pragma unroll
 #endif
-	for (int i = 0; i < 32; i++) {
-		product ^= b & -(a >> 31);
-		a <<= 1;
-		b = crc_double(b);
+	for (int i = 0; i < 32; i += CRC_STEP) {
+		for (int k = 0; k < CRC_STEP; k++)
+			product ^= crc_shift(b, k) & -(a >> (31 - k) & 1);
+		a <<= CRC_STEP;
+		b = crc_shift(b, CRC_STEP);
 	}
 	return product;
 }
@@ -70,8 +79,8 @@ CRC_FN uint32_t crc_word(const struct crc_powers *p, uint32_t word, uint64_t off
 {
 	uint64_t bytes = len - off < 4 ? len - off : 4;
 
-	for (uint64_t i = 0; i < 8 * bytes; i++)
-		word = crc_double(word);
+	for (uint64_t i = 0; i < 8 * bytes; i += CRC_STEP)
+		word = crc_shift(word, CRC_STEP);
 	return crc_behind(p, word, len - off - bytes);
 }
 
