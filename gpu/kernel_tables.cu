@@ -3,7 +3,8 @@
  * host has nothing to wait for. They are written straight to its memory, and their checksum is made on the way: the host
  * would have to read what its caches do not have.
  *
- * One kernel makes both, in phases between which its blocks wait for each other.
+ * One kernel makes both, in phases between which its blocks wait for each other. What is beside each other in a table is
+ * written together, 16 bytes by a thread: single words anywhere take up to ten times as long on their way to the host.
  *
  * A list of chunks is never smaller than nodes, which with method Tree come first; so it is for method List alone.
  */
@@ -27,15 +28,63 @@ struct out {
 	uint32_t crc;
 };
 
-static __device__ __noinline__ uint32_t crc_at(const struct crc_powers *p, uint32_t word, uint64_t at, uint64_t len)
+/* What some words from `at` on add. */
+template <int NR>
+static __device__ __forceinline__ void add_crc(const struct gpu_tables &tables, struct out *o, uint64_t at,
+					       const uint32_t (&words)[NR])
 {
-	return word == 0 ? 0 : crc_word(p, word, 4 * at, len);
+	uint32_t crc = 0;
+
+	if (4 * (at + NR) > o->len) { /* bytes of the last word do not count */
+		for (int i = 0; i < NR && 4 * (at + i) < o->len; i++)
+			o->crc ^= crc_word(tables.powers, words[i], 4 * (at + i), o->len);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < NR; i++) {
+		crc ^= words[i];
+#pragma unroll
+		for (int k = 0; k < 32; k += CRC_STEP)
+			crc = crc_shift(crc, CRC_STEP);
+	}
+	o->crc ^= crc_behind(tables.powers, crc, o->len - 4 * (at + NR));
 }
 
 static __device__ void put(const struct gpu_tables &tables, struct out *o, uint64_t at, uint32_t word)
 {
 	o->words[at] = word;
-	o->crc ^= crc_at(tables.powers, word, at, o->len);
+	add_crc(tables, o, at, { word });
+}
+
+static __device__ void put_four(const struct gpu_tables &tables, struct out *o, uint64_t at, uint4 v)
+{
+	*(uint4 *)(o->words + at) = v;
+	add_crc(tables, o, at, { v.x, v.y, v.z, v.w });
+}
+
+/*
+ * Words that the threads of a block have in any order, and that follow each other in the table: they go through shared
+ * memory, for what a warp writes to the host at once is a packet of the bus. The n-th is at window[n + at % 4], so that
+ * four of them can be written together.
+ */
+#define WINDOW 2048u
+#define WINDOW_ROOM (WINDOW + 4)
+
+static __device__ void put_window(const struct gpu_tables &tables, struct out *o, const uint32_t *window, uint64_t at,
+				  uint32_t nr)
+{
+	uint32_t from = (uint32_t)(at % 4), to = from + nr;
+	uint64_t base = at - from;
+
+	__syncthreads();
+	for (uint32_t i = 4 * threadIdx.x; i < to; i += 4 * BLOCK) {
+		if (i >= from && i + 4 <= to)
+			put_four(tables, o, base + i, *(const uint4 *)(window + i));
+		else
+			for (uint32_t k = max(i, from); k < min(i + 4, to); k++)
+				put(tables, o, base + k, window[k]);
+	}
+	__syncthreads();
 }
 
 /* The sum by exclusive or over all threads of a block, for the host. */
@@ -220,7 +269,8 @@ static __device__ void count_first_nodes(const struct gpu_tables &tables, uint64
 		tables.node_sums[blockIdx.x] = nodes;
 }
 
-static __device__ void put_list(const struct gpu_take &t, const struct gpu_tables &tables, struct out *o)
+static __device__ void put_list(const struct gpu_take &t, const struct gpu_tables &tables, uint32_t *window,
+				struct out *o)
 {
 	struct part part = part_of(t.nr_groups, WORDS * BLOCK);
 	uint32_t base = sum_of(tables.chunk_sums, blockIdx.x), total;
@@ -228,32 +278,45 @@ static __device__ void put_list(const struct gpu_take &t, const struct gpu_table
 	for (uint64_t from = part.from; from < part.to; from += WORDS * BLOCK, base += total) {
 		uint64_t i = from + WORDS * threadIdx.x;
 		struct words w = words_at(t, i, part.to);
-		uint32_t at = base + block_scan(count_chunks_in(w), &total);
+		uint32_t nr = count_chunks_in(w), first = block_scan(nr, &total);
 
+		for (uint32_t low = 0; low < total; low += WINDOW) {
+			uint32_t at = first - low; /* below 0 it is very large */
+
+			if (first < low + WINDOW && first + nr > low)
 #pragma unroll
-		for (uint32_t k = 0; k < WORDS; k++)
-			for (uint32_t word = w.word[k]; word; word &= word - 1)
-				put(tables, o, at++, (uint32_t)(i + k) * GPU_GROUP + __ffs(word) - 1);
+				for (uint32_t k = 0; k < WORDS; k++)
+					for (uint32_t word = w.word[k]; word; word &= word - 1, at++)
+						if (at < WINDOW)
+							window[at + (base + low) % 4] =
+								(uint32_t)(i + k) * GPU_GROUP + __ffs(word) - 1;
+			put_window(tables, o, window, base + low, min(total - low, WINDOW));
+		}
 	}
 }
 
-static __device__ void put_nodes(const struct gpu_tables &tables, uint64_t runs, struct out *o)
+static __device__ void put_nodes(const struct gpu_tables &tables, uint64_t runs, uint32_t *window, struct out *o)
 {
 	struct part part = part_of(runs, BLOCK);
-	uint32_t base = sum_of(tables.node_sums, blockIdx.x);
+	uint32_t base = sum_of(tables.node_sums, blockIdx.x), total;
 
-	for (uint64_t i = part.from + threadIdx.x; i - threadIdx.x < part.to; i += BLOCK) {
+	for (uint64_t i = part.from + threadIdx.x; i - threadIdx.x < part.to; i += BLOCK, base += total) {
 		struct stretch s = stretch_at(tables, i, part.to);
-		uint32_t total, at = base + block_scan(count_nodes(s.chunk, s.count), &total);
+		uint32_t at = block_scan(count_nodes(s.chunk, s.count), &total);
 
 		while (s.count > 0) {
-			uint32_t shift = node_shift(s.chunk, s.count);
+			uint32_t shift = node_shift(s.chunk, s.count), node = node_of(tables.height, s.chunk, shift);
 
-			put(tables, o, at++, node_of(tables.height, s.chunk, shift));
+			if (total <= WINDOW)
+				window[at + base % 4] = node;
+			else
+				put(tables, o, base + at, node);
+			at++;
 			s.chunk += 1u << shift;
 			s.count -= 1u << shift;
 		}
-		base += total;
+		if (total <= WINDOW)
+			put_window(tables, o, window, base, total);
 	}
 }
 
@@ -286,33 +349,40 @@ static __device__ uint32_t choose_first(const struct gpu_take &t, const struct g
 }
 
 static __device__ void put_first(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t runs, uint32_t as,
-				 struct out *o)
+				 uint32_t *window, struct out *o)
 {
 	uint64_t stride = (uint64_t)gridDim.x * BLOCK, thread = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
 
 	if (as == AS_LIST)
-		put_list(t, tables, o);
+		put_list(t, tables, window, o);
 	else if (as == AS_NODES)
-		put_nodes(tables, runs, o);
+		put_nodes(tables, runs, window, o);
 	else if (as == AS_BITMAP)
-		for (uint64_t i = thread; i < t.nr_groups; i += stride)
-			put(tables, o, i, word_at(t, i));
+		for (uint64_t i = 4 * thread; i < t.nr_groups; i += 4 * stride) {
+			uint4 v = *(const uint4 *)(t.first + i); /* there is room for whole units */
+
+			if (i + 4 <= t.nr_groups)
+				put_four(tables, o, i, v);
+			else
+				for (uint64_t k = i; k < t.nr_groups; k++)
+					put(tables, o, k, word_at(t, k));
+		}
 	else
 		for (uint64_t i = thread; i < runs; i += stride) {
 			struct stretch s = stretch_at(tables, i, runs);
 
 			((uint2 *)o->words)[i] = make_uint2(s.chunk, s.count);
-			o->crc ^= crc_at(tables.powers, s.chunk, 2 * i, o->len) ^
-				  crc_at(tables.powers, s.count, 2 * i + 1, o->len);
+			add_crc(tables, o, 2 * i, { s.chunk, s.count });
 		}
 }
 
-static __device__ void make_first(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t runs)
+static __device__ void make_first(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t runs,
+				  uint32_t *window)
 {
 	struct out o = { tables.first_out, 0, 0 };
 	uint32_t as = choose_first(t, tables, runs, &o.len);
 
-	put_first(t, tables, runs, as, &o);
+	put_first(t, tables, runs, as, window, &o);
 	put_crc(o.crc, t.report->first_crc);
 	if (blockIdx.x == 0 && threadIdx.x == 0) {
 		t.report->first_encoding = as;
@@ -529,47 +599,43 @@ static __device__ void count_shifted_nodes(const struct gpu_take &t, const struc
 		tables.shift_node_sums[blockIdx.x] = nodes;
 }
 
-static __device__ void put_shifted(const struct gpu_tables &tables, struct out *o, uint64_t at, uint32_t dst,
-				   uint32_t version, uint32_t src)
-{
-	put(tables, o, 3 * at, dst);
-	put(tables, o, 3 * at + 1, version);
-	put(tables, o, 3 * at + 2, src);
-}
-
 static __device__ void put_shifted_nodes(const struct gpu_take &t, const struct gpu_tables &tables,
-					 struct shifted shifted, struct out *o)
+					 struct shifted shifted, uint32_t *window, struct out *o)
 {
 	struct part part = part_of(shifted.nr_runs, BLOCK);
-	uint32_t base = sum_of(tables.shift_node_sums, blockIdx.x);
+	uint32_t base = sum_of(tables.shift_node_sums, blockIdx.x), total;
 
-	for (uint64_t i = part.from; i < part.to; i += BLOCK) {
+	for (uint64_t i = part.from; i < part.to; i += BLOCK, base += total) {
 		struct run r = { 0, 0, 0, 0, false };
-		uint32_t at, total;
+		uint32_t at;
 
 		if (i + threadIdx.x < part.to)
 			r = run_at(t, tables, shifted, i + threadIdx.x);
-		at = base + block_scan(nodes_of(r), &total);
+		at = block_scan(nodes_of(r), &total);
 		for (; r.count > 0; at++) {
 			uint32_t shift = r.repeated ? 0 : node_shift(r.dst, r.count);
+			uint32_t words[] = { node_of(tables.height, r.dst, shift), r.version, r.src };
 
-			put_shifted(tables, o, at, node_of(tables.height, r.dst, shift), r.version, r.src);
+			for (uint32_t k = 0; k < 3; k++)
+				if (3 * total <= WINDOW)
+					window[3 * at + k + 3 * base % 4] = words[k];
+				else
+					put(tables, o, 3 * ((uint64_t)base + at) + k, words[k]);
 			r.dst += 1u << shift;
 			r.src += r.repeated ? 0 : 1u << shift;
 			r.count -= 1u << shift;
 		}
-		base += total;
+		if (3 * total <= WINDOW)
+			put_window(tables, o, window, 3 * (uint64_t)base, 3 * total);
 	}
 }
 
 /* Each by the name of its run, which a search finds. */
 static __device__ void put_shifted_list(const struct gpu_take &t, const struct gpu_tables &tables,
-					struct shifted shifted, struct out *o)
+					struct shifted shifted, uint32_t *window, struct out *o)
 {
-	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < shifted.nr; i += gridDim.x * BLOCK) {
-		uint64_t low = 0, high = shifted.nr_runs; /* as many as begin at or before it */
-		uint32_t into;
-		struct run r;
+	for (uint64_t from = (uint64_t)blockIdx.x * BLOCK; from < shifted.nr; from += (uint64_t)gridDim.x * BLOCK) {
+		uint64_t i = from + threadIdx.x, low = 0, high = shifted.nr_runs; /* as many as begin at or before it */
 
 		while (low < high) {
 			uint64_t middle = (low + high) / 2;
@@ -579,11 +645,18 @@ static __device__ void put_shifted_list(const struct gpu_take &t, const struct g
 			else
 				high = middle;
 		}
-		r = run_at(t, tables, shifted, low - 1);
-		into = (uint32_t)i - __ldcg(tables.shift_runs + low - 1);
-		put_shifted(tables, o, i, r.dst + into, r.version, r.repeated ? r.src : r.src + into);
+		if (i < shifted.nr) {
+			struct run r = run_at(t, tables, shifted, low - 1);
+			uint32_t into = (uint32_t)i - __ldcg(tables.shift_runs + low - 1);
+
+			window[3 * threadIdx.x] = r.dst + into;
+			window[3 * threadIdx.x + 1] = r.version;
+			window[3 * threadIdx.x + 2] = r.repeated ? r.src : r.src + into;
+		}
+		put_window(tables, o, window, 3 * from, 3 * (uint32_t)min(shifted.nr - from, (uint64_t)BLOCK));
 	}
 }
+static_assert(3 * BLOCK <= WINDOW && 3 * BLOCK % 4 == 0, "a round of the list, from a whole vector on");
 
 static __device__ void put_shifted_runs(const struct gpu_take &t, const struct gpu_tables &tables,
 					struct shifted shifted, struct out *o)
@@ -593,15 +666,12 @@ static __device__ void put_shifted_runs(const struct gpu_take &t, const struct g
 		struct run r = run_at(t, tables, shifted, i);
 		uint32_t src = r.src | (r.repeated ? 1u << 31 : 0);
 
-		((uint4 *)o->words)[i] = make_uint4(r.dst, r.count, r.version, src);
-		o->crc ^= crc_at(tables.powers, r.dst, 4 * i, o->len) ^
-			  crc_at(tables.powers, r.count, 4 * i + 1, o->len) ^
-			  crc_at(tables.powers, r.version, 4 * i + 2, o->len) ^
-			  crc_at(tables.powers, src, 4 * i + 3, o->len);
+		put_four(tables, o, 4 * i, make_uint4(r.dst, r.count, r.version, src));
 	}
 }
 
-static __device__ void make_shifted(const struct gpu_take &t, const struct gpu_tables &tables, struct shifted shifted)
+static __device__ void make_shifted(const struct gpu_take &t, const struct gpu_tables &tables, struct shifted shifted,
+				    uint32_t *window)
 {
 	uint64_t nodes_len = 12 * (uint64_t)sum_of(tables.shift_node_sums, gridDim.x);
 	struct out o = { tables.shifted_out, 16 * shifted.nr_runs, 0 };
@@ -610,11 +680,11 @@ static __device__ void make_shifted(const struct gpu_take &t, const struct gpu_t
 	if (tables.method == METHOD_LIST) {
 		as = AS_LIST;
 		o.len = 12 * shifted.nr;
-		put_shifted_list(t, tables, shifted, &o);
+		put_shifted_list(t, tables, shifted, window, &o);
 	} else if (nodes_len < o.len) {
 		as = AS_NODES;
 		o.len = nodes_len;
-		put_shifted_nodes(t, tables, shifted, &o);
+		put_shifted_nodes(t, tables, shifted, window, &o);
 	} else
 		put_shifted_runs(t, tables, shifted, &o);
 	put_crc(o.crc, t.report->shifted_crc);
@@ -636,6 +706,7 @@ static __global__ void __launch_bounds__(BLOCK, 4)
 	struct gpu_totals all = t.counts->before[tables.nr_segments];
 	bool first = all.pages + all.rest > 0 || tables.method == METHOD_BASIC;
 	struct shifted shifted = { min(all.changed - all.pages - all.rest, t.shifts_room), 0 };
+	__shared__ __align__(16) uint32_t window[WINDOW_ROOM];
 	uint32_t *arrived = &t.counts->tables_arrived;
 	uint64_t runs = 0;
 
@@ -657,7 +728,7 @@ static __global__ void __launch_bounds__(BLOCK, 4)
 	count_starts(tables, shifted.nr);
 	wait_for_all(arrived, 3);
 	if (first)
-		make_first(t, tables, runs);
+		make_first(t, tables, runs, window);
 	if (shifted.nr == 0)
 		return;
 	shifted.nr_runs = sum_of(tables.shift_run_sums, gridDim.x);
@@ -665,7 +736,7 @@ static __global__ void __launch_bounds__(BLOCK, 4)
 	wait_for_all(arrived, 4);
 	count_shifted_nodes(t, tables, shifted);
 	wait_for_all(arrived, 5);
-	make_shifted(t, tables, shifted);
+	make_shifted(t, tables, shifted, window);
 }
 
 cudaError_t gpu_tables(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks, cudaStream_t stream)
