@@ -123,8 +123,7 @@ static void shifted_free(struct gpu_room *m)
 static void table_free(struct gpu_room *m, struct gpu_table *t)
 {
 	gpu_room_free(m, &t->tags, t->nr_slots);
-	gpu_room_free(m, &t->values, t->nr_slots * sizeof(*t->values));
-	gpu_room_free(m, &t->keys, t->nr_slots * sizeof(*t->keys));
+	gpu_room_free(m, &t->slots, t->nr_slots * sizeof(*t->slots));
 	*t = (struct gpu_table){ 0 };
 }
 
@@ -212,14 +211,11 @@ int gpu_room_set_table(struct gpu_room *m, uint64_t nr_slots, cudaStream_t strea
 
 	r = gpu_room_alloc(m, &to.tags, nr_slots);
 	if (r == 0)
-		r = gpu_room_alloc(m, &to.values, nr_slots * sizeof(*to.values));
-	if (r == 0)
-		r = gpu_room_alloc(m, &to.keys, nr_slots * sizeof(*to.keys));
+		r = gpu_room_alloc(m, &to.slots, nr_slots * sizeof(*to.slots));
 	if (r == 0)
 		r = cuda_errno(cudaMemsetAsync(to.tags, GPU_SLOT_EMPTY, nr_slots, stream), "table");
 	if (r == 0)
-		r = cuda_errno(cudaMemsetAsync(to.values, GPU_SLOT_EMPTY, nr_slots * sizeof(*to.values), stream),
-			       "table");
+		r = cuda_errno(cudaMemsetAsync(to.slots, GPU_SLOT_EMPTY, nr_slots * sizeof(*to.slots), stream), "table");
 	if (r == 0)
 		r = cuda_errno(gpu_rehash(&from, &to, stream), "table");
 	if (r == 0)

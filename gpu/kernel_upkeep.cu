@@ -10,7 +10,7 @@ static __device__ void put_key(const struct gpu_take &t, struct digest d, uint32
 	uint64_t slot = find_own(t, d);
 
 	if (slot != 0 && chunk_of(value_at(t.table, slot - 1)) == chunk)
-		store_digest(t.table.keys + slot - 1, d);
+		t.table.slots[slot - 1].key = d;
 }
 
 /* A thread per chunk. What lies behind the end of the version before and has not changed is zeros. */
@@ -50,9 +50,9 @@ cudaError_t gpu_commit(const struct gpu_take *t, struct digest *digests, struct 
 /* Does the newest version have what this slot says at its place? */
 static __device__ bool in_newest(const struct gpu_take &t, uint64_t slot)
 {
-	uint32_t chunk = chunk_of(t.table.values[slot]);
+	uint32_t chunk = chunk_of(t.table.slots[slot].value);
 
-	return chunk < t.newest_whole && same_digest(load_digest(t.digests + chunk), load_digest(t.table.keys + slot));
+	return chunk < t.newest_whole && same_digest(load_digest(t.digests + chunk), t.table.slots[slot].key);
 }
 
 static __global__ void __launch_bounds__(BLOCK)
@@ -61,11 +61,12 @@ static __global__ void __launch_bounds__(BLOCK)
 	uint64_t slot = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
 	uint32_t kept = 0;
 
-	if (slot < t.table.nr_slots && version_of(t.table.values[slot]) != 0) {
+	if (slot < t.table.nr_slots && version_of(t.table.slots[slot].value) != 0) {
 		kept = 1;
-		if (version_of(t.table.values[slot]) == number) {
+		if (version_of(t.table.slots[slot].value) == number) {
 			kept = newest != 0 && in_newest(t, slot);
-			t.table.values[slot] = kept ? value_of(newest, chunk_of(t.table.values[slot])) : GPU_SLOT_DROPPED;
+			t.table.slots[slot].value =
+				kept ? value_of(newest, chunk_of(t.table.slots[slot].value)) : GPU_SLOT_DROPPED;
 			if (!kept)
 				t.table.tags[slot] = GPU_SLOT_DROPPED;
 		}
@@ -88,8 +89,8 @@ static __global__ void __launch_bounds__(BLOCK)
 {
 	uint64_t slot = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
 
-	if (slot < t.table.nr_slots && version_of(t.table.values[slot]) != 0 && in_newest(t, slot))
-		versions[chunk_of(t.table.values[slot])] = version_of(t.table.values[slot]);
+	if (slot < t.table.nr_slots && version_of(t.table.slots[slot].value) != 0 && in_newest(t, slot))
+		versions[chunk_of(t.table.slots[slot].value)] = version_of(t.table.slots[slot].value);
 }
 
 static __global__ void __launch_bounds__(BLOCK)
@@ -115,7 +116,7 @@ cudaError_t gpu_sweep(const struct gpu_take *t, uint32_t *versions, cudaStream_t
 	if (e != cudaSuccess)
 		return e;
 	sweep_kernel<<<blocks_for(t->table.nr_slots), BLOCK, 0, stream>>>(*t, versions);
-	e = cudaMemsetAsync(t->table.values, 0, t->table.nr_slots * sizeof(*t->table.values), stream);
+	e = cudaMemsetAsync(t->table.slots, 0, t->table.nr_slots * sizeof(*t->table.slots), stream);
 	if (e == cudaSuccess)
 		e = cudaMemsetAsync(t->table.tags, 0, t->table.nr_slots, stream);
 	if (e != cudaSuccess)
@@ -130,8 +131,8 @@ static __global__ void __launch_bounds__(BLOCK)
 {
 	uint64_t slot = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
 
-	if (slot < t.table.nr_slots && version_of(t.table.values[slot]) != 0)
-		put_back(to, load_digest(t.table.keys + slot), t.table.values[slot]);
+	if (slot < t.table.nr_slots && version_of(t.table.slots[slot].value) != 0)
+		put_back(to, t.table.slots[slot].key, t.table.slots[slot].value);
 }
 
 cudaError_t gpu_rehash(const struct gpu_take *t, const struct gpu_table *to, cudaStream_t stream)

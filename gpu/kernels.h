@@ -33,10 +33,15 @@ struct gpu_buffer {
 	uint64_t len, off;
 };
 
+/* Both in one place: an access that the cache does not have takes its time, and most look at both. */
+struct gpu_slot {
+	uint64_t value; /* version << 32 | chunk; 0: empty, 1: was dropped */
+	struct digest key; /* if a committed version has entered it */
+};
+
 struct gpu_table {
 	uint8_t *tags; /* a part of the digest, or what the value is if it is none */
-	uint64_t *values; /* version << 32 | chunk; 0: empty, 1: was dropped */
-	struct digest *keys; /* of slots that a committed version has entered */
+	struct gpu_slot *slots;
 	uint64_t nr_slots; /* a multiple of GPU_BUCKET, below 2^32 - 2 */
 };
 #define GPU_BUCKET 16u /* slots */

@@ -70,7 +70,7 @@ static __device__ __forceinline__ uint32_t slots_with(uint4 tags, uint32_t tag)
 
 static __device__ __forceinline__ uint64_t value_at(const struct gpu_table &table, uint64_t slot)
 {
-	return __ldcg((const unsigned long long *)table.values + slot);
+	return __ldcg((const unsigned long long *)&table.slots[slot].value);
 }
 
 /* The value of an entry of an older version; 0: there is none. Also the tags of the first bucket, for enter_chunk(). */
@@ -85,8 +85,7 @@ static __device__ uint64_t find_older(const struct gpu_take &t, struct digest d,
 			*ret_tags = tags;
 		for (uint32_t slots = slots_with(tags, tag_of(d)); slots; slots &= slots - 1) {
 			uint64_t slot = bucket * GPU_BUCKET + __ffs(slots) - 1, value = value_at(t.table, slot);
-			struct digest key =
-				load_digest(t.table.keys + slot); /* perhaps for nothing, but not one after the other */
+			struct digest key = t.table.slots[slot].key; /* perhaps for nothing, but not one after the other */
 
 			if (version_of(value) != t.number && same_digest(key, d))
 				return value;
@@ -139,7 +138,7 @@ static __device__ uint64_t enter_chunk(const struct gpu_take &t, struct digest d
 		for (uint32_t slots = empty | dropped | slots_with(tags, tag); slots; slots &= slots - 1) {
 			uint32_t i = __ffs(slots) - 1;
 			uint64_t slot = bucket * GPU_BUCKET + i, value;
-			unsigned long long *place = (unsigned long long *)t.table.values + slot;
+			unsigned long long *place = (unsigned long long *)&t.table.slots[slot].value;
 
 			if ((empty | dropped) >> i & 1) {
 				uint64_t is_free = empty >> i & 1 ? GPU_SLOT_EMPTY : GPU_SLOT_DROPPED;
@@ -147,7 +146,7 @@ static __device__ uint64_t enter_chunk(const struct gpu_take &t, struct digest d
 				value = atomicCAS(place, is_free, own);
 				if (value == is_free) {
 					if (t.whole)
-						store_digest(t.table.keys + slot, d);
+						t.table.slots[slot].key = d;
 					t.table.tags[slot] = (uint8_t)tag;
 					tally->entered++;
 					tally->reclaimed += is_free == GPU_SLOT_DROPPED;
@@ -173,9 +172,10 @@ static __device__ void put_back(const struct gpu_table &table, struct digest d, 
 		for (; slots; slots &= slots - 1) {
 			uint64_t slot = bucket * GPU_BUCKET + __ffs(slots) - 1;
 
-			if (atomicCAS((unsigned long long *)table.values + slot, GPU_SLOT_EMPTY, value) != GPU_SLOT_EMPTY)
+			if (atomicCAS((unsigned long long *)&table.slots[slot].value, GPU_SLOT_EMPTY, value) !=
+			    GPU_SLOT_EMPTY)
 				continue;
-			store_digest(table.keys + slot, d);
+			table.slots[slot].key = d;
 			table.tags[slot] = (uint8_t)tag_of(d);
 			return;
 		}
