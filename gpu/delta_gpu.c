@@ -85,7 +85,7 @@ static int find_device(struct delta_gpu *g)
 		cudaGetLastError(); /* not for the application to find */
 		return -ENODEV;
 	}
-	r = cuda_errno(gpu_prepare(g->params.chunk_len, &g->hash_blocks, &g->blocks), "kernels");
+	r = cuda_errno(gpu_prepare(g->params.chunk_len, g->shapes, &g->blocks), "kernels");
 	g->blocks = MIN(g->blocks, GPU_BLOCKS_MAX);
 	return r;
 }
@@ -287,9 +287,8 @@ static void fill_take(struct delta_gpu *g, const struct delta_take *take)
 		.signatures = m->signatures[1],
 		.sparse = g->newest.number != 0 && g->newest.nr_chunks == v->nr_chunks,
 		.second = m->second,
-		.masks = m->masks,
+		.groups = m->groups,
 		.first = m->first,
-		.log_base = m->log_base,
 		.all = take->method == DELTA_METHOD_FULL,
 		.dedup = g->dedup,
 		.compare = g->dedup && take->compare,

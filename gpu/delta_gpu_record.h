@@ -29,7 +29,8 @@ struct delta_gpu {
 	struct digest zero;
 	struct crc_powers powers, *gpu_powers; /* the second: device */
 	int device;
-	uint32_t hash_blocks, blocks; /* for gpu_hash() and others */
+	struct gpu_shape shapes[GPU_NR_PACES]; /* of gpu_hash() */
+	uint32_t blocks; /* of other kernels */
 	cudaStream_t streams[NR_STREAMS];
 	cudaEvent_t given, clean, tabled;
 	cudaEvent_t hashed[GPU_SEGMENTS_MAX][2], gathered[GPU_SEGMENTS_MAX], copied[GPU_SEGMENTS_MAX];

@@ -44,7 +44,7 @@ static const unsigned weights[][WEIGHTS_MAX] = {
 
 uint64_t delta_gpu_log_slack(const struct delta_gpu *g, uint64_t nr_chunks)
 {
-	uint64_t warps = (uint64_t)g->hash_blocks * 8;
+	uint64_t warps = (uint64_t)g->shapes[GPU_FAST].blocks * GPU_HASH_WARPS;
 
 	return MIN(warps, nr_chunks / GPU_GROUP + 1) * GPU_LOG_GRAB * PIECES_MAX;
 }
@@ -129,6 +129,7 @@ static int launch_hash(struct delta_gpu *g, uint32_t nr)
 {
 	uint64_t most = MAX((g->take.nr_units * PIECE + WEIGHTS_SUM - 1) / WEIGHTS_SUM, SEGMENT_MIN);
 	uint64_t units = g->segments[nr].end - g->segments[nr].unit, pieces = (units + most - 1) / most;
+	enum gpu_pace pace = g->whole || g->likeness == LIKE_SAME ? GPU_FAST : GPU_GENTLE;
 	cudaError_t e = cudaSuccess;
 
 	for (uint64_t i = 0; e == cudaSuccess && i < pieces; i++) {
@@ -136,7 +137,7 @@ static int launch_hash(struct delta_gpu *g, uint32_t nr)
 
 		s.end = s.unit + units * (i + 1) / pieces;
 		s.unit += units * i / pieces;
-		e = gpu_hash(&g->take, &g->keys, &s, g->hash_blocks, g->streams[HASH_0 + g->nr_pieces++ % 2]);
+		e = gpu_hash(&g->take, &g->keys, &s, g->shapes[pace], g->streams[HASH_0 + g->nr_pieces++ % 2]);
 	}
 	for (int i = 0; e == cudaSuccess && i < 2; i++)
 		e = cudaEventRecord(g->hashed[nr][i], g->streams[HASH_0 + i]);

@@ -17,7 +17,7 @@ int delta_gpu_clean(struct delta_gpu *g)
 	if (e == cudaSuccess)
 		e = cudaMemsetAsync(g->room.unit_changed, 0, groups / GPU_UNIT * sizeof(*g->room.unit_changed), stream);
 	if (e == cudaSuccess)
-		e = cudaMemsetAsync(g->room.masks, 0, groups * sizeof(*g->room.masks), stream);
+		e = cudaMemsetAsync(g->room.groups, 0, groups * sizeof(*g->room.groups), stream);
 	if (e == cudaSuccess)
 		e = cudaMemsetAsync(g->room.first, 0, groups * sizeof(*g->room.first), stream);
 	if (e == cudaSuccess)

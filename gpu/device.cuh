@@ -90,6 +90,20 @@ static __device__ __forceinline__ struct digest hash_lanes(const struct lane_key
 	return ret;
 }
 
+static __device__ __forceinline__ struct gpu_group load_group(const struct gpu_take &t, uint64_t group)
+{
+	uint2 v = *(const uint2 *)(t.groups + group);
+	struct gpu_group g = { v.x, v.y };
+
+	return g;
+}
+
+/* Of a group of this version that has changed. */
+static __device__ __forceinline__ struct digest changed_signature(const struct gpu_take &t, uint64_t group)
+{
+	return load_digest(t.sparse && !t.whole ? t.log + load_group(t, group).log - 1 : t.signatures + group);
+}
+
 /* Digest of a chunk of this version that is in its group's mask. */
 static __device__ __forceinline__ struct digest changed_digest(const struct gpu_take &t, uint32_t chunk)
 {
@@ -97,13 +111,15 @@ static __device__ __forceinline__ struct digest changed_digest(const struct gpu_
 
 	if (t.whole)
 		return load_digest(t.log + chunk);
-	return load_digest(t.log + t.log_base[group] + __popc(t.masks[group] & below));
+	struct gpu_group g = load_group(t, group);
+
+	return load_digest(t.log + g.log + __popc(g.mask & below));
 }
 
 /* Of any chunk of this version, once all of it has been hashed. */
 static __device__ __forceinline__ struct digest any_digest(const struct gpu_take &t, uint32_t chunk)
 {
-	if (t.whole || t.masks[chunk / GPU_GROUP] >> chunk % GPU_GROUP & 1)
+	if (t.whole || t.groups[chunk / GPU_GROUP].mask >> chunk % GPU_GROUP & 1)
 		return changed_digest(t, chunk);
 	return chunk < t.newest_chunks ? load_digest(t.digests + chunk) : t.zero;
 }

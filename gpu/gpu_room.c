@@ -49,9 +49,8 @@ static size_t content_arrays(struct gpu_room *m, struct iovec ret[ARRAYS_MAX])
 	ARRAY(signatures[0], groups);
 	ARRAY(signatures[1], groups);
 	ARRAY(second, second + second / 16 + 64); /* and the levels above */
-	ARRAY(masks, groups);
+	ARRAY(groups, groups);
 	ARRAY(first, groups);
-	ARRAY(log_base, groups);
 	ARRAY(unit_changed, groups / GPU_UNIT);
 	ARRAY(log, m->log_room);
 	ARRAY(entries, m->nr_changed);
@@ -154,7 +153,7 @@ int gpu_room_ensure(struct gpu_room *m, uint64_t nr_chunks, uint32_t chunk_len, 
 	larger.now = m->now;
 	larger.peak = m->peak;
 	larger.nr_changed = larger.nr_chunks * 2 / 19 + 2 * GPU_UNIT_CHUNKS;
-	larger.log_room = larger.nr_changed + larger.nr_changed / 4 + slack;
+	larger.log_room = larger.nr_changed + larger.nr_changed / 4 + larger.nr_chunks / GPU_GROUP + slack;
 	larger.staging_len =
 		MAX(larger.nr_changed * chunk_len, larger.nr_chunks * sizeof(uint32_t)); /* also of gpu_sweep() */
 	r = arrays_alloc(&larger, arrays, content_arrays(&larger, arrays));

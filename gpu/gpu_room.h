@@ -16,7 +16,8 @@ struct gpu_room {
 	uint64_t nr_shifted, log_room, staging_len;
 	struct digest *digests, *signatures[2], *second, *log;
 	struct digest *whole_log; /* if there is one: as many as digests */
-	uint32_t *masks, *first, *log_base, *unit_changed, *run_starts, *run_ends;
+	struct gpu_group *groups;
+	uint32_t *first, *unit_changed, *run_starts, *run_ends;
 	struct gpu_entry *entries;
 	uint64_t *results;
 	uint32_t *block_unknown, *block_pages, *block_rest;

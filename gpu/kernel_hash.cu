@@ -3,10 +3,12 @@
  *
  *   - each warp has a pipeline of its own, HASH_STAGES tiles deep, filled by asynchronous copies of 16 bytes per lane;
  *   - a tile lies swizzled in shared memory, so that lanes reading rows meet no bank twice, and a lane then has its
- *     128 bytes in registers: the stage is free again before the hashing begins;
+ *     128 bytes in registers. The stage is filled again when all is known of the tile: earlier would be no faster,
+ *     and make what others ask for wait longer;
  *   - tiles are handed out in ascending order over the whole grid, without an atomic;
  *   - what is known of the version before is one signature per group, which travels with the tile. Digests are read
- *     only where it differs, and written only where they do.
+ *     only where it differs, and written only where they do. Nobody waits for them: they are loaded beside the next
+ *     tile of the stage, and compared when that has come.
  */
 #include <cuda_pipeline_primitives.h>
 #include <cuda_runtime_api.h>
@@ -14,14 +16,13 @@
 #include "gpu/device.cuh"
 #include "gpu/kernels.h"
 
-#ifndef HASH_STAGES
 #define HASH_STAGES 2
-#endif
-/* Shared memory is enough for two blocks on a multiprocessor. Registers that they leave are for the other kernels. */
+#define HASH_BLOCK (GPU_HASH_WARPS * WARP) /* threads */
+/* Registers that four blocks leave on a multiprocessor are for the other kernels. */
 #if CUDART_VERSION >= 12040
 #define HASH_BOUNDS __maxnreg__(80)
 #else
-#define HASH_BOUNDS __launch_bounds__(BLOCK, 3)
+#define HASH_BOUNDS __launch_bounds__(HASH_BLOCK, 6)
 #endif
 #define SLICE 128u /* LEAF_SLICE */
 
@@ -85,9 +86,9 @@ struct log_room {
 
 /* All lanes of a warp. False: there is no room. */
 static __device__ __forceinline__ bool log_changed(const struct gpu_take &t, uint64_t group, struct digest d,
-						   uint32_t mask, struct log_room *room)
+						   struct digest signature, uint32_t mask, struct log_room *room)
 {
-	uint32_t nr = __popc(mask), rank = __popc(mask & ((1u << lane_id()) - 1));
+	uint32_t nr = __popc(mask) + t.sparse, rank = __popc(mask & ((1u << lane_id()) - 1)) + t.sparse;
 
 	if (nr > room->left) {
 		room->at = lane_id() == 0 ? atomicAdd(&t.counts->log_used, GPU_LOG_GRAB) : 0;
@@ -99,7 +100,9 @@ static __device__ __forceinline__ bool log_changed(const struct gpu_take &t, uin
 		return false;
 	}
 	if (lane_id() == 0)
-		t.log_base[group] = room->at;
+		*(uint2 *)(t.groups + group) = make_uint2(mask, room->at + t.sparse);
+	if (lane_id() == 0 && t.sparse)
+		store_digest(t.log + room->at, signature);
 	if (mask >> lane_id() & 1)
 		store_digest(t.log + room->at + rank, d);
 	room->at += nr;
@@ -108,34 +111,69 @@ static __device__ __forceinline__ bool log_changed(const struct gpu_take &t, uin
 }
 
 /* Which of a group's digests are not the parent's, and writes those down. All lanes of a warp. */
-static __device__ __forceinline__ void finish_group(const struct gpu_take &t, uint64_t group, struct digest d,
+static __device__ __forceinline__ void compare_group(const struct gpu_take &t, uint64_t group, struct digest d,
+						     struct digest old, struct digest signature, struct log_room *room)
+{
+	bool valid = group * GPU_GROUP + lane_id() < t.nr_chunks;
+	uint32_t mask = __ballot_sync(ALL_LANES, valid && (t.all || !same_digest(d, old)));
+
+	if (!mask || (!t.whole && !log_changed(t, group, d, signature, mask, room)))
+		return; /* the second: for this time, all begins anew */
+	if (lane_id() == 0) {
+		if (t.whole)
+			t.groups[group].mask = mask;
+		atomicAdd(&t.unit_changed[group / GPU_UNIT], __popc(mask));
+	}
+}
+
+/* One that waits for the digests it had, with those it has. */
+struct changed_group {
+	struct digest own[GPU_GROUP], old[GPU_GROUP], signature;
+	uint64_t group, reserved;
+};
+
+static __device__ __forceinline__ void settle_changed(const struct gpu_take &t, const struct changed_group *c,
+						      struct log_room *room)
+{
+	compare_group(t, c->group, load_digest(c->own + lane_id()), load_digest(c->old + lane_id()), c->signature, room);
+	__syncwarp();
+}
+
+/*
+ * The digests of a group, by all lanes of a warp. If they are not the parent's: true, and it waits in `to` for a copy
+ * that has been started; without `to` all is done at once.
+ */
+static __device__ __forceinline__ bool finish_group(const struct gpu_take &t, uint64_t group, struct digest d,
 						    struct digest newest_signature, const struct lane_key &key,
-						    struct log_room *room)
+						    uint64_t policy, struct changed_group *to, struct log_room *room)
 {
 	uint64_t chunk = group * GPU_GROUP + lane_id();
 	struct digest signature;
-	uint32_t mask = 0;
 
 	if (chunk >= t.nr_chunks)
 		d.lo = d.hi = 0;
 	signature = hash_lanes<WARP>(key, d);
 	if (t.whole && chunk < t.nr_chunks)
 		store_digest(t.log + chunk, d);
-	if (t.all || group * GPU_GROUP >= t.newest_chunks || !same_digest(signature, newest_signature)) {
-		struct digest old = chunk < t.newest_chunks ? load_digest(t.digests + chunk) : t.zero;
-
-		mask = __ballot_sync(ALL_LANES, chunk < t.nr_chunks && (t.all || !same_digest(d, old)));
-	}
-	if (mask && !t.whole && !log_changed(t, group, d, mask, room))
-		mask = 0; /* for this time: all begins anew */
-	if (lane_id() != 0)
-		return;
-	if (mask || !t.sparse)
+	if ((t.whole || !t.sparse) && lane_id() == 0)
 		store_digest(t.signatures + group, signature);
-	if (mask) {
-		t.masks[group] = mask;
-		atomicAdd(&t.unit_changed[group / GPU_UNIT], __popc(mask));
+	if (!t.all && group * GPU_GROUP < t.newest_chunks && same_digest(signature, newest_signature))
+		return false;
+	if (!to) {
+		compare_group(t, group, d, chunk < t.newest_chunks ? load_digest(t.digests + chunk) : t.zero, signature,
+			      room);
+		return false;
 	}
+	store_digest(to->own + lane_id(), d);
+	if (chunk < t.newest_chunks)
+		copy_async(to->old + lane_id(), t.digests + chunk, policy);
+	else
+		store_digest(to->old + lane_id(), t.zero);
+	if (lane_id() == 0) {
+		to->signature = signature;
+		to->group = group;
+	}
+	return true;
 }
 
 template <uint32_t CHUNK> struct shape {
@@ -179,24 +217,33 @@ static __device__ __forceinline__ void add_leaves(const struct gpu_keys &k, cons
 	__syncwarp();
 }
 
+/* What the warps of a block have in shared memory. */
+struct hash_shared {
+	struct stage stages[GPU_HASH_WARPS][HASH_STAGES];
+	struct changed_group changed[GPU_HASH_WARPS][HASH_STAGES]; /* wait for what the stage is loaded with */
+	struct digest scratch[GPU_HASH_WARPS][SCRATCH];
+	struct lane_key lane_keys[2 * WARP];
+};
+
 template <uint32_t CHUNK>
 static __global__ void HASH_BOUNDS hash_kernel(const __grid_constant__ struct gpu_take t,
 					       const __grid_constant__ struct gpu_keys k, uint64_t first, uint64_t end)
 {
 	const uint32_t SLICES = shape<CHUNK>::SLICES, GROUPS = shape<CHUNK>::GROUPS;
-	extern __shared__ uint4 shared[];
-	struct stage *stages = (struct stage *)shared + threadIdx.x / WARP * HASH_STAGES;
-	struct digest *scratch =
-		(struct digest *)((struct stage *)shared + WARPS * HASH_STAGES) + threadIdx.x / WARP * SCRATCH;
-	struct lane_key *lane_keys =
-		(struct lane_key *)((struct digest *)((struct stage *)shared + WARPS * HASH_STAGES) + WARPS * SCRATCH);
+	extern __shared__ uint4 memory[];
+	struct hash_shared *shared = (struct hash_shared *)memory;
+	const uint32_t warp = threadIdx.x / WARP;
+	struct stage *stages = shared->stages[warp];
+	struct changed_group *changed = shared->changed[warp];
+	struct digest *scratch = shared->scratch[warp];
+	struct lane_key *lane_keys = shared->lane_keys;
 	struct lane_key &group_key = lane_keys[lane_id()], &slices_key = lane_keys[WARP + lane_id()];
-	uint64_t stride = (uint64_t)gridDim.x * WARPS, item = first + blockIdx.x * WARPS + threadIdx.x / WARP;
+	uint64_t stride = (uint64_t)gridDim.x * GPU_HASH_WARPS, item = first + blockIdx.x * GPU_HASH_WARPS + warp;
 	uint64_t next = item; /* to be loaded: a group, or a tile with several */
 	uint64_t policy = once_policy();
 	struct source source = { 0, 0, NULL, 0 };
 	struct log_room room = { 0, 0 };
-	uint32_t next_slice = 0, at = 0;
+	uint32_t next_slice = 0, at = 0, waiting = 0; /* the last: for which stages a changed group waits */
 
 	if (threadIdx.x < WARP) {
 		group_key = lane_key_of<32>(k.group);
@@ -228,6 +275,9 @@ static __global__ void HASH_BOUNDS hash_kernel(const __grid_constant__ struct gp
 
 			__pipeline_wait_prior(HASH_STAGES - 1);
 			__syncwarp();
+			if (waiting >> at & 1)
+				settle_changed(t, changed + at, &room);
+			waiting &= ~(1u << at);
 #pragma unroll
 			for (uint32_t i = 0; i < SLICE / 16; i++) {
 				const uint32_t per_row = SLICE / 16 / GROUPS; /* vectors of a chunk or slice */
@@ -243,8 +293,6 @@ static __global__ void HASH_BOUNDS hash_kernel(const __grid_constant__ struct gp
 				if (slice == SLICES - 1)
 					signatures[i] = load_digest(stages[at].signatures + i);
 			__syncwarp();
-			load_next(stages + at);
-			at = at + 1 == HASH_STAGES ? 0 : at + 1;
 			if (SLICES > 1)
 				add_leaves<SLICES>(k, slices_key, xxh3_short(&k.leaf, words, SLICE), slice, scratch);
 			else
@@ -252,24 +300,28 @@ static __global__ void HASH_BOUNDS hash_kernel(const __grid_constant__ struct gp
 				for (uint32_t i = 0; i < GROUPS; i++)
 					leaves[i] = xxh3_short(&k.leaf, words + i * (CHUNK / 8),
 							       CHUNK < SLICE ? CHUNK : SLICE);
+			if (slice + 1 < SLICES) {
+				load_next(stages + at);
+				at = at + 1 == HASH_STAGES ? 0 : at + 1;
+			}
 		}
 		if (SLICES > 1)
 			leaves[0] = load_digest(scratch + WARP + lane_id());
 #pragma unroll
 		for (uint32_t i = 0; i < GROUPS; i++)
-			if (item * GROUPS + i < t.nr_groups)
-				finish_group(t, item * GROUPS + i, leaves[i], signatures[i], group_key, &room);
+			if (item * GROUPS + i < t.nr_groups &&
+			    finish_group(t, item * GROUPS + i, leaves[i], signatures[i], group_key, policy,
+					 GROUPS == 1 ? changed + at : NULL, &room))
+				waiting |= 1u << at;
+		load_next(stages + at);
+		at = at + 1 == HASH_STAGES ? 0 : at + 1;
 	}
+	__pipeline_wait_prior(0);
+	__syncwarp();
+	for (uint32_t i = 0; i < HASH_STAGES; i++)
+		if (waiting >> i & 1)
+			settle_changed(t, changed + i, &room);
 }
-
-/* So much that no third block fits on a multiprocessor, but one of gpu_segment(). */
-#ifndef HASH_SHARED
-#define HASH_SHARED (102u << 10)
-#endif
-static_assert(sizeof(struct stage) * WARPS * HASH_STAGES + sizeof(struct digest) * WARPS * SCRATCH +
-			      sizeof(struct lane_key) * 2 * WARP <=
-		      HASH_SHARED,
-	      "stages, scratch and keys");
 
 typedef void hash_fn(struct gpu_take t, struct gpu_keys k, uint64_t first, uint64_t end);
 
@@ -295,17 +347,17 @@ static hash_fn *hash_of(uint32_t chunk_len)
 	}
 }
 
-cudaError_t gpu_hash(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s, uint32_t blocks,
-		     cudaStream_t stream)
+cudaError_t gpu_hash(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s,
+		     struct gpu_shape shape, cudaStream_t stream)
 {
 	uint32_t groups = t->chunk_len < SLICE ? SLICE / t->chunk_len : 1; /* of an item */
 	uint64_t first = s->unit * GPU_UNIT / groups, end = s->end * GPU_UNIT / groups;
 	uint64_t last = (t->nr_groups + groups - 1) / groups;
 
 	end = end < last ? end : last;
-	if ((end - first + WARPS - 1) / WARPS < blocks)
-		blocks = (uint32_t)((end - first + WARPS - 1) / WARPS);
-	hash_of(t->chunk_len)<<<blocks, BLOCK, HASH_SHARED, stream>>>(*t, *k, first, end);
+	if ((end - first + GPU_HASH_WARPS - 1) / GPU_HASH_WARPS < shape.blocks)
+		shape.blocks = (uint32_t)((end - first + GPU_HASH_WARPS - 1) / GPU_HASH_WARPS);
+	hash_of(t->chunk_len)<<<shape.blocks, HASH_BLOCK, shape.shared, stream>>>(*t, *k, first, end);
 	return cudaGetLastError();
 }
 
@@ -336,8 +388,8 @@ static __global__ void __launch_bounds__(BLOCK)
 		      uint64_t from, uint64_t end)
 {
 	uint64_t i = from + (uint64_t)blockIdx.x * BLOCK + threadIdx.x, group = min(i, end - 1);
-	bool old = t.sparse && t.masks[group] == 0;
-	struct digest d = load_digest((old ? t.newest_signatures : t.signatures) + group);
+	bool old = t.sparse && t.groups[group].mask == 0;
+	struct digest d = old ? load_digest(t.newest_signatures + group) : changed_signature(t, group);
 
 	if (t.nr_groups == 1) { /* that is the top */
 		store_digest(t.second, d);
@@ -396,15 +448,32 @@ cudaError_t gpu_fingerprint(const struct gpu_take *t, const struct gpu_keys *k, 
 
 cudaError_t gpu_prepare_segment(void);
 
-/* Kernels run beside each other on a multiprocessor only if they split its memory in the same way. */
-cudaError_t gpu_prepare(uint32_t chunk_len, uint32_t *ret_hash_blocks, uint32_t *ret_blocks)
+/* Blocks of the hashing on a multiprocessor: as many as it has quarters, or less. */
+static const uint32_t per_sm[GPU_NR_PACES] = { 4, 3 };
+
+/* As much shared memory for each that no more of them fit. One of gpu_segment() does. */
+static cudaError_t find_shape(hash_fn *fn, uint32_t nr_sms, uint32_t sm_shared, uint32_t reserved, uint32_t nr,
+			      struct gpu_shape *ret)
 {
-	int device, nr, per_sm;
+	const uint32_t unit = 128;
+	int fit = 0;
 	cudaError_t e;
 
-	e = cudaFuncSetAttribute(hash_of(chunk_len), cudaFuncAttributeMaxDynamicSharedMemorySize, HASH_SHARED);
-	if (e == cudaSuccess)
-		e = cudaFuncSetAttribute(hash_of(chunk_len), cudaFuncAttributePreferredSharedMemoryCarveout, 100);
+	ret->shared = sm_shared / (nr + 1) / unit * unit + unit - reserved;
+	if (ret->shared < sizeof(struct hash_shared))
+		ret->shared = sizeof(struct hash_shared);
+	e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit, fn, HASH_BLOCK, ret->shared);
+	ret->blocks = nr_sms * ((uint32_t)fit < nr ? (uint32_t)fit : nr);
+	return e == cudaSuccess && fit == 0 ? cudaErrorInvalidConfiguration : e;
+}
+
+/* Kernels run beside each other on a multiprocessor only if they split its memory in the same way. */
+cudaError_t gpu_prepare(uint32_t chunk_len, struct gpu_shape ret_shapes[GPU_NR_PACES], uint32_t *ret_blocks)
+{
+	int device, nr, shared, most, reserved;
+	cudaError_t e;
+
+	e = cudaFuncSetAttribute(hash_of(chunk_len), cudaFuncAttributePreferredSharedMemoryCarveout, 100);
 	if (e == cudaSuccess)
 		e = cudaFuncSetAttribute(second_kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
 	if (e == cudaSuccess)
@@ -414,10 +483,17 @@ cudaError_t gpu_prepare(uint32_t chunk_len, uint32_t *ret_hash_blocks, uint32_t 
 	if (e == cudaSuccess)
 		e = cudaDeviceGetAttribute(&nr, cudaDevAttrMultiProcessorCount, device);
 	if (e == cudaSuccess)
-		e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, hash_of(chunk_len), BLOCK, HASH_SHARED);
-	if (e != cudaSuccess)
-		return e;
-	*ret_hash_blocks = (uint32_t)(nr * per_sm);
-	*ret_blocks = (uint32_t)nr;
-	return per_sm > 0 ? cudaSuccess : cudaErrorInvalidConfiguration;
+		e = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+	if (e == cudaSuccess)
+		e = cudaDeviceGetAttribute(&reserved, cudaDevAttrReservedSharedMemoryPerBlock, device);
+	if (e == cudaSuccess)
+		e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+	if (e == cudaSuccess)
+		e = cudaFuncSetAttribute(hash_of(chunk_len), cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+	for (int i = 0; e == cudaSuccess && i < GPU_NR_PACES; i++)
+		e = find_shape(hash_of(chunk_len), (uint32_t)nr, (uint32_t)shared, (uint32_t)reserved, per_sm[i],
+			       &ret_shapes[i]);
+	if (e == cudaSuccess)
+		*ret_blocks = (uint32_t)nr;
+	return e;
 }

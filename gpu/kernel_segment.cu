@@ -23,11 +23,11 @@
 #include "gpu/kernels.h"
 #include "gpu/table.cuh"
 
-/* What registers two blocks of the hashing leave on a multiprocessor. */
+/* What registers four blocks of the hashing leave on each quarter of a multiprocessor. */
 #if CUDART_VERSION >= 12040
-#define SEGMENT_BOUNDS __maxnreg__(56)
+#define SEGMENT_BOUNDS __maxnreg__(64)
 #else
-#define SEGMENT_BOUNDS __launch_bounds__(BLOCK, 3)
+#define SEGMENT_BOUNDS __launch_bounds__(512, 2)
 #endif
 
 /* What `enter` leaves in `results`, if not where an older entry is: a slot plus one, or one of these. */
@@ -141,15 +141,15 @@ static __device__ void list_changes(const struct gpu_take &t, const struct gpu_s
 	c->cached = part.to - part.from + CELL * GPU_GROUP <= CACHED;
 	for (uint32_t unit = span.unit; unit < span.end; unit += units) {
 		uint64_t group = (s.unit + unit) * GPU_UNIT + CELL * threadIdx.x;
-		uint4 masks = make_uint4(0, 0, 0, 0), log = masks;
+		uint4 low = make_uint4(0, 0, 0, 0), high = low; /* masks and places in the log, in turns */
 		uint32_t nr, total, before;
 		bool own;
 
 		if (unit + CELL * threadIdx.x / GPU_UNIT < span.end) {
-			masks = *(const uint4 *)(t.masks + group);
-			log = *(const uint4 *)(t.log_base + group);
+			low = ((const uint4 *)(t.groups + group))[0];
+			high = ((const uint4 *)(t.groups + group))[1];
 		}
-		nr = __popc(masks.x) + __popc(masks.y) + __popc(masks.z) + __popc(masks.w);
+		nr = __popc(low.x) + __popc(low.z) + __popc(high.x) + __popc(high.z);
 		before = at + block_scan(nr, &total);
 		own = nr > 0 && before >= part.from && before < part.to;
 		if (own) {
@@ -158,8 +158,8 @@ static __device__ void list_changes(const struct gpu_take &t, const struct gpu_s
 		}
 		__syncthreads();
 		if (own)
-			list_cell(t, group, (const uint32_t[]){ masks.x, masks.y, masks.z, masks.w },
-				  (const uint32_t[]){ log.x, log.y, log.z, log.w },
+			list_cell(t, group, (const uint32_t[]){ low.x, low.z, high.x, high.z },
+				  (const uint32_t[]){ low.y, low.w, high.y, high.w },
 				  c->cached ? c->entries + (before - first) : t.entries + before);
 		at += total;
 	}

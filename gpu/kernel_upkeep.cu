@@ -18,12 +18,12 @@ static __global__ void __launch_bounds__(BLOCK)
 	commit_kernel(const __grid_constant__ struct gpu_take t, struct digest *digests, struct digest *signatures)
 {
 	uint64_t chunk = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
-	uint32_t mask = chunk < t.nr_chunks ? t.masks[chunk / GPU_GROUP] : 0;
+	uint32_t mask = chunk < t.nr_chunks ? t.groups[chunk / GPU_GROUP].mask : 0;
 
 	if (chunk >= t.nr_chunks)
 		return;
 	if (t.sparse && mask && lane_id() == 0)
-		store_digest(signatures + chunk / GPU_GROUP, load_digest(t.signatures + chunk / GPU_GROUP));
+		store_digest(signatures + chunk / GPU_GROUP, changed_signature(t, chunk / GPU_GROUP));
 	if (t.whole)
 		return;
 	if (mask >> chunk % GPU_GROUP & 1) {

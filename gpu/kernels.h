@@ -24,7 +24,11 @@
 #define GPU_UNIT_CHUNKS (GPU_UNIT * GPU_GROUP)
 #define GPU_SEGMENTS_MAX 64
 #define GPU_PAGE 4096u /* DELTA_PAGE */
-#define GPU_LOG_GRAB 64u /* entries of the log that a warp takes at a time; up to 63 stay unused */
+/*
+ * Entries of the log that a warp takes at a time: as many as two groups have that are all new, with their signatures.
+ * All but one may stay unused.
+ */
+#define GPU_LOG_GRAB 66u
 #define GPU_BLOCKS_MAX 1024u /* for which there is room in arrays that have something for each block */
 #define GPU_NAMES_BLOCK 128u /* names of shifted duplicates under one summary */
 
@@ -58,6 +62,11 @@ enum gpu_names {
 #define GPU_IN_NEWEST (UINT32_C(1) << 31) /* in `src` */
 struct gpu_shift {
 	uint32_t dst, version, src;
+};
+
+/* Chunks that are not the parent's, and where in the log their digests are; if `sparse` behind the group's signature. */
+struct gpu_group {
+	uint32_t mask, log;
 };
 
 struct gpu_entry {
@@ -110,12 +119,11 @@ struct gpu_take {
 	const struct digest *digests, *newest_signatures; /* of the newest version */
 	struct digest zero; /* digest of a chunk of zeros */
 
-	struct digest *signatures; /* of this version, as all below; not of groups that have not changed, if `sparse` */
+	struct digest *signatures; /* of this version, as all below; if `whole` or not `sparse` */
 	uint32_t sparse; /* as many chunks as the newest version */
 	struct digest *second; /* level of the fingerprint */
-	uint32_t *masks; /* per group: chunks that are not the parent's; zeros before */
+	struct gpu_group *groups; /* zeros before */
 	uint32_t *first; /* per group: first occurrences; zeros before */
-	uint32_t *log_base; /* per group: where the digests of its changed chunks are */
 	struct digest *log;
 	uint64_t log_room;
 	uint32_t whole; /* the log has the digests of all chunks, each at its number */
@@ -145,6 +153,16 @@ struct gpu_segment {
 	uint32_t last;
 };
 
+/*
+ * How much the hashing has under way: as much as it can use, or somewhat less, so that what others ask the memory for
+ * comes sooner.
+ */
+enum gpu_pace { GPU_FAST, GPU_GENTLE, GPU_NR_PACES };
+#define GPU_HASH_WARPS 4u /* of a block */
+struct gpu_shape {
+	uint32_t blocks, shared; /* the second: bytes of memory for each */
+};
+
 /* Argument of the kernel that makes tables. */
 struct gpu_tables {
 	uint32_t method; /* enum delta_method */
@@ -164,10 +182,10 @@ extern "C" {
 #endif
 
 /* All only launch. */
-/* Once per device: how many blocks gpu_hash() takes, and gpu_segment(). */
-cudaError_t gpu_prepare(uint32_t chunk_len, uint32_t *ret_hash_blocks, uint32_t *ret_blocks);
-cudaError_t gpu_hash(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s, uint32_t blocks,
-		     cudaStream_t stream);
+/* Once per device: the shapes of gpu_hash(), and how many blocks gpu_segment() takes. */
+cudaError_t gpu_prepare(uint32_t chunk_len, struct gpu_shape ret_shapes[GPU_NR_PACES], uint32_t *ret_blocks);
+cudaError_t gpu_hash(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s,
+		     struct gpu_shape shape, cudaStream_t stream);
 /* As many blocks as multiprocessors, at most. */
 cudaError_t gpu_segment(const struct gpu_take *t, const struct gpu_segment *s, uint32_t blocks, cudaStream_t stream);
 /* The next level of the fingerprint for the signatures of some units, into t->second. */
