@@ -325,9 +325,12 @@ static int follow(struct delta_gpu *g, cudaStream_t stream)
 static void remember_likeness(struct delta_gpu *g)
 {
 	struct gpu_totals all = g->report->upto[g->nr_segments - 1];
-	uint64_t few = g->take.nr_chunks / 256;
+	uint64_t few = g->take.nr_chunks / 256, fresh = all.pages + all.rest;
 
-	g->likeness = all.pages + all.rest > few ? LIKE_NEW : all.changed > few ? LIKE_MOVED : LIKE_SAME;
+	g->likeness = fresh > 8 * few	? LIKE_OTHER :
+		      fresh > few	? LIKE_NEW :
+		      all.changed > few ? LIKE_MOVED :
+					  LIKE_SAME;
 	g->much_changed = g->newest.number != 0 && all.changed > g->take.nr_chunks / 2;
 }
 

@@ -15,8 +15,11 @@
 
 enum stream { HASH_0, HASH_1, TOP, REST, COPY, NR_STREAMS };
 
-/* What a version is like, seen from the one before: little is other, much but known from elsewhere, much and new. */
-enum likeness { LIKE_SAME, LIKE_MOVED, LIKE_NEW };
+/*
+ * What a version is like, seen from the one before: little is other; much, but known from elsewhere; so much is new that
+ * copying it takes as long as hashing; or longer.
+ */
+enum likeness { LIKE_SAME, LIKE_MOVED, LIKE_NEW, LIKE_OTHER };
 
 struct version {
 	uint32_t number; /* 0: there is none */

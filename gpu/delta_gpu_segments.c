@@ -29,18 +29,20 @@
 #define SEGMENT_MIN 16u /* units */
 
 /*
- * How much of the content each segment has, in 32nds. Each costs 30 us on an idle device and 140 beside the hashing,
- * whatever is in it, so there are few where little has to be copied: the version before is the best guess.
+ * How much of the content each segment has, in 128ths. Each costs 25 us on an idle device and 70 beside the hashing,
+ * whatever is in it, so there are few where little has to be copied: the version before is the best guess. Where copying
+ * takes longest it has to begin soon; where it takes as long as the hashing it must never be far behind.
  */
-#define WEIGHTS_MAX 10
+#define WEIGHTS_MAX 18
 static const unsigned weights[][WEIGHTS_MAX] = {
-	[LIKE_NEW] = { 1, 2, 3, 4, 5, 5, 5, 4, 2, 1 },
-	[LIKE_MOVED] = { 4, 8, 8, 8, 4 },
-	[LIKE_SAME] = { 8, 10, 10, 4 },
+	[LIKE_OTHER] = { 1, 1, 2, 2, 3, 4, 6, 9, 14, 20, 26, 28, 12 },
+	[LIKE_NEW] = { 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 6, 6 },
+	[LIKE_MOVED] = { 8, 16, 24, 24, 24, 20, 12 },
+	[LIKE_SAME] = { 44, 40, 34, 10 },
 };
-#define WEIGHTS_SUM 32u
-#define PIECE 4u /* 32nds that are hashed at a time */
-#define PIECES_MAX (WEIGHTS_SUM / PIECE + WEIGHTS_MAX)
+#define WEIGHTS_SUM 128u
+#define PIECE 16u /* 128ths that are hashed at a time */
+#define PIECES_MAX 18u /* for any of these */
 
 uint64_t delta_gpu_log_slack(const struct delta_gpu *g, uint64_t nr_chunks)
 {
@@ -112,7 +114,7 @@ static int prepare_attempt(struct delta_gpu *g)
 	else
 		cut_segments(g);
 	g->pages.len = g->rest.len = 0;
-	g->report->overflow = 0;
+	g->report->overflow = g->report->last_is_first = 0;
 	if (r == 0 && !g->is_clean)
 		r = delta_gpu_clean(g);
 	for (int i = HASH_0; r == 0 && i <= HASH_1 && cudaEventQuery(g->clean) != cudaSuccess; i++)
@@ -141,6 +143,7 @@ static int launch_hash(struct delta_gpu *g, uint32_t nr)
 	}
 	for (int i = 0; e == cudaSuccess && i < 2; i++)
 		e = cudaEventRecord(g->hashed[nr][i], g->streams[HASH_0 + i]);
+	assert(g->whole || g->nr_pieces <= PIECES_MAX); /* there is room in the log for what each leaves unused */
 	return cuda_errno(e, "hash");
 }
 
@@ -227,7 +230,7 @@ static int copy_segment(struct delta_gpu *g, uint32_t nr)
 	if (s->append)
 		from += (before.pages + before.rest) * chunk_len;
 	pages_len = (upto.pages - before.pages) * chunk_len;
-	if (upto.changed > before.changed)
+	if (upto.changed > before.changed && !g->report->placed[nr])
 		r = cuda_errno(cudaStreamWaitEvent(g->streams[COPY], g->gathered[nr], 0), "copy");
 	if (r == 0 && g->whole && upto.pages - before.pages == end - first)
 		r = copy_content(g, first * chunk_len, end * chunk_len);

@@ -177,8 +177,20 @@ static __device__ __forceinline__ uint4 source_load(const struct source &s, uint
 	return ret;
 }
 
+/* If all of the content is one buffer, where loads are fast; else its length is 0. */
+static __device__ __forceinline__ struct source only_source(const struct gpu_take &t)
+{
+	struct source s = { 0, 0, NULL, 0 };
+
+	if (t.nr_buffers == 1 && t.buffers[0].off == 0 && (uintptr_t)t.buffers[0].p % 16 == 0) {
+		s.p = t.buffers[0].p;
+		s.len = t.buffers[0].len;
+	}
+	return s;
+}
+
 /* 16 bytes of the content. */
-static __device__ __forceinline__ uint4 content_load(const struct gpu_take &t, uint64_t off)
+static __device__ __noinline__ uint4 content_load(const struct gpu_take &t, uint64_t off)
 {
 	struct source s;
 

@@ -5,8 +5,10 @@
  *
  *   list     a block's part of the changed chunks, which are in ascending order; all parts are as long
  *   enter    looks each up in the table, enters unknown ones, the lowest place wins
- *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted
- *   gather   their bytes into staging, whole pages before the rest; shifted duplicates into a list
+ *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted. If none is
+ *            equal to another of this version, `enter` has told all that, and nobody has to wait for it
+ *   gather   their bytes into staging, whole pages before the rest; shifted duplicates into a list. Most often all
+ *            is new, and none in whole pages: warps that have nothing to look up have done it meanwhile
  *
  * While the rest of the data is being hashed every access to memory takes its time, and little changes at a time: what
  * counts is how many accesses wait for each other. So each block finds its part by itself, from how many chunks have
@@ -214,27 +216,30 @@ static __device__ uint64_t settle(const struct gpu_take &t, uint32_t chunk, stru
 	return value;
 }
 
-static __device__ void enter_changes(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
+/* False: all that no older version has is a first occurrence, and whether it is in a whole page can be told by the list. */
+static __device__ bool enter_changes(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
 				     bool enough)
 {
-	struct tally tally = { 0, 0, 0 };
+	struct tally tally = { 0, 0, 0, 0 };
+	bool open = false;
 
 	for (uint32_t i = threadIdx.x; i < c.nr; i += BLOCK) {
 		struct gpu_entry e = entry_at(t, c, i);
+		struct digest d = load_digest(t.log + e.at);
 		uint64_t result = RESULT_FIRST;
 
 		if (e.chunk < t.nr_whole) {
-			struct digest d = load_digest(t.log + e.at);
-			uint4 tags;
+			struct vacancy v;
 
-			result = find_older(t, d, &tags);
+			result = find_older(t, d, &v);
 			if (result)
 				result = settle(t, e.chunk, d, result);
 			else {
 				tally.unknown++;
-				result = enough ? enter_chunk(t, d, e.chunk, tags, &tally) + 1 : RESULT_SEARCH;
+				result = enough ? enter_chunk(t, d, e.chunk, v, &tally) + 1 : RESULT_SEARCH;
 			}
 		}
+		open |= version_of(result) == 0 && (!c.cached || tally.equal || result == RESULT_SEARCH);
 		set_result(t, c, i, result);
 	}
 	add_tally(t, tally);
@@ -243,6 +248,7 @@ static __device__ void enter_changes(const struct gpu_take &t, const struct gpu_
 		t.block_unknown[blockIdx.x] = tally.unknown;
 		atomicAdd(&t.counts->unknown[s.nr], tally.unknown);
 	}
+	return __syncthreads_or(open);
 }
 
 /*
@@ -252,7 +258,7 @@ static __device__ void enter_changes(const struct gpu_take &t, const struct gpu_
 static __device__ void enter_ranked(const struct gpu_take &t, const struct changes &c, uint64_t room)
 {
 	uint64_t rank = sum_of(t.block_unknown, blockIdx.x);
-	struct tally tally = { 0, 0, 0 };
+	struct tally tally = { 0, 0, 0, 0 };
 
 	for (uint32_t base = 0; base < c.nr; base += BLOCK) {
 		uint32_t i = base + threadIdx.x, total;
@@ -262,9 +268,7 @@ static __device__ void enter_ranked(const struct gpu_take &t, const struct chang
 		if (unknown && rank + before < room) {
 			struct gpu_entry e = entry_at(t, c, i);
 			struct digest d = load_digest(t.log + e.at);
-
-			set_result(t, c, i,
-				   enter_chunk(t, d, e.chunk, load_tags(t.table, bucket_of(t.table, d)), &tally) + 1);
+			set_result(t, c, i, enter_chunk(t, d, e.chunk, vacancy_at(t, d), &tally) + 1);
 		}
 		rank += total;
 	}
@@ -305,6 +309,28 @@ static __device__ bool in_whole_page(const struct gpu_take &t, uint32_t chunk)
 	return true;
 }
 
+/* The same, by entries in shared memory: nobody has to wait for the bitmap. */
+static __device__ bool in_listed_page(const struct gpu_take &t, const struct changes &c, uint32_t i)
+{
+	uint32_t per_page = GPU_PAGE / t.chunk_len, chunk = c.entries[i].chunk, first = i - chunk % per_page;
+
+	if ((chunk / per_page + UINT64_C(1)) * GPU_PAGE > t.len || chunk % per_page > i || first + per_page > c.nr ||
+	    c.entries[first].chunk != chunk - chunk % per_page ||
+	    c.entries[first + per_page - 1].chunk != c.entries[first].chunk + per_page - 1)
+		return false;
+	for (uint32_t k = 0; k < per_page; k++)
+		if (version_of(c.results[first + k]) != 0)
+			return false;
+	return true;
+}
+
+static __device__ __forceinline__ void mark_first(const struct gpu_take &t, uint32_t chunk)
+{
+	atomicOr(t.first + chunk / GPU_GROUP, 1u << chunk % GPU_GROUP);
+	if (chunk == t.nr_chunks - 1)
+		t.report->last_is_first = 1;
+}
+
 static __device__ void label_changes(const struct gpu_take &t, const struct changes &c)
 {
 	uint32_t pages = 0, rest = 0;
@@ -314,15 +340,16 @@ static __device__ void label_changes(const struct gpu_take &t, const struct chan
 		uint64_t result = t.dedup ? source_of(t, e, result_at(t, c, i)) : RESULT_FIRST;
 
 		if (!result)
-			atomicOr(t.first + e.chunk / GPU_GROUP, 1u << e.chunk % GPU_GROUP);
+			mark_first(t, e.chunk);
 		set_result(t, c, i, result);
 	}
-	__threadfence();
+	if (!c.cached)
+		__threadfence();
 	__syncthreads();
 	for (uint32_t i = threadIdx.x; i < c.nr; i += BLOCK) {
-		if (result_at(t, c, i) != RESULT_REST)
+		if (version_of(result_at(t, c, i)) != 0)
 			continue;
-		if (in_whole_page(t, entry_at(t, c, i).chunk)) {
+		if (c.cached ? in_listed_page(t, c, i) : in_whole_page(t, entry_at(t, c, i).chunk)) {
 			set_result(t, c, i, RESULT_PAGES);
 			pages++;
 		} else
@@ -334,6 +361,48 @@ static __device__ void label_changes(const struct gpu_take &t, const struct chan
 		t.block_pages[blockIdx.x] = pages;
 		t.block_rest[blockIdx.x] = rest;
 	}
+}
+
+/* Not a shifted duplicate, so a first occurrence, unless it is to be labelled. */
+static __device__ __forceinline__ bool is_new(const struct changes &c, uint32_t i)
+{
+	return version_of(c.results[i]) == 0;
+}
+
+/* What a block can tell the others of a segment. */
+#define TO_LABEL 1u /* not all that is new is a first occurrence, or it takes the bitmap to tell whole pages */
+#define NOT_PLACED 2u /* bytes are not where they belong if all is new */
+
+/* Counts first occurrences, if nothing has to be labelled. */
+static __device__ void count_new(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
+				 uint32_t flags)
+{
+	uint32_t pages = 0, rest = 0;
+
+	if (flags && threadIdx.x == 0)
+		atomicOr(&t.counts->flags[s.nr], flags);
+	for (uint32_t i = threadIdx.x; !(flags & TO_LABEL) && c.cached && i < c.nr; i += BLOCK)
+		if (is_new(c, i))
+			*(in_listed_page(t, c, i) ? &pages : &rest) += 1;
+	pages = block_sum(pages);
+	rest = block_sum(rest);
+	if (threadIdx.x == 0) {
+		t.block_pages[blockIdx.x] = pages;
+		t.block_rest[blockIdx.x] = rest;
+	}
+}
+
+/* When no block has anything to be labelled. */
+static __device__ void mark_new(const struct gpu_take &t, const struct changes &c)
+{
+	if (!c.cached)
+		return; /* nothing of it is new */
+	for (uint32_t i = threadIdx.x; i < c.nr; i += BLOCK)
+		if (is_new(c, i)) {
+			mark_first(t, c.entries[i].chunk);
+			c.results[i] = in_listed_page(t, c, i) ? RESULT_PAGES : RESULT_REST;
+		}
+	__syncthreads();
 }
 
 /* Chunks of all blocks' parts, and of those before this one. */
@@ -360,9 +429,12 @@ static __device__ struct sums sum_blocks(const struct gpu_take &t)
 	return ret;
 }
 
-/* What the segment adds, for the next one and for the host, which may read this before the bytes are there. */
-static __device__ void report_segment(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr, bool too_many,
-				      struct sums sums)
+/*
+ * What the segment adds, for the next one and for the host, which may read this before the bytes are there, unless
+ * `placed`. What it needs only when all is over comes last: the copy waits for the rest.
+ */
+static __device__ void report_segment(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr, bool overflow,
+				      bool placed, struct sums sums)
 {
 	struct gpu_totals totals = t.counts->before[s.nr];
 
@@ -371,42 +443,105 @@ static __device__ void report_segment(const struct gpu_take &t, const struct gpu
 	totals.rest += sums.rest;
 	t.counts->before[s.nr + 1] = totals;
 	t.report->upto[s.nr] = totals;
-	t.report->unknown[s.nr] = __ldcg(&t.counts->unknown[s.nr]);
-	t.report->entered = __ldcg((unsigned long long *)&t.counts->entered);
-	t.report->reclaimed = __ldcg((unsigned long long *)&t.counts->reclaimed);
-	if (s.last)
-		t.report->last_is_first = __ldcg(t.first + t.nr_groups - 1) >> (t.nr_chunks - 1) % GPU_GROUP & 1;
-	if (__ldcg(&t.counts->overflow) || too_many || totals.changed - totals.pages - totals.rest > t.shifts_room)
+	t.report->placed[s.nr] = placed;
+	if (overflow || totals.changed - totals.pages - totals.rest > t.shifts_room)
 		t.report->overflow = 1;
 	__threadfence_system();
 	*(volatile uint32_t *)&t.report->done[s.nr] = t.attempt;
+	t.report->unknown[s.nr] = __ldcg(&t.counts->unknown[s.nr]);
+	t.report->entered = __ldcg((unsigned long long *)&t.counts->entered);
+	t.report->reclaimed = __ldcg((unsigned long long *)&t.counts->reclaimed);
 }
 
-/* Bytes of a batch of first occurrences, by all threads of a block. */
-static __device__ void copy_chunks(const struct gpu_take &t, const uint32_t *chunks, const uint32_t *places,
-				   uint32_t nr, uint8_t *to)
+/* They stay in the second-level cache until the copy to the host reads them. */
+static __device__ __forceinline__ void store_staged(uint8_t *p, uint4 v, uint64_t policy)
 {
+	asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(p), "r"(v.x), "r"(v.y),
+		     "r"(v.z), "r"(v.w), "l"(policy)
+		     : "memory");
+}
+
+/* A chunk of the content, and where in a segment's staging it goes. */
+struct copy {
+	uint32_t chunk, place;
+};
+
+#define LOADS 4u /* that a thread has under way at a time */
+
+/* Chunks, the i-th as `copy_at(i)` says, by the threads of a block from `first` on. */
+template <typename F>
+static __device__ __forceinline__ void copy_chunks(const struct gpu_take &t, uint32_t nr, uint8_t *to, uint32_t first,
+						   F copy_at)
+{
+	const uint32_t threads = BLOCK - first;
 	uint32_t shift = 31 - __clz(t.chunk_len / 16), vectors = nr << shift;
+	struct source one = only_source(t);
+	uint64_t policy;
+	auto from_at = [&](uint32_t i) {
+		return (uint64_t)copy_at(i >> shift).chunk * t.chunk_len + (i & ((1u << shift) - 1)) * 16;
+	};
+	auto to_at = [&](uint32_t i) {
+		return to + (uint64_t)copy_at(i >> shift).place * t.chunk_len + (i & ((1u << shift) - 1)) * 16;
+	};
 
-#pragma unroll 4
-	for (uint32_t i = threadIdx.x; i < vectors; i += BLOCK) {
-		uint32_t entry = i >> shift, off = (i & ((1u << shift) - 1)) * 16;
+	asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+	for (uint32_t i = threadIdx.x - first; i < vectors; i += LOADS * threads) {
+		uint4 v[LOADS];
 
-		*(uint4 *)(to + (uint64_t)places[entry] * t.chunk_len + off) =
-			content_load(t, (uint64_t)chunks[entry] * t.chunk_len + off);
+#pragma unroll
+		for (uint32_t k = 0; k < LOADS; k++) {
+			uint32_t at = i + k * threads;
+
+			if (at < vectors && from_at(at) + 16 <= one.len)
+				v[k] = *(const uint4 *)(one.p + from_at(at));
+		}
+#pragma unroll
+		for (uint32_t k = 0; k < LOADS; k++) {
+			uint32_t at = i + k * threads;
+
+			if (at < vectors && from_at(at) + 16 <= one.len)
+				store_staged(to_at(at), v[k], policy);
+		}
 	}
+	for (uint32_t i = threadIdx.x - first; i < vectors; i += threads)
+		if (from_at(i) + 16 > one.len)
+			store_staged(to_at(i), content_load(t, from_at(i)), policy);
 }
 
 /* Chunks for whole pages in the upper half, for the rest in the lower half: a block adds up both at once. */
 #define TO_PAGES (1u << 16)
 #define TO_REST 1u
 
+static __device__ uint8_t *staging_of(const struct gpu_take &t, const struct gpu_segment &s)
+{
+	struct gpu_totals before = t.counts->before[s.nr];
+
+	return t.staging + s.staging_off + (s.append ? (before.pages + before.rest) * t.chunk_len : 0);
+}
+
+/*
+ * Most often all that has changed is new. So warps that have nothing to look up put it where it belongs in that case,
+ * while the others look: `gather` is for when it was not.
+ */
+static __device__ bool gather_early(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c)
+{
+	uint32_t first = (c.nr + WARP - 1) / WARP * WARP;
+
+	if (t.whole || !c.cached || first + 2 * WARP > BLOCK)
+		return false;
+	if (threadIdx.x >= first)
+		copy_chunks(t, c.nr, staging_of(t, s), first, [&](uint32_t k) {
+			return copy{ c.entries[k].chunk, (uint32_t)c.from + k };
+		});
+	return true;
+}
+
 static __device__ void gather(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
 			      struct sums sums)
 {
 	__shared__ uint32_t chunks[BLOCK], places[BLOCK];
 	struct gpu_totals before = t.counts->before[s.nr];
-	uint8_t *to = t.staging + s.staging_off + (s.append ? (before.pages + before.rest) * t.chunk_len : 0);
+	uint8_t *to = staging_of(t, s);
 	uint64_t shifted = before.changed - before.pages - before.rest + c.from;
 	uint32_t pages = sums.pages_before, rest = sums.rest_before; /* before this round */
 
@@ -434,7 +569,9 @@ static __device__ void gather(const struct gpu_take &t, const struct gpu_segment
 		pages += total >> 16;
 		rest += total & 0xffff;
 		__syncthreads();
-		copy_chunks(t, chunks, places, (total >> 16) + (total & 0xffff), to);
+		copy_chunks(t, (total >> 16) + (total & 0xffff), to, 0, [&](uint32_t k) {
+			return copy{ chunks[k], places[k] };
+		});
 		__syncthreads();
 	}
 }
@@ -447,36 +584,47 @@ static __global__ void SEGMENT_BOUNDS segment_kernel(const __grid_constant__ str
 	struct changes c = { .from = 0, .nr = 0, .cached = false, .entries = entries, .results = results };
 	uint32_t *arrived = &t.counts->arrived[s.nr];
 	struct sums sums = { 0, 0, 0, 0 };
-	uint32_t nr, phase = 1;
+	uint32_t nr, phase = 1, flags = 0;
 	struct part part;
 	struct span span;
-	bool too_many;
+	uint64_t room = t.dedup ? room_left(t, s.nr) : 0;
+	bool too_many, overflow, gathered;
 
 	nr = find_part(t, s, &part, &span);
 	too_many = nr > t.entries_room || t.counts->before[s.nr].changed + nr > t.changed_room;
 	if (nr == 0 || too_many) {
 		if (blockIdx.x == 0 && threadIdx.x == 0)
-			report_segment(t, s, 0, too_many, sums);
+			report_segment(t, s, 0, too_many || __ldcg(&t.counts->overflow), false, sums);
 		return;
 	}
 	list_changes(t, s, part, span, &c);
-	if (t.dedup) {
-		uint64_t room = room_left(t, s.nr);
-
-		enter_changes(t, s, c, room >= nr);
-		wait_for_all(arrived, phase++);
-		if (room > 0 && room < nr) {
+	gathered = gather_early(t, s, c);
+	if (!gathered)
+		flags |= NOT_PLACED;
+	if (!t.dedup || enter_changes(t, s, c, room >= nr))
+		flags |= TO_LABEL;
+	count_new(t, s, c, flags);
+	wait_for_all(arrived, phase++);
+	flags = __ldcg(&t.counts->flags[s.nr]);
+	overflow = __ldcg(&t.counts->overflow) != 0; /* of the log, while this was hashed */
+	sums = sum_blocks(t);
+	if (flags & TO_LABEL) {
+		if (t.dedup && room > 0 && room < nr) {
 			enter_ranked(t, c, room);
 			wait_for_all(arrived, phase++);
 		}
+		label_changes(t, c);
+		wait_for_all(arrived, phase++);
+		sums = sum_blocks(t);
 	}
-	label_changes(t, c);
-	wait_for_all(arrived, phase++);
-	sums = sum_blocks(t);
 	if (blockIdx.x == 0 && threadIdx.x == 0)
-		report_segment(t, s, nr, false, sums);
+		report_segment(t, s, nr, overflow, !(flags & NOT_PLACED) && sums.rest == nr, sums);
+	if (!(flags & TO_LABEL))
+		mark_new(t, c);
 	/* If all of it is new, the host copies it from where it is. */
-	if (!t.whole || sums.pages < min(s.end * GPU_UNIT_CHUNKS, t.nr_chunks) - s.unit * GPU_UNIT_CHUNKS)
+	if (t.whole && sums.pages == min(s.end * GPU_UNIT_CHUNKS, t.nr_chunks) - s.unit * GPU_UNIT_CHUNKS)
+		return;
+	if (!gathered || sums.rest < nr)
 		gather(t, s, c, sums);
 }
 

@@ -85,6 +85,7 @@ struct gpu_counts {
 	uint32_t log_used;
 	uint32_t arrived[GPU_SEGMENTS_MAX], tables_arrived; /* blocks at where they wait for each other */
 	uint32_t unknown[GPU_SEGMENTS_MAX]; /* per segment */
+	uint32_t flags[GPU_SEGMENTS_MAX]; /* what a block of a segment has to tell the others */
 	uint64_t entered, reclaimed; /* slots; the second: of dropped ones */
 	uint64_t kept; /* by a sweep */
 	struct gpu_totals before[GPU_SEGMENTS_MAX + 1];
@@ -94,6 +95,7 @@ struct gpu_counts {
 struct gpu_report {
 	struct gpu_totals upto[GPU_SEGMENTS_MAX];
 	uint32_t unknown[GPU_SEGMENTS_MAX]; /* of each */
+	uint32_t placed[GPU_SEGMENTS_MAX]; /* not 0: its payload is in staging already */
 	uint64_t entered, reclaimed;
 	uint32_t last_is_first; /* a first occurrence: the last chunk */
 	uint32_t overflow, done[GPU_SEGMENTS_MAX];

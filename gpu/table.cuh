@@ -12,8 +12,8 @@
  * compared, and no thread waits for another. Of equal chunks the lowest wins by an atomic minimum.
  *
  * A thread looks for its digest among older entries; if it is not there, it takes the first slot that is empty or was
- * dropped. Slots are only filled meanwhile: two threads with the same digest come to the same slot, or the second finds
- * what the first has entered on its way. A tag may be too old: then the swap fails, and says what is there now.
+ * dropped, from the bucket on where it has seen one or an entry of this version with its tag. Slots are only filled
+ * meanwhile: two threads with the same digest come to the same slot, or the second finds what the first has entered. A tag may be too old: then the swap fails, and says what is there now.
  */
 #pragma once
 
@@ -73,27 +73,72 @@ static __device__ __forceinline__ uint64_t value_at(const struct gpu_table &tabl
 	return __ldcg((const unsigned long long *)&table.slots[slot].value);
 }
 
-/* The value of an entry of an older version; 0: there is none. Also the tags of the first bucket, for enter_chunk(). */
-static __device__ uint64_t find_older(const struct gpu_take &t, struct digest d, uint4 *ret_tags)
+/*
+ * From where a chunk that no older version has may be entered: no bucket before has room, or an entry of this version that
+ * may be the same. `tags` are as they were some time ago, and `own` are such entries then.
+ */
+struct vacancy {
+	uint64_t bucket;
+	uint4 tags;
+	uint32_t own;
+};
+
+/* Where the search for it begins. */
+static __device__ __forceinline__ struct vacancy vacancy_at(const struct gpu_take &t, struct digest d)
 {
-	uint64_t bucket = t.table.nr_slots > 0 ? bucket_of(t.table, d) : 0;
+	struct vacancy v = { bucket_of(t.table, d) };
 
-	for (uint64_t i = 0; i < t.table.nr_slots / GPU_BUCKET; i++, bucket = bucket_after(t.table, bucket)) {
-		uint4 tags = load_tags(t.table, bucket);
+	v.tags = load_tags(t.table, v.bucket);
+	v.own = slots_with(v.tags, tag_of(d));
+	return v;
+}
 
-		if (i == 0)
-			*ret_tags = tags;
-		for (uint32_t slots = slots_with(tags, tag_of(d)); slots; slots &= slots - 1) {
-			uint64_t slot = bucket * GPU_BUCKET + __ffs(slots) - 1, value = value_at(t.table, slot);
-			struct digest key = t.table.slots[slot].key; /* perhaps for nothing, but not one after the other */
+/* A bucket on the way of a search. True: it is over, with what is in `value`. */
+static __device__ __forceinline__ bool look_into(const struct gpu_take &t, struct digest d, uint64_t bucket, uint4 tags,
+						 struct vacancy *v, uint64_t *value)
+{
+	uint32_t empty = slots_with(tags, GPU_SLOT_EMPTY), own = 0;
 
-			if (version_of(value) != t.number && same_digest(key, d))
-				return value;
+	for (uint32_t slots = slots_with(tags, tag_of(d)); slots; slots &= slots - 1) {
+		uint64_t slot = bucket * GPU_BUCKET + __ffs(slots) - 1, is = value_at(t.table, slot);
+		struct digest key = t.table.slots[slot].key; /* perhaps for nothing, but not one after the other */
+
+		if (version_of(is) == t.number)
+			own |= slots & -slots;
+		else if (same_digest(key, d)) {
+			*value = is;
+			return true;
 		}
-		if (slots_with(tags, GPU_SLOT_EMPTY))
-			break;
 	}
-	return 0;
+	if ((empty | own | slots_with(tags, GPU_SLOT_DROPPED)) && v->bucket == UINT64_MAX) {
+		v->bucket = bucket;
+		v->tags = tags;
+		v->own = own;
+	}
+	return empty != 0;
+}
+
+/*
+ * The value of an entry of an older version; 0: there is none, and `ret` is set, if there is room. Two buckets are looked
+ * at together if one access has the tags of both.
+ */
+static __device__ uint64_t find_older(const struct gpu_take &t, struct digest d, struct vacancy *ret)
+{
+	uint64_t bucket = t.table.nr_slots > 0 ? bucket_of(t.table, d) : 0, value = 0;
+
+	ret->bucket = UINT64_MAX;
+	for (uint64_t i = 0; i < t.table.nr_slots / GPU_BUCKET; i++) {
+		uint4 tags = load_tags(t.table, bucket), second;
+		bool pair = bucket % 2 == 0 && bucket + 1 < t.table.nr_slots / GPU_BUCKET;
+
+		if (pair)
+			second = load_tags(t.table, bucket + 1);
+		if (look_into(t, d, bucket, tags, ret, &value) ||
+		    (pair && look_into(t, d, ++bucket, second, ret, &value)))
+			break;
+		bucket = bucket_after(t.table, bucket);
+	}
+	return value;
 }
 
 /* The slot that this version has entered such a chunk in, plus one; 0: none. When all have been entered. */
@@ -118,24 +163,22 @@ static __device__ uint64_t find_own(const struct gpu_take &t, struct digest d)
 
 /* What a thread has entered, to be added up in the end. */
 struct tally {
-	uint32_t unknown, entered, reclaimed;
+	uint32_t unknown, entered, reclaimed, equal;
 };
 
-/*
- * Enters a chunk that no older version has. Returns its slot, which an equal one may have. `tags`: of its bucket, as
- * they were some time ago.
- */
-static __device__ uint64_t enter_chunk(const struct gpu_take &t, struct digest d, uint32_t chunk, uint4 tags,
+/* Enters a chunk that no older version has. Returns its slot, which an equal one may have. */
+static __device__ uint64_t enter_chunk(const struct gpu_take &t, struct digest d, uint32_t chunk, struct vacancy v,
 				       struct tally *tally)
 {
-	uint64_t bucket = bucket_of(t.table, d), own = value_of(t.number, chunk);
-	uint32_t tag = tag_of(d);
+	uint64_t bucket = v.bucket, own = value_of(t.number, chunk);
+	uint32_t tag = tag_of(d), same = v.own; /* others with this tag are older, and have been looked at */
+	uint4 tags = v.tags;
 
 	/* Ends: there is more room than chunks that come here. */
-	for (;; bucket = bucket_after(t.table, bucket), tags = load_tags(t.table, bucket)) {
+	for (;;) {
 		uint32_t empty = slots_with(tags, GPU_SLOT_EMPTY), dropped = slots_with(tags, GPU_SLOT_DROPPED);
 
-		for (uint32_t slots = empty | dropped | slots_with(tags, tag); slots; slots &= slots - 1) {
+		for (uint32_t slots = empty | dropped | same; slots; slots &= slots - 1) {
 			uint32_t i = __ffs(slots) - 1;
 			uint64_t slot = bucket * GPU_BUCKET + i, value;
 			unsigned long long *place = (unsigned long long *)&t.table.slots[slot].value;
@@ -158,8 +201,12 @@ static __device__ uint64_t enter_chunk(const struct gpu_take &t, struct digest d
 				continue;
 			if (own < value)
 				atomicMin(place, own);
+			tally->equal++;
 			return slot;
 		}
+		bucket = bucket_after(t.table, bucket);
+		tags = load_tags(t.table, bucket);
+		same = slots_with(tags, tag);
 	}
 }
 
