@@ -17,17 +17,21 @@
 #include "base/util.h"
 #include "mpi-agent/connect.h"
 #include "mpi-agent/loop.h"
+#include "mpi-agent/rounds.h"
 #include "mpi-agent/status.h"
 #include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUPTED = 130 };
 
+#define REMEMBER_MIB 64 /* 2 million pages */
+#define REMEMBER_MIB_MAX (1u << 20)
 #define FINALIZE_S 10 /* MPI's own end has no limit */
 
 struct request {
 	const char *mount, *socket;
 	bool status;
+	struct rounds_conf rounds;
 };
 
 static volatile sig_atomic_t caught;
@@ -35,12 +39,13 @@ static char shown_as[2 * LINK_NAME_LEN + 16]; /* in front of each line: those of
 
 static void help(FILE *to)
 {
-	fputs("Usage: mpirun -n NODES --map-by node ckptfs-agent --mount DIR [--socket PATH]\n"
+	fputs("Usage: mpirun -n NODES --map-by node ckptfs-agent --mount DIR [--socket PATH] [--remember MIB]\n"
 	      "       ckptfs-agent --mount DIR --status\n"
 	      "Let the stores of a cluster (mount option cluster=) share what they have in common: one agent for each node,\n"
 	      "which finds the daemon of the ckptfs that is mounted at DIR there. Runs until SIGTERM, or until one is unmounted.\n\n"
 	      "  --mount DIR      where the ckptfs is mounted\n"
 	      "  --socket PATH    the socket of its daemon, if it is not STORE/agent.sock (mount option agent=)\n"
+	      "  --remember MIB   memory for what other nodes are known to have; 64 by default, 0: none\n"
 	      "  --status         show what the agent that runs on this node does\n"
 	      "  -h, --help       this text\n"
 	      "  -V, --version    the version\n\n"
@@ -124,7 +129,7 @@ static enum exit_status take_part(const struct request *q, const struct waits *w
 	if (w.rank == 0)
 		log_notice("%" PRIu32 " nodes take part", w.nr);
 	status_fd = status_listen(&at);
-	r = loop_run(&w, &l, waits, status_fd);
+	r = loop_run(&w, &l, waits, &q->rounds, status_fd);
 	closep(&status_fd);
 	free(at.path);
 	if (r < 0 && r != -ECANCELED)
@@ -144,12 +149,25 @@ static enum exit_status show_status(const struct request *q)
 	return r < 0 || fflush(stdout) != 0 ? EXIT_FAILED : EXIT_DONE;
 }
 
+static int parse_remember(const char *s, struct rounds_conf *ret)
+{
+	char *end;
+	unsigned long mib = strtoul(s, &end, 10);
+
+	if (*s < '0' || *s > '9' || *end != '\0' || mib > REMEMBER_MIB_MAX) {
+		fprintf(stderr, "ckptfs-agent: --remember %s: not a number of MiB, up to %u\n", s, REMEMBER_MIB_MAX);
+		return -EINVAL;
+	}
+	ret->remember = (size_t)mib << 20;
+	return 0;
+}
+
 /* 0: go on; else the exit status + 1 */
 static int parse(int argc, char *argv[], struct request *q)
 {
 	static const struct option options[] = {
 		{ "mount", required_argument, NULL, 'm' }, { "socket", required_argument, NULL, 's' },
-		{ "status", no_argument, NULL, 'S' },	   { "help", no_argument, NULL, 'h' },
+		{ "remember", required_argument, NULL, 'r' }, { "status", no_argument, NULL, 'S' },	   { "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },	   { 0 },
 	};
 	int c;
@@ -161,6 +179,10 @@ static int parse(int argc, char *argv[], struct request *q)
 			break;
 		case 's':
 			q->socket = optarg;
+			break;
+		case 'r':
+			if (parse_remember(optarg, &q->rounds) < 0)
+				return EXIT_USAGE + 1;
 			break;
 		case 'S':
 			q->status = true;
@@ -185,7 +207,7 @@ static int parse(int argc, char *argv[], struct request *q)
 
 int main(int argc, char *argv[])
 {
-	struct request q = { 0 };
+	struct request q = { .rounds = { .remember = (size_t)REMEMBER_MIB << 20 } };
 	struct waits waits;
 	int r = parse(argc, argv, &q);
 

@@ -80,7 +80,7 @@ void link_encode_decision(uint64_t round, const struct link_owners *owners, uint
 {
 	add_header(ret, LINK_DECISION, round, nr * sizeof(struct link_owners_wire));
 	for (uint32_t i = 0; i < nr; i++) {
-		struct link_owners_wire d = { .index = le32_put(owners[i].index), .nr = (uint8_t)owners[i].nr };
+		struct link_owners_wire d = { .index = le32_put(owners[i].index), .nr = (uint8_t)owners[i].nr, .has = (uint8_t)owners[i].has };
 
 		for (uint32_t k = 0; k < MIN(owners[i].nr, LINK_OWNERS_MAX); k++)
 			d.owners[k] = le16_put(owners[i].owners[k]);
@@ -275,9 +275,9 @@ int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_
 static int decode_owners(const struct link_owners_wire *d, uint32_t nr_nodes, struct link_owners *ret)
 {
 	static const uint8_t zeros[sizeof(d->reserved)];
-	struct link_owners o = { .index = le32_get(d->index), .nr = d->nr };
+	struct link_owners o = { .index = le32_get(d->index), .nr = d->nr, .has = d->has };
 
-	if (o.nr < 1 || o.nr > LINK_OWNERS_MAX || memcmp(d->reserved, zeros, sizeof(zeros)) != 0)
+	if (o.nr < 1 || o.nr > LINK_OWNERS_MAX || o.has >> o.nr != 0 || memcmp(d->reserved, zeros, sizeof(zeros)) != 0)
 		return -EBADMSG;
 	for (uint32_t k = 0; k < LINK_OWNERS_MAX; k++) {
 		o.owners[k] = le16_get(d->owners[k]);

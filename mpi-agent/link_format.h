@@ -28,7 +28,7 @@
 #include "base/fp.h"
 #include "base/le.h"
 
-#define LINK_VERSION 1u
+#define LINK_VERSION 2u
 #define LINK_LEN_MAX (64u << 20) /* of a message; more is refused unread */
 #define LINK_CHUNKS_MAX 4096u /* that are asked for at once, ... */
 #define LINK_BYTES_MAX (16u << 20) /* with as many bytes together */
@@ -87,11 +87,12 @@ static_assert(sizeof(struct link_node_wire) == 84, "on the wire");
 
 /* OFFER: fingerprints of FP_LEN bytes, ascending, each once. */
 
-/* DECISION: entries, ascending by `index`, of those pages of the offer that at least one other node offers, too. */
+/* DECISION: entries, ascending by `index`, of those pages of the offer that at least one other node offers, too, or has already. */
 struct link_owners_wire {
 	struct le32 index; /* in the offer */
 	uint8_t nr; /* 1 to LINK_OWNERS_MAX */
-	uint8_t reserved[3];
+	uint8_t has; /* bit i: owners[i] has it already, durable and lent, whatever becomes of this round there */
+	uint8_t reserved[2];
 	struct le16 owners[LINK_OWNERS_MAX]; /* numbers in NODES, ascending; zeros behind them */
 };
 static_assert(sizeof(struct link_owners_wire) == 16, "on the wire");
@@ -142,6 +143,7 @@ struct link_node {
 struct link_owners {
 	uint32_t index, nr;
 	uint16_t owners[LINK_OWNERS_MAX];
+	uint32_t has;
 };
 
 struct link_want {

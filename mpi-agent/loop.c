@@ -253,6 +253,8 @@ static void print_status(const struct loop *l, FILE *to)
 	fprintf(to,
 		"Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; %" PRIu64 " of %" PRIu64 " that were offered here\n",
 		rounds->popular, rounds->popular_last, rounds->shared, rounds->offered);
+	fprintf(to, "Known:    %" PRIu64 " pages; %" PRIu64 " that were offered here needed no round\n", rounds->known,
+		rounds->remembered);
 	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
 		fetched->chunks, fetched->missing);
 	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s,
@@ -363,7 +365,8 @@ static int run(struct loop *l)
 	return r < 0 ? r : l->error < 0 ? -ECANCELED : 0;
 }
 
-int loop_run(const struct world *w, struct link *daemon, const struct waits *waits, int status_fd)
+int loop_run(const struct world *w, struct link *daemon, const struct waits *waits, const struct rounds_conf *conf,
+	     int status_fd)
 {
 	struct loop l = { .w = w, .waits = waits, .daemon = daemon, .status_fd = status_fd, .leaving = MPI_REQUEST_NULL };
 	int r;
@@ -371,7 +374,7 @@ int loop_run(const struct world *w, struct link *daemon, const struct waits *wai
 	l.started_ns = l.turn_ns = l.heard_ns = l.told_ns = monotonic_ns();
 	r = peers_new(w, &l.peers);
 	if (r == 0)
-		r = rounds_new(w, l.peers, daemon, waits, &l.rounds);
+		r = rounds_new(w, l.peers, daemon, waits, conf, &l.rounds);
 	if (r == 0)
 		r = fetches_new(w, l.peers, daemon, waits, &l.fetches);
 	if (r == 0)

@@ -69,13 +69,14 @@ int popular_of_node(const struct merge_conf *conf, uint32_t node, const struct f
 
 /* --- merging --- */
 
+/* Who has it already need not store it. */
 static void add_load(uint32_t *load, const struct popular *p)
 {
 	for (uint32_t i = 0; i < p->nr_owners; i++)
-		load[p->owners[i]]++;
+		load[p->owners[i]] += !(p->has >> i & 1);
 }
 
-/* All entries of both, in order. Those of both have no owners yet; all others are counted. */
+/* All entries of both, in order. Those of both have neither count nor owners yet; the load of all others is. */
 static size_t join(const struct popular_set *a, const struct popular_set *b, uint32_t *load, struct popular *ret)
 {
 	size_t i = 0, k = 0, nr = 0;
@@ -84,7 +85,7 @@ static size_t join(const struct popular_set *a, const struct popular_set *b, uin
 		int order = i == a->nr ? 1 : k == b->nr ? -1 : fp_compare(a->v[i].fp, b->v[k].fp);
 
 		if (order == 0) {
-			ret[nr++] = (struct popular){ .fp = a->v[i].fp, .count = a->v[i].count + b->v[k].count };
+			ret[nr++] = (struct popular){ .fp = a->v[i].fp };
 			i++;
 			k++;
 			continue;
@@ -95,43 +96,101 @@ static size_t join(const struct popular_set *a, const struct popular_set *b, uin
 	return nr;
 }
 
-/* Of some nodes, ascending, the least loaded on a host that has not been chosen; the lowest of equals. */
-static const uint32_t *least_loaded(const struct merge_conf *conf, const uint32_t *load, const uint32_t *nodes, size_t nr,
-				    const struct popular *chosen)
+struct candidate {
+	uint32_t node;
+	bool has; /* it already */
+};
+
+/* Those that have it come first; then the least loaded; the lowest of equals. */
+static bool is_better(const struct candidate *a, const struct candidate *b, const uint32_t *load)
 {
-	const uint32_t *best = NULL;
+	return a->has != b->has ? a->has : !a->has && load && load[a->node] < load[b->node];
+}
+
+/* Of some nodes, ascending, the best one on a host that has not been chosen. */
+static const struct candidate *best_of(const struct merge_conf *conf, const uint32_t *load, const struct candidate *v,
+				       size_t nr, const struct popular *chosen)
+{
+	const struct candidate *best = NULL;
 
 	for (size_t i = 0; i < nr; i++) {
 		bool taken = false;
 
 		for (uint32_t k = 0; k < chosen->nr_owners; k++)
-			taken |= conf->hosts[nodes[i]] == conf->hosts[chosen->owners[k]];
-		if (!taken && (!best || load[nodes[i]] < load[*best]))
-			best = &nodes[i];
+			taken |= conf->hosts[v[i].node] == conf->hosts[chosen->owners[k]];
+		if (!taken && (!best || is_better(&v[i], best, load)))
+			best = &v[i];
 	}
 	return best;
 }
 
-static int by_number(const void *a, const void *b)
+static void add_owner(struct popular *p, const struct candidate *c)
 {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	uint32_t at = 0;
 
-	return x < y ? -1 : x > y;
+	while (at < p->nr_owners && p->owners[at] < c->node)
+		at++;
+	memmove(&p->owners[at + 1], &p->owners[at], (p->nr_owners - at) * sizeof(*p->owners));
+	p->has = (p->has & ((1u << at) - 1)) | (p->has >> at << (at + 1)) | (uint32_t)c->has << at;
+	p->owners[at] = c->node;
+	p->nr_owners++;
+}
+
+/* `load` may be NULL: there is none. */
+static void choose(const struct merge_conf *conf, const uint32_t *load, const struct candidate *v, size_t nr,
+		   struct popular *ret)
+{
+	const struct candidate *best;
+
+	while (ret->nr_owners < conf->nr_owners && (best = best_of(conf, load, v, nr, ret)) != NULL)
+		add_owner(ret, best);
+}
+
+/* One more, each node once, ascending. 1: it was there. */
+static uint32_t add_candidate(struct candidate *v, size_t *nr, uint32_t node, bool has)
+{
+	size_t at = 0;
+
+	while (at < *nr && v[at].node < node)
+		at++;
+	if (at < *nr && v[at].node == node) {
+		v[at].has |= has;
+		return 1;
+	}
+	memmove(&v[at + 1], &v[at], (*nr - at) * sizeof(*v));
+	v[at] = (struct candidate){ node, has };
+	(*nr)++;
+	return 0;
+}
+
+void popular_is_had(const struct merge_conf *conf, const uint16_t *nodes, uint32_t nr, struct popular *p)
+{
+	struct candidate v[2 * OWNERS_MAX];
+	uint32_t self = p->owners[0];
+	size_t n = 0;
+
+	assert(p->nr_owners == 1 && nr <= OWNERS_MAX);
+	add_candidate(v, &n, self, false);
+	for (uint32_t i = 0; i < nr; i++)
+		add_candidate(v, &n, nodes[i], true);
+	p->count = (uint32_t)n;
+	p->nr_owners = 0;
+	choose(conf, NULL, v, n, p);
 }
 
 static void choose_owners(const struct merge_conf *conf, uint32_t *load, const struct popular *a, const struct popular *b,
 			  struct popular *ret)
 {
-	uint32_t nodes[2 * OWNERS_MAX];
-	size_t nr = a->nr_owners + b->nr_owners;
-	const uint32_t *best;
+	struct candidate v[2 * OWNERS_MAX];
+	uint32_t twice = 0;
+	size_t nr = 0;
 
-	memcpy(nodes, a->owners, a->nr_owners * sizeof(*nodes));
-	memcpy(nodes + a->nr_owners, b->owners, b->nr_owners * sizeof(*nodes));
-	qsort(nodes, nr, sizeof(*nodes), by_number);
-	while (ret->nr_owners < conf->nr_owners && (best = least_loaded(conf, load, nodes, nr, ret)) != NULL)
-		ret->owners[ret->nr_owners++] = *best;
-	qsort(ret->owners, ret->nr_owners, sizeof(*ret->owners), by_number);
+	for (uint32_t i = 0; i < a->nr_owners; i++)
+		add_candidate(v, &nr, a->owners[i], a->has >> i & 1);
+	for (uint32_t i = 0; i < b->nr_owners; i++)
+		twice += add_candidate(v, &nr, b->owners[i], b->has >> i & 1);
+	ret->count = MIN(a->count + b->count - twice, conf->nr_nodes);
+	choose(conf, load, v, nr, ret);
 	add_load(load, ret);
 }
 

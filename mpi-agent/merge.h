@@ -10,6 +10,9 @@
  *   - a set has at most `max` pages, and none that is left out has a higher count than one that is in it. Of equally frequent ones
  *     those with the lowest fingerprints stay, on all nodes alike: what is cut off first is a part of all pages, chosen
  *     by chance, and not a part of the popular ones on one node and another part on the next.
+ * A page may be on some node already, durable, and for others to refer to: who offers it says who *has* it. Such a node stays an owner, before any that would have to store it, and
+ * is no load. It counts as one that holds the page; if one half of a merge knows of it and the other half has lost it among its holders, it counts twice.
+ *
  * What does not: the same owners for another order of merging (so one result is made, and sent to all), and that loads are as even as they
  * could be. Pages without a choice are counted first, and then each goes to the least loaded of those who have it; the
  * choices of a merge do not know of those in other branches.
@@ -28,6 +31,7 @@ struct popular {
 	uint32_t count; /* nodes that hold it */
 	uint32_t nr_owners;
 	uint32_t owners[OWNERS_MAX]; /* nodes, by their number in this round, ascending */
+	uint32_t has; /* bit i: owners[i] has it already */
 };
 
 /* By fingerprint, each once. */
@@ -48,6 +52,8 @@ struct merge_conf {
 /* A node's own pages, in any order, some perhaps twice. -ENOMEM. */
 int popular_of_node(const struct merge_conf *conf, uint32_t node, const struct fp *pages, size_t nr,
 		    struct popular_set *ret);
+/* The same page, which other nodes have already: `p` is one of popular_of_node()'s. */
+void popular_is_had(const struct merge_conf *conf, const uint16_t *nodes, uint32_t nr, struct popular *p);
 /* Of sets of different nodes. It makes no difference which is which. Time: linear in both. -ENOMEM. */
 int popular_merge(const struct merge_conf *conf, const struct popular_set *a, const struct popular_set *b,
 		  struct popular_set *ret);

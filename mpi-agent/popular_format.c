@@ -35,7 +35,8 @@ void popular_encode(const struct merge_conf *conf, const struct popular_set *s, 
 		e->nr_owners = (uint8_t)s->v[i].nr_owners;
 		e->count = le32_put(s->v[i].count);
 		for (uint32_t k = 0; k < conf->nr_owners; k++)
-			e->owners[k] = le32_put(k < s->v[i].nr_owners ? s->v[i].owners[k] : 0);
+			e->owners[k] = le32_put(k >= s->v[i].nr_owners ? 0 :
+							s->v[i].owners[k] | (s->v[i].has >> k & 1 ? POPULAR_HAS : 0));
 	}
 	encode_header(conf, 0, (uint32_t)s->nr, crc32c(entries, (size_t)(at - entries)), ret);
 }
@@ -53,12 +54,14 @@ static int decode_entry(const struct merge_conf *conf, const struct popular_entr
 	if (p.nr_owners < 1 || p.nr_owners > conf->nr_owners || p.count < p.nr_owners || p.count > conf->nr_nodes)
 		return -EBADMSG;
 	for (uint32_t k = 0; k < conf->nr_owners; k++) {
-		uint32_t owner = le32_get(e->owners[k]);
+		uint32_t word = le32_get(e->owners[k]), owner = word & ~POPULAR_HAS;
 
-		if (k >= p.nr_owners ? owner != 0 : owner >= conf->nr_nodes || (k > 0 && owner <= p.owners[k - 1]))
+		if (k >= p.nr_owners ? word != 0 : owner >= conf->nr_nodes || (k > 0 && owner <= p.owners[k - 1]))
 			return -EBADMSG;
-		if (k < p.nr_owners)
+		if (k < p.nr_owners) {
 			p.owners[k] = owner;
+			p.has |= (uint32_t)(word != owner) << k;
+		}
 	}
 	*ret = p;
 	return 0;

@@ -15,7 +15,8 @@
 #include "mpi-agent/merge.h"
 
 #define POPULAR_MAGIC "ckptPOPU"
-#define POPULAR_VERSION 1u
+#define POPULAR_VERSION 2u
+#define POPULAR_HAS (1u << 31) /* of an owner: it has the page already */
 
 struct popular_header_disk {
 	uint8_t magic[8];
@@ -32,7 +33,7 @@ struct popular_entry_disk {
 	uint8_t fp[FP_LEN];
 	uint8_t nr_owners; /* that it has, at least 1; zeros in place of the others */
 	struct le32 count;
-	struct le32 owners[]; /* ascending */
+	struct le32 owners[]; /* ascending, each perhaps with POPULAR_HAS */
 };
 static_assert(sizeof(struct popular_entry_disk) == 20, "on the wire");
 

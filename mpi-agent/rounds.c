@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/known.h"
 #include "mpi-agent/link.h"
 #include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/peers.h"
@@ -42,8 +43,13 @@ struct rounds {
 	uint64_t until_ns; /* of OFFERING and STORING: for the daemon; else for all the others */
 
 	bool has_offered, has_stored; /* the daemon, in time */
+	bool has_failed; /* to hear what was decided, here: others may have heard that this node is to store something */
 	struct fp *pages; /* of the offer */
 	uint32_t nr_pages;
+	struct known *remembered;
+	struct holders *had; /* of each page: who is known to have it, durable and lent */
+	struct fp *entered; /* pages that enter the reduction, ... */
+	uint32_t *entered_index, nr_entered; /* and which these are */
 	struct merge_conf conf;
 	struct popular_set own, result;
 	struct reduction *reduction;
@@ -53,37 +59,44 @@ struct rounds {
 	struct end_wire end, *ends;
 };
 
-int rounds_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct rounds **ret)
+int rounds_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits,
+	       const struct rounds_conf *conf, struct rounds **ret)
 {
 	struct rounds *rs = calloc(1, sizeof(*rs));
 
 	if (!rs)
 		return -ENOMEM;
 	*rs = (struct rounds){ .w = w, .peers = p, .daemon = daemon, .waits = waits, .request = MPI_REQUEST_NULL };
+	rs->conf = (struct merge_conf){ .nr_owners = w->replicas, .nr_nodes = w->nr, .hosts = w->hosts };
 	rs->ends = calloc(w->nr, sizeof(*rs->ends));
-	if (!rs->ends) {
-		free(rs);
+	if (!rs->ends || known_new(conf->remember, &rs->remembered) < 0) {
+		rounds_free(rs);
 		return -ENOMEM;
 	}
 	*ret = rs;
 	return 0;
 }
 
-static void forget(struct rounds *rs)
+/* All of this round. */
+static void drop(struct rounds *rs)
 {
 	reduction_free(rs->reduction);
 	rs->reduction = NULL;
 	popular_set_release(&rs->own);
 	popular_set_release(&rs->result);
 	free(TAKE(rs->pages));
-	rs->nr_pages = 0;
+	free(TAKE(rs->had));
+	free(TAKE(rs->entered));
+	free(TAKE(rs->entered_index));
+	rs->nr_pages = rs->nr_entered = 0;
 }
 
 void rounds_free(struct rounds *rs)
 {
 	if (!rs)
 		return;
-	forget(rs);
+	drop(rs);
+	known_free(rs->remembered);
 	free(rs->ends);
 	free(rs);
 }
@@ -109,7 +122,7 @@ static int pass_on(struct rounds *rs)
 static int start_offering(struct rounds *rs, uint64_t number)
 {
 	rs->number = number;
-	rs->has_offered = rs->has_stored = false;
+	rs->has_offered = rs->has_stored = rs->has_failed = false;
 	rs->until_ns = monotonic_ns() + rs->waits->offer_ns;
 	rs->state = OFFERING;
 	if (has_daemon(rs))
@@ -149,25 +162,90 @@ void rounds_end(struct rounds *rs)
 	rs->is_ending = true;
 }
 
+/* --- what is known already --- */
+
+void rounds_forget(struct rounds *rs)
+{
+	known_clear(rs->remembered);
+}
+
+static void remember(struct rounds *rs, struct fp fp, const struct holders *h)
+{
+	known_set(rs->remembered, fp, h, (uint32_t)rs->number);
+}
+
+/* The page as this node would bring it, with those who have it. */
+static struct popular popular_of(const struct rounds *rs, uint32_t i)
+{
+	const struct holders *h = &rs->had[i];
+	struct popular p = { .fp = rs->pages[i], .count = 1, .nr_owners = 1, .owners = { rs->w->rank } };
+
+	if (h->nr > 0)
+		popular_is_had(&rs->conf, h->nodes, h->nr, &p);
+	return p;
+}
+
+/* As many have it as are to. */
+static bool is_had(const struct popular *p, uint32_t nr_owners)
+{
+	return p->nr_owners == nr_owners && p->has == (1u << nr_owners) - 1;
+}
+
+/* What this node need not ask anybody about does not enter. */
+static int enter(struct rounds *rs)
+{
+	rs->entered = calloc(MAX(rs->nr_pages, UINT32_C(1)), sizeof(*rs->entered));
+	rs->entered_index = calloc(MAX(rs->nr_pages, UINT32_C(1)), sizeof(*rs->entered_index));
+	if (!rs->entered || !rs->entered_index)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < rs->nr_pages; i++) {
+		struct popular p = popular_of(rs, i);
+
+		if (is_had(&p, rs->conf.nr_owners)) {
+			rs->figures.remembered++;
+			continue;
+		}
+		rs->entered[rs->nr_entered] = rs->pages[i];
+		rs->entered_index[rs->nr_entered++] = i;
+	}
+	return 0;
+}
+
+static int recall(struct rounds *rs)
+{
+	rs->had = calloc(MAX(rs->nr_pages, UINT32_C(1)), sizeof(*rs->had));
+	if (!rs->had)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < rs->nr_pages; i++)
+		known_find(rs->remembered, rs->pages[i], (uint32_t)rs->number, &rs->had[i]);
+	return 0;
+}
+
 /* --- reducing --- */
 
 static int reduce(struct rounds *rs, size_t max, bool is_sample)
 {
 	int r;
 
-	rs->conf = (struct merge_conf){
-		.max = max, .nr_owners = rs->w->replicas, .nr_nodes = rs->w->nr, .hosts = rs->w->hosts
-	};
+	rs->conf.max = max;
 	rs->is_sample = is_sample;
 	popular_set_release(&rs->own);
-	r = popular_of_node(&rs->conf, rs->w->rank, rs->pages, rs->nr_pages, &rs->own);
+	r = popular_of_node(&rs->conf, rs->w->rank, rs->entered, rs->nr_entered, &rs->own);
 	if (r < 0)
 		return r;
+	for (size_t i = 0; i < rs->own.nr; i++) /* those that entered, in their order */
+		rs->own.v[i] = popular_of(rs, rs->entered_index[i]);
 	return reduction_begin(rs->w->rounds, &rs->conf, &rs->w->set_key, &rs->own, &rs->reduction);
 }
 
 static int start_reducing(struct rounds *rs)
 {
+	int r = recall(rs);
+
+	if (r == 0)
+		r = enter(rs);
+	if (r < 0)
+		return r;
 	rs->state = REDUCING;
 	rs->until_ns = monotonic_ns() + rs->waits->offer_ns + rs->waits->stall_ns;
 	rs->figures.offered += rs->nr_pages;
@@ -183,26 +261,35 @@ static uint64_t nr_popular(const struct popular_set *s)
 	return nr;
 }
 
-/* What of the offer is on other nodes, too. */
+static struct link_owners owners_of(uint32_t index, const struct popular *p)
+{
+	struct link_owners o = { .index = index, .nr = p->nr_owners, .has = p->has };
+
+	for (uint32_t n = 0; n < o.nr; n++)
+		o.owners[n] = (uint16_t)p->owners[n];
+	return o;
+}
+
+/* What of the offer is on other nodes, too. What entered is for the result to decide, and for nobody else: others have the same. */
 static uint32_t decide(const struct rounds *rs, struct link_owners *ret)
 {
 	const struct popular_set *s = &rs->result;
-	uint32_t nr = 0;
+	uint32_t nr = 0, entered = 0;
 	size_t k = 0;
 
 	for (uint32_t i = 0; i < rs->nr_pages; i++) {
-		struct link_owners o = { .index = i };
+		struct popular p;
 
+		if (entered == rs->nr_entered || rs->entered_index[entered] != i) {
+			p = popular_of(rs, i);
+			ret[nr++] = owners_of(i, &p);
+			continue;
+		}
+		entered++;
 		while (k < s->nr && fp_compare(s->v[k].fp, rs->pages[i]) < 0)
 			k++;
-		if (k == s->nr)
-			break;
-		if (!fp_equal(s->v[k].fp, rs->pages[i]) || s->v[k].count < 2)
-			continue;
-		o.nr = s->v[k].nr_owners;
-		for (uint32_t n = 0; n < o.nr; n++)
-			o.owners[n] = (uint16_t)s->v[k].owners[n];
-		ret[nr++] = o;
+		if (k < s->nr && fp_equal(s->v[k].fp, rs->pages[i]) && s->v[k].count >= 2)
+			ret[nr++] = owners_of(i, &s->v[k]);
 	}
 	return nr;
 }
@@ -241,6 +328,7 @@ static int finish_reducing(struct rounds *rs)
 	if (r < 0) {
 		log_errno(r, "round %" PRIu64 ": decides nothing", rs->number);
 		rs->figures.failed++;
+		rs->has_failed = true;
 	} else {
 		rs->figures.message_bytes = cost.message_bytes;
 		if (rs->is_sample && cost.pages > rs->conf.max && rs->w->popular_max > rs->conf.max &&
@@ -265,7 +353,7 @@ static int start_gathering(struct rounds *rs)
 {
 	rs->end = (struct end_wire){ .round = le64_put(rs->number),
 				     .rank = le32_put(rs->w->rank),
-				     .has_stored = rs->has_stored };
+				     .has_stored = rs->has_stored && !rs->has_failed };
 	seal_end(rs, &rs->end);
 	rs->figures.unanswered += !rs->has_offered || !rs->has_stored;
 	rs->state = GATHERING;
@@ -295,6 +383,21 @@ static int tell_settled(struct rounds *rs, uint64_t number, bool is_known)
 	return 0;
 }
 
+/* All nodes hear the same, and remember the same. */
+static void remember_settled(struct rounds *rs)
+{
+	for (size_t i = 0; i < rs->result.nr; i++) {
+		const struct popular *p = &rs->result.v[i];
+		struct holders h = { 0 };
+
+		for (uint32_t k = 0; k < p->nr_owners; k++)
+			if ((p->has >> k & 1) || says_stored(rs, p->owners[k]))
+				holders_add(&h, (uint16_t)p->owners[k]);
+		if (p->count >= 2 && h.nr > 0)
+			remember(rs, p->fp, &h);
+	}
+}
+
 static int finish_gathering(struct rounds *rs)
 {
 	int is_done, r = mpi_errno(MPI_Test(&rs->request, &is_done, MPI_STATUS_IGNORE), "who has stored");
@@ -303,7 +406,8 @@ static int finish_gathering(struct rounds *rs)
 		return r;
 	if (has_daemon(rs) && rs->has_offered)
 		r = tell_settled(rs, rs->number, true);
-	forget(rs);
+	remember_settled(rs);
+	drop(rs);
 	rs->figures.nr++;
 	rs->state = IDLE;
 	return r < 0 ? r : 1;
@@ -408,7 +512,8 @@ bool rounds_reducing(const struct rounds *rs)
 	return rs->state == REDUCING || rs->state == GATHERING;
 }
 
-const struct rounds_figures *rounds_figures(const struct rounds *rs)
+const struct rounds_figures *rounds_figures(struct rounds *rs)
 {
+	rs->figures.known = known_nr(rs->remembered);
 	return &rs->figures;
 }

@@ -10,6 +10,10 @@
  *
  * The reduction is done with a sample first, the SAMPLE_MAX lowest fingerprints of each node, of which all nodes have the same part. If nothing in it is on two nodes, little can be
  * in all there is, and that was it; if all there is fits into it, too. Else all is reduced, as far as memory allows: docs/cluster.md.
+ *
+ * What rounds have settled is remembered, for as long as this world lasts: who has said that it has stored a page has noted, durably, that others rely on it, and will not give it up. So
+ * a page that comes later, on any node, is decided by that. If as many hosts have it as there are to be, it does not even enter the reduction; if fewer have it, it does, with those that do, and
+ * one more of those that offer it becomes an owner. Nodes need not remember the same: a page that one of them knows nothing of is stored once more.
  */
 #pragma once
 
@@ -23,6 +27,10 @@ struct peers;
 struct rounds;
 struct world;
 
+struct rounds_conf {
+	size_t remember; /* bytes for what is remembered */
+};
+
 struct rounds_figures {
 	uint64_t nr; /* that have ended */
 	uint64_t unanswered; /* of these, without pages of the daemon, or without a word that they are stored */
@@ -31,10 +39,13 @@ struct rounds_figures {
 	uint64_t popular, popular_last; /* pages that were on several nodes: in all rounds, and in the last */
 	uint64_t shared; /* pages of this node among these */
 	uint64_t message_bytes; /* of one message of the last reduction */
+	uint64_t remembered; /* pages of this node that were decided by what was remembered */
+	uint64_t known; /* pages that are, now */
 };
 
 /* Borrows all of these. `daemon` has fd -1 once it is gone. */
-int rounds_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct rounds **ret);
+int rounds_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits,
+	       const struct rounds_conf *conf, struct rounds **ret);
 void rounds_free(struct rounds *rs); /* NULL is fine */
 
 /* What the daemon says. -EBADMSG: what cannot be; -ENOMEM, -EIO: the end. */
@@ -46,9 +57,14 @@ int rounds_peer_want(struct rounds *rs, uint64_t number);
 int rounds_peer_begin(struct rounds *rs, uint64_t number);
 /* No more are begun. */
 void rounds_end(struct rounds *rs);
+/*
+ * All that is remembered is forgotten: what is lent may be given up from now on. On all nodes, and no round may be under way on any of them, which may have been
+ * decided by it.
+ */
+void rounds_forget(struct rounds *rs);
 
 /* Called again and again. 1: something has happened; 0; -ETIMEDOUT: others do not take part; -ENOMEM, -EIO: this cannot go on. */
 int rounds_progress(struct rounds *rs, uint64_t now_ns);
 bool rounds_idle(const struct rounds *rs);
 bool rounds_reducing(const struct rounds *rs); /* MPI has to be looked after soon */
-const struct rounds_figures *rounds_figures(const struct rounds *rs);
+const struct rounds_figures *rounds_figures(struct rounds *rs);

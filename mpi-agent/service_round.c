@@ -171,7 +171,7 @@ static int decision_of(const struct buf *in, size_t nr_offered, struct cluster_d
 		return -ENOMEM;
 	d->nr = nr;
 	for (uint32_t i = 0; i < nr; i++) {
-		d->owners[i] = (struct cluster_owners){ .index = owners[i].index, .nr = owners[i].nr };
+		d->owners[i] = (struct cluster_owners){ .index = owners[i].index, .nr = owners[i].nr, .has = owners[i].has };
 		memcpy(d->owners[i].owners, owners[i].owners, sizeof(d->owners[i].owners));
 	}
 	return 0;

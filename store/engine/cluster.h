@@ -32,6 +32,7 @@ struct cluster_owners {
 	uint32_t index; /* in the offer */
 	uint32_t nr;
 	uint16_t owners[CLUSTER_OWNERS_MAX]; /* numbers of nodes of this round, ascending */
+	uint32_t has; /* bit i: owners[i] has it since before this round, durable and lent */
 };
 
 /* Of one round. Freed with cluster_decision_release(). */

@@ -24,7 +24,7 @@ static bool nodes_fit(const struct cluster_decision *d, const uint8_t self[CLUST
 
 static bool owners_fit(const struct cluster_decision *d, const struct cluster_owners *o)
 {
-	if (o->nr == 0 || o->nr > CLUSTER_OWNERS_MAX)
+	if (o->nr == 0 || o->nr > CLUSTER_OWNERS_MAX || o->has >> o->nr != 0)
 		return false;
 	for (uint32_t i = 0; i < o->nr; i++)
 		if (o->owners[i] >= d->nr_nodes || (i > 0 && o->owners[i] <= o->owners[i - 1]))
@@ -65,7 +65,7 @@ int round_decide(const struct cluster_decision *d, const uint8_t self[CLUSTER_ID
 static bool all_have(const struct cluster_owners *o, const bool *has_stored)
 {
 	for (uint32_t i = 0; i < o->nr; i++)
-		if (!has_stored[o->owners[i]])
+		if (!(o->has >> i & 1) && !has_stored[o->owners[i]])
 			return false;
 	return true;
 }

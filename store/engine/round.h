@@ -6,6 +6,9 @@
  *            └─ others are ─▶ AWAIT ─┬─ all of them say that they have ▶ ELSEWHERE
  *                                    └─ one does not, or nobody knows ─▶ WRITE
  *
+ * An owner may have a chunk since before this round, durable and lent: it need not say so again. Without an end of the round it is not believed
+ * either.
+ *
  * round_decide() takes the first step, round_settle() the second; without a decision all are WRITE. What makes it safe is the order that
  * the caller keeps:
  *   1. what is WRITE or LEND is durable, and the notes that the latter is lent are, too, before this node says that it has stored;

@@ -48,7 +48,8 @@ agents() { # STATUS: 0, or any but 0
 	done
 	# shellcheck disable=SC2016
 	timeout -k 5 90 mpirun ${root:-} --oversubscribe -n $nr sh -c \
-		'CKPTFS_AGENT_HOST=h$OMPI_COMM_WORLD_RANK exec "$0" --socket "$1/$OMPI_COMM_WORLD_RANK.sock"' "$agent" "$dir" "${others[@]}" >"$dir/said" 2>&1 || rc=$?
+		'CKPTFS_AGENT_HOST=h$((OMPI_COMM_WORLD_RANK % $2)) exec "$0" --socket "$1/$OMPI_COMM_WORLD_RANK.sock" $3' \
+		"$agent" "$dir" "${hosts:-1000}" "${options:-}" "${others[@]}" >"$dir/said" 2>&1 || rc=$?
 	[ $rc != 124 ] || fail "the agents do not end"
 	if [ "$1" = 0 ]; then
 		[ $rc = 0 ] || fail "exit status $rc"
@@ -90,7 +91,8 @@ for n in 1 2 3 5 8; do
 	pages=$(grep -c '^decision 3' "$dir/0.out")
 	[ "$pages" = 1 ] || fail "decided $pages times"
 	if [ $n = 1 ]; then told 0 "decision 3"; else
-		[ "$(grep '^decision 3' "$dir/0.out" | grep -oE ' [0-9]+:[0-9]+,[0-9]+' | wc -l)" = 300 ] || fail "not all pages have two owners"
+		[ "$(grep '^decision 1' "$dir/0.out" | grep -oE ' [0-9]+:[0-9]+,[0-9]+' | wc -l)" = 300 ] || fail "not all pages have two owners"
+		[ "$(grep '^decision 3' "$dir/0.out" | tr -d '*')" = "$(sed -n 's/^decision 1/decision 3/p' "$dir/0.out")" ] || fail "they are not remembered"
 	fi
 done
 
@@ -165,6 +167,71 @@ agents 0
 told 0 "settled 1 10"
 told 0 "settled 2 10"
 unset CKPTFS_AGENT_STORED_MS
+
+# --- what is remembered ---
+
+begin a-latecomer-finds-what-was-popular
+node pages=1-10/ rounds=2 quit=1
+node pages=1-10/
+node pages=/5-12
+agents 0
+[ "$(grep '^decision 1' "$dir/0.out" | tr ' ' '\n' | grep -E '^([5-9]|10):')" = "$(grep '^decision 2' "$dir/2.out" | tr -d '*' | tr ' ' '\n' | grep :)" ] || fail "not what was decided"
+[ "$(grep '^decision 2' "$dir/2.out" | grep -oE '\*' | wc -l)" = 6 ] || fail "not all of it is there already"
+
+begin what-an-owner-has-not-stored-is-not-remembered
+node pages=1-10/1-10 rounds=2 quit=1 stored=28
+node pages=1-10/
+node pages=/1-10
+agents 0
+not_told 2 '0\*'
+[ "$(grep '^decision 2' "$dir/2.out" | grep -oE '1\*' | wc -l)" = "$(grep '^decision 1' "$dir/1.out" | grep -oE ':1' | wc -l)" ] || fail "what the other has stored is"
+
+begin fewer-owners-than-are-asked-for-get-company
+node pages=1-4// replicas=2 rounds=3 quit=1
+node pages=1-4// replicas=2 stored=28
+node pages=/1-4/ replicas=2
+node pages=//1-4 replicas=2
+agents 0
+told 2 "decision 2 1:0*,2 2:0*,2 3:0*,2 4:0*,2"
+told 3 "decision 3 1:0*,2* 2:0*,2* 3:0*,2* 4:0*,2*"
+
+begin two-at-once-do-not-both-store-it
+node pages=1-40// replicas=2 rounds=3 quit=1
+node pages=1-40// replicas=2 stored=28
+node pages=/1-40/ replicas=2
+node pages=/1-40/ replicas=2
+agents 0
+[ "$(grep '^decision 2' "$dir/2.out")" = "$(grep '^decision 2' "$dir/3.out")" ] || fail "they differ"
+[ "$(grep '^decision 2' "$dir/2.out" | grep -oE ':0\*,[23]( |$)' | wc -l)" = 40 ] || fail "not one more for each"
+
+begin on-the-same-host-one-will-do
+hosts=2
+node pages=1-4/ replicas=2 rounds=2 quit=1
+node pages=1-4/ replicas=2 stored=28
+node pages=/1-4 replicas=2
+agents 0
+hosts=
+told 2 "decision 2 1:0* 2:0* 3:0* 4:0*"
+
+begin without-memory-nothing-is-remembered
+options="--remember 0"
+node pages=1-10/ rounds=2 quit=1
+node pages=1-10/
+node pages=/1-10
+agents 0
+options=
+told 2 "decision 2"
+
+begin another-world-remembers-nothing
+node pages=1-4/ rounds=1 quit=1
+node pages=1-4/
+agents 0
+rm "$dir"/*.sock
+nr=0
+node pages=5-6/1-4 rounds=2 quit=1
+node pages=7-8/
+agents 0
+told 0 "decision 2"
 
 # --- fetches ---
 
@@ -397,6 +464,7 @@ wait $asking || true
 daemons=()
 grep -q '^Node:     n1, number 1 of 2' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Rounds:   2, 0 without' "$dir/status" || fail "status: $(cat "$dir/status")"
-grep -q '^Popular:  20 pages, 10 in the last round' "$dir/status" || fail "status: $(cat "$dir/status")"
+grep -q '^Popular:  10 pages, 0 in the last round' "$dir/status" || fail "status: $(cat "$dir/status")"
+grep -q '^Known:    10 pages; 10 that were offered here needed no round' "$dir/status" || fail "status: $(cat "$dir/status")"
 told 1 closed
 echo "all is as it should be"

@@ -3,11 +3,14 @@
  *
  * A daemon that an agent cannot tell from a real one, and that does what it is told, also what is wrong. What happens is told on standard output, a line each:
  *
- *   nodes NR SELF NAME...          decision ROUND PAGE:OWNER,OWNER...          settled ROUND 1011
+ *   nodes NR SELF NAME...          decision ROUND PAGE:OWNER,OWNER*...         settled ROUND 1011
  *   chunk PAGE ok|missing|wrong    served PAGE...                              closed
  *
+ * An owner with an asterisk has the page already.
+ *
  * id=N, key=N, name=TEXT, hash=N, incompat=N, replicas=N, max=N      what it says in WELCOME
- * pages=A-B,C      that it offers in each round          holds=A-B,C    chunks it has for others
+ * pages=A-B,C/D    that it offers in a round, in the next, ...; in all others nothing, but without a slash always the same
+ * holds=A-B,C      chunks it has for others
  * rounds=N         it wants so many, one after the other; then it fetches
  * fetch=PAGE:ID.ID,A-B:...    of stores with these ids, times=N at once; then it is done
  * quit=1           hang up when it is done; else it goes on until the agent hangs up
@@ -33,6 +36,7 @@
 #include "mpi-agent/link.h"
 
 #define PAGES_MAX 100000u
+#define ROUNDS_MAX 8u
 #define CHUNK_LEN 4096u
 #define FETCHES_MAX LINK_CHUNKS_MAX
 #define IDS_MAX 1024u
@@ -41,7 +45,10 @@
 
 static struct {
 	struct link_welcome welcome;
-	unsigned pages[PAGES_MAX], nr_pages;
+	struct pages {
+		unsigned v[PAGES_MAX], nr;
+	} pages[ROUNDS_MAX];
+	unsigned nr_lists; /* of these */
 	unsigned holds[PAGES_MAX], nr_holds;
 	unsigned rounds, late_ms, refused;
 	bool quit;
@@ -106,6 +113,24 @@ static void parse_pages(const char *s, unsigned *pages, unsigned *nr)
 	}
 }
 
+static void parse_lists(char *s)
+{
+	for (char *list; (list = strsep(&s, "/")); d.nr_lists++) {
+		if (d.nr_lists == ROUNDS_MAX)
+			fail("too many rounds");
+		parse_pages(list, d.pages[d.nr_lists].v, &d.pages[d.nr_lists].nr);
+	}
+}
+
+static const struct pages *pages_of(uint64_t round)
+{
+	static const struct pages none;
+
+	if (d.nr_lists == 1)
+		return &d.pages[0];
+	return round >= 1 && round <= d.nr_lists ? &d.pages[round - 1] : &none;
+}
+
 static void add_fetch(unsigned page, const struct link_want *owners)
 {
 	struct link_want *w = &d.wants[d.nr_wants];
@@ -159,7 +184,7 @@ static void parse(char *arg)
 	else if (strcmp(arg, "max") == 0)
 		d.welcome.popular_max = (uint64_t)atoll(value);
 	else if (strcmp(arg, "pages") == 0)
-		parse_pages(value, d.pages, &d.nr_pages);
+		parse_lists(value);
 	else if (strcmp(arg, "holds") == 0)
 		parse_pages(value, d.holds, &d.nr_holds);
 	else if (strcmp(arg, "fetch") == 0)
@@ -196,13 +221,14 @@ static void parse(char *arg)
 
 static void offer(uint64_t round)
 {
-	_cleanup_(freep) struct fp *pages = calloc(d.nr_pages + 1, sizeof(*pages));
+	const struct pages *p = pages_of(round);
+	_cleanup_(freep) struct fp *pages = calloc(p->nr + 1, sizeof(*pages));
 
 	if (!pages)
 		fail("memory");
-	for (unsigned i = 0; i < d.nr_pages; i++)
-		pages[i] = fp_of_page(d.pages[i]);
-	link_encode_offer(round, pages, d.nr_pages, &d.link.out);
+	for (unsigned i = 0; i < p->nr; i++)
+		pages[i] = fp_of_page(p->v[i]);
+	link_encode_offer(round, pages, p->nr, &d.link.out);
 }
 
 static void next_step(void)
@@ -235,17 +261,16 @@ static void hear_nodes(const struct link_header *h, const void *body)
 static void hear_decision(const struct link_header *h, const void *body)
 {
 	_cleanup_(freep) struct link_owners *owners = NULL;
+	const struct pages *p = pages_of(h->number);
 	uint32_t nr;
 
-	if (link_decode_decision(body, h->len, d.nr_pages, d.nr_nodes, &owners, &nr) < 0)
+	if (link_decode_decision(body, h->len, p->nr, d.nr_nodes, &owners, &nr) < 0)
 		fail("DECISION");
 	printf("decision %" PRIu64, h->number);
 	for (uint32_t i = 0; i < nr; i++)
 		for (uint32_t k = 0; k < owners[i].nr; k++)
-			if (k == 0)
-				printf(" %u:%u", d.pages[owners[i].index], owners[i].owners[k]);
-			else
-				printf(",%u", owners[i].owners[k]);
+			printf(k == 0 ? " %u:%u%s" : "%.0u,%u%s", k == 0 ? p->v[owners[i].index] : 0, owners[i].owners[k],
+			       owners[i].has >> k & 1 ? "*" : "");
 	puts("");
 	link_encode_stored(h->number, d.stored, &d.link.out);
 }

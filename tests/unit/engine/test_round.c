@@ -43,6 +43,31 @@ static void chunks_are_written_lent_or_awaited(void **state)
 	assert_int_equal(decide(NULL, 0, 0, fates), 0);
 }
 
+static void who_has_it_already_need_not_store_it(void **state)
+{
+	struct cluster_owners owners[] = {
+		{ .index = 0, .nr = 1, .owners = { 0 }, .has = 1 },
+		{ .index = 1, .nr = 2, .owners = { 0, 3 }, .has = 1 },
+		{ .index = 2, .nr = 2, .owners = { 0, 2 }, .has = 1 },
+	};
+	struct cluster_decision d = {
+		.nodes = nodes, .nr_nodes = ARRAY_SIZE(nodes), .self = SELF, .owners = owners, .nr = 3
+	};
+	static const bool has_stored[] = { false, true, true, false };
+	uint8_t fates[3];
+
+	(void)state;
+	assert_int_equal(decide(owners, 3, 3, fates), 0);
+	assert_memory_equal(fates, ((uint8_t[]){ ROUND_AWAIT, ROUND_AWAIT, ROUND_AWAIT }), 3);
+	round_settle(&d, has_stored, 3, fates);
+	assert_memory_equal(fates, ((uint8_t[]){ ROUND_ELSEWHERE, ROUND_WRITE, ROUND_ELSEWHERE }), 3);
+	assert_int_equal(decide(owners, 3, 3, fates), 0);
+	round_settle(&d, NULL, 3, fates); /* but nobody goes on without the end of a round */
+	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_WRITE }), 3);
+	owners[0].has = 2;
+	assert_int_equal(decide(owners, 3, 3, fates), -EBADMSG);
+}
+
 static void a_chunk_is_elsewhere_if_all_its_owners_have_it(void **state)
 {
 	static const struct {
@@ -135,6 +160,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(chunks_are_written_lent_or_awaited),
+		cmocka_unit_test(who_has_it_already_need_not_store_it),
 		cmocka_unit_test(a_chunk_is_elsewhere_if_all_its_owners_have_it),
 		cmocka_unit_test(what_nobody_knows_the_end_of_is_written),
 		cmocka_unit_test(a_decision_that_does_not_fit_is_none),

@@ -53,7 +53,7 @@ static const struct fp pages[] = { { .lo = 9, .hi = 1 }, { .lo = 1, .hi = 2 }, {
 
 static const struct link_owners owners[] = {
 	{ .index = 0, .nr = 1, .owners = { 2 } },
-	{ .index = 2, .nr = 3, .owners = { 0, 1, 2 } },
+	{ .index = 2, .nr = 3, .owners = { 0, 1, 2 }, .has = 5 },
 };
 
 static const struct link_want wants[] = {
@@ -356,7 +356,7 @@ static void lying_decisions_are_refused(void **state _unused_)
 	static const struct {
 		size_t at;
 		uint8_t value;
-	} bytes[] = { { 4, 5 }, { 5, 1 }, { 7, 1 }, { 10, 1 } };
+	} bytes[] = { { 4, 5 }, { 5, 2 }, { 6, 1 }, { 7, 1 }, { 10, 1 } };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct link_owners *back = NULL;
 	uint32_t nr;

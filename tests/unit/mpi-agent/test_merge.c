@@ -256,6 +256,85 @@ static void who_has_much_alone_gets_less_of_the_rest(void **state _unused_)
 	popular_set_release(&s);
 }
 
+static bool owns(const struct popular *p, uint32_t node, bool *ret_has)
+{
+	for (uint32_t i = 0; i < p->nr_owners; i++)
+		if (p->owners[i] == node) {
+			*ret_has = p->has >> i & 1;
+			return true;
+		}
+	return false;
+}
+
+/* Nodes 0 to 7 offer a page each time, of which node 8, or 8 and 9, have it already; some of them know. */
+static void who_has_a_page_already_is_its_first_owner(void **state _unused_)
+{
+	static const uint16_t had[] = { 8, 9 };
+	const uint32_t apart[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }, together[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+
+	for (uint32_t test = 0; test < 1000; test++) {
+		uint32_t nr_owners = test % 3 + 1, nr_had = test / 3 % 2 + 1, nr_hosts = test % 5 == 0 ? 1 : 10;
+		const struct merge_conf conf = { .max = 10, .nr_owners = nr_owners, .nr_nodes = 10, .hosts = nr_hosts == 1 ? together : apart };
+		uint64_t seed = test;
+		struct popular_set all = { 0 };
+		uint32_t nr_stored = 0;
+		bool has;
+
+		for (uint32_t n = 0; n < 8; n++) {
+			struct popular_set own, both;
+
+			assert_int_equal(popular_of_node(&conf, n, &(struct fp){ .lo = 5 }, 1, &own), 0);
+			if (n == test % 8 || next_random(&seed) % 2)
+				popular_is_had(&conf, had, nr_had, &own.v[0]);
+			if (n == 0) {
+				all = own;
+				continue;
+			}
+			assert_int_equal(n % 2 ? popular_merge(&conf, &all, &own, &both) : popular_merge(&conf, &own, &all, &both), 0);
+			popular_set_release(&all);
+			popular_set_release(&own);
+			all = both;
+		}
+		assert_int_equal(all.nr, 1);
+		assert_int_equal(all.v[0].nr_owners, MIN(nr_owners, nr_hosts));
+		assert_true(all.v[0].count >= 9 && all.v[0].count <= 10);
+		assert_true(owns(&all.v[0], 8, &has) && has);
+		if (nr_had == 2 && nr_owners >= 2 && nr_hosts > 1)
+			assert_true(owns(&all.v[0], 9, &has) && has);
+		for (uint32_t i = 0; i < all.v[0].nr_owners; i++)
+			nr_stored += !(all.v[0].has >> i & 1);
+		assert_int_equal(nr_stored, nr_hosts == 1 ? 0 : nr_owners - MIN(nr_owners, nr_had));
+		popular_set_release(&all);
+	}
+}
+
+static void who_has_a_page_already_has_no_load_of_it(void **state _unused_)
+{
+	const uint32_t hosts[] = { 0, 1, 2 };
+	const struct merge_conf conf = { .max = 1000, .nr_owners = 2, .nr_nodes = 3, .hosts = hosts };
+	struct popular_set sets[2], s;
+	uint32_t load[3] = { 0 };
+	struct fp pages[100];
+
+	for (unsigned i = 0; i < 100; i++)
+		pages[i] = fp_of_page(i);
+	for (uint32_t n = 0; n < 2; n++) {
+		assert_int_equal(popular_of_node(&conf, n, pages, 100, &sets[n]), 0);
+		for (unsigned i = 0; i < 100; i++)
+			popular_is_had(&conf, (uint16_t[]){ 2 }, 1, &sets[n].v[i]);
+	}
+	assert_int_equal(popular_merge(&conf, &sets[0], &sets[1], &s), 0);
+	for (unsigned i = 0; i < 100; i++)
+		for (uint32_t k = 0; k < s.v[i].nr_owners; k++)
+			load[s.v[i].owners[k]] += !(s.v[i].has >> k & 1);
+	assert_int_equal(load[0], 50);
+	assert_int_equal(load[1], 50);
+	assert_int_equal(load[2], 0);
+	popular_set_release(&sets[0]);
+	popular_set_release(&sets[1]);
+	popular_set_release(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -263,6 +342,8 @@ int main(void)
 		cmocka_unit_test(a_set_is_cut_where_it_costs_least),
 		cmocka_unit_test(what_all_nodes_have_is_shared_out_evenly),
 		cmocka_unit_test(who_has_much_alone_gets_less_of_the_rest),
+		cmocka_unit_test(who_has_a_page_already_is_its_first_owner),
+		cmocka_unit_test(who_has_a_page_already_has_no_load_of_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

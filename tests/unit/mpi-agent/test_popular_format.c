@@ -16,7 +16,7 @@ static const uint32_t hosts[5];
 static const struct merge_conf conf = { .max = 10, .nr_owners = 2, .nr_nodes = 5, .hosts = hosts };
 static struct popular entries[] = {
 	{ .fp = { .lo = 7 }, .count = 1, .nr_owners = 1, .owners = { 4 } },
-	{ .fp = { .lo = 1, .hi = 3 }, .count = 5, .nr_owners = 2, .owners = { 0, 3 } },
+	{ .fp = { .lo = 1, .hi = 3 }, .count = 5, .nr_owners = 2, .owners = { 0, 3 }, .has = 2 },
 	{ .fp = { .lo = 2, .hi = 3 }, .count = 2, .nr_owners = 1, .owners = { 0 } },
 };
 static const struct popular_set set = { entries, ARRAY_SIZE(entries) };
@@ -39,11 +39,11 @@ static void sets_come_back(void **state _unused_)
 /* docs/format.md, by hand. */
 static void bytes_are_as_documented(void **state _unused_)
 {
-	static const uint8_t want[] = { 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0 };
+	static const uint8_t want[] = { 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0x80 };
 	uint8_t bytes[LEN];
 
 	popular_encode(&conf, &set, bytes);
-	assert_memory_equal(bytes, "ckptPOPU\1\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 24);
+	assert_memory_equal(bytes, "ckptPOPU\2\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 24);
 	assert_memory_equal(bytes + 32 + 28, want, sizeof(want));
 }
 
@@ -101,7 +101,7 @@ static void what_has_failed_says_so(void **state _unused_)
 	popular_encode_error(&conf, -ENOMEM, bytes);
 	assert_int_equal(popular_decode(&conf, bytes, LEN, &s), -ENOMEM);
 	popular_encode(&conf, &set, bytes);
-	h->version = le32_put(2);
+	h->version = le32_put(3);
 	h->header_crc32c = le32_put(crc32c(h, offsetof(struct popular_header_disk, header_crc32c)));
 	assert_int_equal(popular_decode(&conf, bytes, LEN, &s), -EOPNOTSUPP);
 }

@@ -1,0 +1,144 @@
+#include "mpi-agent/known.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+#define WAYS 8u
+
+/* nr 0: free */
+struct entry {
+	struct fp fp;
+	uint16_t nodes[OWNERS_MAX];
+	uint32_t used; /* when it was set, or asked for */
+	uint8_t nr;
+};
+static_assert(sizeof(struct entry) == 32, "what the documentation says that a page takes");
+
+struct known {
+	struct entry (*buckets)[WAYS];
+	size_t nr_buckets;
+	size_t nr; /* entries that are taken */
+};
+
+bool holders_add(struct holders *h, uint16_t node)
+{
+	uint32_t at = 0;
+
+	while (at < h->nr && h->nodes[at] < node)
+		at++;
+	if (at < h->nr && h->nodes[at] == node)
+		return true;
+	if (h->nr == OWNERS_MAX)
+		return false;
+	memmove(&h->nodes[at + 1], &h->nodes[at], (h->nr - at) * sizeof(*h->nodes));
+	h->nodes[at] = node;
+	h->nr++;
+	return true;
+}
+
+int known_new(size_t bytes, struct known **ret)
+{
+	struct known *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return -ENOMEM;
+	k->nr_buckets = bytes / sizeof(*k->buckets);
+	if (k->nr_buckets > 0)
+		k->buckets = calloc(k->nr_buckets, sizeof(*k->buckets));
+	if (k->nr_buckets > 0 && !k->buckets) {
+		free(k);
+		return -ENOMEM;
+	}
+	*ret = k;
+	return 0;
+}
+
+void known_free(struct known *k)
+{
+	if (!k)
+		return;
+	free(k->buckets);
+	free(k);
+}
+
+void known_clear(struct known *k)
+{
+	if (k->nr_buckets > 0)
+		memset(k->buckets, 0, k->nr_buckets * sizeof(*k->buckets));
+	k->nr = 0;
+}
+
+size_t known_nr(const struct known *k)
+{
+	return k->nr;
+}
+
+/* Fingerprints are random. Which node is asked about one is decided by the other half of it (lookups.c). */
+static struct entry *bucket_of(const struct known *k, struct fp fp)
+{
+	return k->nr_buckets == 0 ? NULL : k->buckets[(size_t)((unsigned __int128)fp.lo * k->nr_buckets >> 64)];
+}
+
+static struct entry *find(const struct known *k, struct fp fp)
+{
+	struct entry *e = bucket_of(k, fp);
+
+	for (unsigned i = 0; e && i < WAYS; i++)
+		if (e[i].nr > 0 && fp_equal(e[i].fp, fp))
+			return &e[i];
+	return NULL;
+}
+
+/* A free place, or that of the one that goes. */
+static struct entry *place_for(struct known *k, struct fp fp)
+{
+	struct entry *e = bucket_of(k, fp), *oldest = e;
+
+	for (unsigned i = 0; e && i < WAYS; i++) {
+		if (e[i].nr == 0) {
+			k->nr++;
+			return &e[i];
+		}
+		if (e[i].used < oldest->used)
+			oldest = &e[i];
+	}
+	return oldest;
+}
+
+bool known_find(struct known *k, struct fp fp, uint32_t now, struct holders *ret)
+{
+	struct entry *e = find(k, fp);
+
+	if (!e)
+		return false;
+	e->used = now;
+	ret->nr = e->nr;
+	memcpy(ret->nodes, e->nodes, sizeof(ret->nodes));
+	return true;
+}
+
+void known_set(struct known *k, struct fp fp, const struct holders *h, uint32_t now)
+{
+	struct entry *e = find(k, fp);
+
+	assert(h->nr > 0 && h->nr <= OWNERS_MAX);
+	if (!e)
+		e = place_for(k, fp);
+	if (!e)
+		return;
+	*e = (struct entry){ .fp = fp, .nr = (uint8_t)h->nr, .used = now };
+	memcpy(e->nodes, h->nodes, sizeof(e->nodes));
+}
+
+void known_add(struct known *k, struct fp fp, uint16_t node, uint32_t now)
+{
+	struct holders h = { 0 };
+
+	known_find(k, fp, now, &h);
+	if (holders_add(&h, node))
+		known_set(k, fp, &h, now);
+}
