@@ -57,6 +57,11 @@ static int chunk(void *userdata, struct fp fp, uint32_t len, void *buf)
 	return engine_cluster_chunk(((struct cluster *)userdata)->engine, fp, len, buf);
 }
 
+static int lend(void *userdata, const struct fp *fps, size_t nr, bool *lent)
+{
+	return engine_cluster_lend(((struct cluster *)userdata)->engine, fps, nr, lent);
+}
+
 /* --- who this is --- */
 
 /* The host for people, and a part of the id: there may be several stores on a host, and a store may come to another one. */
@@ -91,7 +96,7 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c, pending, commit, chunk };
+	const struct service_store calls = { c, pending, commit, chunk, lend };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 

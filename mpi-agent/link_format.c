@@ -65,15 +65,25 @@ void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self
 	}
 }
 
-void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, struct buf *ret)
+static void encode_pages(enum link_type type, uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret)
 {
-	add_header(ret, LINK_OFFER, round, (size_t)nr * FP_LEN);
+	add_header(ret, type, number, (size_t)nr * FP_LEN);
 	for (uint32_t i = 0; i < nr; i++) {
 		uint8_t fp[FP_LEN];
 
 		fp_encode(pages[i], fp);
 		buf_add(ret, fp, sizeof(fp));
 	}
+}
+
+void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, struct buf *ret)
+{
+	encode_pages(LINK_OFFER, round, pages, nr, ret);
+}
+
+void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret)
+{
+	encode_pages(LINK_LEND, number, pages, nr, ret);
 }
 
 void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret)
@@ -98,6 +108,12 @@ void link_encode_settled(uint64_t round, const uint8_t *has_stored, uint32_t nr_
 {
 	add_header(ret, LINK_SETTLED, round, nr_nodes);
 	buf_add(ret, has_stored, nr_nodes);
+}
+
+void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret)
+{
+	add_header(ret, LINK_LENT, number, nr);
+	buf_add(ret, lent, nr);
 }
 
 static struct link_want_wire encode_want(const struct link_want *w, uint32_t nr_owners)
@@ -163,7 +179,7 @@ int link_decode_header(const void *p, size_t len, struct link_header *ret)
 	d = (struct link_header){ .type = (enum link_type)le16_get(h->type),
 				  .len = le32_get(h->len),
 				  .number = le64_get(h->number) };
-	if (d.type < LINK_HELLO || d.type > LINK_REFUSED || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
+	if (d.type < LINK_HELLO || d.type > LINK_LENT || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
 	    ((d.type == LINK_WANT || d.type == LINK_BEGIN || d.type == LINK_REFUSED) && d.len != 0))
 		return -EBADMSG;
 	*ret = d;
@@ -272,6 +288,11 @@ int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_
 	return 0;
 }
 
+int link_decode_lend(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
+{
+	return len > LINK_CHUNKS_MAX * FP_LEN ? -EBADMSG : link_decode_offer(p, len, ret, ret_nr);
+}
+
 static int decode_owners(const struct link_owners_wire *d, uint32_t nr_nodes, struct link_owners *ret)
 {
 	static const uint8_t zeros[sizeof(d->reserved)];
@@ -319,17 +340,27 @@ int link_decode_stored(const void *p, size_t len, int *ret)
 	return 0;
 }
 
+static int decode_flags(const void *p, size_t len, uint32_t nr, const uint8_t **ret)
+{
+	const uint8_t *flags = p;
+
+	if (len != nr)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < nr; i++)
+		if (flags[i] > 1)
+			return -EBADMSG;
+	*ret = flags;
+	return 0;
+}
+
 int link_decode_settled(const void *p, size_t len, uint32_t nr_nodes, const uint8_t **ret)
 {
-	const uint8_t *has_stored = p;
+	return decode_flags(p, len, nr_nodes, ret);
+}
 
-	if (len != nr_nodes)
-		return -EBADMSG;
-	for (uint32_t i = 0; i < nr_nodes; i++)
-		if (has_stored[i] > 1)
-			return -EBADMSG;
-	*ret = has_stored;
-	return 0;
+int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret)
+{
+	return decode_flags(p, len, nr, ret);
 }
 
 /* `bytes` are those of all so far. */

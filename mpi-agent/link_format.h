@@ -12,9 +12,10 @@
  *                        ◀─── FETCH            chunks that are on other nodes
  *   CHUNKS         ───▶
  *   GET            ───▶  ◀─── CHUNKS           chunks that another node wants
+ *   LEND           ───▶  ◀─── LENT             chunks that another node wants to refer to
  *                        ◀─── REFUSED          instead of WELCOME, and the end of it
  *
- * `number` of an answer is that of what it answers; FETCH and GET count apart. A daemon that does not hear of a round it takes part in goes on
+ * `number` of an answer is that of what it answers; FETCH, GET and LEND count apart. A daemon that does not hear of a round it takes part in goes on
  * without it, and so does an agent: what is late is thrown away by its number.
  *
  * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
@@ -51,6 +52,8 @@ enum link_type {
 	LINK_GET,
 	LINK_CHUNKS,
 	LINK_REFUSED,
+	LINK_LEND,
+	LINK_LENT,
 };
 
 struct link_header_wire {
@@ -119,6 +122,8 @@ static_assert(sizeof(struct link_fetch_wire) == 28, "on the wire");
 
 /* CHUNKS: for each that was asked for a byte, 1: it is here; then the bytes of these, one behind the other. */
 
+/* LEND: like OFFER, at most LINK_CHUNKS_MAX. LENT: a byte for each of these, 1: it is here, durable, and lent from now on. */
+
 /* --- as programs see them; what points, points into the bytes that were decoded --- */
 
 struct link_header {
@@ -170,6 +175,9 @@ void link_encode_get(uint64_t number, const struct link_want *wants, uint32_t nr
 void link_encode_chunks(uint64_t number, const struct link_want *wants, const void *const *chunks, uint32_t nr,
 			struct buf *ret);
 
+void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret);
+void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret);
+
 int link_decode_header(const void *p, size_t len, struct link_header *ret); /* of sizeof(struct link_header_wire) bytes */
 /* What follows the header. Arrays are the caller's to free. -EBADMSG, -ENOMEM; -EOPNOTSUPP: of another version. */
 int link_decode_hello(const void *p, size_t len);
@@ -183,5 +191,7 @@ int link_decode_settled(const void *p, size_t len, uint32_t nr_nodes, const uint
 int link_decode_fetch(const void *p, size_t len, const uint8_t (**ret_ids)[16], uint32_t *ret_nr_nodes,
 		      struct link_want **ret, uint32_t *ret_nr);
 int link_decode_get(const void *p, size_t len, struct link_want **ret, uint32_t *ret_nr);
+int link_decode_lend(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr);
+int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret);
 /* chunks[i] points to the bytes of the one that was asked for as wants[i]; NULL: it is not there. */
 int link_decode_chunks(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void **chunks);

@@ -286,7 +286,8 @@ static int take_message(struct connection *c)
 		service_chunks(s, c->header.number, &c->body);
 		return 0;
 	case LINK_GET:
-		service_get(s, c->header.number, &c->body);
+	case LINK_LEND:
+		service_get(s, c->header.type, c->header.number, &c->body);
 		return 0;
 	default:
 		return -EBADMSG;

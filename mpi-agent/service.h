@@ -34,6 +34,7 @@ struct service_store {
 	bool (*pending)(void *userdata); /* engine_cluster_pending(); returns soon */
 	void (*commit)(void *userdata); /* make it durable, which comes to decide() on the way */
 	int (*chunk)(void *userdata, struct fp fp, uint32_t len, void *buf); /* engine_cluster_chunk() */
+	int (*lend)(void *userdata, const struct fp *fps, size_t nr, bool *lent); /* engine_cluster_lend() */
 };
 
 /*

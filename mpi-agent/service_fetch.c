@@ -367,29 +367,61 @@ static int answer_get(struct service *s, const struct service_get *g, const stru
 	return r;
 }
 
-static void serve(struct service *s, const struct service_get *g, bool is_too_much)
+static int serve_get(struct service *s, const struct service_get *g, bool is_too_much)
 {
 	_cleanup_(freep) struct link_want *wants = NULL;
 	uint32_t nr;
 	int r = link_decode_get(g->body.data, g->body.len, &wants, &nr);
 
-	if (r == -EBADMSG) {
+	if (r < 0)
+		return r;
+	return is_too_much ? answer_none(s, g, wants, nr) : answer_get(s, g, wants, nr);
+}
+
+/* What cannot be noted is not lent. */
+static int serve_lend(struct service *s, const struct service_get *g, bool is_too_much)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	_cleanup_(freep) uint8_t *answer = NULL;
+	_cleanup_(freep) struct fp *fps = NULL;
+	_cleanup_(freep) bool *lent = NULL;
+	uint32_t nr;
+	int r = link_decode_lend(g->body.data, g->body.len, &fps, &nr);
+
+	if (r < 0)
+		return r;
+	lent = calloc(MAX(nr, 1u), sizeof(*lent));
+	answer = calloc(MAX(nr, 1u), 1);
+	if (!lent || !answer)
+		return -ENOMEM;
+	if (!is_too_much && s->store.lend(s->store.userdata, fps, nr, lent) == 0)
+		for (uint32_t i = 0; i < nr; i++)
+			answer[i] = lent[i];
+	link_encode_lent(g->number, answer, nr, &b);
+	mutex_lock(&s->lock);
+	r = service_send(s, g->agent, &b);
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+static void serve(struct service *s, const struct service_get *g, bool is_too_much)
+{
+	int r = g->type == LINK_LEND ? serve_lend(s, g, is_too_much) : serve_get(s, g, is_too_much);
+
+	if (r == -EBADMSG)
 		service_hang_up(s, g->agent, "what other nodes want,");
-		return;
-	}
-	if (r == 0)
-		r = is_too_much ? answer_none(s, g, wants, nr) : answer_get(s, g, wants, nr);
-	if (r < 0 && r != -ENOTCONN)
+	else if (r < 0 && r != -ENOTCONN)
 		log_errno(r, "chunks for other nodes");
 }
 
-void service_get(struct service *s, uint64_t number, struct buf *body)
+void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body)
 {
 	struct service_get *g = calloc(1, sizeof(*g));
 	bool is_too_much;
 
 	if (!g)
 		return; /* who asked will ask another in time */
+	g->type = type;
 	g->number = number;
 	buf_move(&g->body, body);
 	mutex_lock(&s->lock);

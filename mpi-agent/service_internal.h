@@ -58,8 +58,9 @@ struct service_request {
 	struct service_request *next;
 };
 
-/* A GET. */
+/* A GET or LEND. */
 struct service_get {
+	enum link_type type;
 	uint64_t number, agent;
 	struct buf body;
 	struct service_get *next;
@@ -133,7 +134,7 @@ void *service_committer(void *userdata); /* a thread's */
 
 int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
 void service_chunks(struct service *s, uint64_t number, struct buf *body); /* CHUNKS has come */
-void service_get(struct service *s, uint64_t number, struct buf *body); /* GET has come */
+void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* GET or LEND has come */
 void service_fail_requests(struct service *s) REQUIRES(s->lock);
 void service_drop_gets(struct service *s) REQUIRES(s->lock);
 void *service_server(void *userdata); /* a thread's */

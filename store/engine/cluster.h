@@ -95,6 +95,10 @@ struct cluster_chunk {
 };
 int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, size_t nr);
 
+/* Chunks by their fingerprints, for others to rely on: lent[i], it is here, durable, and lent from now on. Waits for
+ * nothing: while a collection runs, and what a round is at, is not lent. */
+int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool *lent);
+
 /*
  * Bytes of a file as chunks that whoever has the same cluster's key knows by their fingerprints.
  */

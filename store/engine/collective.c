@@ -140,6 +140,7 @@ static int leave(struct engine *e, struct taken *t)
 		return -ENOMEM;
 	*u = (struct unsettled){ .next = e->unsettled, .f = TAKE(t->f), .pack = t->pack, .frame = t->frame, .note = t->note };
 	e->unsettled = u;
+	atomic_store(&e->shares.has_left, true);
 	return 0;
 }
 
@@ -170,6 +171,8 @@ static int settle_left(struct engine *e, const struct pack_marks *marks)
 		e->unsettled = u->next;
 		free(u);
 	}
+	if (r == 0)
+		atomic_store(&e->shares.has_left, false);
 	return r;
 }
 

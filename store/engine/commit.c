@@ -191,28 +191,39 @@ int commit_frames(struct engine *e, struct pack_marks *ret)
 	return r;
 }
 
+void commit_durable(struct engine *e, struct pack_marks *ret)
+{
+	mutex_lock(&e->log.lock);
+	*ret = e->log.packed.marks;
+	mutex_unlock(&e->log.lock);
+}
+
 /* Beside the log: between two groups of it. */
 int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records)
 {
 	_cleanup_(buf_release) struct buf group = BUF_EMPTY;
+	struct pack_marks with;
 	int r = buf_error(records);
 
-	if (r == 0)
-		r = encode(records, records->len, marks, &group);
 	if (r < 0)
 		return r;
 	mutex_lock(&e->log.lock);
 	while (e->log.appending)
 		cond_wait(&e->log.leader_cond, &e->log.lock);
 	e->log.appending = true;
+	with = marks ? *marks : e->log.packed.marks;
 	mutex_unlock(&e->log.lock);
-	r = append_group(e, &group, true);
+	r = encode(records, records->len, &with, &group);
+	if (r == 0)
+		r = append_group(e, &group, true);
 	if (r == -ENOSPC && reserve_release(e))
 		r = append_group(e, &group, true);
 	mutex_lock(&e->log.lock);
 	e->log.appending = false;
-	if (r == 0) /* a commit that is half done must not go back behind them */
-		e->log.packed.marks = e->log.marks = *marks;
+	if (r == 0)
+		e->log.marks = with;
+	if (r == 0 && marks) /* a commit that is half done must not go back behind them */
+		e->log.packed.marks = with;
 	cond_broadcast(&e->log.leader_cond);
 	mutex_unlock(&e->log.lock);
 	return r;

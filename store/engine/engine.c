@@ -234,7 +234,7 @@ static int engine_load(struct engine *e, bool rebuild)
 	r = open_packs(e, &marks);
 	if (r < 0)
 		return r;
-	e->log.marks = marks;
+	e->log.marks = e->log.packed.marks = marks;
 	r = moving_load(e);
 	if (r == 0)
 		r = scrub_load(e);

@@ -278,6 +278,7 @@ struct engine {
 		struct share_node *nodes GUARDED_BY(lock); /* by number */
 		struct buf waiting GUARDED_BY(lock); /* notes that the next commit of them takes along */
 		_Atomic bool any; /* something is shared: tables that are read must be told */
+		_Atomic bool has_left; /* frames that a round has not come to an end with: their notes are not what they will be */
 		_Atomic bool paused; /* changes wait for a commit: it does without a round */
 		_Atomic uint64_t fetched, nr_rounds;
 	} shares; /* with the other nodes of a cluster */
@@ -525,14 +526,21 @@ int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret)
 /* Where a chunk lies, by what memory or RocksDB know, if it may be shared; `here`: with its bytes. 1/0/<0 */
 int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret);
 void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, struct buf *records);
-/* These notes are durable, with the marks, and the view has them. */
+/* A chunk that is here, whatever its length. */
+int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t *ret_len);
+/* These notes are durable, with the marks (NULL as for commit_notes()), and the view has them. */
 int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *records) REQUIRES(e->shares.lock);
 int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_window *w); /* they are live */
 bool shares_has_pack(struct engine *e, uint32_t pack); /* nothing of it can be moved */
 
 /* commit.c */
 int commit_frames(struct engine *e, struct pack_marks *ret); /* all there are, durable; nothing of the log */
-int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records); /* a group of their own */
+/*
+ * A group of their own. `marks` are those of the sync that is under way, and the caller is the one who is at it; NULL: the latest of those that
+ * are over.
+ */
+int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records);
+void commit_durable(struct engine *e, struct pack_marks *ret); /* all before these is on the disk */
 void commit_begin(struct engine *e); /* its first half, that is, unless somebody is at it: whoever comes has less to do */
 int engine_sync_patiently(struct engine *e); /* engine_sync() that nobody waits for: there is time to compress */
 

@@ -4,6 +4,9 @@
  * Keeping: what is not here is written into frames of its own, which no round is about; then, with the marks, that it is lent
  * enters the journal.                                                                       crash before: chunks that nobody refers to
  *
+ * Lending: what is here and durable is noted likewise. Only what a commit has left on the disk is lent, so that nothing is waited for: the round that wants to
+ * know may be that of a commit which is under way. Nor is anything of frames whose notes a round is about to write, nor while a collection runs, which may be about to move it.
+ *
  * Referring: what is not known gets a place in frames of which all is elsewhere. They are on their way (`arriving`) until a commit
  * has noted, with the marks, that they are; until then nobody but us knows these places.    crash before: places that nobody refers to
  * Then files may refer to them.
@@ -164,7 +167,7 @@ static int keep(struct keeping *k)
 	mutex_lock(&e->shares.lock);
 	r = note_kept(e, k, &records);
 	if (r == 0)
-		r = shares_commit(e, &marks, &records);
+		r = shares_commit(e, NULL, &records); /* those marks, or what another commit has come to since */
 	mutex_unlock(&e->shares.lock);
 	return r;
 }
@@ -186,6 +189,125 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
 	ticket = epoch_enter(&e->users);
 	r = keep(&k);
 	epoch_leave(&e->users, ticket);
+	return r;
+}
+
+/* --- lending --- */
+
+struct lending {
+	struct addr where; /* none: it is not here, or not yet durable */
+	bool *ret;
+};
+
+static int by_place(const void *a, const void *b)
+{
+	return compare_addr(&((const struct lending *)a)->where, &((const struct lending *)b)->where);
+}
+
+static uint32_t frame_of(struct addr a)
+{
+	return (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+}
+
+static bool is_durable(const struct pack_marks *marks, struct addr a)
+{
+	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
+		if (marks->stream[s].pack == a.pack)
+			return frame_of(a) < marks->stream[s].nr_frames;
+	return a.pack < marks->next_pack;
+}
+
+static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, struct lending *l) REQUIRES(e->gc.lock)
+{
+	struct pack_marks marks;
+
+	commit_durable(e, &marks);
+	for (size_t i = 0; i < nr; i++) {
+		uint32_t len;
+		int r = shares_find_here(e, fps[i], &l[i].where, &len);
+
+		if (r < 0)
+			return r;
+		if (r == 0 || !is_durable(&marks, l[i].where))
+			l[i].where = ADDR_NONE;
+	}
+	return 0;
+}
+
+/* Those of one frame. What was lent before is noted again: that note may not have become durable. */
+static int lend_frame(struct engine *e, struct lending *l, size_t nr, struct buf *records) REQUIRES(e->shares.lock)
+{
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	_cleanup_(freep) struct share_frame *note = malloc(sizeof(*note));
+	bool any = false;
+	uint32_t number;
+	int r;
+
+	if (!rec || !note)
+		return -ENOMEM;
+	r = share_get(e->db, l->where.pack, frame_of(l->where), note);
+	if (r < 0 || (r > 0 && !note->settled))
+		return MIN(r, 0);
+	if (r == 0)
+		*note = (struct share_frame){ .settled = true };
+	for (size_t i = 0; i < nr; i++) {
+		if (number_of(e, l[i].where, rec, &number) < 0 || share_bit(note->away, number))
+			continue;
+		if (!share_bit(note->lent, number)) {
+			e->shares.totals.nr_lent++;
+			e->shares.totals.lent_bytes += pack_rec_len(rec, number);
+		}
+		share_set(note->lent, number);
+		*l[i].ret = any = true;
+	}
+	if (any)
+		shares_put(note, l->where.pack, frame_of(l->where), records);
+	return 0;
+}
+
+static int lend(struct engine *e, struct lending *l, size_t nr)
+{
+	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
+	int r = 0;
+
+	mutex_lock(&e->shares.lock);
+	for (size_t i = 0, n; i < nr && r == 0 && !atomic_load(&e->shares.has_left); i += n) {
+		for (n = 1; i + n < nr && pack_same_frame(l[i].where, l[i + n].where); n++)
+			;
+		if (!addr_is_none(l[i].where))
+			r = lend_frame(e, &l[i], n, &records);
+	}
+	if (r == 0 && (records.len > 0 || buf_error(&records) < 0))
+		r = shares_commit(e, NULL, &records);
+	mutex_unlock(&e->shares.lock);
+	return r;
+}
+
+int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool *lent)
+{
+	_cleanup_(freep) struct lending *l = calloc(MAX(nr, (size_t)1), sizeof(*l));
+	unsigned ticket;
+	int r;
+
+	memset(lent, 0, nr * sizeof(*lent));
+	if (!l)
+		return -ENOMEM;
+	if (e->conf.read_only)
+		return -EROFS;
+	for (size_t i = 0; i < nr; i++)
+		l[i].ret = &lent[i];
+	if (!mutex_trylock(&e->gc.lock))
+		return 0;
+	ticket = epoch_enter(&e->users);
+	r = find_lendable(e, fps, nr, l);
+	if (r == 0) {
+		qsort(l, nr, sizeof(*l), by_place);
+		r = lend(e, l, nr);
+	}
+	epoch_leave(&e->users, ticket);
+	mutex_unlock(&e->gc.lock);
+	if (r < 0)
+		memset(lent, 0, nr * sizeof(*lent));
 	return r;
 }
 

@@ -170,27 +170,39 @@ int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_
 
 static bool is_it(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr start, uint32_t found_len, struct fp found)
 {
-	return found_len == len && fp_equal(found, fp) && !freed_condemned(e, start) && !packs_is_damaged(e->packs, start) &&
+	return (len == 0 || found_len == len) && fp_equal(found, fp) && !freed_condemned(e, start) && !packs_is_damaged(e->packs, start) &&
 	       packs_wait(e->packs, start) == 0 && (!here || packs_is_away(e->packs, start) == 0);
 }
 
-int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret)
+/* len 0: any */
+static int find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret, uint32_t *ret_len)
 {
 	struct addr hint;
-	uint32_t found_len;
 	struct fp found;
 	int r;
 
 	mutex_lock(&e->append_lock);
 	hint = batch_find_in_memory(e, fp);
 	mutex_unlock(&e->append_lock);
-	if (!addr_is_none(hint) && packs_chunk_at(e->packs, hint, ret, &found_len, &found) > 0 &&
-	    is_it(e, fp, len, here, *ret, found_len, found))
+	if (!addr_is_none(hint) && packs_chunk_at(e->packs, hint, ret, ret_len, &found) > 0 &&
+	    is_it(e, fp, len, here, *ret, *ret_len, found))
 		return 1;
 	r = fingerprints_find(e->db, &fp, 1, &hint);
 	if (r < 0 || addr_is_none(hint))
 		return r;
-	return packs_find(e->packs, hint, ret, &found_len, &found) > 0 && is_it(e, fp, len, here, *ret, found_len, found);
+	return packs_find(e->packs, hint, ret, ret_len, &found) > 0 && is_it(e, fp, len, here, *ret, *ret_len, found);
+}
+
+int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret)
+{
+	uint32_t found_len;
+
+	return find(e, fp, len, here, ret, &found_len);
+}
+
+int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t *ret_len)
+{
+	return find(e, fp, 0, true, ret, ret_len);
 }
 
 int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf)

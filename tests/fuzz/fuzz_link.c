@@ -49,6 +49,25 @@ static int again_offer(const struct link_header *h, const uint8_t *p, struct buf
 	return r;
 }
 
+static int again_lend(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	_cleanup_(freep) struct fp *pages = NULL;
+	const uint8_t *lent;
+	uint32_t nr;
+	int r;
+
+	if (h->type == LINK_LENT) {
+		r = link_decode_lent(p, h->len, NR_WANTS, &lent);
+		if (r == 0)
+			link_encode_lent(h->number, lent, NR_WANTS, b);
+		return r;
+	}
+	r = link_decode_lend(p, h->len, &pages, &nr);
+	if (r == 0)
+		link_encode_lend(h->number, pages, nr, b);
+	return r;
+}
+
 static int again_decision(const struct link_header *h, const uint8_t *p, struct buf *b)
 {
 	_cleanup_(freep) struct link_owners *owners = NULL;
@@ -125,6 +144,9 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 		return 0;
 	case LINK_OFFER:
 		return again_offer(h, p, b);
+	case LINK_LEND:
+	case LINK_LENT:
+		return again_lend(h, p, b);
 	case LINK_DECISION:
 		return again_decision(h, p, b);
 	case LINK_STORED:

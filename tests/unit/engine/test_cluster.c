@@ -652,6 +652,125 @@ static void a_file_can_be_had_when_its_node_is_lost(void **state)
 	free(p);
 }
 
+/* How many of a file's chunks a node lends. */
+static size_t lend(struct rig *rig, const struct cluster_piece *p, size_t nr)
+{
+	struct fp *fps = calloc(nr, sizeof(*fps));
+	bool *lent = calloc(nr, sizeof(*lent));
+	size_t n = 0;
+
+	for (size_t i = 0; i < nr; i++)
+		fps[i] = p[i].fp;
+	assert_int_equal(engine_cluster_lend(rig->e, fps, nr, lent), 0);
+	for (size_t i = 0; i < nr; i++)
+		n += lent[i];
+	free(fps);
+	free(lent);
+	return n;
+}
+
+static void what_is_here_is_lent_when_it_is_asked_for(void **state)
+{
+	const struct gc_conf conf = { .delete = true, .move_below = 90, .place = true };
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct world *w = *state;
+	struct rig *rig = w->nodes[0].rig;
+	uint8_t *bytes = malloc(MiB(1));
+	struct engine_stats s;
+	size_t nr;
+
+	w->open = false;
+	rig_write(rig, 10, MiB(3), 5);
+	rig_write(rig, 11, MiB(1), 6);
+	assert_int_equal(engine_sync(rig->e), 0);
+	nr = pieces_of(rig, 10, p);
+	assert_int_equal(lend(w->nodes[1].rig, p, nr), 0); /* it is not there */
+	assert_int_equal(lend(rig, p, nr), nr);
+	assert_int_equal(lend(rig, p, nr), nr);
+	engine_stats(rig->e, &s);
+	assert_int_equal(s.lent_bytes, MiB(3));
+	rig_drop(rig, 10);
+	rig_drop(rig, 11);
+	rig_collect(rig, &conf);
+	rig_crash(rig);
+	rig_collect(rig, &conf);
+	assert_int_equal(stored(w, 0), MiB(3));
+	for (size_t i = 0; i < nr; i++)
+		assert_int_equal(engine_cluster_chunk(rig->e, p[i].fp, p[i].chunk_len, bytes), 1);
+	rig_fsck(rig);
+	assert_int_equal(lend(rig, p, nr), nr);
+	free(bytes);
+	free(p);
+}
+
+static void what_is_not_durable_is_not_lent(void **state)
+{
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct world *w = *state;
+	struct rig *rig = w->nodes[0].rig;
+	struct content *c;
+	size_t nr;
+
+	w->open = false;
+	rig_write(rig, 10, MiB(2), 5);
+	c = rig_content(rig, 10);
+	assert_int_equal(content_flush(c), 0);
+	content_close(c);
+	nr = pieces_of(rig, 10, p);
+	assert_true(nr > 0);
+	assert_int_equal(lend(rig, p, nr), 0);
+	assert_int_equal(engine_sync(rig->e), 0);
+	assert_int_equal(lend(rig, p, nr), nr);
+	free(p);
+}
+
+static struct cluster_piece *earlier;
+static size_t nr_earlier;
+
+/* Between a round's two notes. */
+static void lend_in_the_middle(struct node *n)
+{
+	bool *lent = calloc(n->nr_offered, sizeof(*lent));
+
+	if (n->number == 0)
+		assert_int_equal(lend(n->rig, earlier, nr_earlier), nr_earlier);
+	assert_int_equal(engine_cluster_lend(n->rig->e, n->offer, n->nr_offered, lent), 0);
+	for (size_t i = 0; i < n->nr_offered; i++)
+		assert_false(lent[i]);
+	free(lent);
+}
+
+static void lending_does_not_wait_for_a_round(void **state)
+{
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct world *w = *state;
+	size_t nr, sum = 0;
+
+	earlier = calloc(PIECES, sizeof(*earlier));
+	w->open = false;
+	rig_write(w->nodes[0].rig, 9, MiB(1), 5);
+	assert_int_equal(engine_sync(w->nodes[0].rig->e), 0);
+	nr_earlier = pieces_of(w->nodes[0].rig, 9, earlier);
+	w->open = true;
+	write_all(w, 10, MiB(2), 1);
+	w->before_settle = lend_in_the_middle;
+	commit(w, NODES);
+	w->before_settle = NULL;
+	assert_committed(w);
+	assert_int_equal(stored_by_all(w), MiB(2) + MiB(1));
+	nr = pieces_of(w->nodes[0].rig, 10, p);
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_crash(w->nodes[i].rig);
+		sum += lend(w->nodes[i].rig, p, nr); /* who has it, and nobody else */
+	}
+	assert_int_equal(sum, nr);
+	check_all(w, 10, MiB(2), 1);
+	for (unsigned i = 0; i < NODES; i++)
+		rig_fsck(w->nodes[i].rig);
+	free(TAKE(earlier));
+	free(p);
+}
+
 #define world_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -670,6 +789,9 @@ int main(void)
 		world_test(past_the_limit_it_is_stored_here),
 		world_test(chunks_cut_by_content_are_shared_too),
 		world_test(a_file_can_be_had_when_its_node_is_lost),
+		world_test(what_is_here_is_lent_when_it_is_asked_for),
+		world_test(what_is_not_durable_is_not_lent),
+		world_test(lending_does_not_wait_for_a_round),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,11 +81,23 @@ static int rig_chunk(void *userdata, struct fp fp, uint32_t len, void *buf)
 	return 1;
 }
 
+/* The same ones, unless one of them cannot be noted. */
+static int rig_lend(void *userdata, const struct fp *fps, size_t nr, bool *lent)
+{
+	(void)userdata;
+	for (size_t i = 0; i < nr; i++) {
+		lent[i] = fps[i].lo <= 200;
+		if (fps[i].lo == 255)
+			return -EIO;
+	}
+	return 0;
+}
+
 static const struct service_limits patient = { LONG_NS, LONG_NS, LONG_NS };
 
 static void rig_start(struct rig *rig)
 {
-	struct service_store store = { rig, rig_pending, rig_commit, rig_chunk };
+	struct service_store store = { rig, rig_pending, rig_commit, rig_chunk, rig_lend };
 
 	assert_int_equal(service_start(rig->s, rig->path, &welcome, &store), 0);
 }
@@ -990,6 +1002,29 @@ static void other_nodes_get_what_is_here(void **state)
 	rig_release(&rig);
 }
 
+static void chunks_are_lent(void **state)
+{
+	static const struct fp fps[] = { { .lo = 1 }, { .lo = 7 }, { .lo = 201 }, { .lo = 255 } };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	const uint8_t *lent;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	SAY(&rig, lend, 1, fps, 3);
+	SAY(&rig, lend, 2, fps, 4);
+	SAY(&rig, lend, 3, fps, 0);
+	assert_int_equal(hear(rig.agent, LINK_LENT, &b), 1);
+	assert_int_equal(link_decode_lent(b.data, b.len, 3, &lent), 0);
+	assert_memory_equal(lent, "\1\1\0", 3);
+	assert_int_equal(hear(rig.agent, LINK_LENT, &b), 2);
+	assert_int_equal(link_decode_lent(b.data, b.len, 4, &lent), 0);
+	assert_memory_equal(lent, "\0\0\0\0", 4);
+	assert_int_equal(hear(rig.agent, LINK_LENT, &b), 3);
+	assert_int_equal(b.len, 0);
+	rig_release(&rig);
+}
+
 /* More than it remembers, and nobody who takes the answers meanwhile. */
 static void who_wants_too_much_is_told_that_it_is_not_here(void **state)
 {
@@ -1309,6 +1344,7 @@ int main(void)
 		cmocka_unit_test(an_agent_that_goes_leaves_no_reader_waiting),
 		cmocka_unit_test(what_cannot_be_asked_for_is_not_there),
 		cmocka_unit_test(other_nodes_get_what_is_here),
+		cmocka_unit_test(chunks_are_lent),
 		cmocka_unit_test(who_wants_too_much_is_told_that_it_is_not_here),
 		cmocka_unit_test(a_second_agent_is_told_that_there_is_one),
 		cmocka_unit_test(another_users_agent_is_refused),
