@@ -24,7 +24,7 @@
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUPTED = 130 };
 
-#define REMEMBER_MIB 64 /* 2 million pages */
+#define REMEMBER_MIB 64 /* a million pages that rounds have settled, and as many that one node has */
 #define REMEMBER_MIB_MAX (1u << 20)
 #define FINALIZE_S 10 /* MPI's own end has no limit */
 
@@ -39,13 +39,14 @@ static char shown_as[2 * LINK_NAME_LEN + 16]; /* in front of each line: those of
 
 static void help(FILE *to)
 {
-	fputs("Usage: mpirun -n NODES --map-by node ckptfs-agent --mount DIR [--socket PATH] [--remember MIB]\n"
+	fputs("Usage: mpirun -n NODES --map-by node ckptfs-agent --mount DIR [--socket PATH] [--remember MIB] [--no-lookup]\n"
 	      "       ckptfs-agent --mount DIR --status\n"
 	      "Let the stores of a cluster (mount option cluster=) share what they have in common: one agent for each node,\n"
 	      "which finds the daemon of the ckptfs that is mounted at DIR there. Runs until SIGTERM, or until one is unmounted.\n\n"
 	      "  --mount DIR      where the ckptfs is mounted\n"
 	      "  --socket PATH    the socket of its daemon, if it is not STORE/agent.sock (mount option agent=)\n"
 	      "  --remember MIB   memory for what other nodes are known to have; 64 by default, 0: none\n"
+	      "  --no-lookup      do not ask other nodes for pages that one of them alone has stored, and do not tell them\n"
 	      "  --status         show what the agent that runs on this node does\n"
 	      "  -h, --help       this text\n"
 	      "  -V, --version    the version\n\n"
@@ -167,7 +168,7 @@ static int parse(int argc, char *argv[], struct request *q)
 {
 	static const struct option options[] = {
 		{ "mount", required_argument, NULL, 'm' }, { "socket", required_argument, NULL, 's' },
-		{ "remember", required_argument, NULL, 'r' }, { "status", no_argument, NULL, 'S' },	   { "help", no_argument, NULL, 'h' },
+		{ "remember", required_argument, NULL, 'r' }, { "no-lookup", no_argument, NULL, 'n' }, { "status", no_argument, NULL, 'S' },	   { "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },	   { 0 },
 	};
 	int c;
@@ -183,6 +184,9 @@ static int parse(int argc, char *argv[], struct request *q)
 		case 'r':
 			if (parse_remember(optarg, &q->rounds) < 0)
 				return EXIT_USAGE + 1;
+			break;
+		case 'n':
+			q->rounds.lookup = false;
 			break;
 		case 'S':
 			q->status = true;
@@ -207,7 +211,7 @@ static int parse(int argc, char *argv[], struct request *q)
 
 int main(int argc, char *argv[])
 {
-	struct request q = { .rounds = { .remember = (size_t)REMEMBER_MIB << 20 } };
+	struct request q = { .rounds = { .remember = (size_t)REMEMBER_MIB << 20, .lookup = true } };
 	struct waits waits;
 	int r = parse(argc, argv, &q);
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "mpi-agent/fetches.h"
+#include "mpi-agent/lookups.h"
 #include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/peers.h"
 #include "mpi-agent/rounds.h"
@@ -124,6 +125,8 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 		return rounds_stored(l->rounds, h->number, body, h->len);
 	case LINK_FETCH:
 		return fetches_fetch(l->fetches, h->number, body, h->len);
+	case LINK_LENT:
+		return rounds_lent(l->rounds, h->number, body, h->len);
 	case LINK_CHUNKS:
 		return serve_chunks(l->serve, h->number, body, h->len);
 	default:
@@ -178,6 +181,12 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct buf *me
 		return l->daemon->fd < 0 ? 0 : serve_get(l->serve, h->from, h->number, body, len);
 	case PEER_CHUNKS:
 		return fetches_chunks(l->fetches, h->from, h->number, message);
+	case PEER_ASK:
+	case PEER_FOUND:
+	case PEER_TELL:
+	case PEER_LEND:
+	case PEER_LENT:
+		return rounds_peer_page(l->rounds, h, body, len);
 	case PEER_ALIVE:
 		return 0;
 	case PEER_END:
@@ -243,6 +252,7 @@ static int keep_alive(struct loop *l)
 static void print_status(const struct loop *l, FILE *to)
 {
 	const struct rounds_figures *rounds = rounds_figures(l->rounds);
+	const struct lookups_figures *lookups = rounds_lookups(l->rounds);
 	const struct fetches_figures *fetched = fetches_figures(l->fetches);
 	const struct serve_figures *served = serve_figures(l->serve);
 
@@ -255,6 +265,9 @@ static void print_status(const struct loop *l, FILE *to)
 		rounds->popular, rounds->popular_last, rounds->shared, rounds->offered);
 	fprintf(to, "Known:    %" PRIu64 " pages; %" PRIu64 " that were offered here needed no round\n", rounds->known,
 		rounds->remembered);
+	fprintf(to,
+		"Looked up: %" PRIu64 " pages, %" PRIu64 " found; %" PRIu64 " lent to others; %" PRIu64 " told, %" PRIu64 " known\n",
+		lookups->asked, lookups->found, lookups->lent, lookups->told, lookups->known);
 	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
 		fetched->chunks, fetched->missing);
 	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s,

@@ -1,6 +1,7 @@
 #include "mpi-agent/peer_format.h"
 
 #include <errno.h>
+#include <stdbool.h>
 
 #include "base/buf.h"
 
@@ -24,6 +25,11 @@ void peer_encode(const struct seal_key *key, const struct peer_header *h, const 
 		seal_make(key, ret->data + at + SEAL_LEN, ret->len - at - SEAL_LEN, ret->data + at);
 }
 
+static bool has_body(enum peer_type type)
+{
+	return type == PEER_GET || type == PEER_CHUNKS || type >= PEER_ASK;
+}
+
 int peer_decode(const struct seal_key *key, const void *p, size_t len, struct peer_header *ret)
 {
 	const struct peer_header_wire *d = p;
@@ -40,8 +46,8 @@ int peer_decode(const struct seal_key *key, const void *p, size_t len, struct pe
 		.sequence = le64_get(d->sequence),
 		.number = le64_get(d->number),
 	};
-	if (h.type < PEER_WANT || h.type > PEER_END || le32_get(d->len) != body ||
-	    (body > 0 && h.type != PEER_GET && h.type != PEER_CHUNKS) ||
+	if (h.type < PEER_WANT || h.type > PEER_LENT || le32_get(d->len) != body ||
+	    (body > 0 && !has_body(h.type)) ||
 	    !seal_is_right(key, d->seal + SEAL_LEN, len - SEAL_LEN, d->seal))
 		return -EBADMSG;
 	*ret = h;

@@ -7,6 +7,11 @@
  *   CHUNKS   the answer (body as that of LINK_CHUNKS)
  *   ALIVE    to the next rank, now and then: silence means death
  *   END      this world ends; the receiver has no need to say so, too
+ *   ASK      who has these pages? (body as that of LINK_OFFER)
+ *   FOUND    the answer: those that somebody is said to have (body as that of LINK_DECISION)
+ *   TELL     the sender has these (body as that of LINK_OFFER)
+ *   LEND     for the receiver's daemon (body as that of LINK_LEND)
+ *   LENT     the answer (body as that of LINK_LENT)
  *
  * Each is sealed with a key of this world (world.h), and has the number of the messages before it from that node and of its kind: what is not from where it says,
  * not for this node, of another world, changed, or here a second time is no message.
@@ -26,7 +31,19 @@
 /* Chunks, and a byte for each. */
 #define PEER_BODY_MAX (LINK_BYTES_MAX + LINK_CHUNKS_MAX)
 
-enum peer_type { PEER_WANT = 1, PEER_BEGIN, PEER_GET, PEER_CHUNKS, PEER_ALIVE, PEER_END };
+enum peer_type {
+	PEER_WANT = 1,
+	PEER_BEGIN,
+	PEER_GET,
+	PEER_CHUNKS,
+	PEER_ALIVE,
+	PEER_END,
+	PEER_ASK,
+	PEER_FOUND,
+	PEER_TELL,
+	PEER_LEND,
+	PEER_LENT,
+};
 
 struct peer_header_wire {
 	uint8_t seal[SEAL_LEN]; /* of all that follows */

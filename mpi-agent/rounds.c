@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "mpi-agent/known.h"
 #include "mpi-agent/link.h"
+#include "mpi-agent/lookups.h"
 #include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/peers.h"
 #include "mpi-agent/reduce.h"
@@ -18,7 +19,7 @@
 
 #define SAMPLE_MAX 1024u /* one page in 200 that is popular is missed in one round of 150 */
 
-enum state { IDLE, OFFERING, REDUCING, STORING, GATHERING };
+enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING };
 
 /* What each node says at the end. */
 struct end_wire {
@@ -47,6 +48,8 @@ struct rounds {
 	struct fp *pages; /* of the offer */
 	uint32_t nr_pages;
 	struct known *remembered;
+	struct lookups *lookups;
+	bool lookup; /* use them */
 	struct holders *had; /* of each page: who is known to have it, durable and lent */
 	struct fp *entered; /* pages that enter the reduction, ... */
 	uint32_t *entered_index, nr_entered; /* and which these are */
@@ -69,7 +72,9 @@ int rounds_new(const struct world *w, struct peers *p, struct link *daemon, cons
 	*rs = (struct rounds){ .w = w, .peers = p, .daemon = daemon, .waits = waits, .request = MPI_REQUEST_NULL };
 	rs->conf = (struct merge_conf){ .nr_owners = w->replicas, .nr_nodes = w->nr, .hosts = w->hosts };
 	rs->ends = calloc(w->nr, sizeof(*rs->ends));
-	if (!rs->ends || known_new(conf->remember, &rs->remembered) < 0) {
+	rs->lookup = conf->lookup;
+	if (!rs->ends || known_new(conf->remember / 2, &rs->remembered) < 0 ||
+	    lookups_new(w, p, daemon, waits, conf->remember / 2, &rs->lookups) < 0) {
 		rounds_free(rs);
 		return -ENOMEM;
 	}
@@ -80,6 +85,8 @@ int rounds_new(const struct world *w, struct peers *p, struct link *daemon, cons
 /* All of this round. */
 static void drop(struct rounds *rs)
 {
+	if (rs->lookups)
+		lookups_stop(rs->lookups);
 	reduction_free(rs->reduction);
 	rs->reduction = NULL;
 	popular_set_release(&rs->own);
@@ -97,6 +104,7 @@ void rounds_free(struct rounds *rs)
 		return;
 	drop(rs);
 	known_free(rs->remembered);
+	lookups_free(rs->lookups);
 	free(rs->ends);
 	free(rs);
 }
@@ -167,6 +175,7 @@ void rounds_end(struct rounds *rs)
 void rounds_forget(struct rounds *rs)
 {
 	known_clear(rs->remembered);
+	lookups_forget(rs->lookups);
 }
 
 static void remember(struct rounds *rs, struct fp fp, const struct holders *h)
@@ -211,14 +220,42 @@ static int enter(struct rounds *rs)
 	return 0;
 }
 
-static int recall(struct rounds *rs)
+static int start_asking(struct rounds *rs)
 {
+	rs->state = ASKING;
 	rs->had = calloc(MAX(rs->nr_pages, UINT32_C(1)), sizeof(*rs->had));
 	if (!rs->had)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < rs->nr_pages; i++)
 		known_find(rs->remembered, rs->pages[i], (uint32_t)rs->number, &rs->had[i]);
-	return 0;
+	return lookups_begin(rs->lookups, rs->number, rs->pages, rs->had, rs->lookup ? rs->nr_pages : 0);
+}
+
+/* Others need not know what this node has found out; it need not ask again. */
+static void remember_found(struct rounds *rs)
+{
+	for (uint32_t i = 0; i < rs->nr_pages; i++)
+		if (rs->had[i].nr > 0)
+			remember(rs, rs->pages[i], &rs->had[i]);
+}
+
+/* What this node stores, and nobody else, as far as it knows. */
+static int tell_alone(struct rounds *rs)
+{
+	_cleanup_(freep) struct fp *alone = calloc(MAX(rs->nr_entered, UINT32_C(1)), sizeof(*alone));
+	const struct popular_set *s = &rs->result;
+	uint32_t nr = 0;
+	size_t k = 0;
+
+	if (!alone)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < rs->nr_entered; i++) {
+		while (k < s->nr && fp_compare(s->v[k].fp, rs->entered[i]) < 0)
+			k++;
+		if (k == s->nr || !fp_equal(s->v[k].fp, rs->entered[i]) || s->v[k].count < 2)
+			alone[nr++] = rs->entered[i];
+	}
+	return lookups_tell(rs->lookups, rs->number, alone, nr);
 }
 
 /* --- reducing --- */
@@ -240,10 +277,11 @@ static int reduce(struct rounds *rs, size_t max, bool is_sample)
 
 static int start_reducing(struct rounds *rs)
 {
-	int r = recall(rs);
+	int r;
 
-	if (r == 0)
-		r = enter(rs);
+	lookups_stop(rs->lookups); /* if not all have answered */
+	remember_found(rs);
+	r = enter(rs);
 	if (r < 0)
 		return r;
 	rs->state = REDUCING;
@@ -358,6 +396,12 @@ static int start_gathering(struct rounds *rs)
 	rs->figures.unanswered += !rs->has_offered || !rs->has_stored;
 	rs->state = GATHERING;
 	rs->until_ns = monotonic_ns() + rs->waits->stored_ns + rs->waits->stall_ns;
+	if (rs->has_stored && rs->lookup) { /* before the round ends: in the next one somebody may ask */
+		int r = tell_alone(rs);
+
+		if (r < 0)
+			return r;
+	}
 	return mpi_errno(MPI_Iallgather(&rs->end, sizeof(rs->end), MPI_BYTE, rs->ends, sizeof(rs->end), MPI_BYTE,
 					rs->w->rounds, &rs->request),
 			 "who has stored");
@@ -429,7 +473,7 @@ int rounds_offer(struct rounds *rs, uint64_t number, const void *body, size_t le
 	if (r < 0)
 		return r;
 	rs->has_offered = true;
-	return start_reducing(rs);
+	return start_asking(rs);
 }
 
 int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t len)
@@ -447,6 +491,16 @@ int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t l
 	return rs->state == GATHERING ?
 		       0 :
 		       -EBADMSG; /* late; the end of it will be told. Before anything was decided it cannot be. */
+}
+
+int rounds_lent(struct rounds *rs, uint64_t number, const void *body, size_t len)
+{
+	return lookups_lent(rs->lookups, number, body, len);
+}
+
+int rounds_peer_page(struct rounds *rs, const struct peer_header *h, const void *body, size_t len)
+{
+	return lookups_hear(rs->lookups, h, body, len);
 }
 
 /* --- again and again --- */
@@ -482,6 +536,11 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 		break;
 	case OFFERING:
 		if (is_late || !has_daemon(rs))
+			r = start_asking(rs);
+		break;
+	case ASKING:
+		r = has_daemon(rs) ? lookups_progress(rs->lookups, now_ns) : 1;
+		if (r > 0)
 			r = start_reducing(rs);
 		break;
 	case REDUCING:
@@ -509,11 +568,16 @@ bool rounds_idle(const struct rounds *rs)
 
 bool rounds_reducing(const struct rounds *rs)
 {
-	return rs->state == REDUCING || rs->state == GATHERING;
+	return rs->state == ASKING || rs->state == REDUCING || rs->state == GATHERING;
 }
 
 const struct rounds_figures *rounds_figures(struct rounds *rs)
 {
 	rs->figures.known = known_nr(rs->remembered);
 	return &rs->figures;
+}
+
+const struct lookups_figures *rounds_lookups(struct rounds *rs)
+{
+	return lookups_figures(rs->lookups);
 }

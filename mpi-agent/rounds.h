@@ -1,9 +1,9 @@
 /*
  * Rounds, as one node sees them. Rank 0 begins them, when a daemon wants one; all else is collective, and none of it blocks.
  *
- *             BEGIN               OFFER, or time is up      merged, decided           STORED, or time is up         who has stored
- *   IDLE ──────────────▶ OFFERING ────────────────────▶ REDUCING ──────────▶ STORING ─────────────────────▶ GATHERING ───────────▶ IDLE
- *         to the daemon                                            DECISION                                             SETTLED
+ *          BEGIN             OFFER, or time is up     what is known, or time is up     merged, decided         STORED, or time is up         who has stored
+ *   IDLE ─────────▶ OFFERING ──────────────────▶ ASKING ──────────────────────────▶ REDUCING ─────────▶ STORING ─────────────────────▶ GATHERING ───────────▶ IDLE
+ *      to the daemon                                                                           DECISION                                            SETTLED
  *
  * A daemon that does not answer in time has offered nothing, or has not stored: that costs space elsewhere, and never bytes. What it says later is answered so that it
  * does not wait: nothing is decided, nobody has stored. A node without a daemon, at the end of the world, takes part like one that does not answer.
@@ -13,7 +13,7 @@
  *
  * What rounds have settled is remembered, for as long as this world lasts: who has said that it has stored a page has noted, durably, that others rely on it, and will not give it up. So
  * a page that comes later, on any node, is decided by that. If as many hosts have it as there are to be, it does not even enter the reduction; if fewer have it, it does, with those that do, and
- * one more of those that offer it becomes an owner. Nodes need not remember the same: a page that one of them knows nothing of is stored once more.
+ * one more of those that offer it becomes an owner. What a node does not remember it asks others about (lookups.h), which lend it. Nodes need not remember the same: a page that one of them knows nothing of is stored once more.
  */
 #pragma once
 
@@ -28,8 +28,12 @@ struct rounds;
 struct world;
 
 struct rounds_conf {
-	size_t remember; /* bytes for what is remembered */
+	size_t remember; /* bytes for what is remembered: half of them for what rounds have settled, the others for who has stored what alone */
+	bool lookup; /* other nodes are asked, and told */
 };
+
+struct lookups_figures;
+struct peer_header;
 
 struct rounds_figures {
 	uint64_t nr; /* that have ended */
@@ -39,7 +43,7 @@ struct rounds_figures {
 	uint64_t popular, popular_last; /* pages that were on several nodes: in all rounds, and in the last */
 	uint64_t shared; /* pages of this node among these */
 	uint64_t message_bytes; /* of one message of the last reduction */
-	uint64_t remembered; /* pages of this node that were decided by what was remembered */
+	uint64_t remembered; /* pages of this node that enough others were known to have */
 	uint64_t known; /* pages that are, now */
 };
 
@@ -52,9 +56,11 @@ void rounds_free(struct rounds *rs); /* NULL is fine */
 int rounds_want(struct rounds *rs);
 int rounds_offer(struct rounds *rs, uint64_t number, const void *body, size_t len);
 int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t len);
+int rounds_lent(struct rounds *rs, uint64_t number, const void *body, size_t len);
 /* What other nodes say. */
 int rounds_peer_want(struct rounds *rs, uint64_t number);
 int rounds_peer_begin(struct rounds *rs, uint64_t number);
+int rounds_peer_page(struct rounds *rs, const struct peer_header *h, const void *body, size_t len); /* of lookups.h */
 /* No more are begun. */
 void rounds_end(struct rounds *rs);
 /*
@@ -68,3 +74,4 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns);
 bool rounds_idle(const struct rounds *rs);
 bool rounds_reducing(const struct rounds *rs); /* MPI has to be looked after soon */
 const struct rounds_figures *rounds_figures(struct rounds *rs);
+const struct lookups_figures *rounds_lookups(struct rounds *rs);

@@ -17,6 +17,7 @@ static const struct {
 } keys[] = {
 	{ "CKPTFS_AGENT_HELLO_MS", offsetof(struct waits, hello_ns), 10000 },
 	{ "CKPTFS_AGENT_OFFER_MS", offsetof(struct waits, offer_ns), 5000 },
+	{ "CKPTFS_AGENT_LOOKUP_MS", offsetof(struct waits, lookup_ns), 4000 },
 	{ "CKPTFS_AGENT_STORED_MS", offsetof(struct waits, stored_ns), 15000 },
 	{ "CKPTFS_AGENT_ASK_MS", offsetof(struct waits, ask_ns), 5000 },
 	{ "CKPTFS_AGENT_FETCH_MS", offsetof(struct waits, fetch_ns), 15000 },

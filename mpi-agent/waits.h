@@ -6,6 +6,7 @@
 struct waits {
 	uint64_t hello_ns; /* for the daemon's first word */
 	uint64_t offer_ns; /* for its pages, after BEGIN; it takes 2 s at most for that */
+	uint64_t lookup_ns; /* for others to say which pages they have, and to lend them; less is known then */
 	uint64_t stored_ns; /* for it to have stored what it is to */
 	uint64_t ask_ns; /* for chunks of one node, before another is asked; and for those of the own daemon that others want */
 	uint64_t fetch_ns; /* for all chunks of a FETCH; the daemon waits for 20 s */

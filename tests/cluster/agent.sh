@@ -233,6 +233,97 @@ node pages=7-8/
 agents 0
 told 0 "decision 2"
 
+# --- what one node alone has stored ---
+
+begin a-single-page-is-found-in-the-next-round
+node pages=1-10,20// rounds=3 quit=1
+node pages=/5-12/
+node pages=//1-12
+agents 0
+told 1 "decision 2 5:0* 6:0* 7:0* 8:0* 9:0* 10:0*"
+told 2 "decision 3 1:0* 2:0* 3:0* 4:0* 5:0* 6:0* 7:0* 8:0* 9:0* 10:0* 11:1* 12:1*"
+told 0 "lent 5 6 7 8 9 10"
+told 0 "lent 1 2 3 4 5 6 7 8 9 10"
+told 1 "lent 11 12"
+told 1 "settled 2 111"
+
+begin several-who-find-it-together
+node pages=1-10/ rounds=2 quit=1
+node pages=/1-10
+node pages=/1-10
+node pages=/1-10
+agents 0
+for k in 1 2 3; do told $k "decision 2 1:0* 2:0* 3:0* 4:0* 5:0* 6:0* 7:0* 8:0* 9:0* 10:0*"; done
+
+begin a-second-holder-becomes-an-owner
+node pages=1-4// replicas=2 rounds=3 quit=1
+node pages=/1-4/ replicas=2
+node pages=//1-5 replicas=2
+agents 0
+told 1 "decision 2 1:0*,1 2:0*,1 3:0*,1 4:0*,1"
+told 2 "decision 3 1:0*,1* 2:0*,1* 3:0*,1* 4:0*,1*"
+told 2 "settled 3 111"
+
+begin one-more-owner-is-enough
+node pages=1-40/ replicas=2 rounds=2 quit=1
+node pages=/1-40 replicas=2
+node pages=/1-40 replicas=2
+node pages=/1-40 replicas=2
+agents 0
+for k in 2 3; do [ "$(grep '^decision 2' "$dir/1.out")" = "$(grep '^decision 2' "$dir/$k.out")" ] || fail "they differ"; done
+[ "$(grep '^decision 2' "$dir/1.out" | tr ' ' '\n' | grep -cE ':0\*,[123]$')" = 40 ] || fail "not one more for each"
+
+begin more-than-one-message
+node pages=1-9000/ rounds=2 quit=1
+node pages=/1-9000
+agents 0
+[ "$(grep '^decision 2' "$dir/1.out" | tr ' ' '\n' | grep -c ':0\*$')" = 9000 ] || fail "not all were found"
+[ "$(grep -c '^lent' "$dir/0.out")" = 3 ] || fail "not in three pieces"
+
+begin a-holder-that-does-not-answer
+export CKPTFS_AGENT_LOOKUP_MS=600
+node pages=1-10/ rounds=2 quit=1 silent=lend
+node pages=/1-10
+node pages=/20
+agents 0
+told 1 "decision 2"
+told 1 "settled 2 111"
+unset CKPTFS_AGENT_LOOKUP_MS
+
+begin a-holder-that-has-lost-it
+node pages=1-6/ rounds=2 quit=1 lost=2-5
+node pages=/1-6
+agents 0
+told 0 "lent 1 6"
+told 1 "decision 2 1:0* 6:0*"
+
+begin a-holder-that-has-not-stored-it
+node pages=1-6/ rounds=2 quit=1 stored=28
+node pages=/1-6
+agents 0
+not_told 0 lent
+told 1 "decision 2"
+
+begin without-lookups
+options=--no-lookup
+node pages=1-10/ rounds=2 quit=1
+node pages=/1-10
+agents 0
+options=
+not_told 0 lent
+told 1 "decision 2"
+
+begin a-holder-that-is-gone-from-the-world
+node pages=1-4/ rounds=1 quit=1
+node pages=9
+agents 0
+rm "$dir"/*.sock
+nr=0
+node id=2 pages=/1-4 rounds=2 quit=1
+node id=3 pages=9
+agents 0
+told 0 "decision 2"
+
 # --- fetches ---
 
 begin from-the-first-owner
@@ -361,6 +452,7 @@ told 0 "chunk 7 ok"
 told 0 "chunk 8 ok"
 [ "$(grep -c 'n0]: node n2 (rank 2): a message of .* is not what it should be, and ignored' "$dir/said")" = 8 ] || fail "not all lies were told"
 [ "$(grep -cE 'n0]: node n2 \(rank 2\): what it says \(message [123]\) cannot be right, and is ignored' "$dir/said")" = 3 ] || fail "not all lies were told"
+[ "$(grep -cE 'n0]: node n2 \(rank 2\): what it says \(message (7|9|10)\) cannot be right, and is ignored' "$dir/said")" = 3 ] || fail "not all lies were told"
 unset CKPTFS_AGENT_ASK_MS
 
 # --- whatever dies ---
@@ -372,6 +464,16 @@ ends() { # MESSAGE: all daemons that are left see the end
 	done
 }
 
+for message in begin lend decision settled; do
+	begin lender-dies-at-$message
+	node pages=1-10/1-5/ rounds=3
+	node pages=/1-10/ die=$message
+	node pages=1-3/11-20/ die=lend
+	node pages=//1-20
+	agents 0
+	ends
+done
+
 for message in nodes begin decision settled get chunks; do
 	begin daemon-dies-at-$message
 	node pages=1-10 rounds=1 fetch=7:2 die=$message
@@ -380,6 +482,13 @@ for message in nodes begin decision settled get chunks; do
 	agents 0
 	ends
 done
+
+begin agent-dies-at-lend
+node pages=1-10/ rounds=2 kill=lend
+node pages=/1-10
+node
+agents 1
+ends
 
 for message in nodes begin decision settled get; do
 	begin agent-dies-at-$message
@@ -465,6 +574,7 @@ daemons=()
 grep -q '^Node:     n1, number 1 of 2' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Rounds:   2, 0 without' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Popular:  10 pages, 0 in the last round' "$dir/status" || fail "status: $(cat "$dir/status")"
+grep -q '^Looked up: 10 pages, 0 found; 0 lent to others; 0 told, 0 known' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Known:    10 pages; 10 that were offered here needed no round' "$dir/status" || fail "status: $(cat "$dir/status")"
 told 1 closed
 echo "all is as it should be"

@@ -4,13 +4,13 @@
  * A daemon that an agent cannot tell from a real one, and that does what it is told, also what is wrong. What happens is told on standard output, a line each:
  *
  *   nodes NR SELF NAME...          decision ROUND PAGE:OWNER,OWNER*...         settled ROUND 1011
- *   chunk PAGE ok|missing|wrong    served PAGE...                              closed
+ *   chunk PAGE ok|missing|wrong    served PAGE...    lent PAGE...              closed
  *
  * An owner with an asterisk has the page already.
  *
  * id=N, key=N, name=TEXT, hash=N, incompat=N, replicas=N, max=N      what it says in WELCOME
  * pages=A-B,C/D    that it offers in a round, in the next, ...; in all others nothing, but without a slash always the same
- * holds=A-B,C      chunks it has for others
+ * holds=A-B,C      chunks it has for others               lost=A-B,C     of what it has offered in a round that is over, chunks it does not lend
  * rounds=N         it wants so many, one after the other; then it fetches
  * fetch=PAGE:ID.ID,A-B:...    of stores with these ids, times=N at once; then it is done
  * quit=1           hang up when it is done; else it goes on until the agent hangs up
@@ -19,7 +19,7 @@
  * die=MESSAGE, kill=MESSAGE, term=MESSAGE, freeze=MESSAGE, garbage=MESSAGE
  *                  when it hears that: it is gone, it kills its agent, has it end, stops it for ever, or sends nonsense
  *
- * MESSAGE: hello nodes begin decision settled chunks get
+ * MESSAGE: hello nodes begin decision settled chunks get lend
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -50,6 +50,7 @@ static struct {
 	} pages[ROUNDS_MAX];
 	unsigned nr_lists; /* of these */
 	unsigned holds[PAGES_MAX], nr_holds;
+	unsigned lost[PAGES_MAX], nr_lost;
 	unsigned rounds, late_ms, refused;
 	bool quit;
 	int stored;
@@ -86,12 +87,17 @@ static void fill(unsigned page, uint8_t *to)
 		to[i] = (uint8_t)(page * 7 + i * 13 + (i >> 8));
 }
 
-static bool holds(unsigned page)
+static bool has(const unsigned *pages, unsigned nr, unsigned page)
 {
-	for (unsigned i = 0; i < d.nr_holds; i++)
-		if (d.holds[i] == page)
+	for (unsigned i = 0; i < nr; i++)
+		if (pages[i] == page)
 			return true;
 	return false;
+}
+
+static bool holds(unsigned page)
+{
+	return has(d.holds, d.nr_holds, page);
 }
 
 /* --- what it is told to be --- */
@@ -187,6 +193,8 @@ static void parse(char *arg)
 		parse_lists(value);
 	else if (strcmp(arg, "holds") == 0)
 		parse_pages(value, d.holds, &d.nr_holds);
+	else if (strcmp(arg, "lost") == 0)
+		parse_pages(value, d.lost, &d.nr_lost);
 	else if (strcmp(arg, "fetch") == 0)
 		parse_fetch(value);
 	else if (strcmp(arg, "rounds") == 0)
@@ -333,12 +341,44 @@ static void hear_get(const struct link_header *h, const void *body)
 	link_encode_chunks(h->number, wants, chunks, nr, &d.link.out);
 }
 
+/* As if all of them had been stored here that were offered. */
+static bool lends(unsigned page)
+{
+	if (has(d.lost, d.nr_lost, page))
+		return false;
+	for (uint64_t round = 1; round <= d.nr_settled; round++)
+		if (has(pages_of(round)->v, pages_of(round)->nr, page))
+			return true;
+	return false;
+}
+
+static void hear_lend(const struct link_header *h, const void *body)
+{
+	_cleanup_(freep) struct fp *pages = NULL;
+	_cleanup_(freep) uint8_t *lent = NULL;
+	uint32_t nr;
+
+	if (link_decode_lend(body, h->len, &pages, &nr) < 0)
+		fail("LEND");
+	lent = calloc(nr + 1, 1);
+	if (!lent)
+		fail("memory");
+	printf("lent");
+	for (uint32_t i = 0; i < nr; i++) {
+		lent[i] = lends((unsigned)pages[i].hi);
+		if (lent[i])
+			printf(" %u", (unsigned)pages[i].hi);
+	}
+	puts("");
+	link_encode_lent(h->number, lent, nr, &d.link.out);
+}
+
 static const char *name_of(enum link_type type)
 {
 	static const char *const names[] = {
 		[LINK_HELLO] = "hello",	      [LINK_NODES] = "nodes",	  [LINK_BEGIN] = "begin",
 		[LINK_DECISION] = "decision", [LINK_SETTLED] = "settled", [LINK_CHUNKS] = "chunks",
-		[LINK_GET] = "get",
+		[LINK_GET] = "get",	      [LINK_LEND] = "lend",
 	};
 
 	return type < ARRAY_SIZE(names) && names[type] ? names[type] : "unknown";
@@ -406,6 +446,9 @@ static void hear(const struct link_header *h, const void *body)
 		break;
 	case LINK_GET:
 		hear_get(h, body);
+		break;
+	case LINK_LEND:
+		hear_lend(h, body);
 		break;
 	default:
 		fail("a message that is not for a daemon");

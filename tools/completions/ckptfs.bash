@@ -12,7 +12,7 @@ _ckptfs() {
 	mount.ckptfs) flags="-d -f -n -o -s -v --foreground" files=-d ;;
 	umount.ckptfs) flags="-f -l -n -r -v" ;;
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
-	ckptfs-agent) flags="--mount --remember --socket --status" ;;
+	ckptfs-agent) flags="--mount --no-lookup --remember --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --json -q --quiet" files=-d ;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;

@@ -60,6 +60,7 @@ complete -c ckptfs-gc -l json -d 'for machines'
 complete -c ckptfs-gc -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-agent -l mount -x -a "(awk '\$3 == \"fuse.ckptfs\" { print \$2 }' /proc/mounts)" -d 'where it is mounted'
+complete -c ckptfs-agent -l no-lookup -d 'do not ask other nodes for single pages'
 complete -c ckptfs-agent -l remember -x -d 'MiB for what other nodes have'
 complete -c ckptfs-agent -l socket -r -d 'of its daemon'
 complete -c ckptfs-agent -l status -d 'what the agent of this node does'
