@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "mpi-agent/known.h"
 #include "mpi-agent/merge.h"
 #include "store/engine/round.h"
 
@@ -18,6 +19,7 @@ struct ref {
 	bool is;
 	unsigned nr, expected; /* owners; 0: nobody knows how many there should be, as sets were cut */
 	unsigned owners[CLUSTER_OWNERS_MAX];
+	uint32_t has; /* bit i: owners[i] has had it before */
 };
 
 enum node_state { IDLE, OFFERED, STORING, STORED };
@@ -62,6 +64,10 @@ struct world {
 	unsigned nr, members[SIM_NODES]; /* by their number in a round */
 	bool offered[SIM_NODES][PAGES]; /* in this round, by number in the simulation */
 	bool has_stored[SIM_NODES];
+	/* What agents know of others, by number in the simulation; what they know is by number in a round. */
+	struct holders known[SIM_NODES][PAGES];
+	bool entered[SIM_NODES][PAGES]; /* offered, and not had by as many as are to */
+	bool is_told[SIM_NODES][PAGES]; /* to the page's home: who has stored it alone; by number in a round */
 };
 
 struct sim {
@@ -72,6 +78,7 @@ struct sim {
 	size_t max; /* pages in a set */
 	struct node nodes[SIM_NODES];
 	struct world world;
+	struct ref refs[PAGES]; /* as this round has decided, owners by their numbers in it */
 };
 
 /* --- the small things --- */
@@ -481,6 +488,88 @@ static void step_offer(struct sim *s)
 	}
 }
 
+/* The lender looks, notes that it lends the page, and says so. */
+static bool lends(struct sim *s, unsigned rank, unsigned page)
+{
+	struct node *n = member(s, rank);
+	enum sim_fault f;
+	bool late, yes;
+
+	if (is_flaw(s, SIM_TRUSTS_HINTS))
+		return true;
+	if (!n)
+		return false;
+	f = fault_at(s, SIM_LEND, n);
+	if (!goes_well(s, n, f, &late))
+		return false;
+	yes = n->has[page] || is_flaw(s, SIM_LENDS_UNLOOKED);
+	n->lent[page] |= n->has[page] && !is_flaw(s, SIM_LENDS_UNNOTED);
+	trace(s, "round %u node %u: %s page %u", s->round, number_of(s, n), yes ? "lends" : "does not have", page);
+	goes_on(s, n, f);
+	return yes && s->world.lives;
+}
+
+static struct merge_conf merge_conf(const struct sim *s, uint32_t hosts[SIM_NODES])
+{
+	for (unsigned rank = 0; rank < s->world.nr; rank++)
+		hosts[rank] = s->nodes[s->world.members[rank]].host;
+	return (struct merge_conf){ .max = s->max, .nr_owners = s->nr_owners, .nr_nodes = s->world.nr, .hosts = hosts };
+}
+
+/* As mpi-agent/rounds.c has it. */
+static struct popular popular_of(const struct sim *s, const struct merge_conf *conf, unsigned rank, unsigned page)
+{
+	const struct holders *h = &s->world.known[s->world.members[rank]][page];
+	struct popular p = { .fp = fp_of_page(page), .count = 1, .nr_owners = 1, .owners = { rank } };
+
+	if (h->nr > 0)
+		popular_is_had(conf, h->nodes, h->nr, &p);
+	return p;
+}
+
+static bool is_had(const struct sim *s, const struct popular *p)
+{
+	return p->nr_owners == s->nr_owners && p->has == (1u << s->nr_owners) - 1;
+}
+
+static void ask(struct sim *s, const struct merge_conf *conf, unsigned rank, unsigned page)
+{
+	struct holders *h = &s->world.known[s->world.members[rank]][page], chosen = { 0 };
+
+	for (unsigned k = 0; k < s->world.nr && chosen.nr < s->nr_owners && h->nr == 0; k++) {
+		bool is_taken = k == rank || !s->world.is_told[k][page];
+
+		for (unsigned i = 0; i < chosen.nr; i++)
+			is_taken |= conf->hosts[chosen.nodes[i]] == conf->hosts[k];
+		if (!is_taken)
+			holders_add(&chosen, (uint16_t)k);
+	}
+	for (unsigned i = 0; i < chosen.nr && s->world.lives; i++)
+		if (lends(s, chosen.nodes[i], page))
+			holders_add(h, chosen.nodes[i]);
+}
+
+static void step_ask(struct sim *s)
+{
+	uint32_t hosts[SIM_NODES];
+	struct merge_conf conf = merge_conf(s, hosts);
+	struct world *w = &s->world;
+
+	memset(w->entered, 0, sizeof(w->entered));
+	for (unsigned rank = 0; rank < w->nr && w->lives; rank++)
+		for (unsigned page = 0; page < PAGES && w->lives; page++) {
+			struct popular p;
+
+			if (!w->offered[w->members[rank]][page])
+				continue;
+			if (chance(s, 5))
+				w->known[w->members[rank]][page].nr = 0; /* forgotten: nodes do not remember the same */
+			ask(s, &conf, rank, page);
+			p = popular_of(s, &conf, rank, page);
+			w->entered[w->members[rank]][page] = !is_had(s, &p);
+		}
+}
+
 static void must(int r)
 {
 	if (r < 0)
@@ -494,14 +583,16 @@ static struct popular_set reduce(struct sim *s, const struct merge_conf *conf)
 	unsigned nr = s->world.nr;
 
 	for (unsigned rank = 0; rank < nr; rank++) {
-		const bool *offered = s->world.offered[s->world.members[rank]];
+		const bool *entered = s->world.entered[s->world.members[rank]];
 		struct fp pages[PAGES];
 		size_t nr_pages = 0;
 
 		for (unsigned page = 0; page < PAGES; page++)
-			if (offered[page])
+			if (entered[page])
 				pages[nr_pages++] = fp_of_page(page);
 		must(popular_of_node(conf, rank, pages, nr_pages, &sets[rank]));
+		for (size_t i = 0; i < sets[rank].nr; i++)
+			sets[rank].v[i] = popular_of(s, conf, rank, (unsigned)(sets[rank].v[i].fp.hi - 1));
 	}
 	while (nr > 1) {
 		unsigned a = below(s, nr), b = (a + 1 + below(s, nr - 1)) % nr;
@@ -527,7 +618,7 @@ static unsigned hosts_that_offer(const struct sim *s, unsigned page)
 	for (unsigned rank = 0; rank < s->world.nr; rank++) {
 		unsigned i = s->world.members[rank], host = s->nodes[i].host;
 
-		if (s->world.offered[i][page] && !is_counted[host]) {
+		if (s->world.entered[i][page] && !is_counted[host]) {
 			is_counted[host] = true;
 			nr++;
 		}
@@ -544,8 +635,8 @@ static void references(struct sim *s, const struct popular_set *popular, struct 
 
 		if (p->count < 2)
 			continue;
-		*ref = (struct ref){ .is = true, .nr = p->nr_owners };
-		if (s->max >= PAGES)
+		*ref = (struct ref){ .is = true, .nr = p->nr_owners, .has = p->has };
+		if (s->max >= PAGES && p->has == 0)
 			ref->expected = MIN(s->nr_owners, hosts_that_offer(s, (unsigned)(p->fp.hi - 1)));
 		for (unsigned k = 0; k < p->nr_owners; k++)
 			ref->owners[k] = p->owners[k];
@@ -561,12 +652,14 @@ static void check_loads(struct sim *s, const struct ref refs[PAGES])
 		unsigned nr = 0;
 
 		for (unsigned rank = 0; rank < s->world.nr; rank++)
-			nr += s->world.offered[s->world.members[rank]][page];
+			nr += s->world.entered[s->world.members[rank]][page];
 		if (nr != s->world.nr && nr != 0)
 			return;
 		for (unsigned k = 0; k < refs[page].nr; k++)
-			load[refs[page].owners[k]]++;
-		total += refs[page].nr;
+			if (!(refs[page].has >> k & 1)) {
+				load[refs[page].owners[k]]++;
+				total++;
+			}
 	}
 	for (unsigned i = 0; i < s->nr_nodes; i++)
 		for (unsigned k = 0; k < i; k++)
@@ -578,11 +671,29 @@ static void check_loads(struct sim *s, const struct ref refs[PAGES])
 			      s->world.members[rank], load[rank]);
 }
 
+/* Of a page that the node need not ask about; or what all have decided. */
+static struct ref ref_for(struct sim *s, const struct merge_conf *conf, unsigned rank, unsigned page, const struct ref *decided)
+{
+	struct popular p;
+	struct ref ref = { .is = true };
+
+	if (s->world.entered[s->world.members[rank]][page])
+		return *decided;
+	p = popular_of(s, conf, rank, page);
+	ref.nr = ref.expected = p.nr_owners;
+	ref.has = p.has;
+	for (unsigned k = 0; k < p.nr_owners; k++)
+		ref.owners[k] = p.owners[k];
+	return ref;
+}
+
 /* DECISION of one node; its arrays are `nodes` and `owners`. */
 static struct part decision_for(struct sim *s, unsigned rank, const struct ref refs[PAGES], struct cluster_node *nodes,
 				struct cluster_owners *owners)
 {
 	unsigned self = s->world.members[rank], index = 0;
+	uint32_t hosts[SIM_NODES];
+	struct merge_conf conf = merge_conf(s, hosts);
 	struct part p = { .round = s->world.round };
 
 	p.d = (struct cluster_decision){ .nodes = nodes, .nr_nodes = s->world.nr, .self = rank, .owners = owners };
@@ -590,15 +701,17 @@ static struct part decision_for(struct sim *s, unsigned rank, const struct ref r
 		memcpy(nodes[i].id, s->nodes[s->world.members[i]].id, CLUSTER_ID_LEN);
 	for (unsigned page = 0; page < PAGES; page++) {
 		struct cluster_owners *o = &owners[p.d.nr];
+		struct ref ref;
 
 		if (!s->world.offered[self][page])
 			continue;
-		if (refs[page].is) {
-			*o = (struct cluster_owners){ .index = index, .nr = refs[page].nr };
-			p.refs[index] = refs[page];
+		ref = ref_for(s, &conf, rank, page, &refs[page]);
+		if (ref.is) {
+			*o = (struct cluster_owners){ .index = index, .nr = ref.nr, .has = ref.has };
+			p.refs[index] = ref;
 			for (unsigned k = 0; k < o->nr; k++) {
-				o->owners[k] = (uint16_t)refs[page].owners[k];
-				p.refs[index].owners[k] = s->world.members[refs[page].owners[k]];
+				o->owners[k] = (uint16_t)ref.owners[k];
+				p.refs[index].owners[k] = s->world.members[ref.owners[k]];
 			}
 			p.d.nr++;
 		}
@@ -627,14 +740,13 @@ static void step_decision(struct sim *s)
 {
 	struct world *w = &s->world;
 	uint32_t hosts[SIM_NODES];
-	struct merge_conf conf = { .max = s->max, .nr_owners = s->nr_owners, .nr_nodes = w->nr, .hosts = hosts };
-	struct ref refs[PAGES] = { 0 };
+	struct merge_conf conf = merge_conf(s, hosts);
+	struct ref *refs = s->refs;
 	struct popular_set popular;
 
+	memset(s->refs, 0, sizeof(s->refs));
 	if (!w->lives || w->nr == 0)
 		return;
-	for (unsigned rank = 0; rank < w->nr; rank++)
-		hosts[rank] = s->nodes[w->members[rank]].host;
 	popular = reduce(s, &conf);
 	references(s, &popular, refs);
 	popular_set_release(&popular);
@@ -770,6 +882,27 @@ static void step_settled(struct sim *s)
 	}
 }
 
+/* What agents keep of a round, when all have heard its end. */
+static void step_remember(struct sim *s)
+{
+	struct world *w = &s->world;
+
+	for (unsigned rank = 0; rank < w->nr && w->lives; rank++)
+		for (unsigned page = 0; page < PAGES; page++) {
+			const struct ref *ref = &s->refs[page];
+			struct holders h = { 0 };
+
+			for (unsigned k = 0; k < ref->nr; k++)
+				if ((ref->has >> k & 1) || w->has_stored[w->members[ref->owners[k]]] ||
+				    is_flaw(s, SIM_REMEMBERS_TOO_MUCH))
+					holders_add(&h, (uint16_t)ref->owners[k]);
+			if (h.nr > 0)
+				w->known[w->members[rank]][page] = h;
+			if (!ref->is && w->entered[w->members[rank]][page] && w->has_stored[w->members[rank]])
+				w->is_told[rank][page] = true;
+		}
+}
+
 /* Who has waited long enough goes on by itself. */
 static void step_alone(struct sim *s)
 {
@@ -808,9 +941,11 @@ static void run_round(struct sim *s)
 		world_begin(s);
 	step_begin(s);
 	step_offer(s);
+	step_ask(s);
 	step_decision(s);
 	step_store(s);
 	step_settled(s);
+	step_remember(s);
 	step_alone(s);
 }
 

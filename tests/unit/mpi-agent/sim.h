@@ -19,6 +19,7 @@
 enum sim_step {
 	SIM_BEGIN, /* the agent's message */
 	SIM_OFFER, /* the daemon's */
+	SIM_LEND, /* another node's, to the one that is said to have a page; and its answer */
 	SIM_DECISION,
 	SIM_STORE, /* what the daemon is to write */
 	SIM_STORED,
@@ -49,6 +50,10 @@ enum sim_flaw {
 	SIM_SILENCE_IS_CONSENT, /* who hears no end of a round takes it for a good one */
 	SIM_FREES_LENT, /* when no file of its own needs it */
 	SIM_FORGETS_LENT, /* in a crash */
+	SIM_TRUSTS_HINTS, /* takes it for lent what somebody is said to have */
+	SIM_LENDS_UNNOTED, /* says that it lends a page, and has not noted it */
+	SIM_LENDS_UNLOOKED, /* says so of a page that it may not have */
+	SIM_REMEMBERS_TOO_MUCH, /* also owners that have not said that they have stored a page */
 	SIM_FLAWS,
 };
 
