@@ -332,6 +332,37 @@ static void offers_are_ascending_and_whole(void **state _unused_)
 	assert_null(back);
 }
 
+static void lending_comes_back_and_lies_are_refused(void **state _unused_)
+{
+	_cleanup_(freep) struct fp *many = calloc(LINK_CHUNKS_MAX + 1, sizeof(*many)), *back = NULL, *all = NULL;
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	const uint8_t *lent;
+	uint32_t nr;
+
+	link_encode_lend(7, pages, 3, &b);
+	assert_int_equal(link_decode_lend(body(&b), check_header(&b, LINK_LEND, 7), &back, &nr), 0);
+	assert_int_equal(nr, 3);
+	assert_memory_equal(back, pages, sizeof(pages));
+	assert_int_equal(link_decode_lend(body(&b), 3 * FP_LEN - 1, &all, &nr), -EBADMSG);
+	assert_int_equal(link_decode_lend(body(&b) + FP_LEN, FP_LEN, &all, &nr), 0);
+	free(TAKE(all));
+	for (unsigned i = 0; i <= LINK_CHUNKS_MAX; i++)
+		many[i].lo = i;
+	buf_clear(&b);
+	link_encode_lend(7, many, LINK_CHUNKS_MAX + 1, &b);
+	assert_int_equal(link_decode_lend(body(&b), b.len - HEADER, &all, &nr), -EBADMSG);
+	assert_int_equal(link_decode_lend(body(&b), b.len - HEADER - FP_LEN, &all, &nr), 0);
+
+	buf_clear(&b);
+	link_encode_lent(7, (const uint8_t *)"\1\0\1", 3, &b);
+	assert_int_equal(link_decode_lent(body(&b), check_header(&b, LINK_LENT, 7), 3, &lent), 0);
+	assert_memory_equal(lent, "\1\0\1", 3);
+	assert_int_equal(link_decode_lent(body(&b), 3, 2, &lent), -EBADMSG);
+	assert_int_equal(link_decode_lent(body(&b), 3, 4, &lent), -EBADMSG);
+	b.data[HEADER + 1] = 2;
+	assert_int_equal(link_decode_lent(body(&b), 3, 3, &lent), -EBADMSG);
+}
+
 static int decode_two_owners(const struct link_owners lie[2], uint32_t nr_offered, uint32_t nr_nodes)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -468,6 +499,7 @@ int main(void)
 		cmocka_unit_test(names_end_and_have_nothing_behind_them),
 		cmocka_unit_test(lying_nodes_are_refused),
 		cmocka_unit_test(offers_are_ascending_and_whole),
+		cmocka_unit_test(lending_comes_back_and_lies_are_refused),
 		cmocka_unit_test(lying_decisions_are_refused),
 		cmocka_unit_test(lying_ends_of_rounds_are_refused),
 		cmocka_unit_test(lying_fetches_are_refused),
