@@ -58,6 +58,11 @@ static inline void share_set(uint64_t words[SHARE_WORDS], uint32_t i)
 	words[i / 64] |= UINT64_C(1) << i % 64;
 }
 
+static inline void share_unset(uint64_t words[SHARE_WORDS], uint32_t i)
+{
+	words[i / 64] &= ~(UINT64_C(1) << i % 64);
+}
+
 static inline bool share_any(const uint64_t words[SHARE_WORDS])
 {
 	return words[0] | words[1] | words[2] | words[3];

@@ -39,6 +39,7 @@
  *   moving.c    chunks that are stored in two places, and a crash
  *   vacate.c    the places that they have left
  *   shares.c    chunks that other nodes have, or have from here
+ *   unlend.c    collecting these
  *   shift.c     which bytes have moved
  *   shifted.c   looking for them in champions
  *
@@ -277,6 +278,7 @@ struct engine {
 		struct share_totals totals GUARDED_BY(lock);
 		struct share_node *nodes GUARDED_BY(lock); /* by number */
 		struct buf waiting GUARDED_BY(lock); /* notes that the next commit of them takes along */
+		struct pack_marks opened; /* frames before these were there when the store was opened; constant */
 		_Atomic bool any; /* something is shared: tables that are read must be told */
 		_Atomic bool has_left; /* frames that a round has not come to an end with: their notes are not what they will be */
 		_Atomic bool paused; /* changes wait for a commit: it does without a round */
@@ -530,8 +532,22 @@ void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, stru
 int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t *ret_len);
 /* These notes are durable, with the marks (NULL as for commit_notes()), and the view has them. */
 int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *records) REQUIRES(e->shares.lock);
+void shares_del(uint32_t pack, uint32_t frame, struct buf *records);
+
+/* unlend.c */
 int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_window *w); /* they are live */
 bool shares_has_pack(struct engine *e, uint32_t pack); /* nothing of it can be moved */
+/* Is a round, or what one has left, still at this frame? 1/0/<0 */
+int shares_is_settling(struct engine *e, uint32_t pack, uint32_t frame);
+/*
+ * Chunks are gone, as `tx` says: with it notes and totals change, and all of that is durable. The deletions that made them dead are, too: the
+ * log is not where notes are, and may lag behind them.
+ */
+struct shares_gone {
+	uint32_t pack, frame; /* frame UINT32_MAX: all of the pack */
+	uint64_t gone[PACK_GONE_WORDS];
+};
+int shares_give_up(struct engine *e, struct engine_tx *tx, const struct shares_gone *gone, size_t nr);
 
 /* commit.c */
 int commit_frames(struct engine *e, struct pack_marks *ret); /* all there are, durable; nothing of the log */
@@ -589,6 +605,9 @@ bool freed_is_stale(void *engine, const void *key, size_t key_len, const void *v
 void freed_so_far(struct engine *e, struct freed_totals *ret);
 /* What is gone goes into the log together with the sums that count it: of two transactions one may fail. */
 int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_totals *t);
+/* Likewise, with shares_give_up(). */
+struct shares_gone;
+int freed_give_up(struct engine *e, struct engine_tx *tx, const struct freed_totals *t, const struct shares_gone *gone, size_t nr);
 /* The collector wants it back: it must not be shared. Inside e->users. */
 bool freed_condemned(struct engine *e, struct addr a);
 /* What enters the log is referred to from now on. view_lock held shared. */

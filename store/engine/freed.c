@@ -104,21 +104,39 @@ void freed_so_far(struct engine *e, struct freed_totals *ret)
 	mutex_unlock(&e->gc.totals_lock);
 }
 
-int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_totals *t)
+static void put_totals(struct engine_tx *tx, const struct freed_totals *t)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	int r;
 
 	freed_totals_encode(t, &value);
 	tx->records.failed |= buf_error(&value) < 0;
 	engine_tx_put(tx, freed_key_totals(), value.data, value.len);
-	r = engine_tx_apply(e, tx);
-	if (r < 0)
-		return r;
+}
+
+static int totals_are(struct engine *e, const struct freed_totals *t)
+{
 	mutex_lock(&e->gc.totals_lock);
 	e->gc.totals = *t;
 	mutex_unlock(&e->gc.totals_lock);
 	return 0;
+}
+
+int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_totals *t)
+{
+	int r;
+
+	put_totals(tx, t);
+	r = engine_tx_apply(e, tx);
+	return r < 0 ? r : totals_are(e, t);
+}
+
+int freed_give_up(struct engine *e, struct engine_tx *tx, const struct freed_totals *t, const struct shares_gone *gone, size_t nr)
+{
+	int r;
+
+	put_totals(tx, t);
+	r = shares_give_up(e, tx, gone, nr);
+	return r < 0 ? r : totals_are(e, t);
 }
 
 bool freed_condemned(struct engine *e, struct addr a)

@@ -100,6 +100,14 @@ static int is_unpunched(struct engine *e, const struct doomed *d)
 	return r <= 0 ? r : !f.punched;
 }
 
+/* A round is at it, which decides what becomes of it. */
+static void leave_alone(struct gc *g, const struct pack_frame_rec *rec)
+{
+	struct extent x = { .len = pack_rec_start(rec, rec->nr_chunks), .addr = rec->first };
+
+	gc_window_mark(g->w, &x, 1);
+}
+
 static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_frame_rec *rec)
 {
 	struct doomed d = {
@@ -114,6 +122,11 @@ static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_fram
 
 	if (rec->damaged)
 		return 0; /* what it holds is not known: fsck's business */
+	r = shares_is_settling(g->e, rec->pack, rec->frame);
+	if (r != 0) {
+		leave_alone(g, rec);
+		return MIN(r, 0);
+	}
 	p->nr_blocks += (pack_rec_start(rec, rec->nr_chunks) + PACK_BLOCK - 1) / PACK_BLOCK;
 	for (uint32_t i = 0; i < rec->nr_chunks; i++)
 		if (fp_is_none(rec->fps[i]))
@@ -291,38 +304,59 @@ static void count_gone(struct freed_totals *t, const struct doomed *d)
 	t->bytes += d->bytes;
 }
 
+/* What other nodes have of it, or have from here, is told where that is noted. */
+static int apply(struct gc *g, struct engine_tx *tx, const struct freed_totals *totals, const struct shares_gone *gone, size_t nr)
+{
+	return atomic_load(&g->e->shares.any) ? freed_give_up(g->e, tx, totals, gone, nr) : freed_apply(g->e, tx, totals);
+}
+
 static int log_frames(struct gc *g, const struct doomed *from, const struct doomed *end)
 {
+	_cleanup_(freep) struct shares_gone *shared = calloc((size_t)(end - from), sizeof(*shared));
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct freed_totals totals;
+	size_t nr = 0;
 
+	if (!shared)
+		return -ENOMEM;
 	freed_so_far(g->e, &totals);
 	for (const struct doomed *d = from; d < end; d++)
 		if (!d->with_pack && gc_count(&d->fresh) > 0) {
+			struct gc_bits gone = either(d->gone, &d->fresh);
+
 			put_frame(&tx, d, false);
 			count_gone(&totals, d);
+			shared[nr] = (struct shares_gone){ .pack = d->pack, .frame = d->frame };
+			memcpy(shared[nr++].gone, gone.w, sizeof(gone.w));
 		}
-	return freed_apply(g->e, &tx, &totals);
+	return nr > 0 ? apply(g, &tx, &totals, shared, nr) : 0;
 }
 
 static int log_packs(struct gc *g)
 {
+	_cleanup_(freep) struct shares_gone *shared = calloc(MAX(g->w->nr_packs, (size_t)1), sizeof(*shared));
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct freed_totals totals;
+	size_t nr = 0;
 
+	if (!shared)
+		return -ENOMEM;
 	freed_so_far(g->e, &totals);
 	for (size_t i = 0; i < g->w->nr_packs; i++)
-		if (is_dead(g, &g->w->packs[i]))
+		if (is_dead(g, &g->w->packs[i])) {
 			put_pack(&tx, g->w->packs[i].pack);
+			shared[nr++] = (struct shares_gone){ .pack = g->w->packs[i].pack, .frame = UINT32_MAX };
+		}
 	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
 		if (d->with_pack)
 			count_gone(&totals, d);
-	return freed_apply(g->e, &tx, &totals);
+	return nr > 0 ? apply(g, &tx, &totals, shared, nr) : 0;
 }
 
 static int log_what_is_gone(struct gc *g)
 {
-	int r = 0;
+	/* What changes notes goes beside the log, which must have the deletions first. */
+	int r = atomic_load(&g->e->shares.any) ? engine_sync(g->e) : 0;
 
 	atomic_store(&g->e->gc.any, true);
 	for (size_t i = 0, n; i < g->nr_doomed && r == 0; i += n) {

@@ -18,7 +18,6 @@
 #include "index/fingerprints.h"
 #include "store/engine/dedup.h"
 #include "store/engine/engine_internal.h"
-#include "store/engine/gc_window.h"
 #include "store/journal/journal.h"
 
 /* What a view says that was written between a round and its failure: of frames that were cut off. */
@@ -61,6 +60,7 @@ int shares_load(struct engine *e, const struct pack_marks *marks)
 
 	if (r < 0)
 		return r;
+	e->shares.opened = *marks;
 	mutex_lock(&e->shares.lock);
 	r = share_get_totals(e->db, &e->shares.totals);
 	if (r > 0) {
@@ -266,6 +266,13 @@ void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, stru
 	put(share_key(pack, frame), &value, records);
 }
 
+void shares_del(uint32_t pack, uint32_t frame, struct buf *records)
+{
+	struct ns_key key = share_key(pack, frame);
+
+	journal_record_add(records, RECORD_DEL, key.b, key.len);
+}
+
 /* Into the view, as the log's records go there. */
 static int apply(struct engine *e, const struct buf *records)
 {
@@ -313,59 +320,4 @@ void shares_stats(struct engine *e, struct engine_stats *ret)
 	mutex_lock(&e->append_lock);
 	ret->pending_bytes = e->nr_held * PACK_FRAME_BYTES;
 	mutex_unlock(&e->append_lock);
-}
-
-/* --- collecting --- */
-
-static void mark_frame(struct gc_window *w, const struct pack_frame_rec *rec, const struct share_frame *f)
-{
-	for (uint32_t i = 0; i < rec->nr_chunks; i++)
-		if (share_bit(f->lent, i)) {
-			struct extent x = { .len = pack_rec_len(rec, i), .addr = pack_rec_addr(rec, i) };
-
-			gc_window_mark_bytes(w, &x, 1);
-		}
-}
-
-int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_window *w)
-{
-	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
-	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
-	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
-	struct ns_key prefix = share_key_totals();
-	const void *key, *value;
-	size_t key_len, value_len;
-	uint32_t pack, frame;
-	int r;
-
-	if (!rec || !f)
-		return -ENOMEM;
-	r = db_iter_new(e->db, state, prefix.b, prefix.len, NULL, 0, &it);
-	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
-		r = share_key_decode(key, key_len, &pack, &frame);
-		if (r == 0 && pack > 0)
-			r = share_frame_decode(value, value_len, f);
-		if (r < 0)
-			return log_errno(r, "index: what is shared with other nodes is damaged: run fsck.ckptfs");
-		if (pack == 0 || !share_any(f->lent))
-			continue;
-		r = packs_frame_rec(e->packs, pack, frame, rec);
-		if (r > 0 && !rec->damaged)
-			mark_frame(w, rec, f);
-	}
-	return r;
-}
-
-bool shares_has_pack(struct engine *e, uint32_t pack)
-{
-	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
-	struct ns_key prefix = share_key_pack(pack);
-	const void *key, *value;
-	size_t key_len, value_len;
-
-	if (!atomic_load(&e->shares.any))
-		return false;
-	/* what cannot be known stays where it is */
-	return db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it) < 0 ||
-	       db_iter_next(it, &key, &key_len, &value, &value_len) != 0;
 }

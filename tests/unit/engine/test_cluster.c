@@ -15,7 +15,10 @@
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "index/db.h"
+#include "index/shares.h"
 #include "store/engine/cluster.h"
+#include "store/engine/engine_internal.h"
 #include "tests/unit/engine/rig.h"
 
 #define NODES 4u
@@ -36,6 +39,7 @@ struct node {
 	struct cluster_decision d;
 	int stored;
 	uint64_t load;
+	bool takes_none; /* others store what it has in common with them */
 };
 
 struct world {
@@ -100,7 +104,8 @@ static void own(struct world *w, struct fp fp, size_t index, struct node *n)
 		unsigned best = (unsigned)(fp.lo % NODES);
 
 		for (unsigned i = 0; i < NODES; i++) /* by chance: all nodes come to the same, in whatever order */
-			if (!chosen[(best + i) % NODES] && holds(&w->nodes[(best + i) % NODES], fp)) {
+			if (!chosen[(best + i) % NODES] && holds(&w->nodes[(best + i) % NODES], fp) &&
+			    !w->nodes[(best + i) % NODES].takes_none) {
 				best = (best + i) % NODES;
 				break;
 			}
@@ -483,6 +488,106 @@ static void what_is_lent_is_not_collected(void **state)
 	assert_true(stored_by_all(w) <= MiB(3) + MiB(1));
 }
 
+/* Notes of frames that a store has. */
+static unsigned nr_notes(struct rig *rig)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = share_key_totals();
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint32_t pack, frame;
+	unsigned nr = 0;
+
+	assert_int_equal(db_iter_new(rig->e->db, NULL, prefix.b, prefix.len, NULL, 0, &it), 0);
+	while (db_iter_next(it, &key, &key_len, &value, &value_len) > 0) {
+		assert_int_equal(share_key_decode(key, key_len, &pack, &frame), 0);
+		nr += pack > 0;
+	}
+	return nr;
+}
+
+static void sum_shared(struct world *w, uint64_t *ret_away, uint64_t *ret_lent)
+{
+	*ret_away = *ret_lent = 0;
+	for (unsigned i = 0; i < NODES; i++) {
+		struct engine_stats s;
+
+		engine_stats(w->nodes[i].rig->e, &s);
+		*ret_away += s.elsewhere_bytes;
+		*ret_lent += s.lent_bytes;
+	}
+}
+
+static void assert_shared(struct world *w, uint64_t away, uint64_t lent)
+{
+	uint64_t is_away, is_lent;
+
+	sum_shared(w, &is_away, &is_lent);
+	assert_int_equal(is_away, away);
+	assert_int_equal(is_lent, lent);
+}
+
+static void what_is_given_up_is_not_counted_as_elsewhere(void **state)
+{
+	const struct gc_conf conf = { .delete = true };
+	struct world *w = *state;
+
+	write_all(w, 10, MiB(3), 1);
+	write_all(w, 11, MiB(2), 2);
+	commit(w, NODES);
+	w->open = false;
+	assert_shared(w, 3 * MiB(5), MiB(5));
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_drop(w->nodes[i].rig, 10);
+		rig_collect(w->nodes[i].rig, &conf);
+	}
+	assert_shared(w, 3 * MiB(2), MiB(5));
+	for (unsigned i = 0; i < NODES; i++)
+		rig_crash(w->nodes[i].rig);
+	assert_shared(w, 3 * MiB(2), MiB(5));
+	check_all(w, 11, MiB(2), 2);
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_drop(w->nodes[i].rig, 11);
+		rig_collect(w->nodes[i].rig, &conf);
+		rig_fsck(w->nodes[i].rig);
+	}
+	assert_shared(w, 0, MiB(5));
+	for (unsigned i = 0; i < NODES; i++) {
+		struct rig *rig = w->nodes[i].rig;
+
+		rig_close(rig);
+		rig_remove_index(rig);
+		assert_int_equal(engine_rebuild(rig->path, &rig->conf), 0);
+		rig_open(rig);
+	}
+	assert_shared(w, 0, MiB(5));
+}
+
+static void notes_go_with_what_they_are_about(void **state)
+{
+	const struct gc_conf conf = { .delete = true };
+	struct world *w = *state;
+
+	/* The first one has it all from the others, and has lent nothing. */
+	w->nodes[0].takes_none = true;
+	write_all(w, 10, MiB(3), 1);
+	commit(w, NODES);
+	w->open = false;
+	assert_true(nr_notes(w->nodes[0].rig) >= 3);
+	rig_drop(w->nodes[0].rig, 10);
+	rig_collect(w->nodes[0].rig, &conf);
+	assert_int_equal(nr_notes(w->nodes[0].rig), 0);
+	assert_shared(w, 2 * MiB(3), MiB(3));
+	rig_crash(w->nodes[0].rig);
+	assert_int_equal(nr_notes(w->nodes[0].rig), 0);
+	assert_shared(w, 2 * MiB(3), MiB(3));
+	rig_write(w->nodes[0].rig, 12, MiB(3), 1); /* not taken for known any more */
+	assert_int_equal(engine_sync(w->nodes[0].rig->e), 0);
+	w->nr_away = NODES;
+	rig_check(w->nodes[0].rig, 12, MiB(3), 1);
+	rig_fsck(w->nodes[0].rig);
+}
+
 static void a_new_index_knows_it_all(void **state)
 {
 	struct world *w = *state;
@@ -785,6 +890,8 @@ int main(void)
 		world_test(who_does_not_hear_the_end_stores_all),
 		world_test(a_crash_in_the_middle_leaves_what_was_there_before),
 		world_test(what_is_lent_is_not_collected),
+		world_test(what_is_given_up_is_not_counted_as_elsewhere),
+		world_test(notes_go_with_what_they_are_about),
 		world_test(a_new_index_knows_it_all),
 		world_test(past_the_limit_it_is_stored_here),
 		world_test(chunks_cut_by_content_are_shared_too),

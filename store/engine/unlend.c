@@ -1,0 +1,177 @@
+/*
+ * Collecting what is shared with other nodes.
+ *
+ * What is lent is live, whether a file here refers to it or not. What is away is dead like any other chunk when no file refers to it; when it is
+ * given up, its note goes with it, in the same group of the journal: it is not referred to any more, and the totals do not have it. Notes are not in the log, so
+ * the group comes beside it; the deletions that made these chunks dead are durable before.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "store/engine/cluster.h"
+#include "store/engine/engine_internal.h"
+#include "store/engine/gc_window.h"
+
+/* --- what a local collection marks --- */
+
+static void mark_frame(struct gc_window *w, const struct pack_frame_rec *rec, const struct share_frame *f)
+{
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (share_bit(f->lent, i)) {
+			struct extent x = { .len = pack_rec_len(rec, i), .addr = pack_rec_addr(rec, i) };
+
+			gc_window_mark_bytes(w, &x, 1);
+		}
+}
+
+int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_window *w)
+{
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = share_key_totals();
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint32_t pack, frame;
+	int r;
+
+	if (!rec || !f)
+		return -ENOMEM;
+	r = db_iter_new(e->db, state, prefix.b, prefix.len, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		r = share_key_decode(key, key_len, &pack, &frame);
+		if (r == 0 && pack > 0)
+			r = share_frame_decode(value, value_len, f);
+		if (r < 0)
+			return log_errno(r, "index: what is shared with other nodes is damaged: run fsck.ckptfs");
+		if (pack == 0 || !share_any(f->lent))
+			continue;
+		r = packs_frame_rec(e->packs, pack, frame, rec);
+		if (r > 0 && !rec->damaged)
+			mark_frame(w, rec, f);
+	}
+	return r;
+}
+
+bool shares_has_pack(struct engine *e, uint32_t pack)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = share_key_pack(pack);
+	const void *key, *value;
+	size_t key_len, value_len;
+
+	if (!atomic_load(&e->shares.any))
+		return false;
+	/* what cannot be known stays where it is */
+	return db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it) < 0 ||
+	       db_iter_next(it, &key, &key_len, &value, &value_len) != 0;
+}
+
+/* --- what it gives up --- */
+
+static bool is_before(const struct pack_marks *marks, uint32_t pack, uint32_t frame)
+{
+	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
+		if (marks->stream[s].pack == pack)
+			return frame < marks->stream[s].nr_frames;
+	return pack < marks->next_pack;
+}
+
+int shares_is_settling(struct engine *e, uint32_t pack, uint32_t frame)
+{
+	struct share_frame f;
+	int r;
+
+	if (!atomic_load(&e->shares.any))
+		return 0;
+	r = share_get(e->db, pack, frame, &f);
+	return r <= 0 ? r : !f.settled && !is_before(&e->shares.opened, pack, frame);
+}
+
+static void count_less(uint64_t *nr, uint64_t *bytes, uint32_t len)
+{
+	*nr -= MIN(*nr, UINT64_C(1));
+	*bytes -= MIN(*bytes, (uint64_t)len);
+}
+
+/* What is gone is neither away nor lent. One whose table cannot be read any more is as long as nothing. */
+static void give_up_chunks(struct engine *e, uint32_t pack, uint32_t frame, const uint64_t gone[PACK_GONE_WORDS],
+			   struct share_frame *f) REQUIRES(e->shares.lock)
+{
+	struct share_totals *t = &e->shares.totals;
+	struct pack_frame_rec rec;
+	bool is_known = packs_frame_rec(e->packs, pack, frame, &rec) > 0 && !rec.damaged;
+
+	for (uint32_t i = 0; i < SHARE_CHUNKS; i++) {
+		uint32_t len = is_known && i < rec.nr_chunks ? pack_rec_len(&rec, i) : 0;
+
+		if (!share_bit(gone, i))
+			continue;
+		if (share_bit(f->away, i) && f->settled)
+			count_less(&t->nr_away, &t->away_bytes, len);
+		if (share_bit(f->lent, i))
+			count_less(&t->nr_lent, &t->lent_bytes, len);
+		share_unset(f->away, i);
+		share_unset(f->lent, i);
+	}
+}
+
+static int give_up_frame(struct engine *e, const struct shares_gone *g, struct buf *records) REQUIRES(e->shares.lock)
+{
+	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
+	int r = f ? share_get(e->db, g->pack, g->frame, f) : -ENOMEM;
+
+	if (r <= 0)
+		return r;
+	give_up_chunks(e, g->pack, g->frame, g->gone, f);
+	if (!share_any(f->away) && !share_any(f->lent))
+		shares_del(g->pack, g->frame, records);
+	else
+		shares_put(f, g->pack, g->frame, records);
+	return 0;
+}
+
+/* Its notes are deleted with it. */
+static int give_up_pack(struct engine *e, uint32_t pack) REQUIRES(e->shares.lock)
+{
+	static const uint64_t all[PACK_GONE_WORDS] = { UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX };
+	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = share_key_pack(pack);
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint32_t frame;
+	int r = f ? db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it) : -ENOMEM;
+
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		r = share_key_decode(key, key_len, &pack, &frame);
+		if (r == 0)
+			r = share_frame_decode(value, value_len, f);
+		if (r == 0)
+			give_up_chunks(e, pack, frame, all, f);
+	}
+	return r;
+}
+
+int shares_give_up(struct engine *e, struct engine_tx *tx, const struct shares_gone *gone, size_t nr)
+{
+	struct share_totals before;
+	int r = 0;
+
+	mutex_lock(&e->shares.lock);
+	before = e->shares.totals;
+	for (size_t i = 0; i < nr && r == 0; i++)
+		r = gone[i].frame == UINT32_MAX ? give_up_pack(e, gone[i].pack) :
+						  give_up_frame(e, &gone[i], &tx->records);
+	if (r == 0)
+		r = shares_commit(e, NULL, &tx->records);
+	if (r < 0)
+		e->shares.totals = before;
+	mutex_unlock(&e->shares.lock);
+	buf_clear(&tx->records);
+	return r;
+}
