@@ -93,6 +93,7 @@ struct cluster_chunk {
 	uint32_t len; /* 1 to 1 MiB */
 	const void *data;
 };
+/* -EAGAIN: nodes are collecting together. Whoever refers to it then has it kept anew before. */
 int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, size_t nr);
 
 /* Chunks by their fingerprints, for others to rely on: lent[i], it is here, durable, and lent from now on. Waits for
@@ -113,7 +114,41 @@ struct content;
 int engine_cluster_pieces(struct content *c, uint64_t off, struct cluster_piece *ret, size_t max);
 /*
  * c gets that from `off` on, without any bytes being moved: what is not known here is elsewhere from now on, with these
- * nodes. When this returns that is durable, and the change of c is in the log.
+ * nodes. When this returns that is durable, and the change of c is in the log. -EAGAIN: as above.
  */
 int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr,
 			 const struct cluster_node *owners, uint32_t nr_owners);
+
+/*
+ * Collecting together (together.c): what no node refers to any more is not lent any more, and then each node's own collection frees it.
+ *
+ * Fingerprints are divided into windows. Of each window every node marks in a filter what it has elsewhere; these are united, and then every node has it say
+ * what stays lent. What is marked though nobody has it (one in 1700 if there are 16 bits for each) stays for once: another seed, other chunks.
+ */
+struct cluster_window {
+	uint32_t number, nr; /* which of how many: nr 1 or more */
+	uint64_t seed; /* of the filter */
+};
+#define CLUSTER_FILTER_MIN 4096u /* bytes */
+#define CLUSTER_FILTER_MAX (8u << 20)
+#define CLUSTER_FILTER_BITS 16u /* for a chunk */
+
+/* These may refer to chunks of this node from now on; in a round they are met anyway. Durable. */
+int engine_cluster_meet(struct engine *e, const struct cluster_node *nodes, size_t nr);
+/* Of those this store has ever met, one that is not among these, and may refer to what it has lent. 1/0 */
+int engine_cluster_missing(struct engine *e, const struct cluster_node *here, size_t nr, struct cluster_node *ret);
+uint64_t engine_cluster_nr_referred(struct engine *e); /* chunks that are elsewhere */
+/*
+ * Adds all that is elsewhere to `filter` (zeros to begin with). From here until engine_cluster_unlend() or engine_cluster_collected() nothing is kept for other nodes
+ * nor referred to (-EAGAIN). -EAGAIN: a round has not ended here; -EBADMSG: a table cannot be read, and so nobody knows.
+ */
+int engine_cluster_mark(struct engine *e, const struct cluster_window *w, uint8_t *filter, size_t len);
+struct cluster_unlent {
+	uint64_t nr_kept, kept_bytes; /* others refer to them */
+	uint64_t nr_dropped, dropped_bytes; /* nobody does */
+};
+/* Of what was lent when this window was marked here, what is not in the filter of all is not lent any more, durably. -ESTALE: it was not, or something came
+ * between. What fails in the middle is done in part, which is right, too. */
+int engine_cluster_unlend(struct engine *e, const struct cluster_window *w, const uint8_t *filter, size_t len,
+			  struct cluster_unlent *ret);
+void engine_cluster_collected(struct engine *e); /* it is over, or nobody knows what becomes of it */

@@ -138,6 +138,7 @@ static int leave(struct engine *e, struct taken *t)
 
 	if (!u)
 		return -ENOMEM;
+	shares_settling(e, true);
 	*u = (struct unsettled){ .next = e->unsettled, .f = TAKE(t->f), .pack = t->pack, .frame = t->frame, .note = t->note };
 	e->unsettled = u;
 	atomic_store(&e->shares.has_left, true);
@@ -170,6 +171,7 @@ static int settle_left(struct engine *e, const struct pack_marks *marks)
 	for (struct unsettled *u; r == 0 && (u = e->unsettled);) {
 		e->unsettled = u->next;
 		free(u);
+		shares_settled(e);
 	}
 	if (r == 0)
 		atomic_store(&e->shares.has_left, false);
@@ -195,6 +197,7 @@ void collective_release(struct engine *e)
 		if (u->f) /* its place stays as a crash would leave it */
 			packs_frame_leave(e->packs, u->f);
 		free(u);
+		shares_settled(e);
 	}
 	for (size_t i = 0; i < e->nr_held; i++)
 		packs_frame_abandon(e->packs, e->held[i]);
@@ -314,7 +317,9 @@ static int note_stored(struct round *rd, const struct pack_marks *marks)
 	mutex_lock(&e->shares.lock);
 	totals = &e->shares.totals;
 	count(rd, ROUND_LEND, &totals->nr_lent, &totals->lent_bytes);
-	r = shares_commit(e, marks, &records);
+	r = shares_meet(e, rd->d.nodes, rd->d.nr_nodes); /* any of them may refer to what is lent */
+	if (r == 0)
+		r = shares_commit(e, marks, &records);
 	mutex_unlock(&e->shares.lock);
 	return r;
 }
@@ -438,6 +443,12 @@ int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, str
 	if (r == 0)
 		r = decide(&rd);
 	stop_offering(e);
-	r = r < 0 ? write_all(e, frames, nr, ret) : run_round(&rd, frames, ret);
+	if (r < 0) {
+		r = write_all(e, frames, nr, ret);
+	} else {
+		shares_settling(e, true); /* before this node says that it has stored: others may wait for it to end here */
+		r = run_round(&rd, frames, ret);
+		shares_settled(e);
+	}
 	return r == 0 && e->unsettled ? settle_left(e, ret) : r;
 }

@@ -53,6 +53,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	compress_init(e);
 	mutex_init(&e->scrub.lock);
 	mutex_init(&e->shares.lock);
+	cond_init(&e->shares.settled);
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
@@ -114,6 +115,7 @@ void engine_free(struct engine *e)
 	mutex_release(&e->append_lock);
 	mutex_release(&e->absorb_lock);
 	shares_release(e);
+	cond_release(&e->shares.settled);
 	mutex_release(&e->shares.lock);
 	mutex_release(&e->scrub.lock);
 	compress_release(e);

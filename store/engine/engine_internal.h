@@ -39,7 +39,7 @@
  *   moving.c    chunks that are stored in two places, and a crash
  *   vacate.c    the places that they have left
  *   shares.c    chunks that other nodes have, or have from here
- *   unlend.c    collecting these
+ *   shares_gc.c collecting these; together.c: with the other nodes
  *   shift.c     which bytes have moved
  *   shifted.c   looking for them in champions
  *
@@ -62,6 +62,7 @@
 #include "index/freed.h"
 #include "index/recipes.h"
 #include "index/shares.h"
+#include "store/engine/cluster.h"
 #include "store/engine/engine.h"
 #include "store/engine/fptable.h"
 #include "store/engine/pace.h"
@@ -279,6 +280,11 @@ struct engine {
 		struct share_node *nodes GUARDED_BY(lock); /* by number */
 		struct buf waiting GUARDED_BY(lock); /* notes that the next commit of them takes along */
 		struct pack_marks opened; /* frames before these were there when the store was opened; constant */
+		unsigned nr_settling GUARDED_BY(lock); /* who may yet note that a chunk is elsewhere, or lent */
+		struct cond settled;
+		bool collecting GUARDED_BY(lock); /* what is referred to in this window was told; what is not may be unlent */
+		struct cluster_window window GUARDED_BY(lock);
+		struct pack_marks marked GUARDED_BY(lock); /* then */
 		_Atomic bool any; /* something is shared: tables that are read must be told */
 		_Atomic bool has_left; /* frames that a round has not come to an end with: their notes are not what they will be */
 		_Atomic bool paused; /* changes wait for a commit: it does without a round */
@@ -534,9 +540,10 @@ int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t 
 int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *records) REQUIRES(e->shares.lock);
 void shares_del(uint32_t pack, uint32_t frame, struct buf *records);
 
-/* unlend.c */
+/* shares_gc.c */
 int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_window *w); /* they are live */
 bool shares_has_pack(struct engine *e, uint32_t pack); /* nothing of it can be moved */
+bool shares_is_before(const struct pack_marks *marks, uint32_t pack, uint32_t frame); /* it was there then */
 /* Is a round, or what one has left, still at this frame? 1/0/<0 */
 int shares_is_settling(struct engine *e, uint32_t pack, uint32_t frame);
 /*
@@ -548,6 +555,13 @@ struct shares_gone {
 	uint64_t gone[PACK_GONE_WORDS];
 };
 int shares_give_up(struct engine *e, struct engine_tx *tx, const struct shares_gone *gone, size_t nr);
+
+/* together.c */
+/* Something begins that ends with a note about another node's chunk; shares_settled() ends it. -EAGAIN: not while nodes collect together. */
+int shares_settling(struct engine *e, bool even_then);
+void shares_settled(struct engine *e);
+/* They may refer to what is lent; committed with the next notes. */
+int shares_meet(struct engine *e, const struct cluster_node *nodes, size_t nr) REQUIRES(e->shares.lock);
 
 /* commit.c */
 int commit_frames(struct engine *e, struct pack_marks *ret); /* all there are, durable; nothing of the log */

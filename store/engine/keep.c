@@ -186,9 +186,13 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
 	for (size_t i = 0; i < nr; i++)
 		if (!is_chunk_len(chunks[i].len) || !fp_equal(fp_of(&e->key, chunks[i].data, chunks[i].len), chunks[i].fp))
 			return -EBADMSG;
+	r = shares_settling(e, false);
+	if (r < 0)
+		return r;
 	ticket = epoch_enter(&e->users);
 	r = keep(&k);
 	epoch_leave(&e->users, ticket);
+	shares_settled(e);
 	return r;
 }
 
@@ -371,6 +375,7 @@ static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 		packs_frame_abandon(e->packs, u->f);
 		return r;
 	}
+	shares_settling(e, true);
 	mutex_lock(&e->append_lock);
 	u->next = e->arriving;
 	e->arriving = TAKE(u);
@@ -479,9 +484,13 @@ int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_p
 	rf.owners.nr = (uint8_t)nr_owners;
 	if (r < 0)
 		return r;
+	r = shares_settling(e, false);
+	if (r < 0)
+		return r;
 	ticket = epoch_enter(&e->users);
 	r = refer(&rf, off);
 	epoch_leave(&e->users, ticket);
+	shares_settled(e);
 	return r;
 }
 

@@ -876,6 +876,213 @@ static void lending_does_not_wait_for_a_round(void **state)
 	free(p);
 }
 
+/* --- collecting together --- */
+
+#define FILTER CLUSTER_FILTER_MIN * 16
+static const struct gc_conf collecting = { .delete = true, .move_below = 90 };
+
+static void nodes_of(struct world *w, struct cluster_node nodes[NODES])
+{
+	memset(nodes, 0, NODES * sizeof(*nodes));
+	for (unsigned i = 0; i < NODES; i++) {
+		memcpy(nodes[i].id, engine_store_id(w->nodes[i].rig->e), CLUSTER_ID_LEN);
+		snprintf(nodes[i].name, sizeof(nodes[i].name), "node%u", i);
+	}
+}
+
+static void mark_all(struct world *w, const struct cluster_window *win, uint8_t *filter)
+{
+	for (unsigned i = 0; i < NODES; i++)
+		assert_int_equal(engine_cluster_mark(w->nodes[i].rig->e, win, filter, FILTER), 0);
+}
+
+static struct cluster_unlent unlend_all(struct world *w, const struct cluster_window *win, const uint8_t *filter)
+{
+	struct cluster_unlent sum = { 0 }, u;
+
+	for (unsigned i = 0; i < NODES; i++) {
+		assert_int_equal(engine_cluster_unlend(w->nodes[i].rig->e, win, filter, FILTER, &u), 0);
+		sum.nr_kept += u.nr_kept;
+		sum.kept_bytes += u.kept_bytes;
+		sum.nr_dropped += u.nr_dropped;
+		sum.dropped_bytes += u.dropped_bytes;
+	}
+	return sum;
+}
+
+static void collect_all(struct world *w)
+{
+	for (unsigned i = 0; i < NODES; i++)
+		rig_collect(w->nodes[i].rig, &collecting);
+}
+
+/* As the agents do it, in so many windows. */
+static struct cluster_unlent collect_together(struct world *w, unsigned nr_windows)
+{
+	struct cluster_unlent sum = { 0 };
+
+	collect_all(w);
+	for (unsigned i = 0; i < nr_windows; i++) {
+		const struct cluster_window win = { i, nr_windows, 77 + i };
+		uint8_t *filter = calloc(1, FILTER);
+		struct cluster_unlent u;
+
+		mark_all(w, &win, filter);
+		u = unlend_all(w, &win, filter);
+		sum.kept_bytes += u.kept_bytes;
+		sum.dropped_bytes += u.dropped_bytes;
+		free(filter);
+	}
+	collect_all(w);
+	return sum;
+}
+
+static void what_nobody_refers_to_is_given_up(void **state)
+{
+	struct world *w = *state;
+	struct cluster_unlent u;
+
+	w->replicas = 2;
+	write_all(w, 10, MiB(3), 1);
+	write_all(w, 11, MiB(1), 2);
+	commit(w, NODES);
+	w->open = false;
+	u = collect_together(w, 3);
+	assert_int_equal(u.kept_bytes, 2 * MiB(4));
+	assert_int_equal(u.dropped_bytes, 0);
+	for (unsigned i = 0; i < NODES - 1; i++)
+		rig_drop(w->nodes[i].rig, 10);
+	u = collect_together(w, 3);
+	rig_check(w->nodes[NODES - 1].rig, 10, MiB(3), 1);
+	check_all(w, 11, MiB(1), 2);
+	/* What the last one has itself another may still have lent. */
+	assert_true(u.dropped_bytes > 0 && u.kept_bytes >= 2 * MiB(1) + MiB(1));
+	assert_int_equal(u.kept_bytes + u.dropped_bytes, 2 * MiB(4));
+	rig_drop(w->nodes[NODES - 1].rig, 10);
+	u = collect_together(w, 3);
+	assert_int_equal(u.kept_bytes, 2 * MiB(1));
+	assert_int_equal(stored_by_all(w), 2 * MiB(1));
+	for (unsigned i = 0; i < NODES; i++)
+		rig_crash(w->nodes[i].rig);
+	assert_shared(w, 2 * MiB(1), 2 * MiB(1));
+	check_all(w, 11, MiB(1), 2);
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_drop(w->nodes[i].rig, 11);
+		rig_fsck(w->nodes[i].rig);
+	}
+	collect_together(w, 1);
+	assert_int_equal(stored_by_all(w), 0);
+	assert_shared(w, 0, 0);
+	for (unsigned i = 0; i < NODES; i++) {
+		assert_int_equal(nr_notes(w->nodes[i].rig), 0);
+		rig_fsck(w->nodes[i].rig);
+	}
+}
+
+/* Also one that has nothing that others have: what it refers to is known to it alone. */
+static void who_is_missing_is_known(void **state)
+{
+	struct cluster_node nodes[NODES], missing;
+	struct world *w = *state;
+
+	nodes_of(w, nodes);
+	for (unsigned i = 0; i < NODES; i++)
+		assert_int_equal(engine_cluster_missing(w->nodes[i].rig->e, nodes, 0, &missing), 0);
+	w->nodes[NODES - 1].takes_none = true;
+	write_all(w, 10, MiB(1), 1);
+	commit(w, NODES);
+	w->open = false;
+	for (unsigned i = 0; i < NODES - 1; i++) {
+		rig_crash(w->nodes[i].rig);
+		assert_int_equal(engine_cluster_missing(w->nodes[i].rig->e, nodes, NODES, &missing), 0);
+		assert_int_equal(engine_cluster_missing(w->nodes[i].rig->e, nodes, NODES - 1, &missing), 1);
+		assert_string_equal(missing.name, "node3");
+	}
+	memcpy(missing.id, "somebody met now", CLUSTER_ID_LEN);
+	assert_int_equal(engine_cluster_meet(w->nodes[0].rig->e, &missing, 1), 0);
+	rig_crash(w->nodes[0].rig);
+	assert_int_equal(engine_cluster_missing(w->nodes[0].rig->e, nodes, NODES, &missing), 1);
+	assert_memory_equal(missing.id, "somebody met now", CLUSTER_ID_LEN);
+}
+
+static void without_a_window_nothing_is_given_up(void **state)
+{
+	const struct cluster_window win = { 0, 1, 5 }, other = { 0, 1, 6 };
+	uint8_t *filter = calloc(1, FILTER);
+	struct world *w = *state;
+	struct rig *rig = w->nodes[1].rig;
+	struct cluster_unlent u;
+
+	write_all(w, 10, MiB(1), 1);
+	commit(w, NODES);
+	w->open = false;
+	for (unsigned i = 0; i < NODES; i++)
+		rig_drop(w->nodes[i].rig, 10);
+	collect_all(w);
+	assert_int_equal(engine_cluster_unlend(rig->e, &win, filter, FILTER, &u), -ESTALE);
+	mark_all(w, &win, filter);
+	assert_int_equal(engine_cluster_unlend(rig->e, &other, filter, FILTER, &u), -ESTALE);
+	rig_crash(rig); /* between mark and end */
+	assert_int_equal(engine_cluster_unlend(rig->e, &win, filter, FILTER, &u), -ESTALE);
+	assert_shared(w, 0, MiB(1));
+	mark_all(w, &win, filter);
+	engine_cluster_collected(rig->e);
+	assert_int_equal(engine_cluster_unlend(rig->e, &win, filter, FILTER, &u), -ESTALE);
+	assert_shared(w, 0, MiB(1));
+	mark_all(w, &win, filter);
+	assert_int_equal(engine_cluster_unlend(rig->e, &win, filter, FILTER, &u), 0);
+	assert_true(u.nr_dropped > 0);
+	rig_crash(rig);
+	assert_shared(w, 0, MiB(1) - u.dropped_bytes);
+	rig_fsck(rig);
+	free(filter);
+}
+
+static void what_comes_while_nodes_collect_stays(void **state)
+{
+	const struct cluster_window win = { 0, 1, 5 };
+	uint8_t *filter = calloc(1, FILTER);
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	uint8_t page[4096];
+	struct world *w = *state;
+	struct cluster_chunk chunk;
+	struct cluster_unlent u;
+
+	write_all(w, 10, MiB(3), 1);
+	commit(w, NODES);
+	for (unsigned i = 0; i < NODES; i++)
+		rig_drop(w->nodes[i].rig, 10);
+	w->open = false;
+	collect_all(w);
+	mark_all(w, &win, filter);
+	/* A round, of new pages and of those that are about to be given up: none of these is known any more to who had it elsewhere. */
+	w->open = true;
+	write_all(w, 11, MiB(2), 2);
+	write_all(w, 12, MiB(1), 1);
+	commit(w, NODES);
+	assert_committed(w);
+	w->open = false;
+	/* Keeping and referring wait. */
+	pieces_of(w->nodes[0].rig, 11, p);
+	memset(page, 3, sizeof(page));
+	chunk = (struct cluster_chunk){ fp_of(&w->nodes[0].rig->e->key, page, sizeof(page)), sizeof(page), page };
+	assert_int_equal(engine_cluster_keep(w->nodes[0].rig->e, &chunk, 1), -EAGAIN);
+	u = unlend_all(w, &win, filter);
+	assert_true(u.dropped_bytes >= MiB(2));
+	assert_int_equal(engine_cluster_keep(w->nodes[0].rig->e, &chunk, 1), 0);
+	collect_all(w);
+	check_all(w, 11, MiB(2), 2);
+	check_all(w, 12, MiB(1), 1);
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_crash(w->nodes[i].rig);
+		rig_fsck(w->nodes[i].rig);
+	}
+	check_all(w, 11, MiB(2), 2);
+	check_all(w, 12, MiB(1), 1);
+	free(filter);
+	free(p);
+}
+
 #define world_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -899,6 +1106,10 @@ int main(void)
 		world_test(what_is_here_is_lent_when_it_is_asked_for),
 		world_test(what_is_not_durable_is_not_lent),
 		world_test(lending_does_not_wait_for_a_round),
+		world_test(what_nobody_refers_to_is_given_up),
+		world_test(who_is_missing_is_known),
+		world_test(without_a_window_nothing_is_given_up),
+		world_test(what_comes_while_nodes_collect_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

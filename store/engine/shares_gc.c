@@ -1,5 +1,5 @@
 /*
- * Collecting what is shared with other nodes.
+ * Collecting what is shared with other nodes, by this one alone.
  *
  * What is lent is live, whether a file here refers to it or not. What is away is dead like any other chunk when no file refers to it; when it is
  * given up, its note goes with it, in the same group of the journal: it is not referred to any more, and the totals do not have it. Notes are not in the log, so
@@ -73,7 +73,7 @@ bool shares_has_pack(struct engine *e, uint32_t pack)
 
 /* --- what it gives up --- */
 
-static bool is_before(const struct pack_marks *marks, uint32_t pack, uint32_t frame)
+bool shares_is_before(const struct pack_marks *marks, uint32_t pack, uint32_t frame)
 {
 	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
 		if (marks->stream[s].pack == pack)
@@ -89,7 +89,7 @@ int shares_is_settling(struct engine *e, uint32_t pack, uint32_t frame)
 	if (!atomic_load(&e->shares.any))
 		return 0;
 	r = share_get(e->db, pack, frame, &f);
-	return r <= 0 ? r : !f.settled && !is_before(&e->shares.opened, pack, frame);
+	return r <= 0 ? r : !f.settled && !shares_is_before(&e->shares.opened, pack, frame);
 }
 
 static void count_less(uint64_t *nr, uint64_t *bytes, uint32_t len)

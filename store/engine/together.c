@@ -1,0 +1,432 @@
+/*
+ * Collecting together: this node's part (cluster.h).
+ *
+ * A reference to another node's chunk is a note that it is away, settled; what no file refers to any more has lost its note to the last collection here
+ * (shares_gc.c). So what is marked is all that any file here may ever come to refer to again, and no file has to be read. What makes it safe to unlend
+ * what no node has marked is that a new reference is either marked, or to what is not unlent:
+ *   - a round that may still note something here is waited for before anything is marked (`nr_settling`), and what a failed one has left is an error;
+ *   - one that comes later refers to chunks that its owners lend in frames of their own, and only what lay before the marks
+ *     of the packs when the window was marked is ever unlent (`marked`);
+ *   - keeping, which lends what is here already, and referring to it fail from the mark to the end (`collecting`).
+ * All nodes that may refer to anything must take part: engine_cluster_missing() knows all that this one has ever met, and whom they have met, they know.
+ *
+ * A crash: whoever has marked and is gone refers to no more than it has marked, and has forgotten the window. Whoever dies while it unlends has done a part, each frame
+ * with its totals in one group of the journal. Without an end, everything stays lent.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "store/engine/cluster.h"
+#include "store/engine/engine_internal.h"
+
+#define SETTLE_NS (UINT64_C(5) * 1000000000) /* a round whose end is heard has to write some frames */
+#define FRAMES_PER_GROUP 512u
+#define FILTER_HASHES 8u
+
+/* --- who is at it --- */
+
+int shares_settling(struct engine *e, bool even_then)
+{
+	int r = 0;
+
+	mutex_lock(&e->shares.lock);
+	if (e->shares.collecting && !even_then)
+		r = -EAGAIN;
+	else
+		e->shares.nr_settling++;
+	mutex_unlock(&e->shares.lock);
+	return r;
+}
+
+void shares_settled(struct engine *e)
+{
+	mutex_lock(&e->shares.lock);
+	assert(e->shares.nr_settling > 0);
+	e->shares.nr_settling--;
+	cond_broadcast(&e->shares.settled);
+	mutex_unlock(&e->shares.lock);
+}
+
+static bool is_here(const struct cluster_node *here, size_t nr, const uint8_t id[CLUSTER_ID_LEN])
+{
+	for (size_t i = 0; i < nr; i++)
+		if (memcmp(here[i].id, id, CLUSTER_ID_LEN) == 0)
+			return true;
+	return false;
+}
+
+int shares_meet(struct engine *e, const struct cluster_node *nodes, size_t nr)
+{
+	uint16_t number;
+	int r = 0;
+
+	for (size_t i = 0; i < nr && r == 0; i++)
+		if (memcmp(nodes[i].id, e->dirs.sb.store_id, CLUSTER_ID_LEN) != 0)
+			r = shares_number(e, &nodes[i], &number);
+	return r;
+}
+
+int engine_cluster_meet(struct engine *e, const struct cluster_node *nodes, size_t nr)
+{
+	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
+	int r;
+
+	if (e->conf.read_only)
+		return -EROFS;
+	mutex_lock(&e->shares.lock);
+	r = shares_meet(e, nodes, nr);
+	if (r == 0 && e->shares.waiting.len > 0)
+		r = shares_commit(e, NULL, &records);
+	mutex_unlock(&e->shares.lock);
+	return r;
+}
+
+int engine_cluster_missing(struct engine *e, const struct cluster_node *here, size_t nr, struct cluster_node *ret)
+{
+	int missing = 0;
+
+	mutex_lock(&e->shares.lock);
+	for (uint32_t i = 0; i < e->shares.totals.nr_nodes && !missing; i++) {
+		const struct share_node *n = &e->shares.nodes[i];
+
+		if (memcmp(n->id, e->dirs.sb.store_id, CLUSTER_ID_LEN) == 0 || is_here(here, nr, n->id))
+			continue;
+		static_assert(sizeof(ret->id) == sizeof(n->id) && sizeof(ret->name) == sizeof(n->name), "as they are");
+		memcpy(ret->id, n->id, sizeof(ret->id));
+		memcpy(ret->name, n->name, sizeof(ret->name));
+		missing = 1;
+	}
+	mutex_unlock(&e->shares.lock);
+	return missing;
+}
+
+uint64_t engine_cluster_nr_referred(struct engine *e)
+{
+	uint64_t nr;
+
+	mutex_lock(&e->shares.lock);
+	nr = e->shares.totals.nr_away;
+	mutex_unlock(&e->shares.lock);
+	return nr;
+}
+
+/* --- windows and filters --- */
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+static bool is_in_window(const struct cluster_window *w, struct fp fp)
+{
+	return (mix(fp.lo) >> 32) * w->nr >> 32 == w->number;
+}
+
+struct filter_place {
+	uint64_t at, step;
+};
+
+static struct filter_place place_of(uint64_t seed, struct fp fp)
+{
+	return (struct filter_place){ mix(fp.lo ^ seed), mix(fp.hi + seed) | 1 };
+}
+
+static void marks_add(uint8_t *filter, size_t len, uint64_t seed, struct fp fp)
+{
+	struct filter_place p = place_of(seed, fp);
+
+	for (unsigned i = 0; i < FILTER_HASHES; i++, p.at += p.step)
+		filter[p.at % (len * 8) / 8] |= (uint8_t)(1u << p.at % (len * 8) % 8);
+}
+
+static bool marks_have(const uint8_t *filter, size_t len, uint64_t seed, struct fp fp)
+{
+	struct filter_place p = place_of(seed, fp);
+
+	for (unsigned i = 0; i < FILTER_HASHES; i++, p.at += p.step)
+		if (!(filter[p.at % (len * 8) / 8] >> p.at % (len * 8) % 8 & 1))
+			return false;
+	return true;
+}
+
+static bool is_window(const struct cluster_window *w, size_t len)
+{
+	return w->nr > 0 && w->number < w->nr && len >= CLUSTER_FILTER_MIN && len <= CLUSTER_FILTER_MAX;
+}
+
+static bool same_window(const struct cluster_window *a, const struct cluster_window *b)
+{
+	return a->number == b->number && a->nr == b->nr && a->seed == b->seed;
+}
+
+/* --- all notes of frames --- */
+
+struct notes {
+	struct engine *e;
+	struct db_iter *it;
+	uint32_t pack, frame;
+	struct share_frame f;
+	struct pack_frame_rec rec; /* if notes_rec() says so */
+};
+
+static int notes_new(struct engine *e, struct notes **ret)
+{
+	struct ns_key prefix = share_key_totals();
+	struct notes *n = calloc(1, sizeof(*n));
+	int r;
+
+	if (!n)
+		return -ENOMEM;
+	n->e = e;
+	r = db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &n->it);
+	if (r < 0) {
+		free(n);
+		return r;
+	}
+	*ret = n;
+	return 0;
+}
+
+static void notes_freep(struct notes **n)
+{
+	if (!*n)
+		return;
+	db_iter_freep(&(*n)->it);
+	free(*n);
+}
+
+static int notes_next(struct notes *n)
+{
+	const void *key, *value;
+	size_t key_len, value_len;
+	int r;
+
+	while ((r = db_iter_next(n->it, &key, &key_len, &value, &value_len)) > 0) {
+		r = share_key_decode(key, key_len, &n->pack, &n->frame);
+		if (r == 0 && n->pack > 0)
+			r = share_frame_decode(value, value_len, &n->f);
+		if (r < 0)
+			return log_errno(r, "index: what is shared with other nodes is damaged: run fsck.ckptfs");
+		if (n->pack > 0)
+			return 1;
+	}
+	return r;
+}
+
+/* 1; 0: it is gone, as its note is by now; -EBADMSG: it cannot be read */
+static int notes_rec(struct notes *n)
+{
+	struct engine *e = n->e;
+	unsigned ticket = epoch_enter(&e->users);
+	int r = packs_frame_rec(e->packs, n->pack, n->frame, &n->rec);
+
+	epoch_leave(&e->users, ticket);
+	if (r < 0 || (r > 0 && !n->rec.damaged))
+		return r;
+	r = share_get(e->db, n->pack, n->frame, &n->f);
+	return r > 0 ? -EBADMSG : r;
+}
+
+/* --- marking --- */
+
+static int begin_window(struct engine *e, const struct cluster_window *w)
+{
+	uint64_t until_ns = monotonic_ns() + SETTLE_NS, now;
+	int r = 0;
+
+	mutex_lock(&e->shares.lock);
+	e->shares.collecting = true;
+	e->shares.window = *w;
+	while (e->shares.nr_settling > 0 && (now = monotonic_ns()) < until_ns)
+		cond_wait_for(&e->shares.settled, &e->shares.lock, until_ns - now);
+	if (e->shares.nr_settling > 0) {
+		e->shares.collecting = false;
+		r = -EAGAIN;
+	}
+	mutex_lock(&e->log.lock);
+	e->shares.marked = e->log.marks;
+	mutex_unlock(&e->log.lock);
+	mutex_unlock(&e->shares.lock);
+	return r;
+}
+
+void engine_cluster_collected(struct engine *e)
+{
+	mutex_lock(&e->shares.lock);
+	e->shares.collecting = false;
+	mutex_unlock(&e->shares.lock);
+}
+
+static int mark_all(struct engine *e, const struct cluster_window *w, uint8_t *filter, size_t len)
+{
+	_cleanup_(notes_freep) struct notes *n = NULL;
+	int r = notes_new(e, &n);
+
+	while (r >= 0 && (r = notes_next(n)) > 0) {
+		if (!n->f.settled || !share_any(n->f.away))
+			continue;
+		r = notes_rec(n);
+		if (r < 0)
+			return log_errno(r, "pack %u frame %u: what it refers to on other nodes is not known", n->pack, n->frame);
+		for (uint32_t i = 0; r > 0 && i < n->rec.nr_chunks; i++)
+			if (share_bit(n->f.away, i) && !fp_is_none(n->rec.fps[i]) && is_in_window(w, n->rec.fps[i]))
+				marks_add(filter, len, w->seed, n->rec.fps[i]);
+	}
+	return r;
+}
+
+int engine_cluster_mark(struct engine *e, const struct cluster_window *w, uint8_t *filter, size_t len)
+{
+	int r;
+
+	if (!is_window(w, len))
+		return -EINVAL;
+	if (e->conf.read_only)
+		return -EROFS;
+	r = begin_window(e, w);
+	if (r < 0)
+		return r;
+	r = mark_all(e, w, filter, len);
+	if (r < 0)
+		engine_cluster_collected(e);
+	return r;
+}
+
+/* --- unlending --- */
+
+struct unlending {
+	struct engine *e;
+	const struct cluster_window *w;
+	const uint8_t *filter;
+	size_t len;
+	struct pack_marks marked;
+	struct cluster_unlent sums;
+	struct shares_gone *frames; /* whose chunks are to be unlent */
+	size_t nr;
+};
+
+static int unlend_frame(struct unlending *u, const struct shares_gone *g, struct pack_frame_rec *rec, struct share_frame *f,
+			struct buf *records) REQUIRES(u->e->shares.lock)
+{
+	struct share_totals *t = &u->e->shares.totals;
+	int r = share_get(u->e->db, g->pack, g->frame, f);
+
+	if (r > 0)
+		r = packs_frame_rec(u->e->packs, g->pack, g->frame, rec);
+	if (r <= 0 || rec->damaged)
+		return MIN(r, 0);
+	for (uint32_t i = 0; i < rec->nr_chunks; i++) {
+		uint32_t len = pack_rec_len(rec, i);
+
+		if (!share_bit(g->gone, i) || !share_bit(f->lent, i))
+			continue;
+		share_unset(f->lent, i);
+		t->nr_lent -= MIN(t->nr_lent, UINT64_C(1));
+		t->lent_bytes -= MIN(t->lent_bytes, (uint64_t)len);
+		u->sums.nr_dropped++;
+		u->sums.dropped_bytes += len;
+	}
+	if (!share_any(f->away) && !share_any(f->lent))
+		shares_del(g->pack, g->frame, records);
+	else
+		shares_put(f, g->pack, g->frame, records);
+	return 0;
+}
+
+static int unlend_some(struct unlending *u)
+{
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
+	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
+	struct cluster_unlent sums = u->sums;
+	struct engine *e = u->e;
+	struct share_totals totals;
+	int r = rec && f ? 0 : -ENOMEM;
+
+	mutex_lock(&e->shares.lock);
+	totals = e->shares.totals;
+	if (!e->shares.collecting || !same_window(&e->shares.window, u->w))
+		r = -ESTALE;
+	for (size_t i = 0; i < u->nr && r == 0; i++)
+		r = unlend_frame(u, &u->frames[i], rec, f, &records);
+	if (r == 0 && records.len > 0)
+		r = shares_commit(e, NULL, &records);
+	if (r < 0) {
+		e->shares.totals = totals;
+		u->sums = sums;
+	}
+	mutex_unlock(&e->shares.lock);
+	u->nr = 0;
+	return r;
+}
+
+/* What cannot be read stays lent. */
+static int look_at_lent(struct unlending *u, struct notes *n)
+{
+	struct shares_gone g = { .pack = n->pack, .frame = n->frame };
+	bool any = false;
+	int r;
+
+	if (!share_any(n->f.lent) || !shares_is_before(&u->marked, n->pack, n->frame))
+		return 0;
+	r = notes_rec(n);
+	if (r <= 0)
+		return r == -EBADMSG ? 0 : r;
+	for (uint32_t i = 0; i < n->rec.nr_chunks; i++) {
+		if (!share_bit(n->f.lent, i) || fp_is_none(n->rec.fps[i]) || !is_in_window(u->w, n->rec.fps[i]))
+			continue;
+		if (marks_have(u->filter, u->len, u->w->seed, n->rec.fps[i])) {
+			u->sums.nr_kept++;
+			u->sums.kept_bytes += pack_rec_len(&n->rec, i);
+		} else {
+			share_set(g.gone, i);
+			any = true;
+		}
+	}
+	if (any)
+		u->frames[u->nr++] = g;
+	return u->nr == FRAMES_PER_GROUP ? unlend_some(u) : 0;
+}
+
+static int unlend_all(struct unlending *u)
+{
+	_cleanup_(notes_freep) struct notes *n = NULL;
+	int r = notes_new(u->e, &n);
+
+	while (r >= 0 && (r = notes_next(n)) > 0)
+		r = look_at_lent(u, n);
+	return r == 0 ? unlend_some(u) : r;
+}
+
+int engine_cluster_unlend(struct engine *e, const struct cluster_window *w, const uint8_t *filter, size_t len,
+			  struct cluster_unlent *ret)
+{
+	_cleanup_(freep) struct shares_gone *frames = calloc(FRAMES_PER_GROUP, sizeof(*frames));
+	struct unlending u = { .e = e, .w = w, .filter = filter, .len = len, .frames = frames };
+	int r = 0;
+
+	if (!is_window(w, len))
+		return -EINVAL;
+	if (!frames)
+		return -ENOMEM;
+	mutex_lock(&e->shares.lock);
+	if (!e->shares.collecting || !same_window(&e->shares.window, w))
+		r = -ESTALE;
+	u.marked = e->shares.marked;
+	mutex_unlock(&e->shares.lock);
+	if (r < 0)
+		return r;
+	r = unlend_all(&u);
+	if (r != -ESTALE)
+		engine_cluster_collected(e);
+	if (r == 0)
+		*ret = u.sums;
+	return r;
+}
