@@ -167,6 +167,55 @@ void link_encode_chunks(uint64_t number, const struct link_want *wants, const vo
 			buf_add(ret, chunks[i], wants[i].len);
 }
 
+void link_encode_step_body(const struct link_step *s, struct buf *ret)
+{
+	struct link_step_wire d = {
+		.kind = le32_put((uint32_t)s->kind),
+		.window = le32_put(s->window),
+		.nr_windows = le32_put(s->nr_windows),
+		.len = le32_put(s->len),
+		.seed = le64_put(s->seed),
+	};
+
+	buf_reserve(ret, sizeof(d) + s->len);
+	buf_add(ret, &d, sizeof(d));
+	if (s->kind == LINK_UNLEND)
+		buf_add(ret, s->filter, s->len);
+}
+
+void link_encode_step(uint64_t number, const struct link_step *s, struct buf *ret)
+{
+	add_header(ret, LINK_STEP, number, sizeof(struct link_step_wire) + (s->kind == LINK_UNLEND ? s->len : 0));
+	link_encode_step_body(s, ret);
+}
+
+void link_encode_done_body(const struct link_done *done, struct buf *ret)
+{
+	struct link_done_wire d = {
+		.kind = le32_put((uint32_t)done->kind),
+		.window = le32_put(done->window),
+		.error = le32_put((uint32_t)-done->error),
+		.len = le32_put(done->len),
+		.nr_referred = le64_put(done->nr_referred),
+		.nr_kept = le64_put(done->nr_kept),
+		.kept_bytes = le64_put(done->kept_bytes),
+		.nr_dropped = le64_put(done->nr_dropped),
+		.dropped_bytes = le64_put(done->dropped_bytes),
+	};
+
+	memcpy(d.missing, done->missing, strnlen(done->missing, LINK_NAME_LEN - 1));
+	buf_reserve(ret, sizeof(d) + done->len);
+	buf_add(ret, &d, sizeof(d));
+	if (done->len > 0)
+		buf_add(ret, done->filter, done->len);
+}
+
+void link_encode_done(enum link_type type, uint64_t number, const struct link_done *d, struct buf *ret)
+{
+	add_header(ret, type, number, sizeof(struct link_done_wire) + d->len);
+	link_encode_done_body(d, ret);
+}
+
 /* --- decoding --- */
 
 int link_decode_header(const void *p, size_t len, struct link_header *ret)
@@ -179,8 +228,9 @@ int link_decode_header(const void *p, size_t len, struct link_header *ret)
 	d = (struct link_header){ .type = (enum link_type)le16_get(h->type),
 				  .len = le32_get(h->len),
 				  .number = le64_get(h->number) };
-	if (d.type < LINK_HELLO || d.type > LINK_LENT || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
-	    ((d.type == LINK_WANT || d.type == LINK_BEGIN || d.type == LINK_REFUSED) && d.len != 0))
+	if (d.type < LINK_HELLO || d.type > LINK_COLLECTED || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
+	    ((d.type == LINK_WANT || d.type == LINK_BEGIN || d.type == LINK_REFUSED || d.type == LINK_WANT_COLLECT) &&
+	     d.len != 0))
 		return -EBADMSG;
 	*ret = d;
 	return 0;
@@ -453,5 +503,75 @@ int link_decode_chunks(const void *p, size_t len, const struct link_want *wants,
 		return -EBADMSG;
 	for (uint32_t i = 0; i < nr; i++)
 		chunks[i] = is_here[i] ? cursor_take(&c, wants[i].len) : NULL;
+	return 0;
+}
+
+static bool is_filter_len(uint32_t len)
+{
+	return len >= LINK_FILTER_MIN && len <= LINK_FILTER_MAX;
+}
+
+int link_decode_step(const void *p, size_t len, struct link_step *ret)
+{
+	struct cursor c = cursor_of(p, len);
+	const struct link_step_wire *d = cursor_take(&c, sizeof(*d));
+	struct link_step s;
+
+	if (!d)
+		return -EBADMSG;
+	s = (struct link_step){
+		.kind = (enum link_step_kind)le32_get(d->kind),
+		.window = le32_get(d->window),
+		.nr_windows = le32_get(d->nr_windows),
+		.len = le32_get(d->len),
+		.seed = le64_get(d->seed),
+	};
+	if (s.kind == LINK_PREPARE ? s.window != 0 || s.nr_windows != 0 || s.len != 0 || s.seed != 0 :
+				     (s.kind != LINK_MARK && s.kind != LINK_UNLEND) || s.window >= s.nr_windows ||
+					     !is_filter_len(s.len))
+		return -EBADMSG;
+	if (s.kind == LINK_UNLEND)
+		s.filter = cursor_take(&c, s.len);
+	if (!cursor_done(&c))
+		return -EBADMSG;
+	*ret = s;
+	return 0;
+}
+
+static bool is_nothing(const uint8_t name[LINK_NAME_LEN])
+{
+	for (size_t i = 0; i < LINK_NAME_LEN; i++)
+		if (name[i] != 0)
+			return false;
+	return true;
+}
+
+int link_decode_done(const void *p, size_t len, struct link_done *ret)
+{
+	struct cursor c = cursor_of(p, len);
+	const struct link_done_wire *d = cursor_take(&c, sizeof(*d));
+	struct link_done done;
+
+	if (!d || le32_get(d->error) > ERROR_MAX)
+		return -EBADMSG;
+	done = (struct link_done){
+		.kind = (enum link_step_kind)le32_get(d->kind),
+		.window = le32_get(d->window),
+		.error = -(int)le32_get(d->error),
+		.len = le32_get(d->len),
+		.nr_referred = le64_get(d->nr_referred),
+		.nr_kept = le64_get(d->nr_kept),
+		.kept_bytes = le64_get(d->kept_bytes),
+		.nr_dropped = le64_get(d->nr_dropped),
+		.dropped_bytes = le64_get(d->dropped_bytes),
+	};
+	if (le32_get(d->kind) > LINK_UNLEND || (!is_nothing(d->missing) && decode_name(d->missing, done.missing) < 0) ||
+	    (done.kind == LINK_MARK && done.error == 0 ? !is_filter_len(done.len) : done.len != 0))
+		return -EBADMSG;
+	if (done.len > 0)
+		done.filter = cursor_take(&c, done.len);
+	if (!cursor_done(&c))
+		return -EBADMSG;
+	*ret = done;
 	return 0;
 }

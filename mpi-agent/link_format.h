@@ -13,6 +13,9 @@
  *   CHUNKS         ───▶
  *   GET            ───▶  ◀─── CHUNKS           chunks that another node wants
  *   LEND           ───▶  ◀─── LENT             chunks that another node wants to refer to
+ *                        ◀─── WANT_COLLECT     that all nodes collect together (collects.h)
+ *   STEP           ───▶  ◀─── DONE             one step of that
+ *   COLLECTED      ───▶                        how it has ended
  *                        ◀─── REFUSED          instead of WELCOME, and the end of it
  *
  * `number` of an answer is that of what it answers; FETCH, GET and LEND count apart. A daemon that does not hear of a round it takes part in goes on
@@ -54,6 +57,10 @@ enum link_type {
 	LINK_REFUSED,
 	LINK_LEND,
 	LINK_LENT,
+	LINK_WANT_COLLECT,
+	LINK_STEP,
+	LINK_DONE,
+	LINK_COLLECTED,
 };
 
 struct link_header_wire {
@@ -99,6 +106,35 @@ struct link_owners_wire {
 	struct le16 owners[LINK_OWNERS_MAX]; /* numbers in NODES, ascending; zeros behind them */
 };
 static_assert(sizeof(struct link_owners_wire) == 16, "on the wire");
+
+/*
+ * Steps of a collection of all nodes, which its number names:
+ *   PREPARE   collect what is here; how many chunks are elsewhere, and is a node missing that may refer to any?
+ *   MARK      which fingerprints of this window are of chunks that are elsewhere?
+ *   UNLEND    what is lent of this window and is not among these (of all nodes) is not any more
+ */
+enum link_step_kind { LINK_PREPARE = 1, LINK_MARK, LINK_UNLEND };
+#define LINK_FILTER_MIN 4096u
+#define LINK_FILTER_MAX (8u << 20)
+
+struct link_step_wire {
+	struct le32 kind;
+	struct le32 window, nr_windows; /* PREPARE: zeros, as all below */
+	struct le32 len; /* of the filter, which is to be the answer of MARK, and follows in UNLEND */
+	struct le64 seed;
+};
+static_assert(sizeof(struct link_step_wire) == 24, "on the wire");
+
+/* DONE, of one node, or of several together; COLLECTED: of all, with kind 0. The filter of MARK follows. */
+struct link_done_wire {
+	struct le32 kind, window;
+	struct le32 error; /* an errno, or 0 */
+	struct le32 len; /* of the filter: MARK without an error; else 0 */
+	struct le64 nr_referred; /* PREPARE */
+	struct le64 nr_kept, kept_bytes, nr_dropped, dropped_bytes; /* UNLEND: of what was lent */
+	uint8_t missing[LINK_NAME_LEN]; /* a node; zeros: none is */
+};
+static_assert(sizeof(struct link_done_wire) == 120, "on the wire");
 
 /* REFUSED: nothing follows; `number` is an errno. EBUSY: another agent is there; EACCES: the store is another user's. */
 
@@ -157,6 +193,22 @@ struct link_want {
 	uint16_t owners[LINK_OWNERS_MAX];
 };
 
+struct link_step {
+	enum link_step_kind kind;
+	uint32_t window, nr_windows, len;
+	uint64_t seed;
+	const uint8_t *filter; /* UNLEND: `len` bytes */
+};
+
+struct link_done {
+	enum link_step_kind kind; /* 0: COLLECTED */
+	uint32_t window, len;
+	int error; /* 0 or negative */
+	uint64_t nr_referred, nr_kept, kept_bytes, nr_dropped, dropped_bytes;
+	char missing[LINK_NAME_LEN]; /* empty: none is */
+	const uint8_t *filter; /* MARK without an error: `len` bytes */
+};
+
 struct buf;
 
 /* Encoders add a whole message, header included, to `ret` (buf_error() tells of want of memory). */
@@ -177,6 +229,11 @@ void link_encode_chunks(uint64_t number, const struct link_want *wants, const vo
 
 void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret);
+void link_encode_step(uint64_t number, const struct link_step *s, struct buf *ret);
+void link_encode_done(enum link_type type, uint64_t number, const struct link_done *d, struct buf *ret); /* DONE, COLLECTED */
+/* What follows the header, alone. */
+void link_encode_step_body(const struct link_step *s, struct buf *ret);
+void link_encode_done_body(const struct link_done *d, struct buf *ret);
 
 int link_decode_header(const void *p, size_t len, struct link_header *ret); /* of sizeof(struct link_header_wire) bytes */
 /* What follows the header. Arrays are the caller's to free. -EBADMSG, -ENOMEM; -EOPNOTSUPP: of another version. */
@@ -195,3 +252,5 @@ int link_decode_lend(const void *p, size_t len, struct fp **ret, uint32_t *ret_n
 int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret);
 /* chunks[i] points to the bytes of the one that was asked for as wants[i]; NULL: it is not there. */
 int link_decode_chunks(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void **chunks);
+int link_decode_step(const void *p, size_t len, struct link_step *ret);
+int link_decode_done(const void *p, size_t len, struct link_done *ret);

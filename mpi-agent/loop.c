@@ -12,6 +12,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/collects.h"
 #include "mpi-agent/fetches.h"
 #include "mpi-agent/lookups.h"
 #include "mpi-agent/mpi_errno.h"
@@ -39,6 +40,7 @@ struct loop {
 	int status_fd;
 	struct peers *peers;
 	struct rounds *rounds;
+	struct collects *collects;
 	struct fetches *fetches;
 	struct serve *serve;
 
@@ -68,6 +70,7 @@ static void let_go(struct loop *l)
 	l->until_ns = l->turn_ns + l->waits->end_ns;
 	l->state = WINDING_UP;
 	rounds_end(l->rounds);
+	collects_end(l->collects);
 	link_release(l->daemon);
 }
 
@@ -127,6 +130,10 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 		return fetches_fetch(l->fetches, h->number, body, h->len);
 	case LINK_LENT:
 		return rounds_lent(l->rounds, h->number, body, h->len);
+	case LINK_WANT_COLLECT:
+		return collects_want(l->collects);
+	case LINK_DONE:
+		return collects_done(l->collects, h->number, body, h->len);
 	case LINK_CHUNKS:
 		return serve_chunks(l->serve, h->number, body, h->len);
 	default:
@@ -192,6 +199,14 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct buf *me
 	case PEER_END:
 		hear_end(l, h->from);
 		return 0;
+	case PEER_COLLECT:
+		return collects_peer_want(l->collects);
+	case PEER_STEP:
+		return l->state == RUNNING ? collects_peer_step(l->collects, h->from, h->number, body, len) : 0;
+	case PEER_DONE:
+		return l->state == RUNNING ? collects_peer_done(l->collects, h->from, h->number, body, len) : 0;
+	case PEER_COLLECTED:
+		return l->state == RUNNING ? collects_peer_collected(l->collects, h->from, h->number, body, len) : 0;
 	}
 	return -EBADMSG;
 }
@@ -268,6 +283,7 @@ static void print_status(const struct loop *l, FILE *to)
 	fprintf(to,
 		"Looked up: %" PRIu64 " pages, %" PRIu64 " found; %" PRIu64 " lent to others; %" PRIu64 " told, %" PRIu64 " known\n",
 		lookups->asked, lookups->found, lookups->lent, lookups->told, lookups->known);
+	fprintf(to, "Collected: %" PRIu64 " times together\n", collects_nr(l->collects));
 	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
 		fetched->chunks, fetched->missing);
 	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s,
@@ -317,6 +333,10 @@ static int go_on(struct loop *l)
 	int any, r;
 
 	r = any = rounds_progress(l->rounds, l->turn_ns);
+	if (r >= 0) {
+		r = collects_progress(l->collects, l->turn_ns);
+		any |= r > 0;
+	}
 	if (r >= 0 && l->daemon->fd >= 0) {
 		r = fetches_progress(l->fetches, l->turn_ns);
 		any |= r > 0;
@@ -389,6 +409,8 @@ int loop_run(const struct world *w, struct link *daemon, const struct waits *wai
 	if (r == 0)
 		r = rounds_new(w, l.peers, daemon, waits, conf, &l.rounds);
 	if (r == 0)
+		r = collects_new(w, l.peers, daemon, waits, l.rounds, &l.collects);
+	if (r == 0)
 		r = fetches_new(w, l.peers, daemon, waits, &l.fetches);
 	if (r == 0)
 		r = serve_new(l.peers, daemon, waits, &l.serve);
@@ -396,6 +418,7 @@ int loop_run(const struct world *w, struct link *daemon, const struct waits *wai
 		r = run(&l);
 	serve_free(l.serve);
 	fetches_free(l.fetches);
+	collects_free(l.collects);
 	rounds_free(l.rounds);
 	peers_free(l.peers);
 	return r;

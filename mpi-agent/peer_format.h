@@ -12,6 +12,10 @@
  *   TELL     the sender has these (body as that of LINK_OFFER)
  *   LEND     for the receiver's daemon (body as that of LINK_LEND)
  *   LENT     the answer (body as that of LINK_LENT)
+ *   COLLECT  to rank 0: a daemon wants all nodes to collect together
+ *   STEP     of collection `number` (body as that of LINK_STEP); from rank 0 and on, in the tree of BEGIN
+ *   DONE     it is done there and behind it (body as that of LINK_DONE); back to rank 0 in that tree
+ *   COLLECTED   the end of it (body as that of LINK_COLLECTED), like STEP
  *
  * Each is sealed with a key of this world (world.h), and has the number of the messages before it from that node and of its kind: what is not from where it says,
  * not for this node, of another world, changed, or here a second time is no message.
@@ -43,6 +47,10 @@ enum peer_type {
 	PEER_TELL,
 	PEER_LEND,
 	PEER_LENT,
+	PEER_COLLECT,
+	PEER_STEP,
+	PEER_DONE,
+	PEER_COLLECTED,
 };
 
 struct peer_header_wire {

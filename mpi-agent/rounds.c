@@ -19,7 +19,7 @@
 
 #define SAMPLE_MAX 1024u /* one page in 200 that is popular is missed in one round of 150 */
 
-enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING };
+enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, HELD };
 
 /* What each node says at the end. */
 struct end_wire {
@@ -486,7 +486,7 @@ int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t l
 		rs->has_stored = error == 0;
 		return start_gathering(rs);
 	}
-	if (rs->state == IDLE || number != rs->number || !rs->has_offered)
+	if (rs->state == IDLE || rs->state == HELD || number != rs->number || !rs->has_offered)
 		return tell_settled(rs, number, false);
 	return rs->state == GATHERING ?
 		       0 :
@@ -557,13 +557,29 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 		if (r == 0 && is_late)
 			return give_up(rs);
 		break;
+	case HELD:
+		break;
 	}
 	return r < 0 ? r : r > 0 || rs->state != before;
 }
 
 bool rounds_idle(const struct rounds *rs)
 {
-	return rs->state == IDLE && rs->next == 0;
+	return (rs->state == IDLE && rs->next == 0) || rs->state == HELD;
+}
+
+void rounds_hold(struct rounds *rs, bool hold)
+{
+	assert(!hold || rounds_idle(rs));
+	if (hold)
+		rs->state = HELD;
+	else if (rs->state == HELD)
+		rs->state = IDLE;
+}
+
+bool rounds_wanted(const struct rounds *rs)
+{
+	return rs->is_wanted && !rs->is_ending;
 }
 
 bool rounds_reducing(const struct rounds *rs)

@@ -5,6 +5,8 @@
  *   IDLE ─────────▶ OFFERING ──────────────────▶ ASKING ──────────────────────────▶ REDUCING ─────────▶ STORING ─────────────────────▶ GATHERING ───────────▶ IDLE
  *      to the daemon                                                                           DECISION                                            SETTLED
  *
+ * Between two of them nodes may collect together (collects.h): rounds_hold() leads from IDLE to HELD, where none begins, and back.
+ *
  * A daemon that does not answer in time has offered nothing, or has not stored: that costs space elsewhere, and never bytes. What it says later is answered so that it
  * does not wait: nothing is decided, nobody has stored. A node without a daemon, at the end of the world, takes part like one that does not answer.
  *
@@ -71,6 +73,9 @@ void rounds_forget(struct rounds *rs);
 
 /* Called again and again. 1: something has happened; 0; -ETIMEDOUT: others do not take part; -ENOMEM, -EIO: this cannot go on. */
 int rounds_progress(struct rounds *rs, uint64_t now_ns);
+/* No more begin until they may again. Only if rounds_idle(). */
+void rounds_hold(struct rounds *rs, bool hold);
+bool rounds_wanted(const struct rounds *rs); /* rank 0: another one would begin */
 bool rounds_idle(const struct rounds *rs);
 bool rounds_reducing(const struct rounds *rs); /* MPI has to be looked after soon */
 const struct rounds_figures *rounds_figures(struct rounds *rs);

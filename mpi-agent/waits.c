@@ -22,6 +22,8 @@ static const struct {
 	{ "CKPTFS_AGENT_ASK_MS", offsetof(struct waits, ask_ns), 5000 },
 	{ "CKPTFS_AGENT_FETCH_MS", offsetof(struct waits, fetch_ns), 15000 },
 	{ "CKPTFS_AGENT_STALL_MS", offsetof(struct waits, stall_ns), 60000 },
+	{ "CKPTFS_AGENT_PREPARE_MS", offsetof(struct waits, prepare_ns), 3600000 },
+	{ "CKPTFS_AGENT_WINDOW_MS", offsetof(struct waits, window_ns), 300000 },
 	{ "CKPTFS_AGENT_END_MS", offsetof(struct waits, end_ns), 10000 },
 };
 

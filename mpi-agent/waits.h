@@ -11,6 +11,8 @@ struct waits {
 	uint64_t ask_ns; /* for chunks of one node, before another is asked; and for those of the own daemon that others want */
 	uint64_t fetch_ns; /* for all chunks of a FETCH; the daemon waits for 20 s */
 	uint64_t stall_ns; /* for any word of another node, and for all to take part in a round: this world has no use then */
+	uint64_t prepare_ns; /* for all nodes to collect what is theirs, before they do so together, ... */
+	uint64_t window_ns; /* and for each step of that, while there are no rounds */
 	uint64_t end_ns; /* for all to leave together */
 };
 

@@ -302,6 +302,10 @@ int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool 
 		l[i].ret = &lent[i];
 	if (!mutex_trylock(&e->gc.lock))
 		return 0;
+	if (shares_settling(e, false) < 0) { /* nodes collect together: it may just have been found that nobody refers to it */
+		mutex_unlock(&e->gc.lock);
+		return 0;
+	}
 	ticket = epoch_enter(&e->users);
 	r = find_lendable(e, fps, nr, l);
 	if (r == 0) {
@@ -309,6 +313,7 @@ int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool 
 		r = lend(e, l, nr);
 	}
 	epoch_leave(&e->users, ticket);
+	shares_settled(e);
 	mutex_unlock(&e->gc.lock);
 	if (r < 0)
 		memset(lent, 0, nr * sizeof(*lent));

@@ -399,6 +399,73 @@ told 1 "chunk 7 ok"
 not_told 1 settled
 unset CKPTFS_AGENT_OFFER_MS
 
+# --- collecting together ---
+
+for n in 1 2 3 5 8; do
+	begin collected-$n
+	node lent=1-40 refers=100-103 collect=2 quit=1
+	for ((k = 1; k < n; k++)); do node lent=100-140 refers=$k,$((k + 20)); done
+	agents 0
+	same "collected 1"
+	told 0 "collected 2 0 $((n == 1 ? 40 : 40 - 2 * (n - 1) + 37 * (n - 1))) "
+	for ((k = 1; k < n; k++)); do told $k "unlend 1 0/1 100 101 102 103"; done
+done
+told 0 "unlend 1 0/1 1 2 3 4 5 6 7 21 22 23 24 25 26 27"
+
+begin who-has-no-part-in-it-may-want-it
+node lent=1-5
+node refers=3
+node collect=1 quit=1
+agents 0
+told 0 "unlend 1 0/1 3"
+told 2 "collected 1 0 4 "
+
+begin in-windows-with-rounds-between
+node lent=1-9 pages=1-10 referred=20000000 rounds=2 collect=1
+node refers=3,6 pages=1-10 rounds=30 quit=1
+agents 0
+told 0 "unlend 1 0/5"
+told 0 "unlend 1 1/5 6"
+told 0 "unlend 1 3/5 3"
+told 1 "settled 30 11"
+told 0 "collected 1 0 7 "
+
+begin a-node-that-is-away-keeps-everything
+node lent=1-9 collect=1 quit=1
+node
+node missing=gone
+agents 0
+told 0 "collected 1 0 0 gone"
+not_told 0 mark
+said "node gone is away"
+
+begin what-one-cannot-tell-keeps-everything
+node lent=1-9 collect=1 quit=1
+node stored=5
+agents 0
+told 0 "collected 1 5 0 "
+not_told 0 unlend
+
+for message in prepare mark; do
+	begin who-does-not-answer-$message-keeps-everything
+	export CKPTFS_AGENT_PREPARE_MS=500 CKPTFS_AGENT_WINDOW_MS=500
+	node lent=1-9 collect=1 pages=1
+	node silent=$message pages=1
+	node pages=1 rounds=3 quit=1
+	agents 0
+	told 0 "settled 3 111"
+	not_told 0 unlend
+	unset CKPTFS_AGENT_PREPARE_MS CKPTFS_AGENT_WINDOW_MS
+done
+
+begin who-does-not-answer-is-not-waited-for
+export CKPTFS_AGENT_WINDOW_MS=500
+node lent=1-9 collect=1 quit=1
+node silent=mark
+agents 0
+told 0 "collected 1 110 0 "
+unset CKPTFS_AGENT_WINDOW_MS
+
 # --- who does not belong together ---
 
 begin another-key
@@ -504,6 +571,27 @@ for message in nodes begin decision settled get; do
 	node pages=1-10 rounds=1 fetch=7:2
 	node pages=1-10 holds=7 term=$message
 	node pages=1-10
+	agents 0
+	ends
+done
+
+for message in prepare mark unlend collected; do
+	begin daemon-dies-at-$message
+	node lent=1-9 collect=1
+	node refers=1-9 die=$message
+	node
+	agents 0
+	ends
+	begin agent-dies-at-$message
+	node lent=1-9 collect=1
+	node refers=1-9 kill=$message
+	node
+	agents 1
+	ends
+	begin agent-is-told-to-end-at-$message
+	node lent=1-9 collect=1 term=$message
+	node refers=1-9
+	node
 	agents 0
 	ends
 done

@@ -5,6 +5,8 @@
  *
  *   nodes NR SELF NAME...          decision ROUND PAGE:OWNER,OWNER*...         settled ROUND 1011
  *   chunk PAGE ok|missing|wrong    served PAGE...    lent PAGE...              closed
+ *   prepare NUMBER                 mark NUMBER WINDOW/NR                       unlend NUMBER WINDOW/NR PAGE...: those that are kept
+ *   collected NUMBER ERRNO NR_DROPPED MISSING
  *
  * An owner with an asterisk has the page already.
  *
@@ -13,13 +15,15 @@
  * holds=A-B,C      chunks it has for others               lost=A-B,C     of what it has offered in a round that is over, chunks it does not lend
  * rounds=N         it wants so many, one after the other; then it fetches
  * fetch=PAGE:ID.ID,A-B:...    of stores with these ids, times=N at once; then it is done
+ * collect=N        it wants so many collections after the rounds; refers=A-B,C are pages that it has elsewhere, lent=A-B,C those it has lent,
+ * referred=N       is how many it says they are, missing=NAME a node that it knows of and is not here
  * quit=1           hang up when it is done; else it goes on until the agent hangs up
  * silent=MESSAGE   of that kind it answers none          late=MS        it takes so long to answer BEGIN
  * stored=ERRNO     is how it has stored                  refused=ERRNO  is what it says instead of WELCOME
  * die=MESSAGE, kill=MESSAGE, term=MESSAGE, freeze=MESSAGE, garbage=MESSAGE
  *                  when it hears that: it is gone, it kills its agent, has it end, stops it for ever, or sends nonsense
  *
- * MESSAGE: hello nodes begin decision settled chunks get lend
+ * MESSAGE: hello nodes begin decision settled chunks get lend prepare mark unlend collected
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -51,6 +55,10 @@ static struct {
 	unsigned nr_lists; /* of these */
 	unsigned holds[PAGES_MAX], nr_holds;
 	unsigned lost[PAGES_MAX], nr_lost;
+	unsigned refers[PAGES_MAX], nr_refers;
+	unsigned lent[PAGES_MAX], nr_lent;
+	unsigned collections, nr_collected, referred;
+	const char *missing;
 	unsigned rounds, late_ms, refused;
 	bool quit;
 	int stored;
@@ -195,6 +203,16 @@ static void parse(char *arg)
 		parse_pages(value, d.holds, &d.nr_holds);
 	else if (strcmp(arg, "lost") == 0)
 		parse_pages(value, d.lost, &d.nr_lost);
+	else if (strcmp(arg, "refers") == 0)
+		parse_pages(value, d.refers, &d.nr_refers);
+	else if (strcmp(arg, "lent") == 0)
+		parse_pages(value, d.lent, &d.nr_lent);
+	else if (strcmp(arg, "referred") == 0)
+		d.referred = (unsigned)atoi(value);
+	else if (strcmp(arg, "missing") == 0)
+		d.missing = value;
+	else if (strcmp(arg, "collect") == 0)
+		d.collections = (unsigned)atoi(value);
 	else if (strcmp(arg, "fetch") == 0)
 		parse_fetch(value);
 	else if (strcmp(arg, "rounds") == 0)
@@ -243,6 +261,8 @@ static void next_step(void)
 {
 	if (d.nr_settled < d.rounds)
 		link_encode_plain(LINK_WANT, 0, &d.link.out);
+	else if (d.nr_collected < d.collections)
+		link_encode_plain(LINK_WANT_COLLECT, 0, &d.link.out);
 	else if (d.nr_wants > 0)
 		for (unsigned i = 1; i <= d.times; i++)
 			link_encode_fetch(i, d.ids, d.nr_ids, d.wants, d.nr_wants, &d.link.out);
@@ -373,20 +393,96 @@ static void hear_lend(const struct link_header *h, const void *body)
 	link_encode_lent(h->number, lent, nr, &d.link.out);
 }
 
+/* --- collecting: a page is a bit --- */
+
+static bool is_page_of(unsigned page, const struct link_step *s)
+{
+	return page % s->nr_windows == s->window;
+}
+
+static void hear_step(const struct link_header *h, const void *body)
+{
+	_cleanup_(freep) uint8_t *filter = NULL;
+	struct link_done done = { 0 };
+	struct link_step s;
+
+	if (link_decode_step(body, h->len, &s) < 0)
+		fail("STEP");
+	done.kind = s.kind;
+	done.window = s.window;
+	filter = calloc(1, s.len + 1);
+	if (!filter)
+		fail("memory");
+	switch (s.kind) {
+	case LINK_PREPARE:
+		printf("prepare %" PRIu64 "\n", h->number);
+		done.nr_referred = d.referred ? d.referred : d.nr_refers;
+		if (d.missing)
+			snprintf(done.missing, sizeof(done.missing), "%s", d.missing);
+		break;
+	case LINK_MARK:
+		printf("mark %" PRIu64 " %" PRIu32 "/%" PRIu32 "\n", h->number, s.window, s.nr_windows);
+		for (unsigned i = 0; i < d.nr_refers; i++)
+			if (is_page_of(d.refers[i], &s))
+				filter[d.refers[i] / 8 % s.len] |= (uint8_t)(1u << d.refers[i] % 8);
+		done.len = s.len;
+		done.filter = filter;
+		break;
+	case LINK_UNLEND:
+		printf("unlend %" PRIu64 " %" PRIu32 "/%" PRIu32, h->number, s.window, s.nr_windows);
+		for (unsigned i = 0; i < d.nr_lent; i++) {
+			if (!is_page_of(d.lent[i], &s))
+				continue;
+			if (s.filter[d.lent[i] / 8 % s.len] >> d.lent[i] % 8 & 1) {
+				printf(" %u", d.lent[i]);
+				done.nr_kept++;
+			} else {
+				done.nr_dropped++;
+			}
+		}
+		puts("");
+		break;
+	}
+	done.error = d.stored;
+	if (done.error < 0)
+		done.len = 0;
+	link_encode_done(LINK_DONE, h->number, &done, &d.link.out);
+}
+
+static void hear_collected(const struct link_header *h, const void *body)
+{
+	struct link_done done;
+
+	if (link_decode_done(body, h->len, &done) < 0)
+		fail("COLLECTED");
+	printf("collected %" PRIu64 " %d %" PRIu64 " %s\n", h->number, -done.error, done.nr_dropped, done.missing);
+	if (++d.nr_collected <= d.collections)
+		next_step();
+}
+
+static const char *name_of_step(const void *body, size_t len)
+{
+	struct link_step s;
+
+	if (link_decode_step(body, len, &s) < 0)
+		fail("STEP");
+	return s.kind == LINK_PREPARE ? "prepare" : s.kind == LINK_MARK ? "mark" : "unlend";
+}
+
 static const char *name_of(enum link_type type)
 {
 	static const char *const names[] = {
 		[LINK_HELLO] = "hello",	      [LINK_NODES] = "nodes",	  [LINK_BEGIN] = "begin",
 		[LINK_DECISION] = "decision", [LINK_SETTLED] = "settled", [LINK_CHUNKS] = "chunks",
-		[LINK_GET] = "get",	      [LINK_LEND] = "lend",
+		[LINK_GET] = "get",	      [LINK_LEND] = "lend",	  [LINK_COLLECTED] = "collected",
 	};
 
 	return type < ARRAY_SIZE(names) && names[type] ? names[type] : "unknown";
 }
 
-static bool is(const char *when, enum link_type type)
+static bool is(const char *when, const char *name)
 {
-	return when && strcmp(when, name_of(type)) == 0;
+	return when && strcmp(when, name) == 0;
 }
 
 static void signal_agent(int signal)
@@ -398,26 +494,28 @@ static void signal_agent(int signal)
 		fail("the agent cannot be reached");
 }
 
-static void misbehave(enum link_type type)
+static void misbehave(const char *name)
 {
-	if (is(d.die, type)) {
+	if (is(d.die, name)) {
 		puts("gone");
 		exit(0);
 	}
-	if (is(d.kill, type))
+	if (is(d.kill, name))
 		signal_agent(SIGKILL);
-	if (is(d.term, type))
+	if (is(d.term, name))
 		signal_agent(SIGTERM);
-	if (is(d.freeze, type))
+	if (is(d.freeze, name))
 		signal_agent(SIGSTOP);
-	if (is(d.garbage, type))
+	if (is(d.garbage, name))
 		buf_add(&d.link.out, "0123456789abcdef0123456789abcdef", 32);
 }
 
 static void hear(const struct link_header *h, const void *body)
 {
-	misbehave(h->type);
-	if (is(d.silent, h->type))
+	const char *name = h->type == LINK_STEP ? name_of_step(body, h->len) : name_of(h->type);
+
+	misbehave(name);
+	if (is(d.silent, name))
 		return;
 	switch (h->type) {
 	case LINK_HELLO:
@@ -449,6 +547,12 @@ static void hear(const struct link_header *h, const void *body)
 		break;
 	case LINK_LEND:
 		hear_lend(h, body);
+		break;
+	case LINK_STEP:
+		hear_step(h, body);
+		break;
+	case LINK_COLLECTED:
+		hear_collected(h, body);
 		break;
 	default:
 		fail("a message that is not for a daemon");

@@ -129,6 +129,26 @@ static int again_chunks(const struct link_header *h, const uint8_t *p, struct bu
 	return r;
 }
 
+static int again_step(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	struct link_step s;
+	int r = link_decode_step(p, h->len, &s);
+
+	if (r == 0)
+		link_encode_step(h->number, &s, b);
+	return r;
+}
+
+static int again_done(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	struct link_done d;
+	int r = link_decode_done(p, h->len, &d);
+
+	if (r == 0)
+		link_encode_done(h->type, h->number, &d, b);
+	return r;
+}
+
 static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 {
 	switch (h->type) {
@@ -140,6 +160,7 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 	case LINK_WANT:
 	case LINK_BEGIN:
 	case LINK_REFUSED:
+	case LINK_WANT_COLLECT:
 		link_encode_plain(h->type, h->number, b);
 		return 0;
 	case LINK_OFFER:
@@ -157,6 +178,11 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 		return again_wants(h, p, b);
 	case LINK_CHUNKS:
 		return again_chunks(h, p, b);
+	case LINK_STEP:
+		return again_step(h, p, b);
+	case LINK_DONE:
+	case LINK_COLLECTED:
+		return again_done(h, p, b);
 	}
 	assert(!"a type that is none");
 	return 0;

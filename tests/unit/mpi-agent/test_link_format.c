@@ -209,7 +209,7 @@ static void lying_headers_are_refused(void **state _unused_)
 	} lies[] = {
 		{ 3, 0xff }, /* too long */
 		{ 0, 1 }, /* BEGIN has nothing behind it */
-		{ 4, 0 },    { 4, LINK_LENT + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
+		{ 4, 0 },    { 4, LINK_COLLECTED + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct link_header h;
@@ -482,6 +482,88 @@ static void no_more_is_asked_for_than_there_may_be(void **state _unused_)
 	free(back);
 }
 
+static void steps_come_back(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	static uint8_t filter[LINK_FILTER_MIN] = { 1, 2, 3 };
+	const struct link_step steps[] = {
+		{ .kind = LINK_PREPARE },
+		{ .kind = LINK_MARK, .window = 2, .nr_windows = 3, .len = LINK_FILTER_MAX, .seed = 5 },
+		{ .kind = LINK_UNLEND, .window = 0, .nr_windows = 1, .len = sizeof(filter), .seed = 6, .filter = filter },
+	};
+	struct link_step back;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		buf_clear(&b);
+		link_encode_step(9, &steps[i], &b);
+		check_header(&b, LINK_STEP, 9);
+		assert_int_equal(link_decode_step(body(&b), b.len - HEADER, &back), 0);
+		assert_int_equal(back.kind, steps[i].kind);
+		assert_int_equal(back.window, steps[i].window);
+		assert_int_equal(back.nr_windows, steps[i].nr_windows);
+		assert_int_equal(back.len, steps[i].len);
+		assert_int_equal(back.seed, steps[i].seed);
+		assert_int_equal(back.filter != NULL, steps[i].filter != NULL);
+		for (size_t len = 0; len < MIN(b.len - HEADER, (size_t)100); len++)
+			assert_int_equal(link_decode_step(body(&b), len, &back), -EBADMSG);
+	}
+	assert_memory_equal(back.filter, filter, sizeof(filter));
+}
+
+static void lying_steps_are_refused(void **state)
+{
+	static uint8_t filter[2 * LINK_FILTER_MIN];
+	const struct link_step steps[] = {
+		{ .kind = 0 },
+		{ .kind = 4, .nr_windows = 1, .len = LINK_FILTER_MIN },
+		{ .kind = LINK_PREPARE, .seed = 1 },
+		{ .kind = LINK_MARK, .window = 1, .nr_windows = 1, .len = LINK_FILTER_MIN },
+		{ .kind = LINK_MARK, .nr_windows = 1, .len = LINK_FILTER_MIN - 1 },
+		{ .kind = LINK_MARK, .nr_windows = 1, .len = LINK_FILTER_MAX + 1 },
+		{ .kind = LINK_UNLEND, .nr_windows = 1, .len = LINK_FILTER_MIN - 1, .filter = filter },
+	};
+	struct link_step back;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+		link_encode_step_body(&steps[i], &b);
+		assert_int_equal(link_decode_step(b.data, b.len, &back), -EBADMSG);
+	}
+}
+
+static void what_is_done_comes_back(void **state)
+{
+	static uint8_t filter[LINK_FILTER_MIN] = { 1, 2, 3 };
+	const struct link_done done[] = {
+		{ .kind = LINK_PREPARE, .nr_referred = 5, .missing = "far" },
+		{ .kind = LINK_MARK, .window = 7, .len = sizeof(filter), .filter = filter },
+		{ .kind = LINK_MARK, .window = 7, .error = -EIO },
+		{ .kind = LINK_UNLEND, .nr_kept = 1, .kept_bytes = 2, .nr_dropped = 3, .dropped_bytes = 4 },
+		{ .kind = 0, .error = -ETIMEDOUT, .nr_dropped = 3 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(done); i++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY, again = BUF_EMPTY;
+		struct link_done back;
+
+		link_encode_done(LINK_DONE, 3, &done[i], &b);
+		check_header(&b, LINK_DONE, 3);
+		assert_int_equal(link_decode_done(body(&b), b.len - HEADER, &back), 0);
+		assert_int_equal(back.error, done[i].error);
+		assert_string_equal(back.missing, done[i].missing);
+		link_encode_done(LINK_DONE, 3, &back, &again);
+		assert_int_equal(again.len, b.len);
+		assert_memory_equal(again.data, b.data, b.len);
+		assert_int_equal(link_decode_done(body(&b), b.len - HEADER - 1, &back), -EBADMSG);
+		b.data[HEADER + 8 + 2] = 1; /* no such errno */
+		assert_int_equal(link_decode_done(body(&b), b.len - HEADER, &back), -EBADMSG);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -504,6 +586,9 @@ int main(void)
 		cmocka_unit_test(lying_ends_of_rounds_are_refused),
 		cmocka_unit_test(lying_fetches_are_refused),
 		cmocka_unit_test(no_more_is_asked_for_than_there_may_be),
+		cmocka_unit_test(steps_come_back),
+		cmocka_unit_test(lying_steps_are_refused),
+		cmocka_unit_test(what_is_done_comes_back),
 	};
 
 	return cmocka_run_group_tests_name("link_format", tests, NULL, NULL);
