@@ -55,6 +55,7 @@ struct ckptfs_stat {
  */
 enum ckptfs_gc_command { CKPTFS_GC_STATUS, CKPTFS_GC_START, CKPTFS_GC_STOP };
 #define CKPTFS_GC_DELETE 1u /* flag: give back what is found, not only count it */
+#define CKPTFS_GC_LOCAL 4u /* flag: of this node alone, though others of its cluster are there */
 #define CKPTFS_GC_PLACE 2u /* flag, with the other: bring what is scattered of the newest files together */
 
 struct ckptfs_gc {
@@ -71,6 +72,19 @@ struct ckptfs_gc {
 	uint64_t live_bytes, live_chunks, dead_bytes, dead_chunks; /* found */
 	uint64_t freed_bytes, freed_chunks, removed_packs, moved_packs, moved_bytes; /* done */
 	uint64_t placed_files, placed_bytes;
+	uint32_t cluster; /* enum ckptfs_gc_cluster: of what nodes have lent to each other */
+	int32_t cluster_error; /* errno of one that failed */
+	/* on all nodes: what others refer to; what nobody does any more, which each node frees */
+	uint64_t cluster_kept_bytes, cluster_kept_chunks, cluster_given_up_bytes, cluster_given_up_chunks;
+	char cluster_missing[64]; /* a node */
+};
+enum ckptfs_gc_cluster {
+	CKPTFS_GC_ALONE, /* not asked for, or there is no cluster */
+	CKPTFS_GC_WAITING, /* for the others */
+	CKPTFS_GC_NO_AGENT,
+	CKPTFS_GC_MISSING, /* a node is away that may refer to what others have: nothing was given up */
+	CKPTFS_GC_FAILED, /* before the end; perhaps some was given up */
+	CKPTFS_GC_TOGETHER,
 };
 
 /*

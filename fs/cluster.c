@@ -13,6 +13,7 @@
 #include "mpi-agent/link_format.h"
 #include "mpi-agent/service.h"
 #include "store/engine/cluster.h"
+#include "store/engine/engine.h"
 
 #define POPULAR_MIN (1u << 17) /* 5 MiB in the agent: what is pending on all nodes together is more than on one */
 
@@ -62,6 +63,98 @@ static int lend(void *userdata, const struct fp *fps, size_t nr, bool *lent)
 	return engine_cluster_lend(((struct cluster *)userdata)->engine, fps, nr, lent);
 }
 
+/* --- collecting together --- */
+
+#define MOVE_BELOW 25 /* percent, as ckptfs-gc has it */
+
+static bool gc_goes_on(void *userdata, const struct gc_report *so_far)
+{
+	(void)so_far;
+	return !service_stopping(((struct cluster *)userdata)->service);
+}
+
+/* What somebody else collects right now is as good. */
+static int collect_here(struct cluster *c)
+{
+	const struct gc_conf conf = { .delete = true, .move_below = MOVE_BELOW, .step = gc_goes_on, .userdata = c };
+	struct gc_report report;
+	int r = engine_gc(c->engine, &conf, &report);
+
+	return r == -EBUSY ? 0 : r;
+}
+
+static int prepare(struct cluster *c, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours, struct link_done *ret)
+{
+	struct cluster_node missing;
+	int r = is_ours ? 0 : collect_here(c); /* ckptfs-gc has, just now */
+
+	if (r == 0)
+		r = engine_cluster_meet(c->engine, nodes, nr_nodes);
+	if (r < 0)
+		return r;
+	if (engine_cluster_missing(c->engine, nodes, nr_nodes, &missing) > 0)
+		memcpy(ret->missing, missing.name, sizeof(ret->missing));
+	ret->nr_referred = engine_cluster_nr_referred(c->engine);
+	return 0;
+}
+
+static int unlend(struct cluster *c, const struct cluster_window *w, const struct link_step *step, struct link_done *ret)
+{
+	struct cluster_unlent u;
+	int r = engine_cluster_unlend(c->engine, w, step->filter, step->len, &u);
+
+	if (r < 0)
+		return r;
+	ret->nr_kept = u.nr_kept;
+	ret->kept_bytes = u.kept_bytes;
+	ret->nr_dropped = u.nr_dropped;
+	ret->dropped_bytes = u.dropped_bytes;
+	return 0;
+}
+
+static int step(void *userdata, const struct link_step *s, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours,
+		uint8_t *filter, struct link_done *ret)
+{
+	const struct cluster_window w = { s->window, s->nr_windows, s->seed };
+	struct cluster *c = userdata;
+
+	static_assert(LINK_FILTER_MIN == CLUSTER_FILTER_MIN && LINK_FILTER_MAX == CLUSTER_FILTER_MAX, "as they come");
+	switch (s->kind) {
+	case LINK_PREPARE:
+		return prepare(c, nodes, nr_nodes, is_ours, ret);
+	case LINK_MARK:
+		return engine_cluster_mark(c->engine, &w, filter, s->len);
+	case LINK_UNLEND:
+		return unlend(c, &w, s, ret);
+	}
+	return -EOPNOTSUPP;
+}
+
+static void collected(void *userdata, bool free_too)
+{
+	struct cluster *c = userdata;
+
+	engine_cluster_collected(c->engine);
+	if (free_too)
+		collect_here(c); /* logged where it fails, and done by the next one */
+}
+
+int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collected *ret)
+{
+	struct link_done d;
+	int r;
+
+	if (!c || !c->engine)
+		return -EOPNOTSUPP;
+	r = service_collect(c->service, goes_on, userdata, &d);
+	if (r < 0)
+		return r;
+	*ret = (struct cluster_collected){ d.nr_kept, d.kept_bytes, d.nr_dropped, d.dropped_bytes, d.error, "" };
+	static_assert(sizeof(ret->missing) == sizeof(d.missing), "as it comes");
+	memcpy(ret->missing, d.missing, sizeof(ret->missing));
+	return 0;
+}
+
 /* --- who this is --- */
 
 /* The host for people, and a part of the id: there may be several stores on a host, and a store may come to another one. */
@@ -96,7 +189,7 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c, pending, commit, chunk, lend };
+	const struct service_store calls = { c, pending, commit, chunk, lend, step, collected };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 

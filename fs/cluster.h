@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct cluster;
 struct cluster_calls;
@@ -20,6 +21,16 @@ int cluster_start(struct cluster *c, struct engine *e, const char *store, const 
 /* What waits for a round is committed, with one if an agent is there, and then there is none any more. NULL is fine. */
 void cluster_stop(struct cluster *c);
 void cluster_free(struct cluster *c); /* NULL is fine */
+
+/* How a collection of all nodes has ended. */
+struct cluster_collected {
+	uint64_t nr_kept, kept_bytes; /* of what nodes have lent: others refer to it */
+	uint64_t nr_dropped, dropped_bytes; /* nobody does any more */
+	int error; /* of a node; 0 or negative */
+	char missing[64]; /* the name of a node that is away, and may refer to what others have: nothing was dropped. Empty: none */
+};
+/* -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there, or it has gone meanwhile; -ECANCELED: goes_on(). Long. */
+int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collected *ret);
 
 /* false: the store is of no cluster. */
 bool cluster_stats(struct cluster *c, struct service_stats *ret);

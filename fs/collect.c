@@ -7,10 +7,14 @@
 
 struct collect {
 	struct engine *e; /* constant */
+	struct cluster *cluster; /* likewise; NULL: none */
 
 	struct task task;
 	struct gc_conf conf GUARDED_BY(task.lock); /* constant while it runs */
+	bool alone GUARDED_BY(task.lock); /* likewise */
 	struct gc_report report GUARDED_BY(task.lock);
+	enum collect_together together GUARDED_BY(task.lock);
+	struct cluster_collected cluster_result GUARDED_BY(task.lock);
 	uint64_t garbage, garbage_ns GUARDED_BY(task.lock);
 };
 
@@ -26,13 +30,75 @@ static bool step(void *userdata, const struct gc_report *so_far)
 	return go_on;
 }
 
+static bool goes_on(void *userdata)
+{
+	struct collect *c = userdata;
+	bool go_on;
+
+	mutex_lock(&c->task.lock);
+	go_on = !c->task.stop;
+	mutex_unlock(&c->task.lock);
+	return go_on;
+}
+
+static void tell_together(struct collect *c, enum collect_together together, const struct cluster_collected *result)
+{
+	mutex_lock(&c->task.lock);
+	c->together = together;
+	c->cluster_result = *result;
+	mutex_unlock(&c->task.lock);
+}
+
+/* With the other nodes. 1: something here may be garbage now that was not before. */
+static int collect_together(struct collect *c)
+{
+	struct cluster_collected result = { 0 };
+	enum collect_together how;
+	int r;
+
+	tell_together(c, COLLECT_WAITING, &result);
+	r = cluster_collect(c->cluster, goes_on, c, &result);
+	if (r == -EOPNOTSUPP)
+		how = COLLECT_ALONE;
+	else if (r == -ENOTCONN)
+		how = COLLECT_NO_AGENT;
+	else if (result.missing[0] != '\0')
+		how = COLLECT_MISSING;
+	else
+		how = r < 0 || result.error < 0 ? COLLECT_FAILED : COLLECT_TOGETHER;
+	if (r < 0 && how == COLLECT_FAILED)
+		result.error = r;
+	tell_together(c, how, &result);
+	return result.nr_dropped > 0;
+}
+
+/* The second looked at everything again: what the first has found counts with it. */
+static void add_first(struct gc_report *second, const struct gc_report *first)
+{
+	second->dead_chunks += first->dead_chunks;
+	second->dead_bytes += first->dead_bytes;
+	second->freed_chunks += first->freed_chunks;
+	second->freed_bytes += first->freed_bytes;
+	second->nr_removed += first->nr_removed;
+	second->nr_moved_packs += first->nr_moved_packs;
+	second->moved_bytes += first->moved_bytes;
+	second->nr_placed += first->nr_placed;
+	second->placed_bytes += first->placed_bytes;
+}
+
 static int work(void *userdata)
 {
 	struct collect *c = userdata;
-	struct gc_report report;
+	struct gc_report report, first;
 	int r;
 
 	r = engine_gc(c->e, &c->conf, &report);
+	if (r == 0 && c->conf.delete && !c->alone && c->cluster && report.complete && collect_together(c)) {
+		first = report;
+		r = engine_gc(c->e, &c->conf, &report);
+		if (r == 0)
+			add_first(&report, &first);
+	}
 	if (r < 0)
 		return r;
 	mutex_lock(&c->task.lock);
@@ -45,35 +111,39 @@ static int work(void *userdata)
 	return 0;
 }
 
-int collect_new(struct engine *e, struct collect **ret)
+int collect_new(struct engine *e, struct cluster *cluster, struct collect **ret)
 {
 	struct collect *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return -ENOMEM;
 	c->e = e;
+	c->cluster = cluster;
 	task_init(&c->task, "ckptfs-gc", work, c);
 	*ret = c;
 	return 0;
 }
 
-static int start_locked(struct collect *c, const struct gc_conf *conf) REQUIRES(c->task.lock)
+static int start_locked(struct collect *c, const struct gc_conf *conf, bool alone) REQUIRES(c->task.lock)
 {
 	if (!task_is_idle(&c->task))
 		return -EBUSY;
 	c->conf = *conf;
 	c->conf.step = step;
 	c->conf.userdata = c;
+	c->alone = alone;
 	c->report = (struct gc_report){ 0 };
+	c->together = COLLECT_ALONE;
+	c->cluster_result = (struct cluster_collected){ 0 };
 	return task_start(&c->task);
 }
 
-int collect_start(struct collect *c, const struct gc_conf *conf)
+int collect_start(struct collect *c, const struct gc_conf *conf, bool alone)
 {
 	int r;
 
 	mutex_lock(&c->task.lock);
-	r = start_locked(c, conf);
+	r = start_locked(c, conf, alone);
 	mutex_unlock(&c->task.lock);
 	return r;
 }
@@ -86,7 +156,8 @@ void collect_stop(struct collect *c)
 void collect_status(struct collect *c, struct collect_status *ret)
 {
 	mutex_lock(&c->task.lock);
-	*ret = (struct collect_status){ c->task.status, c->report, c->garbage, c->garbage_ns };
+	*ret = (struct collect_status){ c->task.status, c->report, c->together, c->cluster_result, c->garbage,
+					c->garbage_ns };
 	mutex_unlock(&c->task.lock);
 }
 

@@ -6,22 +6,29 @@
 
 #include <stdint.h>
 
+#include "fs/cluster.h"
 #include "fs/task.h"
 #include "store/engine/engine.h"
 
 struct collect;
 
+/* Of what is shared with other nodes. */
+enum collect_together { COLLECT_ALONE, COLLECT_WAITING, COLLECT_NO_AGENT, COLLECT_MISSING, COLLECT_FAILED, COLLECT_TOGETHER };
+
 struct collect_status {
 	struct task_status task;
 	struct gc_report report;
+	enum collect_together together;
+	struct cluster_collected cluster;
 
 	/* What the last one that looked at everything left; with later deletions there is more by now. */
 	uint64_t garbage, garbage_ns; /* bytes, and when; 0: not known */
 };
 
-int collect_new(struct engine *e, struct collect **ret);
+int collect_new(struct engine *e, struct cluster *cluster, struct collect **ret); /* borrows both; cluster NULL: none */
 void collect_free(struct collect *c); /* stops what is running; NULL is fine */
 
-int collect_start(struct collect *c, const struct gc_conf *conf); /* -EBUSY: one is running */
+/* -EBUSY: one is running. `alone`: without the other nodes of a cluster, though they are there. */
+int collect_start(struct collect *c, const struct gc_conf *conf, bool alone);
 void collect_stop(struct collect *c); /* soon; does not wait */
 void collect_status(struct collect *c, struct collect_status *ret);

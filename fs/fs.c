@@ -61,7 +61,7 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	if (r == 0)
 		r = control_new(o, &fs->control);
 	if (r == 0)
-		r = collect_new(e, &fs->collect);
+		r = collect_new(e, cluster, &fs->collect);
 	if (r == 0)
 		r = scrubber_new(e, &fs->scrubber);
 	if (r == 0)

@@ -139,6 +139,7 @@ static void disconnect(struct connection *c)
 		out_remove(s);
 	service_fail_requests(s);
 	service_drop_gets(s);
+	service_leave_collection(s);
 	cond_broadcast(&s->changed);
 	mutex_unlock(&s->lock);
 	*c = (struct connection){ .s = s, .fd = -1, .leaving = c->leaving };
@@ -289,6 +290,10 @@ static int take_message(struct connection *c)
 	case LINK_LEND:
 		service_get(s, c->header.type, c->header.number, &c->body);
 		return 0;
+	case LINK_STEP:
+		return service_step(s, c->header.number, &c->body);
+	case LINK_COLLECTED:
+		return service_collected(s, c->body.data, c->body.len);
 	default:
 		return -EBADMSG;
 	}
@@ -491,7 +496,8 @@ static int start_threads(struct service *s)
 	const struct {
 		pthread_t *thread;
 		void *(*run)(void *);
-	} threads[] = { { &s->io, run }, { &s->server, service_server }, { &s->committer, service_committer } };
+	} threads[] = { { &s->io, run }, { &s->server, service_server }, { &s->committer, service_committer },
+		      { &s->collector, service_collector } };
 	size_t nr = 0;
 	int r = 0;
 
@@ -542,6 +548,7 @@ void service_stop(struct service *s)
 	pthread_join(s->io, NULL); /* first: when it has ended nobody is there, and nobody waits */
 	pthread_join(s->server, NULL);
 	pthread_join(s->committer, NULL);
+	pthread_join(s->collector, NULL);
 	listener_close(&s->listener);
 	s->is_started = false;
 }

@@ -4,7 +4,7 @@
  *
  * One thread has the socket: it listens, takes one agent at a time, reads, writes, and waits for nothing else. Another reads chunks that
  * other nodes want, so that a slow disk does not hold rounds up, and a third has the store commit when a round begins and something is
- * pending. Who calls struct cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
+ * pending. A fourth takes the steps of a collection of all nodes (service_collect.c). Who calls struct cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
  * there, or one that has been silent for that long, until it speaks of a round again.
  *
  * Nothing here makes rounds happen by themselves. What is pending is committed after `commit=` seconds at the latest, when too much is, and
@@ -19,6 +19,9 @@
 #include "base/fp.h"
 
 struct cluster_calls;
+struct cluster_node;
+struct link_done;
+struct link_step;
 struct link_welcome;
 struct service;
 
@@ -35,6 +38,11 @@ struct service_store {
 	void (*commit)(void *userdata); /* make it durable, which comes to decide() on the way */
 	int (*chunk)(void *userdata, struct fp fp, uint32_t len, void *buf); /* engine_cluster_chunk() */
 	int (*lend)(void *userdata, const struct fp *fps, size_t nr, bool *lent); /* engine_cluster_lend() */
+	/* A step of a collection of all nodes, which are these; `is_ours`: asked for by service_collect(). `filter`: MARK, zeros, step->len of them. NULL: -EOPNOTSUPP */
+	int (*step)(void *userdata, const struct link_step *step, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours,
+		    uint8_t *filter, struct link_done *ret);
+	/* It is over, one way or another; more than once, perhaps. `free_too`: what was given up here is to be freed. NULL: nobody wants to know */
+	void (*collected)(void *userdata, bool free_too);
 };
 
 /*
@@ -48,6 +56,13 @@ int service_start(struct service *s, const char *path, const struct link_welcome
 		  const struct service_store *store);
 void service_stop(struct service *s); /* started or not; NULL is fine */
 void service_free(struct service *s); /* NULL is fine */
+
+/*
+ * All nodes collect together: wait for the end of that. -ENOTCONN: no agent is there, or it has gone; -ECANCELED: goes_on(), which is asked now and then. What
+ * has come of it, also if it failed, is in *ret.
+ */
+int service_collect(struct service *s, bool (*goes_on)(void *userdata), void *userdata, struct link_done *ret);
+bool service_stopping(struct service *s); /* what takes long is to end */
 
 /* Since it started. */
 struct service_stats {

@@ -1,5 +1,5 @@
 /*
- * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c.
+ * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c, service_collect.c.
  *
  * One lock for all of it, a leaf, held for moments: messages are encoded, decoded, sent and received without it. All who wait do so on one
  * condition: a few of them, for things that happen a few times in a second.
@@ -74,7 +74,7 @@ struct service {
 	struct link_welcome welcome;
 	struct listener listener;
 	int wake_fd; /* for the thread that has the socket */
-	pthread_t io, server, committer;
+	pthread_t io, server, committer, collector;
 	bool is_started;
 
 	struct mutex lock; /* leaf */
@@ -103,6 +103,12 @@ struct service {
 	struct service_request *requests GUARDED_BY(lock);
 	struct service_get *gets GUARDED_BY(lock), **gets_end GUARDED_BY(lock);
 	size_t gets_bytes GUARDED_BY(lock);
+
+	struct service_step *step GUARDED_BY(lock); /* of a collection of all nodes, to be taken; NULL: none */
+	bool is_over GUARDED_BY(lock), free_too GUARDED_BY(lock); /* what the store is to be told of it */
+	unsigned nr_collecting GUARDED_BY(lock); /* who wait for one, ... */
+	uint64_t nr_collected GUARDED_BY(lock); /* which is one more than there were */
+	struct link_done collected GUARDED_BY(lock); /* how the last one has ended */
 
 	struct service_stats stats GUARDED_BY(lock);
 };
@@ -138,3 +144,10 @@ void service_get(struct service *s, enum link_type type, uint64_t number, struct
 void service_fail_requests(struct service *s) REQUIRES(s->lock);
 void service_drop_gets(struct service *s) REQUIRES(s->lock);
 void *service_server(void *userdata); /* a thread's */
+
+/* --- service_collect.c --- */
+
+int service_step(struct service *s, uint64_t number, struct buf *body); /* STEP has come */
+int service_collected(struct service *s, const void *body, size_t len); /* COLLECTED has come */
+void service_leave_collection(struct service *s) REQUIRES(s->lock);
+void *service_collector(void *userdata); /* a thread's */

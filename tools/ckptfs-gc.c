@@ -42,7 +42,7 @@ enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP 
 
 struct request {
 	const char *path;
-	bool delete, place, json, quiet;
+	bool delete, local, place, json, quiet;
 	uint64_t budget_ns, rate;
 	uint32_t move_below;
 
@@ -54,7 +54,7 @@ static void help(FILE *to)
 {
 	fprintf(to,
 		"Usage: ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place]\n"
-		"                 [--json | --quiet] MOUNT|STORE\n"
+		"                 [--local] [--json | --quiet] MOUNT|STORE\n"
 		"Tell how much of a store no file refers to any more; with --delete, give it back to the disk.\n"
 		"A mounted store goes on being read and written meanwhile.\n\n"
 		"  --delete              free what is found; without it nothing is changed\n"
@@ -63,6 +63,8 @@ static void help(FILE *to)
 		"  --move-below PERCENT  empty packs of which less is in use (default %d; 0: leave them)\n"
 		"  --place               after that, store what is scattered of the newest files once more in the order it is read,\n"
 		"                        which keeps a restart fast; with --delete\n"
+		"  --local               leave the other nodes of a cluster out of it: what is lent to them stays, though they may have\n"
+		"                        no use for it any more\n"
 		"  --json                the result as one JSON document; keys keep their meaning (schema_version)\n"
 		"  -q, --quiet           no progress\n"
 		"  -h, --help            this text\n"
@@ -102,10 +104,39 @@ static double seconds_since(uint64_t ns)
 
 static void show_progress(struct request *q, const struct ckptfs_gc *gc)
 {
-	if (gc->packs == 0)
+	if (gc->cluster == CKPTFS_GC_WAITING)
+		progress_show(&q->progress, "waiting for the other nodes", 0, 0, false);
+	else if (gc->packs == 0)
 		progress_show(&q->progress, "reading recipes", gc->recipes, 0, false);
 	else
 		progress_show(&q->progress, "looking at packs", gc->packs, gc->packs_total, false);
+}
+
+/* As --json has it. */
+static const char *cluster_word(uint32_t how)
+{
+	static const char *const words[] = {
+		[CKPTFS_GC_ALONE] = "alone",	 [CKPTFS_GC_WAITING] = "waiting", [CKPTFS_GC_NO_AGENT] = "no agent",
+		[CKPTFS_GC_MISSING] = "missing", [CKPTFS_GC_FAILED] = "failed",	  [CKPTFS_GC_TOGETHER] = "together",
+	};
+
+	return how < ARRAY_SIZE(words) ? words[how] : "unknown";
+}
+
+/* What is not lent any more the nodes free themselves. */
+static void show_cluster(const struct ckptfs_gc *gc)
+{
+	if (gc->cluster == CKPTFS_GC_ALONE)
+		return;
+	if (gc->cluster == CKPTFS_GC_NO_AGENT)
+		printf("Cluster:   no agent is there: nothing that others may refer to is given up\n");
+	else if (gc->cluster == CKPTFS_GC_MISSING)
+		printf("Cluster:   node %.64s is away: nothing that others may refer to is given up\n", gc->cluster_missing);
+	else
+		printf("Cluster:   %s kept for other nodes, %s given up that none refers to any more\n",
+		       human_size(gc->cluster_kept_bytes).s, human_size(gc->cluster_given_up_bytes).s);
+	if (gc->cluster == CKPTFS_GC_FAILED)
+		printf("Cluster:   not all was looked at: %s\n", strerror(gc->cluster_error));
 }
 
 static void show_json(const struct request *q, const struct ckptfs_gc *gc)
@@ -122,13 +153,21 @@ static void show_json(const struct request *q, const struct ckptfs_gc *gc)
 		{ "removed_packs", gc->removed_packs }, { "moved_packs", gc->moved_packs },
 		{ "moved_bytes", gc->moved_bytes },   { "placed_files", gc->placed_files },
 		{ "placed_bytes", gc->placed_bytes },
+		{ "cluster_kept_bytes", gc->cluster_kept_bytes },
+		{ "cluster_kept_chunks", gc->cluster_kept_chunks },
+		{ "cluster_given_up_bytes", gc->cluster_given_up_bytes },
+		{ "cluster_given_up_chunks", gc->cluster_given_up_chunks },
 	};
 
 	printf("{\"schema_version\": %d, \"deleted\": %s, \"complete\": %s", SCHEMA_VERSION,
 	       q->delete ? "true" : "false", gc->complete ? "true" : "false");
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
 		printf(", \"%s\": %" PRIu64, figures[i].name, figures[i].value);
-	printf(", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
+	/* a name has no character that would have to be escaped, but for these */
+	printf(", \"cluster\": \"%s\", \"cluster_missing\": \"", cluster_word(gc->cluster));
+	for (size_t i = 0; i < sizeof(gc->cluster_missing) && gc->cluster_missing[i]; i++)
+		printf(gc->cluster_missing[i] == '"' || gc->cluster_missing[i] == '\\' ? "\\%c" : "%c", gc->cluster_missing[i]);
+	printf("\", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
 }
 
 static void show_text(const struct request *q, const struct ckptfs_gc *gc)
@@ -148,6 +187,7 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 		if (gc->placed_bytes > 0)
 			printf("Placed:    %s of %" PRIu64 " files that were scattered\n",
 			       human_size(gc->placed_bytes).s, gc->placed_files);
+		show_cluster(gc);
 	} else if (gc->dead_bytes > 0) {
 		printf("Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
 	}
@@ -188,7 +228,8 @@ static int run_in_daemon(struct request *q, int fd, struct ckptfs_gc *gc)
 	int r;
 
 	*gc = (struct ckptfs_gc){
-		.flags = (q->delete ? CKPTFS_GC_DELETE : 0) | (q->place ? CKPTFS_GC_PLACE : 0),
+		.flags = (q->delete ? CKPTFS_GC_DELETE : 0) | (q->place ? CKPTFS_GC_PLACE : 0) |
+			 (q->local ? CKPTFS_GC_LOCAL : 0),
 		.budget_ns = q->budget_ns,
 		.rate = q->rate,
 		.move_below = q->move_below,
@@ -323,7 +364,7 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "delete", no_argument, NULL, 'd' },	{ "budget", required_argument, NULL, 'b' },
 		{ "rate", required_argument, NULL, 'r' },
 		{ "move-below", required_argument, NULL, 'm' }, { "place", no_argument, NULL, 'P' },
-		{ "json", no_argument, NULL, 'j' },
+		{ "local", no_argument, NULL, 'l' },	{ "json", no_argument, NULL, 'j' },
 		{ "quiet", no_argument, NULL, 'q' },	{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },	{ 0 },
 	};
@@ -347,6 +388,9 @@ static int parse(int argc, char *argv[], struct request *q)
 			break;
 		case 'P':
 			q->place = true;
+			break;
+		case 'l':
+			q->local = true;
 			break;
 		case 'j':
 			q->json = true;

@@ -1,5 +1,6 @@
 #include "client/ioctl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,14 +128,15 @@ static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
 	};
 	struct fs *fs = fs_of(req);
 
-	if (arg->command > CKPTFS_GC_STOP || arg->flags & ~(CKPTFS_GC_DELETE | CKPTFS_GC_PLACE) || arg->move_below > 100)
+	if (arg->command > CKPTFS_GC_STOP || arg->flags & ~(CKPTFS_GC_DELETE | CKPTFS_GC_PLACE | CKPTFS_GC_LOCAL) ||
+	    arg->move_below > 100)
 		return -EINVAL;
 	if (arg->command == CKPTFS_GC_STATUS)
 		return 0;
 	if (!may_command(req))
 		return -EPERM;
 	if (arg->command == CKPTFS_GC_START)
-		return fs->read_only && conf.delete ? -EROFS : collect_start(fs->collect, &conf);
+		return fs->read_only && conf.delete ? -EROFS : collect_start(fs->collect, &conf, arg->flags & CKPTFS_GC_LOCAL);
 	collect_stop(fs->collect);
 	return 0;
 }
@@ -163,6 +165,17 @@ static void gc_tell(struct fs *fs, struct ckptfs_gc *arg)
 	arg->moved_bytes = s.report.moved_bytes;
 	arg->placed_files = s.report.nr_placed;
 	arg->placed_bytes = s.report.placed_bytes;
+	static_assert((int)COLLECT_ALONE == CKPTFS_GC_ALONE && (int)COLLECT_WAITING == CKPTFS_GC_WAITING &&
+			      (int)COLLECT_NO_AGENT == CKPTFS_GC_NO_AGENT && (int)COLLECT_MISSING == CKPTFS_GC_MISSING &&
+			      (int)COLLECT_FAILED == CKPTFS_GC_FAILED && (int)COLLECT_TOGETHER == CKPTFS_GC_TOGETHER,
+		      "told as it is");
+	arg->cluster = s.together;
+	arg->cluster_error = -s.cluster.error;
+	arg->cluster_kept_bytes = s.cluster.kept_bytes;
+	arg->cluster_kept_chunks = s.cluster.nr_kept;
+	arg->cluster_given_up_bytes = s.cluster.dropped_bytes;
+	arg->cluster_given_up_chunks = s.cluster.nr_dropped;
+	memcpy(arg->cluster_missing, s.cluster.missing, sizeof(arg->cluster_missing));
 }
 
 static void ioctl_gc(fuse_req_t req, const void *in)

@@ -14,7 +14,7 @@ _ckptfs() {
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
 	ckptfs-agent) flags="--mount --no-lookup --remember --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
-	ckptfs-gc) flags="--delete --budget --rate --move-below --place --json -q --quiet" files=-d ;;
+	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --json -q --quiet" files=-d ;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-stat) flags="--html --if-deleted --json --prometheus --watch" ;;
 	esac

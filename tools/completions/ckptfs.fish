@@ -56,6 +56,7 @@ complete -c ckptfs-gc -l budget -x -d 'stop after this time'
 complete -c ckptfs-gc -l rate -x -d 'of packs per second'
 complete -c ckptfs-gc -l move-below -x -d 'empty packs with less in use'
 complete -c ckptfs-gc -l place -d 'bring the newest files together'
+complete -c ckptfs-gc -l local -d 'leave the other nodes out of it'
 complete -c ckptfs-gc -l json -d 'for machines'
 complete -c ckptfs-gc -s q -l quiet -d 'no progress'
 

@@ -53,6 +53,8 @@ struct rig {
 	const struct cluster_calls *calls;
 	atomic_bool pending, commit_decides;
 	atomic_uint nr_commits;
+	atomic_uint nr_steps, nr_over, nr_freed; /* of collections of all nodes */
+	atomic_bool was_ours;
 	int agent; /* its end of the socket; -1: none */
 };
 
@@ -93,11 +95,46 @@ static int rig_lend(void *userdata, const struct fp *fps, size_t nr, bool *lent)
 	return 0;
 }
 
+/* Marks one bit, and drops two chunks in each window. */
+static int rig_step(void *userdata, const struct link_step *step, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours,
+		    uint8_t *filter, struct link_done *ret)
+{
+	struct rig *rig = userdata;
+
+	rig->was_ours = is_ours;
+	rig->nr_steps++;
+	if (step->kind == LINK_PREPARE) {
+		ret->nr_referred = nr_nodes;
+		snprintf(ret->missing, sizeof(ret->missing), "%s", nodes[2].name);
+	}
+	if (step->kind == LINK_MARK)
+		filter[step->window] = 8;
+	if (step->kind == LINK_UNLEND)
+		ret->nr_dropped = 2;
+	return step->kind == LINK_UNLEND && step->filter[1] != 9 ? -EIO : 0;
+}
+
+static void rig_collected(void *userdata, bool free_too)
+{
+	struct rig *rig = userdata;
+
+	rig->nr_over++;
+	rig->nr_freed += free_too;
+}
+
 static const struct service_limits patient = { LONG_NS, LONG_NS, LONG_NS };
 
 static void rig_start(struct rig *rig)
 {
-	struct service_store store = { rig, rig_pending, rig_commit, rig_chunk, rig_lend };
+	struct service_store store = {
+		.userdata = rig,
+		.pending = rig_pending,
+		.commit = rig_commit,
+		.chunk = rig_chunk,
+		.lend = rig_lend,
+		.step = rig_step,
+		.collected = rig_collected,
+	};
 
 	assert_int_equal(service_start(rig->s, rig->path, &welcome, &store), 0);
 }
@@ -1320,6 +1357,122 @@ static void a_path_may_be_long(void **state)
 	assert_int_equal(rmdir(dir), 0);
 }
 
+/* --- collecting together --- */
+
+static struct link_done hear_done(struct rig *rig, uint64_t number, struct buf *b)
+{
+	struct link_done d;
+
+	assert_int_equal(hear(rig->agent, LINK_DONE, b), number);
+	assert_int_equal(link_decode_done(b->data, b->len, &d), 0);
+	return d;
+}
+
+static void await_over(struct rig *rig, unsigned nr)
+{
+	while (rig->nr_over < nr)
+		sched_yield();
+}
+
+static void all_steps(struct rig *rig, uint64_t number)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	static uint8_t filter[LINK_FILTER_MIN] = { 0, 9 };
+	struct link_step step = { .kind = LINK_PREPARE };
+	struct link_done d;
+
+	SAY(rig, step, number, &step);
+	d = hear_done(rig, number, &b);
+	assert_int_equal(d.kind, LINK_PREPARE);
+	assert_int_equal(d.error, 0);
+	assert_int_equal(d.nr_referred, ARRAY_SIZE(link_nodes));
+	assert_string_equal(d.missing, "two");
+	step = (struct link_step){ .kind = LINK_MARK, .window = 3, .nr_windows = 5, .len = LINK_FILTER_MIN, .seed = 1 };
+	SAY(rig, step, number, &step);
+	d = hear_done(rig, number, &b);
+	assert_int_equal(d.kind, LINK_MARK);
+	assert_int_equal(d.window, 3);
+	assert_int_equal(d.len, LINK_FILTER_MIN);
+	assert_int_equal(d.filter[3], 8);
+	step.kind = LINK_UNLEND;
+	step.filter = filter;
+	SAY(rig, step, number, &step);
+	d = hear_done(rig, number, &b);
+	assert_int_equal(d.kind, LINK_UNLEND);
+	assert_int_equal(d.error, 0);
+	assert_int_equal(d.nr_dropped, 2);
+}
+
+static void a_collection_of_all_nodes_has_this_one_take_part(void **state)
+{
+	_cleanup_(rig_release) struct rig rig;
+
+	(void)state;
+	rig_init(&rig, &patient);
+	rig_start(&rig);
+	come(&rig);
+	all_steps(&rig, 4);
+	assert_false(rig.was_ours);
+	SAY(&rig, done, LINK_COLLECTED, 4, &(struct link_done){ .nr_dropped = 2 });
+	await_over(&rig, 1);
+	assert_int_equal(rig.nr_freed, 1);
+	/* Without an end nothing is freed. */
+	all_steps(&rig, 5);
+	closep(&rig.agent);
+	await_over(&rig, 2);
+	assert_int_equal(rig.nr_freed, 1);
+}
+
+static bool always(void *userdata)
+{
+	(void)userdata;
+	return true;
+}
+
+static bool never(void *userdata)
+{
+	(void)userdata;
+	return false;
+}
+
+static void *collect_with_all(void *rig)
+{
+	struct link_done d;
+	int r = service_collect(((struct rig *)rig)->s, always, NULL, &d);
+
+	return (void *)(intptr_t)(r < 0 ? r : (int)d.nr_dropped);
+}
+
+static void who_asks_for_a_collection_hears_of_its_end(void **state)
+{
+	_cleanup_(rig_release) struct rig rig;
+	struct link_done d;
+	pthread_t thread;
+	void *result;
+
+	(void)state;
+	rig_init(&rig, &patient);
+	assert_int_equal(service_collect(rig.s, always, NULL, &d), -ENOTCONN);
+	rig_start(&rig);
+	come(&rig);
+	assert_int_equal(service_collect(rig.s, never, NULL, &d), -ECANCELED);
+	hear_plain(&rig, LINK_WANT_COLLECT, 0);
+	assert_int_equal(pthread_create(&thread, NULL, collect_with_all, &rig), 0);
+	hear_plain(&rig, LINK_WANT_COLLECT, 0);
+	all_steps(&rig, 4);
+	assert_true(rig.was_ours);
+	SAY(&rig, done, LINK_COLLECTED, 4, &(struct link_done){ .nr_dropped = 7 });
+	pthread_join(thread, &result);
+	assert_int_equal((intptr_t)result, 7);
+	await_over(&rig, 1);
+	assert_int_equal(rig.nr_freed, 0); /* who has asked for it does that */
+	assert_int_equal(pthread_create(&thread, NULL, collect_with_all, &rig), 0);
+	hear_plain(&rig, LINK_WANT_COLLECT, 0);
+	closep(&rig.agent);
+	pthread_join(thread, &result);
+	assert_int_equal((intptr_t)result, -ENOTCONN);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1356,6 +1509,8 @@ int main(void)
 		cmocka_unit_test(the_socket_is_private_and_goes_with_the_service),
 		cmocka_unit_test(a_socket_is_taken_over_from_the_dead_alone),
 		cmocka_unit_test(a_path_may_be_long),
+		cmocka_unit_test(a_collection_of_all_nodes_has_this_one_take_part),
+		cmocka_unit_test(who_asks_for_a_collection_hears_of_its_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

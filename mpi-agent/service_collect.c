@@ -1,0 +1,188 @@
+/*
+ * Collecting together (collects.h), between the agent, which comes with one step after the other, and the store. A thread takes them, as each lasts as long as the disk does. One that comes
+ * while another is under way takes the place of what waits: the agent has given that up. When the collection is over, or the agent is gone, the store hears of it, once.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "mpi-agent/service_internal.h"
+
+#define LOOK_NS (UINT64_C(100) * 1000000) /* whether whoever waits still wants to */
+
+struct service_step {
+	uint64_t number, agent;
+	struct buf body; /* step.filter points into it */
+	struct link_step step;
+	bool is_ours; /* somebody here has asked for it */
+	struct cluster_node *nodes;
+	uint32_t nr_nodes;
+};
+
+static void step_free(struct service_step *t)
+{
+	if (!t)
+		return;
+	buf_release(&t->body);
+	free(t->nodes);
+	free(t);
+}
+
+int service_step(struct service *s, uint64_t number, struct buf *body)
+{
+	struct service_step *t = calloc(1, sizeof(*t)), *before;
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	buf_move(&t->body, body);
+	t->number = number;
+	r = link_decode_step(t->body.data, t->body.len, &t->step);
+	if (r < 0) {
+		step_free(t);
+		return r;
+	}
+	mutex_lock(&s->lock);
+	t->agent = s->agent;
+	t->is_ours = s->nr_collecting > 0;
+	t->nodes = calloc(MAX(s->nr_nodes, 1u), sizeof(*t->nodes));
+	if (t->nodes) {
+		memcpy(t->nodes, s->nodes, s->nr_nodes * sizeof(*t->nodes));
+		t->nr_nodes = s->nr_nodes;
+	}
+	before = s->step;
+	s->step = t->nodes ? t : NULL;
+	cond_broadcast(&s->changed);
+	mutex_unlock(&s->lock);
+	step_free(before);
+	if (t->nodes)
+		return 0;
+	step_free(t);
+	return -ENOMEM;
+}
+
+/* What is under way does not come to an end, as far as this node knows. */
+void service_leave_collection(struct service *s)
+{
+	assert(mutex_held(&s->lock));
+	step_free(TAKE(s->step));
+	s->is_over = true;
+	s->free_too = false;
+	cond_broadcast(&s->changed);
+}
+
+int service_collected(struct service *s, const void *body, size_t len)
+{
+	struct link_done d;
+
+	if (link_decode_done(body, len, &d) < 0 || d.kind != 0)
+		return -EBADMSG;
+	mutex_lock(&s->lock);
+	service_leave_collection(s);
+	s->free_too = s->nr_collecting == 0; /* else who has asked for it does */
+	s->collected = d;
+	s->nr_collected++;
+	mutex_unlock(&s->lock);
+	return 0;
+}
+
+static void take_step(struct service *s, struct service_step *t, uint64_t *dropped)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	_cleanup_(freep) uint8_t *filter = t->step.kind == LINK_MARK ? calloc(1, t->step.len) : NULL;
+	struct link_done d = { .kind = t->step.kind, .window = t->step.window };
+	int r;
+
+	if (t->step.kind == LINK_MARK && !filter)
+		r = -ENOMEM;
+	else if (!s->store.step)
+		r = -EOPNOTSUPP;
+	else
+		r = s->store.step(s->store.userdata, &t->step, t->nodes, t->nr_nodes, t->is_ours, filter, &d);
+	d.error = MIN(r, 0);
+	if (t->step.kind == LINK_MARK && r == 0) {
+		d.len = t->step.len;
+		d.filter = filter;
+	}
+	*dropped += d.nr_dropped;
+	link_encode_done(LINK_DONE, t->number, &d, &b);
+	mutex_lock(&s->lock);
+	r = service_send(s, t->agent, &b);
+	mutex_unlock(&s->lock);
+	if (r < 0)
+		log_debug("agent: is gone, and does not hear of a step");
+}
+
+void *service_collector(void *userdata)
+{
+	struct service *s = userdata;
+	uint64_t dropped = 0; /* here, in this collection */
+
+	mutex_lock(&s->lock);
+	while (!s->stopping) {
+		struct service_step *t = TAKE(s->step);
+
+		if (t) {
+			mutex_unlock(&s->lock);
+			take_step(s, t, &dropped);
+			step_free(t);
+			mutex_lock(&s->lock);
+		} else if (s->is_over) {
+			bool free_too = s->free_too && dropped > 0;
+
+			s->is_over = false;
+			dropped = 0;
+			mutex_unlock(&s->lock);
+			if (s->store.collected)
+				s->store.collected(s->store.userdata, free_too);
+			mutex_lock(&s->lock);
+		} else {
+			cond_wait(&s->changed, &s->lock);
+		}
+	}
+	step_free(TAKE(s->step));
+	mutex_unlock(&s->lock);
+	return NULL;
+}
+
+int service_collect(struct service *s, bool (*goes_on)(void *userdata), void *userdata, struct link_done *ret)
+{
+	uint64_t agent, before;
+	int r;
+
+	mutex_lock(&s->lock);
+	agent = s->agent;
+	before = s->nr_collected;
+	s->nr_collecting++;
+	r = agent != 0 && s->nodes && !s->hang_up && !s->stopping ? service_send_plain(s, LINK_WANT_COLLECT, 0) : -ENOTCONN;
+	while (r == 0 && s->nr_collected == before) {
+		if (s->agent != agent || s->stopping)
+			r = -ENOTCONN;
+		else
+			service_wait_until(s, monotonic_ns() + LOOK_NS);
+		mutex_unlock(&s->lock);
+		if (r == 0 && !goes_on(userdata))
+			r = -ECANCELED;
+		mutex_lock(&s->lock);
+	}
+	s->nr_collecting--;
+	if (s->nr_collected != before) {
+		*ret = s->collected;
+		r = 0;
+	}
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+bool service_stopping(struct service *s)
+{
+	bool stopping;
+
+	mutex_lock(&s->lock);
+	stopping = s->stopping;
+	mutex_unlock(&s->lock);
+	return stopping;
+}
