@@ -86,13 +86,16 @@ static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 	return r;
 }
 
-/* Which chunk of its frame is at `a`? */
-static int number_of(struct engine *e, struct addr a, struct pack_frame_rec *rec, uint32_t *ret)
+static int read_frame(struct engine *e, struct addr a, struct pack_frame_rec *rec)
 {
 	uint32_t frame = (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
 
-	if (packs_frame_rec(e->packs, a.pack, frame, rec) <= 0 || rec->damaged)
-		return -EIO;
+	return packs_frame_rec(e->packs, a.pack, frame, rec) <= 0 || rec->damaged ? -EIO : 0;
+}
+
+/* Which chunk of its frame is at `a`? */
+static int number_of(const struct pack_frame_rec *rec, struct addr a, uint32_t *ret)
+{
 	for (uint32_t i = 0; i < rec->nr_chunks; i++)
 		if (pack_rec_addr(rec, i).off == a.off) {
 			*ret = i;
@@ -125,8 +128,10 @@ static int note_kept(struct engine *e, struct keeping *k, struct buf *records) R
 		r = share_get(e->db, first.pack, (first.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE, note);
 		if (r == 0)
 			*note = (struct share_frame){ .settled = true };
+		if (r >= 0)
+			r = read_frame(e, first, rec);
 		for (; r >= 0 && i < k->nr && pack_same_frame(k->where[i], first); i++) {
-			r = number_of(e, k->where[i], rec, &number);
+			r = number_of(rec, k->where[i], &number);
 			if (r < 0 || share_bit(note->lent, number))
 				continue;
 			if (share_bit(note->away, number))
@@ -254,8 +259,10 @@ static int lend_frame(struct engine *e, struct lending *l, size_t nr, struct buf
 		return MIN(r, 0);
 	if (r == 0)
 		*note = (struct share_frame){ .settled = true };
+	if (read_frame(e, l->where, rec) < 0)
+		return 0;
 	for (size_t i = 0; i < nr; i++) {
-		if (number_of(e, l[i].where, rec, &number) < 0 || share_bit(note->away, number))
+		if (number_of(rec, l[i].where, &number) < 0 || share_bit(note->away, number))
 			continue;
 		if (!share_bit(note->lent, number)) {
 			e->shares.totals.nr_lent++;

@@ -88,7 +88,7 @@ static int decide(void *userdata, const struct fp *offer, size_t nr, struct clus
 		if (offer[i].hi % 4 == 0)
 			o.owners[0] = 1;
 		else if (offer[i].hi % 4 == 1)
-			o = (struct cluster_owners){ (uint32_t)i, 2, { 0, 1 } };
+			o = (struct cluster_owners){ .index = (uint32_t)i, .nr = 2, .owners = { 0, 1 } };
 		else
 			peer.nr_pages++;
 		d.owners[d.nr++] = o;
