@@ -1,0 +1,133 @@
+# Sourced by tests that run several nodes on this machine: node I has the store $TOP/store/I, the mount $TOP/mnt/I, a daemon, and its agent.
+# Nothing is left behind, whatever happens.
+
+set -euo pipefail
+BUILD=${CKPTFS_BUILD:?is the build directory and must be set}
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+skip() { echo "skipped: $*"; exit 77; }
+[ -x "$BUILD/mpi-agent/ckptfs-agent" ] || skip "built without MPI"
+command -v mpirun >/dev/null || skip "no mpirun"
+[ -c /dev/fuse ] || skip "no /dev/fuse"
+
+# Ranks that wait give others their processor; mpirun gives those that are left a second, which nobody here needs.
+export OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_odls_base_sigkill_timeout=0
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
+
+TOP=$(mktemp -d "${TMPDIR:-/tmp}/ckptfs-nodes.XXXXXX")
+DAEMONS=() # by node
+AGENTS= # mpirun of them
+PROGRAM= # mpirun of what is tested
+export BUILD TOP
+head -c 64 /dev/urandom >"$TOP/key"
+chmod 600 "$TOP/key"
+mkdir "$TOP/store" "$TOP/mnt" "$TOP/log"
+
+fail() {
+	echo "FAILED: $*" >&2
+	tail -n 20 "$TOP"/log/* >&2 || true
+	exit 1
+}
+running() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; } # PID
+mounted() { grep -qs " $TOP/mnt/$1 fuse" /proc/mounts; } # NODE
+
+# eventually SECONDS WHAT COMMAND...: it succeeds
+eventually() {
+	local tries=$(($1 * 20)) what=$2
+	shift 2
+	until "$@" 2>/dev/null; do
+		[ $((tries -= 1)) -gt 0 ] || fail "$what"
+		sleep 0.05
+	done
+}
+
+# node_start NODE [OPTIONS]: a mount, made if it is not there
+node_start() {
+	mkdir -p "$TOP/mnt/$1"
+	"$BUILD/fs/mount.ckptfs" "$TOP/store/$1" "$TOP/mnt/$1" --foreground -o "cluster=$TOP/key${2:+,$2}" >>"$TOP/log/daemon.$1" 2>&1 &
+	DAEMONS[$1]=$!
+	eventually 60 "node $1 does not mount" mounted "$1"
+}
+node_figure() { "$BUILD/tools/ckptfs-stat" --json "$TOP/mnt/$1" | "${PYTHON:-python3}" -c "import json, sys; print(json.load(sys.stdin)$2)"; } # NODE EXPRESSION
+has_agent() { [ "$(node_figure "$1" '["cluster"]["nodes"]')" = "$2" ]; } # NODE NR
+
+# agents_start: one for each node, each on a host of its own
+agents_start() {
+	local i
+	# shellcheck disable=SC2016
+	mpirun -n ${#DAEMONS[@]} sh -c 'set -- '"${!DAEMONS[*]}"'; shift $OMPI_COMM_WORLD_RANK
+		CKPTFS_AGENT_HOST=host$1 exec "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$1"' >>"$TOP/log/agents" 2>&1 &
+	AGENTS=$!
+	for i in "${!DAEMONS[@]}"; do eventually 60 "node $i has no agent" has_agent "$i" ${#DAEMONS[@]}; done
+}
+
+# program_start RANKS-PER-NODE COMMAND...: in the background, ranks in the order of nodes; $NODE is the number of a rank's node
+program_start() {
+	local each=$1
+	shift
+	# shellcheck disable=SC2016
+	NODES=${!DAEMONS[*]} EACH=$each mpirun -n $((each * ${#DAEMONS[@]})) sh -c 'command=$1; set -- $NODES; shift $((OMPI_COMM_WORLD_RANK / EACH))
+		export NODE=$1; eval "exec $command"' sh "$*" >"$TOP/log/program" 2>&1 &
+	PROGRAM=$!
+}
+program_end() { # it ends well
+	wait "$PROGRAM" || fail "the program's exit status is $?"
+	PROGRAM=
+}
+program_run() { program_start "$@"; program_end; }
+said() { grep -qs -- "$1" "$TOP/log/program"; } # REGEX
+
+# A process and all that it has started, at once, as when the power goes.
+kill_tree() { # PID
+	local child
+	kill -STOP "$1" 2>/dev/null || return 0
+	for child in $(pgrep -P "$1"); do kill_tree "$child"; done
+	kill -KILL "$1" 2>/dev/null || true
+}
+kill_mpirun() { # PID
+	running "$1" || return 0
+	kill_tree "$1"
+	{ wait "$1" || true; } 2>/dev/null
+}
+
+# all_die: program, agents and daemons
+all_die() {
+	local i
+	kill_mpirun "$PROGRAM"
+	kill_mpirun "$AGENTS"
+	PROGRAM='' AGENTS=''
+	for i in "${!DAEMONS[@]}"; do node_dies "$i"; done
+}
+node_dies() { # NODE: its daemon, and the dead mount
+	! running "${DAEMONS[$1]}" || kill -KILL "${DAEMONS[$1]}"
+	{ wait "${DAEMONS[$1]}" || true; } 2>/dev/null
+	unset "DAEMONS[$1]"
+	while mounted "$1"; do umount -l "$TOP/mnt/$1" || break; done
+}
+
+# all_end: as an administrator does it; each has to end well
+all_end() {
+	local i
+	kill -TERM "$AGENTS"
+	wait "$AGENTS" || true # mpirun tells of the signal
+	AGENTS=
+	for i in "${!DAEMONS[@]}"; do
+		eventually 10 "node $i cannot be unmounted" umount "$TOP/mnt/$i"
+		wait "${DAEMONS[$i]}" || fail "the daemon of node $i: exit status $?"
+		unset "DAEMONS[$i]"
+	done
+}
+
+nodes_cleanup() {
+	local code=$?
+	trap - EXIT
+	set +e
+	cd /
+	all_die
+	rm -rf --one-file-system "$TOP"
+	exit "$code"
+}
+trap nodes_cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
