@@ -275,6 +275,8 @@ static void print_status(const struct loop *l, FILE *to)
 		l->w->nodes[l->w->rank].name, l->w->rank, l->w->nr, (l->turn_ns - l->started_ns) / 1000000000);
 	fprintf(to, "Rounds:   %" PRIu64 ", %" PRIu64 " without an answer of the daemon, %" PRIu64 " failed\n",
 		rounds->nr, rounds->unanswered, rounds->failed);
+	fprintf(to, "Time:     %.3f s for offers, %.3f s reducing, %.3f s storing, %.3f s until all have\n", (double)rounds->offering_ns / 1e9,
+		(double)rounds->reducing_ns / 1e9, (double)rounds->storing_ns / 1e9, (double)rounds->gathering_ns / 1e9);
 	fprintf(to,
 		"Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; %" PRIu64 " of %" PRIu64 " that were offered here\n",
 		rounds->popular, rounds->popular_last, rounds->shared, rounds->offered);

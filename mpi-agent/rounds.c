@@ -42,6 +42,7 @@ struct rounds {
 	bool is_wanted; /* rank 0: another one */
 	bool is_ending;
 	uint64_t until_ns; /* of OFFERING and STORING: for the daemon; else for all the others */
+	uint64_t since_ns; /* that it is in this state */
 
 	bool has_offered, has_stored; /* the daemon, in time */
 	bool has_failed; /* to hear what was decided, here: others may have heard that this node is to store something */
@@ -127,12 +128,29 @@ static int pass_on(struct rounds *rs)
 	return r;
 }
 
+/* And how long the one before it took. */
+static uint64_t enter_state(struct rounds *rs, enum state state)
+{
+	uint64_t now_ns = monotonic_ns(), *of[] = {
+		[OFFERING] = &rs->figures.offering_ns,
+		[ASKING] = &rs->figures.asking_ns,
+		[REDUCING] = &rs->figures.reducing_ns,
+		[STORING] = &rs->figures.storing_ns,
+		[GATHERING] = &rs->figures.gathering_ns,
+	};
+
+	if (rs->state != IDLE)
+		*of[rs->state] += now_ns - rs->since_ns;
+	rs->state = state;
+	rs->since_ns = now_ns;
+	return now_ns;
+}
+
 static int start_offering(struct rounds *rs, uint64_t number)
 {
 	rs->number = number;
 	rs->has_offered = rs->has_stored = rs->has_failed = false;
-	rs->until_ns = monotonic_ns() + rs->waits->offer_ns;
-	rs->state = OFFERING;
+	rs->until_ns = enter_state(rs, OFFERING) + rs->waits->offer_ns;
 	if (has_daemon(rs))
 		link_encode_plain(LINK_BEGIN, number, &rs->daemon->out);
 	return pass_on(rs);
@@ -222,7 +240,7 @@ static int enter(struct rounds *rs)
 
 static int start_asking(struct rounds *rs)
 {
-	rs->state = ASKING;
+	enter_state(rs, ASKING);
 	rs->had = calloc(MAX(rs->nr_pages, UINT32_C(1)), sizeof(*rs->had));
 	if (!rs->had)
 		return -ENOMEM;
@@ -284,8 +302,7 @@ static int start_reducing(struct rounds *rs)
 	r = enter(rs);
 	if (r < 0)
 		return r;
-	rs->state = REDUCING;
-	rs->until_ns = monotonic_ns() + rs->waits->offer_ns + rs->waits->stall_ns;
+	rs->until_ns = enter_state(rs, REDUCING) + rs->waits->offer_ns + rs->waits->stall_ns;
 	rs->figures.offered += rs->nr_pages;
 	return reduce(rs, MIN((uint64_t)SAMPLE_MAX, rs->w->popular_max), true);
 }
@@ -345,8 +362,7 @@ static int start_storing(struct rounds *rs)
 	rs->figures.popular += rs->figures.popular_last;
 	if (has_daemon(rs) && rs->has_offered)
 		link_encode_decision(rs->number, owners, nr, &rs->daemon->out);
-	rs->state = STORING;
-	rs->until_ns = monotonic_ns() + rs->waits->stored_ns;
+	rs->until_ns = enter_state(rs, STORING) + rs->waits->stored_ns;
 	return 0;
 }
 
@@ -394,8 +410,7 @@ static int start_gathering(struct rounds *rs)
 				     .has_stored = rs->has_stored && !rs->has_failed };
 	seal_end(rs, &rs->end);
 	rs->figures.unanswered += !rs->has_offered || !rs->has_stored;
-	rs->state = GATHERING;
-	rs->until_ns = monotonic_ns() + rs->waits->stored_ns + rs->waits->stall_ns;
+	rs->until_ns = enter_state(rs, GATHERING) + rs->waits->stored_ns + rs->waits->stall_ns;
 	if (rs->has_stored && rs->lookup) { /* before the round ends: in the next one somebody may ask */
 		int r = tell_alone(rs);
 
@@ -453,7 +468,7 @@ static int finish_gathering(struct rounds *rs)
 	remember_settled(rs);
 	drop(rs);
 	rs->figures.nr++;
-	rs->state = IDLE;
+	enter_state(rs, IDLE);
 	return r < 0 ? r : 1;
 }
 

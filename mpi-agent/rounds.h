@@ -47,6 +47,8 @@ struct rounds_figures {
 	uint64_t message_bytes; /* of one message of the last reduction */
 	uint64_t remembered; /* pages of this node that enough others were known to have */
 	uint64_t known; /* pages that are, now */
+	/* Nanoseconds of all rounds, as this node saw them: for the offer, for look-ups, for the reduction, for its daemon to store, and until all have. */
+	uint64_t offering_ns, asking_ns, reducing_ns, storing_ns, gathering_ns;
 };
 
 /* Borrows all of these. `daemon` has fd -1 once it is gone. */

@@ -661,6 +661,8 @@ wait $asking || true
 daemons=()
 grep -q '^Node:     n1, number 1 of 2' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Rounds:   2, 0 without' "$dir/status" || fail "status: $(cat "$dir/status")"
+grep -qE '^Time:     [0-9.]+ s for offers, [0-9.]+ s reducing, [0-9.]+ s storing, [0-9.]+ s until all have$' "$dir/status" ||
+	fail "status: $(cat "$dir/status")"
 grep -q '^Popular:  10 pages, 0 in the last round' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Looked up: 10 pages, 0 found; 0 lent to others; 0 told, 0 known' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Known:    10 pages; 10 that were offered here needed no round' "$dir/status" || fail "status: $(cat "$dir/status")"
