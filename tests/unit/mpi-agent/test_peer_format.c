@@ -101,6 +101,36 @@ static void seals_are_hmac_sha256(void **state _unused_)
 	assert_memory_equal(seal, expected, sizeof(seal));
 }
 
+/* As NIST SP 800-38D has it, done in Python bit by bit. */
+static void seals_of_what_is_long_are_hmac_of_ghash(void **state _unused_)
+{
+	static const uint8_t expected[SEAL_LEN] = { 0x27, 0x63, 0xff, 0x5a, 0x5c, 0xfc, 0x27, 0xc8,
+						    0x14, 0xc7, 0x42, 0x7f, 0x91, 0x42, 0x51, 0x74 };
+	uint8_t bytes[SEAL_LONG], seal[SEAL_LEN];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 7);
+	seal_make(&key, bytes, sizeof(bytes), seal);
+	assert_memory_equal(seal, expected, sizeof(seal));
+}
+
+static void any_changed_bit_of_what_is_long_is_found(void **state _unused_)
+{
+	static uint8_t bytes[3 * SEAL_LONG + 5];
+	struct seal_key other = seal_derive(&key, "session", "nonces", 6);
+	uint8_t seal[SEAL_LEN];
+
+	seal_make(&key, bytes, sizeof(bytes), seal);
+	assert_true(seal_is_right(&key, bytes, sizeof(bytes), seal));
+	assert_false(seal_is_right(&other, bytes, sizeof(bytes), seal));
+	assert_false(seal_is_right(&key, bytes, sizeof(bytes) - 1, seal)); /* zeros, which fill up a block of GHASH, too */
+	for (size_t i = 0; i < sizeof(bytes); i += 97) {
+		bytes[i] ^= (uint8_t)(1 << i % 8);
+		assert_false(seal_is_right(&key, bytes, sizeof(bytes), seal));
+		bytes[i] ^= (uint8_t)(1 << i % 8);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -110,6 +140,8 @@ int main(void)
 		cmocka_unit_test(lies_are_refused),
 		cmocka_unit_test(keys_are_for_one_purpose),
 		cmocka_unit_test(seals_are_hmac_sha256),
+		cmocka_unit_test(seals_of_what_is_long_are_hmac_of_ghash),
+		cmocka_unit_test(any_changed_bit_of_what_is_long_is_found),
 	};
 
 	return cmocka_run_group_tests_name("peer_format", tests, NULL, NULL);
