@@ -53,9 +53,9 @@ static void commit(void *userdata)
 	engine_sync(((struct cluster *)userdata)->engine); /* logged where it fails, and tried again by the timer */
 }
 
-static int chunk(void *userdata, struct fp fp, uint32_t len, void *buf)
+static int chunks(void *userdata, struct cluster_want *wants, size_t nr)
 {
-	return engine_cluster_chunk(((struct cluster *)userdata)->engine, fp, len, buf);
+	return engine_cluster_chunks(((struct cluster *)userdata)->engine, wants, nr);
 }
 
 static int lend(void *userdata, const struct fp *fps, size_t nr, bool *lent)
@@ -189,7 +189,7 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c, pending, commit, chunk, lend, step, collected };
+	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 

@@ -20,6 +20,7 @@
 
 struct cluster_calls;
 struct cluster_node;
+struct cluster_want;
 struct link_done;
 struct link_step;
 struct link_welcome;
@@ -36,7 +37,7 @@ struct service_store {
 	void *userdata;
 	bool (*pending)(void *userdata); /* engine_cluster_pending(); returns soon */
 	void (*commit)(void *userdata); /* make it durable, which comes to decide() on the way */
-	int (*chunk)(void *userdata, struct fp fp, uint32_t len, void *buf); /* engine_cluster_chunk() */
+	int (*chunks)(void *userdata, struct cluster_want *wants, size_t nr); /* engine_cluster_chunks() */
 	int (*lend)(void *userdata, const struct fp *fps, size_t nr, bool *lent); /* engine_cluster_lend() */
 	/* A step of a collection of all nodes, which are these; `is_ours`: asked for by service_collect(). `filter`: MARK, zeros, step->len of them. NULL: -EOPNOTSUPP */
 	int (*step)(void *userdata, const struct link_step *step, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours,

@@ -312,22 +312,31 @@ void service_drop_gets(struct service *s)
 		get_free(get_remove(s));
 }
 
-static void read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, uint8_t *bytes, const void **chunks)
+static int read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, uint8_t *bytes, const void **chunks)
 {
+	_cleanup_(freep) struct cluster_want *v = calloc(MAX(nr, 1u), sizeof(*v));
 	uint64_t nr_served = 0, served = 0;
+	int r;
 
+	if (!v)
+		return -ENOMEM;
 	for (uint32_t i = 0; i < nr; i++) {
-		if (s->store.chunk(s->store.userdata, wants[i].fp, wants[i].len, bytes) <= 0)
-			continue;
-		chunks[i] = bytes;
+		v[i] = (struct cluster_want){ .fp = wants[i].fp, .len = wants[i].len, .buf = bytes };
 		bytes += wants[i].len;
-		nr_served++;
-		served += wants[i].len;
+	}
+	r = s->store.chunks(s->store.userdata, v, nr);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < nr; i++) {
+		chunks[i] = v[i].got ? v[i].buf : NULL;
+		nr_served += v[i].got;
+		served += v[i].got ? v[i].len : 0;
 	}
 	mutex_lock(&s->lock);
 	s->stats.nr_served += nr_served;
 	s->stats.served_bytes += served;
 	mutex_unlock(&s->lock);
+	return 0;
 }
 
 /* To a GET that cannot be attended to: nothing is here. Somebody else may have it. */
@@ -359,7 +368,9 @@ static int answer_get(struct service *s, const struct service_get *g, const stru
 	bytes = malloc(len);
 	if (!bytes || !chunks)
 		return -ENOMEM;
-	read_chunks(s, wants, nr, bytes, chunks);
+	r = read_chunks(s, wants, nr, bytes, chunks);
+	if (r < 0)
+		return r;
 	link_encode_chunks(g->number, wants, chunks, nr, &b);
 	mutex_lock(&s->lock);
 	r = service_send(s, g->agent, &b);

@@ -81,8 +81,9 @@ struct cluster_identity {
 int engine_cluster_identity(const struct engine *e, struct cluster_identity *ret);
 
 bool engine_cluster_pending(struct engine *e); /* something is held that a round would be about */
-/* A chunk that has this fingerprint and length and is here. 1/0/<0 */
-int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf);
+/* Of chunks that have these fingerprints and lengths, those that are here, in as few reads as they lie together; `got` says which. -ENOMEM. */
+int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t nr);
+int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf); /* one: 1/0/<0 */
 
 /*
  * A chunk that this node is to have for others, whether it has a use for it or not: durable, and lent, when this returns. One whose bytes

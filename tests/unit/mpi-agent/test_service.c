@@ -122,6 +122,13 @@ static void rig_collected(void *userdata, bool free_too)
 	rig->nr_freed += free_too;
 }
 
+static int rig_chunks(void *userdata, struct cluster_want *wants, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		wants[i].got = rig_chunk(userdata, wants[i].fp, wants[i].len, wants[i].buf) > 0;
+	return 0;
+}
+
 static const struct service_limits patient = { LONG_NS, LONG_NS, LONG_NS };
 
 static void rig_start(struct rig *rig)
@@ -130,7 +137,7 @@ static void rig_start(struct rig *rig)
 		.userdata = rig,
 		.pending = rig_pending,
 		.commit = rig_commit,
-		.chunk = rig_chunk,
+		.chunks = rig_chunks,
 		.lend = rig_lend,
 		.step = rig_step,
 		.collected = rig_collected,
