@@ -2,7 +2,7 @@
  * How nodes of a cluster know each other's messages: HMAC-SHA256 with a key that both have, cut to 16 bytes. Keys are made of other keys, each
  * for one purpose, so that what is sealed for one is nothing for another. Pure, but for the random numbers.
  *
- * Of what is long, HMAC-SHA256 of its GHASH, with a key for each, which takes an eighth of the time. GHASH alone says nothing to somebody who wants to make seals: two
+ * Of what is long, HMAC-SHA256 of its GHASH, with a key for each, which takes a third of the time. GHASH alone says nothing to somebody who wants to make seals: two
  * messages that he chooses without its key have the same one with a probability of length / 16 / 2^128, and since HMAC hides it he learns nothing from those that he sees. So
  * unlike GMAC it needs no number that must never come twice.
  */
