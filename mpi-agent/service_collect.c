@@ -52,16 +52,16 @@ int service_step(struct service *s, uint64_t number, struct buf *body)
 	if (t->nodes) {
 		memcpy(t->nodes, s->nodes, s->nr_nodes * sizeof(*t->nodes));
 		t->nr_nodes = s->nr_nodes;
+		before = s->step;
+		s->step = t; /* the other thread's from here on */
+		cond_broadcast(&s->changed);
+	} else {
+		before = t;
+		r = -ENOMEM;
 	}
-	before = s->step;
-	s->step = t->nodes ? t : NULL;
-	cond_broadcast(&s->changed);
 	mutex_unlock(&s->lock);
 	step_free(before);
-	if (t->nodes)
-		return 0;
-	step_free(t);
-	return -ENOMEM;
+	return r;
 }
 
 /* What is under way does not come to an end, as far as this node knows. */

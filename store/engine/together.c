@@ -346,23 +346,22 @@ static int unlend_some(struct unlending *u)
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	struct cluster_unlent sums = u->sums;
-	struct engine *e = u->e;
 	struct share_totals totals;
 	int r = rec && f ? 0 : -ENOMEM;
 
-	mutex_lock(&e->shares.lock);
-	totals = e->shares.totals;
-	if (!e->shares.collecting || !same_window(&e->shares.window, u->w))
+	mutex_lock(&u->e->shares.lock);
+	totals = u->e->shares.totals;
+	if (!u->e->shares.collecting || !same_window(&u->e->shares.window, u->w))
 		r = -ESTALE;
 	for (size_t i = 0; i < u->nr && r == 0; i++)
 		r = unlend_frame(u, &u->frames[i], rec, f, &records);
 	if (r == 0 && records.len > 0)
-		r = shares_commit(e, NULL, &records);
+		r = shares_commit(u->e, NULL, &records);
 	if (r < 0) {
-		e->shares.totals = totals;
+		u->e->shares.totals = totals;
 		u->sums = sums;
 	}
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&u->e->shares.lock);
 	u->nr = 0;
 	return r;
 }

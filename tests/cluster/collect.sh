@@ -63,14 +63,25 @@ collect() { # NODE: with all
 }
 result() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$top/said.log" "$1"; }
 kib() { du -sk "$top"/s?/packs | awk '{ n += $1 } END { print n }'; }
-write_all() { # FILE: of $top/data, on all nodes at once
-	local i
-	for ((i = 0; i < nr; i++)); do dd if="$top/data" of="$top/m$i/$1" bs=1M conv=fsync status=none & done
-	for i in $(jobs -p); do [ "$i" = "$world" ] || [[ " ${daemons[*]} " = *" $i "* ]] || wait "$i"; done
+# The same on all nodes, of which the last has some from others. Who comes to a round when others have not written yet has it for itself: then once more.
+write_all() { # FILE
+	local i n pids
+	for ((n = 0; n < 20; n++)); do
+		head -c 16M /dev/urandom >"$top/data"
+		pids=()
+		for ((i = 0; i < nr; i++)); do
+			dd if="$top/data" of="$top/m$i/$1" bs=1M conv=fsync status=none &
+			pids+=($!)
+		done
+		for i in "${pids[@]}"; do wait "$i" || fail "cannot write"; done
+		[ "$(stat_of 3 cluster.elsewhere_bytes)" -lt $((4 << 20)) ] || return 0
+		for ((i = 0; i < nr; i++)); do rm "$top/m$i/$1"; done
+		collect 0
+	done
+	fail "the nodes share nothing"
 }
 
 head -c 64 /dev/urandom >"$top/key"
-head -c 16M /dev/urandom >"$top/data"
 for ((i = 0; i < nr; i++)); do
 	mkdir "$top/m$i"
 	"$build/fs/mount.ckptfs" "$top/s$i" "$top/m$i" --foreground -o "cluster=$top/key,replicas=2,pending=64M" >"$top/daemon$i.log" 2>&1 &
@@ -87,11 +98,10 @@ before=$(kib)
 
 echo "what others refer to stays"
 write_all ck
-[ "$(stat_of 0 cluster.elsewhere_bytes)" -gt $((4 << 20)) ] || fail "the nodes share nothing"
 for ((i = 0; i < nr - 1; i++)); do rm "$top/m$i/ck"; done
 collect 0
 [ "$(result cluster)" = together ] || fail "cluster: $(result cluster)"
-[ "$(result cluster_kept_bytes)" -gt $((4 << 20)) ] || fail "kept: $(result cluster_kept_bytes)"
+[ "$(result cluster_kept_bytes)" -ge $((4 << 20)) ] || fail "kept: $(result cluster_kept_bytes)"
 echo 3 >/proc/sys/vm/drop_caches 2>/dev/null || true
 cmp "$top/data" "$top/m3/ck" || fail "what was left cannot be read"
 
@@ -99,7 +109,7 @@ echo "what nobody refers to goes, on all nodes"
 rm "$top/m3/ck"
 collect 1
 [ "$(result cluster)" = together ] || fail "cluster: $(result cluster)"
-[ "$(result cluster_given_up_bytes)" -gt $((4 << 20)) ] || fail "given up: $(result cluster_given_up_bytes)"
+[ "$(result cluster_given_up_bytes)" -ge $((4 << 20)) ] || fail "given up: $(result cluster_given_up_bytes)"
 gone() { [ $(($(kib) - before)) -lt 1024 ]; }
 await gone
 for ((i = 0; i < nr; i++)); do
