@@ -195,6 +195,29 @@ struct ckptfs_delta_abort {
 	uint32_t size, version;
 };
 
+/*
+ * Sealed directories: one with all that is below it is made durable, then immutable, and listed; all or nothing. On the
+ * directory itself, NEXT on any of the mount.
+ *
+ *   SEAL    for the owner of everything in it, and root (EPERM), if its owner may write to it (EACCES). EALREADY: it
+ *           is sealed, and durable. EEXIST: it lies in a sealed one, or has something sealed in it. EBUSY: a file in it
+ *           is open for writing. E2BIG: too much in it. EROFS. Where it is about something in it, `path` is that
+ *   UNSEAL  for its owner and root (EPERM). ENODATA: it is not sealed; if it lies in one that is, `path` is that
+ *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and whoever
+ *           runs the mount see all, others their own
+ */
+enum ckptfs_seal_command { CKPTFS_SEAL_SEAL, CKPTFS_SEAL_UNSEAL, CKPTFS_SEAL_NEXT };
+
+struct ckptfs_seal {
+	uint32_t size, version;
+	uint32_t command, flags; /* flags: 0 */
+	uint64_t inode; /* out: of the directory */
+	int64_t sealed_ns; /* out, as all below: when; since 1970 */
+	uint64_t files, directories, bytes; /* in it, and with it; files: all that is no directory, each once */
+	uint32_t uid, reserved; /* who sealed it */
+	char path[4096]; /* from the mountpoint; "" is that itself, or nothing to tell */
+};
+
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)
 #define CKPTFS_IOC_CLONE _IOWR(CKPTFS_IOC_TYPE, 2, struct ckptfs_clone)
 #define CKPTFS_IOC_SYNC _IOW(CKPTFS_IOC_TYPE, 3, struct ckptfs_sync)
@@ -206,3 +229,4 @@ struct ckptfs_delta_abort {
 #define CKPTFS_IOC_DELTA_BEGIN _IOW(CKPTFS_IOC_TYPE, 9, struct ckptfs_delta_begin)
 #define CKPTFS_IOC_DELTA_COMMIT _IOWR(CKPTFS_IOC_TYPE, 10, struct ckptfs_delta_commit)
 #define CKPTFS_IOC_DELTA_ABORT _IOW(CKPTFS_IOC_TYPE, 11, struct ckptfs_delta_abort)
+#define CKPTFS_IOC_SEAL _IOWR(CKPTFS_IOC_TYPE, 12, struct ckptfs_seal)

@@ -45,6 +45,30 @@ void attr_store(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
 		inodes_set_privileged(fs->inodes, in->ino);
 }
 
+int attr_write_begin(struct fs *fs, struct inode *i, struct ns_inode *ret)
+{
+	struct ns_inode in;
+	int r;
+
+	rwlock_lock_shared(&fs->names);
+	r = attr_load(fs, i->ino, &in);
+	if (r > 0)
+		r = in.flags & INODE_SEALED ? -EPERM : 0;
+	else if (r == 0)
+		r = -ENOENT;
+	if (r == 0)
+		inode_count_writer(fs->inodes, i, 1);
+	rwlock_unlock_shared(&fs->names);
+	if (r == 0)
+		*ret = in;
+	return r;
+}
+
+void attr_write_end(struct fs *fs, struct inode *i)
+{
+	inode_count_writer(fs->inodes, i, -1);
+}
+
 static struct timespec timespec_of(int64_t ns)
 {
 	struct timespec ts = { ns / NS_PER_S, ns % NS_PER_S };
@@ -148,17 +172,24 @@ static int change_content(struct fs *fs, struct inode *i, const struct attr_chan
 {
 	struct content *c;
 	struct ns_content now;
+	struct ns_inode in;
 	int r;
 
-	r = inode_content_open(fs->inodes, i, &c);
+	r = attr_write_begin(fs, i, &in);
 	if (r < 0)
 		return r;
+	r = inode_content_open(fs->inodes, i, &c);
+	if (r < 0) {
+		attr_write_end(fs, i);
+		return r;
+	}
 	if (change->what & ATTR_SIZE)
 		r = change->size > INT64_MAX ? -EFBIG : content_truncate(c, change->size);
 	content_stat(c, &now);
 	if (r == 0 && change->what & ATTR_MTIME && now.mtime_ns != 0)
 		r = content_set_mtime(c, change->mtime_ns);
 	inode_content_close(fs->inodes, i);
+	attr_write_end(fs, i);
 	return r;
 }
 
@@ -192,6 +223,8 @@ static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
+	if (in.flags & INODE_SEALED)
+		return -EPERM;
 	apply_change(&in, c);
 	if (in.flags & INODE_HAS_XATTRS) {
 		if (c->what & ATTR_MODE)
@@ -286,7 +319,8 @@ void attr_touch(struct fs *fs, struct inode *i)
 		return;
 	if (attr_load(fs, i->ino, &in) <= 0)
 		return;
-	if (out_of_date(in.atime_ns, MAX(c.mtime_ns, S_ISREG(in.mode) ? 0 : in.mtime_ns), MAX(c.ctime_ns, in.ctime_ns),
+	if (!(in.flags & INODE_SEALED) &&
+	    out_of_date(in.atime_ns, MAX(c.mtime_ns, S_ISREG(in.mode) ? 0 : in.mtime_ns), MAX(c.ctime_ns, in.ctime_ns),
 			now)) {
 		i->atime_ns = now;
 		i->atime_dirty = true;

@@ -25,6 +25,13 @@ int attr_load(struct fs *fs, uint64_t ino, struct ns_inode *ret);
 /* Add the record to a transaction. Under fs.names, exclusive. */
 void attr_store(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
 
+/*
+ * Before the content of a pinned inode is changed, and after: 0, and it counts as a writer until attr_write_end();
+ * -EPERM: it is sealed. Not under fs.names. `ret`: its record.
+ */
+int attr_write_begin(struct fs *fs, struct inode *i, struct ns_inode *ret);
+void attr_write_end(struct fs *fs, struct inode *i);
+
 /* Of a record whose size is known; the rest of the content is taken as empty. */
 void attr_fill(const struct ns_inode *in, uint64_t size, struct stat *ret);
 /* Of a pinned inode. -ENOENT if it is gone. */

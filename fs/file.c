@@ -1,5 +1,6 @@
 #include "fs/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -24,29 +25,41 @@ static void file_free(struct fs *fs, struct file *f)
 {
 	if (f->content)
 		inode_content_close(fs->inodes, f->inode);
+	if (f->counts)
+		attr_write_end(fs, f->inode);
 	names_put(fs, f->inode);
 	free(f);
 }
 
-static int new_file(struct fs *fs, uint64_t ino, int flags, bool has_xattrs, struct file **ret)
+bool file_is_for_writing(int flags)
+{
+	return writable(flags) || flags & O_TRUNC;
+}
+
+/* Takes the pin of `i`, and one writer if the flags are for writing, also if it fails. */
+static int new_file(struct fs *fs, struct inode *i, int flags, bool has_xattrs, struct file **ret)
 {
 	struct file *f = calloc(1, sizeof(*f));
 	int r;
 
-	if (!f)
+	if (!f) {
+		if (file_is_for_writing(flags))
+			attr_write_end(fs, i);
+		names_put(fs, i);
 		return -ENOMEM;
+	}
 	f->flags = flags;
 	f->direct = (flags & O_ACCMODE) == O_WRONLY;
-	r = inode_get(fs->inodes, ino, &f->inode);
-	if (r == 0)
-		r = inode_content_open(fs->inodes, f->inode, &f->content);
+	f->counts = file_is_for_writing(flags);
+	f->inode = i;
+	r = inode_content_open(fs->inodes, i, &f->content);
 	if (r < 0) {
 		file_free(fs, f);
 		return r;
 	}
 	f->errors_seen = content_errors(f->content);
 	if (writable(flags) && has_xattrs)
-		r = xattr_apply_settings(fs, ino, f->content);
+		r = xattr_apply_settings(fs, i->ino, f->content);
 	if (r < 0) {
 		file_free(fs, f);
 		return r;
@@ -80,18 +93,37 @@ static int empty(struct fs *fs, struct file *f, bool kill_setid)
 	return r < 0 ? r : mode_changed;
 }
 
+/* The record, and who writes counts. */
+static int begin(struct fs *fs, struct inode *i, int flags, struct ns_inode *ret)
+{
+	bool writes = file_is_for_writing(flags);
+	int r = writes ? attr_write_begin(fs, i, ret) : attr_load(fs, i->ino, ret);
+
+	if (r == 0 && !writes)
+		r = -ENOENT;
+	if (r < 0 || S_ISREG(ret->mode))
+		return MIN(r, 0);
+	if (writes)
+		attr_write_end(fs, i);
+	return -EINVAL; /* the kernel opens the others itself */
+}
+
 int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret_mode_changed, struct file **ret)
 {
 	struct ns_inode in;
+	struct inode *i;
 	struct file *f;
 	int r;
 
-	r = attr_load(fs, ino, &in);
-	if (r <= 0)
-		return r < 0 ? r : -ENOENT;
-	if (!S_ISREG(in.mode))
-		return -EINVAL; /* the kernel opens the others itself */
-	r = new_file(fs, ino, flags, in.flags & INODE_HAS_XATTRS, &f);
+	r = inode_get(fs->inodes, ino, &i);
+	if (r < 0)
+		return r;
+	r = begin(fs, i, flags, &in);
+	if (r < 0) {
+		names_put(fs, i);
+		return r;
+	}
+	r = new_file(fs, i, flags, in.flags & INODE_HAS_XATTRS, &f);
 	if (r < 0)
 		return r;
 	if (attr_privileged(&in))
@@ -111,13 +143,18 @@ int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret
 int file_open_new(struct fs *fs, uint64_t ino, uint64_t dir, int flags, struct file **ret)
 {
 	struct ns_inode in;
+	struct inode *i = inode_find(fs->inodes, ino); /* names_make() has counted a look-up */
 	struct file *f;
 	int r = attr_load(fs, ino, &in);
 
-	if (r > 0)
-		r = new_file(fs, ino, flags, in.flags & INODE_HAS_XATTRS, &f);
-	else if (r == 0)
-		r = -ENOENT;
+	assert(i);
+	if (r <= 0) {
+		if (file_is_for_writing(flags))
+			attr_write_end(fs, i);
+		names_put(fs, i);
+		return r < 0 ? r : -ENOENT;
+	}
+	r = new_file(fs, i, flags, in.flags & INODE_HAS_XATTRS, &f);
 	if (r < 0)
 		return r;
 	f->dir = dir;

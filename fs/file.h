@@ -33,6 +33,7 @@ struct file {
 	uint64_t dir; /* the directory it was created in, 0: not known */
 	int flags; /* of open(2) */
 	bool direct;
+	bool counts; /* among the writers of the inode */
 
 	atomic_bool wrote, champion_chosen;
 	_Atomic uint64_t errors_seen; /* of the content's, by an fsync of this open file */
@@ -45,8 +46,10 @@ struct file {
 };
 
 /* `kill_setid`: O_TRUNC takes set-id bits away. *ret_mode_changed: it did. */
+bool file_is_for_writing(int flags);
 int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret_mode_changed, struct file **ret);
-/* Made just now under `dir`, by names_make(). */
+/* Made just now under `dir`, by names_make(), which has counted a writer if `flags` are for writing; he goes if this
+ * fails. */
 int file_open_new(struct fs *fs, uint64_t ino, uint64_t dir, int flags, struct file **ret);
 void file_close(struct fs *fs, struct file *f);
 

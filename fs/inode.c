@@ -261,6 +261,26 @@ void inodes_set_privileged(struct inodes *t, uint64_t ino)
 	mutex_unlock(&t->lock);
 }
 
+void inode_count_writer(struct inodes *t, struct inode *i, int by)
+{
+	mutex_lock(&t->lock);
+	assert(by > 0 || i->nr_writers > 0);
+	i->nr_writers += (uint32_t)by;
+	mutex_unlock(&t->lock);
+}
+
+bool inodes_has_writers(struct inodes *t, uint64_t ino)
+{
+	struct inode *i;
+	bool has;
+
+	mutex_lock(&t->lock);
+	i = find(t, ino);
+	has = i && i->nr_writers > 0;
+	mutex_unlock(&t->lock);
+	return has;
+}
+
 static struct inode_rest rest_of(const struct inode *i)
 {
 	return (struct inode_rest){ i->ino, i->atime_ns, i->orphan, i->atime_dirty };

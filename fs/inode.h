@@ -27,6 +27,7 @@ struct inode {
 	struct content *content; /* open while nr_content > 0 */
 	_Atomic int64_t atime_ns; /* 0: not looked at yet; newer than the view's while `atime_dirty` */
 	uint32_t pins, nr_content;
+	uint32_t nr_writers; /* who may change its content */
 	_Atomic uint32_t nr_cached; /* open files that use the page cache */
 	atomic_bool atime_dirty;
 	atomic_bool orphan; /* has no name */
@@ -53,6 +54,14 @@ bool inodes_atime(struct inodes *t, uint64_t ino, int64_t *ret_ns); /* true: a r
 void inodes_written(struct inodes *t, uint64_t ino); /* the view has all attributes again */
 bool inodes_set_orphan(struct inodes *t, uint64_t ino, bool orphan);
 void inodes_set_privileged(struct inodes *t, uint64_t ino);
+
+/*
+ * Whoever is going to change the content of a pinned inode counts, and has found under fs.names, shared, that it is not
+ * sealed; who is to seal looks under fs.names, exclusive. `by` is 1 or -1. Before he goes a writer has seen to it that
+ * all he wrote is in the engine's log.
+ */
+void inode_count_writer(struct inodes *t, struct inode *i, int by);
+bool inodes_has_writers(struct inodes *t, uint64_t ino);
 
 /* What an idle entry leaves to be done. */
 struct inode_rest {

@@ -17,7 +17,7 @@
 
 #define NLINK_MAX (UINT32_MAX / 2)
 
-int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
+static int load_any_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
 {
 	int r = attr_load(fs, dir, ret);
 
@@ -26,6 +26,13 @@ int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
 	if (r == 0 || ret->nlink == 0)
 		return -ENOENT;
 	return S_ISDIR(ret->mode) ? 0 : -ENOTDIR;
+}
+
+int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
+{
+	int r = load_any_dir(fs, dir, ret);
+
+	return r == 0 && ret->flags & INODE_SEALED ? -EPERM : r;
 }
 
 int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret)
@@ -131,7 +138,7 @@ static int lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *re
 	if (strcmp(name, ".") == 0)
 		return enter(fs, 0, NULL, dir, ret);
 	if (strcmp(name, "..") == 0) {
-		r = names_load_dir(fs, dir, &in);
+		r = load_any_dir(fs, dir, &in);
 		return r < 0 ? r : enter(fs, 0, NULL, in.parent, ret);
 	}
 	r = names_find(fs, dir, name, &d);
@@ -267,6 +274,8 @@ int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names
 	if (name)
 		series_named(fs, ino, S_ISDIR(n->mode), dir, name);
 	i->orphan = !name;
+	if (n->is_opened)
+		inode_count_writer(fs->inodes, i, 1);
 	rwlock_lock(&fs->names);
 	r = make(fs, dir, name, ino, n, who, &in);
 	rwlock_unlock(&fs->names);
@@ -274,8 +283,11 @@ int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names
 		attr_fill(&in, n->target ? strlen(n->target) : 0, ret);
 	else
 		inode_forget(fs->inodes, ino, 1); /* pinned still */
+	r = apply_and_sync(fs, r);
+	if (r < 0 && n->is_opened)
+		inode_count_writer(fs->inodes, i, -1);
 	names_put(fs, i);
-	return apply_and_sync(fs, r);
+	return r;
 }
 
 static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *name) REQUIRES(fs->names)
@@ -292,7 +304,7 @@ static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *n
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	if (S_ISDIR(in.mode))
+	if (S_ISDIR(in.mode) || in.flags & INODE_SEALED)
 		return -EPERM;
 	if (in.nlink >= NLINK_MAX)
 		return -EMLINK;
@@ -345,6 +357,8 @@ static int remove_one(struct fs *fs, uint64_t dir_ino, const char *name, bool wa
 		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", d.ino);
 	if (S_ISDIR(in.mode) != want_dir)
 		return want_dir ? -ENOTDIR : -EISDIR;
+	if (in.flags & INODE_SEALED)
+		return -EPERM;
 	if (want_dir) {
 		r = ns_has_entries(fs->db, d.ino);
 		if (r != 0)

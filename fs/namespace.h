@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -29,6 +30,7 @@ struct names_new {
 	uint32_t mode; /* with type */
 	uint64_t rdev;
 	const char *target; /* symbolic links */
+	bool is_opened; /* for writing, by whoever makes it: counted as a writer from the start */
 };
 /* Make an inode of any type; `name` NULL: without a name (O_TMPFILE). */
 int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names_new *n, const struct who *who,
@@ -53,7 +55,7 @@ int names_finish_all(struct fs *fs);
 int names_open_root(struct fs *fs); /* makes it in a new store */
 
 /* Parts shared with rename.c. Under fs.names, exclusive. */
-int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret); /* -ENOENT: removed */
+int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret); /* -ENOENT: removed; -EPERM: sealed */
 int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret); /* 1/0/<0, checks the length */
 void names_put_entry(struct engine_tx *tx, uint64_t dir, const struct ns_dirent *d, const char *name);
 /* To be called for a name that is added at `cookie`: a shared hash is remembered in the root's record. `dir`: a

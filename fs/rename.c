@@ -179,6 +179,8 @@ static int rename_locked(struct fs *fs, uint64_t from_dir, const char *from, uin
 	r = load(fs, from_dir, from, to_dir, to, &m);
 	if (r == 0)
 		r = check(fs, &m, flags);
+	if (r == 0 && (m.from.in.flags | (m.to.present ? m.to.in.flags : 0)) & INODE_SEALED)
+		r = -EPERM;
 	if (r < 0)
 		return r;
 	if (m.to.present && m.from.in.ino == m.to.in.ino)

@@ -173,6 +173,8 @@ static int set(struct fs *fs, uint64_t ino, const char *name, const void *p, siz
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
+	if (in.flags & INODE_SEALED)
+		return -EPERM;
 	r = check_presence(fs, ino, name, flags);
 	if (r < 0)
 		return r;
@@ -260,6 +262,8 @@ static int remove_one(struct fs *fs, uint64_t ino, const char *name) REQUIRES(fs
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
+	if (in.flags & INODE_SEALED)
+		return -EPERM;
 	engine_tx_del(&tx, ns_key_xattr(ino, name));
 	in.ctime_ns = (int64_t)now_ns();
 	attr_store(fs, &tx, &in);

@@ -9,6 +9,7 @@
  *   'L' ino                 -> target                                  symbolic link
  *   'X' ino name            -> value                                   extended attribute
  *   'O' ino                 -> (empty)                                 no name left, still open: removed at mount
+ *   'S' ino                 -> struct seal_value_disk                  a directory that was sealed with all below it
  *   'R' ino segment         -> [layer] extents (recipes.h)             1 MiB of a file
  *   'P' number              -> [layer] extents (recipes.h)             a layer: what files have in common
  *   'F' [pack [frame]]      -> what has been collected (freed.h)       totals, whole packs, chunks of a frame
@@ -38,6 +39,7 @@ enum view_table {
 	VIEW_SYMLINK = 'L',
 	VIEW_XATTR = 'X',
 	VIEW_ORPHAN = 'O',
+	VIEW_SEAL = 'S',
 	VIEW_RECIPE = 'R',
 	VIEW_LAYER = 'P', /* before 'R': whoever reads the view in order has the layers first */
 	VIEW_FREED = 'F',
@@ -67,6 +69,14 @@ struct dirent_value_disk {
 	/* name follows, 1 to 255 bytes, to the end of the value */
 };
 static_assert(sizeof(struct dirent_value_disk) == 9, "on disk");
+
+struct seal_value_disk {
+	uint8_t version, reserved[3];
+	struct le32 uid; /* who sealed it */
+	struct le64 sealed_ns; /* two's complement */
+	struct le64 files, directories, bytes; /* below it and with it; files: all that is no directory, each once */
+};
+static_assert(sizeof(struct seal_value_disk) == 40, "on disk");
 
 struct freed_value_disk {
 	uint8_t version, flags; /* bit 0: punched; others: refuse */

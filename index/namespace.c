@@ -26,6 +26,7 @@
 #define COOKIE_MAX ((UINT64_C(1) << 63) - 1)
 #define DIRENT_KEY_LEN 17
 #define XATTR_PREFIX_LEN 9
+#define SEAL_VERSION 1
 
 static struct ns_key key_of(enum view_table table)
 {
@@ -118,6 +119,11 @@ struct ns_key ns_key_orphan(uint64_t ino)
 struct ns_key ns_key_orphans(void)
 {
 	return key_of(VIEW_ORPHAN);
+}
+
+struct ns_key ns_key_seal(uint64_t ino)
+{
+	return key_of_number(VIEW_SEAL, ino);
 }
 
 struct ns_key ns_key_meta(const char *name)
@@ -223,6 +229,37 @@ void ns_dirent_encode(const struct ns_dirent *d, struct buf *ret)
 	buf_add(ret, d->name, d->name_len);
 }
 
+void ns_seal_encode(const struct ns_seal *s, struct buf *ret)
+{
+	struct seal_value_disk d = {
+		.version = SEAL_VERSION,
+		.uid = le32_put(s->uid),
+		.sealed_ns = le64_put((uint64_t)s->sealed_ns),
+		.files = le64_put(s->files),
+		.directories = le64_put(s->directories),
+		.bytes = le64_put(s->bytes),
+	};
+
+	buf_add(ret, &d, sizeof(d));
+}
+
+int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret)
+{
+	static const uint8_t zeros[sizeof(((struct seal_value_disk *)0)->reserved)];
+	const struct seal_value_disk *d = p;
+
+	if (len != sizeof(*d) || d->version != SEAL_VERSION || memcmp(d->reserved, zeros, sizeof(zeros)) != 0)
+		return -EBADMSG;
+	*ret = (struct ns_seal){
+		.uid = le32_get(d->uid),
+		.sealed_ns = (int64_t)le64_get(d->sealed_ns),
+		.files = le64_get(d->files),
+		.directories = le64_get(d->directories),
+		.bytes = le64_get(d->bytes),
+	};
+	return 0;
+}
+
 static bool type_is_valid(uint8_t type)
 {
 	switch (type) {
@@ -304,6 +341,22 @@ int ns_get_xattr(struct db *db, uint64_t ino, const char *name, struct buf *ret)
 	struct ns_key k = ns_key_xattr(ino, name);
 
 	return db_get(db, DB_VIEW, k.b, k.len, ret);
+}
+
+static int seal_decode_or_log(uint64_t ino, const void *p, size_t len, struct ns_seal *ret)
+{
+	int r = ns_seal_decode(p, len, ret);
+
+	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged note of its seal in the index", ino) : 1;
+}
+
+int ns_get_seal(struct db *db, uint64_t ino, struct ns_seal *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key k = ns_key_seal(ino);
+	int r = db_get(db, DB_VIEW, k.b, k.len, &value);
+
+	return r <= 0 ? r : seal_decode_or_log(ino, value.data, value.len, ret);
 }
 
 static int dirent_decode_or_log(uint64_t dir, uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret)
@@ -460,25 +513,50 @@ int ns_list_xattrs(struct db *db, uint64_t ino, struct buf *ret)
 	return r < 0 ? r : buf_error(ret);
 }
 
-int ns_next_orphan(struct db *db, uint64_t after, uint64_t *ret)
+/* The first entry of a table of inodes behind `after`; what *value points to goes with *it. */
+static int next_of_table(struct db *db, enum view_table table, uint64_t after, struct db_iter **it, uint64_t *ret,
+			 const void **value, size_t *value_len)
 {
-	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
-	struct ns_key prefix = ns_key_orphans(), from;
-	const void *key, *value;
-	size_t key_len, value_len;
+	struct ns_key prefix = key_of(table), from;
+	const void *key;
+	size_t key_len;
 	int r;
 
 	if (after == UINT64_MAX)
 		return 0;
-	from = ns_key_orphan(after + 1);
-	r = db_iter_new(db, NULL, prefix.b, prefix.len, from.b, from.len, &it);
+	from = key_of_number(table, after + 1);
+	r = db_iter_new(db, NULL, prefix.b, prefix.len, from.b, from.len, it);
 	if (r < 0)
 		return r;
-	r = db_iter_next(it, &key, &key_len, &value, &value_len);
+	r = db_iter_next(*it, &key, &key_len, value, value_len);
 	if (r <= 0)
 		return r;
-	if (key_len != 9)
-		return log_errno(-EBADMSG, "orphans: key of %zu bytes in the index", key_len);
+	if (key_len != from.len)
+		return log_errno(-EBADMSG, "table %c: key of %zu bytes in the index", (char)table, key_len);
 	*ret = be64_get((const uint8_t *)key + 1);
 	return 1;
+}
+
+int ns_next_orphan(struct db *db, uint64_t after, uint64_t *ret)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	const void *value;
+	size_t value_len;
+
+	return next_of_table(db, VIEW_ORPHAN, after, &it, ret, &value, &value_len);
+}
+
+int ns_next_seal(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_seal *ret)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	const void *value;
+	size_t value_len;
+	uint64_t ino;
+	int r = next_of_table(db, VIEW_SEAL, after, &it, &ino, &value, &value_len);
+
+	if (r > 0)
+		r = seal_decode_or_log(ino, value, value_len, ret);
+	if (r > 0)
+		*ret_ino = ino;
+	return r;
 }

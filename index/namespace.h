@@ -34,6 +34,7 @@ enum inode_flags {
 	INODE_HAS_XATTRS = 1 << 0, /* some may exist; never set: none do */
 	INODE_BEQUEATHS = 1 << 1, /* a directory with a default ACL or settings that new entries inherit */
 	INODE_SHARED_HASH = 1 << 2, /* of the root: somewhere in the store two names of a directory share a hash */
+	INODE_SEALED = 1 << 3, /* lies in a sealed directory, or is one: nothing of it changes */
 };
 
 struct ns_content {
@@ -47,6 +48,13 @@ struct ns_dirent {
 	uint8_t type; /* DT_* */
 	uint8_t name_len;
 	char name[NS_NAME_MAX + 1];
+};
+
+/* A directory that was sealed with all below it. */
+struct ns_seal {
+	uint32_t uid; /* who did */
+	int64_t sealed_ns;
+	uint64_t files, directories, bytes; /* below it and with it; files: all that is no directory, each once */
 };
 
 /* Keys, on the stack. */
@@ -64,6 +72,7 @@ struct ns_key ns_key_xattr(uint64_t ino, const char *name); /* name at most 255 
 struct ns_key ns_key_xattrs(uint64_t ino);		     /* prefix */
 struct ns_key ns_key_orphan(uint64_t ino);
 struct ns_key ns_key_orphans(void); /* prefix */
+struct ns_key ns_key_seal(uint64_t ino);
 struct ns_key ns_key_meta(const char *name);
 
 void ns_inode_encode(const struct ns_inode *in, struct buf *ret);
@@ -71,6 +80,8 @@ int ns_inode_decode(uint64_t ino, const void *p, size_t len, struct ns_inode *re
 void ns_content_encode(const struct ns_content *c, struct buf *ret);
 int ns_content_decode(const void *p, size_t len, struct ns_content *ret);
 void ns_dirent_encode(const struct ns_dirent *d, struct buf *ret);
+void ns_seal_encode(const struct ns_seal *s, struct buf *ret);
+int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret);
 int ns_dirent_decode(uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret);
 
 /* 1 found, 0 absent, <0. */
@@ -78,6 +89,7 @@ int ns_get_inode(struct db *db, uint64_t ino, struct ns_inode *ret);
 int ns_get_content(struct db *db, uint64_t ino, struct ns_content *ret);
 int ns_get_symlink(struct db *db, uint64_t ino, struct buf *ret);
 int ns_get_xattr(struct db *db, uint64_t ino, const char *name, struct buf *ret);
+int ns_get_seal(struct db *db, uint64_t ino, struct ns_seal *ret);
 /* Find a name. Absent (0): ret->cookie is the free cookie at which it can be added. -ENOSPC: 16 names of one hash. */
 int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *name, struct ns_dirent *ret);
 /*
@@ -106,3 +118,5 @@ static inline void ns_readdir_closep(struct db_iter **it)
 int ns_list_xattrs(struct db *db, uint64_t ino, struct buf *ret);
 /* Inodes without a name, in order, from `after` + 1. 1 next in *ret, 0 none, <0. */
 int ns_next_orphan(struct db *db, uint64_t after, uint64_t *ret);
+/* The same for sealed directories. */
+int ns_next_seal(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_seal *ret);

@@ -23,6 +23,7 @@
 #include "tools/mounts.h"
 #include "tools/output.h"
 #include "tools/report.h"
+#include "tools/seals.h"
 #include "tools/stat_ask.h"
 #include "tools/stat_exclusive.h"
 #include "tools/stat_show.h"
@@ -38,6 +39,7 @@ struct request {
 	enum format format;
 	uint64_t watch_ns; /* 0: once */
 	const char *html; /* a page to write; NULL: none */
+	bool epochs; /* what is sealed in mounts */
 	bool if_deleted; /* what would be free, of all paths together */
 
 	char **paths; /* allocated, as are those below: one for each path */
@@ -61,9 +63,11 @@ static void request_release(struct request *q)
 static void help(FILE *to)
 {
 	fputs("Usage: ckptfs-stat [--json | --prometheus | --html FILE] [--watch [SECONDS]] [PATH...]\n"
+	      "       ckptfs-stat --epochs [--json] [MOUNTPOINT...]\n"
 	      "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"
 	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"
 	      "of a file, or of all files below a directory.\n\n"
+	      "  --epochs           the sealed directories of a mount: when, how many files, how large, where\n"
 	      "  --if-deleted       what would be free if all PATHs, with all below them, were deleted together\n"
 	      "  --json             exact figures, one JSON document a line; keys keep their meaning (schema_version)\n"
 	      "  --prometheus       text exposition format, mounts only\n"
@@ -125,6 +129,19 @@ static int show_if_deleted(const struct request *q, FILE *to)
 	return 0;
 }
 
+static int show_epochs(const struct request *q, FILE *to)
+{
+	int r = 0, one;
+
+	for (size_t i = 0; i < q->nr; i++) {
+		if (i > 0 && q->format == FORMAT_HUMAN)
+			fputc('\n', to);
+		one = seals_list("ckptfs-stat", q->paths[i], q->format == FORMAT_JSON, to);
+		r = one < 0 ? one : r;
+	}
+	return r == -EINVAL ? -EIO : r;
+}
+
 static void show_mount(struct request *q, FILE *to, size_t i, const struct json_flat *j)
 {
 	struct stat_reading now = stat_reading_of(j);
@@ -181,6 +198,8 @@ static int show_all(struct request *q, FILE *to)
 
 	if (q->if_deleted)
 		return show_if_deleted(q, to);
+	if (q->epochs)
+		return show_epochs(q, to);
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
 		if (i > 0 && q->format == FORMAT_HUMAN)
 			fputc('\n', to);
@@ -277,6 +296,14 @@ static int parse_watch(struct request *q, int argc, char *argv[])
 	return 0;
 }
 
+static int check_epochs(const struct request *q)
+{
+	if (!q->html && q->format != FORMAT_PROMETHEUS && !q->if_deleted)
+		return 0;
+	fputs("ckptfs-stat: --epochs goes with --json and --watch only\n", stderr);
+	return -EINVAL;
+}
+
 static int check_if_deleted(const struct request *q, bool has_paths)
 {
 	if (q->html || q->format == FORMAT_PROMETHEUS) {
@@ -296,6 +323,7 @@ static int check_if_deleted(const struct request *q, bool has_paths)
 static int parse(int argc, char *argv[], struct request *ret)
 {
 	static const struct option longs[] = {
+		{ "epochs", no_argument, NULL, 'e' },
 		{ "html", required_argument, NULL, 'H' },
 		{ "if-deleted", no_argument, NULL, 'd' },
 		{ "json", no_argument, NULL, 'j' },
@@ -311,6 +339,9 @@ static int parse(int argc, char *argv[], struct request *ret)
 		switch (c) {
 		case 'H':
 			ret->html = optarg;
+			break;
+		case 'e':
+			ret->epochs = true;
 			break;
 		case 'd':
 			ret->if_deleted = true;
@@ -336,6 +367,8 @@ static int parse(int argc, char *argv[], struct request *ret)
 			return -EINVAL;
 		}
 	}
+	if (ret->epochs)
+		return check_epochs(ret);
 	return ret->if_deleted ? check_if_deleted(ret, optind < argc) : 0;
 }
 

@@ -2,11 +2,15 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/util.h"
+#include "fs/attr.h"
 #include "fs/collect.h"
 #include "fs/delta.h"
 #include "fs/file.h"
@@ -16,6 +20,7 @@
 #include "fs/ops/notify.h"
 #include "fs/ops/ops.h"
 #include "fs/scrubber.h"
+#include "fs/seal.h"
 #include "store/engine/engine.h"
 
 /* Size and version first, in every argument. */
@@ -427,6 +432,68 @@ static void ioctl_delta_abort(fuse_req_t req, struct file *f)
 					0);
 }
 
+static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, struct buf *path)
+{
+	struct who who = ops_who(req);
+	struct fs *fs = fs_of(req);
+	uint64_t after = arg->inode;
+	struct ns_seal seal = { 0 };
+	int r;
+
+	if (arg->flags != 0)
+		return -EINVAL;
+	arg->inode = dir;
+	switch (arg->command) {
+	case CKPTFS_SEAL_SEAL:
+		r = seal_directory(fs, dir, &who, &seal, path);
+		break;
+	case CKPTFS_SEAL_UNSEAL:
+		r = seal_undo(fs, dir, &who, path);
+		break;
+	case CKPTFS_SEAL_NEXT:
+		r = seal_next(fs, after, who.uid, &arg->inode, &seal, path);
+		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
+		break;
+	default:
+		return -EINVAL;
+	}
+	arg->sealed_ns = seal.sealed_ns;
+	arg->files = seal.files;
+	arg->directories = seal.directories;
+	arg->bytes = seal.bytes;
+	arg->uid = seal.uid;
+	arg->reserved = 0;
+	return r;
+}
+
+/* Also if it fails the argument is answered: it says over what. */
+static void ioctl_seal(fuse_req_t req, fuse_ino_t dir, const void *in)
+{
+	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
+	struct ckptfs_seal arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = seal_command(req, dir, &arg, &path);
+	memset(arg.path, 0, sizeof(arg.path));
+	if (path.len > 0)
+		memcpy(arg.path, path.data, MIN(path.len, sizeof(arg.path) - 1));
+	fuse_reply_ioctl(req, r < 0 ? -ops_errno(r) : 0, &arg, sizeof(arg));
+}
+
+/* As lsattr(1) shows it. */
+static void ioctl_getflags(fuse_req_t req, fuse_ino_t ino)
+{
+	struct ns_inode in;
+	int r = attr_load(fs_of(req), ino, &in);
+	unsigned flags = r > 0 && in.flags & INODE_SEALED ? FS_IMMUTABLE_FL : 0;
+
+	if (r <= 0)
+		ops_reply(req, r < 0 ? r : -ENOENT);
+	else
+		fuse_reply_ioctl(req, 0, &flags, sizeof(flags));
+}
+
 static size_t argument_size(unsigned cmd)
 {
 	switch (cmd) {
@@ -441,6 +508,7 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_DELTA_BEGIN:
 	case CKPTFS_IOC_DELTA_COMMIT:
 	case CKPTFS_IOC_DELTA_ABORT:
+	case CKPTFS_IOC_SEAL:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
@@ -451,7 +519,7 @@ static size_t argument_size(unsigned cmd)
 static bool is_for_directories(unsigned cmd)
 {
 	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB ||
-	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE;
+	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
@@ -461,14 +529,17 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 	int r = 0;
 
 	(void)arg;
-	(void)out_len;
+	if (cmd == FS_IOC_GETFLAGS && out_len >= sizeof(unsigned)) {
+		ioctl_getflags(req, ino);
+		return;
+	}
 	if (size == 0)
 		r = -ENOTTY;
 	else
 		r = check_argument(in, in_len, size);
 	if (r == 0 && flags & FUSE_IOCTL_DIR && !is_for_directories(cmd))
 		r = -EISDIR;
-	if (r == 0 && !(flags & FUSE_IOCTL_DIR) && cmd == CKPTFS_IOC_EXCLUSIVE)
+	if (r == 0 && !(flags & FUSE_IOCTL_DIR) && (cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL))
 		r = -ENOTDIR;
 	if (r < 0)
 		ops_reply(req, r);
@@ -486,6 +557,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_scrub_hit(req, in);
 	else if (cmd == CKPTFS_IOC_EXCLUSIVE)
 		ioctl_exclusive(req, ino, in);
+	else if (cmd == CKPTFS_IOC_SEAL)
+		ioctl_seal(req, ino, in);
 	else if (cmd == CKPTFS_IOC_DELTA_BEGIN)
 		ioctl_delta_begin(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_DELTA_COMMIT)

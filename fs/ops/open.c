@@ -41,7 +41,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static int create(struct fs *fs, uint64_t dir, const char *name, uint32_t mode, int flags, const struct who *who,
 		  struct stat *ret_st, struct file **ret)
 {
-	struct names_new n = { .mode = S_IFREG | (mode & 07777) };
+	struct names_new n = { .mode = S_IFREG | (mode & 07777), .is_opened = file_is_for_writing(flags) };
 	int r = names_make(fs, dir, name, &n, who, ret_st);
 
 	if (r < 0)

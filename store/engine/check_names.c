@@ -5,6 +5,9 @@
  * One tree: every directory has one name, in the directory that it says is its parent. Then going upwards ends at the
  * root or in a circle, and in a circle one parent has a number that is not below its child's. Only from those, the ones
  * that were moved, is the way upwards followed.
+ *
+ * What lies in a sealed directory is marked as sealed; a directory that is marked lies in one, or is noted as one. Other
+ * names of a sealed file may be anywhere.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,6 +29,7 @@ struct named {
 	uint64_t ino, parent;
 	uint32_t nlink, nr_names;
 	uint8_t type; /* DT_* */
+	bool is_sealed;
 };
 
 struct names {
@@ -35,6 +39,8 @@ struct names {
 	size_t nr, max;
 	uint64_t first, last; /* inodes of the window; the last window goes on for ever */
 	bool at_end;
+	uint64_t dir; /* whose names are looked at, and whether it is sealed */
+	bool is_dir_sealed;
 };
 
 static void _printf_(2, 3) found_name(struct check *k, const char *fmt, ...)
@@ -82,7 +88,9 @@ static int fill_window(struct names *n)
 		if (check_entry(&n->k->key, key, key_len, value, value_len))
 			continue;
 		ns_inode_decode(be64_get((const uint8_t *)key + 1), value, value_len, &in);
-		n->v[n->nr++] = (struct named){ in.ino, in.parent, in.nlink, 0, (uint8_t)IFTODT(in.mode) };
+		n->v[n->nr++] = (struct named){
+			in.ino, in.parent, in.nlink, 0, (uint8_t)IFTODT(in.mode), in.flags & INODE_SEALED,
+		};
 		if (S_ISDIR(in.mode) && in.nlink > 0 && in.ino != NS_ROOT_INO && in.parent >= in.ino)
 			r = check_way_up(n->k, &in);
 		if (r < 0)
@@ -100,6 +108,31 @@ static int compare_inos(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Names come sorted by directory: once for each. One that does not exist, or does not decode, is told elsewhere. */
+static int look_at_dir(struct names *n, uint64_t dir)
+{
+	struct ns_inode in;
+	int r;
+
+	if (dir == n->dir)
+		return 0;
+	r = ns_get_inode(n->k->db, dir, &in);
+	n->dir = dir;
+	n->is_dir_sealed = r > 0 && in.flags & INODE_SEALED;
+	return r == -EBADMSG ? 0 : MIN(r, 0);
+}
+
+static void check_seal(struct names *n, uint64_t dir, const struct ns_dirent *d, const struct named *in)
+{
+	struct ns_seal seal;
+
+	if (n->is_dir_sealed && !in->is_sealed)
+		found_name(n->k, "name '%.100s' in directory %" PRIu64 ": that is sealed, but inode %" PRIu64 " is not",
+			   d->name, dir, d->ino);
+	if (!n->is_dir_sealed && in->is_sealed && in->type == DT_DIR && ns_get_seal(n->k->db, d->ino, &seal) == 0)
+		found_name(n->k, "inode %" PRIu64 ": is marked as sealed, but in no directory that is", d->ino);
+}
+
 static void check_name(struct names *n, uint64_t dir, const struct ns_dirent *d)
 {
 	struct named *in = n->nr > 0 ? bsearch(&d->ino, n->v, n->nr, sizeof(*n->v), compare_inos) : NULL;
@@ -111,6 +144,7 @@ static void check_name(struct names *n, uint64_t dir, const struct ns_dirent *d)
 		return;
 	}
 	in->nr_names++;
+	check_seal(n, dir, d, in);
 	if (d->type != in->type)
 		found_name(n->k,
 			   "name '%.100s' in directory %" PRIu64 ": says type %u, but inode %" PRIu64 " is of type %u",
@@ -127,15 +161,20 @@ static int go_through_names(struct names *n)
 	const void *key, *value;
 	size_t key_len, value_len;
 	struct ns_dirent d;
-	uint64_t nr = 0;
+	uint64_t nr = 0, dir;
 	int r = db_iter_new(n->k->db, NULL, &prefix, 1, NULL, 0, &it);
 
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		if (check_entry(&n->k->key, key, key_len, value, value_len))
 			continue;
 		ns_dirent_decode(be64_get((const uint8_t *)key + 9), value, value_len, &d);
-		if (d.ino >= n->first && d.ino <= n->last)
-			check_name(n, be64_get((const uint8_t *)key + 1), &d);
+		dir = be64_get((const uint8_t *)key + 1);
+		if (d.ino >= n->first && d.ino <= n->last) {
+			r = look_at_dir(n, dir);
+			if (r < 0)
+				return r;
+			check_name(n, dir, &d);
+		}
 		r = ++nr % ENTRIES_PER_STEP == 0 ? check_step(n->k, "links", nr, n->k->res.nr_names, false) : 0;
 	}
 	return r;

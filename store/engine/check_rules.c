@@ -84,6 +84,15 @@ static const char *entry_orphan(const struct entry *e)
 	return e->v_len != 0 ? "it has a value" : NULL;
 }
 
+static const char *entry_seal(const struct entry *e)
+{
+	struct ns_seal s;
+
+	if (e->k_len != NUMBER_KEY_LEN)
+		return "its key has the wrong length";
+	return ns_seal_decode(e->v, e->v_len, &s) < 0 ? "the note of its seal does not decode" : NULL;
+}
+
 static const char *entry_recipe(const struct entry *e)
 {
 	_cleanup_(freep) struct extent *x = NULL;
@@ -183,6 +192,7 @@ static const struct {
 	{ VIEW_SYMLINK, entry_symlink }, { VIEW_XATTR, entry_xattr },	  { VIEW_ORPHAN, entry_orphan },
 	{ VIEW_RECIPE, entry_recipe },	 { VIEW_FREED, entry_freed },	  { VIEW_META, entry_meta },
 	{ VIEW_REFERRER, entry_referrer }, { VIEW_SHARE, entry_share },	  { VIEW_LAYER, entry_layer },
+	{ VIEW_SEAL, entry_seal },
 };
 
 const char *check_entry(const struct fp_key *key, const void *k, size_t k_len, const void *v, size_t v_len)
@@ -230,6 +240,8 @@ static void check_unknown(const struct inode_facts *f, struct check_problems *p)
 		problem(p, false, "there are %" PRIu64 " names in a directory that does not exist", f->nr_entries);
 	if (f->is_orphan)
 		problem(p, false, "is to be removed, but does not exist");
+	if (f->has_seal)
+		problem(p, false, "is noted as sealed, but does not exist");
 }
 
 static void check_directory(const struct inode_facts *f, struct check_problems *p)
@@ -283,6 +295,10 @@ void check_inode(const struct inode_facts *f, struct check_problems *ret)
 			f->has_symlink ? "has a target but is no symbolic link" : "is a symbolic link without a target");
 	if (f->nr_xattrs > 0 && !(f->in.flags & INODE_HAS_XATTRS))
 		problem(ret, false, "has extended attributes, but does not say so");
+	if (f->has_seal && !(S_ISDIR(f->in.mode) && f->in.flags & INODE_SEALED))
+		problem(ret, false, "is noted as a sealed directory, but is none");
+	if (f->ino == NS_ROOT_INO && f->in.flags & INODE_SEALED && !f->has_seal)
+		problem(ret, false, "is marked as sealed, but in no directory that is");
 	check_directory(f, ret);
 	check_bytes(f, ret);
 }

@@ -55,10 +55,22 @@ static void try_dirent(const uint8_t *p, size_t len)
 	expect_same(&b, p, len);
 }
 
+static void try_seal(const uint8_t *p, size_t len)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct ns_seal s;
+
+	if (ns_seal_decode(p, len, &s) < 0)
+		return;
+	ns_seal_encode(&s, &b);
+	expect_same(&b, p, len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
 	try_inode(p, len);
 	try_content(p, len);
 	try_dirent(p, len);
+	try_seal(p, len);
 	return 0;
 }

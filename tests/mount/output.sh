@@ -19,6 +19,8 @@ lost 2 "$tools/ckptfs-stat" --if-deleted "$MNT/file"
 lost 2 "$tools/ckptfs-gc" "$MNT"
 lost 2 "$tools/ckptfs-gc" --json --delete "$MNT"
 lost 2 "$tools/ckptfs-scrub" --json "$MNT"
+lost 2 "$tools/ckptfs-seal" --list --json "$MNT"
+lost 2 "$tools/ckptfs-stat" --epochs --json "$MNT"
 lost 2 "$tools/ckptfs-analyze" --json "$MNT/file"
 fs_umount
 lost 2 "$tools/ckptfs-gc" "$STORE"

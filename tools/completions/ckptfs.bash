@@ -16,7 +16,8 @@ _ckptfs() {
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --json -q --quiet" files=-d ;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
-	ckptfs-stat) flags="--html --if-deleted --json --prometheus --watch" ;;
+	ckptfs-seal) flags="--unseal --list --json -q --quiet" files=-d ;;
+	ckptfs-stat) flags="--epochs --html --if-deleted --json --prometheus --watch" ;;
 	esac
 	flags+=" -h --help -V --version"
 	if [[ $prev == -o ]]; then
@@ -35,4 +36,4 @@ _ckptfs() {
 		COMPREPLY=($(compgen $files -- "$cur"))
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-stat
+	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-seal ckptfs-stat

@@ -14,7 +14,7 @@ function __ckptfs_options
     end
 end
 
-for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-stat
+for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-seal ckptfs-stat
     complete -c $c -s h -l help -d 'tell the usage'
     complete -c $c -s V -l version -d 'tell the version'
 end
@@ -71,6 +71,12 @@ complete -c ckptfs-scrub -l restart -d 'begin anew'
 complete -c ckptfs-scrub -l json -d 'for machines'
 complete -c ckptfs-scrub -s q -l quiet -d 'no progress'
 
+complete -c ckptfs-seal -l unseal -d 'let it be changed again'
+complete -c ckptfs-seal -l list -d 'what is sealed'
+complete -c ckptfs-seal -l json -d 'for machines'
+complete -c ckptfs-seal -s q -l quiet -d 'only what is wrong'
+
+complete -c ckptfs-stat -l epochs -d 'what is sealed'
 complete -c ckptfs-stat -l html -r -F -d 'a page about one mount'
 complete -c ckptfs-stat -l if-deleted -d 'what would be free'
 complete -c ckptfs-stat -l json -d 'for machines'

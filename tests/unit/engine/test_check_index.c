@@ -160,6 +160,44 @@ static void unsaid_xattr(struct rig *rig _unused_, struct db_batch *b, const str
 	put(b, ns_key_xattr(FILE_F, "user.y"), "v", 1);
 }
 
+static void put_seal(struct db_batch *b, uint64_t ino)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	ns_seal_encode(&(struct ns_seal){ .files = 1 }, &value);
+	put(b, ns_key_seal(ino), value.data, value.len);
+}
+
+static void bad_seal(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put(b, ns_key_seal(DIR_D), "short", 5);
+}
+
+static void seal_of_nothing(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_seal(b, 77);
+}
+
+static void seal_of_a_file(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_seal(b, FILE_F);
+}
+
+static void mark_without_a_seal(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_attributes(b, (struct ns_inode){
+				  .ino = DIR_E, .mode = S_IFDIR | 0755, .nlink = 2, .parent = DIR_D, .flags = INODE_SEALED });
+}
+
+static void half_a_seal(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_attributes(b, (struct ns_inode){
+				  .ino = DIR_D, .mode = S_IFDIR | 0755, .nlink = 3, .parent = ROOT, .flags = INODE_SEALED });
+	put_attributes(b, (struct ns_inode){
+				  .ino = FILE_F, .mode = S_IFREG | 0644, .nlink = 2, .flags = INODE_SEALED });
+	put_seal(b, DIR_D);
+}
+
 static void number_not_given(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key)
 {
 	put_attributes(b, (struct ns_inode){ .ino = 5000, .mode = S_IFIFO | 0644, .nlink = 1 });
@@ -251,6 +289,13 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		{ orphan_with_links, { "inode 3: is to be removed, but has links" } },
 		{ no_links, { "inode 5: has no links, but is not to be removed" } },
 		{ unsaid_xattr, { "inode 3: has extended attributes, but does not say so" } },
+		{ bad_seal, { "index: entry S 0000000000000002: the note of its seal does not decode" } },
+		{ seal_of_nothing, { "inode 77: is noted as sealed, but does not exist" } },
+		{ seal_of_a_file, { "inode 3: is noted as a sealed directory, but is none" } },
+		{ mark_without_a_seal,
+		  { "inode 6: is marked as sealed, but in no directory that is",
+		    "name 'hard' in directory 6: that is sealed, but inode 3 is not" } },
+		{ half_a_seal, { "name 'e' in directory 2: that is sealed, but inode 6 is not" } },
 		{ number_not_given, { "inode 5000: has a number that was never given out" } },
 		{ wrong_mapped,
 		  { "inode 3: counts 16384 bytes with data, its recipe has 12288",

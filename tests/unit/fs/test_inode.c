@@ -106,6 +106,25 @@ static void the_table_grows_and_can_be_emptied(void **state)
 	assert_int_equal(inodes_count(t), 0);
 }
 
+static void writers_are_counted_while_an_entry_lives(void **state)
+{
+	_cleanup_(freep_table) struct inodes *t = table();
+	struct inode *i;
+
+	(void)state;
+	assert_false(inodes_has_writers(t, 5));
+	assert_int_equal(inode_get(t, 5, &i), 0);
+	assert_false(inodes_has_writers(t, 5));
+	inode_count_writer(t, i, 1);
+	inode_count_writer(t, i, 1);
+	inode_count_writer(t, i, -1);
+	assert_true(inodes_has_writers(t, 5));
+	assert_false(inodes_has_writers(t, 6));
+	inode_count_writer(t, i, -1);
+	assert_false(inodes_has_writers(t, 5));
+	inode_put(t, i);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -113,6 +132,7 @@ int main(void)
 		cmocka_unit_test(an_orphan_stays_until_it_is_taken),
 		cmocka_unit_test(a_read_time_is_kept_until_it_is_written),
 		cmocka_unit_test(the_table_grows_and_can_be_emptied),
+		cmocka_unit_test(writers_are_counted_while_an_entry_lives),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

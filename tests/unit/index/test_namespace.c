@@ -34,6 +34,7 @@ static void keys_are_the_bytes_of_the_format(void **state)
 	EXPECT(ns_key_orphan(UINT64_MAX), "O\xff\xff\xff\xff\xff\xff\xff\xff");
 	EXPECT(ns_key_orphans(), "O");
 	EXPECT(ns_key_meta("commit"), "Mcommit");
+	EXPECT(ns_key_seal(0x0102030405060708), "S\1\2\3\4\5\6\7\10");
 #undef EXPECT
 }
 
@@ -484,6 +485,71 @@ static void orphans_come_in_order(void **state)
 	buf_release(&empty);
 }
 
+static const struct ns_seal sample_seal = { 1000, -5, UINT64_MAX, 1, 1234567890123456789 };
+
+static void expect_seal(const struct ns_seal *a, const struct ns_seal *b)
+{
+	assert_int_equal(a->uid, b->uid);
+	assert_int_equal(a->sealed_ns, b->sealed_ns);
+	assert_int_equal(a->files, b->files);
+	assert_int_equal(a->directories, b->directories);
+	assert_int_equal(a->bytes, b->bytes);
+}
+
+static void a_seal_round_trips_and_damage_is_refused(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct ns_seal got = { 0 };
+
+	(void)state;
+	ns_seal_encode(&sample_seal, &b);
+	assert_int_equal(b.len, 40);
+	assert_int_equal(b.data[0], 1);
+	assert_int_equal(ns_seal_decode(b.data, b.len, &got), 0);
+	expect_seal(&got, &sample_seal);
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(ns_seal_decode(b.data, len, &got), -EBADMSG);
+	for (size_t i = 0; i < 4; i++) { /* another version, and what has no meaning yet */
+		b.data[i] ^= 2;
+		assert_int_equal(ns_seal_decode(b.data, b.len, &got), -EBADMSG);
+		b.data[i] ^= 2;
+	}
+	buf_add_u8(&b, 0);
+	assert_int_equal(ns_seal_decode(b.data, b.len, &got), -EBADMSG);
+}
+
+static void seals_come_in_order(void **state)
+{
+	static const uint64_t inos[] = { 1, 300, UINT64_MAX };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, bad = BUF_EMPTY;
+	struct rig *rig = *state;
+	struct ns_seal got;
+	uint64_t ino = 0;
+	struct ns_key k;
+
+	ns_seal_encode(&sample_seal, &b);
+	assert_int_equal(ns_next_seal(rig->db, 0, &ino, &got), 0);
+	assert_int_equal(ns_get_seal(rig->db, 300, &got), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
+		k = ns_key_seal(inos[i]);
+		rig_put_bytes(rig, k.b, k.len, &b);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
+		assert_int_equal(ns_next_seal(rig->db, ino, &ino, &got), 1);
+		assert_int_equal(ino, inos[i]);
+		expect_seal(&got, &sample_seal);
+	}
+	assert_int_equal(ns_next_seal(rig->db, ino, &ino, &got), 0);
+	assert_int_equal(ns_get_seal(rig->db, 300, &got), 1);
+	assert_int_equal(ns_get_seal(rig->db, 301, &got), 0);
+	buf_add(&bad, b.data, b.len - 1);
+	k = ns_key_seal(500);
+	rig_put_bytes(rig, k.b, k.len, &bad);
+	ino = 7;
+	assert_int_equal(ns_next_seal(rig->db, 300, &ino, &got), -EBADMSG);
+	assert_int_equal(ino, 7);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -502,6 +568,8 @@ int main(void)
 		rig_test(attributes_are_found_and_damage_is_reported),
 		rig_test(symlinks_and_xattrs_are_bytes),
 		rig_test(orphans_come_in_order),
+		cmocka_unit_test(a_seal_round_trips_and_damage_is_refused),
+		rig_test(seals_come_in_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

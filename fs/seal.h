@@ -1,0 +1,33 @@
+/*
+ * Sealing: a directory with all that is below it becomes durable, then immutable, and is listed; all or nothing.
+ *
+ * In a sealed directory nothing changes any more, for nobody, until it is unsealed: bytes, names, attributes, extended
+ * attributes and times of reading. That goes for the directory itself, which cannot be removed or renamed, and for
+ * files in it that have other names elsewhere. Directories above it can be renamed.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "index/namespace.h"
+
+struct buf;
+struct fs;
+struct who;
+
+/* More than that in one directory: -E2BIG. All marks are one transaction, and one group of the journal. */
+#define SEAL_INODES_MAX (1u << 18)
+
+/*
+ * By the owner of everything in it, or root: else -EPERM. -EACCES: not writable for its owner. -EALREADY: it is sealed,
+ * and durable, and *ret says how. -EEXIST: it lies in a sealed one, or has a sealed one, or a file of one, in it.
+ * -EBUSY: something in it is open for writing. -EROFS. *culprit is what these are about, from the root, where that is
+ * not the directory itself; an empty buffer else. Takes as long as everything in the store takes to become durable.
+ */
+int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns_seal *ret, struct buf *culprit);
+/* The opposite, by its owner or root. -ENODATA: it is not sealed, or lies in one that is, *culprit. */
+int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *culprit);
+
+/* The next sealed directory behind `after` that `uid` may know of: root, whoever runs the mount, and its owner. 1, with
+ * its path from the root, without a NUL ("" is the root's); 0 none; <0. */
+int seal_next(struct fs *fs, uint64_t after, uint32_t uid, uint64_t *ret_ino, struct ns_seal *ret, struct buf *path);

@@ -1,0 +1,186 @@
+/*
+ * ckptfs-seal: makes directories of a mount durable, then immutable; all or nothing. The daemon does it (fs/seal.c).
+ *
+ * Exit status: 0 all are sealed, or unsealed, or were so before; 1 usage, 2 one is not.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/conf.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "tools/daemon.h"
+#include "tools/output.h"
+#include "tools/seals.h"
+
+#define TOOL "ckptfs-seal"
+
+enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2 };
+enum what { SEAL, UNSEAL, LIST };
+
+struct request {
+	enum what what;
+	bool json, quiet;
+};
+
+static void help(FILE *to)
+{
+	fputs("Usage: ckptfs-seal [--quiet] DIRECTORY...\n"
+	      "       ckptfs-seal --unseal [--quiet] DIRECTORY...\n"
+	      "       ckptfs-seal --list [--json] MOUNTPOINT...\n"
+	      "Make a directory of a ckptfs, with all that is in it, durable and then immutable: a checkpoint that is\n"
+	      "complete. A crash leaves all of it sealed or nothing.\n\n"
+	      "  --unseal         let it be changed again; it must be, before it can be deleted\n"
+	      "  --list           what is sealed: when, how many files, how large, where\n"
+	      "  --json           the list as one JSON document for each mount; keys keep their meaning (schema_version)\n"
+	      "  -q, --quiet      say nothing but what is wrong\n"
+	      "  -h, --help       this text\n"
+	      "  -V, --version    the version\n\n"
+	      "Exit status: 0 done, or it was so already, 1 usage, 2 failed.\n",
+	      to);
+}
+
+/* What stands in the way lies in the directory; its path is from the mountpoint. */
+static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
+{
+	const char *what = s->path;
+
+	fprintf(stderr, TOOL ": %s: ", path);
+	if (r == -EBUSY && what[0])
+		fprintf(stderr, "not sealed: %s, from the mountpoint, is open for writing; close it first\n", what);
+	else if (r == -EEXIST && what[0])
+		fprintf(stderr, "not sealed: %s, from the mountpoint, is sealed by itself; unseal that first\n", what);
+	else if (r == -EEXIST)
+		fputs("lies in a directory that is sealed\n", stderr);
+	else if (r == -EPERM && what[0])
+		fprintf(stderr, "not sealed: %s, from the mountpoint, belongs to somebody else; root can seal it\n",
+			what);
+	else if (r == -EPERM)
+		fputs("only its owner and root may do that\n", stderr);
+	else if (r == -E2BIG)
+		fputs("not sealed: too many files in it; seal directories below it\n", stderr);
+	else if (r == -ENODATA)
+		fprintf(stderr, "lies in %s, from the mountpoint, which is sealed; unseal that\n", what);
+	else if (r == -ENOTTY)
+		fputs("not on a ckptfs\n", stderr);
+	else
+		fprintf(stderr, "%s\n", strerror(-r));
+}
+
+static bool is_died(int r)
+{
+	return r == -ENOTCONN || r == -ECONNABORTED;
+}
+
+static void tell_done(const struct request *q, const char *path, const struct ckptfs_seal *s, int r)
+{
+	if (q->quiet)
+		return;
+	if (q->what == UNSEAL)
+		printf("%s: %s\n", path, r < 0 ? "was not sealed" : "unsealed");
+	else
+		printf("%s: %s: %" PRIu64 " files, %s\n", path, r < 0 ? "was sealed already" : "sealed", s->files,
+		       human_size(s->bytes).s);
+}
+
+static enum exit_status change(const struct request *q, const char *path)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct ckptfs_seal s = {
+		.size = sizeof(s),
+		.version = CKPTFS_IOC_VERSION,
+		.command = q->what == UNSEAL ? CKPTFS_SEAL_UNSEAL : CKPTFS_SEAL_SEAL,
+	};
+	int r;
+
+	if (fd < 0) {
+		tell_unopened(TOOL, path, "a directory on a ckptfs", -errno);
+		return EXIT_FAILED;
+	}
+	r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0;
+	if (r == 0 || (q->what == SEAL && r == -EALREADY) || (q->what == UNSEAL && r == -ENODATA && !s.path[0])) {
+		tell_done(q, path, &s, r);
+		return EXIT_DONE;
+	}
+	if (is_died(r))
+		tell_refusal(TOOL, path, "it", "do that", r);
+	else
+		tell_why_not(path, &s, r);
+	return EXIT_FAILED;
+}
+
+/* 0: go on; else the exit status + 1 */
+static int parse(int argc, char *argv[], struct request *q)
+{
+	static const struct option options[] = {
+		{ "unseal", no_argument, NULL, 'u' },
+		{ "list", no_argument, NULL, 'l' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
+	};
+	bool unseal = false, list = false;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0) {
+		switch (c) {
+		case 'u':
+			unseal = true;
+			break;
+		case 'l':
+			list = true;
+			break;
+		case 'j':
+			q->json = true;
+			break;
+		case 'q':
+			q->quiet = true;
+			break;
+		case 'h':
+			help(stdout);
+			return EXIT_DONE + 1;
+		case 'V':
+			puts(TOOL " " CKPTFS_VERSION);
+			return EXIT_DONE + 1;
+		default:
+			fputs("Try " TOOL " --help.\n", stderr);
+			return EXIT_USAGE + 1;
+		}
+	}
+	if ((unseal && list) || (q->json && !list) || (q->quiet && list)) {
+		fputs(TOOL ": these options do not go together; try " TOOL " --help\n", stderr);
+		return EXIT_USAGE + 1;
+	}
+	if (optind == argc) {
+		fprintf(stderr, TOOL ": %s must be given; try " TOOL " --help\n", list ? "a mountpoint" : "a directory");
+		return EXIT_USAGE + 1;
+	}
+	q->what = unseal ? UNSEAL : list ? LIST : SEAL;
+	return 0;
+}
+
+int main(int argc, char *argv[])
+{
+	enum exit_status status = EXIT_DONE, one;
+	struct request q = { 0 };
+	int r = parse(argc, argv, &q);
+
+	if (r > 0)
+		return r - 1;
+	for (int i = optind; i < argc; i++) {
+		if (q.what == LIST)
+			one = seals_list(TOOL, argv[i], q.json, stdout) < 0 ? EXIT_FAILED : EXIT_DONE;
+		else
+			one = change(&q, argv[i]);
+		status = one != EXIT_DONE ? one : status;
+	}
+	return output_finish(TOOL, (int)status, EXIT_FAILED);
+}
