@@ -1,0 +1,317 @@
+/*
+ * What is sealed does not change, so it is told without a lock: each name and inode as the view has it at the moment.
+ * Who unseals it meanwhile takes the note of the seal away, or another one is there: that is looked at in the end.
+ */
+#include "fs/catalog.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/catalog_format.h"
+#include "fs/fs.h"
+
+#define PUT_BYTES MiB(1)
+#define PIECES_AT_ONCE 256u
+static_assert(PIECES_AT_ONCE < CATALOG_PIECES_MAX, "with one that was kept, of a record");
+
+/* Files that have several names, by inode: which number they have. */
+struct twins {
+	struct twin {
+		uint64_t ino, file; /* ino 0: free */
+	} * v;
+	size_t nr, size; /* a power of two, at most half full */
+};
+
+struct telling {
+	struct fs *fs;
+	const struct catalog_sink *to;
+	struct catalog_writer w;
+	struct buf out, scratch;
+	uint64_t *dirs; /* by number */
+	size_t nr_dirs, room;
+	uint64_t nr_files;
+	struct twins twins;
+};
+
+static void telling_release(struct telling *t)
+{
+	buf_release(&t->out);
+	buf_release(&t->scratch);
+	free(t->dirs);
+	free(t->twins.v);
+}
+
+static struct twin *twin_of(struct twins *t, uint64_t ino)
+{
+	size_t at = (size_t)(ino * UINT64_C(0x9e3779b97f4a7c15)) & (t->size - 1);
+
+	while (t->v[at].ino != 0 && t->v[at].ino != ino)
+		at = (at + 1) & (t->size - 1);
+	return &t->v[at];
+}
+
+static int twins_reserve(struct twins *t)
+{
+	struct twins more = { .size = MAX(2 * t->size, (size_t)64) };
+
+	if (t->size > 0 && 2 * (t->nr + 1) <= t->size)
+		return 0;
+	more.v = calloc(more.size, sizeof(*more.v));
+	if (!more.v)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->size; i++)
+		if (t->v[i].ino != 0)
+			*twin_of(&more, t->v[i].ino) = t->v[i];
+	more.nr = t->nr;
+	free(t->v);
+	*t = more;
+	return 0;
+}
+
+static int add_dir(struct telling *t, uint64_t ino)
+{
+	if (t->nr_dirs == t->room) {
+		size_t room = MAX(2 * t->room, (size_t)64);
+		uint64_t *more = reallocarray(t->dirs, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		t->dirs = more;
+		t->room = room;
+	}
+	t->dirs[t->nr_dirs++] = ino;
+	return 0;
+}
+
+static int put(struct telling *t, size_t at_least)
+{
+	int r = buf_error(&t->out);
+
+	if (r < 0 || t->out.len < at_least || t->out.len == 0)
+		return r;
+	r = t->to->put(t->to->userdata, t->out.data, t->out.len);
+	buf_clear(&t->out);
+	return r;
+}
+
+static int tell(struct telling *t, const struct catalog_record *rec)
+{
+	catalog_record_encode(&t->w, rec, &t->out);
+	return put(t, PUT_BYTES);
+}
+
+static int tell_xattr(struct telling *t, uint64_t ino, const char *name)
+{
+	struct catalog_record rec = { .type = CATALOG_XATTR };
+	int r;
+
+	buf_clear(&t->scratch);
+	r = ns_get_xattr(t->fs->db, ino, name, &t->scratch);
+	if (r <= 0)
+		return r < 0 ? r : -ESTALE;
+	memcpy(rec.name, name, strlen(name) + 1);
+	rec.data = t->scratch.data;
+	rec.len = t->scratch.len;
+	return tell(t, &rec);
+}
+
+static int tell_xattrs(struct telling *t, const struct ns_inode *in)
+{
+	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
+	int r = 0;
+
+	if (!(in->flags & INODE_HAS_XATTRS))
+		return 0;
+	r = ns_list_xattrs(t->fs->db, in->ino, &names);
+	for (size_t at = 0; r >= 0 && at < names.len; at += strlen((const char *)names.data + at) + 1)
+		r = tell_xattr(t, in->ino, (const char *)names.data + at);
+	return MIN(r, 0);
+}
+
+/* One record of what is in scratch. */
+static int tell_scratch(struct telling *t)
+{
+	struct catalog_record rec = { .type = CATALOG_PIECES, .data = t->scratch.data, .len = t->scratch.len };
+	int r = buf_error(&t->scratch);
+
+	return r < 0 ? r : rec.len > 0 ? tell(t, &rec) : 0;
+}
+
+/* Holes come in parts of a MiB, and are told as one. */
+static int tell_some(struct telling *t, const struct cluster_piece *p, int nr, uint64_t *hole)
+{
+	buf_clear(&t->scratch);
+	for (int i = 0; i < nr; i++) {
+		if (p[i].chunk_len == 0) {
+			*hole += p[i].len;
+			continue;
+		}
+		if (*hole > 0)
+			catalog_piece_encode(&(struct cluster_piece){ .len = *hole }, &t->scratch);
+		*hole = 0;
+		catalog_piece_encode(&p[i], &t->scratch);
+	}
+	return tell_scratch(t);
+}
+
+static int tell_pieces(struct telling *t, struct content *c)
+{
+	_cleanup_(freep) struct cluster_piece *p = calloc(PIECES_AT_ONCE, sizeof(*p));
+	uint64_t off = 0, hole = 0;
+	int r = p ? 0 : -ENOMEM, nr = 1;
+
+	while (r == 0 && nr > 0) {
+		r = nr = engine_cluster_pieces(c, off, p, PIECES_AT_ONCE);
+		for (int i = 0; i < nr; i++)
+			off += p[i].len;
+		if (r >= 0)
+			r = tell_some(t, p, nr, &hole);
+	}
+	if (r < 0 || hole == 0)
+		return r;
+	buf_clear(&t->scratch);
+	catalog_piece_encode(&(struct cluster_piece){ .len = hole }, &t->scratch);
+	return tell_scratch(t);
+}
+
+static int tell_content(struct telling *t, const struct ns_inode *in)
+{
+	struct content *c;
+	int r;
+
+	if (!S_ISREG(in->mode))
+		return 0;
+	r = content_open(t->fs->engine, in->ino, &c);
+	if (r < 0)
+		return r;
+	r = tell_pieces(t, c);
+	content_close(c);
+	return r;
+}
+
+/* What stat(2) shows: of a file, its content's as far as that is newer. */
+static int fill(struct telling *t, const struct ns_inode *in, struct catalog_record *rec)
+{
+	struct ns_content c = { 0 };
+	int r = 1;
+
+	rec->in = *in;
+	buf_clear(&t->scratch);
+	if (S_ISLNK(in->mode))
+		r = ns_get_symlink(t->fs->db, in->ino, &t->scratch);
+	rec->data = t->scratch.data;
+	rec->len = t->scratch.len;
+	if (r <= 0)
+		return r < 0 ? r : -ESTALE;
+	if (!S_ISREG(in->mode))
+		return 0;
+	r = content_peek(t->fs->engine, in->ino, &c);
+	rec->size = c.size;
+	rec->in.mtime_ns = c.mtime_ns ? c.mtime_ns : in->mtime_ns;
+	rec->in.ctime_ns = MAX(c.ctime_ns, in->ctime_ns);
+	return r;
+}
+
+static int tell_inode(struct telling *t, uint64_t dir, const char *name, const struct ns_inode *in)
+{
+	struct catalog_record rec = { .type = CATALOG_INODE, .dir = dir };
+	int r = fill(t, in, &rec);
+
+	memcpy(rec.name, name, strlen(name) + 1);
+	if (r == 0)
+		r = tell(t, &rec);
+	if (r == 0)
+		r = tell_xattrs(t, in);
+	if (r == 0)
+		r = tell_content(t, in);
+	if (r < 0)
+		return r;
+	if (S_ISDIR(in->mode))
+		return add_dir(t, in->ino);
+	t->nr_files++;
+	return 0;
+}
+
+/* 1: it was told before, and now that this is a name of it, too. */
+static int tell_link(struct telling *t, uint64_t dir, const char *name, const struct ns_inode *in)
+{
+	struct catalog_record rec = { .type = CATALOG_LINK, .dir = dir };
+	struct twin *twin;
+	int r = twins_reserve(&t->twins);
+
+	if (r < 0)
+		return r;
+	twin = twin_of(&t->twins, in->ino);
+	if (twin->ino == 0) {
+		*twin = (struct twin){ in->ino, t->nr_files };
+		t->twins.nr++;
+		return 0;
+	}
+	rec.file = twin->file;
+	memcpy(rec.name, name, strlen(name) + 1);
+	r = tell(t, &rec);
+	return r < 0 ? r : 1;
+}
+
+static int tell_name(struct telling *t, uint64_t dir, const struct ns_dirent *d)
+{
+	struct ns_inode in;
+	int r = attr_load(t->fs, d->ino, &in);
+
+	if (r <= 0)
+		return r < 0 ? r : -ESTALE;
+	r = !S_ISDIR(in.mode) && in.nlink > 1 ? tell_link(t, dir, d->name, &in) : 0;
+	return r != 0 ? MIN(r, 0) : tell_inode(t, dir, d->name, &in);
+}
+
+static int tell_names(struct telling *t, uint64_t dir)
+{
+	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
+	struct ns_dirent d;
+	int r = ns_readdir_open(t->fs->db, t->dirs[dir], 0, &it);
+
+	while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0)
+		r = tell_name(t, dir, &d);
+	return r;
+}
+
+static int tell_all(struct telling *t, const struct ns_inode *top, const struct catalog_head *head)
+{
+	int r;
+
+	catalog_head_encode(head, &t->out);
+	r = tell_inode(t, 0, "", top);
+	for (uint64_t i = 0; r == 0 && i < t->nr_dirs; i++)
+		r = tell_names(t, i);
+	if (r < 0)
+		return r;
+	catalog_end_encode(&t->w, &t->out);
+	return put(t, 0);
+}
+
+int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to)
+{
+	_cleanup_(telling_release) struct telling t = { .fs = fs, .to = to };
+	struct catalog_head head = { .ino = dir };
+	struct ns_seal seal, then;
+	struct ns_inode top;
+	int r = ns_get_seal(fs->db, dir, &seal);
+
+	if (r > 0)
+		r = attr_load(fs, dir, &top);
+	if (r <= 0)
+		return r < 0 ? r : -ENODATA;
+	memcpy(head.store, engine_store_id(fs->engine), sizeof(head.store));
+	head.sealed_ns = seal.sealed_ns;
+	r = tell_all(&t, &top, &head);
+	if (ns_get_seal(fs->db, dir, &then) <= 0 || then.sealed_ns != seal.sealed_ns)
+		return -ESTALE;
+	return r;
+}

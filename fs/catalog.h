@@ -1,0 +1,19 @@
+/* The catalog of a sealed directory, made from the store: fs/catalog_format.h says what it is. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct fs;
+
+/* Where the bytes go, one behind the other, up to 1 MiB and a record at a time. What it returns, if negative, ends it. */
+struct catalog_sink {
+	int (*put)(void *userdata, const void *p, size_t len);
+	void *userdata;
+};
+
+/*
+ * -ENODATA: the directory is not sealed. -ESTALE: it was unsealed meanwhile, and what was put is of no use. Takes no
+ * lock for longer than a look-up; its memory is for the directories, and the files that have several names.
+ */
+int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to);

@@ -1,0 +1,302 @@
+/* Sealing and telling a directory of a real store, without a kernel in between. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/catalog.h"
+#include "fs/catalog_format.h"
+#include "fs/file.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/namespace.h"
+#include "fs/options.h"
+#include "fs/seal.h"
+#include "fs/xattr.h"
+
+#define PAGE 4096u
+#define BYTES (3 * PAGE + 100)
+#define SECOND (MiB(3) + 5 * PAGE) /* where they begin again */
+
+struct world {
+	char path[64];
+	struct options o;
+	struct fs *fs;
+	uint64_t top, sub, file, empty;
+};
+
+static const struct who owner = { .uid = 1000, .gid = 100 }, other = { .uid = 1001, .gid = 100 }, root = { 0 };
+
+static uint64_t make(struct world *w, uint64_t dir, const char *name, uint32_t mode, const char *target)
+{
+	struct names_new n = { .mode = mode, .target = target };
+	struct stat st;
+
+	assert_int_equal(names_make(w->fs, dir, name, &n, &owner, &st), 0);
+	return st.st_ino;
+}
+
+/* With the zeros that the last page is stored with. */
+static void bytes_of(uint8_t ret[4 * PAGE])
+{
+	memset(ret, 0, 4 * PAGE);
+	for (size_t i = 0; i < BYTES; i++)
+		ret[i] = (uint8_t)(i * 7 + i / PAGE);
+}
+
+static struct file *open_for(struct world *w, uint64_t ino, int flags)
+{
+	bool changed;
+	struct file *f;
+
+	assert_int_equal(file_open(w->fs, ino, flags, false, &changed, &f), 0);
+	return f;
+}
+
+/* Three pages, a hole, and BYTES. */
+static void write_file(struct world *w, uint64_t ino)
+{
+	struct file *f = open_for(w, ino, O_RDWR);
+	uint8_t bytes[4 * PAGE];
+
+	bytes_of(bytes);
+	assert_int_equal(content_write(f->content, bytes, 3 * PAGE, 0), 0);
+	assert_int_equal(content_write(f->content, bytes, BYTES, SECOND), 0);
+	assert_int_equal(content_flush(f->content), 0);
+	file_close(w->fs, f);
+}
+
+static int set_up(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	struct inode *i;
+	struct engine *e;
+	struct stat st;
+
+	snprintf(w->path, sizeof(w->path), "/tmp/ckptfs-unit-XXXXXX");
+	assert_non_null(mkdtemp(w->path));
+	assert_int_equal(options_init(&w->o), 0);
+	w->o.store = w->o.mountpoint = w->path;
+	assert_int_equal(engine_open(w->path, &w->o.engine, &e), 0);
+	assert_int_equal(fs_open(e, &w->o, NULL, &w->fs), 0);
+	w->top = make(w, NS_ROOT_INO, "top", S_IFDIR | 0755, NULL);
+	w->sub = make(w, w->top, "sub", S_IFDIR | 0700, NULL);
+	w->file = make(w, w->sub, "file", S_IFREG | 0640, NULL);
+	make(w, w->top, "soft", S_IFLNK | 0777, "sub/file");
+	w->empty = make(w, w->top, "empty", S_IFREG | 0600, NULL);
+	write_file(w, w->file);
+	assert_int_equal(names_link(w->fs, w->file, w->top, "twin", &st), 0);
+	assert_int_equal(inode_get(w->fs->inodes, w->file, &i), 0);
+	assert_int_equal(xattr_set(w->fs, i, "user.step", "seven", 5, 0, false), 0);
+	names_put(w->fs, i);
+	*state = w;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct world *w = *state;
+	char command[128];
+
+	assert_int_equal(fs_close(w->fs), 0);
+	options_release(&w->o);
+	snprintf(command, sizeof(command), "rm -rf %s", w->path);
+	assert_int_equal(system(command), 0);
+	free(w);
+	return 0;
+}
+
+static int collect(void *userdata, const void *p, size_t len)
+{
+	struct buf *b = userdata;
+
+	buf_add(b, p, len);
+	return buf_error(b);
+}
+
+static int refuse(void *userdata _unused_, const void *p _unused_, size_t len _unused_)
+{
+	return -ENOSPC;
+}
+
+static int seal(struct world *w, const struct who *who, struct ns_seal *ret, const char *culprit)
+{
+	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
+	int r = seal_directory(w->fs, w->top, who, ret, &path);
+
+	assert_int_equal(path.len, strlen(culprit));
+	if (path.len > 0)
+		assert_memory_equal(path.data, culprit, path.len);
+	return r;
+}
+
+static int unseal(struct world *w, const struct who *who)
+{
+	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
+
+	return seal_undo(w->fs, w->top, who, &path);
+}
+
+static void sealing_is_for_the_owner_and_waits_for_no_writer_for_ever(void **state)
+{
+	struct world *w = *state;
+	struct attr_change size = { .what = ATTR_SIZE, .size = 5 };
+	struct ns_seal s;
+	struct inode *i;
+	struct file *f;
+	struct stat st;
+	bool changed;
+
+	assert_int_equal(seal(w, &other, &s, ""), -EPERM);
+	f = open_for(w, w->empty, O_WRONLY);
+	assert_int_equal(seal(w, &owner, &s, "top/empty"), -EBUSY);
+	file_close(w->fs, f);
+	f = open_for(w, w->file, O_RDONLY);
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	assert_int_equal(s.files, 3); /* each once */
+	assert_int_equal(s.directories, 2);
+	assert_int_equal(s.bytes, SECOND + BYTES);
+	assert_int_equal(seal(w, &owner, &s, ""), -EALREADY);
+	assert_int_equal(file_open(w->fs, w->file, O_RDWR, false, &changed, &f), -EPERM);
+	assert_int_equal(names_unlink(w->fs, w->sub, "file"), -EPERM);
+	assert_int_equal(inode_get(w->fs->inodes, w->file, &i), 0);
+	assert_int_equal(attr_change(w->fs, i, &size, &st), -EPERM);
+	assert_int_equal(i->nr_writers, 0);
+	names_put(w->fs, i);
+	file_close(w->fs, f);
+	assert_int_equal(unseal(w, &other), -EPERM);
+	assert_int_equal(unseal(w, &root), 0);
+	assert_int_equal(unseal(w, &root), -ENODATA);
+	assert_int_equal(names_unlink(w->fs, w->sub, "file"), 0);
+}
+
+/* What a catalog says, compared with what was made. */
+struct found {
+	char dirs[4][64], files[8][64];
+	unsigned nr_dirs, nr_files, nr_links, nr_xattrs;
+	uint64_t at; /* in the file */
+};
+
+static void expect_chunks(struct world *w, const struct catalog_record *rec, struct found *f)
+{
+	struct cursor c = cursor_of(rec->data, rec->len);
+	uint8_t bytes[4 * PAGE];
+	struct cluster_piece p;
+
+	bytes_of(bytes);
+	while (catalog_piece_next(&c, &p) > 0) {
+		if (p.chunk_len == 0) { /* told as one */
+			assert_int_equal(f->at, 3 * PAGE);
+			assert_int_equal(p.len, SECOND - 3 * PAGE);
+		} else {
+			uint64_t from = f->at < SECOND ? f->at : f->at - SECOND;
+
+			assert_int_equal(p.from, 0);
+			assert_true(fp_equal(p.fp, fp_of(w->fs->key, bytes + from, p.chunk_len)));
+		}
+		f->at += p.len;
+	}
+}
+
+static void expect_record(struct world *w, const struct catalog_record *rec, struct found *f)
+{
+	char path[64 + NS_NAME_MAX + 2];
+
+	snprintf(path, sizeof(path), "%s/%s", f->nr_dirs > 0 ? f->dirs[rec->dir] : "", rec->name);
+	if (rec->type == CATALOG_INODE) {
+		assert_int_equal(rec->in.uid, owner.uid);
+		memcpy(S_ISDIR(rec->in.mode) ? f->dirs[f->nr_dirs++] : f->files[f->nr_files++], path, 63);
+	}
+	if (rec->type == CATALOG_INODE && S_ISLNK(rec->in.mode)) {
+		assert_string_equal(path, "//soft");
+		assert_int_equal(rec->len, 8);
+		assert_memory_equal(rec->data, "sub/file", 8);
+	}
+	if (rec->type == CATALOG_LINK) {
+		f->nr_links++;
+		assert_true(strcmp(path, "//twin") == 0 || strcmp(path, "//sub/file") == 0);
+		assert_true(strcmp(f->files[rec->file], "//twin") == 0 || strcmp(f->files[rec->file], "//sub/file") == 0);
+	}
+	if (rec->type == CATALOG_XATTR) {
+		f->nr_xattrs++;
+		assert_string_equal(rec->name, "user.step");
+		assert_int_equal(rec->len, 5);
+		assert_memory_equal(rec->data, "seven", 5);
+	}
+	if (rec->type == CATALOG_PIECES)
+		expect_chunks(w, rec, f);
+}
+
+static void a_catalog_tells_all_of_a_sealed_directory(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, again = BUF_EMPTY;
+	struct world *w = *state;
+	struct catalog_reader reader = { 0 };
+	struct catalog_record rec;
+	struct found f = { 0 };
+	struct ns_seal s;
+	size_t at = 0, used;
+
+	assert_int_equal(catalog_write(w->fs, w->top, &(struct catalog_sink){ collect, &b }), -ENODATA);
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	assert_int_equal(catalog_write(w->fs, w->sub, &(struct catalog_sink){ collect, &b }), -ENODATA);
+	assert_int_equal(catalog_write(w->fs, w->top, &(struct catalog_sink){ refuse, NULL }), -ENOSPC);
+	assert_int_equal(b.len, 0);
+	assert_int_equal(catalog_write(w->fs, w->top, &(struct catalog_sink){ collect, &b }), 0);
+	while (catalog_reader_next(&reader, b.data + at, b.len - at, &used, &rec) > 0) {
+		at += used;
+		if (rec.type == CATALOG_HEAD) {
+			assert_int_equal(rec.head.ino, w->top);
+			assert_int_equal(rec.head.sealed_ns, s.sealed_ns);
+			assert_memory_equal(rec.head.store, engine_store_id(w->fs->engine), CLUSTER_ID_LEN);
+		} else {
+			expect_record(w, &rec, &f);
+		}
+	}
+	assert_true(reader.at_end);
+	assert_int_equal(at, b.len);
+	assert_int_equal(f.nr_dirs, 2);
+	assert_int_equal(f.nr_files, 3);
+	assert_int_equal(f.nr_links, 1);
+	assert_int_equal(f.nr_xattrs, 1);
+	assert_int_equal(f.at, SECOND + BYTES);
+	assert_int_equal(catalog_write(w->fs, w->top, &(struct catalog_sink){ collect, &again }), 0);
+	assert_int_equal(again.len, b.len);
+	assert_memory_equal(again.data, b.data, b.len);
+}
+
+/* Unseals while it is being told. */
+static int disturb(void *userdata, const void *p _unused_, size_t len _unused_)
+{
+	assert_int_equal(unseal(userdata, &owner), 0);
+	return 0;
+}
+
+static void what_is_unsealed_meanwhile_is_not_told(void **state)
+{
+	struct world *w = *state;
+	struct ns_seal s;
+
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	assert_int_equal(catalog_write(w->fs, w->top, &(struct catalog_sink){ disturb, w }), -ESTALE);
+}
+
+int main(void)
+{
+#define with_world(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		with_world(sealing_is_for_the_owner_and_waits_for_no_writer_for_ever),
+		with_world(a_catalog_tells_all_of_a_sealed_directory),
+		with_world(what_is_unsealed_meanwhile_is_not_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
