@@ -58,9 +58,12 @@ static int chunks(void *userdata, struct cluster_want *wants, size_t nr)
 	return engine_cluster_chunks(((struct cluster *)userdata)->engine, wants, nr);
 }
 
-static int lend(void *userdata, const struct fp *fps, size_t nr, bool *lent)
+static int lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps, size_t nr, bool *lent)
 {
-	return engine_cluster_lend(((struct cluster *)userdata)->engine, fps, nr, lent);
+	struct engine *e = ((struct cluster *)userdata)->engine;
+	int r = engine_cluster_meet(e, nodes, nr_nodes);
+
+	return r < 0 ? r : engine_cluster_lend(e, fps, nr, lent);
 }
 
 /* --- collecting together --- */

@@ -38,7 +38,8 @@ struct service_store {
 	bool (*pending)(void *userdata); /* engine_cluster_pending(); returns soon */
 	void (*commit)(void *userdata); /* make it durable, which comes to decide() on the way */
 	int (*chunks)(void *userdata, struct cluster_want *wants, size_t nr); /* engine_cluster_chunks() */
-	int (*lend)(void *userdata, const struct fp *fps, size_t nr, bool *lent); /* engine_cluster_lend() */
+	/* engine_cluster_lend(), to these nodes: they are met before, so that it is known if one is missing when nodes collect together */
+	int (*lend)(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps, size_t nr, bool *lent);
 	/* A step of a collection of all nodes, which are these; `is_ours`: asked for by service_collect(). `filter`: MARK, zeros, step->len of them. NULL: -EOPNOTSUPP */
 	int (*step)(void *userdata, const struct link_step *step, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours,
 		    uint8_t *filter, struct link_done *ret);

@@ -395,8 +395,9 @@ static int serve_lend(struct service *s, const struct service_get *g, bool is_to
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) uint8_t *answer = NULL;
 	_cleanup_(freep) struct fp *fps = NULL;
+	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	_cleanup_(freep) bool *lent = NULL;
-	uint32_t nr;
+	uint32_t nr, nr_nodes;
 	int r = link_decode_lend(g->body.data, g->body.len, &fps, &nr);
 
 	if (r < 0)
@@ -405,7 +406,15 @@ static int serve_lend(struct service *s, const struct service_get *g, bool is_to
 	answer = calloc(MAX(nr, 1u), 1);
 	if (!lent || !answer)
 		return -ENOMEM;
-	if (!is_too_much && s->store.lend(s->store.userdata, fps, nr, lent) == 0)
+	mutex_lock(&s->lock);
+	nr_nodes = s->nr_nodes;
+	nodes = calloc(MAX(nr_nodes, 1u), sizeof(*nodes));
+	if (nodes && nr_nodes > 0)
+		memcpy(nodes, s->nodes, nr_nodes * sizeof(*nodes));
+	mutex_unlock(&s->lock);
+	if (!nodes)
+		return -ENOMEM;
+	if (!is_too_much && s->store.lend(s->store.userdata, nodes, nr_nodes, fps, nr, lent) == 0)
 		for (uint32_t i = 0; i < nr; i++)
 			answer[i] = lent[i];
 	link_encode_lent(g->number, answer, nr, &b);

@@ -84,9 +84,10 @@ static int rig_chunk(void *userdata, struct fp fp, uint32_t len, void *buf)
 }
 
 /* The same ones, unless one of them cannot be noted. */
-static int rig_lend(void *userdata, const struct fp *fps, size_t nr, bool *lent)
+static int rig_lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps, size_t nr, bool *lent)
 {
 	(void)userdata;
+	assert_true(nodes && nr_nodes > 0);
 	for (size_t i = 0; i < nr; i++) {
 		lent[i] = fps[i].lo <= 200;
 		if (fps[i].lo == 255)
