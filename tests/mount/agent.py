@@ -22,7 +22,7 @@ class Agent:
     def __init__(self, path):
         self.s = socket.socket(socket.AF_UNIX)
         self.s.connect(path)
-        self.say(HELLO, 0, struct.pack("<I", 1))
+        self.say(HELLO, 0, struct.pack("<I", 2))
         kind, number, body = self.hear()
         if kind == REFUSED:
             sys.exit(f"refused: {number}")
