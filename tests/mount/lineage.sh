@@ -11,7 +11,7 @@ grep -q 'warning lineage .*on the CPU' "$WORK/said" || fail "nobody was told tha
 echo "ok the library keeps its promises"
 
 export CKPTFS_GPU_LIBRARY=$CKPTFS_BUILD/gpu/libckptfs-gpu.so.0 PYTHONPATH=$HERE/../../gpu PYTHONDONTWRITEBYTECODE=1
-if [ -n "${CKPTFS_SANITIZED:-}" ] || ldd "$CKPTFS_GPU_LIBRARY" | grep -q 'lib[at]san'; then
+if [ -n "${CKPTFS_SANITIZED:-}" ] || ldd "$CKPTFS_GPU_LIBRARY" | grep 'lib[at]san' >/dev/null; then # all of it: with -q ldd may be killed, and that fails
 	echo "ok (the interpreter has no sanitizer: the module is tested in the plain tree)"
 	exit 0
 fi
