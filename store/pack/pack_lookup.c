@@ -155,20 +155,31 @@ int packs_chunks(struct packs *p, struct addr a, uint32_t len, unsigned n, struc
 	return (int)i;
 }
 
+/* The frame that holds `a`, and which of its chunks does. */
+static int find_chunk(struct packs *p, struct addr a, uint32_t *ret_frame, uint32_t *ret, struct table_view *ret_view)
+{
+	struct pack_cuts cuts;
+	uint32_t in;
+	int r = find_table(p, a, 1, ret_frame, &in, ret_view);
+
+	if (r <= 0)
+		return r;
+	cuts = table_view_cuts(ret_view);
+	*ret = pack_cut_at(&cuts, in);
+	return *ret < ret_view->nr_chunks;
+}
+
 int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp)
 {
 	struct pack_cuts cuts;
 	struct table_view v;
-	uint32_t frame, in, i;
+	uint32_t frame, i;
 	int r;
 
-	r = find_table(p, a, 1, &frame, &in, &v);
+	r = find_chunk(p, a, &frame, &i, &v);
 	if (r <= 0)
 		return r;
 	cuts = table_view_cuts(&v);
-	i = pack_cut_at(&cuts, in);
-	if (i >= v.nr_chunks)
-		return 0;
 	*ret_start = (struct addr){ .pack = a.pack, .off = pack_data_off(frame) + pack_cut_start(&cuts, i) };
 	*ret_len = pack_cut_len(&cuts, i);
 	*ret_fp = v.fps[i];
@@ -202,17 +213,11 @@ int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32
 
 int packs_is_away(struct packs *p, struct addr a)
 {
-	struct pack_cuts cuts;
 	struct table_view v;
-	uint32_t frame, in, i;
-	int r;
+	uint32_t frame, i;
+	int r = find_chunk(p, a, &frame, &i, &v);
 
-	r = find_table(p, a, 1, &frame, &in, &v);
-	if (r <= 0)
-		return r;
-	cuts = table_view_cuts(&v);
-	i = pack_cut_at(&cuts, in);
-	return i < v.nr_chunks && pack_is_away(v.away, i);
+	return r <= 0 ? r : pack_is_away(v.away, i);
 }
 
 /* A block at the edge of a chunk has bytes of its neighbours too: they are written again as they are. */

@@ -64,16 +64,6 @@ static int write_table_and_blocks(struct pack_frame *f, const bool *here, uint32
 	return r < 0 ? r : write_blocks(f, here, none, ret_blocks);
 }
 
-static int failed(struct packs *p, struct pack_frame *f, int r)
-{
-	log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write", f->file->pack, f->frame);
-	mutex_lock(&p->lock);
-	f->error = r;
-	cond_broadcast(&p->changed);
-	mutex_unlock(&p->lock);
-	return r;
-}
-
 int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS])
 {
 	static const struct pack_coding plain;
@@ -90,7 +80,7 @@ int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64
 	f->tried = true;
 	r = write_table_and_blocks(f, here, &nr_blocks);
 	if (r < 0)
-		return failed(p, f, r);
+		return packs_frame_failed(p, f, r);
 	memcpy(f->away, away, sizeof(f->away));
 	packs_frame_count(p, f, &plain, nr_blocks * PACK_BLOCK);
 	return 0;

@@ -307,6 +307,16 @@ static void finish_written(struct packs *p, struct pack_frame *f, const struct p
 	packs_frame_free(f);
 }
 
+int packs_frame_failed(struct packs *p, struct pack_frame *f, int r)
+{
+	log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write", f->file->pack, f->frame);
+	mutex_lock(&p->lock);
+	f->error = r;
+	cond_broadcast(&p->changed);
+	mutex_unlock(&p->lock);
+	return r;
+}
+
 static void finish_empty(struct packs *p, struct pack_frame *f)
 {
 	mutex_lock(&p->lock);
@@ -341,14 +351,8 @@ int packs_frame_write(struct packs *p, struct pack_frame *f)
 	else
 		r = f->chunk_len ? write_plain(f, nr_chunks) : write_varied(f, plain_len);
 	pack_buffer_put(&p->buffers, compressed);
-	if (r < 0) {
-		log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write", f->file->pack, f->frame);
-		mutex_lock(&p->lock);
-		f->error = r;
-		cond_broadcast(&p->changed);
-		mutex_unlock(&p->lock);
-		return r;
-	}
+	if (r < 0)
+		return packs_frame_failed(p, f, r);
 	finish_written(p, f, &coding, on_disk);
 	return 0;
 }

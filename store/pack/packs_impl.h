@@ -127,6 +127,8 @@ const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i);
 /* pack_write.c: its table as it is on disk; that it is written, in so many bytes behind the table. */
 void packs_frame_encode(const struct pack_frame *f, const struct pack_coding *coding, struct pack_table_disk *ret);
 void packs_frame_count(struct packs *p, struct pack_frame *f, const struct pack_coding *coding, uint32_t on_disk);
+/* pack_write.c: it could not be, which is told, and to whoever waits for it. Returns r. */
+int packs_frame_failed(struct packs *p, struct pack_frame *f, int r);
 /* pack_write.c: make the place of a lost frame look as if nothing had been written there. */
 int packs_frame_wipe(struct pack_frame *f);
 void packs_frame_free(struct pack_frame *f); /* neither listed nor in a table any more; NULL is fine */
