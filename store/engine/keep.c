@@ -29,6 +29,11 @@ static bool is_chunk_len(uint32_t len)
 	return len > 0 && len <= CHUNK_MAX && (len <= PACK_VARIED_LEN_MAX || len % PACK_BLOCK == 0);
 }
 
+static uint32_t frame_of(struct addr a)
+{
+	return (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+}
+
 /* The kind of frame that takes it. */
 static uint32_t frame_kind(uint32_t len)
 {
@@ -88,9 +93,7 @@ static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 
 static int read_frame(struct engine *e, struct addr a, struct pack_frame_rec *rec)
 {
-	uint32_t frame = (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
-
-	return packs_frame_rec(e->packs, a.pack, frame, rec) <= 0 || rec->damaged ? -EIO : 0;
+	return packs_frame_rec(e->packs, a.pack, frame_of(a), rec) <= 0 || rec->damaged ? -EIO : 0;
 }
 
 /* Which chunk of its frame is at `a`? */
@@ -125,7 +128,7 @@ static int note_kept(struct engine *e, struct keeping *k, struct buf *records) R
 		struct addr first = k->where[i];
 		uint32_t number;
 
-		r = share_get(e->db, first.pack, (first.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE, note);
+		r = share_get(e->db, first.pack, frame_of(first), note);
 		if (r == 0)
 			*note = (struct share_frame){ .settled = true };
 		if (r >= 0)
@@ -141,7 +144,7 @@ static int note_kept(struct engine *e, struct keeping *k, struct buf *records) R
 			e->shares.totals.lent_bytes += pack_rec_len(rec, number);
 		}
 		if (r >= 0)
-			shares_put(note, first.pack, (first.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE, records);
+			shares_put(note, first.pack, frame_of(first), records);
 	}
 	return MIN(r, 0);
 }
@@ -213,19 +216,6 @@ static int by_place(const void *a, const void *b)
 	return compare_addr(&((const struct lending *)a)->where, &((const struct lending *)b)->where);
 }
 
-static uint32_t frame_of(struct addr a)
-{
-	return (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
-}
-
-static bool is_durable(const struct pack_marks *marks, struct addr a)
-{
-	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
-		if (marks->stream[s].pack == a.pack)
-			return frame_of(a) < marks->stream[s].nr_frames;
-	return a.pack < marks->next_pack;
-}
-
 static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, struct lending *l) REQUIRES(e->gc.lock)
 {
 	struct pack_marks marks;
@@ -237,7 +227,7 @@ static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, stru
 
 		if (r < 0)
 			return r;
-		if (r == 0 || !is_durable(&marks, l[i].where))
+		if (r == 0 || !shares_is_before(&marks, l[i].where.pack, frame_of(l[i].where)))
 			l[i].where = ADDR_NONE;
 	}
 	return 0;

@@ -7,7 +7,8 @@
  *   - a round that may still note something here is waited for before anything is marked (`nr_settling`), and what a failed one has left is an error;
  *   - one that comes later refers to chunks that its owners lend in frames of their own, and only what lay before the marks
  *     of the packs when the window was marked is ever unlent (`marked`);
- *   - keeping, which lends what is here already, and referring to it fail from the mark to the end (`collecting`).
+ *   - keeping and lending, of what is here already, and referring to it fail from the mark to the end (`collecting`); and there are no rounds then, which might
+ *     go by what agents remember of earlier ones (mpi-agent/collects.c has them forget it).
  * All nodes that may refer to anything must take part: engine_cluster_missing() knows all that this one has ever met, and whom they have met, they know.
  *
  * A crash: whoever has marked and is gone refers to no more than it has marked, and has forgotten the window. Whoever dies while it unlends has done a part, each frame

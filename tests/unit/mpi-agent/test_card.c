@@ -49,7 +49,7 @@ static void lies_are_refused(void **state _unused_)
 		uint8_t value;
 		int r;
 	} lies[] = {
-		{ offsetof(struct card_wire, version), 2, -EOPNOTSUPP },
+		{ offsetof(struct card_wire, version), CARD_VERSION + 1, -EOPNOTSUPP },
 		{ offsetof(struct card_wire, error) + 1, 0x10, -EBADMSG },
 		{ offsetof(struct card_wire, hash), 0, -EBADMSG },
 		{ offsetof(struct card_wire, replicas), 0, -EBADMSG },
