@@ -205,40 +205,6 @@ int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t 
 	return find(e, fp, 0, true, ret, ret_len);
 }
 
-int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t nr)
-{
-	_cleanup_(freep) struct pack_piece *pieces = calloc(MAX(nr, (size_t)1), sizeof(*pieces));
-	unsigned ticket;
-	size_t n = 0;
-
-	if (!pieces)
-		return -ENOMEM;
-	ticket = epoch_enter(&e->users);
-	for (size_t i = 0; i < nr; i++) {
-		struct cluster_want *w = &wants[i];
-
-		w->got = shares_find(e, w->fp, w->len, true, &pieces[n].addr) > 0;
-		if (!w->got)
-			continue;
-		pieces[n].len = w->len;
-		pieces[n++].buf = w->buf;
-	}
-	if (packs_read_pieces(e->packs, pieces, n) < 0) /* what is damaged another one has, perhaps */
-		for (size_t i = 0, k = 0; i < nr; i++)
-			if (wants[i].got)
-				wants[i].got = packs_read_pieces(e->packs, &pieces[k++], 1) == 0;
-	epoch_leave(&e->users, ticket);
-	return 0;
-}
-
-int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf)
-{
-	struct cluster_want w = { .fp = fp, .len = len, .buf = buf };
-	int r = engine_cluster_chunks(e, &w, 1);
-
-	return r < 0 ? r : w.got;
-}
-
 /* --- notes --- */
 
 static void put(struct ns_key key, const struct buf *value, struct buf *records)

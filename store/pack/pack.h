@@ -195,6 +195,7 @@ int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, st
 struct pack_chunk {
 	uint32_t off, len; /* address and bytes */
 	struct fp fp;
+	bool is_away; /* its bytes are elsewhere */
 };
 int packs_chunks(struct packs *p, struct addr a, uint32_t len, unsigned n, struct pack_chunk *ret);
 /* Length and start of the chunk that holds `a`. 1/0/<0 as above. */

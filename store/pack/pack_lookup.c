@@ -151,6 +151,7 @@ int packs_chunks(struct packs *p, struct addr a, uint32_t len, unsigned n, struc
 			.off = pack_data_off(frame) + pack_cut_start(&cuts, first + i),
 			.len = pack_cut_len(&cuts, first + i),
 			.fp = v.fps[first + i],
+			.is_away = pack_is_away(v.away, first + i),
 		};
 	return (int)i;
 }

@@ -19,6 +19,7 @@
 #include "index/shares.h"
 #include "store/engine/cluster.h"
 #include "store/engine/engine_internal.h"
+#include "tests/unit/engine/damage.h"
 #include "tests/unit/engine/rig.h"
 
 #define NODES 4u
@@ -757,6 +758,84 @@ static void a_file_can_be_had_when_its_node_is_lost(void **state)
 	free(p);
 }
 
+/* Pages of a file, to where they lie one behind the other. All come but `missing` (SIZE_MAX: all). */
+static void ask(struct rig *rig, const struct cluster_piece *p, const size_t *which, size_t nr, const uint8_t *bytes, size_t missing)
+{
+	struct cluster_want *w = calloc(nr, sizeof(*w));
+	size_t at = 0, want = 0;
+	uint8_t *got;
+
+	for (size_t i = 0; i < nr; i++)
+		want += p[which[i]].chunk_len;
+	got = malloc(want);
+	for (size_t i = 0; i < nr; at += p[which[i++]].chunk_len)
+		w[i] = (struct cluster_want){ .fp = p[which[i]].fp, .len = p[which[i]].chunk_len, .buf = got + at };
+	assert_int_equal(engine_cluster_chunks(rig->e, w, nr), 0);
+	for (size_t i = 0; i < nr; i++) {
+		assert_int_equal(w[i].got, which[i] != missing);
+		if (w[i].got)
+			assert_memory_equal(w[i].buf, bytes + KiB(4) * which[i], w[i].len);
+	}
+	free(got);
+	free(w);
+}
+
+static void chunks_are_given_in_whatever_order_they_are_asked_for(void **state)
+{
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	size_t order[3 * 256], nr = 0;
+	struct world *w = *state;
+	struct rig *rig = w->nodes[0].rig;
+	uint8_t *bytes = rig_bytes(MiB(3), 5);
+
+	w->open = false;
+	rig_write_bytes(rig, 10, bytes, MiB(3));
+	assert_int_equal(engine_sync(rig->e), 0);
+	rig_reopen(rig);
+	assert_int_equal(pieces_of(rig, 10, p), ARRAY_SIZE(order));
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
+		order[i] = i;
+	ask(rig, p, order, ARRAY_SIZE(order), bytes, SIZE_MAX);
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
+		order[i] = ARRAY_SIZE(order) - 1 - i;
+	ask(rig, p, order, ARRAY_SIZE(order), bytes, SIZE_MAX);
+	for (size_t i = 0; i < ARRAY_SIZE(order); i += 3) /* what is between others have */
+		order[nr++] = i;
+	ask(rig, p, order, nr, bytes, SIZE_MAX);
+	order[1] = order[0]; /* twice */
+	ask(rig, p, order, nr, bytes, SIZE_MAX);
+
+	p[300].chunk_len--; /* no such chunk, between others that are there */
+	ask(rig, p, order, nr, bytes, 300);
+	p[300].chunk_len++;
+	p[300].fp = FP_NONE;
+	ask(rig, p, order, nr, bytes, 300);
+	free(bytes);
+	free(p);
+}
+
+static void one_that_is_damaged_is_not_given_and_its_neighbours_are(void **state)
+{
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct world *w = *state;
+	struct rig *rig = w->nodes[0].rig;
+	uint8_t *bytes = rig_bytes(KiB(400), 5);
+	size_t order[100];
+
+	w->open = false;
+	rig_write_bytes(rig, 10, bytes, KiB(400));
+	assert_int_equal(engine_sync(rig->e), 0);
+	assert_int_equal(pieces_of(rig, 10, p), ARRAY_SIZE(order));
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
+		order[i] = i;
+	damage_chunk(rig, 1, 0, 77);
+	rig_reopen(rig);
+	ask(rig, p, order, ARRAY_SIZE(order), bytes, 77);
+	ask(rig, p, order, ARRAY_SIZE(order), bytes, 77); /* that it is damaged is known now */
+	free(bytes);
+	free(p);
+}
+
 /* How many of a file's chunks a node lends. */
 static size_t lend(struct rig *rig, const struct cluster_piece *p, size_t nr)
 {
@@ -1102,6 +1181,8 @@ int main(void)
 		world_test(a_new_index_knows_it_all),
 		world_test(past_the_limit_it_is_stored_here),
 		world_test(chunks_cut_by_content_are_shared_too),
+		world_test(chunks_are_given_in_whatever_order_they_are_asked_for),
+		world_test(one_that_is_damaged_is_not_given_and_its_neighbours_are),
 		world_test(a_file_can_be_had_when_its_node_is_lost),
 		world_test(what_is_here_is_lent_when_it_is_asked_for),
 		world_test(what_is_not_durable_is_not_lent),
