@@ -52,7 +52,10 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 		ret->coding.codec == PACK_CODEC_NONE ? 0 : pack_stored_len(&ret->coding, pack_cut_total(&cuts)),
 		memory_order_relaxed);
 	r = ask_away(p, pack, frame, ret);
-	return r < 0 ? r : mask_gone(p, pack, frame, ret);
+	if (r < 0)
+		return r;
+	atomic_store_explicit(&p->likely_away, pack_any_away(ret->away), memory_order_relaxed);
+	return mask_gone(p, pack, frame, ret);
 }
 
 int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_table *ret)

@@ -257,7 +257,8 @@ static int read_by_guess(struct plan *pl)
 	struct pack_table table;
 	int r;
 
-	if (guess == PACK_VARIED || pl->wants->in / guess * guess > PACK_SKIP_BYTES)
+	if (guess == PACK_VARIED || pl->wants->in / guess * guess > PACK_SKIP_BYTES ||
+	    atomic_load_explicit(&pl->packs->likely_away, memory_order_relaxed)) /* there is nothing to read with the table */
 		return 0;
 	if ((pl->end - 1) / guess >= PACK_FRAME_BYTES / guess)
 		return 0;
