@@ -13,13 +13,18 @@
 
 /* --- encoding --- */
 
+static struct link_header_wire header_of(enum link_type type, uint64_t number, size_t len)
+{
+	assert(len <= LINK_LEN_MAX);
+	return (struct link_header_wire){ .len = le32_put((uint32_t)len),
+					  .type = le16_put((uint16_t)type),
+					  .number = le64_put(number) };
+}
+
 static void add_header(struct buf *b, enum link_type type, uint64_t number, size_t len)
 {
-	struct link_header_wire h = { .len = le32_put((uint32_t)len),
-				      .type = le16_put((uint16_t)type),
-				      .number = le64_put(number) };
+	struct link_header_wire h = header_of(type, number, len);
 
-	assert(len <= LINK_LEN_MAX);
 	buf_add(b, &h, sizeof(h));
 }
 
@@ -165,6 +170,15 @@ void link_encode_chunks(uint64_t number, const struct link_want *wants, const vo
 	for (uint32_t i = 0; i < nr; i++)
 		if (chunks[i])
 			buf_add(ret, chunks[i], wants[i].len);
+}
+
+void link_put_chunks_head(uint64_t number, const bool *is_here, uint32_t nr, size_t bytes, uint8_t *ret)
+{
+	struct link_header_wire h = header_of(LINK_CHUNKS, number, nr + bytes);
+
+	memcpy(ret, &h, sizeof(h));
+	for (uint32_t i = 0; i < nr; i++)
+		ret[sizeof(h) + i] = is_here[i];
 }
 
 void link_encode_step_body(const struct link_step *s, struct buf *ret)

@@ -26,6 +26,7 @@
 #pragma once
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -226,6 +227,9 @@ void link_encode_get(uint64_t number, const struct link_want *wants, uint32_t nr
 /* chunks[i]: its bytes; NULL: it is not here. */
 void link_encode_chunks(uint64_t number, const struct link_want *wants, const void *const *chunks, uint32_t nr,
 			struct buf *ret);
+/* The same for whoever has them one behind the other: what stands before them, of LINK_CHUNKS_HEAD(nr) bytes. */
+#define LINK_CHUNKS_HEAD(nr) (sizeof(struct link_header_wire) + (nr))
+void link_put_chunks_head(uint64_t number, const bool *is_here, uint32_t nr, size_t bytes, uint8_t *ret);
 
 void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret);

@@ -18,6 +18,8 @@
 #define BEGIN_NS (UINT64_C(2) * 1000000000)
 #define FETCH_NS (UINT64_C(20) * 1000000000)
 #define READ_STEP ((size_t)1 << 18) /* received at once */
+#define SPARE_MIN ((size_t)64 << 10) /* shorter ones the allocator keeps by itself */
+#define SPARE_MAX ((size_t)4 << 20) /* longer ones are rare */
 
 /* --- messages on their way out --- */
 
@@ -35,7 +37,33 @@ bool service_wait_until(struct service *s, uint64_t until_ns)
 	return now < until_ns && (cond_wait_for(&s->changed, &s->lock, until_ns - now) || monotonic_ns() < until_ns);
 }
 
+void service_take_spare(struct service *s, struct buf *ret)
+{
+	assert(mutex_held(&s->lock));
+	for (unsigned i = 0; i < SERVICE_SPARES; i++)
+		if (s->spares[i].data) {
+			buf_move(ret, &s->spares[i]);
+			return;
+		}
+	*ret = BUF_EMPTY;
+}
+
+void service_spare(struct service *s, struct buf *b)
+{
+	assert(mutex_held(&s->lock));
+	buf_clear(b);
+	for (unsigned i = 0; i < SERVICE_SPARES && b->size >= SPARE_MIN && b->size <= SPARE_MAX; i++)
+		if (!s->spares[i].data)
+			buf_move(&s->spares[i], b);
+	buf_release(b);
+}
+
 int service_send(struct service *s, uint64_t agent, struct buf *message)
+{
+	return service_send_from(s, agent, message, 0);
+}
+
+int service_send_from(struct service *s, uint64_t agent, struct buf *message, size_t from)
 {
 	struct service_out *o;
 
@@ -46,6 +74,7 @@ int service_send(struct service *s, uint64_t agent, struct buf *message)
 	if (!o)
 		return -ENOMEM;
 	buf_move(&o->b, message);
+	o->from = from;
 	*s->out_end = o;
 	s->out_end = &o->next;
 	s->out_bytes += o->b.len;
@@ -59,14 +88,6 @@ int service_send_plain(struct service *s, enum link_type type, uint64_t number)
 
 	link_encode_plain(type, number, &b);
 	return service_send(s, s->agent, &b);
-}
-
-static void out_free(struct service_out *o)
-{
-	if (!o)
-		return;
-	buf_release(&o->b);
-	free(o);
 }
 
 static struct service_out *out_first(struct service *s)
@@ -89,7 +110,8 @@ static void out_remove(struct service *s) REQUIRES(s->lock)
 		s->out_end = &s->out;
 	s->out_bytes -= o->b.len;
 	cond_broadcast(&s->changed); /* there is room again */
-	out_free(o);
+	service_spare(s, &o->b);
+	free(o);
 }
 
 /* --- the agent --- */
@@ -325,8 +347,14 @@ static int receive_body(struct connection *c)
 {
 	size_t step = MIN((size_t)c->header.len - c->body.len, READ_STEP);
 	ssize_t n;
-	int r = buf_reserve(&c->body, step);
+	int r;
 
+	if (!c->body.data && c->header.len >= SPARE_MIN) {
+		mutex_lock(&c->s->lock);
+		service_take_spare(c->s, &c->body);
+		mutex_unlock(&c->s->lock);
+	}
+	r = buf_reserve(&c->body, step);
 	if (r < 0)
 		return r;
 	n = receive(c, c->body.data + c->body.len, step);
@@ -359,11 +387,11 @@ static int send_some(struct connection *c)
 	ssize_t n;
 
 	while ((o = out_first(s)) != NULL) {
-		n = TEMP_FAILURE_RETRY(send(c->fd, o->b.data + c->sent, o->b.len - c->sent, MSG_NOSIGNAL));
+		n = TEMP_FAILURE_RETRY(send(c->fd, o->b.data + o->from + c->sent, o->b.len - o->from - c->sent, MSG_NOSIGNAL));
 		if (n < 0)
 			return errno == EAGAIN ? 0 : -ENOTCONN;
 		c->sent += (size_t)n;
-		if (c->sent < o->b.len)
+		if (c->sent < o->b.len - o->from)
 			continue;
 		c->sent = 0;
 		mutex_lock(&s->lock);
@@ -560,6 +588,8 @@ void service_free(struct service *s)
 	service_stop(s);
 	if (s->wake_fd >= 0)
 		close(s->wake_fd);
+	for (unsigned i = 0; i < SERVICE_SPARES; i++)
+		buf_release(&s->spares[i]);
 	cond_release(&s->changed);
 	mutex_release(&s->lock);
 	free(s);

@@ -14,6 +14,7 @@
 #define OUT_BYTES_MAX \
 	((size_t)2 * LINK_BYTES_MAX) /* on their way out, before chunks are read from the disk for others */
 #define CHUNK_MAX (1u << 20)
+#define PAGE ((size_t)4096) /* what direct I/O wants memory to begin at */
 
 /* --- from other nodes --- */
 
@@ -228,7 +229,9 @@ static int fetch_all(struct service *s, uint64_t agent, struct cluster_want *wan
 			r = await_chunks(s, &sl->rq, first == 0 ? monotonic_ns() + s->limits.fetch_ns : 0);
 			if (r == 0)
 				r = copy_chunks(s, agent, sl, wants);
-			buf_release(&sl->rq.answer);
+			mutex_lock(&s->lock);
+			service_spare(s, &sl->rq.answer);
+			mutex_unlock(&s->lock);
 			f.first = (f.first + 1) % IN_FLIGHT;
 			f.nr--;
 			first = first < 0 ? first : r;
@@ -312,29 +315,37 @@ void service_drop_gets(struct service *s)
 		get_free(get_remove(s));
 }
 
-static int read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, uint8_t *bytes, const void **chunks)
+/* Into `bytes`, those that are here one behind the other. */
+static int read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, uint8_t *bytes, bool *is_here, size_t *ret)
 {
 	_cleanup_(freep) struct cluster_want *v = calloc(MAX(nr, 1u), sizeof(*v));
-	uint64_t nr_served = 0, served = 0;
+	uint8_t *end = bytes;
+	uint64_t nr_served = 0;
 	int r;
 
 	if (!v)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < nr; i++) {
-		v[i] = (struct cluster_want){ .fp = wants[i].fp, .len = wants[i].len, .buf = bytes };
-		bytes += wants[i].len;
+		v[i] = (struct cluster_want){ .fp = wants[i].fp, .len = wants[i].len, .buf = end };
+		end += wants[i].len;
 	}
+	end = bytes;
 	r = s->store.chunks(s->store.userdata, v, nr);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < nr; i++) {
-		chunks[i] = v[i].got ? v[i].buf : NULL;
-		nr_served += v[i].got;
-		served += v[i].got ? v[i].len : 0;
+		is_here[i] = v[i].got;
+		if (!v[i].got)
+			continue;
+		if (end != v[i].buf)
+			memmove(end, v[i].buf, v[i].len);
+		end += v[i].len;
+		nr_served++;
 	}
+	*ret = (size_t)(end - bytes);
 	mutex_lock(&s->lock);
 	s->stats.nr_served += nr_served;
-	s->stats.served_bytes += served;
+	s->stats.served_bytes += *ret;
 	mutex_unlock(&s->lock);
 	return 0;
 }
@@ -355,25 +366,43 @@ static int answer_none(struct service *s, const struct service_get *g, const str
 	return r;
 }
 
-static int answer_get(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr)
+/* Chunks begin at a page: they are read from the disk to where they are sent from. */
+static int encode_answer(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr, struct buf *b,
+			 size_t *ret_from)
 {
-	_cleanup_(freep) const void **chunks = calloc(MAX(nr, 1u), sizeof(*chunks));
-	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	_cleanup_(freep) uint8_t *bytes = NULL;
-	size_t len = 1;
+	_cleanup_(freep) bool *is_here = calloc(MAX(nr, 1u), sizeof(*is_here));
+	size_t head = LINK_CHUNKS_HEAD(nr), bytes = 0;
+	uint8_t *at;
 	int r;
 
 	for (uint32_t i = 0; i < nr; i++)
-		len += wants[i].len;
-	bytes = malloc(len);
-	if (!bytes || !chunks)
+		bytes += wants[i].len;
+	if (!is_here || buf_reserve(b, head + PAGE + bytes) < 0)
 		return -ENOMEM;
-	r = read_chunks(s, wants, nr, bytes, chunks);
+	at = (uint8_t *)round_up((uintptr_t)(b->data + head), PAGE);
+	r = read_chunks(s, wants, nr, at, is_here, &bytes);
 	if (r < 0)
 		return r;
-	link_encode_chunks(g->number, wants, chunks, nr, &b);
+	link_put_chunks_head(g->number, is_here, nr, bytes, at - head);
+	*ret_from = (size_t)(at - head - b->data);
+	b->len = (size_t)(at - b->data) + bytes;
+	return 0;
+}
+
+static int answer_get(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	size_t from;
+	int r;
+
 	mutex_lock(&s->lock);
-	r = service_send(s, g->agent, &b);
+	service_take_spare(s, &b);
+	mutex_unlock(&s->lock);
+	r = encode_answer(s, g, wants, nr, &b, &from);
+	mutex_lock(&s->lock);
+	if (r == 0)
+		r = service_send_from(s, g->agent, &b, from);
+	service_spare(s, &b);
 	mutex_unlock(&s->lock);
 	return r;
 }

@@ -46,6 +46,7 @@ struct service_waiter {
 /* A message on its way out. */
 struct service_out {
 	struct buf b;
+	size_t from; /* where it begins there */
 	struct service_out *next;
 };
 
@@ -65,6 +66,8 @@ struct service_get {
 	struct buf body;
 	struct service_get *next;
 };
+
+#define SERVICE_SPARES 8u
 
 struct service {
 	/* Constant after service_new(), and the second half after service_start(). */
@@ -89,6 +92,7 @@ struct service {
 
 	struct service_out *out GUARDED_BY(lock), **out_end GUARDED_BY(lock);
 	size_t out_bytes GUARDED_BY(lock);
+	struct buf spares[SERVICE_SPARES] GUARDED_BY(lock); /* memory of long messages, for the next ones */
 
 	enum service_state state GUARDED_BY(lock);
 	uint64_t round GUARDED_BY(lock); /* the agent's number for it, of which a new agent begins anew, ... */
@@ -119,7 +123,15 @@ struct service {
 bool service_wait_until(struct service *s, uint64_t until_ns) REQUIRES(s->lock);
 /* Takes the bytes, for that agent: thrown away if it is gone. -ENOTCONN, -ENOMEM */
 int service_send(struct service *s, uint64_t agent, struct buf *message) REQUIRES(s->lock);
+/* The same from `from` on. */
+int service_send_from(struct service *s, uint64_t agent, struct buf *message, size_t from) REQUIRES(s->lock);
 int service_send_plain(struct service *s, enum link_type type, uint64_t number) REQUIRES(s->lock);
+/*
+ * Memory for a long message, empty: of one that has come or gone before, if there is any. Fresh memory, which the kernel has to clear and map, costs six times as much as
+ * copying to it.
+ */
+void service_take_spare(struct service *s, struct buf *ret) REQUIRES(s->lock);
+void service_spare(struct service *s, struct buf *b) REQUIRES(s->lock); /* leaves it BUF_EMPTY */
 /* That agent has said what cannot be understood. Logged. */
 void service_hang_up(struct service *s, uint64_t agent, const char *what);
 
