@@ -446,6 +446,11 @@ int fetches_progress(struct fetches *fs, uint64_t now_ns)
 	return r < 0 ? r : done;
 }
 
+bool fetches_waiting(const struct fetches *fs)
+{
+	return fs->asks != NULL;
+}
+
 const struct fetches_figures *fetches_figures(const struct fetches *fs)
 {
 	return &fs->figures;

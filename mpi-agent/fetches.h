@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,4 +34,5 @@ int fetches_fetch(struct fetches *fs, uint64_t number, const void *body, size_t 
 int fetches_chunks(struct fetches *fs, uint32_t from, uint64_t number, struct buf *message);
 /* 1: something has happened; 0; <0 */
 int fetches_progress(struct fetches *fs, uint64_t now_ns);
+bool fetches_waiting(const struct fetches *fs); /* for another node */
 const struct fetches_figures *fetches_figures(const struct fetches *fs);

@@ -10,7 +10,7 @@
 
 #define READ_LEN ((size_t)256 << 10) /* at least, with one call */
 #define READS_MAX 16 /* of link_read(): others want to be heard, too */
-#define KEPT_MAX ((size_t)1 << 20) /* memory of a buffer that has nothing in it */
+#define KEPT_MAX ((size_t)4 << 20) /* memory of a buffer that has nothing in it: for some messages of chunks, new memory being dear */
 #define NS_PER_MS UINT64_C(1000000)
 
 void link_init(struct link *l, int fd)

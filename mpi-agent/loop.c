@@ -23,10 +23,11 @@
 #include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
-#define EAGER_TURNS 100u /* without anything to do, before the first nap */
+#define EAGER_TURNS 4u /* without anything to do, before the first nap; ... */
+#define EAGER_MOVING 200u /* while messages are on their way: there the other end is at it, too, in pieces */
 #define NAP_MIN_NS 20000u
 #define NAP_MAX_NS 1000000u
-#define NAP_REDUCING_NS 100000u /* MPI goes on only when it is called */
+#define NAP_WAITING_NS 100000u /* if something is to come from other nodes: MPI goes on only when it is called */
 #define MESSAGES_MAX 64u /* of one source, before others are heard */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
 #define NODES_SHOWN 1000u
@@ -53,6 +54,7 @@ struct loop {
 	uint64_t heard_ns; /* from the rank before this one, ... */
 	uint64_t told_ns; /* and the one behind it heard from here */
 	unsigned idle_turns;
+	bool daemon_has_said; /* something, or has gone */
 	uint64_t started_ns;
 };
 
@@ -160,7 +162,7 @@ static int attend_daemon(struct loop *l)
 	const void *body;
 	int r, any = 0;
 
-	r = link_read(l->daemon);
+	r = l->daemon_has_said ? link_read(l->daemon) : 0;
 	while (r >= 0 && (r = link_next(l->daemon, &h, &body)) > 0) {
 		any = 1;
 		r = hear_daemon(l, &h, body);
@@ -312,6 +314,17 @@ static void tell_status(const struct loop *l)
 
 /* --- a turn --- */
 
+static uint64_t nap_ns(const struct loop *l)
+{
+	bool moving = peers_moving(l->peers), waiting = moving || rounds_reducing(l->rounds) || fetches_waiting(l->fetches);
+	unsigned eager = moving ? EAGER_MOVING : EAGER_TURNS, doublings;
+
+	if (l->idle_turns < eager)
+		return 0;
+	doublings = MIN(l->idle_turns - eager, 10u);
+	return MIN(NAP_MIN_NS << doublings, waiting ? NAP_WAITING_NS : NAP_MAX_NS);
+}
+
 static void nap(struct loop *l)
 {
 	struct pollfd fds[] = {
@@ -319,13 +332,12 @@ static void nap(struct loop *l)
 		  .events = (short)(POLLIN | (l->daemon->fd >= 0 && link_unsent(l->daemon) > 0 ? POLLOUT : 0)) },
 		{ .fd = l->state == RUNNING ? l->status_fd : -1, .events = POLLIN },
 	};
-	unsigned doublings = l->idle_turns < EAGER_TURNS ? 0 : MIN(l->idle_turns - EAGER_TURNS, 10u);
-	struct timespec ts = { 0 };
+	struct timespec ts = { .tv_nsec = (long)nap_ns(l) };
 
-	if (l->idle_turns >= EAGER_TURNS)
-		ts.tv_nsec =
-			(long)MIN(NAP_MIN_NS << doublings, rounds_reducing(l->rounds) ? NAP_REDUCING_NS : NAP_MAX_NS);
-	if (ppoll(fds, ARRAY_SIZE(fds), &ts, NULL) > 0 && fds[1].revents)
+	if (ppoll(fds, ARRAY_SIZE(fds), &ts, NULL) <= 0)
+		fds[0].revents = fds[1].revents = 0;
+	l->daemon_has_said = fds[0].revents & (POLLIN | POLLHUP | POLLERR);
+	if (fds[1].revents)
 		tell_status(l);
 }
 

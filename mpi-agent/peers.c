@@ -104,6 +104,11 @@ size_t peers_unsent(const struct peers *p)
 	return p->unsent;
 }
 
+bool peers_moving(const struct peers *p)
+{
+	return p->first || p->nr_in > 0;
+}
+
 int peers_progress(struct peers *p)
 {
 	struct outgoing **at = &p->first;

@@ -20,6 +20,7 @@ void peers_free(struct peers *p); /* what is on its way is left to MPI's end; NU
 /* To any node but this one. The body is copied. -ENOMEM, -EIO */
 int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len);
 size_t peers_unsent(const struct peers *p); /* bytes */
+bool peers_moving(const struct peers *p); /* messages, which MPI moves only when it is called */
 int peers_progress(struct peers *p); /* 0; -EIO: MPI has failed */
 
 /*

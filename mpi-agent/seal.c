@@ -49,15 +49,32 @@ static bool ghash(const struct seal_key *key, const void *p, size_t len, uint8_t
 	return is_done;
 }
 
+/* What seals long messages with a key: made of it, which takes as long as hashing 100 KiB. */
+struct long_keys {
+	struct seal_key of, hash, sealing;
+	bool is_there;
+};
+
+/* Those of the last one: most messages of an agent have the same. */
+static struct long_keys long_keys(const struct seal_key *key)
+{
+	static _Thread_local struct long_keys last;
+
+	if (!last.is_there || CRYPTO_memcmp(&last.of, key, sizeof(*key)) != 0)
+		last = (struct long_keys){ *key, seal_derive(key, "ckptfs hash", NULL, 0), seal_derive(key, "ckptfs long", NULL, 0), true };
+	return last;
+}
+
 static struct seal_key seal_long(const struct seal_key *key, const void *p, size_t len)
 {
-	struct seal_key hash_key = seal_derive(key, "ckptfs hash", NULL, 0), sealing_key = seal_derive(key, "ckptfs long", NULL, 0);
+	struct long_keys keys = long_keys(key);
+	struct seal_key sealing_key = keys.sealing;
 	struct {
 		uint8_t hash[GHASH_LEN];
 		struct le64 len;
 	} of = { .len = le64_put(len) };
 
-	if (!ghash(&hash_key, p, len, of.hash)) { /* nobody can have guessed this */
+	if (!ghash(&keys.hash, p, len, of.hash)) { /* nobody can have guessed this */
 		log_error("AES: out of memory");
 		seal_random(sealing_key.b, sizeof(sealing_key.b));
 	}
