@@ -1,0 +1,328 @@
+#include "store/code/code.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/util.h"
+#include "store/code/code_entropy.h"
+#include "store/code/code_steps.h"
+
+/* Two arrays that the steps go to and fro between, and the base's elements. */
+struct code_work {
+	uint8_t *array[2], *base;
+	struct code_fpc_tables *fpc;
+	struct code_entropy_work *entropy;
+};
+
+struct code_work *code_work_new(void)
+{
+	struct code_work *w = calloc(1, sizeof(*w));
+	uint8_t *arrays;
+
+	if (!w)
+		return NULL;
+	arrays = aligned_alloc(CODE_ALIGN, 3 * round_up(CODE_ROOM, CODE_ALIGN));
+	w->array[0] = arrays;
+	w->fpc = malloc(sizeof(*w->fpc));
+	w->entropy = code_entropy_new();
+	if (!arrays || !w->fpc || !w->entropy) {
+		code_work_free(w);
+		return NULL;
+	}
+	w->array[1] = arrays + round_up(CODE_ROOM, CODE_ALIGN);
+	w->base = arrays + 2 * round_up(CODE_ROOM, CODE_ALIGN);
+	return w;
+}
+
+void code_work_free(struct code_work *w)
+{
+	if (!w)
+		return;
+	free(w->array[0]);
+	free(w->fpc);
+	code_entropy_free(w->entropy);
+	free(w);
+}
+
+/* Whole elements, as many as `nr`; what there is not is zeros. */
+static void load(const struct code_header *h, const void *p, size_t len, uint8_t *ret, size_t nr)
+{
+	size_t have = MIN(len, nr * h->type.width);
+
+	if (have > 0)
+		memcpy(ret, p, have);
+	memset(ret + have, 0, nr * h->type.width - have);
+	if (h->type.big_endian)
+		code_swap(ret, nr, h->type.width);
+	code_map_in(ret, nr, h->type.width, h->map);
+}
+
+/* Of what of the base is used. */
+static uint32_t base_crc(const struct code_header *h, const void *base, size_t base_len)
+{
+	return h->base == CODE_BASE_NONE ? 0 : crc32c(base, MIN(base_len, (size_t)h->plain_len));
+}
+
+/* The steps up to where bytes are split: from array[0] to the returned one. `which` is for FPC. */
+static uint8_t *predict(struct code_work *w, const struct code_header *h, size_t nr, uint8_t *which)
+{
+	uint8_t *from = w->array[0], *to = w->array[1];
+
+	switch (h->predict) {
+	case CODE_PREDICT_XOR:
+		code_xor_in(from, to, nr, h->type.width, h->stride[0]);
+		return to;
+	case CODE_PREDICT_FPC:
+		code_fpc_in(w->fpc, (uint64_t *)from, (uint64_t *)to, nr, which);
+		return to;
+	case CODE_PREDICT_DELTA:
+		for (unsigned i = 0; i < CODE_NR_STRIDES && h->stride[i] > 0; i++) {
+			uint8_t *was = from;
+
+			code_delta_in(from, to, nr, h->type.width, h->stride[i]);
+			from = to;
+			to = was;
+		}
+		return from;
+	default:
+		return from;
+	}
+}
+
+static void predict_back(struct code_work *w, const struct code_header *h, uint8_t *a, size_t nr, const uint8_t *which)
+{
+	switch (h->predict) {
+	case CODE_PREDICT_XOR:
+		code_xor_out(a, nr, h->type.width, h->stride[0]);
+		break;
+	case CODE_PREDICT_FPC:
+		code_fpc_out(w->fpc, (uint64_t *)a, nr, which);
+		break;
+	case CODE_PREDICT_DELTA:
+		for (unsigned i = 0; i < CODE_NR_STRIDES && h->stride[i] > 0; i++)
+			code_delta_out(a, nr, h->type.width, h->stride[i]);
+		break;
+	default:
+		break;
+	}
+}
+
+/* All steps but the last; returns the array with the sections one behind the other. */
+static uint8_t *transform(struct code_work *w, const struct code_header *h, const uint8_t *p, size_t len, const void *base,
+			  size_t base_len)
+{
+	size_t nr = len / h->type.width, planes = nr * h->type.width;
+	uint8_t which[CODE_PLAIN_MAX / 64], *a, *to;
+
+	load(h, p, len, w->array[0], nr);
+	if (h->base != CODE_BASE_NONE) {
+		load(h, base, base_len, w->base, nr);
+		code_base_in(w->array[0], w->base, nr, h->type.width, h->base);
+	}
+	a = predict(w, h, nr, which);
+	if (h->zigzag)
+		code_zigzag_in(a, nr, h->type.width);
+	to = a == w->array[0] ? w->array[1] : w->array[0];
+	if (h->split == CODE_SPLIT_NONE) {
+		to = a;
+	} else if (h->split == CODE_SPLIT_BYTES) {
+		code_bytes_in(a, to, nr, h->type.width);
+	} else {
+		code_bits_in(a, to, nr, h->type.width);
+		planes = round_up(nr, 8) * h->type.width;
+	}
+	if (h->predict == CODE_PREDICT_FPC) {
+		memcpy(to + planes, which, (nr + 7) / 8);
+		planes += (nr + 7) / 8;
+	}
+	memcpy(to + planes, p + nr * h->type.width, len % h->type.width);
+	return to;
+}
+
+/* How a section is stored behind `ret`, and its word of the table. Returns its bytes; -ENOMEM. */
+static int section_in(struct code_work *w, const struct coder_spec *spec, const uint8_t *p, uint32_t len, uint8_t *ret,
+		      struct le32 *ret_word)
+{
+	enum code_section_kind kind = CODE_SECTION_CODED;
+	int n;
+
+	if (len > 1 && memcmp(p, p + 1, len - 1) == 0) {
+		kind = CODE_SECTION_CONSTANT;
+		*ret = *p;
+		n = 1;
+	} else {
+		n = code_entropy_in(w->entropy, spec->steps.entropy, spec->level, p, len, ret);
+		if (n < 0)
+			return n;
+		if (n == 0) {
+			kind = CODE_SECTION_RAW;
+			memcpy(ret, p, len);
+			n = (int)len;
+		}
+	}
+	*ret_word = le32_put((uint32_t)n | (uint32_t)kind << 30);
+	return n;
+}
+
+/* Stored bytes of all sections, fewer than len; 0: not fewer; -ENOMEM. */
+static int sections_in(struct code_work *w, const struct coder_spec *spec, const struct code_header *h, const uint8_t *a,
+		       uint8_t *ret)
+{
+	/* The base is not needed any more. Its room is that of one section, or of all: they are no longer than the plain bytes
+	 * and what CODE_ROOM has besides. */
+	uint8_t *room = w->base;
+	uint32_t len[CODE_NR_SECTIONS_MAX];
+	struct le32 words[CODE_NR_SECTIONS_MAX];
+	unsigned nr = code_sections(h, len);
+	size_t all = nr * sizeof(*words);
+
+	for (unsigned i = 0; i < nr; i++) {
+		int n = section_in(w, spec, a, len[i], room, &words[i]);
+
+		if (n < 0)
+			return n;
+		if (all + (size_t)n >= h->plain_len)
+			return 0;
+		memcpy(ret + all, room, (size_t)n);
+		all += (size_t)n;
+		a += len[i];
+	}
+	memcpy(ret, words, nr * sizeof(*words));
+	return (int)all;
+}
+
+/* Bytes that no step changes: they lie behind the header, without sections. */
+static bool is_plain(const struct code_header *h)
+{
+	return h->type.class == CODE_BYTES && h->base == CODE_BASE_NONE && h->predict == CODE_PREDICT_NONE && !h->zigzag &&
+	       h->split == CODE_SPLIT_NONE && h->entropy == CODE_ENTROPY_NONE;
+}
+
+int code_encode(struct code_work *w, const struct coder_spec *spec, const void *p, size_t len, const void *base,
+		size_t base_len, void *ret)
+{
+	struct code_header_disk *d = ret;
+	struct code_header h = spec->steps;
+	uint8_t *stored = (uint8_t *)(d + 1);
+	int n;
+
+	assert(len <= CODE_PLAIN_MAX && code_steps_valid(&h));
+	h.plain_len = (uint32_t)len;
+	h.base_crc = base_crc(&h, base, base_len);
+	n = is_plain(&h) ? 0 : sections_in(w, spec, &h, transform(w, &h, p, len, base, base_len), stored);
+	if (n < 0)
+		return n;
+	if (n == 0) {
+		h = (struct code_header){ .type = { CODE_BYTES, 1, false }, .plain_len = (uint32_t)len };
+		memcpy(stored, p, len);
+		n = (int)len;
+	}
+	h.stored_len = (uint32_t)n;
+	code_header_encode(&h, stored, d);
+	return (int)sizeof(*d) + n;
+}
+
+static int section_out(struct code_work *w, const struct code_header *h, uint32_t word, const uint8_t *p, size_t left,
+		       uint8_t *ret, uint32_t len)
+{
+	uint32_t n = CODE_SECTION_LEN(word);
+
+	if (n > left)
+		return -EBADMSG;
+	switch (CODE_SECTION_KIND(word)) {
+	case CODE_SECTION_RAW:
+		if (n != len)
+			return -EBADMSG;
+		memcpy(ret, p, n);
+		return 0;
+	case CODE_SECTION_CONSTANT:
+		if (n != 1)
+			return -EBADMSG;
+		memset(ret, *p, len);
+		return 0;
+	case CODE_SECTION_CODED:
+		return code_entropy_out(w->entropy, h->entropy, p, n, ret, len);
+	default:
+		return -EBADMSG;
+	}
+}
+
+static int sections_out(struct code_work *w, const struct code_header *h, const uint8_t *p, uint8_t *ret)
+{
+	uint32_t len[CODE_NR_SECTIONS_MAX];
+	unsigned nr = code_sections(h, len);
+	size_t left = h->stored_len;
+	const struct le32 *words = (const struct le32 *)p;
+	int r;
+
+	if (left < nr * sizeof(*words))
+		return -EBADMSG;
+	left -= nr * sizeof(*words);
+	p += nr * sizeof(*words);
+	for (unsigned i = 0; i < nr; i++) {
+		r = section_out(w, h, le32_get(words[i]), p, left, ret, len[i]);
+		if (r < 0)
+			return r;
+		p += CODE_SECTION_LEN(le32_get(words[i]));
+		left -= CODE_SECTION_LEN(le32_get(words[i]));
+		ret += len[i];
+	}
+	return left == 0 ? 0 : -EBADMSG;
+}
+
+static void transform_back(struct code_work *w, const struct code_header *h, const void *base, size_t base_len, uint8_t *ret)
+{
+	size_t nr = h->plain_len / h->type.width, planes = nr * h->type.width;
+	uint8_t *a = w->array[1], *from = w->array[0];
+
+	if (h->split == CODE_SPLIT_NONE) {
+		a = from;
+	} else if (h->split == CODE_SPLIT_BYTES) {
+		code_bytes_out(from, a, nr, h->type.width);
+	} else {
+		code_bits_out(from, a, nr, h->type.width);
+		planes = round_up(nr, 8) * h->type.width;
+	}
+	if (h->zigzag)
+		code_zigzag_out(a, nr, h->type.width);
+	predict_back(w, h, a, nr, from + planes);
+	if (h->predict == CODE_PREDICT_FPC)
+		planes += (nr + 7) / 8;
+	if (h->base != CODE_BASE_NONE) {
+		load(h, base, base_len, w->base, nr);
+		code_base_out(a, w->base, nr, h->type.width, h->base);
+	}
+	code_map_out(a, nr, h->type.width, h->map);
+	if (h->type.big_endian)
+		code_swap(a, nr, h->type.width);
+	memcpy(ret, a, nr * h->type.width);
+	memcpy(ret + nr * h->type.width, from + planes, h->plain_len % h->type.width);
+}
+
+int code_decode(struct code_work *w, const void *p, size_t len, const void *base, size_t base_len, void *ret, size_t room)
+{
+	const uint8_t *stored = (const uint8_t *)p + sizeof(struct code_header_disk);
+	struct code_header h;
+	int r;
+
+	r = code_header_decode(p, len, &h);
+	if (r < 0)
+		return r;
+	if (h.plain_len > room)
+		return -ENOBUFS;
+	if (is_plain(&h)) {
+		if (h.stored_len != h.plain_len)
+			return -EBADMSG;
+		memcpy(ret, stored, h.plain_len);
+		return (int)h.plain_len;
+	}
+	if (base_crc(&h, base, base_len) != h.base_crc)
+		return -EBADMSG;
+	r = sections_out(w, &h, stored, w->array[0]);
+	if (r < 0)
+		return r;
+	transform_back(w, &h, base, base_len, ret);
+	return (int)h.plain_len;
+}

@@ -1,0 +1,147 @@
+#include "store/code/code_format.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/util.h"
+
+#define TYPE_BIG_ENDIAN 0x80u
+#define FPC_WIDTH 8
+
+static bool type_valid(struct code_type t)
+{
+	static const uint8_t widths[NR_CODE_CLASSES] = { /* a bit for each width */
+		[CODE_BYTES] = 1, [CODE_INT] = 1 | 2 | 4 | 8, [CODE_UINT] = 1 | 2 | 4 | 8, [CODE_FLOAT] = 2 | 4 | 8,
+		[CODE_BFLOAT] = 2,
+	};
+
+	return t.class < NR_CODE_CLASSES && (t.width & (t.width - 1)) == 0 && (widths[t.class] & t.width) != 0 &&
+	       (t.width > 1 || !t.big_endian);
+}
+
+uint8_t code_type_encode(struct code_type t)
+{
+	return (uint8_t)(t.class | (unsigned)__builtin_ctz(t.width) << 4 | (t.big_endian ? TYPE_BIG_ENDIAN : 0));
+}
+
+int code_type_decode(uint8_t byte, struct code_type *ret)
+{
+	struct code_type t = {
+		.class = byte & 0xf,
+		.width = 1u << (byte >> 4 & 7),
+		.big_endian = byte & TYPE_BIG_ENDIAN,
+	};
+
+	if (!type_valid(t))
+		return -EBADMSG;
+	*ret = t;
+	return 0;
+}
+
+static bool strides_valid(const struct code_header *h)
+{
+	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
+		switch (h->predict) {
+		case CODE_PREDICT_DELTA:
+			if ((i == 0 || h->stride[i] > 0) && (h->stride[i] == 0 || h->stride[i] > CODE_PLAIN_MAX))
+				return false;
+			break;
+		case CODE_PREDICT_XOR:
+			if ((h->stride[i] > 0) != (i == 0) || h->stride[i] > CODE_PLAIN_MAX)
+				return false;
+			break;
+		default:
+			if (h->stride[i] > 0)
+				return false;
+		}
+	return true;
+}
+
+bool code_steps_valid(const struct code_header *h)
+{
+	bool is_float = h->type.class == CODE_FLOAT || h->type.class == CODE_BFLOAT;
+
+	return type_valid(h->type) && h->map < NR_CODE_MAPS && h->base < NR_CODE_BASES && h->predict < NR_CODE_PREDICTS &&
+	       h->split < NR_CODE_SPLITS && h->entropy < NR_CODE_ENTROPIES && (h->map == CODE_MAP_NONE || is_float) &&
+	       (h->predict != CODE_PREDICT_FPC || h->type.width == FPC_WIDTH) && strides_valid(h);
+}
+
+static uint32_t crc_of(const struct code_header_disk *d, const void *stored, size_t len)
+{
+	return crc32c_add(crc32c(d, offsetof(struct code_header_disk, crc)), stored, len);
+}
+
+void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret)
+{
+	*ret = (struct code_header_disk){
+		.version = CODE_VERSION,
+		.type = code_type_encode(h->type),
+		.map = (uint8_t)h->map,
+		.base = (uint8_t)h->base,
+		.predict = (uint8_t)h->predict,
+		.zigzag = h->zigzag,
+		.split = (uint8_t)h->split,
+		.entropy = (uint8_t)h->entropy,
+		.plain_len = le32_put(h->plain_len),
+		.stored_len = le32_put(h->stored_len),
+		.base_crc = le32_put(h->base_crc),
+	};
+	memcpy(ret->magic, CODE_MAGIC, sizeof(ret->magic));
+	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
+		ret->stride[i] = le32_put(h->stride[i]);
+	ret->crc = le32_put(crc_of(ret, stored, h->stored_len));
+}
+
+int code_header_decode(const void *p, size_t len, struct code_header *ret)
+{
+	const struct code_header_disk *d = p;
+	struct code_header h;
+
+	if (len < sizeof(*d) || memcmp(d->magic, CODE_MAGIC, sizeof(d->magic)) != 0)
+		return -EBADMSG;
+	if (d->version != CODE_VERSION)
+		return -EOPNOTSUPP;
+	h = (struct code_header){
+		.map = d->map,
+		.base = d->base,
+		.predict = d->predict,
+		.zigzag = d->zigzag,
+		.split = d->split,
+		.entropy = d->entropy,
+		.plain_len = le32_get(d->plain_len),
+		.stored_len = le32_get(d->stored_len),
+		.base_crc = le32_get(d->base_crc),
+	};
+	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
+		h.stride[i] = le32_get(d->stride[i]);
+	if (code_type_decode(d->type, &h.type) < 0 || d->zigzag > 1 || !code_steps_valid(&h))
+		return -EBADMSG;
+	if (h.plain_len > CODE_PLAIN_MAX || h.stored_len != len - sizeof(*d))
+		return -EBADMSG;
+	if (h.base == CODE_BASE_NONE && h.base_crc != 0)
+		return -EBADMSG;
+	if (crc_of(d, d + 1, h.stored_len) != le32_get(d->crc))
+		return -EBADMSG;
+	*ret = h;
+	return 0;
+}
+
+unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SECTIONS_MAX])
+{
+	uint32_t nr = h->plain_len / h->type.width, over = h->plain_len % h->type.width;
+	uint32_t plane = h->split == CODE_SPLIT_BITS ? (uint32_t)round_up(nr, 8) : nr;
+	unsigned n = 0;
+
+	if (h->split == CODE_SPLIT_NONE)
+		ret_len[n++] = nr * h->type.width;
+	else
+		while (n < h->type.width)
+			ret_len[n++] = plane;
+	/* which of the two tables was right, a bit each, and the bytes that are no whole element */
+	if (h->predict == CODE_PREDICT_FPC)
+		over += (nr + 7) / 8;
+	if (over > 0)
+		ret_len[n++] = over;
+	return n;
+}

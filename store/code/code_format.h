@@ -1,0 +1,89 @@
+/*
+ * A coded block: up to 256 KiB of one variable's bytes, told by its type how they become small. It stands for itself: what
+ * it takes to decode it is in its header, but for the bytes of its base, where it has one. docs/format.md section 12
+ * changes with this.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/le.h"
+
+#define CODE_MAGIC "ckcb"
+#define CODE_VERSION 1
+#define CODE_PLAIN_MAX (256u * 1024)
+#define CODE_NR_STRIDES 3
+#define CODE_NR_SECTIONS_MAX 9 /* a plane for each byte of the widest element, and what is left over */
+
+enum code_class { CODE_BYTES, CODE_INT, CODE_UINT, CODE_FLOAT, CODE_BFLOAT, NR_CODE_CLASSES };
+
+/* What an element is. Bytes have the width 1 and no order. */
+struct code_type {
+	enum code_class class;
+	unsigned width; /* 1, 2, 4, 8 */
+	bool big_endian;
+};
+
+/* The steps of coding, in this order; those of decoding are the same backwards. */
+enum code_map {
+	CODE_MAP_NONE,
+	CODE_MAP_ORDERED, /* floats as integers in the same order: neighbours have near numbers, across zero too */
+	CODE_MAP_ROTATED, /* the sign below the mantissa: the exponent has the first byte for itself */
+	NR_CODE_MAPS
+};
+enum code_base { CODE_BASE_NONE, CODE_BASE_XOR, CODE_BASE_SUB, NR_CODE_BASES };
+enum code_predict {
+	CODE_PREDICT_NONE,
+	CODE_PREDICT_XOR,   /* with the element stride[0] before */
+	CODE_PREDICT_DELTA, /* for each stride in turn: minus the element that far before. Row and plane make it a Lorenzo
+			     * predictor of two and three dimensions */
+	CODE_PREDICT_FPC,   /* the better of two tables of contexts, of doubles */
+	NR_CODE_PREDICTS
+};
+enum code_split { CODE_SPLIT_NONE, CODE_SPLIT_BYTES, CODE_SPLIT_BITS, NR_CODE_SPLITS };
+enum code_entropy { CODE_ENTROPY_NONE, CODE_ENTROPY_LZ4, CODE_ENTROPY_ZSTD, NR_CODE_ENTROPIES };
+
+struct code_header {
+	struct code_type type;
+	enum code_map map;
+	enum code_base base;
+	enum code_predict predict;
+	bool zigzag; /* small numbers of either sign become small ones without */
+	enum code_split split;
+	enum code_entropy entropy;
+	uint32_t stride[CODE_NR_STRIDES]; /* in elements; 0: none */
+	uint32_t plain_len, stored_len;	  /* stored: behind the header */
+	uint32_t base_crc;		  /* of as many bytes of the base as were used */
+};
+
+struct code_header_disk {
+	uint8_t magic[4];
+	uint8_t version;
+	uint8_t type; /* class, | log2 of the width << 4, | 0x80 if big-endian */
+	uint8_t map, base, predict, zigzag, split, entropy;
+	struct le32 plain_len, stored_len;
+	struct le32 stride[CODE_NR_STRIDES];
+	struct le32 base_crc;
+	struct le32 crc; /* of the bytes before it, then of those behind it */
+};
+static_assert(sizeof(struct code_header_disk) == 40 && offsetof(struct code_header_disk, crc) == 36, "on disk");
+
+/* Before each section's bytes. */
+enum code_section_kind { CODE_SECTION_RAW, CODE_SECTION_CODED, CODE_SECTION_CONSTANT };
+#define CODE_SECTION_LEN(word) ((word) & 0x3fffffffu)
+#define CODE_SECTION_KIND(word) ((word) >> 30)
+
+/* A type as one byte, and back: 0, -EBADMSG. */
+uint8_t code_type_encode(struct code_type type);
+int code_type_decode(uint8_t byte, struct code_type *ret);
+/* Do these steps go together? Lengths and sums are not looked at. */
+bool code_steps_valid(const struct code_header *h);
+/* `stored` are the h->stored_len bytes behind it. */
+void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret);
+/* Of a whole block, header and stored bytes: nothing behind it. -EBADMSG, -EOPNOTSUPP (a later version). */
+int code_header_decode(const void *p, size_t len, struct code_header *ret);
+/* The lengths of the sections that the steps make, and how many. */
+unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SECTIONS_MAX]);

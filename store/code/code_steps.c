@@ -1,0 +1,228 @@
+#include "store/code/code_steps.h"
+
+#include <string.h>
+
+#include "base/util.h"
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are loaded as they lie");
+
+#define FAR 16 /* elements */
+
+#define WORD uint8_t
+#define SWORD int8_t
+#define BITS 8
+#define NAME(f) f##_8
+#include "store/code/code_words.h"
+
+#define WORD uint16_t
+#define SWORD int16_t
+#define BITS 16
+#define NAME(f) f##_16
+#include "store/code/code_words.h"
+
+#define WORD uint32_t
+#define SWORD int32_t
+#define BITS 32
+#define NAME(f) f##_32
+#include "store/code/code_words.h"
+
+#define WORD uint64_t
+#define SWORD int64_t
+#define BITS 64
+#define NAME(f) f##_64
+#include "store/code/code_words.h"
+
+#define FOR_WIDTH(width, f, ...)                \
+	do {                                    \
+		switch (width) {                \
+		case 1:                         \
+			f##_8(__VA_ARGS__);     \
+			break;                  \
+		case 2:                         \
+			f##_16(__VA_ARGS__);    \
+			break;                  \
+		case 4:                         \
+			f##_32(__VA_ARGS__);    \
+			break;                  \
+		default:                        \
+			f##_64(__VA_ARGS__);    \
+		}                               \
+	} while (0)
+
+void code_swap(void *a, size_t nr, unsigned width)
+{
+	FOR_WIDTH(width, swap, a, nr);
+}
+
+void code_map_in(void *a, size_t nr, unsigned width, enum code_map map)
+{
+	if (map == CODE_MAP_ORDERED)
+		FOR_WIDTH(width, ordered_in, a, nr);
+	else if (map == CODE_MAP_ROTATED)
+		FOR_WIDTH(width, rotated_in, a, nr);
+}
+
+void code_map_out(void *a, size_t nr, unsigned width, enum code_map map)
+{
+	if (map == CODE_MAP_ORDERED)
+		FOR_WIDTH(width, ordered_out, a, nr);
+	else if (map == CODE_MAP_ROTATED)
+		FOR_WIDTH(width, rotated_out, a, nr);
+}
+
+void code_base_in(void *a, const void *b, size_t nr, unsigned width, enum code_base base)
+{
+	if (base == CODE_BASE_XOR)
+		FOR_WIDTH(width, exclusive, a, b, nr);
+	else if (base == CODE_BASE_SUB)
+		FOR_WIDTH(width, minus, a, b, nr);
+}
+
+void code_base_out(void *a, const void *b, size_t nr, unsigned width, enum code_base base)
+{
+	if (base == CODE_BASE_XOR)
+		FOR_WIDTH(width, exclusive, a, b, nr);
+	else if (base == CODE_BASE_SUB)
+		FOR_WIDTH(width, plus, a, b, nr);
+}
+
+void code_zigzag_in(void *a, size_t nr, unsigned width)
+{
+	FOR_WIDTH(width, zigzag_in, a, nr);
+}
+
+void code_zigzag_out(void *a, size_t nr, unsigned width)
+{
+	FOR_WIDTH(width, zigzag_out, a, nr);
+}
+
+void code_xor_in(const void *a, void *ret, size_t nr, unsigned width, size_t stride)
+{
+	FOR_WIDTH(width, xor_in, a, ret, nr, stride);
+}
+
+void code_xor_out(void *a, size_t nr, unsigned width, size_t stride)
+{
+	FOR_WIDTH(width, xor_out, a, nr, stride);
+}
+
+void code_delta_in(const void *a, void *ret, size_t nr, unsigned width, size_t stride)
+{
+	FOR_WIDTH(width, delta_in, a, ret, nr, stride);
+}
+
+void code_delta_out(void *a, size_t nr, unsigned width, size_t stride)
+{
+	FOR_WIDTH(width, delta_out, a, nr, stride);
+}
+
+void code_bytes_in(const void *a, uint8_t *ret, size_t nr, unsigned width)
+{
+	FOR_WIDTH(width, bytes_in, a, ret, nr);
+}
+
+void code_bytes_out(const uint8_t *planes, void *ret, size_t nr, unsigned width)
+{
+	FOR_WIDTH(width, bytes_out, planes, ret, nr);
+}
+
+/* Bit j of byte i becomes bit i of byte j. */
+static uint64_t transpose(uint64_t x)
+{
+	uint64_t t;
+
+	t = (x ^ x >> 7) & 0x00aa00aa00aa00aa;
+	x ^= t ^ t << 7;
+	t = (x ^ x >> 14) & 0x0000cccc0000cccc;
+	x ^= t ^ t << 14;
+	t = (x ^ x >> 28) & 0x00000000f0f0f0f0;
+	return x ^ t ^ t << 28;
+}
+
+void code_bits_in(const void *a, uint8_t *ret, size_t nr, unsigned width)
+{
+	size_t bits = (nr + 7) / 8; /* bytes of a plane of bits */
+	const uint8_t *p = a;
+
+	for (unsigned b = 0; b < width; b++, ret += 8 * bits)
+		for (size_t i = 0; i < bits; i++) {
+			const uint8_t *from = p + 8 * i * width + (width - 1 - b);
+			size_t n = MIN(nr - 8 * i, (size_t)8);
+			uint64_t x = 0;
+
+			for (size_t k = 0; k < n; k++)
+				x |= (uint64_t)from[k * width] << 8 * k;
+			x = transpose(x);
+			for (unsigned k = 0; k < 8; k++)
+				ret[(7 - k) * bits + i] = (uint8_t)(x >> 8 * k);
+		}
+}
+
+void code_bits_out(const uint8_t *planes, void *ret, size_t nr, unsigned width)
+{
+	size_t bits = (nr + 7) / 8;
+	uint8_t *p = ret;
+
+	for (unsigned b = 0; b < width; b++, planes += 8 * bits)
+		for (size_t i = 0; i < bits; i++) {
+			uint8_t *to = p + 8 * i * width + (width - 1 - b);
+			size_t n = MIN(nr - 8 * i, (size_t)8);
+			uint64_t x = 0;
+
+			for (unsigned k = 0; k < 8; k++)
+				x |= (uint64_t)planes[(7 - k) * bits + i] << 8 * k;
+			x = transpose(x);
+			for (size_t k = 0; k < n; k++)
+				to[k * width] = (uint8_t)(x >> 8 * k);
+		}
+}
+
+/*
+ * After Burtscher and Ratanaworabhan, FPC (2009): a table of what came after the last values, one of what came after the
+ * last differences. Where they pack the bytes that are not zero, planes do the same here for all elements together.
+ */
+struct fpc {
+	struct code_fpc_tables *t;
+	uint64_t fcm_at, dfcm_at, last;
+};
+
+static struct fpc fpc_start(struct code_fpc_tables *t)
+{
+	memset(t, 0, sizeof(*t));
+	return (struct fpc){ .t = t };
+}
+
+static void fpc_learn(struct fpc *f, uint64_t x)
+{
+	uint64_t delta = x - f->last;
+
+	f->t->fcm[f->fcm_at] = x;
+	f->fcm_at = (f->fcm_at << 6 ^ x >> 48) % CODE_FPC_ENTRIES;
+	f->t->dfcm[f->dfcm_at] = delta;
+	f->dfcm_at = (f->dfcm_at << 2 ^ delta >> 40) % CODE_FPC_ENTRIES;
+	f->last = x;
+}
+
+void code_fpc_in(struct code_fpc_tables *t, const uint64_t *a, uint64_t *ret, size_t nr, uint8_t *which)
+{
+	struct fpc f = fpc_start(t);
+
+	memset(which, 0, (nr + 7) / 8);
+	for (size_t i = 0; i < nr; i++) {
+		uint64_t one = a[i] ^ t->fcm[f.fcm_at], other = a[i] ^ (t->dfcm[f.dfcm_at] + f.last);
+
+		ret[i] = MIN(one, other);
+		which[i / 8] |= (uint8_t)((other < one) << i % 8);
+		fpc_learn(&f, a[i]);
+	}
+}
+
+void code_fpc_out(struct code_fpc_tables *t, uint64_t *a, size_t nr, const uint8_t *which)
+{
+	struct fpc f = fpc_start(t);
+
+	for (size_t i = 0; i < nr; i++) {
+		a[i] ^= which[i / 8] >> i % 8 & 1 ? t->dfcm[f.dfcm_at] + f.last : t->fcm[f.fcm_at];
+		fpc_learn(&f, a[i]);
+	}
+}

@@ -1,0 +1,138 @@
+/* The steps for elements of one width: included by code_steps.c for each, with WORD, SWORD, BITS and NAME(). */
+
+static void NAME(swap)(WORD *restrict a, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		WORD x = a[i], y = 0;
+
+		for (unsigned b = 0; b < BITS; b += 8)
+			y = (WORD)(y | (WORD)((x >> b & 0xff)) << (BITS - 8 - b));
+		a[i] = y;
+	}
+}
+
+#define TOP ((WORD)((WORD)1 << (BITS - 1)))
+
+static void NAME(ordered_in)(WORD *restrict a, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		a[i] = (WORD)(a[i] ^ ((WORD)((SWORD)a[i] >> (BITS - 1)) | TOP));
+}
+
+static void NAME(ordered_out)(WORD *restrict a, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		a[i] = (WORD)(a[i] ^ ((WORD)~((SWORD)a[i] >> (BITS - 1)) | TOP));
+}
+
+#undef TOP
+
+static void NAME(rotated_in)(WORD *restrict a, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		a[i] = (WORD)((WORD)(a[i] << 1) | a[i] >> (BITS - 1));
+}
+
+static void NAME(rotated_out)(WORD *restrict a, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		a[i] = (WORD)(a[i] >> 1 | (WORD)(a[i] << (BITS - 1)));
+}
+
+static void NAME(exclusive)(WORD *restrict a, const WORD *restrict b, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		a[i] ^= b[i];
+}
+
+static void NAME(minus)(WORD *restrict a, const WORD *restrict b, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		a[i] = (WORD)(a[i] - b[i]);
+}
+
+static void NAME(plus)(WORD *restrict a, const WORD *restrict b, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		a[i] = (WORD)(a[i] + b[i]);
+}
+
+static void NAME(zigzag_in)(WORD *restrict a, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		a[i] = (WORD)((WORD)(a[i] << 1) ^ (WORD)((SWORD)a[i] >> (BITS - 1)));
+}
+
+static void NAME(zigzag_out)(WORD *restrict a, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		a[i] = (WORD)(a[i] >> 1 ^ (WORD)-(a[i] & 1));
+}
+
+static void NAME(xor_in)(const WORD *restrict a, WORD *restrict ret, size_t nr, size_t stride)
+{
+	memcpy(ret, a, MIN(stride, nr) * sizeof(WORD));
+	for (size_t i = stride; i < nr; i++)
+		ret[i] = a[i] ^ a[i - stride];
+}
+
+static void NAME(delta_in)(const WORD *restrict a, WORD *restrict ret, size_t nr, size_t stride)
+{
+	memcpy(ret, a, MIN(stride, nr) * sizeof(WORD));
+	for (size_t i = stride; i < nr; i++)
+		ret[i] = (WORD)(a[i] - a[i - stride]);
+}
+
+/* Where elements are far from those they depend on, many are done at once. */
+static void NAME(xor_out)(WORD *a, size_t nr, size_t stride)
+{
+	if (stride >= FAR)
+		for (size_t row = stride; row < nr; row += stride)
+			NAME(exclusive)(a + row, a + row - stride, MIN(stride, nr - row));
+	else
+		for (size_t i = stride; i < nr; i++)
+			a[i] ^= a[i - stride];
+}
+
+static void NAME(delta_out)(WORD *a, size_t nr, size_t stride)
+{
+	if (stride >= FAR)
+		for (size_t row = stride; row < nr; row += stride)
+			NAME(plus)(a + row, a + row - stride, MIN(stride, nr - row));
+	else
+		for (size_t i = stride; i < nr; i++)
+			a[i] = (WORD)(a[i] + a[i - stride]);
+}
+
+static void NAME(bytes_in)(const WORD *restrict a, uint8_t *restrict ret, size_t nr)
+{
+	for (unsigned b = 0; b < BITS / 8; b++)
+		for (size_t i = 0; i < nr; i++)
+			ret[b * nr + i] = (uint8_t)(a[i] >> (BITS - 8 - 8 * b));
+}
+
+#define PLANE(b) ((WORD)((WORD)planes[(b) * nr + i] << (BITS - 8 - 8 * (b))))
+
+static void NAME(bytes_out)(const uint8_t *restrict planes, WORD *restrict ret, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		WORD x = PLANE(0);
+
+#if BITS > 8
+		x |= PLANE(1);
+#endif
+#if BITS > 16
+		x |= PLANE(2) | PLANE(3);
+#endif
+#if BITS > 32
+		x |= PLANE(4) | PLANE(5) | PLANE(6) | PLANE(7);
+#endif
+		ret[i] = x;
+	}
+}
+
+#undef PLANE
+#undef WORD
+#undef SWORD
+#undef BITS
+#undef NAME

@@ -1,0 +1,65 @@
+/*
+ * Any bytes as a coded block: decoded or refused, and nothing beside it is read or written. As checksums would end most tries
+ * at once, they are made to hold. And any bytes come back from the way of coding that the first of them say.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/util.h"
+#include "store/code/code.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
+
+static struct code_work *work;
+
+static void decode(const uint8_t *p, size_t len)
+{
+	const size_t head = offsetof(struct code_header_disk, crc);
+	struct code_header_disk *d;
+	uint8_t *block = malloc(len), *plain = malloc(4096);
+	uint32_t crc;
+
+	memcpy(block, p, len);
+	d = (struct code_header_disk *)block;
+	d->stored_len = le32_put((uint32_t)(len - sizeof(*d)));
+	memcpy(d->magic, CODE_MAGIC, 4);
+	d->base_crc = le32_put(d->base ? crc32c(p, MIN(len, (size_t)le32_get(d->plain_len))) : 0);
+	crc = crc32c_add(crc32c(block, head), block + sizeof(*d), len - sizeof(*d));
+	d->crc = le32_put(crc);
+	(void)code_decode(work, block, len, p, len, plain, 4096);
+	free(block);
+	free(plain);
+}
+
+static void encode(const uint8_t *p, size_t len)
+{
+	struct coder_spec spec = { .level = 1 };
+	uint8_t *block, *got;
+	int n;
+
+	spec.steps = (struct code_header){ .map = p[1] % NR_CODE_MAPS, .base = p[2] % NR_CODE_BASES, .predict = p[3] % NR_CODE_PREDICTS,
+					   .zigzag = p[4] % 2, .split = p[5] % NR_CODE_SPLITS,
+					   .entropy = p[6] % NR_CODE_ENTROPIES, .stride = { p[7], p[8], p[9] } };
+	if (code_type_decode(p[0], &spec.steps.type) < 0 || !code_steps_valid(&spec.steps))
+		return;
+	block = malloc(CODE_BLOCK_MAX(len));
+	got = malloc(len);
+	n = code_encode(work, &spec, p, len, p + 10, len - 10, block);
+	assert(n > 0 && (size_t)n <= CODE_BLOCK_MAX(len));
+	assert(code_decode(work, block, (size_t)n, p + 10, len - 10, got, len) == (int)len && memcmp(got, p, len) == 0);
+	free(block);
+	free(got);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
+{
+	if (!work)
+		work = code_work_new();
+	if (len < sizeof(struct code_header_disk) || len > CODE_PLAIN_MAX)
+		return 0;
+	decode(p, len);
+	encode(p, len);
+	return 0;
+}
