@@ -1,0 +1,167 @@
+#include "store/code/coding.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/util.h"
+
+#define SAMPLE (64u * 1024) /* of a block, from its middle: enough to tell, a quarter of the time */
+
+static uint64_t thread_cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+struct candidates {
+	struct coder_spec *spec;
+	unsigned nr;
+};
+
+static void add(struct candidates *to, struct code_header steps, int level)
+{
+	assert(to->nr < CODE_CANDIDATES_MAX && code_steps_valid(&steps));
+	to->spec[to->nr++] = (struct coder_spec){ .steps = steps, .level = level };
+}
+
+/* Strides of the shape, as far as a block has more than one of them. */
+static void set_strides(struct code_header *h, const struct coding_shape *s)
+{
+	uint32_t most = CODE_PLAIN_MAX / s->type.width / 2;
+	unsigned n = 0;
+
+	h->predict = CODE_PREDICT_DELTA;
+	h->stride[n++] = MAX(s->parts, 1u);
+	if (s->row > h->stride[0] && s->row <= most)
+		h->stride[n++] = s->row;
+	if (s->plane > s->row && s->plane <= most)
+		h->stride[n++] = s->plane;
+}
+
+/* Differences along one axis, and along all there are: far neighbours help some fields and hurt others. */
+static void add_deltas(struct candidates *to, const struct coding_shape *s, struct code_header h)
+{
+	struct code_header one = h;
+
+	one.predict = CODE_PREDICT_DELTA;
+	one.zigzag = h.zigzag = true;
+	one.stride[0] = MAX(s->parts, 1u);
+	add(to, one, 1);
+	set_strides(&h, s);
+	if (h.stride[1] == 0)
+		return;
+	add(to, h, 1);
+	if (h.stride[2] > 0) {
+		h.stride[2] = 0;
+		add(to, h, 1);
+	}
+}
+
+static void add_base(struct candidates *to, const struct coding_shape *s, struct code_header h, bool is_float)
+{
+	h.base = CODE_BASE_XOR;
+	add(to, h, 1);
+	h.map = is_float ? CODE_MAP_ORDERED : CODE_MAP_NONE;
+	h.base = CODE_BASE_SUB;
+	h.zigzag = true;
+	add(to, h, 1);
+	set_strides(&h, s);
+	add(to, h, 1);
+}
+
+unsigned coding_candidates(const struct coding_shape *s, bool with_base, struct coder_spec ret[CODE_CANDIDATES_MAX])
+{
+	struct code_header bytes = { .type = { CODE_BYTES, 1, false } }, h = { .type = s->type };
+	bool is_float = s->type.class == CODE_FLOAT || s->type.class == CODE_BFLOAT;
+	struct candidates to = { .spec = ret };
+
+	add(&to, bytes, 0);
+	bytes.entropy = CODE_ENTROPY_LZ4;
+	add(&to, bytes, 0);
+	bytes.entropy = CODE_ENTROPY_ZSTD;
+	add(&to, bytes, 1);
+	add(&to, bytes, 3);
+	h.entropy = CODE_ENTROPY_ZSTD;
+	h.split = CODE_SPLIT_BYTES;
+	if (with_base)
+		add_base(&to, s, h, is_float);
+	if (s->type.width == 1 && s->type.class == CODE_BYTES)
+		return to.nr;
+	add(&to, h, 1);
+	add(&to, h, 3);
+	if (is_float) {
+		h.map = CODE_MAP_ROTATED;
+		add(&to, h, 1);
+		h.map = CODE_MAP_NONE;
+		h.predict = CODE_PREDICT_XOR;
+		h.stride[0] = MAX(s->parts, 1u);
+		add(&to, h, 1);
+		h.stride[0] = 0;
+		h.predict = CODE_PREDICT_FPC;
+		if (s->type.width == 8)
+			add(&to, h, 1);
+		h.predict = CODE_PREDICT_NONE;
+		h.split = CODE_SPLIT_BITS;
+		add(&to, h, 1);
+		h.split = CODE_SPLIT_BYTES;
+		h.map = CODE_MAP_ORDERED;
+	}
+	add_deltas(&to, s, h);
+	return to.nr;
+}
+
+int coding_init(struct coding *c, struct code_work *work, const struct coding_shape *shape, bool with_base, double budget,
+		uint64_t (*cpu_ns)(void))
+{
+	*c = (struct coding){ .work = work, .cpu_ns = cpu_ns ? cpu_ns : thread_cpu_ns };
+	c->room = malloc(CODE_BLOCK_MAX(SAMPLE));
+	if (!c->room)
+		return -ENOMEM;
+	c->nr = coding_candidates(shape, with_base, c->spec);
+	code_choice_init(&c->choice, c->nr, budget);
+	return 0;
+}
+
+void coding_release(struct coding *c)
+{
+	free(c->room);
+	c->room = NULL;
+}
+
+static int try_one(struct coding *c, const uint8_t *p, size_t len, const uint8_t *base, size_t base_len, void *ret)
+{
+	uint64_t from = c->cpu_ns();
+	int n = code_encode(c->work, &c->spec[code_choice_next(&c->choice)], p, len, base, base_len, ret);
+
+	if (n >= 0)
+		code_choice_tell(&c->choice, len, (uint64_t)n, c->cpu_ns() - from);
+	return n;
+}
+
+int coding_block(struct coding *c, const void *p, size_t len, const void *base, size_t base_len, void *ret)
+{
+	size_t sample = MIN(len, (size_t)SAMPLE);
+	size_t at = round_down((len - sample) / 2, 8); /* whole elements */
+	const uint8_t *b = base_len > at ? (const uint8_t *)base + at : base;
+	int n;
+
+	/* What was found on a few bytes says little of many. */
+	if (c->sampled > 0 && sample > 4 * c->sampled)
+		code_choice_again(&c->choice);
+	if (code_choice_trying(&c->choice))
+		c->sampled = MAX(sample, (size_t)1);
+	while (code_choice_trying(&c->choice)) {
+		n = try_one(c, (const uint8_t *)p + at, sample, b, base_len > at ? base_len - at : 0, c->room);
+		if (n < 0)
+			return n;
+	}
+	return try_one(c, p, len, base, base_len, ret);
+}
+
+const struct coder_spec *coding_chosen(const struct coding *c)
+{
+	return &c->spec[c->choice.chosen];
+}

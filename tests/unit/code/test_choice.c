@@ -1,0 +1,195 @@
+#include "code_rig.h"
+
+#include "store/code/code_choice.h"
+#include "store/code/coding.h"
+
+/* Candidates that are not there: what each makes of 100 bytes, and how long that takes. */
+struct fake {
+	uint64_t coded, ns;
+};
+
+static unsigned run_trial(struct code_choice *c, const struct fake *fake)
+{
+	unsigned nr = 0;
+
+	while (code_choice_trying(c)) {
+		unsigned i = code_choice_next(c);
+
+		assert_int_equal(i, nr++);
+		code_choice_tell(c, 100, fake[i].coded, fake[i].ns);
+	}
+	assert_int_equal(nr, c->nr);
+	return code_choice_next(c);
+}
+
+static void the_smallest_within_the_budget_is_chosen(void **state)
+{
+	static const struct {
+		double budget;
+		struct fake fake[3];
+		unsigned chosen;
+	} cases[] = {
+		{ 10, { { 100, 1 }, { 50, 900 }, { 30, 1100 } }, 1 },
+		{ 0, { { 100, 1 }, { 50, 900 }, { 30, 1100 } }, 2 },
+		{ 1, { { 100, 200 }, { 50, 300 }, { 30, 110 } }, 2 }, /* none is affordable: the fastest */
+		{ 10, { { 100, 1 }, { 50, 900 }, { 50, 300 } }, 2 },
+		{ 10, { { 1000, 1 }, { 500, 900 }, { 504, 300 } }, 2 }, /* nearly as small, and faster */
+		{ 10, { { 1000, 1 }, { 500, 900 }, { 506, 300 } }, 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct code_choice c;
+
+		code_choice_init(&c, 3, cases[i].budget);
+		assert_int_equal(run_trial(&c, cases[i].fake), cases[i].chosen);
+	}
+}
+
+static const struct fake two[] = { { 50, 500 }, { 80, 100 } };
+
+static void what_pays_is_kept(void **state)
+{
+	struct code_choice c;
+
+	(void)state;
+	code_choice_init(&c, 2, 10);
+	run_trial(&c, two);
+	for (unsigned i = 0; i < 4000; i++) {
+		assert_false(code_choice_trying(&c));
+		code_choice_tell(&c, 100, 53, 500); /* not quite what was promised */
+	}
+	assert_int_equal(c.nr_trials, 1);
+}
+
+/* How many blocks it takes until all is tried again. */
+static unsigned blocks_until_trial(struct code_choice *c, uint64_t coded, uint64_t ns)
+{
+	unsigned n = 0;
+
+	while (!code_choice_trying(c)) {
+		assert_in_range(++n, 1, 100000);
+		code_choice_tell(c, 100, coded, ns);
+	}
+	return n;
+}
+
+static void what_stops_paying_is_tried_again(void **state)
+{
+	struct code_choice c;
+
+	(void)state;
+	code_choice_init(&c, 2, 10);
+	assert_int_equal(run_trial(&c, two), 0);
+	assert_in_range(blocks_until_trial(&c, 90, 500), 8, 20);
+	assert_int_equal(run_trial(&c, (const struct fake[]){ { 90, 500 }, { 70, 100 } }), 1);
+	assert_in_range(blocks_until_trial(&c, 70, 3000), 8, 40); /* as small, but too dear */
+	run_trial(&c, two);
+	assert_int_equal(blocks_until_trial(&c, 50, 500), 4096); /* others may have become better */
+}
+
+static void trials_get_a_quarter_of_the_budget(void **state)
+{
+	static const struct fake dear[] = { { 50, 500 }, { 40, 100000 } };
+	struct code_choice c;
+	unsigned n;
+
+	(void)state;
+	code_choice_init(&c, 2, 10);
+	run_trial(&c, dear);
+	n = blocks_until_trial(&c, 90, 500);
+	assert_int_equal(n, (100500 * 4 + 999) / (10 * 100)); /* 100500 ns of trials, a quarter of 10 ns for each byte */
+}
+
+static void one_slow_block_changes_nothing(void **state)
+{
+	struct code_choice c;
+
+	(void)state;
+	code_choice_init(&c, 2, 10);
+	run_trial(&c, two);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_false(code_choice_trying(&c));
+		code_choice_tell(&c, 100, i == 50 ? 85 : 50, i == 50 ? 5000 : 500);
+	}
+}
+
+static void candidates_are_valid_and_fit(void **state)
+{
+	struct coder_spec spec[CODE_CANDIDATES_MAX];
+
+	(void)state;
+	for (size_t t = 0; t < ARRAY_SIZE(all_types); t++)
+		for (unsigned base = 0; base < 2; base++)
+			for (unsigned rank = 0; rank < 4; rank++) {
+				struct coding_shape shape = { .type = all_types[t], .parts = rank % 2 + 1, .row = rank > 0 ? 64 : 0,
+							      .plane = rank > 1 ? 4096 : 0 };
+				unsigned nr = coding_candidates(&shape, base, spec), nr_base = 0;
+
+				assert_in_range(nr, 4, CODE_CANDIDATES_MAX);
+				for (unsigned i = 0; i < nr; i++) {
+					assert_true(code_steps_valid(&spec[i].steps));
+					nr_base += spec[i].steps.base != CODE_BASE_NONE;
+				}
+				assert_int_equal(nr_base, base ? 3 : 0);
+			}
+}
+
+static uint64_t clock_ns;
+
+static uint64_t fake_clock(void)
+{
+	return clock_ns += 1000;
+}
+
+/* The clock stands still but for what it is asked, so the smallest wins: the test knows which that is. */
+static void a_variable_is_coded_in_the_way_it_is_made_for(void **state)
+{
+	struct coding_shape shape = { .type = { CODE_FLOAT, 8, false } };
+	struct code_work *work = code_work_new();
+	uint8_t *plain = malloc(CODE_PLAIN_MAX), *base = malloc(CODE_PLAIN_MAX), *got = malloc(CODE_PLAIN_MAX);
+	uint8_t *block = malloc(CODE_BLOCK_MAX(CODE_PLAIN_MAX));
+	struct coding c;
+	int n;
+
+	(void)state;
+	fill_pattern(NOISE, shape.type, base, CODE_PLAIN_MAX);
+	memcpy(plain, base, CODE_PLAIN_MAX);
+	for (size_t i = 0; i < CODE_PLAIN_MAX; i += 8)
+		plain[i] ^= (uint8_t)(i >> 3);
+	assert_int_equal(coding_init(&c, work, &shape, true, 0, fake_clock), 0);
+	n = coding_block(&c, plain, CODE_PLAIN_MAX, base, CODE_PLAIN_MAX, block);
+	assert_in_range(n, 1, CODE_PLAIN_MAX / 7);
+	assert_int_equal(coding_chosen(&c)->steps.base, CODE_BASE_XOR);
+	assert_int_equal(code_decode(work, block, (size_t)n, base, CODE_PLAIN_MAX, got, CODE_PLAIN_MAX), CODE_PLAIN_MAX);
+	assert_memory_equal(got, plain, CODE_PLAIN_MAX);
+	coding_release(&c);
+
+	fill_pattern(SMOOTH, shape.type, plain, CODE_PLAIN_MAX);
+	assert_int_equal(coding_init(&c, work, &shape, false, 0, fake_clock), 0);
+	n = coding_block(&c, plain, 100, NULL, 0, block); /* shorter than a sample */
+	assert_int_equal(code_decode(work, block, (size_t)n, NULL, 0, got, 100), 100);
+	n = coding_block(&c, plain, CODE_PLAIN_MAX, NULL, 0, block);
+	assert_in_range(n, 1, CODE_PLAIN_MAX * 9 / 10);
+	coding_release(&c);
+	code_work_free(work);
+	free(plain);
+	free(base);
+	free(got);
+	free(block);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_smallest_within_the_budget_is_chosen),
+		cmocka_unit_test(what_pays_is_kept),
+		cmocka_unit_test(what_stops_paying_is_tried_again),
+		cmocka_unit_test(trials_get_a_quarter_of_the_budget),
+		cmocka_unit_test(one_slow_block_changes_nothing),
+		cmocka_unit_test(candidates_are_valid_and_fit),
+		cmocka_unit_test(a_variable_is_coded_in_the_way_it_is_made_for),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
