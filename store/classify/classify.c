@@ -1,0 +1,127 @@
+#include "store/classify/classify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "store/classify/typed_format.h"
+
+#define PIECE 65536 /* bytes read at once */
+
+/* Without an environment: nothing in it is for a process that trusts nobody. */
+static int start(const struct classify_conf *conf, int fd, int out, pid_t *ret)
+{
+	char *argv[] = { (char *)"ckptfs-classify", NULL }, *environment[] = { NULL };
+	posix_spawn_file_actions_t actions;
+	int r;
+
+	r = posix_spawn_file_actions_init(&actions);
+	if (r)
+		return -r;
+	r = posix_spawn_file_actions_adddup2(&actions, fd, STDIN_FILENO);
+	if (r == 0)
+		r = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+	if (r == 0)
+		r = posix_spawn(ret, conf->helper, &actions, NULL, argv, environment);
+	posix_spawn_file_actions_destroy(&actions);
+	return r ? log_errno(-r, "%s: cannot be started", conf->helper) : 0;
+}
+
+/* All it says until it closes the pipe: 0; -ETIMEDOUT, -EMSGSIZE, ... */
+static int listen_to(int in, unsigned limit_ms, struct buf *ret)
+{
+	uint64_t end = monotonic_ns() + (uint64_t)limit_ms * 1000000;
+
+	while (ret->len <= TYPED_BYTES_MAX) {
+		struct pollfd ready = { .fd = in, .events = POLLIN };
+		uint64_t now = monotonic_ns();
+		ssize_t n;
+
+		if (now >= end || poll(&ready, 1, (int)((end - now) / 1000000) + 1) == 0)
+			return -ETIMEDOUT;
+		if (buf_reserve(ret, PIECE) < 0)
+			return -ENOMEM;
+		n = read(in, ret->data + ret->len, PIECE);
+		if (n == 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		ret->len += n > 0 ? (size_t)n : 0;
+	}
+	return -EMSGSIZE;
+}
+
+/* How it ended, if not well. */
+static bool ended_well(pid_t pid, char *ret_reason, size_t room)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return false;
+	if (WIFSIGNALED(status))
+		snprintf(ret_reason, room, "the classifier was ended by signal %d", WTERMSIG(status));
+	else if (WEXITSTATUS(status) != 0)
+		snprintf(ret_reason, room, "the classifier failed with status %d", WEXITSTATUS(status));
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static int understand(const uint8_t *p, size_t len, uint64_t size, struct typed *ret, char *ret_reason, size_t room)
+{
+	char reason[TYPED_REASON_MAX + 1] = "";
+	int r = typed_decode(p, len, size, ret, reason);
+
+	if (r == -EBADMSG) {
+		snprintf(ret_reason, room, "the classifier said what cannot be");
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	snprintf(ret_reason, room, "%s", reason);
+	if (r == TYPED_KNOWN)
+		return 1;
+	typed_release(ret);
+	return 0;
+}
+
+int classify_file(const struct classify_conf *conf, int fd, struct typed *ret, char *ret_reason, size_t reason_room)
+{
+	_cleanup_(buf_release) struct buf said = BUF_EMPTY;
+	_cleanup_(closep) int in = -1;
+	struct stat st;
+	int pipes[2], r;
+	bool well;
+	pid_t pid;
+
+	*ret_reason = 0;
+	if (fstat(fd, &st) < 0 || pipe2(pipes, O_CLOEXEC) < 0)
+		return log_errno(-errno, "classifier: no pipe");
+	in = pipes[0];
+	r = start(conf, fd, pipes[1], &pid);
+	close(pipes[1]);
+	if (r < 0)
+		return r;
+	r = listen_to(in, conf->limit_ms, &said);
+	if (r < 0)
+		kill(pid, SIGKILL);
+	well = ended_well(pid, ret_reason, reason_room);
+	if (r == -ETIMEDOUT)
+		snprintf(ret_reason, reason_room, "the classifier was not done after %u ms", conf->limit_ms);
+	else if (r == -EMSGSIZE)
+		snprintf(ret_reason, reason_room, "the classifier said too much");
+	else if (r < 0)
+		return r;
+	if (r < 0 || !well)
+		return 0;
+	return understand(said.data, said.len, (uint64_t)st.st_size, ret, ret_reason, reason_room);
+}

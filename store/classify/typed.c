@@ -1,0 +1,159 @@
+#include "store/classify/typed.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+void typed_release(struct typed *t)
+{
+	for (size_t i = 0; i < t->nr_variables; i++)
+		free(t->variable[i].key);
+	free(t->variable);
+	free(t->extent);
+	*t = (struct typed){ 0 };
+}
+
+int typed_array_bytes(const struct typed_array *a, uint64_t *ret)
+{
+	uint64_t n = (uint64_t)a->type.width * MAX(a->parts, 1u);
+
+	for (unsigned i = 0; i < a->nr_dims; i++)
+		if (__builtin_mul_overflow(n, a->dim[i], &n))
+			return -EOVERFLOW;
+	*ret = n;
+	return 0;
+}
+
+int typed_array_set_type(struct typed_array *a, char kind, uint64_t bytes, bool big_endian)
+{
+	static const struct {
+		char kind;
+		enum code_class class;
+		unsigned parts;
+	} kinds[] = { { 'i', CODE_INT, 1 },   { 'u', CODE_UINT, 1 }, { 'f', CODE_FLOAT, 1 },
+		      { 'c', CODE_FLOAT, 2 }, { 'b', CODE_UINT, 1 }, { 'B', CODE_BFLOAT, 1 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct code_type t = { .class = kinds[i].class, .width = 1 };
+		uint64_t width = bytes / kinds[i].parts;
+
+		if (kinds[i].kind != kind || bytes % kinds[i].parts != 0 || width == 0 || width > 8 || (width & (width - 1)) != 0)
+			continue;
+		t.width = (unsigned)width;
+		t.big_endian = big_endian && width > 1;
+		if (code_type_decode(code_type_encode(t), &t) < 0)
+			return -EOPNOTSUPP;
+		a->type = t;
+		a->parts = kinds[i].parts;
+		return 0;
+	}
+	return -EOPNOTSUPP;
+}
+
+static uint32_t stride(uint64_t n)
+{
+	return n <= UINT32_MAX ? (uint32_t)n : 0;
+}
+
+static struct coding_shape shape_of(const struct typed_array *a)
+{
+	struct coding_shape s = { .type = a->type, .parts = MAX(a->parts, 1u) };
+	uint64_t row = s.parts, plane;
+
+	if (a->nr_dims < 2 || __builtin_mul_overflow(row, a->dim[a->nr_dims - 1], &row))
+		return s;
+	s.row = stride(row);
+	if (a->nr_dims > 2 && !__builtin_mul_overflow(row, a->dim[a->nr_dims - 2], &plane))
+		s.plane = stride(plane);
+	return s;
+}
+
+/* Twice the room when it is full. */
+static int grow(void **list, size_t nr, size_t *room, size_t size)
+{
+	size_t more = MAX(2 * *room, (size_t)16);
+	void *p;
+
+	if (nr < *room)
+		return 0;
+	p = reallocarray(*list, more, size);
+	if (!p)
+		return -ENOMEM;
+	*list = p;
+	*room = more;
+	return 0;
+}
+
+int typed_add_variable(struct typed *t, const char *name, size_t name_len, const struct typed_array *a)
+{
+	char class[20] = "Scalar", *key;
+
+	while (name_len > 0 && *name == '/') {
+		name++;
+		name_len--;
+	}
+	if (name_len > TYPED_KEY_MAX - 32 || memchr(name, 0, name_len))
+		return 0;
+	if (t->nr_variables == TYPED_VARIABLES_MAX)
+		return -E2BIG;
+	if (grow((void **)&t->variable, t->nr_variables, &t->room_variables, sizeof(*t->variable)) < 0)
+		return -ENOMEM;
+	if (a->nr_dims > 0)
+		snprintf(class, sizeof(class), "Array%uD", a->nr_dims);
+	if (asprintf(&key, "%.*s_%s%s_%s", (int)name_len, name, a->parts > 1 ? "C" : "", code_type_name(a->type).s, class) < 0)
+		return -ENOMEM;
+	t->variable[t->nr_variables++] = (struct typed_variable){ .key = key, .shape = shape_of(a) };
+	return 1;
+}
+
+int typed_add_extent(struct typed *t, uint64_t off, uint64_t len)
+{
+	if (off > t->size || len > t->size - off)
+		return -EBADMSG;
+	if (len == 0)
+		return 0;
+	if (t->nr_extents == TYPED_EXTENTS_MAX)
+		return -E2BIG;
+	if (grow((void **)&t->extent, t->nr_extents, &t->room_extents, sizeof(*t->extent)) < 0)
+		return -ENOMEM;
+	t->extent[t->nr_extents++] = (struct typed_extent){ (uint32_t)(t->nr_variables - 1), off, len };
+	return 0;
+}
+
+int typed_add_array(struct typed *t, const char *name, size_t name_len, const struct typed_array *a, uint64_t off, uint64_t len)
+{
+	uint64_t bytes;
+	int r;
+
+	if (typed_array_bytes(a, &bytes) < 0 || bytes != len)
+		return -EBADMSG;
+	r = typed_add_variable(t, name, name_len, a);
+	return r > 0 ? typed_add_extent(t, off, len) : r;
+}
+
+static int by_offset(const void *left, const void *right)
+{
+	const struct typed_extent *a = left, *b = right;
+
+	return a->off < b->off ? -1 : a->off > b->off;
+}
+
+int typed_check(const struct typed *t)
+{
+	_cleanup_(freep) struct typed_extent *sorted = NULL;
+
+	if (t->nr_extents == 0)
+		return 0;
+	sorted = reallocarray(NULL, t->nr_extents, sizeof(*sorted));
+	if (!sorted)
+		return -ENOMEM;
+	memcpy(sorted, t->extent, t->nr_extents * sizeof(*sorted));
+	qsort(sorted, t->nr_extents, sizeof(*sorted), by_offset);
+	for (size_t i = 1; i < t->nr_extents; i++)
+		if (sorted[i].off - sorted[i - 1].off < sorted[i - 1].len)
+			return -EBADMSG;
+	return 0;
+}

@@ -1,0 +1,44 @@
+/*
+ * What a classifier says of a file, as bytes on a pipe. The classifier reads users' files and may have been taken over by one, so nothing
+ * of this is trusted: types, lengths, extents in the file and not over one another. docs/format.md section 13 changes with this.
+ */
+#pragma once
+
+#include "base/le.h"
+#include "store/classify/typed.h"
+
+#define TYPED_MAGIC "ckty"
+#define TYPED_VERSION 1
+#define TYPED_REASON_MAX 200
+#define TYPED_BYTES_MAX (128u << 20)
+
+enum typed_verdict { TYPED_KNOWN = 1, TYPED_UNKNOWN = 2, TYPED_REFUSED = 3 };
+
+struct typed_head_disk {
+	uint8_t magic[4];
+	struct le32 version;
+	struct le64 size;
+	struct le32 nr_variables, nr_extents;
+	uint8_t verdict, reason_len; /* the reason follows; only of what was refused */
+	struct le16 reserved;
+	struct le32 crc; /* of all bytes behind it, then of those before it */
+};
+static_assert(sizeof(struct typed_head_disk) == 32 && offsetof(struct typed_head_disk, crc) == 28, "on the wire");
+
+struct typed_variable_disk {
+	uint8_t type, parts;
+	struct le16 key_len; /* the key follows */
+	struct le32 row, plane;
+};
+static_assert(sizeof(struct typed_variable_disk) == 12, "on the wire");
+
+struct typed_extent_disk {
+	struct le32 variable, reserved;
+	struct le64 off, len;
+};
+static_assert(sizeof(struct typed_extent_disk) == 24, "on the wire");
+
+/* The caller frees *ret. Of what is unknown or refused `t` counts only by its size. -ENOMEM, -E2BIG. */
+int typed_encode(const struct typed *t, enum typed_verdict verdict, const char *reason, uint8_t **ret, size_t *ret_len);
+/* Of a file of this size: the verdict, with variables only if it is TYPED_KNOWN. -EBADMSG, -ENOMEM. */
+int typed_decode(const void *p, size_t len, uint64_t size, struct typed *ret, char ret_reason[TYPED_REASON_MAX + 1]);
