@@ -64,7 +64,8 @@ static void print_file(const struct analysis *a, const struct file *f)
 	putchar('}');
 }
 
-void report_json(const struct analysis *a, const struct files *files, const struct setting *s)
+void report_json(const struct analysis *a, const struct files *files, const struct setting *s, const struct variables *v,
+		 const struct rival *rivals)
 {
 	printf("{\"schema_version\":%d,\"complete\":%s,\"exact\":%s,\"files\":[", SCHEMA_VERSION,
 	       a->complete ? "true" : "false", analysis_is_exact(a) ? "true" : "false");
@@ -76,6 +77,9 @@ void report_json(const struct analysis *a, const struct files *files, const stru
 	       ",\"zero_bytes\":%" PRIu64 ",",
 	       files->nr, files->nr_series, a->size, a->holes, figures_zero(&a->total[0], a->size));
 	print_figures(a, a->total);
-	printf("},\n\"recommended\":{\"options\":\"%s\",\"expected_bytes\":%" PRIu64 ",\"why\":\"%s\"}}\n", s->options,
+	printf("},\n\"recommended\":{\"options\":\"%s\",\"expected_bytes\":%" PRIu64 ",\"why\":\"%s\"}", s->options,
 	       s->expected, s->why);
+	if (v)
+		variables_json(v, rivals);
+	puts("}");
 }

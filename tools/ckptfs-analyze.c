@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,13 +26,17 @@
 #define SHOW_NS (200 * 1000 * 1000ull)
 #define BAR_WIDTH 30
 #define MEMORY_DEFAULT MiB(256)
+#define GROUP_MAX 4096
+#define CHAIN_MAX 64
 #define CDC_MAX KiB(64) /* as of the mount option cdc: what cannot be mounted need not be known */
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUPTED = 130 };
 
 struct request {
 	struct analyze_conf conf;
-	bool json, quiet;
+	struct variables_conf aware;
+	bool json, quiet, variables, rivals;
+	char helper[PATH_MAX]; /* ckptfs-classify */
 
 	struct files files;
 	uint64_t started_ns, shown_ns;
@@ -41,13 +47,22 @@ static void help(FILE *to)
 {
 	fprintf(to,
 		"Usage: ckptfs-analyze [--json] [--page SIZE] [--min SIZE] [--avg SIZE] [--max SIZE] [--memory SIZE]\n"
-		"                      [--quiet] FILE|DIRECTORY...\n"
+		"                      [--variables [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
+		"                      [--rivals]] [--quiet] FILE|DIRECTORY...\n"
 		"Tell what ckptfs would store of these files, and with which mount options the least. Needs no mount.\n\n"
 		"  --page SIZE    look at pages of this size too, a power of two, 4K to 1M\n"
 		"  --min SIZE     content-defined chunks: the shortest (default %" PRIu32 ")\n"
 		"  --avg SIZE     their average (default %" PRIu32 ")\n"
 		"  --max SIZE     the longest, up to 64K (default %" PRIu32 ")\n"
 		"  --memory SIZE  memory for fingerprints (default 256M); when it is full, figures become estimates\n"
+		"  --variables    look at variables in HDF5, netCDF, safetensors, torch and numpy files: what they become,\n"
+		"                 merged over ranks and coded by their type against the step before\n"
+		"  --scheme NAME  how they are merged: agnostic, agnostic-block, aware, aware-block, auto (default)\n"
+		"  --group N      ranks that are merged (default 16)\n"
+		"  --block SIZE   what takes turns in the -block schemes (default 4K)\n"
+		"  --chain N      steps that are coded one against the other, 0 to 64 (default 4)\n"
+		"  --budget S     CPU seconds per GB that coding may take (default 10)\n"
+		"  --rivals       also what gzip -6, zstd -3 and zstd -19 make of all files as one stream\n"
 		"  --json         the result as one JSON document; keys keep their meaning (schema_version)\n"
 		"  -q, --quiet    no progress\n"
 		"  -h, --help     this text\n"
@@ -90,20 +105,57 @@ static void end_progress(struct request *q)
 	q->bar_shown = false;
 }
 
-static void report(const struct request *q, const struct analysis *a)
+/* v: NULL if variables are not wanted. */
+static void report(const struct request *q, const struct analysis *a, const struct variables *v, const struct rival *rivals)
 {
 	struct setting s;
 
 	setting_recommend(a, &s);
-	if (q->json)
-		report_json(a, &q->files, &s);
-	else
-		report_text(a, &q->files, &s);
+	if (q->json) {
+		report_json(a, &q->files, &s, v, rivals);
+		return;
+	}
+	report_text(a, &q->files, &s);
+	if (v)
+		variables_text(v, rivals);
+}
+
+/* Beside this program, as in a build tree, or where it is installed. */
+static void find_helper(struct request *q)
+{
+	ssize_t n = readlink("/proc/self/exe", q->helper, sizeof(q->helper) - sizeof("ckptfs-classify"));
+	char *slash;
+
+	q->helper[n > 0 ? n : 0] = 0;
+	slash = strrchr(q->helper, '/');
+	if (slash)
+		strcpy(slash + 1, "ckptfs-classify");
+	if (!slash || access(q->helper, X_OK) < 0)
+		snprintf(q->helper, sizeof(q->helper), "%s/ckptfs-classify", CKPTFS_LIBEXECDIR);
+	q->aware.helper = q->helper;
+}
+
+static int look_at_variables(struct request *q, struct variables *v, struct rival *rivals)
+{
+	int r;
+
+	find_helper(q);
+	r = variables_init(v, &q->aware);
+	q->started_ns = monotonic_ns();
+	if (r == 0)
+		r = variables_run(v, &q->files);
+	q->started_ns = monotonic_ns();
+	if (r == 0 && q->rivals && !interrupted())
+		r = rivals_run(&q->files, q->aware.step, q->aware.userdata, rivals);
+	end_progress(q);
+	return r;
 }
 
 static int analyze(struct request *q, char *paths[], int nr)
 {
 	_cleanup_(analysis_release) struct analysis a = { 0 };
+	_cleanup_(variables_release) struct variables v = { 0 };
+	struct rival rivals[NR_RIVALS] = { 0 };
 	int failed = 0, r;
 
 	for (int i = 0; i < nr; i++) {
@@ -120,10 +172,12 @@ static int analyze(struct request *q, char *paths[], int nr)
 	q->started_ns = monotonic_ns();
 	r = analysis_run(&a, &q->files);
 	end_progress(q);
+	if (r == 0 && q->variables && !interrupted())
+		r = look_at_variables(q, &v, rivals);
 	if (r < 0)
 		return r;
 	if (q->files.nr > 0 || (q->json && failed == 0))
-		report(q, &a);
+		report(q, &a, v.work ? &v : NULL, rivals[0].name ? rivals : NULL);
 	else if (failed == 0)
 		refuse("there are no files to look at");
 	for (size_t i = 0; i < q->files.nr; i++)
@@ -163,6 +217,70 @@ static int set_size(struct request *q, int option, const char *text)
 	return 0;
 }
 
+static int set_number(const char *name, const char *text, unsigned least, unsigned most, unsigned *ret)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || n < least || n > most)
+		return refuse("--%s %s: must be a number, %u to %u", name, text, least, most);
+	*ret = (unsigned)n;
+	return 0;
+}
+
+static int set_scheme(struct request *q, const char *text)
+{
+	for (enum scheme s = 0; s < NR_SCHEMES; s++)
+		if (strcmp(text, scheme_names[s]) == 0) {
+			q->aware.scheme = s;
+			return 0;
+		}
+	return refuse("--scheme %s: must be agnostic, agnostic-block, aware, aware-block or auto", text);
+}
+
+static int set_budget(struct request *q, const char *text)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end == text || *end || !(seconds > 0 && seconds <= 1e6))
+		return refuse("--budget %s: must be CPU seconds per GB, more than 0", text);
+	q->aware.budget = seconds;
+	return 0;
+}
+
+/* How variables are looked at: 1 it was such an option, 0 another one, < 0 refused. */
+static int set_aware(struct request *q, int option, const char *text)
+{
+	int r = 0;
+
+	switch (option) {
+	case 'S':
+		r = set_scheme(q, text);
+		break;
+	case 'G':
+		r = set_number("group", text, 1, GROUP_MAX, &q->aware.group);
+		break;
+	case 'C':
+		r = set_number("chain", text, 0, CHAIN_MAX, &q->aware.chain);
+		break;
+	case 'B':
+		if (parse_size(text, &q->aware.block) < 0 || q->aware.block < 8 || q->aware.block % 8 != 0)
+			r = refuse("--block %s: must be a size such as 4K, a multiple of 8", text);
+		break;
+	case 'U':
+		r = set_budget(q, text);
+		break;
+	case 'R':
+		q->rivals = true;
+		break;
+	default:
+		return 0;
+	}
+	q->variables = true;
+	return r < 0 ? r : 1;
+}
+
 /* 0: go on; else the exit status + 1 */
 static int parse(int argc, char *argv[], struct request *q)
 {
@@ -171,9 +289,13 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "min", required_argument, NULL, 'n' },  { "avg", required_argument, NULL, 'a' },
 		{ "max", required_argument, NULL, 'x' },  { "memory", required_argument, NULL, 'm' },
 		{ "quiet", no_argument, NULL, 'q' },	  { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	  { 0 },
+		{ "version", no_argument, NULL, 'V' },	  { "variables", no_argument, NULL, 'v' },
+		{ "scheme", required_argument, NULL, 'S' }, { "group", required_argument, NULL, 'G' },
+		{ "block", required_argument, NULL, 'B' },  { "chain", required_argument, NULL, 'C' },
+		{ "budget", required_argument, NULL, 'U' }, { "rivals", no_argument, NULL, 'R' },
+		{ 0 },
 	};
-	int c;
+	int c, r;
 
 	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0)
 		switch (c) {
@@ -182,6 +304,9 @@ static int parse(int argc, char *argv[], struct request *q)
 			break;
 		case 'q':
 			q->quiet = true;
+			break;
+		case 'v':
+			q->variables = true;
 			break;
 		case 'h':
 			help(stdout);
@@ -193,7 +318,8 @@ static int parse(int argc, char *argv[], struct request *q)
 			fputs("Try ckptfs-analyze --help.\n", stderr);
 			return EXIT_USAGE + 1;
 		default:
-			if (set_size(q, c, optarg) < 0)
+			r = set_aware(q, c, optarg);
+			if (r < 0 || (r == 0 && set_size(q, c, optarg) < 0))
 				return EXIT_USAGE + 1;
 		}
 	if (!cdc_params_valid(&q->conf.cdc) || q->conf.cdc.max > CDC_MAX) {
@@ -211,7 +337,10 @@ static int parse(int argc, char *argv[], struct request *q)
 
 int main(int argc, char *argv[])
 {
-	struct request q = { .conf = { .cdc = CDC_PARAMS_DEFAULT, .memory = MEMORY_DEFAULT, .step = step, .userdata = &q } };
+	struct request q = {
+		.conf = { .cdc = CDC_PARAMS_DEFAULT, .memory = MEMORY_DEFAULT, .step = step, .userdata = &q },
+		.aware = { .group = 16, .block = KiB(4), .chain = 4, .budget = 10, .step = step, .userdata = &q },
+	};
 	int r;
 
 	log_to_function(on_log, NULL);

@@ -120,7 +120,8 @@ static size_t add_name(char path[PATH_ROOM], size_t len, const struct pickle_nod
 	else
 		n = snprintf(path + len, PATH_ROOM - len, "%s%lld", len > 0 ? "/" : "",
 			     name && name->kind == PICKLE_INT ? (long long)name->number : (long long)number);
-	return MIN(len + (size_t)MAX(n, 0), (size_t)PATH_ROOM - 1);
+	len += n > 0 ? (size_t)n : 0;
+	return MIN(len, (size_t)PATH_ROOM - 1);
 }
 
 static int walk(struct torch *t, const struct pickle_node *node, char path[PATH_ROOM], size_t len, unsigned depth)

@@ -157,3 +157,29 @@ int typed_check(const struct typed *t)
 			return -EBADMSG;
 	return 0;
 }
+
+/* Extents are of one variable after the other, so both lists are gone through once, and what is kept moves up. */
+void typed_drop_small(struct typed *t, uint64_t least)
+{
+	size_t from = 0, nr_variables = 0, nr_extents = 0;
+
+	for (size_t i = 0; i < t->nr_variables; i++) {
+		uint64_t bytes = 0;
+		size_t end = from;
+
+		for (; end < t->nr_extents && t->extent[end].variable == i; end++)
+			bytes += t->extent[end].len;
+		if (bytes < least) {
+			free(t->variable[i].key);
+		} else {
+			for (size_t k = from; k < end; k++) {
+				t->extent[nr_extents] = t->extent[k];
+				t->extent[nr_extents++].variable = (uint32_t)nr_variables;
+			}
+			t->variable[nr_variables++] = t->variable[i];
+		}
+		from = end;
+	}
+	t->nr_variables = nr_variables;
+	t->nr_extents = nr_extents;
+}

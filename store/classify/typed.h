@@ -56,3 +56,5 @@ int typed_add_extent(struct typed *t, uint64_t off, uint64_t len);
 int typed_add_array(struct typed *t, const char *name, size_t name_len, const struct typed_array *a, uint64_t off, uint64_t len);
 /* Once all are added: -EBADMSG if two extents overlap. */
 int typed_check(const struct typed *t);
+/* Variables with fewer bytes than that are none: coded by themselves they would take more than among plain bytes. */
+void typed_drop_small(struct typed *t, uint64_t least);

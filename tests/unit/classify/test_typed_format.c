@@ -108,12 +108,50 @@ static void extents_over_one_another_are_refused(void **state)
 	typed_release(&t);
 }
 
+static void small_variables_are_dropped(void **state)
+{
+	struct typed t = example();
+
+	(void)state;
+	typed_drop_small(&t, 8);
+	assert_int_equal(t.nr_variables, 2);
+	assert_int_equal(t.nr_extents, 3);
+	typed_drop_small(&t, 9);
+	assert_int_equal(t.nr_variables, 1);
+	assert_int_equal(t.nr_extents, 1);
+	assert_int_equal(t.extent[0].off, 1000);
+	typed_release(&t);
+	t = TYPED_EMPTY(100);
+	typed_drop_small(&t, 9);
+	assert_int_equal(t.nr_variables, 0);
+}
+
+/* What is kept is still of its own variable. */
+static void the_numbers_of_what_is_kept_move_up(void **state)
+{
+	struct typed t = TYPED_EMPTY(SIZE);
+	struct typed_array a = { .type = { CODE_INT, 4, false }, .nr_dims = 1, .dim = { 1 } };
+
+	(void)state;
+	assert_int_equal(typed_add_array(&t, "small", 5, &a, 0, 4), 0);
+	a.dim[0] = 100;
+	assert_int_equal(typed_add_array(&t, "large", 5, &a, 4, 400), 0);
+	typed_drop_small(&t, 100);
+	assert_int_equal(t.nr_variables, 1);
+	assert_string_equal(t.variable[0].key, "large_I32LE_Array1D");
+	assert_int_equal(t.extent[0].variable, 0);
+	assert_int_equal(t.extent[0].off, 4);
+	typed_release(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_said_is_understood),
 		cmocka_unit_test(a_classifier_that_was_taken_over_is_not_believed),
 		cmocka_unit_test(extents_over_one_another_are_refused),
+		cmocka_unit_test(small_variables_are_dropped),
+		cmocka_unit_test(the_numbers_of_what_is_kept_move_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,23 @@
+/*
+ * The order in which the bytes of several parts, the same variable of several ranks, are put one behind the other: whole, or in
+ * blocks that take turns. What lies near in place then lies near in the merged bytes. Pure.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct merge_part {
+	uint64_t len, done;
+};
+
+struct merge {
+	struct merge_part *part; /* borrowed; done is ours, 0 at first */
+	size_t nr;
+	uint64_t block; /* 0: whole parts */
+	size_t at;	/* whose turn it is */
+	uint64_t turn;	/* bytes of it so far */
+};
+
+/* The next piece of at most `max` bytes: 1 with its part, its offset there and its length, 0 at the end. */
+int merge_next(struct merge *m, uint64_t max, size_t *ret_part, uint64_t *ret_off, uint64_t *ret_len);

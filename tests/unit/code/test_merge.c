@@ -1,0 +1,52 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "store/code/merge.h"
+
+/* "a0+4" is four bytes of the first part from its beginning. */
+static void parts_are_merged_in_order(void **state)
+{
+	static const struct {
+		uint64_t len[3];
+		size_t nr;
+		uint64_t block, max;
+		const char *order;
+	} cases[] = {
+		{ { 4, 6, 2 }, 3, 0, 100, "a0+4 b0+6 c0+2 " },
+		{ { 4, 6, 2 }, 3, 0, 5, "a0+4 b0+5 b5+1 c0+2 " },
+		{ { 4, 6, 2 }, 3, 2, 100, "a0+2 b0+2 c0+2 a2+2 b2+2 b4+2 " },
+		{ { 5, 3 }, 2, 2, 100, "a0+2 b0+2 a2+2 b2+1 a4+1 " },
+		{ { 5, 3 }, 2, 4, 3, "a0+3 a3+1 b0+3 a4+1 " },
+		{ { 0, 3, 0 }, 3, 2, 100, "b0+2 b2+1 " },
+		{ { 0, 0, 0 }, 3, 2, 100, "" },
+		{ { 7 }, 1, 2, 100, "a0+2 a2+2 a4+2 a6+1 " },
+		{ { 0 }, 0, 0, 100, "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct merge_part part[3] = { { .len = cases[i].len[0] }, { .len = cases[i].len[1] }, { .len = cases[i].len[2] } };
+		struct merge m = { .part = part, .nr = cases[i].nr, .block = cases[i].block };
+		char order[200] = "";
+		uint64_t off, len;
+		size_t which;
+
+		while (merge_next(&m, cases[i].max, &which, &off, &len) > 0)
+			snprintf(order + strlen(order), sizeof(order) - strlen(order), "%c%d+%d ", 'a' + (char)which, (int)off, (int)len);
+		assert_string_equal(order, cases[i].order);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_merged_in_order) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+#include "tools/analyze_sets.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "tools/analyze_complain.h"
+
+#define REASON_ROOM 300
+#define SMALL 512 /* bytes: a block's header is 40 */
+
+static int by_offset(const void *left, const void *right)
+{
+	const struct typed_extent *a = left, *b = right;
+
+	return a->off < b->off ? -1 : a->off > b->off;
+}
+
+/* What is between the extents. */
+static int find_rest(struct set_member *m)
+{
+	_cleanup_(freep) struct typed_extent *sorted = NULL;
+	uint64_t at = 0;
+
+	sorted = reallocarray(NULL, m->typed.nr_extents + 1, sizeof(*sorted));
+	m->rest = reallocarray(NULL, m->typed.nr_extents + 1, sizeof(*m->rest));
+	if (!sorted || !m->rest)
+		return -ENOMEM;
+	if (m->typed.nr_extents > 0)
+		memcpy(sorted, m->typed.extent, m->typed.nr_extents * sizeof(*sorted));
+	qsort(sorted, m->typed.nr_extents, sizeof(*sorted), by_offset);
+	sorted[m->typed.nr_extents] = (struct typed_extent){ .off = m->typed.size };
+	for (size_t i = 0; i <= m->typed.nr_extents; i++) {
+		if (sorted[i].off > at) {
+			m->rest[m->nr_rest++] = (struct typed_extent){ .off = at, .len = sorted[i].off - at };
+			m->rest_len += sorted[i].off - at;
+		}
+		at = sorted[i].off + sorted[i].len;
+	}
+	return 0;
+}
+
+static void member_close(struct set_member *m)
+{
+	typed_release(&m->typed);
+	free(m->rest);
+	closep(&m->fd);
+}
+
+/* 1: it is open, 0: left out. */
+static int member_open(struct set_member *m, const struct classify_conf *conf, const struct file *file)
+{
+	char reason[REASON_ROOM];
+	struct stat st;
+	int r;
+
+	*m = (struct set_member){ .file = file, .fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) };
+	if (m->fd < 0 || fstat(m->fd, &st) < 0) {
+		complain(-errno, "%s: cannot be opened", file->path);
+		return 0;
+	}
+	r = S_ISREG(st.st_mode) ? classify_file(conf, m->fd, &m->typed, reason, sizeof(reason)) : 0;
+	if (r < 0)
+		return r;
+	if (r == 0 && *reason)
+		refuse("%s: plain bytes: %s", file->path, reason);
+	typed_drop_small(&m->typed, SMALL);
+	m->typed.size = (uint64_t)st.st_size;
+	r = find_rest(m);
+	return r < 0 ? r : 1;
+}
+
+int set_open(struct set *s, const struct classify_conf *conf, struct file *const *files, size_t nr)
+{
+	int r;
+
+	*s = (struct set){ .member = calloc(MAX(nr, (size_t)1), sizeof(*s->member)) };
+	if (!s->member)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++) {
+		r = member_open(&s->member[s->nr], conf, files[i]);
+		if (r > 0) {
+			s->nr++;
+			continue;
+		}
+		member_close(&s->member[s->nr]);
+		if (r < 0) {
+			set_close(s);
+			return r;
+		}
+	}
+	return 0;
+}
+
+void set_close(struct set *s)
+{
+	for (size_t i = 0; i < s->nr; i++)
+		member_close(&s->member[i]);
+	free(s->member);
+	*s = (struct set){ 0 };
+}
+
+/* The extents of a variable are side by side in the list. */
+static void find_variable(struct stream_part *p, uint32_t variable)
+{
+	const struct typed *t = &p->member->typed;
+	size_t lo = 0, hi = t->nr_extents;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (t->extent[mid].variable < variable)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	p->extent = t->extent + lo;
+	while (lo + p->nr_extents < t->nr_extents && p->extent[p->nr_extents].variable == variable)
+		p->len += p->extent[p->nr_extents++].len;
+}
+
+int stream_init(struct stream *s, enum stream_of of, const struct stream_source *source, size_t nr, uint64_t block)
+{
+	*s = (struct stream){ .part = calloc(MAX(nr, (size_t)1), sizeof(*s->part)),
+			      .merge_part = calloc(MAX(nr, (size_t)1), sizeof(*s->merge_part)) };
+	if (!s->part || !s->merge_part) {
+		stream_release(s);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < nr; i++) {
+		struct stream_part *p = &s->part[i];
+
+		p->member = source[i].member;
+		if (of == STREAM_VARIABLE) {
+			find_variable(p, source[i].variable);
+		} else if (of == STREAM_REST) {
+			p->extent = p->member->rest;
+			p->nr_extents = p->member->nr_rest;
+			p->len = p->member->rest_len;
+		} else {
+			p->whole = (struct typed_extent){ .len = p->member->typed.size };
+			p->extent = &p->whole;
+			p->nr_extents = 1;
+			p->len = p->whole.len;
+		}
+		s->merge_part[i].len = p->len;
+		s->len += p->len;
+	}
+	s->merge = (struct merge){ .part = s->merge_part, .nr = nr, .block = block };
+	return 0;
+}
+
+void stream_release(struct stream *s)
+{
+	free(s->part);
+	free(s->merge_part);
+	*s = (struct stream){ 0 };
+}
+
+static int read_exactly(const struct set_member *m, uint8_t *p, size_t len, uint64_t off)
+{
+	for (size_t n = 0; n < len;) {
+		ssize_t got = pread(m->fd, p + n, len - n, (off_t)(off + n));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return complain(-errno, "%s: cannot be read at %" PRIu64, m->file->path, off + n);
+		if (got == 0)
+			return refuse("%s: has become shorter while it was read", m->file->path);
+		n += (size_t)got;
+	}
+	return 0;
+}
+
+/* Bytes of a part, which are asked for one behind the other. */
+static int part_read(struct stream_part *p, uint8_t *to, uint64_t off, uint64_t len)
+{
+	while (len > 0) {
+		const struct typed_extent *e = &p->extent[p->at];
+		uint64_t skip = off - p->begin, n = MIN(e->len - skip, len);
+		int r;
+
+		if (n == 0) {
+			p->begin += e->len;
+			p->at++;
+			continue;
+		}
+		r = read_exactly(p->member, to, n, e->off + skip);
+		if (r < 0)
+			return r;
+		to += n;
+		off += n;
+		len -= n;
+	}
+	return 0;
+}
+
+ssize_t stream_read(struct stream *s, void *p, size_t len)
+{
+	uint8_t *to = p;
+	uint64_t off, n;
+	size_t part;
+	int r;
+
+	while (len > 0 && merge_next(&s->merge, len, &part, &off, &n) > 0) {
+		r = part_read(&s->part[part], to, off, n);
+		if (r < 0)
+			return r;
+		to += n;
+		len -= n;
+	}
+	return to - (uint8_t *)p;
+}

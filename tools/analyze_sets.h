@@ -1,0 +1,59 @@
+/*
+ * Files that belong together in one step, a checkpoint set: the same step of up to a number of ranks, and what is known of each. And the
+ * merged bytes of them: of all ranks' files, or of one variable.
+ */
+#pragma once
+
+#include "store/classify/classify.h"
+#include "store/code/merge.h"
+#include "tools/analyze_files.h"
+
+struct set_member {
+	const struct file *file;
+	int fd;
+	struct typed typed; /* without variables if it is plain */
+	struct typed_extent *rest; /* what no variable has, in the order of the file; the caller of set_open() does not free it */
+	size_t nr_rest;
+	uint64_t rest_len;
+};
+
+struct set {
+	struct set_member *member;
+	size_t nr;
+};
+
+/* Opens all, and has them classified. A file that cannot be opened is left out, after a complaint; that one is plain though its format is
+ * known is told. -ENOMEM, or what the classifier failed of. */
+int set_open(struct set *s, const struct classify_conf *conf, struct file *const *files, size_t nr);
+void set_close(struct set *s); /* an empty one is fine */
+
+/* A variable of a member, or what it has besides (variable < 0), or all of its file (member_whole). */
+enum stream_of { STREAM_VARIABLE, STREAM_REST, STREAM_FILE };
+
+struct stream_part {
+	const struct set_member *member;
+	const struct typed_extent *extent; /* one behind the other */
+	size_t nr_extents;
+	struct typed_extent whole; /* for STREAM_FILE, and then extent points here */
+	uint64_t len;
+	size_t at;	/* where merge_next() is: extent, and where that begins in the part */
+	uint64_t begin;
+};
+
+struct stream {
+	struct stream_part *part;
+	struct merge_part *merge_part;
+	struct merge merge;
+	uint64_t len;
+};
+
+struct stream_source {
+	const struct set_member *member;
+	uint32_t variable; /* of STREAM_VARIABLE */
+};
+
+/* Borrows the set. block 0: one part behind the other. -ENOMEM. */
+int stream_init(struct stream *s, enum stream_of of, const struct stream_source *source, size_t nr, uint64_t block);
+void stream_release(struct stream *s);
+/* The next bytes, as many as there are up to `len`: how many. A file that cannot be read has been complained about: < 0. */
+ssize_t stream_read(struct stream *s, void *p, size_t len);

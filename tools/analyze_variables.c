@@ -1,0 +1,424 @@
+#include "tools/analyze_variables.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/util.h"
+#include "tools/analyze_complain.h"
+#include "tools/analyze_names.h"
+#include "tools/analyze_sets.h"
+
+#define CLASSIFY_MS 120000u
+#define SCHEME_SAMPLE MiB(4) /* of a variable, to choose how it is merged */
+
+const char *const scheme_names[NR_SCHEMES] = { "auto", "agnostic", "agnostic-block", "aware", "aware-block" };
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+int variables_init(struct variables *v, const struct variables_conf *conf)
+{
+	*v = (struct variables){
+		.conf = *conf,
+		.work = code_work_new(),
+		.plain = malloc(CODE_PLAIN_MAX),
+		.base = malloc(CODE_PLAIN_MAX),
+		.decoded = malloc(CODE_PLAIN_MAX),
+		.block = malloc(CODE_BLOCK_MAX(CODE_PLAIN_MAX)),
+		.complete = true,
+	};
+	return v->work && v->plain && v->base && v->decoded && v->block ? 0 : -ENOMEM;
+}
+
+static void variable_free(struct variable *x)
+{
+	for (int i = 0; i < 2; i++)
+		if (x->coding_ready[i])
+			coding_release(&x->coding[i]);
+	free(x->key);
+	free(x);
+}
+
+void variables_release(struct variables *v)
+{
+	for (size_t i = 0; i < v->nr; i++)
+		variable_free(v->variable[i]);
+	free(v->variable);
+	code_work_free(v->work);
+	free(v->plain);
+	free(v->base);
+	free(v->decoded);
+	free(v->block);
+	*v = (struct variables){ 0 };
+}
+
+static int by_key(const void *left, const void *right)
+{
+	return strcmp((*(struct variable *const *)left)->key, (*(struct variable *const *)right)->key);
+}
+
+/* The list is kept in order: there are few new ones, and many look-ups. */
+static struct variable *variable_get(struct variables *v, const char *key, const struct coding_shape *shape)
+{
+	struct variable want = { .key = (char *)key }, *pointer = &want, **found, *x;
+	size_t at;
+
+	found = v->nr > 0 ? bsearch(&pointer, v->variable, v->nr, sizeof(*v->variable), by_key) : NULL;
+	if (found)
+		return *found;
+	if (v->nr == v->room) {
+		size_t room = MAX(2 * v->room, (size_t)64);
+		struct variable **more = reallocarray(v->variable, room, sizeof(*more));
+
+		if (!more)
+			return NULL;
+		v->variable = more;
+		v->room = room;
+	}
+	x = calloc(1, sizeof(*x));
+	if (!x || !(x->key = strdup(key))) {
+		free(x);
+		return NULL;
+	}
+	x->shape = *shape;
+	for (at = v->nr; at > 0 && strcmp(v->variable[at - 1]->key, key) > 0; at--)
+		v->variable[at] = v->variable[at - 1];
+	v->variable[at] = x;
+	v->nr++;
+	return x;
+}
+
+/* What a variable is made of in one set, and in the set of the step before. */
+struct sources {
+	enum stream_of of;
+	const struct stream_source *now, *before;
+	size_t nr, nr_before; /* nr_before 0: no base */
+};
+
+static int code_block(struct variables *v, struct variable *x, struct coding *c, size_t len, size_t base_len, bool count)
+{
+	uint64_t from = cpu_ns(), coded, decoded;
+	int n, r;
+
+	n = coding_block(c, v->plain, len, v->base, base_len, v->block);
+	if (n < 0)
+		return n;
+	coded = cpu_ns();
+	x->encode_ns += coded - from;
+	if (!count)
+		return n;
+	r = code_decode(v->work, v->block, (size_t)n, v->base, base_len, v->decoded, len);
+	decoded = cpu_ns();
+	if (r != (int)len || memcmp(v->decoded, v->plain, len) != 0)
+		return complain(-EBADMSG, "%s: does not come back as it was coded", x->key);
+	x->decode_ns += decoded - coded;
+	x->plain += len;
+	x->coded += (uint64_t)n;
+	x->nr_blocks++;
+	x->nr_based += base_len > 0;
+	return n;
+}
+
+/* Codes up to `most` bytes of a stream; *ret_coded: how many they become. */
+static int code_stream(struct variables *v, struct variable *x, struct coding *c, struct stream *now, struct stream *before,
+		       uint64_t most, bool count, uint64_t *ret_coded)
+{
+	ssize_t len, base_len = 0;
+	int n;
+
+	*ret_coded = 0;
+	while (most > 0) {
+		len = stream_read(now, v->plain, MIN((uint64_t)CODE_PLAIN_MAX, most));
+		if (len <= 0)
+			return (int)len;
+		if (before)
+			base_len = stream_read(before, v->base, (size_t)len);
+		if (base_len < 0)
+			return (int)base_len;
+		n = code_block(v, x, c, (size_t)len, (size_t)base_len, count);
+		if (n < 0)
+			return n;
+		*ret_coded += (uint64_t)n;
+		most -= (uint64_t)len;
+		if (count) {
+			v->looked_at += (uint64_t)len;
+			if (v->conf.step && !v->conf.step(v->conf.userdata, v->looked_at)) {
+				v->complete = false;
+				return -EINTR;
+			}
+		}
+	}
+	return 0;
+}
+
+static bool takes_turns(enum scheme s)
+{
+	return s == SCHEME_AGNOSTIC_BLOCK || s == SCHEME_AWARE_BLOCK;
+}
+
+/* How large the start of a variable gets, merged in this way. */
+static int try_scheme(struct variables *v, struct variable *x, const struct sources *from, enum scheme scheme, uint64_t *ret)
+{
+	struct stream stream;
+	struct coding c;
+	int r;
+
+	r = stream_init(&stream, from->of, from->now, from->nr, takes_turns(scheme) ? v->conf.block : 0);
+	if (r < 0)
+		return r;
+	r = coding_init(&c, v->work, &x->shape, false, v->conf.budget, NULL);
+	if (r == 0)
+		r = code_stream(v, x, &c, &stream, NULL, SCHEME_SAMPLE, false, ret);
+	coding_release(&c);
+	stream_release(&stream);
+	return r;
+}
+
+static int choose_scheme(struct variables *v, struct variable *x, const struct sources *from)
+{
+	bool typed = from->of == STREAM_VARIABLE;
+	enum scheme whole = typed ? SCHEME_AWARE : SCHEME_AGNOSTIC, block = typed ? SCHEME_AWARE_BLOCK : SCHEME_AGNOSTIC_BLOCK;
+	uint64_t coded_whole, coded_block;
+	int r;
+
+	x->scheme = whole;
+	if (v->conf.scheme != SCHEME_AUTO) {
+		x->scheme = takes_turns(v->conf.scheme) ? block : whole;
+		return 0;
+	}
+	if (from->nr < 2)
+		return 0;
+	r = try_scheme(v, x, from, whole, &coded_whole);
+	if (r == 0)
+		r = try_scheme(v, x, from, block, &coded_block);
+	if (r == 0 && coded_block < coded_whole)
+		x->scheme = block;
+	return r;
+}
+
+static int code_variable(struct variables *v, struct variable *x, const struct sources *from)
+{
+	bool based = from->nr_before > 0;
+	struct stream now = { 0 }, before = { 0 };
+	uint64_t coded, block;
+	int r = 0;
+
+	if (x->scheme == SCHEME_AUTO)
+		r = choose_scheme(v, x, from);
+	if (r < 0)
+		return r;
+	block = takes_turns(x->scheme) ? v->conf.block : 0;
+	if (!x->coding_ready[based]) {
+		r = coding_init(&x->coding[based], v->work, &x->shape, based, v->conf.budget, NULL);
+		x->coding_ready[based] = r == 0;
+	}
+	if (r == 0)
+		r = stream_init(&now, from->of, from->now, from->nr, block);
+	if (r == 0 && based)
+		r = stream_init(&before, from->of, from->before, from->nr_before, block);
+	if (r == 0)
+		r = code_stream(v, x, &x->coding[based], &now, based ? &before : NULL, UINT64_MAX, true, &coded);
+	x->nr_parts += from->nr;
+	stream_release(&now);
+	stream_release(&before);
+	return r;
+}
+
+/* All variables of a set, by key and then by rank. */
+struct keyed {
+	const char *key;
+	const struct coding_shape *shape;
+	struct stream_source source;
+};
+
+struct catalog {
+	struct keyed *entry;
+	struct stream_source *source; /* in the same order */
+	size_t nr;
+};
+
+static int by_key_and_rank(const void *left, const void *right)
+{
+	const struct keyed *a = left, *b = right;
+	int r = strcmp(a->key, b->key);
+
+	return r ? r : (a->source.member > b->source.member) - (a->source.member < b->source.member);
+}
+
+static void catalog_release(struct catalog *c)
+{
+	free(c->entry);
+	free(c->source);
+	*c = (struct catalog){ 0 };
+}
+
+static int catalog_init(struct catalog *c, const struct set *set)
+{
+	size_t nr = 0;
+
+	*c = (struct catalog){ 0 };
+	for (size_t i = 0; i < set->nr; i++)
+		nr += set->member[i].typed.nr_variables;
+	c->entry = reallocarray(NULL, nr + 1, sizeof(*c->entry));
+	c->source = reallocarray(NULL, nr + 1, sizeof(*c->source));
+	if (!c->entry || !c->source) {
+		catalog_release(c);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < set->nr; i++)
+		for (uint32_t k = 0; k < set->member[i].typed.nr_variables; k++) {
+			const struct typed_variable *x = &set->member[i].typed.variable[k];
+
+			c->entry[c->nr++] = (struct keyed){ x->key, &x->shape, { &set->member[i], k } };
+		}
+	qsort(c->entry, c->nr, sizeof(*c->entry), by_key_and_rank);
+	for (size_t i = 0; i < c->nr; i++)
+		c->source[i] = c->entry[i].source;
+	return 0;
+}
+
+/* The run of entries with this key from `at` on; at its end *at is behind it. Entries before `at` have smaller keys. */
+static size_t run_of(const struct catalog *c, const char *key, size_t *at)
+{
+	size_t from;
+
+	while (*at < c->nr && strcmp(c->entry[*at].key, key) < 0)
+		(*at)++;
+	from = *at;
+	while (*at < c->nr && strcmp(c->entry[*at].key, key) == 0)
+		(*at)++;
+	return *at - from;
+}
+
+static int code_typed(struct variables *v, const struct set *set, const struct set *before)
+{
+	struct catalog now, then = { 0 };
+	size_t at = 0, at_then = 0;
+	int r;
+
+	r = catalog_init(&now, set);
+	if (r == 0 && before)
+		r = catalog_init(&then, before);
+	while (r == 0 && at < now.nr) {
+		const struct keyed *first = &now.entry[at];
+		struct variable *x = variable_get(v, first->key, first->shape);
+		struct sources from = { .of = STREAM_VARIABLE, .now = &now.source[at] };
+
+		from.nr = run_of(&now, first->key, &at);
+		from.nr_before = run_of(&then, first->key, &at_then);
+		from.before = then.source + at_then - from.nr_before;
+		r = x ? code_variable(v, x, &from) : -ENOMEM;
+	}
+	catalog_release(&now);
+	catalog_release(&then);
+	return r;
+}
+
+static int code_plain(struct variables *v, const struct set *set, enum stream_of of)
+{
+	static const struct coding_shape bytes = { .type = { CODE_BYTES, 1, false } };
+	_cleanup_(freep) struct stream_source *source = reallocarray(NULL, MAX(set->nr, (size_t)1), sizeof(*source));
+	struct sources from = { .of = of, .now = source };
+	struct variable *x;
+
+	if (!source)
+		return -ENOMEM;
+	for (size_t i = 0; i < set->nr; i++)
+		if (of == STREAM_FILE || set->member[i].rest_len > 0)
+			source[from.nr++] = (struct stream_source){ .member = &set->member[i] };
+	if (from.nr == 0)
+		return 0;
+	x = variable_get(v, "", &bytes);
+	return x ? code_variable(v, x, &from) : -ENOMEM;
+}
+
+static int code_set(struct variables *v, const struct set *set, const struct set *before)
+{
+	int r;
+
+	if (v->conf.scheme == SCHEME_AGNOSTIC || v->conf.scheme == SCHEME_AGNOSTIC_BLOCK)
+		return code_plain(v, set, STREAM_FILE);
+	r = code_typed(v, set, before);
+	return r < 0 ? r : code_plain(v, set, STREAM_REST);
+}
+
+/* The steps of a group of ranks, one after the other. The files of each step are together, and as many as nr[step]. */
+static int code_group(struct variables *v, struct file **file, const size_t *nr, size_t nr_steps)
+{
+	struct classify_conf conf = { .helper = v->conf.helper, .limit_ms = CLASSIFY_MS };
+	struct set sets[2] = { { 0 }, { 0 } };
+	int r = 0;
+
+	for (size_t step = 0; step < nr_steps && r == 0; file += nr[step++]) {
+		struct set *now = &sets[step % 2], *before = &sets[(step + 1) % 2];
+		bool based = step > 0 && v->conf.chain > 0 && step % (v->conf.chain + 1) != 0;
+
+		set_close(now);
+		r = set_open(now, &conf, file, nr[step]);
+		if (r == 0 && now->nr < nr[step])
+			v->complete = false;
+		if (r == 0)
+			r = code_set(v, now, based ? before : NULL);
+	}
+	set_close(&sets[0]);
+	set_close(&sets[1]);
+	return r;
+}
+
+static int compare_steps(const struct file *a, const struct file *b)
+{
+	return number_compare(a->path + a->step_at, a->step_len, b->path + b->step_at, b->step_len);
+}
+
+static int by_step_and_rank(const void *left, const void *right)
+{
+	const struct file *a = *(struct file *const *)left, *b = *(struct file *const *)right;
+	int r = compare_steps(a, b);
+
+	if (r == 0)
+		r = (a->series > b->series) - (a->series < b->series);
+	return r ? r : strcmp(a->path, b->path);
+}
+
+/* file[0] to file[n - 1] are all of a family: of its ranks those from first to last. */
+static int code_family(struct variables *v, struct file *file, size_t n, uint32_t first, uint32_t last)
+{
+	_cleanup_(freep) struct file **list = reallocarray(NULL, n, sizeof(*list));
+	_cleanup_(freep) size_t *nr = calloc(n, sizeof(*nr));
+	size_t nr_files = 0, nr_steps = 0;
+
+	if (!list || !nr)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		if (file[i].series >= first && file[i].series <= last)
+			list[nr_files++] = &file[i];
+	qsort(list, nr_files, sizeof(*list), by_step_and_rank);
+	for (size_t i = 0; i < nr_files; i++) {
+		nr_steps += i == 0 || compare_steps(list[i - 1], list[i]) != 0;
+		nr[nr_steps - 1]++;
+	}
+	return code_group(v, list, nr, nr_steps);
+}
+
+int variables_run(struct variables *v, struct files *files)
+{
+	size_t end;
+	int r = 0;
+
+	for (size_t i = 0; i < files->nr && r == 0; i = end) {
+		struct file *f = &files->file[i];
+
+		for (end = i + 1; end < files->nr && files->file[end].family == f->family; end++)
+			;
+		for (uint32_t rank = f->series; r == 0 && rank <= files->file[end - 1].series; rank += v->conf.group)
+			r = code_family(v, f, end - i, rank, rank + v->conf.group - 1);
+	}
+	return r == -EINTR ? 0 : r;
+}

@@ -1,0 +1,62 @@
+/*
+ * What data-aware storage would make of files: every variable of all ranks merged, coded in the way that pays, against the step before.
+ * Everything that is coded is decoded again and compared. Memory does not depend on the size of files.
+ */
+#pragma once
+
+#include "store/code/coding.h"
+#include "tools/analyze_files.h"
+
+/* How checkpoints are merged before they are coded. AUTO: for each variable what makes it the smallest. */
+enum scheme { SCHEME_AUTO, SCHEME_AGNOSTIC, SCHEME_AGNOSTIC_BLOCK, SCHEME_AWARE, SCHEME_AWARE_BLOCK, NR_SCHEMES };
+extern const char *const scheme_names[NR_SCHEMES];
+
+struct variables_conf {
+	enum scheme scheme;
+	unsigned group; /* ranks that are merged */
+	uint64_t block; /* bytes that take turns */
+	unsigned chain; /* steps that are coded one against the other; 0: each for itself */
+	double budget;	/* CPU seconds per GB */
+	const char *helper; /* ckptfs-classify */
+
+	bool (*step)(void *userdata, uint64_t bytes); /* as in analyze.h */
+	void *userdata;
+};
+
+struct variable {
+	char *key; /* "" is what no variable has, or whole files */
+	struct coding_shape shape;
+	enum scheme scheme; /* AUTO: not chosen yet */
+	bool coding_ready[2];
+	struct coding coding[2]; /* without a base, and with one */
+
+	uint64_t plain, coded, encode_ns, decode_ns;
+	uint64_t nr_parts, nr_blocks, nr_based; /* blocks with a base */
+};
+
+struct variables {
+	struct variables_conf conf;
+	struct code_work *work;
+	uint8_t *plain, *base, *block, *decoded;
+	struct variable **variable; /* by key, once variables_run() is done */
+	size_t nr, room;
+	uint64_t looked_at;
+	bool complete;
+};
+
+int variables_init(struct variables *v, const struct variables_conf *conf);
+void variables_release(struct variables *v);
+/* All files, which have been arranged. A file that cannot be read is left out, and `complete` false. -ENOMEM and others, after a complaint. */
+int variables_run(struct variables *v, struct files *files);
+
+/* What general compressors make of all files one behind the other. */
+struct rival {
+	const char *name;
+	uint64_t coded, ns;
+};
+#define NR_RIVALS 3
+/* -ENOMEM, or another after a complaint; what cannot be read is left out. `step` as above. */
+int rivals_run(const struct files *files, bool (*step)(void *, uint64_t), void *userdata, struct rival ret[NR_RIVALS]);
+
+void variables_text(const struct variables *v, const struct rival *rivals); /* rivals: NULL if there are none */
+void variables_json(const struct variables *v, const struct rival *rivals);

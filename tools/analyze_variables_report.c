@@ -1,0 +1,128 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/conf.h"
+#include "base/text.h"
+#include "base/util.h"
+#include "tools/analyze_variables.h"
+
+#define KEY_WIDTH 36
+
+struct sums {
+	uint64_t plain, coded, encode_ns, decode_ns;
+};
+
+static struct sums sum_up(const struct variables *v)
+{
+	struct sums s = { 0 };
+
+	for (size_t i = 0; i < v->nr; i++) {
+		s.plain += v->variable[i]->plain;
+		s.coded += v->variable[i]->coded;
+		s.encode_ns += v->variable[i]->encode_ns;
+		s.decode_ns += v->variable[i]->decode_ns;
+	}
+	return s;
+}
+
+static double ratio(uint64_t plain, uint64_t coded)
+{
+	return coded > 0 ? (double)plain / (double)coded : 1;
+}
+
+static double mb_per_s(uint64_t bytes, uint64_t ns)
+{
+	return ns > 0 ? (double)bytes * 1000 / (double)ns : 0;
+}
+
+static const char *shown_key(const struct variables *v, const struct variable *x)
+{
+	bool whole = v->conf.scheme == SCHEME_AGNOSTIC || v->conf.scheme == SCHEME_AGNOSTIC_BLOCK;
+
+	return *x->key ? x->key : whole ? "(whole files)" : "(no variable)";
+}
+
+/* The coder that was used in the end: with a base, if there was ever one. */
+static const struct coder_spec *coder_of(const struct variable *x)
+{
+	const struct coding *c = &x->coding[x->nr_based > 0];
+
+	return coding_chosen(c);
+}
+
+/* As it stands in JSON, cut to what fits: names are users' bytes. */
+static void print_key(const char *key)
+{
+	char one[JSON_CHAR_MAX];
+	int width = 0;
+
+	while (*key && width < KEY_WIDTH) {
+		key += json_char(key, one);
+		width += printf("%s", one);
+	}
+	printf("%*s", width < KEY_WIDTH ? KEY_WIDTH - width : 0, "");
+}
+
+static void print_line(const char *name, const char *scheme, uint64_t plain, uint64_t coded, uint64_t in_ns, uint64_t out_ns, const char *coder)
+{
+	print_key(name);
+	printf(" %10s", human_size(plain).s);
+	printf(" %10s %7.3f %9.0f ", human_size(coded).s, ratio(plain, coded), mb_per_s(plain, in_ns));
+	if (out_ns > 0)
+		printf("%9.0f", mb_per_s(plain, out_ns));
+	else
+		printf("%9s", "");
+	printf("  %-14s %s\n", scheme, coder);
+}
+
+void variables_text(const struct variables *v, const struct rival *rivals)
+{
+	struct sums s = sum_up(v);
+
+	printf("\nVariables, merged over up to %u ranks, blocks of %s taking turns, against up to %u steps before, %g CPU s/GB:\n", v->conf.group,
+	       human_size(v->conf.block).s, v->conf.chain, v->conf.budget);
+	printf("%-*s %10s %10s %7s %9s %9s  %-14s %s\n", KEY_WIDTH, "", "bytes", "coded", "ratio", "in MB/s", "out MB/s", "scheme", "coder");
+	for (size_t i = 0; i < v->nr; i++) {
+		const struct variable *x = v->variable[i];
+
+		print_line(shown_key(v, x), scheme_names[x->scheme], x->plain, x->coded, x->encode_ns, x->decode_ns, code_name(coder_of(x)).s);
+	}
+	print_line("together", "", s.plain, s.coded, s.encode_ns, s.decode_ns, "");
+	for (size_t i = 0; rivals && i < NR_RIVALS; i++)
+		print_line(rivals[i].name, "", s.plain, rivals[i].coded, rivals[i].ns, 0, "all files as one stream");
+	if (!v->complete)
+		puts("Not everything could be read: the figures are of what was.");
+}
+
+static void print_variable(const struct variables *v, const struct variable *x)
+{
+	fputs("{\"key\":", stdout);
+	json_print_string(stdout, shown_key(v, x));
+	printf(",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",\"plain_bytes\":%" PRIu64 ",\"coded_bytes\":%" PRIu64 ",\"ratio\":%.4f",
+	       code_type_name(x->shape.type).s, scheme_names[x->scheme], code_name(coder_of(x)).s, x->plain, x->coded, ratio(x->plain, x->coded));
+	printf(",\"encode_ns\":%" PRIu64 ",\"decode_ns\":%" PRIu64 ",\"parts\":%" PRIu64 ",\"blocks\":%" PRIu64 ",\"based_blocks\":%" PRIu64 "}",
+	       x->encode_ns, x->decode_ns, x->nr_parts, x->nr_blocks, x->nr_based);
+}
+
+void variables_json(const struct variables *v, const struct rival *rivals)
+{
+	struct sums s = sum_up(v);
+
+	printf(",\n\"aware\":{\"scheme\":\"%s\",\"group\":%u,\"block_bytes\":%" PRIu64 ",\"chain\":%u,\"budget\":%g,\"complete\":%s,\"variables\":[",
+	       scheme_names[v->conf.scheme], v->conf.group, v->conf.block, v->conf.chain, v->conf.budget, v->complete ? "true" : "false");
+	for (size_t i = 0; i < v->nr; i++) {
+		fputs(i > 0 ? ",\n" : "\n", stdout);
+		print_variable(v, v->variable[i]);
+	}
+	printf("],\n\"plain_bytes\":%" PRIu64 ",\"coded_bytes\":%" PRIu64 ",\"ratio\":%.4f,\"encode_ns\":%" PRIu64 ",\"decode_ns\":%" PRIu64, s.plain,
+	       s.coded, ratio(s.plain, s.coded), s.encode_ns, s.decode_ns);
+	if (rivals) {
+		fputs(",\"rivals\":[", stdout);
+		for (size_t i = 0; i < NR_RIVALS; i++)
+			printf("%s{\"name\":\"%s\",\"coded_bytes\":%" PRIu64 ",\"encode_ns\":%" PRIu64 "}", i > 0 ? "," : "", rivals[i].name,
+			       rivals[i].coded, rivals[i].ns);
+		putchar(']');
+	}
+	putchar('}');
+}
