@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/util.h"
@@ -54,4 +55,29 @@ void json_print_string(FILE *to, const char *s)
 		fputs(c, to);
 	}
 	fputc('"', to);
+}
+
+/* What a terminal may take for a command: C0, DEL and, in two bytes, C1. */
+static bool is_control(const unsigned char *u, size_t len)
+{
+	return len == 0 || u[0] < ' ' || u[0] == 0x7f || (len == 2 && u[0] == 0xc2 && u[1] < 0xa0);
+}
+
+size_t text_print(FILE *to, const char *s)
+{
+	size_t columns = 0;
+
+	while (*s) {
+		const unsigned char *u = (const unsigned char *)s;
+		size_t len = utf8_len(s);
+
+		if (is_control(u, len) || *s == '\\') {
+			for (size_t i = 0; i < MAX(len, (size_t)1); i++)
+				columns += (size_t)fprintf(to, "\\%03o", u[i]);
+		} else {
+			columns += fwrite(s, len, 1, to);
+		}
+		s += MAX(len, (size_t)1);
+	}
+	return columns;
 }

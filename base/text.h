@@ -14,3 +14,7 @@ size_t utf8_len(const char *s);
  * U+0080 to U+00FF. */
 size_t json_char(const char *s, char ret[JSON_CHAR_MAX]);
 void json_print_string(FILE *to, const char *s); /* with its quotes */
+
+/* For people, on one line of a terminal that nothing happens to: control characters, what is not UTF-8 and the backslash
+ * become \ooo, as ls -b has it. Returns how many columns that takes, if each character takes one. */
+size_t text_print(FILE *to, const char *s);

@@ -205,16 +205,23 @@ struct ckptfs_delta_abort {
  *   UNSEAL  for its owner and root (EPERM). ENODATA: it is not sealed; if it lies in one that is, `path` is that
  *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and whoever
  *           runs the mount see all, others their own
+ *   CHECK   the seal, and its root made anew from what the store has now: not the same, and something is damaged. For
+ *           those whom NEXT tells of it (EPERM). ENODATA: it is not sealed. EIO: something is damaged. Bytes are not
+ *           read; reading them compares them with what the root is made of
  */
-enum ckptfs_seal_command { CKPTFS_SEAL_SEAL, CKPTFS_SEAL_UNSEAL, CKPTFS_SEAL_NEXT };
+enum ckptfs_seal_command { CKPTFS_SEAL_SEAL, CKPTFS_SEAL_UNSEAL, CKPTFS_SEAL_NEXT, CKPTFS_SEAL_CHECK };
+#define CKPTFS_SEAL_HAS_ROOT 1u /* flag, out: `root` says something; seals of earlier versions have none */
 
 struct ckptfs_seal {
 	uint32_t size, version;
-	uint32_t command, flags; /* flags: 0 */
+	uint32_t command, flags; /* flags: in 0, out CKPTFS_SEAL_HAS_ROOT */
 	uint64_t inode; /* out: of the directory */
 	int64_t sealed_ns; /* out, as all below: when; since 1970 */
 	uint64_t files, directories, bytes; /* in it, and with it; files: all that is no directory, each once */
+	uint64_t new_bytes; /* as stored, that nothing else referred to when it was sealed */
 	uint32_t uid, reserved; /* who sealed it */
+	uint8_t root[32]; /* when it was sealed; over names, attributes and content (docs/format.md) */
+	uint8_t root_now[32]; /* CHECK */
 	char path[4096]; /* from the mountpoint; "" is that itself, or nothing to tell */
 };
 

@@ -305,7 +305,7 @@ int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to)
 	int r = ns_get_seal(fs->db, dir, &seal);
 
 	if (r > 0)
-		r = attr_load(fs, dir, &top);
+		r = seal.unfinished ? 0 : attr_load(fs, dir, &top);
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
 	memcpy(head.store, engine_store_id(fs->engine), sizeof(head.store));

@@ -14,6 +14,7 @@
 #include "fs/namespace.h"
 #include "fs/options.h"
 #include "fs/scrubber.h"
+#include "fs/seal.h"
 #include "fs/series.h"
 
 static void fs_free(struct fs *fs)
@@ -70,6 +71,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		r = names_open_root(fs);
 	if (r == 0 && !fs->read_only)
 		r = names_clear_orphans(fs);
+	if (r == 0 && !fs->read_only)
+		r = seal_take_back_all(fs);
 	if (r < 0)
 		return r;
 	*ret = TAKE(fs);

@@ -2,10 +2,14 @@
  * Sealing a directory. Only the order makes it all or nothing:
  *   1. sync everything                          crash: nothing is sealed
  *   2. fs.names, exclusive: look at all that is below; nobody may be writing to it. Then one transaction has a mark
- *      for each inode and the note of the seal     crash: it is in memory, nothing is sealed
- *   3. sync: COMMIT POINT. The log is in order, so whatever was written before it is durable with the marks
- * The first sync is for 3 to be short, and to fail before anything is marked. If the second one fails the directory is
- * immutable, and listed, but nobody has been told so; sealing it again syncs again.
+ *      for each inode and a note that it is being sealed    crash: nothing is sealed; if a commit came between, the
+ *      next mount takes the marks away
+ *   3. without a lock, as nothing changes any more: the root (seal_root.h), and what is new in it
+ *   4. the note with these    crash: as before
+ *   5. sync: COMMIT POINT. The log is in order, so whatever was written before it is durable with the note
+ * The first sync is for 5 to be short, and to fail before anything is marked. If 3 or 4 fails the marks are taken away.
+ * If the second sync fails the directory is immutable, and listed, but nobody has been told so; sealing it again syncs
+ * again.
  *
  * A writer counts (inode.h) from before he first can change a file until all he wrote is in the log, and looks for the
  * mark under fs.names. So where nobody counts, what is marked is what the log says.
@@ -14,6 +18,7 @@
  */
 #include "fs/seal.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -30,6 +35,7 @@
 #include "fs/attr_cache.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
+#include "fs/seal_root.h"
 
 #define BUSY_WAIT_NS 2000000000u
 #define BUSY_STEP_NS 20000000
@@ -243,7 +249,7 @@ static int check_top(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 		return -EPERM;
 	if (in.flags & INODE_SEALED) {
 		r = ns_get_seal(t->fs->db, dir, &t->seal);
-		return r < 0 ? r : r > 0 ? -EALREADY : -EEXIST;
+		return r < 0 ? r : r == 0 ? -EEXIST : t->seal.unfinished ? -EBUSY : -EALREADY;
 	}
 	return t->who->uid == 0 || in.mode & S_IWUSR ? 0 : -EACCES;
 }
@@ -256,24 +262,30 @@ static int apply(struct tree *t, struct engine_tx *tx, int r)
 	return r;
 }
 
+static int put_note(struct tree *t, struct engine_tx *tx, uint64_t dir)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	ns_seal_encode(&t->seal, &value);
+	engine_tx_put(tx, ns_key_seal(dir), value.data, value.len);
+	return buf_error(&value);
+}
+
 static int seal_locked(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
-	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 	int r;
 
 	t->nr = 0;
 	buf_clear(t->culprit);
-	t->seal = (struct ns_seal){ .uid = t->who->uid, .sealed_ns = (int64_t)now_ns() };
+	t->seal = (struct ns_seal){ .uid = t->who->uid, .sealed_ns = (int64_t)now_ns(), .unfinished = true };
 	r = check_top(t, dir);
 	if (r == 0)
 		r = gather(t, dir, true);
 	if (r < 0)
 		return r;
 	r = mark(t, &tx, true);
-	ns_seal_encode(&t->seal, &value);
-	engine_tx_put(&tx, ns_key_seal(dir), value.data, value.len);
-	return apply(t, &tx, r < 0 ? r : buf_error(&value));
+	return apply(t, &tx, r < 0 ? r : put_note(t, &tx, dir));
 }
 
 /* Without waiting for writers for long. */
@@ -292,6 +304,87 @@ static int seal_when_quiet(struct tree *t, uint64_t dir)
 	}
 }
 
+static int unmark(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int r;
+
+	t->nr = 0;
+	r = gather(t, dir, false);
+	if (r < 0)
+		return r;
+	r = mark(t, &tx, false);
+	engine_tx_del(&tx, ns_key_seal(dir));
+	return apply(t, &tx, r);
+}
+
+/* A seal that was not finished, if it is still that one. */
+static int take_back(struct tree *t, uint64_t dir, int64_t sealed_ns)
+{
+	struct ns_seal now;
+	int r;
+
+	rwlock_lock(&t->fs->names);
+	r = ns_get_seal(t->fs->db, dir, &now);
+	if (r > 0)
+		r = now.unfinished && now.sealed_ns == sealed_ns ? unmark(t, dir) : 0;
+	rwlock_unlock(&t->fs->names);
+	return r;
+}
+
+/* What nothing else refers to. */
+static int count_new(struct tree *t)
+{
+	_cleanup_(freep) struct exclusive_name *names = calloc(t->seal.directories, sizeof(*names));
+	struct exclusive_conf conf = { .names = names };
+	struct exclusive_report report;
+	struct ns_inode in;
+	int r = names ? 1 : -ENOMEM;
+
+	for (size_t i = 0; i < t->nr && r > 0; i++) {
+		r = attr_load(t->fs, t->inos[i], &in);
+		if (r > 0 && S_ISDIR(in.mode) && conf.nr_names < t->seal.directories)
+			names[conf.nr_names++].dir = in.ino;
+	}
+	if (r <= 0)
+		return r < 0 ? r : -ECANCELED;
+	r = engine_exclusive(t->fs->engine, &conf, &report);
+	t->seal.new_bytes = r == 0 ? report.exclusive_stored : 0;
+	return r;
+}
+
+/* Somebody may have unsealed it meanwhile, and even sealed it again. */
+static int put_root(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
+	struct ns_seal now;
+	int r = ns_get_seal(t->fs->db, dir, &now);
+
+	if (r <= 0 || now.sealed_ns != t->seal.sealed_ns)
+		return r < 0 ? r : -ECANCELED;
+	r = put_note(t, &tx, dir);
+	return r < 0 ? r : fs_apply(t->fs, &tx);
+}
+
+static int finish(struct tree *t, uint64_t dir)
+{
+	struct sha256_digest root;
+	int r = seal_root(t->fs, dir, &root);
+
+	if (r == 0)
+		r = count_new(t);
+	if (r < 0)
+		return r;
+	static_assert(sizeof(t->seal.root) == sizeof(root.b), "the note has it whole");
+	memcpy(t->seal.root, root.b, sizeof(root.b));
+	t->seal.has_root = true;
+	t->seal.unfinished = false;
+	rwlock_lock(&t->fs->names);
+	r = put_root(t, dir);
+	rwlock_unlock(&t->fs->names);
+	return r;
+}
+
 int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns_seal *ret, struct buf *culprit)
 {
 	_cleanup_(tree_release) struct tree t = { .fs = fs, .who = who, .culprit = culprit };
@@ -303,6 +396,13 @@ int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns
 	if (r < 0)
 		return r;
 	r = seal_when_quiet(&t, dir);
+	if (r == 0) {
+		r = finish(&t, dir);
+		if (r < 0) {
+			log_errno(r, "directory %" PRIu64 ": its root cannot be made, so it is not sealed", dir);
+			take_back(&t, dir, t.seal.sealed_ns);
+		}
+	}
 	if (r < 0 && r != -EALREADY)
 		return r;
 	synced = engine_sync(fs->engine);
@@ -329,9 +429,26 @@ static void blame_seal(struct tree *t, const struct ns_inode *from)
 		buf_clear(t->culprit);
 }
 
+int seal_take_back_all(struct fs *fs)
+{
+	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
+	_cleanup_(tree_release) struct tree t = { .fs = fs, .culprit = &culprit };
+	struct ns_seal seal;
+	uint64_t dir = 0;
+	int r;
+
+	while ((r = ns_next_seal(fs->db, dir, &dir, &seal)) > 0) {
+		r = seal.unfinished ? take_back(&t, dir, seal.sealed_ns) : 0;
+		if (r < 0)
+			return log_errno(r, "directory %" PRIu64 ": half a seal cannot be taken back", dir);
+		if (seal.unfinished)
+			log_notice("directory %" PRIu64 ": was being sealed when the store was last in use; it is not sealed", dir);
+	}
+	return r;
+}
+
 static int undo_locked(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct ns_inode in;
 	int r = attr_load(t->fs, dir, &in);
 
@@ -344,12 +461,7 @@ static int undo_locked(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 		blame_seal(t, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
-	r = gather(t, dir, false);
-	if (r < 0)
-		return r;
-	r = mark(t, &tx, false);
-	engine_tx_del(&tx, ns_key_seal(dir));
-	return apply(t, &tx, r);
+	return unmark(t, dir);
 }
 
 int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *culprit)
@@ -368,6 +480,32 @@ int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *cu
 	return engine_sync(fs->engine);
 }
 
+static bool may_know(uint32_t uid, const struct ns_inode *in)
+{
+	return uid == 0 || uid == geteuid() || uid == in->uid;
+}
+
+int seal_check(struct fs *fs, uint64_t dir, uint32_t uid, struct ns_seal *ret, uint8_t root[NS_SEAL_ROOT_LEN])
+{
+	struct sha256_digest now;
+	struct ns_seal seal, then;
+	struct ns_inode in;
+	int r = attr_load(fs, dir, &in);
+
+	if (r > 0)
+		r = may_know(uid, &in) ? ns_get_seal(fs->db, dir, &seal) : -EPERM;
+	if (r <= 0 || seal.unfinished)
+		return r < 0 ? r : -ENODATA;
+	r = seal_root(fs, dir, &now);
+	if (ns_get_seal(fs->db, dir, &then) <= 0 || then.sealed_ns != seal.sealed_ns)
+		return -ESTALE;
+	if (r < 0)
+		return r;
+	*ret = seal;
+	memcpy(root, now.b, sizeof(now.b));
+	return 0;
+}
+
 static int next_locked(struct fs *fs, uint64_t after, uint32_t uid, uint64_t *ret_ino, struct ns_seal *ret,
 		       struct buf *path) REQUIRES_SHARED(fs->names)
 {
@@ -378,7 +516,7 @@ static int next_locked(struct fs *fs, uint64_t after, uint32_t uid, uint64_t *re
 		r = attr_load(fs, after, &in);
 		if (r <= 0)
 			return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": sealed but has no record", after);
-		if (uid == 0 || uid == geteuid() || uid == in.uid) {
+		if (!ret->unfinished && may_know(uid, &in)) {
 			r = prepend_dirs(fs, after, path);
 			*ret_ino = after;
 			return r < 0 ? r : 1;

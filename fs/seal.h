@@ -21,12 +21,21 @@ struct who;
 /*
  * By the owner of everything in it, or root: else -EPERM. -EACCES: not writable for its owner. -EALREADY: it is sealed,
  * and durable, and *ret says how. -EEXIST: it lies in a sealed one, or has a sealed one, or a file of one, in it.
- * -EBUSY: something in it is open for writing. -EROFS. *culprit is what these are about, from the root, where that is
+ * -EBUSY: something in it is open for writing, or it is being sealed. -ECANCELED: somebody has unsealed it. -EROFS. *culprit is what these are about, from the root, where that is
  * not the directory itself; an empty buffer else. Takes as long as everything in the store takes to become durable.
  */
 int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns_seal *ret, struct buf *culprit);
 /* The opposite, by its owner or root. -ENODATA: it is not sealed, or lies in one that is, *culprit. */
 int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *culprit);
+
+/* At a mount, before requests come: what a crash has left of seals that were not finished. */
+int seal_take_back_all(struct fs *fs);
+
+/*
+ * The seal of a directory, and the root that it has now: the same if nothing is damaged. For those who may know of it
+ * (-EPERM). -ENODATA: it is not sealed; -ESTALE: it was unsealed meanwhile. Takes time with the extents of its files.
+ */
+int seal_check(struct fs *fs, uint64_t dir, uint32_t uid, struct ns_seal *ret, uint8_t root[NS_SEAL_ROOT_LEN]);
 
 /* The next sealed directory behind `after` that `uid` may know of: root, whoever runs the mount, and its owner. 1, with
  * its path from the root, without a NUL ("" is the root's); 0 none; <0. */

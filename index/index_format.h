@@ -71,12 +71,16 @@ struct dirent_value_disk {
 static_assert(sizeof(struct dirent_value_disk) == 9, "on disk");
 
 struct seal_value_disk {
-	uint8_t version, reserved[3];
+	uint8_t version, flags, reserved[2]; /* flags: SEAL_COMPLETE; of version 1: none */
 	struct le32 uid; /* who sealed it */
 	struct le64 sealed_ns; /* two's complement */
 	struct le64 files, directories, bytes; /* below it and with it; files: all that is no directory, each once */
+	/* version 1 ends here; until it is complete, zeros */
+	struct le64 new_bytes;
+	uint8_t root[32];
 };
-static_assert(sizeof(struct seal_value_disk) == 40, "on disk");
+#define SEAL_COMPLETE 1u
+static_assert(sizeof(struct seal_value_disk) == 80 && offsetof(struct seal_value_disk, new_bytes) == 40, "on disk");
 
 struct freed_value_disk {
 	uint8_t version, flags; /* bit 0: punched; others: refuse */

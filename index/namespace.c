@@ -26,7 +26,9 @@
 #define COOKIE_MAX ((UINT64_C(1) << 63) - 1)
 #define DIRENT_KEY_LEN 17
 #define XATTR_PREFIX_LEN 9
-#define SEAL_VERSION 1
+#define SEAL_VERSION_1 1
+#define SEAL_VERSION 2
+#define SEAL_1_LEN offsetof(struct seal_value_disk, new_bytes)
 
 static struct ns_key key_of(enum view_table table)
 {
@@ -231,32 +233,55 @@ void ns_dirent_encode(const struct ns_dirent *d, struct buf *ret)
 
 void ns_seal_encode(const struct ns_seal *s, struct buf *ret)
 {
+	bool is_old = !s->unfinished && !s->has_root;
 	struct seal_value_disk d = {
-		.version = SEAL_VERSION,
+		.version = is_old ? SEAL_VERSION_1 : SEAL_VERSION,
+		.flags = s->has_root ? SEAL_COMPLETE : 0,
 		.uid = le32_put(s->uid),
 		.sealed_ns = le64_put((uint64_t)s->sealed_ns),
 		.files = le64_put(s->files),
 		.directories = le64_put(s->directories),
 		.bytes = le64_put(s->bytes),
+		.new_bytes = le64_put(s->has_root ? s->new_bytes : 0),
 	};
 
-	buf_add(ret, &d, sizeof(d));
+	if (s->has_root)
+		memcpy(d.root, s->root, sizeof(d.root));
+	buf_add(ret, &d, is_old ? SEAL_1_LEN : sizeof(d));
+}
+
+static bool is_zero(const uint8_t *p, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (p[i] != 0)
+			return false;
+	return true;
 }
 
 int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret)
 {
-	static const uint8_t zeros[sizeof(((struct seal_value_disk *)0)->reserved)];
-	const struct seal_value_disk *d = p;
+	struct seal_value_disk d = { 0 };
+	bool is_old = len == SEAL_1_LEN;
 
-	if (len != sizeof(*d) || d->version != SEAL_VERSION || memcmp(d->reserved, zeros, sizeof(zeros)) != 0)
+	if (!is_old && len != sizeof(d))
+		return -EBADMSG;
+	memcpy(&d, p, len);
+	if (d.version != (is_old ? SEAL_VERSION_1 : SEAL_VERSION) || d.flags & ~(is_old ? 0 : SEAL_COMPLETE) ||
+	    !is_zero(d.reserved, sizeof(d.reserved)))
+		return -EBADMSG;
+	if (!(d.flags & SEAL_COMPLETE) && (le64_get(d.new_bytes) != 0 || !is_zero(d.root, sizeof(d.root))))
 		return -EBADMSG;
 	*ret = (struct ns_seal){
-		.uid = le32_get(d->uid),
-		.sealed_ns = (int64_t)le64_get(d->sealed_ns),
-		.files = le64_get(d->files),
-		.directories = le64_get(d->directories),
-		.bytes = le64_get(d->bytes),
+		.uid = le32_get(d.uid),
+		.sealed_ns = (int64_t)le64_get(d.sealed_ns),
+		.files = le64_get(d.files),
+		.directories = le64_get(d.directories),
+		.bytes = le64_get(d.bytes),
+		.unfinished = !is_old && !(d.flags & SEAL_COMPLETE),
+		.has_root = d.flags & SEAL_COMPLETE,
+		.new_bytes = le64_get(d.new_bytes),
 	};
+	memcpy(ret->root, d.root, sizeof(ret->root));
 	return 0;
 }
 

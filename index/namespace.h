@@ -19,6 +19,7 @@ struct db_snapshot;
 
 #define NS_NAME_MAX 255
 #define NS_ROOT_INO 1
+#define NS_SEAL_ROOT_LEN 32
 
 struct ns_inode {
 	uint64_t ino;
@@ -55,6 +56,10 @@ struct ns_seal {
 	uint32_t uid; /* who did */
 	int64_t sealed_ns;
 	uint64_t files, directories, bytes; /* below it and with it; files: all that is no directory, each once */
+	bool unfinished; /* its root is not known yet: it does not count as sealed (fs/seal.c) */
+	bool has_root; /* else unfinished, or of an earlier version */
+	uint64_t new_bytes; /* as stored, that nothing else referred to when it was sealed */
+	uint8_t root[NS_SEAL_ROOT_LEN]; /* fs/seal_root.h */
 };
 
 /* Keys, on the stack. */

@@ -13,6 +13,8 @@
 #include <sys/ioctl.h>
 
 #include "base/conf.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
 #include "tools/daemon.h"
@@ -37,7 +39,7 @@ static void help(FILE *to)
 	      "Make a directory of a ckptfs, with all that is in it, durable and then immutable: a checkpoint that is\n"
 	      "complete. A crash leaves all of it sealed or nothing.\n\n"
 	      "  --unseal         let it be changed again; it must be, before it can be deleted\n"
-	      "  --list           what is sealed: when, how many files, how large, where\n"
+	      "  --list           what is sealed; *: the newest in its directory\n"
 	      "  --json           the list as one JSON document for each mount; keys keep their meaning (schema_version)\n"
 	      "  -q, --quiet      say nothing but what is wrong\n"
 	      "  -h, --help       this text\n"
@@ -47,26 +49,38 @@ static void help(FILE *to)
 }
 
 /* What stands in the way lies in the directory; its path is from the mountpoint. */
+static void tell_culprit(const char *before, const char *what, const char *behind)
+{
+	fputs(before, stderr);
+	text_print(stderr, what);
+	fprintf(stderr, ", from the mountpoint, %s\n", behind);
+}
+
 static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
 {
 	const char *what = s->path;
 
 	fprintf(stderr, TOOL ": %s: ", path);
 	if (r == -EBUSY && what[0])
-		fprintf(stderr, "not sealed: %s, from the mountpoint, is open for writing; close it first\n", what);
+		tell_culprit("not sealed: ", what, "is open for writing; close it first");
+	else if (r == -EBUSY)
+		fputs("not sealed: somebody else is about to\n", stderr);
 	else if (r == -EEXIST && what[0])
-		fprintf(stderr, "not sealed: %s, from the mountpoint, is sealed by itself; unseal that first\n", what);
+		tell_culprit("not sealed: ", what, "is sealed by itself; unseal that first");
 	else if (r == -EEXIST)
 		fputs("lies in a directory that is sealed\n", stderr);
 	else if (r == -EPERM && what[0])
-		fprintf(stderr, "not sealed: %s, from the mountpoint, belongs to somebody else; root can seal it\n",
-			what);
+		tell_culprit("not sealed: ", what, "belongs to somebody else; root can seal it");
 	else if (r == -EPERM)
 		fputs("only its owner and root may do that\n", stderr);
 	else if (r == -E2BIG)
 		fputs("not sealed: too many files in it; seal directories below it\n", stderr);
+	else if (r == -ECANCELED)
+		fputs("not sealed: somebody else has unsealed it meanwhile\n", stderr);
+	else if (r == -EIO)
+		fputs("not sealed: something in it is damaged; the daemon's log says more\n", stderr);
 	else if (r == -ENODATA)
-		fprintf(stderr, "lies in %s, from the mountpoint, which is sealed; unseal that\n", what);
+		tell_culprit("lies in ", what, "which is sealed; unseal that");
 	else if (r == -ENOTTY)
 		fputs("not on a ckptfs\n", stderr);
 	else
@@ -80,13 +94,16 @@ static bool is_died(int r)
 
 static void tell_done(const struct request *q, const char *path, const struct ckptfs_seal *s, int r)
 {
+	bool has_root = s->flags & CKPTFS_SEAL_HAS_ROOT;
+
 	if (q->quiet)
 		return;
 	if (q->what == UNSEAL)
 		printf("%s: %s\n", path, r < 0 ? "was not sealed" : "unsealed");
 	else
-		printf("%s: %s: %" PRIu64 " files, %s\n", path, r < 0 ? "was sealed already" : "sealed", s->files,
-		       human_size(s->bytes).s);
+		printf("%s: %s: %" PRIu64 " files, %s, %s new, root %s\n", path, r < 0 ? "was sealed already" : "sealed", s->files,
+		       human_size(s->bytes).s, has_root ? human_size(s->new_bytes).s : "unknown",
+		       has_root ? sha256_hex(s->root).s : "unknown");
 }
 
 static enum exit_status change(const struct request *q, const char *path)

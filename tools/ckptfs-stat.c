@@ -4,7 +4,8 @@
  * The daemon makes the figures (tools/stat_ask.h); this program shows them for people, as they are, or for Prometheus,
  * once or again and again, or writes a page (tools/report.h). A directory's figures are the sums over the files below.
  *
- * Exit status: 0 shown, 1 usage, 2 a path that is not there, not readable or not on ckptfs; 130 interrupted.
+ * Exit status: 0 shown, 1 usage, 2 a path that is not there, not readable or not on ckptfs; 3 an epoch does not prove
+ * itself; 130 interrupted.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -16,23 +17,28 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/conf.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "client/figures.h"
 #include "client/ioctl.h"
 #include "tools/interrupt.h"
 #include "tools/mounts.h"
 #include "tools/output.h"
+#include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/seals.h"
 #include "tools/stat_ask.h"
 #include "tools/stat_exclusive.h"
 #include "tools/stat_show.h"
 #include "tools/stat_watch.h"
+#include "tools/verify.h"
 
 #define WATCH_MIN_S 0.1
 #define WATCH_MAX_S 86400.0
 
-enum exit_status { EXIT_SHOWN = 0, EXIT_USAGE = 1, EXIT_PATH = 2, EXIT_INTERRUPTED = 130 };
+enum exit_status { EXIT_SHOWN = 0, EXIT_USAGE = 1, EXIT_PATH = 2, EXIT_UNPROVEN = 3, EXIT_INTERRUPTED = 130 };
 enum format { FORMAT_HUMAN, FORMAT_JSON, FORMAT_PROMETHEUS };
 
 struct request {
@@ -40,6 +46,7 @@ struct request {
 	uint64_t watch_ns; /* 0: once */
 	const char *html; /* a page to write; NULL: none */
 	bool epochs; /* what is sealed in mounts */
+	bool verify, quick; /* does an epoch prove itself? quick: without reading its bytes */
 	bool if_deleted; /* what would be free, of all paths together */
 
 	char **paths; /* allocated, as are those below: one for each path */
@@ -64,10 +71,13 @@ static void help(FILE *to)
 {
 	fputs("Usage: ckptfs-stat [--json | --prometheus | --html FILE] [--watch [SECONDS]] [PATH...]\n"
 	      "       ckptfs-stat --epochs [--json] [MOUNTPOINT...]\n"
+	      "       ckptfs-stat --verify [--quick] [--json] EPOCH...\n"
 	      "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"
 	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"
 	      "of a file, or of all files below a directory.\n\n"
-	      "  --epochs           the sealed directories of a mount: when, how many files, how large, where\n"
+	      "  --epochs           the sealed directories of a mount, *: the newest in its directory; NEW: bytes it brought\n"
+	      "  --verify           read all of a sealed directory: is it, to the last byte, what was sealed?\n"
+	      "  --quick            compare names, attributes and fingerprints only, and read no bytes\n"
 	      "  --if-deleted       what would be free if all PATHs, with all below them, were deleted together\n"
 	      "  --json             exact figures, one JSON document a line; keys keep their meaning (schema_version)\n"
 	      "  --prometheus       text exposition format, mounts only\n"
@@ -75,7 +85,8 @@ static void help(FILE *to)
 	      "  --watch [SECONDS]  again and again, every second or as told, with the rates in between\n"
 	      "  -h, --help         this text\n"
 	      "  -V, --version      the version\n\n"
-	      "Exit status: 0 shown, 1 usage, 2 not there, not readable or not on ckptfs, 130 interrupted.\n",
+	      "Exit status: 0 shown, 1 usage, 2 not there, not readable or not on ckptfs, 3 an epoch is damaged or not\n"
+	      "sealed, 130 interrupted.\n",
 	      to);
 }
 
@@ -142,6 +153,54 @@ static int show_epochs(const struct request *q, FILE *to)
 	return r == -EINVAL ? -EIO : r;
 }
 
+static void show_verified(const struct request *q, FILE *to, const char *path, const struct verify_result *v, int r)
+{
+	const char *state = r > 0 ? "valid" : v->is_sealed ? "damaged" : "unsealed";
+	bool has_root = v->seal.flags & CKPTFS_SEAL_HAS_ROOT;
+
+	if (q->format == FORMAT_JSON) {
+		fputs("{\"schema_version\": 1, \"kind\": \"epoch\", \"path\": ", to);
+		json_print_string(to, path);
+		fprintf(to, ", \"state\": \"%s\", \"read_bytes\": %" PRIu64 ", \"files\": %" PRIu64 ", \"bytes\": %" PRIu64, state,
+			v->bytes, v->seal.files, v->seal.bytes);
+		fprintf(to, has_root ? ", \"root\": \"%s\", \"why\": " : ", \"root\": null, \"why\": ", sha256_hex(v->seal.root).s);
+		json_print_string(to, v->why);
+		fputs("}\n", to);
+		return;
+	}
+	text_print(to, path);
+	if (r == 0)
+		fprintf(to, ": %s\n", v->why);
+	else if (has_root)
+		fprintf(to, ": valid: %" PRIu64 " files, %s, %s read, root %s\n", v->seal.files, human_size(v->seal.bytes).s,
+			human_size(v->bytes).s, sha256_hex(v->seal.root).s);
+	else
+		fprintf(to, ": valid: %" PRIu64 " files, %s, %s read; sealed by an earlier version, without a root\n",
+			v->seal.files, human_size(v->seal.bytes).s, human_size(v->bytes).s);
+}
+
+/* -EBADMSG: one does not prove itself. */
+static int verify_epochs(const struct request *q, FILE *to)
+{
+	struct verify_result v;
+	struct progress p;
+	int r = 0, one;
+
+	progress_init(&p);
+	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
+		one = verify_epoch(q->paths[i], !q->quick, &p, &v);
+		if (one >= 0)
+			show_verified(q, to, q->paths[i], &v, one);
+		else if (one != -ECANCELED)
+			fprintf(stderr, "ckptfs-stat: %s: %s\n", q->paths[i], v.why);
+		if (one < 0)
+			r = one == -EBADMSG || one == -EINVAL ? -EIO : one;
+		else if (one == 0 && r == 0)
+			r = -EBADMSG;
+	}
+	return r;
+}
+
 static void show_mount(struct request *q, FILE *to, size_t i, const struct json_flat *j)
 {
 	struct stat_reading now = stat_reading_of(j);
@@ -200,6 +259,8 @@ static int show_all(struct request *q, FILE *to)
 		return show_if_deleted(q, to);
 	if (q->epochs)
 		return show_epochs(q, to);
+	if (q->verify)
+		return verify_epochs(q, to);
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
 		if (i > 0 && q->format == FORMAT_HUMAN)
 			fputc('\n', to);
@@ -304,6 +365,21 @@ static int check_epochs(const struct request *q)
 	return -EINVAL;
 }
 
+static int check_verify(const struct request *q, bool has_paths)
+{
+	if (q->html || q->format == FORMAT_PROMETHEUS || q->if_deleted || q->epochs || q->watch_ns > 0) {
+		fputs("ckptfs-stat: --verify goes with --quick and --json only\n", stderr);
+		return -EINVAL;
+	}
+	if (!q->verify || !has_paths) {
+		fputs(q->verify ? "ckptfs-stat: --verify: give the sealed directories to be looked at\n" :
+				  "ckptfs-stat: --quick goes with --verify only\n",
+		      stderr);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int check_if_deleted(const struct request *q, bool has_paths)
 {
 	if (q->html || q->format == FORMAT_PROMETHEUS) {
@@ -328,6 +404,8 @@ static int parse(int argc, char *argv[], struct request *ret)
 		{ "if-deleted", no_argument, NULL, 'd' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "prometheus", no_argument, NULL, 'p' },
+		{ "quick", no_argument, NULL, 'Q' },
+		{ "verify", no_argument, NULL, 'v' },
 		{ "watch", optional_argument, NULL, 'w' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
@@ -352,6 +430,12 @@ static int parse(int argc, char *argv[], struct request *ret)
 		case 'p':
 			ret->format = FORMAT_PROMETHEUS;
 			break;
+		case 'Q':
+			ret->quick = true;
+			break;
+		case 'v':
+			ret->verify = true;
+			break;
 		case 'w':
 			if (parse_watch(ret, argc, argv) < 0)
 				return -EINVAL;
@@ -367,6 +451,8 @@ static int parse(int argc, char *argv[], struct request *ret)
 			return -EINVAL;
 		}
 	}
+	if (ret->verify || ret->quick)
+		return check_verify(ret, optind < argc);
 	if (ret->epochs)
 		return check_epochs(ret);
 	return ret->if_deleted ? check_if_deleted(ret, optind < argc) : 0;
@@ -423,6 +509,15 @@ static int write_report(const struct request *q)
 	return report_write(q->html, q->paths[0]);
 }
 
+static enum exit_status status_of(const struct request *q, int r)
+{
+	if (r == 0)
+		return EXIT_SHOWN;
+	if (r == -EINVAL)
+		return EXIT_USAGE;
+	return q->verify && r == -EBADMSG ? EXIT_UNPROVEN : EXIT_PATH;
+}
+
 int main(int argc, char *argv[])
 {
 	_cleanup_(request_release) struct request q = { 0 };
@@ -438,5 +533,5 @@ int main(int argc, char *argv[])
 		r = q.watch_ns > 0 ? watch(&q) : show_all(&q, stdout);
 	if (interrupted())
 		return EXIT_INTERRUPTED;
-	return output_finish("ckptfs-stat", r == -EINVAL ? EXIT_USAGE : r < 0 ? EXIT_PATH : EXIT_SHOWN, EXIT_PATH);
+	return output_finish("ckptfs-stat", (int)status_of(&q, r), EXIT_PATH);
 }

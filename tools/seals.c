@@ -3,29 +3,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "client/ioctl.h"
 #include "tools/daemon.h"
 
 #define SCHEMA_VERSION 1
 
-struct seals {
-	struct ckptfs_seal *v;
-	size_t nr, room;
-};
-
-static void seals_release(struct seals *s)
+void seals_release(struct seals *s)
 {
 	free(s->v);
 }
@@ -59,8 +52,10 @@ static int ask_all(int fd, struct seals *ret)
 	struct ckptfs_seal one = { .size = sizeof(one), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_NEXT };
 	int r = 0;
 
-	while (r == 0 && ioctl(fd, CKPTFS_IOC_SEAL, &one) == 0)
+	while (r == 0 && ioctl(fd, CKPTFS_IOC_SEAL, &one) == 0) {
 		r = add(ret, &one);
+		one.flags = 0;
+	}
 	if (r == 0 && errno != ENOENT)
 		r = -errno;
 	if (r == 0 && ret->nr > 0)
@@ -88,59 +83,133 @@ static void find_mountpoint(const char *path, char ret[PATH_MAX + 1])
 		memcpy(ret + strlen(ret), "/", 2);
 }
 
-static void print_path(FILE *to, bool json, const char *mountpoint, const char *path)
+char *seals_path(const struct seals *s, const struct ckptfs_seal *one)
 {
-	char whole[PATH_MAX + sizeof(((struct ckptfs_seal *)0)->path)];
-	size_t len = (size_t)snprintf(whole, sizeof(whole), "%s%s", mountpoint, path);
+	char *path;
+	int len = asprintf(&path, "%s%s", s->mountpoint, one->path);
 
-	if (len > 1 && whole[len - 1] == '/')
-		whole[len - 1] = '\0';
-	if (json)
-		json_print_string(to, whole);
-	else
-		fputs(whole, to);
+	if (len < 0)
+		return NULL;
+	if (len > 1 && path[len - 1] == '/')
+		path[len - 1] = '\0';
+	return path;
 }
 
-static void print_json(FILE *to, const char *mountpoint, const struct seals *s)
+static size_t parent_len(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? (size_t)(slash - path) : 0;
+}
+
+bool seals_is_newest(const struct seals *s, const struct ckptfs_seal *one)
+{
+	size_t len = parent_len(one->path);
+
+	for (const struct ckptfs_seal *later = one + 1; later < s->v + s->nr; later++)
+		if (parent_len(later->path) == len && memcmp(later->path, one->path, len) == 0)
+			return false;
+	return true;
+}
+
+static void json_print_path(FILE *to, const struct seals *s, const struct ckptfs_seal *one)
+{
+	_cleanup_(freep) char *path = seals_path(s, one);
+
+	json_print_string(to, path ? path : one->path);
+}
+
+static size_t text_print_path(FILE *to, const struct seals *s, const struct ckptfs_seal *one)
+{
+	_cleanup_(freep) char *path = seals_path(s, one);
+
+	return text_print(to, path ? path : one->path);
+}
+
+static uint64_t age_ns(const struct ckptfs_seal *e)
+{
+	int64_t now = (int64_t)now_ns();
+
+	return now > e->sealed_ns ? (uint64_t)(now - e->sealed_ns) : 0;
+}
+
+static void print_json(FILE *to, const struct seals *s)
 {
 	fprintf(to, "{\"schema_version\": %d, \"mountpoint\": ", SCHEMA_VERSION);
-	print_path(to, true, mountpoint, "");
+	json_print_path(to, s, &(struct ckptfs_seal){ 0 });
 	fputs(", \"epochs\": [", to);
 	for (size_t i = 0; i < s->nr; i++) {
 		const struct ckptfs_seal *e = &s->v[i];
 
 		fprintf(to, "%s{\"path\": ", i > 0 ? ", " : "");
-		print_path(to, true, mountpoint, e->path);
+		json_print_path(to, s, e);
 		fprintf(to,
-			", \"inode\": %" PRIu64 ", \"uid\": %" PRIu32 ", \"sealed_ns\": %" PRId64
-			", \"files\": %" PRIu64 ", \"directories\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
-			e->inode, e->uid, e->sealed_ns, e->files, e->directories, e->bytes);
+			", \"inode\": %" PRIu64 ", \"uid\": %" PRIu32 ", \"sealed_ns\": %" PRId64 ", \"age_ns\": %" PRIu64
+			", \"state\": \"sealed\", \"durable\": \"local\", \"newest\": %s, \"files\": %" PRIu64
+			", \"directories\": %" PRIu64 ", \"bytes\": %" PRIu64,
+			e->inode, e->uid, e->sealed_ns, age_ns(e), seals_is_newest(s, e) ? "true" : "false", e->files,
+			e->directories, e->bytes);
+		if (e->flags & CKPTFS_SEAL_HAS_ROOT)
+			fprintf(to, ", \"new_bytes\": %" PRIu64 ", \"root\": \"%s\"}", e->new_bytes, sha256_hex(e->root).s);
+		else
+			fputs(", \"new_bytes\": null, \"root\": null}", to);
 	}
 	fputs("]}\n", to);
 }
 
-static void print_text(FILE *to, const char *mountpoint, const struct seals *s)
+/* "45s", "12m", "3h", "5d": whole ones. */
+static struct human human_age(uint64_t ns)
 {
-	if (s->nr > 0)
-		fprintf(to, "%-19s %9s %10s  %s\n", "SEALED", "FILES", "SIZE", "EPOCH");
-	for (size_t i = 0; i < s->nr; i++) {
-		time_t at = (time_t)(s->v[i].sealed_ns / 1000000000);
-		char when[32] = "?";
-		struct tm tm;
+	static const struct {
+		uint64_t s;
+		char unit;
+	} units[] = { { 86400, 'd' }, { 3600, 'h' }, { 60, 'm' }, { 1, 's' } };
+	uint64_t s = ns / 1000000000;
+	struct human h;
+	size_t i = 0;
 
-		if (localtime_r(&at, &tm))
-			strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
-		fprintf(to, "%-19s %9" PRIu64 " %10s  ", when, s->v[i].files, human_size(s->v[i].bytes).s);
-		print_path(to, false, mountpoint, s->v[i].path);
-		fputc('\n', to);
+	while (i + 1 < ARRAY_SIZE(units) && s < units[i].s)
+		i++;
+	snprintf(h.s, sizeof(h.s), "%" PRIu64 "%c", s / units[i].s, units[i].unit);
+	return h;
+}
+
+/* How wide is the longest? */
+static size_t path_columns(const struct seals *s)
+{
+	_cleanup_(freep) char *text = NULL;
+	size_t len, columns = strlen("EPOCH");
+	FILE *to = open_memstream(&text, &len);
+
+	for (size_t i = 0; to && i < s->nr; i++)
+		columns = MAX(columns, text_print_path(to, s, &s->v[i]));
+	if (to)
+		fclose(to);
+	return columns;
+}
+
+static void print_text(FILE *to, const struct seals *s)
+{
+	size_t width = path_columns(s);
+
+	if (s->nr > 0)
+		fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "EPOCH", "STATE", "DURABLE", "SIZE", "NEW",
+			"FILES", "AGE");
+	for (size_t i = 0; i < s->nr; i++) {
+		const struct ckptfs_seal *e = &s->v[i];
+		size_t columns;
+
+		fputs(seals_is_newest(s, e) ? "* " : "  ", to);
+		columns = text_print_path(to, s, e);
+		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9" PRIu64 "  %5s\n", (int)(width - columns), "", "sealed", "local",
+			human_size(e->bytes).s, e->flags & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", e->files,
+			human_age(age_ns(e)).s);
 	}
 }
 
-int seals_list(const char *tool, const char *path, bool json, FILE *to)
+int seals_get(const char *tool, const char *path, struct seals *ret)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_(seals_release) struct seals s = { 0 };
-	char mountpoint[PATH_MAX + 1];
 	int r;
 
 	if (fd < 0) {
@@ -148,19 +217,26 @@ int seals_list(const char *tool, const char *path, bool json, FILE *to)
 		tell_unopened(tool, path, "a mountpoint, or a directory below it", r);
 		return r;
 	}
-	r = ask_all(fd, &s);
-	if (r == -ENOTTY) {
+	r = ask_all(fd, ret);
+	if (r == -ENOTTY)
 		fprintf(stderr, "%s: %s: not on a ckptfs; give a mountpoint\n", tool, path);
-		return r;
-	}
-	if (r < 0) {
+	else if (r < 0)
 		tell_refusal(tool, path, "it", "list what is sealed", r);
-		return r;
-	}
-	find_mountpoint(path, mountpoint);
-	if (json)
-		print_json(to, mountpoint, &s);
 	else
-		print_text(to, mountpoint, &s);
+		find_mountpoint(path, ret->mountpoint);
+	return r;
+}
+
+int seals_list(const char *tool, const char *path, bool json, FILE *to)
+{
+	_cleanup_(seals_release) struct seals s = { 0 };
+	int r = seals_get(tool, path, &s);
+
+	if (r < 0)
+		return r;
+	if (json)
+		print_json(to, &s);
+	else
+		print_text(to, &s);
 	return 0;
 }

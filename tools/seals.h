@@ -1,11 +1,27 @@
-/* The sealed directories of a mount, for people and for machines. One thread. */
+/* The sealed directories of a mount: epochs. One thread. */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
-/*
- * Of the mount that `path`, a directory of it, lies on: those that the caller may know of, the first sealed first. What
- * is wrong is told on standard error, in the name of `tool`. 0/<0
- */
+#include "client/ioctl.h"
+
+struct seals {
+	struct ckptfs_seal *v; /* the first sealed first */
+	size_t nr, room;
+	char mountpoint[PATH_MAX + 1]; /* with a slash at its end */
+};
+
+/* Of the mount that `path`, a directory of it, lies on: those that the caller may know of. What is wrong is told on
+ * standard error, in the name of `tool`. 0/<0 */
+int seals_get(const char *tool, const char *path, struct seals *ret);
+void seals_release(struct seals *s);
+/* Where one is. Freed by the caller; NULL: no memory. */
+char *seals_path(const struct seals *s, const struct ckptfs_seal *one);
+/* Is there none behind it in the directory that it lies in? */
+bool seals_is_newest(const struct seals *s, const struct ckptfs_seal *one);
+
+/* All of them, for people and for machines. As seals_get(). */
 int seals_list(const char *tool, const char *path, bool json, FILE *to);

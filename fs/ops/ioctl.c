@@ -454,6 +454,9 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 		r = seal_next(fs, after, who.uid, &arg->inode, &seal, path);
 		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;
+	case CKPTFS_SEAL_CHECK:
+		r = seal_check(fs, dir, who.uid, &seal, arg->root_now);
+		break;
 	default:
 		return -EINVAL;
 	}
@@ -461,8 +464,11 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 	arg->files = seal.files;
 	arg->directories = seal.directories;
 	arg->bytes = seal.bytes;
+	arg->new_bytes = seal.new_bytes;
 	arg->uid = seal.uid;
 	arg->reserved = 0;
+	arg->flags = seal.has_root ? CKPTFS_SEAL_HAS_ROOT : 0;
+	memcpy(arg->root, seal.root, sizeof(arg->root));
 	return r;
 }
 

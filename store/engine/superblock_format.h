@@ -18,8 +18,10 @@
 #define SUPERBLOCK_LAYERS 4u	/* recipes may name layers, in the view and in snapshots of the journal */
 #define SUPERBLOCK_SHARES 8u	/* chunks that the tables of packs name may be on other nodes */
 #define SUPERBLOCK_SEALS 16u	/* directories may be sealed */
-#define SUPERBLOCK_INCOMPAT_KNOWN \
-	(SUPERBLOCK_RECIPES_2 | SUPERBLOCK_CLONES | SUPERBLOCK_LAYERS | SUPERBLOCK_SHARES | SUPERBLOCK_SEALS)
+#define SUPERBLOCK_ROOTS 32u	/* notes of seals may be of version 2 */
+#define SUPERBLOCK_INCOMPAT_KNOWN                                                                                    \
+	(SUPERBLOCK_RECIPES_2 | SUPERBLOCK_CLONES | SUPERBLOCK_LAYERS | SUPERBLOCK_SHARES | SUPERBLOCK_SEALS | \
+	 SUPERBLOCK_ROOTS)
 
 struct superblock_disk {
 	uint8_t magic[8];

@@ -12,7 +12,8 @@ lost() { # CODE COMMAND...
 
 fs_mount
 noise 1 1 >"$MNT/file"
-sync "$MNT/file"
+mkdir "$MNT/epoch"
+"$tools/ckptfs-seal" --quiet "$MNT/epoch"
 lost 2 "$tools/ckptfs-stat" --json "$MNT"
 lost 2 "$tools/ckptfs-stat" "$MNT/file"
 lost 2 "$tools/ckptfs-stat" --if-deleted "$MNT/file"
@@ -21,6 +22,8 @@ lost 2 "$tools/ckptfs-gc" --json --delete "$MNT"
 lost 2 "$tools/ckptfs-scrub" --json "$MNT"
 lost 2 "$tools/ckptfs-seal" --list --json "$MNT"
 lost 2 "$tools/ckptfs-stat" --epochs --json "$MNT"
+lost 2 "$tools/ckptfs-stat" --verify --json "$MNT/epoch"
+lost 2 "$tools/ckptfs-restart-path" "$MNT"
 lost 2 "$tools/ckptfs-analyze" --json "$MNT/file"
 fs_umount
 lost 2 "$tools/ckptfs-gc" "$STORE"

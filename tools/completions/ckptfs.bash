@@ -15,9 +15,10 @@ _ckptfs() {
 	ckptfs-agent) flags="--mount --no-lookup --remember --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --json -q --quiet" files=-d ;;
+	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-seal) flags="--unseal --list --json -q --quiet" files=-d ;;
-	ckptfs-stat) flags="--epochs --html --if-deleted --json --prometheus --watch" ;;
+	ckptfs-stat) flags="--epochs --html --if-deleted --json --prometheus --quick --verify --watch" ;;
 	esac
 	flags+=" -h --help -V --version"
 	if [[ $prev == -o ]]; then
@@ -36,4 +37,4 @@ _ckptfs() {
 		COMPREPLY=($(compgen $files -- "$cur"))
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-seal ckptfs-stat
+	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-restart-path ckptfs-scrub ckptfs-seal ckptfs-stat

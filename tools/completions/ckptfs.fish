@@ -14,7 +14,7 @@ function __ckptfs_options
     end
 end
 
-for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-scrub ckptfs-seal ckptfs-stat
+for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-restart-path ckptfs-scrub ckptfs-seal ckptfs-stat
     complete -c $c -s h -l help -d 'tell the usage'
     complete -c $c -s V -l version -d 'tell the version'
 end
@@ -65,6 +65,10 @@ complete -c ckptfs-agent -l no-lookup -d 'do not ask other nodes for single page
 complete -c ckptfs-agent -l remember -x -d 'MiB for what other nodes have'
 complete -c ckptfs-agent -l socket -r -d 'of its daemon'
 complete -c ckptfs-agent -l status -d 'what the agent of this node does'
+complete -c ckptfs-restart-path -l quick -d 'read no bytes'
+complete -c ckptfs-restart-path -l no-verify -d 'the newest, as it is'
+complete -c ckptfs-restart-path -s z -l null -d 'end with a NUL'
+complete -c ckptfs-restart-path -s q -l quiet -d 'only what is wrong'
 complete -c ckptfs-scrub -l rate -x -d 'of packs per second'
 complete -c ckptfs-scrub -l budget -x -d 'stop after this time'
 complete -c ckptfs-scrub -l restart -d 'begin anew'
@@ -81,4 +85,6 @@ complete -c ckptfs-stat -l html -r -F -d 'a page about one mount'
 complete -c ckptfs-stat -l if-deleted -d 'what would be free'
 complete -c ckptfs-stat -l json -d 'for machines'
 complete -c ckptfs-stat -l prometheus -d 'text exposition format'
+complete -c ckptfs-stat -l quick -d 'verify without reading bytes'
+complete -c ckptfs-stat -l verify -d 'prove an epoch'
 complete -c ckptfs-stat -l watch -d 'again and again'

@@ -52,11 +52,36 @@ static void strings_are_always_json(void **state _unused_)
 	}
 }
 
+static void a_terminal_gets_no_commands(void **state _unused_)
+{
+	static const struct {
+		const char *s, *text;
+		size_t columns;
+	} t[] = {
+		{ "run7/ckpt 1", "run7/ckpt 1", 11 },
+		{ "a\nb\x1b[2Jc", "a\\012b\\033[2Jc", 14 },
+		{ "a\\n", "a\\134n", 6 },
+		{ "\x7f\xc2\x9b\xc2\xa0", "\\177\\302\\233\xc2\xa0", 13 },
+		{ "\xc3\xa4\xff", "\xc3\xa4\\377", 5 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		_cleanup_(freep) char *got = NULL;
+		size_t len;
+		FILE *to = open_memstream(&got, &len);
+
+		assert_int_equal(text_print(to, t[i].s), t[i].columns);
+		fclose(to);
+		assert_string_equal(got, t[i].text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(characters_have_one_form),
 		cmocka_unit_test(strings_are_always_json),
+		cmocka_unit_test(a_terminal_gets_no_commands),
 	};
 
 	return cmocka_run_group_tests_name("text", tests, NULL, NULL);

@@ -289,6 +289,157 @@ static void what_is_unsealed_meanwhile_is_not_told(void **state)
 	assert_int_equal(catalog_write(w->fs, w->top, &(struct catalog_sink){ disturb, w }), -ESTALE);
 }
 
+static void reopen(struct world *w)
+{
+	struct engine *e;
+
+	assert_int_equal(fs_close(w->fs), 0);
+	assert_int_equal(engine_open(w->path, &w->o.engine, &e), 0);
+	assert_int_equal(fs_open(e, &w->o, NULL, &w->fs), 0);
+}
+
+/* As a crash leaves it that comes when the marks are durable and the root is not known yet. */
+static void half_a_seal_is_no_seal_and_is_taken_back(void **state)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY, path = BUF_EMPTY;
+	struct world *w = *state;
+	uint8_t now[NS_SEAL_ROOT_LEN];
+	struct ns_inode in;
+	struct ns_seal s;
+	uint64_t ino;
+
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	assert_int_equal(seal_check(w->fs, w->top, owner.uid, &s, now), 0);
+	s.unfinished = true;
+	s.has_root = false;
+	ns_seal_encode(&s, &value);
+	engine_tx_put(&tx, ns_key_seal(w->top), value.data, value.len);
+	assert_int_equal(engine_tx_apply(w->fs->engine, &tx), 0);
+	assert_int_equal(seal_next(w->fs, 0, 0, &ino, &s, &path), 0);
+	assert_int_equal(seal_check(w->fs, w->top, owner.uid, &s, now), -ENODATA);
+	assert_int_equal(catalog_write(w->fs, w->top, &(struct catalog_sink){ refuse, NULL }), -ENODATA);
+	assert_int_equal(seal(w, &owner, &s, ""), -EBUSY);
+	assert_int_equal(names_unlink(w->fs, w->sub, "file"), -EPERM);
+	reopen(w);
+	assert_int_equal(ns_get_seal(w->fs->db, w->top, &s), 0);
+	assert_int_equal(attr_load(w->fs, w->file, &in), 1);
+	assert_int_equal(in.flags & INODE_SEALED, 0);
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+}
+
+static void set_mode(struct world *w, uint64_t ino, uint32_t mode)
+{
+	struct attr_change c = { .what = ATTR_MODE, .mode = mode };
+	struct inode *i;
+	struct stat st;
+
+	assert_int_equal(inode_get(w->fs->inodes, ino, &i), 0);
+	assert_int_equal(attr_change(w->fs, i, &c, &st), 0);
+	names_put(w->fs, i);
+}
+
+static void set_xattr(struct world *w, uint64_t ino, const char *value)
+{
+	struct inode *i;
+
+	assert_int_equal(inode_get(w->fs->inodes, ino, &i), 0);
+	assert_int_equal(xattr_set(w->fs, i, "user.step", value, strlen(value), 0, false), 0);
+	names_put(w->fs, i);
+}
+
+static void set_mtime(struct world *w, uint64_t ino, int64_t ns)
+{
+	struct attr_change c = { .what = ATTR_MTIME, .mtime_ns = ns };
+	struct inode *i;
+	struct stat st;
+
+	assert_int_equal(inode_get(w->fs->inodes, ino, &i), 0);
+	assert_int_equal(attr_change(w->fs, i, &c, &st), 0);
+	names_put(w->fs, i);
+}
+
+static void write_byte(struct world *w, uint64_t ino, uint8_t byte)
+{
+	struct file *f = open_for(w, ino, O_RDWR);
+
+	assert_int_equal(content_write(f->content, &byte, 1, 0), 0);
+	assert_int_equal(content_flush(f->content), 0);
+	file_close(w->fs, f);
+	set_mtime(w, ino, 5);
+}
+
+static struct ns_seal resealed(struct world *w)
+{
+	uint8_t now[NS_SEAL_ROOT_LEN];
+	struct ns_seal s, checked;
+
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	assert_true(s.has_root);
+	assert_int_equal(seal_check(w->fs, w->top, owner.uid, &checked, now), 0);
+	assert_memory_equal(now, s.root, sizeof(now));
+	assert_memory_equal(checked.root, s.root, sizeof(now));
+	assert_int_equal(seal_check(w->fs, w->top, other.uid, &checked, now), -EPERM);
+	assert_int_equal(unseal(w, &owner), 0);
+	return s;
+}
+
+/* Whatever is changed, and changed back. */
+static void a_root_is_of_names_attributes_and_content(void **state)
+{
+	struct world *w = *state;
+	struct ns_seal first, s;
+	struct stat st;
+
+	write_byte(w, w->file, 1);
+	set_mtime(w, w->empty, 5);
+	set_mtime(w, w->top, 7);
+	set_mtime(w, w->sub, 7);
+	first = resealed(w);
+	assert_int_equal(first.new_bytes > 0, true);
+#define expect_other(change, back)                                        \
+	change;                                                           \
+	set_mtime(w, w->top, 7);                                          \
+	set_mtime(w, w->sub, 7);                                          \
+	s = resealed(w);                                                  \
+	assert_memory_not_equal(s.root, first.root, sizeof(s.root));      \
+	back;                                                             \
+	set_mtime(w, w->top, 7);                                          \
+	set_mtime(w, w->sub, 7);                                          \
+	s = resealed(w);                                                  \
+	assert_memory_equal(s.root, first.root, sizeof(s.root))
+	expect_other(set_mode(w, w->file, 0600), set_mode(w, w->file, 0640));
+	expect_other(set_mode(w, w->top, 0700), set_mode(w, w->top, 0755));
+	expect_other(set_mtime(w, w->file, 6), set_mtime(w, w->file, 5));
+	expect_other(set_mtime(w, w->empty, 6), set_mtime(w, w->empty, 5));
+	expect_other(set_xattr(w, w->file, "eight"), set_xattr(w, w->file, "seven"));
+	expect_other(write_byte(w, w->file, 2), write_byte(w, w->file, 1));
+	expect_other(assert_int_equal(names_link(w->fs, w->empty, w->sub, "more", &st), 0),
+		     assert_int_equal(names_unlink(w->fs, w->sub, "more"), 0));
+	reopen(w);
+	s = resealed(w);
+	assert_memory_equal(s.root, first.root, sizeof(s.root));
+}
+
+/* Half of what is in it is in a file elsewhere, too. */
+static void new_is_what_nothing_else_has(void **state)
+{
+	struct world *w = *state;
+	uint64_t copy = make(w, NS_ROOT_INO, "copy", S_IFREG | 0600, NULL);
+	struct ns_seal alone = resealed(w), shared;
+	uint8_t bytes[4 * PAGE];
+	struct file *f;
+
+	assert_int_equal(alone.new_bytes, 4 * PAGE); /* the last page is filled up */
+	bytes_of(bytes);
+	f = open_for(w, copy, O_RDWR);
+	assert_int_equal(content_write(f->content, bytes, 2 * PAGE, 0), 0);
+	assert_int_equal(content_flush(f->content), 0);
+	file_close(w->fs, f);
+	shared = resealed(w);
+	assert_int_equal(shared.new_bytes, 2 * PAGE);
+}
+
 int main(void)
 {
 #define with_world(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -296,6 +447,9 @@ int main(void)
 		with_world(sealing_is_for_the_owner_and_waits_for_no_writer_for_ever),
 		with_world(a_catalog_tells_all_of_a_sealed_directory),
 		with_world(what_is_unsealed_meanwhile_is_not_told),
+		with_world(half_a_seal_is_no_seal_and_is_taken_back),
+		with_world(a_root_is_of_names_attributes_and_content),
+		with_world(new_is_what_nothing_else_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Epochs: what is listed of sealed directories, the root that proves one, and the way back to the last that does.
+. "$(dirname "$0")/lib.sh"
+need_mount
+
+seal() { "$CKPTFS_BUILD/tools/ckptfs-seal" --quiet "$@"; }
+epoch_stat() { "$CKPTFS_BUILD/tools/ckptfs-stat" "$@"; }
+restart() { "$CKPTFS_BUILD/tools/ckptfs-restart-path" "$@"; }
+# of EPOCH KEY: a figure of the list
+of() {
+	epoch_stat --epochs --json "$MNT" | "$PYTHON" -c 'import json, sys
+print(next(e for e in json.load(sys.stdin)["epochs"] if e["path"] == sys.argv[1])[sys.argv[2]])' "$MNT/$1" "$2"
+}
+root_of() { of "$1" root; }
+
+# step N: a checkpoint of 4 MiB of which 1 MiB is not in the one before it
+step() {
+	mkdir -p "$MNT/run/step.$1/ranks"
+	{ noise same 3; noise "$1" 1; } >"$MNT/run/step.$1/ranks/0"
+	echo "$1" >"$MNT/run/step.$1/info"
+}
+# strike FILE: damage the bytes of this file, which no other has, in the packs; the kernel forgets what it knows
+strike() {
+	local at
+	at=$("$PYTHON" - "$STORE" "$1" <<'PY'
+import glob, sys
+needle = open(sys.argv[2], "rb").read()[-4096:]
+for pack in glob.glob(sys.argv[1] + "/packs/*.pack"):
+    at = open(pack, "rb").read().find(needle)
+    if at >= 0:
+        print(pack, at + 100)
+        break
+PY
+)
+	flip ${at:?is not in the packs}
+}
+
+fs_mount compress=none
+cd "$WORK"
+for n in 1 2 3; do
+	step $n
+	seal "$MNT/run/step.$n"
+done
+
+# --- the list ---
+exits 0 epoch_stat --epochs "$MNT"
+tells "^  EPOCH  *STATE  *DURABLE  *SIZE  *NEW  *FILES  *AGE\$"
+tells "^  $MNT/run/step.1  *sealed  *local  *4 MiB  *4 MiB  *2  *[0-9]"
+tells "^\\* $MNT/run/step.3  *sealed  *local  *4 MiB  *1 MiB  *2  *[0-9]"
+[ "$(grep -c '^\*' out)" = 1 ] || fail_showing "not one is the newest"
+[ "$(of run/step.2 new_bytes)" = $(((1 << 20) + 4096)) ] || fail "new: $(of run/step.2 new_bytes)"
+[ "$(of run/step.2 newest) $(of run/step.3 newest)" = "False True" ] || fail "another one is the newest"
+[ "$(root_of run/step.1)" != "$(root_of run/step.2)" ] || fail "two epochs have one root"
+[ "$(root_of run/step.1 | tr -d '\n' | wc -c)" = 64 ] || fail "no SHA-256: $(root_of run/step.1)"
+
+# --- the root is of what is in it, and of nothing else ---
+before=$(root_of run/step.3)
+seal --unseal "$MNT/run/step.3"
+seal "$MNT/run/step.3"
+[ "$(root_of run/step.3)" = "$before" ] || fail "the same directory has another root"
+"$CKPTFS_BUILD/tools/ckptfs-gc" --delete --place --quiet "$MNT" >/dev/null
+[ "$(root_of run/step.3)" = "$before" ] || fail "collecting has changed a root"
+exits 0 epoch_stat --verify --quick "$MNT/run/step.3"
+fs_umount
+fs_sound "with roots"
+fs_rebuild
+fs_mount compress=none
+[ "$(root_of run/step.3)" = "$before" ] || fail "a rebuild has changed a root"
+exits 0 epoch_stat --verify --json "$MNT/run/step.3"
+[ "$(json state read_bytes root <out | tr '\n' ' ')" = "valid $(((4 << 20) + 2)) $before " ] || fail_showing "other figures"
+exits 0 epoch_stat --verify "$MNT/run/step.1" "$MNT/run/step.2"
+tells "step.1: valid: 2 files, 4 MiB, 4 MiB read, root $(root_of run/step.1)"
+
+# --- what is not sealed, and wrong use ---
+step 4
+exits 3 epoch_stat --verify "$MNT/run/step.4"
+tells "step.4: not sealed"
+exits 3 epoch_stat --verify --json "$MNT/run/step.4"
+tells '"state": "unsealed".*"why": "not sealed"'
+exits 2 epoch_stat --verify "$WORK"
+says "not on a ckptfs"
+exits 2 epoch_stat --verify "$MNT/nowhere"
+exits 1 epoch_stat --verify
+exits 1 epoch_stat --quick "$MNT"
+exits 1 epoch_stat --verify --epochs "$MNT"
+
+# --- the way back ---
+exits 0 restart "$MNT/run"
+[ "$(cat out)" = "$MNT/run/step.3" ] || fail_showing "another one was found"
+says "step.4: passed over: not sealed"
+exits 0 restart --quiet "$MNT"
+[ ! -s said ] || fail_showing "something was said"
+exits 0 restart --null "$MNT/run/step.2" # itself
+[ "$(tr '\0' '!' <out)" = "$MNT/run/step.2!" ] || fail_showing "another one was found"
+mkdir "$MNT/empty"
+exits 3 restart "$MNT/empty"
+says "no sealed directory in it"
+exits 2 restart "$WORK"
+exits 2 restart "$MNT/nowhere"
+exits 1 restart
+exits 1 restart --quick --no-verify "$MNT"
+
+# --- damage ---
+strike "$MNT/run/step.3/ranks/0"
+fs_remount compress=none # what is read comes from the disk
+exits 3 epoch_stat --verify "$MNT/run/step.3"
+tells "step.3: damaged: $MNT/run/step.3/ranks/0 cannot be read"
+exits 3 epoch_stat --verify --json "$MNT/run/step.2" "$MNT/run/step.3"
+[ "$(sed -n 's/.*"state": "\([a-z]*\)".*/\1/p' out | tr '\n' ' ')" = "valid damaged " ] || fail_showing "other states"
+exits 0 restart "$MNT/run"
+[ "$(cat out)" = "$MNT/run/step.2" ] || fail_showing "a damaged one was taken"
+says "step.3: passed over: damaged"
+says "step.4: passed over: not sealed"
+exits 0 restart --no-verify "$MNT/run"
+[ "$(cat out)" = "$MNT/run/step.3" ] || fail_showing "it has been verified"
+exits 0 restart --quick "$MNT/run"
+[ "$(cat out)" = "$MNT/run/step.3" ] || fail_showing "bytes were read"
+
+# --- names that are to do something to a terminal ---
+evil=$MNT/run/$'step.5\n\e[2Jx'
+mkdir "$evil"
+echo x >"$evil/"$'file\e'
+seal "$evil"
+for command in "epoch_stat --epochs" "epoch_stat --verify"; do
+	exits 0 $command "$evil"
+	! grep -q $'\e' out said || fail_showing "$command: a name is shown as it is"
+	tells 'step.5\\012\\033\[2Jx'
+done
+exits 0 restart "$MNT/run"
+[ "$(cat out)" = "$evil" ] || fail_showing "a path is not what it is"
+fs_umount

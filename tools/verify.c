@@ -1,0 +1,300 @@
+/*
+ * Each byte that is read past the caches (O_DIRECT) is compared by the daemon with its fingerprint, or the read fails. The
+ * root is made of the fingerprints. So what has been read, and has the root of the seal, is what was sealed, as long as it
+ * has been sealed all the while: that is looked at in the end.
+ *
+ * One thread walks, a few read stretches of files that it hands to them.
+ */
+#include "tools/verify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mutex.h"
+#include "base/text.h"
+#include "base/util.h"
+#include "tools/interrupt.h"
+#include "tools/progress.h"
+
+#define NR_READERS 4u
+#define NR_STRETCHES 64u
+#define STRETCH_BYTES MiB(64)
+#define READ_BYTES MiB(1)
+#define READ_ALIGN 4096u
+
+struct stretch {
+	char *path; /* freed by who has read it */
+	uint64_t off, end;
+};
+
+struct reading {
+	struct mutex lock; /* leaf; not held while something is read */
+	struct cond changed;
+	struct stretch queue[NR_STRETCHES] GUARDED_BY(lock);
+	size_t first, nr GUARDED_BY(lock);
+	bool ended GUARDED_BY(lock); /* nothing is to come any more */
+	uint64_t bytes GUARDED_BY(lock);
+	int error GUARDED_BY(lock); /* the first one */
+	char *culprit GUARDED_BY(lock);
+};
+
+/* A cause, as text that a terminal can be given. */
+_printf_(3, 4) static int because(struct verify_result *ret, int r, const char *format, ...)
+{
+	_cleanup_(freep) char *text = NULL;
+	char raw[sizeof(ret->why)];
+	size_t len;
+	FILE *to;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(raw, sizeof(raw), format, args);
+	va_end(args);
+	to = open_memstream(&text, &len);
+	if (!to)
+		return r;
+	text_print(to, raw);
+	if (fclose(to) == 0)
+		snprintf(ret->why, sizeof(ret->why), "%s", text);
+	return r;
+}
+
+/* --- reading --- */
+
+static void fail(struct reading *w, const char *path, int r)
+{
+	mutex_lock(&w->lock);
+	if (w->error == 0) {
+		w->error = r;
+		w->culprit = strdup(path);
+	}
+	cond_broadcast(&w->changed);
+	mutex_unlock(&w->lock);
+}
+
+static int read_stretch(struct reading *w, const struct stretch *s, void *buf)
+{
+	_cleanup_(closep) int fd = open(s->path, O_RDONLY | O_NOFOLLOW | O_DIRECT | O_CLOEXEC);
+	uint64_t off = s->off;
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	while (off < s->end) {
+		n = pread(fd, buf, READ_BYTES, (off_t)off);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			return -EBADMSG; /* it has had that size, and nothing changes in it */
+		if (interrupted())
+			return -ECANCELED;
+		off += n > 0 ? (uint64_t)n : 0;
+		mutex_lock(&w->lock);
+		w->bytes += n > 0 ? (uint64_t)n : 0;
+		mutex_unlock(&w->lock);
+	}
+	return 0;
+}
+
+/* true: one to be read, false: no more. */
+static bool take(struct reading *w, struct stretch *ret)
+{
+	bool has;
+
+	mutex_lock(&w->lock);
+	while (w->nr == 0 && !w->ended && w->error == 0)
+		cond_wait(&w->changed, &w->lock);
+	has = w->nr > 0 && w->error == 0;
+	if (has) {
+		*ret = w->queue[w->first];
+		w->first = (w->first + 1) % NR_STRETCHES;
+		w->nr--;
+		cond_broadcast(&w->changed);
+	}
+	mutex_unlock(&w->lock);
+	return has;
+}
+
+static void *reader(void *userdata)
+{
+	struct reading *w = userdata;
+	void *buf = aligned_alloc(READ_ALIGN, READ_BYTES);
+	struct stretch s;
+	int r;
+
+	if (!buf)
+		fail(w, "", -ENOMEM);
+	while (buf && take(w, &s)) {
+		r = read_stretch(w, &s, buf);
+		if (r < 0)
+			fail(w, s.path, r);
+		free(s.path);
+	}
+	free(buf);
+	return NULL;
+}
+
+/* Of readers, or of who gives. */
+static int give(struct reading *w, const char *path, uint64_t off, uint64_t end)
+{
+	struct stretch s = { strdup(path), off, end };
+	int r;
+
+	if (!s.path)
+		return -ENOMEM;
+	mutex_lock(&w->lock);
+	while (w->nr == NR_STRETCHES && w->error == 0)
+		cond_wait(&w->changed, &w->lock);
+	r = w->error;
+	if (r == 0) {
+		w->queue[(w->first + w->nr++) % NR_STRETCHES] = s;
+		cond_broadcast(&w->changed);
+	}
+	mutex_unlock(&w->lock);
+	if (r < 0)
+		free(s.path);
+	return r;
+}
+
+/* --- walking --- */
+
+static int give_file(struct reading *w, const FTSENT *e)
+{
+	uint64_t size = (uint64_t)e->fts_statp->st_size;
+	int r = 0;
+
+	for (uint64_t off = 0; off < size && r == 0; off += STRETCH_BYTES)
+		r = give(w, e->fts_path, off, MIN(off + STRETCH_BYTES, size));
+	return r;
+}
+
+static int walk(struct reading *w, const char *path, uint64_t all, struct progress *p)
+{
+	char *paths[] = { (char *)path, NULL };
+	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+	FTSENT *e;
+	int r = fts ? 0 : -errno;
+
+	while (r == 0 && (errno = 0, e = fts_read(fts))) {
+		if (interrupted())
+			r = -ECANCELED;
+		else if (e->fts_info == FTS_F)
+			r = S_ISREG(e->fts_statp->st_mode) ? give_file(w, e) : 0;
+		else if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS)
+			fail(w, e->fts_path, r = -e->fts_errno);
+		if (p) {
+			mutex_lock(&w->lock);
+			all = MAX(all, w->bytes);
+			progress_show(p, "verifying", w->bytes, all, true);
+			mutex_unlock(&w->lock);
+		}
+	}
+	if (r == 0 && errno != 0)
+		r = -errno;
+	if (fts)
+		fts_close(fts);
+	return r;
+}
+
+static int read_all(const char *path, struct progress *p, struct verify_result *ret)
+{
+	struct reading w = { .bytes = 0 };
+	pthread_t threads[NR_READERS];
+	unsigned nr = 0;
+	int r = 0;
+
+	mutex_init(&w.lock);
+	cond_init(&w.changed);
+	while (nr < NR_READERS && r == 0) {
+		r = -pthread_create(&threads[nr], NULL, reader, &w);
+		nr += r == 0;
+	}
+	if (r == 0)
+		r = walk(&w, path, ret->seal.bytes, p);
+	if (r < 0)
+		fail(&w, path, r);
+	mutex_lock(&w.lock);
+	w.ended = true;
+	cond_broadcast(&w.changed);
+	mutex_unlock(&w.lock);
+	while (nr > 0)
+		pthread_join(threads[--nr], NULL);
+	for (; w.nr > 0; w.nr--, w.first = (w.first + 1) % NR_STRETCHES)
+		free(w.queue[w.first].path);
+	if (p)
+		progress_clear(p);
+	ret->bytes = w.bytes;
+	r = w.error == -EIO || w.error == -EBADMSG ? 0 : w.error < 0 ? w.error : 1;
+	if (r == -ECANCELED)
+		because(ret, r, "interrupted");
+	else if (r == 0)
+		because(ret, r, "damaged: %s cannot be read", w.culprit ? w.culprit : path);
+	else if (r < 0)
+		because(ret, r, "cannot be looked at: %s: %s", w.culprit ? w.culprit : path, strerror(-r));
+	free(w.culprit);
+	mutex_release(&w.lock);
+	cond_release(&w.changed);
+	return r;
+}
+
+/* --- the root --- */
+
+static int ask(int fd, uint32_t command, uint64_t inode, struct ckptfs_seal *ret)
+{
+	*ret = (struct ckptfs_seal){
+		.size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .command = command, .inode = inode
+	};
+	return ioctl(fd, CKPTFS_IOC_SEAL, ret) < 0 ? -errno : 0;
+}
+
+static int compare_root(int fd, struct verify_result *ret)
+{
+	int r = ask(fd, CKPTFS_SEAL_CHECK, 0, &ret->seal);
+
+	if (r == -ENODATA || r == -ESTALE)
+		return because(ret, 0, "not sealed");
+	ret->is_sealed = r == 0 || r == -EIO;
+	if (r == -ENOTTY)
+		return because(ret, r, "not on a ckptfs");
+	if (r == -EPERM)
+		return because(ret, r, "only its owner, root and the user who mounted it may ask");
+	if (r == -EIO)
+		return because(ret, 0, "damaged: what it is made of cannot be looked up; the daemon's log says more");
+	if (r < 0)
+		return because(ret, r, "%s", strerror(-r));
+	if (ret->seal.flags & CKPTFS_SEAL_HAS_ROOT &&
+	    memcmp(ret->seal.root, ret->seal.root_now, sizeof(ret->seal.root)) != 0)
+		return because(ret, 0, "damaged: its root is not that of its seal");
+	return 1;
+}
+
+int verify_epoch(const char *path, bool reads, struct progress *p, struct verify_result *ret)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct ckptfs_seal end;
+	int r;
+
+	*ret = (struct verify_result){ 0 };
+	if (fd < 0)
+		return because(ret, -errno, "%s", strerror(errno));
+	r = compare_root(fd, ret);
+	if (r <= 0 || !reads)
+		return r;
+	r = read_all(path, p, ret);
+	if (r <= 0)
+		return r;
+	r = ask(fd, CKPTFS_SEAL_NEXT, ret->seal.inode - 1, &end);
+	if (r < 0 || end.inode != ret->seal.inode || end.sealed_ns != ret->seal.sealed_ns)
+		return because(ret, 0, "not sealed any more");
+	return 1;
+}
