@@ -7,6 +7,7 @@
 #include "base/util.h"
 #include "fs/attr.h"
 #include "fs/attr_cache.h"
+#include "fs/autoseal.h"
 #include "fs/collect.h"
 #include "fs/control.h"
 #include "fs/inode.h"
@@ -73,6 +74,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		r = names_clear_orphans(fs);
 	if (r == 0 && !fs->read_only)
 		r = seal_take_back_all(fs);
+	if (r == 0 && !fs->read_only && o->autoseal)
+		r = autoseal_new(fs, o->autoseal, &fs->autoseal);
 	if (r < 0)
 		return r;
 	*ret = TAKE(fs);
@@ -94,6 +97,7 @@ int fs_close(struct fs *fs)
 
 	if (!fs)
 		return 0;
+	autoseal_free(TAKE(fs->autoseal));
 	collect_free(TAKE(fs->collect)); /* first: a scrub may wait for it */
 	scrubber_free(TAKE(fs->scrubber));
 	inquiries_free(TAKE(fs->inquiries));

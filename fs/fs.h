@@ -15,6 +15,7 @@
 #include "store/engine/engine.h"
 
 struct attr_cache;
+struct autoseal;
 struct cluster;
 struct collect;
 struct control;
@@ -37,6 +38,7 @@ struct fs {
 	struct collect *collect;
 	struct scrubber *scrubber;
 	struct inquiries *inquiries;
+	struct autoseal *autoseal; /* NULL: nothing is sealed by itself */
 	struct cluster *cluster; /* borrowed */
 	bool read_only, noatime;
 	bool sync; /* every change of names is durable before it is answered */

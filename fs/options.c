@@ -9,6 +9,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/autoseal.h"
 #include "fs/metrics_address.h"
 
 static const struct conf_key keys[] = {
@@ -44,6 +45,8 @@ static const struct conf_key keys[] = {
 	  "how much to log" },
 	{ "metrics", CONF_STRING, offsetof(struct options, metrics), NULL, NULL,
 	  "[HOST:]PORT where Prometheus gets figures over HTTP; loopback unless HOST says otherwise" },
+	{ "autoseal", CONF_STRING, offsetof(struct options, autoseal), NULL, NULL,
+	  "what seals a directory by itself: rename (from a temporary name) and names of files, with colons between" },
 	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), NULL, NULL,
 	  "mount over a directory that has entries" },
 	{ "private", CONF_FLAG, offsetof(struct options, private), NULL, NULL,
@@ -174,6 +177,10 @@ static int check_limits(struct options *o, const char *name, const char **ret_wh
 	}
 	if (strcmp(name, "metrics") == 0 && metrics_address_parse(o->metrics, &address) < 0) {
 		*ret_why = "must be PORT, HOST:PORT or [IPV6]:PORT, with a port from 1 to 65535";
+		return -EINVAL;
+	}
+	if (strcmp(name, "autoseal") == 0 && autoseal_check(o->autoseal) < 0) {
+		*ret_why = "must be names of files, or rename, with colons between";
 		return -EINVAL;
 	}
 	if (strcmp(name, "cdc") == 0 && chunking_parse_sizes(o->cdc, &o->engine.cdc) < 0) {

@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include "fs/autoseal.h"
 #include "fs/namespace.h"
 #include "fs/ops/ops.h"
 
@@ -9,6 +10,8 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const stru
 	struct stat st;
 	int r = names_make(fs_of(req), parent, name, n, &who, &st);
 
+	if (r == 0 && !S_ISDIR(n->mode))
+		autoseal_made(fs_of(req)->autoseal, parent, name, &who);
 	ops_reply_entry(req, r, &st);
 }
 
@@ -29,9 +32,12 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
+	struct who who = ops_who(req);
 	struct stat st;
 	int r = names_link(fs_of(req), ino, parent, name, &st);
 
+	if (r == 0)
+		autoseal_made(fs_of(req)->autoseal, parent, name, &who);
 	ops_reply_entry(req, r, &st);
 }
 
@@ -47,5 +53,10 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 void op_rename(fuse_req_t req, fuse_ino_t from_dir, const char *from, fuse_ino_t to_dir, const char *to, unsigned flags)
 {
-	ops_reply(req, names_rename(fs_of(req), from_dir, from, to_dir, to, flags));
+	struct who who = ops_who(req);
+	int r = names_rename(fs_of(req), from_dir, from, to_dir, to, flags);
+
+	if (r == 0)
+		autoseal_renamed(fs_of(req)->autoseal, from, to_dir, to, &who);
+	ops_reply(req, r);
 }

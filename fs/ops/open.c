@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/autoseal.h"
 #include "fs/file.h"
 #include "fs/loop.h"
 #include "fs/namespace.h"
@@ -75,6 +76,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		ops_reply(req, r);
 		return;
 	}
+	autoseal_made(fs->autoseal, parent, name, &who); /* once the file is closed */
 	describe(f, fi);
 	e = ops_entry(&st);
 	if (fuse_reply_create(req, &e, fi) < 0)
