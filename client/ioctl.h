@@ -33,6 +33,19 @@ struct ckptfs_clone {
 	uint64_t done; /* out: bytes shared */
 };
 
+/*
+ * Where this file and another one of the same mount have the same bytes, as far as that is known without reading them.
+ * From `off` on they are equal up to equal_end, from there up to differ_end they may differ; both at most off + len, or
+ * less for much at once. What is told are bytes that either is open to read (else EBADF). Behind the end of a file are
+ * zeros. Mapped pages that were changed count after msync().
+ */
+struct ckptfs_compare {
+	uint32_t size, version;
+	uint64_t with; /* handle of the other one; ESTALE when it has been closed */
+	uint64_t off, len;
+	uint64_t equal_end, differ_end; /* out */
+};
+
 /* Make everything that was changed on the mount durable. On any descriptor. */
 struct ckptfs_sync {
 	uint32_t size, version;
@@ -237,3 +250,4 @@ struct ckptfs_seal {
 #define CKPTFS_IOC_DELTA_COMMIT _IOWR(CKPTFS_IOC_TYPE, 10, struct ckptfs_delta_commit)
 #define CKPTFS_IOC_DELTA_ABORT _IOW(CKPTFS_IOC_TYPE, 11, struct ckptfs_delta_abort)
 #define CKPTFS_IOC_SEAL _IOWR(CKPTFS_IOC_TYPE, 12, struct ckptfs_seal)
+#define CKPTFS_IOC_COMPARE _IOWR(CKPTFS_IOC_TYPE, 13, struct ckptfs_compare)

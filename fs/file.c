@@ -380,3 +380,28 @@ int file_clone_handle(struct fs *fs, uint64_t handle, uint64_t from_off, struct 
 	names_put(fs, from);
 	return r;
 }
+
+#define COMPARE_MAX GiB(1) /* then the thread is free for somebody else */
+
+int file_compare_handle(struct fs *fs, struct file *f, uint64_t handle, uint64_t off, uint64_t len,
+			struct content_sameness *ret)
+{
+	struct inode *with;
+	struct content *content;
+	int r;
+
+	if ((f->flags & O_ACCMODE) == O_WRONLY)
+		return -EBADF;
+	if (off > INT64_MAX || len > INT64_MAX)
+		return -EINVAL;
+	with = inode_of_handle(fs, handle);
+	if (!with)
+		return -ESTALE;
+	r = inode_content_open(fs->inodes, with, &content);
+	if (r == 0) {
+		r = content_compare(f->content, content, off, off + MIN(len, COMPARE_MAX), ret);
+		inode_content_close(fs->inodes, with);
+	}
+	names_put(fs, with);
+	return r;
+}

@@ -81,6 +81,23 @@ static void ioctl_clone(fuse_req_t req, struct file *f, const void *in)
 	notify_then_reply_ioctl(loop_notify(), req, f->inode->ino, arg.to_off, arg.done, growth, &arg, sizeof(arg));
 }
 
+static void ioctl_compare(fuse_req_t req, struct file *f, const void *in)
+{
+	struct content_sameness same;
+	struct ckptfs_compare arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = file_compare_handle(fs_of(req), f, arg.with, arg.off, arg.len, &same);
+	if (r < 0) {
+		ops_reply(req, r);
+		return;
+	}
+	arg.equal_end = same.equal_end;
+	arg.differ_end = same.differ_end;
+	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+}
+
 static void ioctl_sync(fuse_req_t req)
 {
 	int r = engine_sync(fs_of(req)->engine);
@@ -515,6 +532,7 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_DELTA_COMMIT:
 	case CKPTFS_IOC_DELTA_ABORT:
 	case CKPTFS_IOC_SEAL:
+	case CKPTFS_IOC_COMPARE:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
@@ -553,6 +571,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_handle(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_CLONE)
 		ioctl_clone(req, file_of(fi), in);
+	else if (cmd == CKPTFS_IOC_COMPARE)
+		ioctl_compare(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_STAT)
 		ioctl_stat(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_GC)

@@ -209,6 +209,14 @@ int content_patch(struct content *to, const struct content_patch *p, size_t nr);
 /* What patches have logged is brought to where it is looked for, as far as memory allows. Who has the time does so before
  * somebody looks, who then would have to. */
 void content_catch_up_all(struct content *c);
+/*
+ * From `off` on the two are known to be equal up to equal_end; from there up to differ_end they may not be, and have to
+ * be read; both at most `end`. Nothing is read for it; takes time with the extents up to there.
+ */
+struct content_sameness {
+	uint64_t equal_end, differ_end;
+};
+int content_compare(struct content *a, struct content *b, uint64_t off, uint64_t end, struct content_sameness *ret);
 /* SEEK_DATA, SEEK_HOLE; -ENXIO past the end. */
 int content_seek(struct content *c, uint64_t off, int whence, uint64_t *ret);
 int content_set_mtime(struct content *c, int64_t mtime_ns);

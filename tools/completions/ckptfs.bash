@@ -14,6 +14,7 @@ _ckptfs() {
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
 	ckptfs-agent) flags="--mount --no-lookup --remember --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
+	ckptfs-diff) flags="--summary --unit --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --json -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
@@ -28,7 +29,7 @@ _ckptfs() {
 		COMPREPLY=($(compgen -P "$done" -W "$options" -- "$last"))
 	elif [[ $cur == -* ]]; then
 		COMPREPLY=($(compgen -W "$flags" -- "$cur"))
-	elif [[ $prev == --@(page|min|avg|max|memory|cache|budget|rate|move-below) ]]; then
+	elif [[ $prev == --@(unit|page|min|avg|max|memory|cache|budget|rate|move-below) ]]; then
 		COMPREPLY=() # a size, a time or a number
 	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) || $prev == --mount ]]; then
 		COMPREPLY=($(compgen -W "$(awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts)" -- "$cur"))
@@ -37,4 +38,4 @@ _ckptfs() {
 		COMPREPLY=($(compgen $files -- "$cur"))
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-restart-path ckptfs-scrub ckptfs-seal ckptfs-stat
+	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-scrub ckptfs-seal ckptfs-stat

@@ -14,7 +14,7 @@ function __ckptfs_options
     end
 end
 
-for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-gc ckptfs-restart-path ckptfs-scrub ckptfs-seal ckptfs-stat
+for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-scrub ckptfs-seal ckptfs-stat
     complete -c $c -s h -l help -d 'tell the usage'
     complete -c $c -s V -l version -d 'tell the version'
 end
@@ -50,6 +50,11 @@ complete -c ckptfs-analyze -l max -x -d 'longest one'
 complete -c ckptfs-analyze -l memory -x -d 'for fingerprints'
 complete -c ckptfs-analyze -l json -d 'for machines'
 complete -c ckptfs-analyze -s q -l quiet -d 'no progress'
+
+complete -c ckptfs-diff -l summary -d 'how much, not where'
+complete -c ckptfs-diff -l unit -x -d 'tell places in pieces of this size'
+complete -c ckptfs-diff -l json -d 'for machines'
+complete -c ckptfs-diff -s q -l quiet -d 'the exit status says it'
 
 complete -c ckptfs-gc -l delete -d 'free what is found'
 complete -c ckptfs-gc -l budget -x -d 'stop after this time'

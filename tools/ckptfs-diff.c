@@ -1,0 +1,415 @@
+/*
+ * ckptfs-diff: which files of two directories differ, and in which bytes. On one ckptfs mount what both have from one
+ * place is not read (tools/diff_files.h).
+ *
+ * Exit status, as diff(1): 0 the same, 1 they differ, 2 trouble; 130 interrupted.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/text.h"
+#include "base/util.h"
+#include "tools/diff_files.h"
+#include "tools/interrupt.h"
+#include "tools/output.h"
+
+#define TOOL "ckptfs-diff"
+#define SCHEMA_VERSION 1
+#define UNIT 4096u /* pages: what differs in a checkpoint differs in most of a page */
+#define DEPTH_MAX 2048u
+
+enum exit_status { EXIT_SAME = 0, EXIT_DIFFER = 1, EXIT_TROUBLE = 2, EXIT_INTERRUPTED = 130 };
+
+struct request {
+	const char *a, *b;
+	uint64_t unit;
+	bool json, summary, quiet;
+
+	/* What was found. */
+	uint64_t nr_files, nr_differ, nr_only_a, nr_only_b, nr_kinds, bytes, read_bytes, file_bytes;
+	bool failed, said_read;
+	bool has_record; /* of JSON */
+
+	const char *name; /* of the file that is being compared, below both; "": they are files themselves */
+	bool has_range; /* of it */
+};
+
+static void help(FILE *to)
+{
+	fprintf(to,
+		"Usage: ckptfs-diff [--summary] [--unit SIZE] [--json] [--quiet] A B\n"
+		"Tell which bytes of two files differ, or which files of two directories, such as sealed ones, and which of their\n"
+		"bytes. On one ckptfs mount what they share is known without reading it; else all is read, and that is said.\n\n"
+		"  --summary         how much differs in each file and in all, without the places\n"
+		"  --unit SIZE       tell places in whole pieces of this size, a power of two from 1 to 1M (default %u)\n"
+		"  --json            one JSON document; keys keep their meaning (schema_version)\n"
+		"  -q, --quiet       print nothing: the exit status says it\n"
+		"  -h, --help        this text\n"
+		"  -V, --version     the version\n\n"
+		"A line is PATH: OFFSET +LENGTH, both in bytes. Symbolic links are compared, not followed; owners, permissions and\n"
+		"times are not compared.\n"
+		"Exit status: 0 the same, 1 they differ, 2 trouble, 130 interrupted.\n",
+		UNIT);
+}
+
+/* --- showing --- */
+
+static const char *shown_name(const struct request *q)
+{
+	return q->name[0] ? q->name : q->a;
+}
+
+/* The beginning of what JSON has about one name. */
+static void open_record(struct request *q, const char *state)
+{
+	printf("%s{\"path\": ", q->has_record ? ", " : "");
+	json_print_string(stdout, q->name);
+	printf(", \"state\": \"%s\"", state);
+	q->has_record = true;
+}
+
+static void show_range(void *userdata, uint64_t off, uint64_t len)
+{
+	struct request *q = userdata;
+
+	if (q->quiet || (q->summary && !q->json))
+		return;
+	if (q->json) {
+		if (!q->has_range) {
+			open_record(q, "differs");
+			if (!q->summary)
+				fputs(", \"ranges\": [", stdout);
+		}
+		if (!q->summary)
+			printf("%s[%" PRIu64 ", %" PRIu64 "]", q->has_range ? ", " : "", off, len);
+		q->has_range = true;
+		return;
+	}
+	text_print(stdout, shown_name(q));
+	printf(": %" PRIu64 " +%" PRIu64 "\n", off, len);
+}
+
+static void show_file(struct request *q, const struct diff_result *d)
+{
+	if (q->quiet || d->nr_ranges == 0)
+		return;
+	if (q->json) {
+		printf("%s, \"size_a\": %" PRIu64 ", \"size_b\": %" PRIu64 ", \"nr_ranges\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+		       q->summary ? "" : "]", d->size_a, d->size_b, d->nr_ranges, d->bytes);
+	} else if (q->summary) {
+		text_print(stdout, shown_name(q));
+		printf(": %s of %s in %" PRIu64 " places\n", human_size(d->bytes).s, human_size(MAX(d->size_a, d->size_b)).s,
+		       d->nr_ranges);
+	}
+}
+
+/* A name that is not to be compared byte by byte. */
+static void show_other(struct request *q, const char *state, const char *text)
+{
+	if (q->quiet)
+		return;
+	if (q->json) {
+		open_record(q, state);
+		fputc('}', stdout);
+		return;
+	}
+	text_print(stdout, shown_name(q));
+	printf(": %s\n", text);
+}
+
+static int trouble(struct request *q, const char *path, int r)
+{
+	if (r == -ECANCELED || interrupted())
+		return -ECANCELED;
+	fputs(TOOL ": ", stderr);
+	text_print(stderr, path);
+	fprintf(stderr, ": %s\n", strerror(-r));
+	q->failed = true;
+	return 0;
+}
+
+/* --- comparing --- */
+
+static int compare_files(struct request *q, const char *a, const char *b)
+{
+	struct diff_sink sink = { show_range, q };
+	const char *culprit = a;
+	struct diff_result d;
+	int r;
+
+	q->has_range = false;
+	r = diff_files(a, b, q->unit, &sink, &d, &culprit);
+	if (r < 0) {
+		if (q->has_range) /* of a record that is not finished */
+			fputs(q->summary ? ", \"failed\": true}" : "], \"failed\": true}", stdout);
+		return trouble(q, culprit, r);
+	}
+	if (!d.by_extents && !q->said_read && !q->quiet) {
+		fputs(TOOL ": not on one ckptfs mount: all bytes are read\n", stderr);
+		q->said_read = true;
+	}
+	show_file(q, &d);
+	q->nr_files++;
+	q->nr_differ += d.nr_ranges > 0;
+	q->bytes += d.bytes;
+	q->read_bytes += d.read_bytes;
+	q->file_bytes += MAX(d.size_a, d.size_b);
+	return 0;
+}
+
+static int compare_links(struct request *q, const char *a, const char *b)
+{
+	char x[PATH_MAX], y[PATH_MAX];
+	ssize_t len_x = readlink(a, x, sizeof(x)), len_y;
+
+	if (len_x < 0)
+		return trouble(q, a, -errno);
+	len_y = readlink(b, y, sizeof(y));
+	if (len_y < 0)
+		return trouble(q, b, -errno);
+	q->nr_files++;
+	if (len_x != len_y || memcmp(x, y, (size_t)len_x) != 0) {
+		q->nr_differ++;
+		show_other(q, "target", "symbolic links to other places");
+	}
+	return 0;
+}
+
+static int compare_directories(struct request *q, const char *a, const char *b, const char *name, unsigned depth);
+
+static int compare(struct request *q, const char *a, const struct stat *in_a, const char *b, const struct stat *in_b,
+		   const char *name, unsigned depth)
+{
+	q->name = name;
+	if (in_a->st_dev == in_b->st_dev && in_a->st_ino == in_b->st_ino) { /* is equal to itself */
+		q->nr_files += !S_ISDIR(in_a->st_mode);
+		return 0;
+	}
+	if ((in_a->st_mode & S_IFMT) != (in_b->st_mode & S_IFMT)) {
+		q->nr_kinds++;
+		show_other(q, "kind", "not of one kind");
+		return 0;
+	}
+	if (S_ISDIR(in_a->st_mode))
+		return compare_directories(q, a, b, name, depth + 1);
+	if (S_ISREG(in_a->st_mode))
+		return compare_files(q, a, b);
+	if (S_ISLNK(in_a->st_mode))
+		return compare_links(q, a, b);
+	q->nr_files++;
+	if (in_a->st_rdev != in_b->st_rdev) {
+		q->nr_differ++;
+		show_other(q, "device", "other devices");
+	}
+	return 0;
+}
+
+static int compare_names(struct request *q, const char *dir_a, const char *dir_b, const char *above, const char *last,
+			 unsigned depth)
+{
+	_cleanup_(freep) char *a = NULL, *b = NULL, *name = NULL;
+	struct stat in_a, in_b;
+
+	if (asprintf(&a, "%s/%s", dir_a, last) < 0 || asprintf(&b, "%s/%s", dir_b, last) < 0 ||
+	    asprintf(&name, "%s%s%s", above, above[0] ? "/" : "", last) < 0)
+		return -ENOMEM;
+	if (lstat(a, &in_a) < 0)
+		return trouble(q, a, -errno);
+	if (lstat(b, &in_b) < 0)
+		return trouble(q, b, -errno);
+	return compare(q, a, &in_a, b, &in_b, name, depth);
+}
+
+static int show_only(struct request *q, const char *above, const char *last, bool in_a)
+{
+	_cleanup_(freep) char *name = NULL;
+
+	if (asprintf(&name, "%s%s%s", above, above[0] ? "/" : "", last) < 0)
+		return -ENOMEM;
+	q->name = name;
+	*(in_a ? &q->nr_only_a : &q->nr_only_b) += 1;
+	show_other(q, in_a ? "only_a" : "only_b", in_a ? "only in the first" : "only in the second");
+	return 0;
+}
+
+static int is_no_dot(const struct dirent *d)
+{
+	return strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+struct listing {
+	struct dirent **v;
+	int nr;
+};
+
+static void listing_release(struct listing *l)
+{
+	for (int i = 0; i < l->nr; i++)
+		free(l->v[i]);
+	free(l->v);
+}
+
+static int compare_directories(struct request *q, const char *a, const char *b, const char *name, unsigned depth)
+{
+	_cleanup_(listing_release) struct listing x = { 0 }, y = { 0 };
+	int i = 0, k = 0, r = 0;
+
+	if (depth > DEPTH_MAX)
+		return trouble(q, a, -ELOOP);
+	x.nr = scandir(a, &x.v, is_no_dot, by_bytes);
+	if (x.nr < 0)
+		return trouble(q, a, -errno);
+	y.nr = scandir(b, &y.v, is_no_dot, by_bytes);
+	if (y.nr < 0)
+		return trouble(q, b, -errno);
+	while ((i < x.nr || k < y.nr) && r == 0) {
+		int order = i == x.nr ? 1 : k == y.nr ? -1 : strcmp(x.v[i]->d_name, y.v[k]->d_name);
+
+		if (order == 0)
+			r = compare_names(q, a, b, name, x.v[i]->d_name, depth);
+		else
+			r = show_only(q, name, order < 0 ? x.v[i]->d_name : y.v[k]->d_name, order < 0);
+		i += order <= 0;
+		k += order >= 0;
+		if (interrupted())
+			r = -ECANCELED;
+	}
+	return r;
+}
+
+/* What is given may be a symbolic link: it is followed. */
+static int compare_all(struct request *q)
+{
+	_cleanup_(freep) char *a = realpath(q->a, NULL), *b = NULL;
+	struct stat in_a, in_b;
+
+	if (!a || lstat(a, &in_a) < 0)
+		return trouble(q, q->a, -errno);
+	b = realpath(q->b, NULL);
+	if (!b || lstat(b, &in_b) < 0)
+		return trouble(q, q->b, -errno);
+	return compare(q, a, &in_a, b, &in_b, "", 0);
+}
+
+static void show_totals(const struct request *q, bool same)
+{
+	if (q->json)
+		printf("], \"same\": %s, \"complete\": %s, \"files\": %" PRIu64 ", \"differing_files\": %" PRIu64 ", \"only_a\": %" PRIu64
+		       ", \"only_b\": %" PRIu64 ", \"other_kinds\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"file_bytes\": %" PRIu64
+		       ", \"read_bytes\": %" PRIu64 "}\n",
+		       same ? "true" : "false", q->failed ? "false" : "true", q->nr_files, q->nr_differ, q->nr_only_a, q->nr_only_b,
+		       q->nr_kinds, q->bytes, q->file_bytes, q->read_bytes);
+	else if (q->summary && !q->quiet)
+		printf("%s of %s in %" PRIu64 " of %" PRIu64 " files; %" PRIu64 " only in the first, %" PRIu64
+		       " only in the second; %s read of each\n",
+		       human_size(q->bytes).s, human_size(q->file_bytes).s, q->nr_differ, q->nr_files, q->nr_only_a, q->nr_only_b,
+		       human_size(q->read_bytes).s);
+}
+
+static enum exit_status diff(struct request *q)
+{
+	bool same;
+	int r;
+
+	if (q->json) {
+		printf("{\"schema_version\": %d, \"a\": ", SCHEMA_VERSION);
+		json_print_string(stdout, q->a);
+		fputs(", \"b\": ", stdout);
+		json_print_string(stdout, q->b);
+		fputs(", \"differences\": [", stdout);
+	}
+	r = compare_all(q);
+	if (r == -ENOMEM)
+		trouble(q, q->a, r);
+	same = q->nr_differ + q->nr_only_a + q->nr_only_b + q->nr_kinds == 0;
+	show_totals(q, same && !q->failed && r == 0);
+	if (r == -ECANCELED)
+		return EXIT_INTERRUPTED;
+	return q->failed ? EXIT_TROUBLE : same ? EXIT_SAME : EXIT_DIFFER;
+}
+
+static int parse_unit(const char *text, uint64_t *ret)
+{
+	uint64_t n;
+
+	if (parse_size(text, &n) < 0 || n == 0 || n > DIFF_UNIT_MAX || n & (n - 1))
+		return -EINVAL;
+	*ret = n;
+	return 0;
+}
+
+/* 0: go on; else the exit status + 1 */
+static int parse(int argc, char *argv[], struct request *q)
+{
+	static const struct option options[] = {
+		{ "summary", no_argument, NULL, 's' }, { "unit", required_argument, NULL, 'u' },
+		{ "json", no_argument, NULL, 'j' },    { "quiet", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },    { "version", no_argument, NULL, 'V' },
+		{ 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0) {
+		switch (c) {
+		case 's':
+			q->summary = true;
+			break;
+		case 'u':
+			if (parse_unit(optarg, &q->unit) < 0) {
+				fprintf(stderr, TOOL ": --unit %s: not a power of two from 1 to 1M\n", optarg);
+				return EXIT_TROUBLE + 1;
+			}
+			break;
+		case 'j':
+			q->json = true;
+			break;
+		case 'q':
+			q->quiet = true;
+			break;
+		case 'h':
+			help(stdout);
+			return EXIT_SAME + 1;
+		case 'V':
+			puts(TOOL " " CKPTFS_VERSION);
+			return EXIT_SAME + 1;
+		default:
+			fputs("Try " TOOL " --help.\n", stderr);
+			return EXIT_TROUBLE + 1;
+		}
+	}
+	if (argc - optind != 2 || (q->json && q->quiet)) {
+		fputs(q->json && q->quiet ? TOOL ": --json and --quiet do not go together\n" :
+					    TOOL ": two files or two directories must be given; try " TOOL " --help\n",
+		      stderr);
+		return EXIT_TROUBLE + 1;
+	}
+	q->a = argv[optind];
+	q->b = argv[optind + 1];
+	return 0;
+}
+
+int main(int argc, char *argv[])
+{
+	struct request q = { .unit = UNIT };
+	int r = parse(argc, argv, &q);
+
+	if (r > 0)
+		return r - 1;
+	interrupt_catch();
+	return output_finish(TOOL, (int)diff(&q), EXIT_TROUBLE);
+}
