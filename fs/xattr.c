@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "client/keep.h"
 #include "fs/acl.h"
 #include "fs/attr.h"
 #include "fs/control.h"
@@ -36,13 +37,22 @@ static bool is_compress(const char *p, size_t len)
 	return compress_parse(p, len, &c) == 0;
 }
 
+static bool is_keep(const char *p, size_t len)
+{
+	struct keep_policy k;
+
+	return keep_parse(p, len, &k) == 0;
+}
+
 static const struct {
 	const char *name;
 	bool (*is_valid)(const char *p, size_t len);
 	const char *values;
+	bool stays; /* with the directory, and is not inherited */
 } settings[] = {
-	{ CHUNKING_NAME, is_chunking, "page, cdc or auto" },
-	{ COMPRESS_NAME, is_compress, "none, lz4, zstd, zstd:1 to zstd:19 or auto" },
+	{ CHUNKING_NAME, is_chunking, "page, cdc or auto", false },
+	{ COMPRESS_NAME, is_compress, "none, lz4, zstd, zstd:1 to zstd:19 or auto", false },
+	{ KEEP_XATTR, is_keep, "one or more of last=N, every=N, within=TIME and tagged, with commas between", true },
 };
 
 static bool starts_with(const char *s, const char *prefix)
@@ -368,6 +378,8 @@ int xattr_inherit(struct fs *fs, struct engine_tx *tx, const struct ns_inode *di
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
 		_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 
+		if (settings[i].stays)
+			continue;
 		r = ns_get_xattr(fs->db, dir->ino, settings[i].name, &value);
 		if (r < 0)
 			return r;

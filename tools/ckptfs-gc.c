@@ -5,6 +5,8 @@
  * stops it when interrupted. Of a store that is not mounted, this program opens the store and does it itself.
  * Either way it can be stopped or killed at any time: the next one goes on from there.
  *
+ * Told which epochs to keep it removes the others of a directory instead (tools/retain.h).
+ *
  * Exit status: 0 done, 1 usage, 2 nothing there that could be collected or it failed, 3 the time was up before all was
  * looked at, 130 interrupted.
  */
@@ -26,12 +28,14 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "client/ioctl.h"
+#include "client/keep.h"
 #include "store/engine/engine.h"
 #include "tools/daemon.h"
 #include "tools/interrupt.h"
 #include "tools/mounts.h"
 #include "tools/output.h"
 #include "tools/progress.h"
+#include "tools/retain.h"
 
 #define SCHEMA_VERSION 1
 #define MOVE_BELOW 25 /* percent. Punching gives back most of what moving would, and moving costs reading and writing */
@@ -45,6 +49,9 @@ struct request {
 	bool delete, local, place, json, quiet;
 	uint64_t budget_ns, rate;
 	uint32_t move_below;
+	struct keep_policy keep; /* not empty: of the epochs in `path`, which are these */
+	bool epochs; /* first remove what the policies of directories do not keep */
+	bool verify;
 
 	struct progress progress;
 	uint64_t started_ns;
@@ -54,9 +61,13 @@ static void help(FILE *to)
 {
 	fprintf(to,
 		"Usage: ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place]\n"
-		"                 [--local] [--json | --quiet] MOUNT|STORE\n"
+		"                 [--local] [--epochs] [--json | --quiet] MOUNT|STORE\n"
+		"       ckptfs-gc --keep-last N | --keep-every N | --keep-within TIME | --keep-tagged ... [--verify] [--delete]\n"
+		"                 [--json | --quiet] DIRECTORY\n"
 		"Tell how much of a store no file refers to any more; with --delete, give it back to the disk.\n"
-		"A mounted store goes on being read and written meanwhile.\n\n"
+		"A mounted store goes on being read and written meanwhile.\n"
+		"Or tell which epochs (sealed directories) in DIRECTORY none of the --keep options keeps; with --delete, remove them,\n"
+		"but never the newest one that proves itself.\n\n"
 		"  --delete              free what is found; without it nothing is changed\n"
 		"  --budget TIME         stop after 90s, 10m, 2h; the next collection goes on from there\n"
 		"  --rate SIZE           read and write no more than this of packs per second, such as 50M\n"
@@ -65,6 +76,12 @@ static void help(FILE *to)
 		"                        which keeps a restart fast; with --delete\n"
 		"  --local               leave the other nodes of a cluster out of it: what is lent to them stays, though they may have\n"
 		"                        no use for it any more\n"
+		"  --epochs              first do the same with epochs as user.ckptfs.keep of their directories says\n"
+		"  --keep-last N         keep the N newest\n"
+		"  --keep-every N        keep those whose number, the last one in their names, is a multiple of N\n"
+		"  --keep-within TIME    keep those sealed less than 90m, 12h, 7d ago\n"
+		"  --keep-tagged         keep those that a symbolic link beside them points to, or that have the attribute user.tag\n"
+		"  --verify              the newest one proves itself by being read, not by its root alone\n"
 		"  --json                the result as one JSON document; keys keep their meaning (schema_version)\n"
 		"  -q, --quiet           no progress\n"
 		"  -h, --help            this text\n"
@@ -346,6 +363,32 @@ static enum exit_status collect(struct request *q)
 	return EXIT_FAILED;
 }
 
+static struct retain_request retaining(const struct request *q)
+{
+	return (struct retain_request){ "ckptfs-gc", q->delete, q->verify, q->json, q->quiet };
+}
+
+static enum exit_status status_of(int r)
+{
+	return r == 0 ? EXIT_DONE : r == -ECANCELED ? EXIT_INTERRUPTED : EXIT_FAILED;
+}
+
+static enum exit_status work(struct request *q)
+{
+	struct retain_request how = retaining(q);
+	enum exit_status retained, collected;
+
+	if (!keep_is_empty(&q->keep))
+		return status_of(retain_directory(&how, q->path, &q->keep));
+	if (!q->epochs)
+		return collect(q);
+	retained = status_of(retain_mount(&how, q->path));
+	if (retained == EXIT_INTERRUPTED)
+		return retained;
+	collected = collect(q);
+	return collected != EXIT_DONE ? collected : retained;
+}
+
 static int parse_percent(const char *text, uint32_t *ret)
 {
 	char *end;
@@ -364,6 +407,9 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "delete", no_argument, NULL, 'd' },	{ "budget", required_argument, NULL, 'b' },
 		{ "rate", required_argument, NULL, 'r' },
 		{ "move-below", required_argument, NULL, 'm' }, { "place", no_argument, NULL, 'P' },
+		{ "epochs", no_argument, NULL, 'e' },	{ "keep-last", required_argument, NULL, 'L' },
+		{ "keep-every", required_argument, NULL, 'E' }, { "keep-within", required_argument, NULL, 'W' },
+		{ "keep-tagged", no_argument, NULL, 'T' }, { "verify", no_argument, NULL, 'v' },
 		{ "local", no_argument, NULL, 'l' },	{ "json", no_argument, NULL, 'j' },
 		{ "quiet", no_argument, NULL, 'q' },	{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },	{ 0 },
@@ -392,6 +438,24 @@ static int parse(int argc, char *argv[], struct request *q)
 		case 'l':
 			q->local = true;
 			break;
+		case 'e':
+			q->epochs = true;
+			break;
+		case 'L':
+			r = keep_parse_number(optarg, &q->keep.last);
+			break;
+		case 'E':
+			r = keep_parse_number(optarg, &q->keep.every);
+			break;
+		case 'W':
+			r = parse_time(optarg, &q->keep.within_ns);
+			break;
+		case 'T':
+			q->keep.tagged = true;
+			break;
+		case 'v':
+			q->verify = true;
+			break;
 		case 'j':
 			q->json = true;
 			break;
@@ -410,13 +474,22 @@ static int parse(int argc, char *argv[], struct request *q)
 		}
 		if (r < 0) {
 			fprintf(stderr, "ckptfs-gc: %s: not a %s\n", optarg,
-				c == 'b' ? "time such as 90s, 10m or 2h" :
-				c == 'r' ? "size such as 50M" : "percentage from 0 to 100");
+				c == 'b' || c == 'W'   ? "time such as 90s, 10m, 2h or 7d" :
+				c == 'r'	       ? "size such as 50M" :
+				c == 'L' || c == 'E' ? "number from 1 on" : "percentage from 0 to 100");
 			return EXIT_USAGE + 1;
 		}
 	}
 	if (argc - optind != 1) {
-		fputs("ckptfs-gc: one mount or store must be given; try ckptfs-gc --help\n", stderr);
+		fputs("ckptfs-gc: one mount, store or directory must be given; try ckptfs-gc --help\n", stderr);
+		return EXIT_USAGE + 1;
+	}
+	if (!keep_is_empty(&q->keep) && (q->epochs || q->budget_ns || q->rate || q->local || q->place)) {
+		fputs("ckptfs-gc: --keep options are of epochs, and go with --verify, --delete, --json and --quiet only\n", stderr);
+		return EXIT_USAGE + 1;
+	}
+	if (q->verify && keep_is_empty(&q->keep) && !q->epochs) {
+		fputs("ckptfs-gc: --verify is of epochs; give --epochs or a --keep option\n", stderr);
 		return EXIT_USAGE + 1;
 	}
 	if (q->place && !q->delete) {
@@ -436,5 +509,5 @@ int main(int argc, char *argv[])
 		return r - 1;
 	log_set_level(LOG_LEVEL_NOTICE);
 	interrupt_catch();
-	return output_finish("ckptfs-gc", (int)collect(&q), EXIT_FAILED);
+	return output_finish("ckptfs-gc", (int)work(&q), EXIT_FAILED);
 }

@@ -19,22 +19,6 @@ step() {
 	{ noise same 3; noise "$1" 1; } >"$MNT/run/step.$1/ranks/0"
 	echo "$1" >"$MNT/run/step.$1/info"
 }
-# strike FILE: damage the bytes of this file, which no other has, in the packs; the kernel forgets what it knows
-strike() {
-	local at
-	at=$("$PYTHON" - "$STORE" "$1" <<'PY'
-import glob, sys
-needle = open(sys.argv[2], "rb").read()[-4096:]
-for pack in glob.glob(sys.argv[1] + "/packs/*.pack"):
-    at = open(pack, "rb").read().find(needle)
-    if at >= 0:
-        print(pack, at + 100)
-        break
-PY
-)
-	flip ${at:?is not in the packs}
-}
-
 fs_mount compress=none
 cd "$WORK"
 for n in 1 2 3; do

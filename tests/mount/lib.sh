@@ -189,6 +189,22 @@ with open(sys.argv[1], "r+b") as f:
 PY
 }
 
+# strike FILE: damage the last page of this file of a mount, which no other has and is not compressed, where it is stored
+strike() {
+	local at
+	at=$("$PYTHON" - "$STORE" "$1" <<'PY'
+import glob, sys
+needle = open(sys.argv[2], "rb").read()[-4096:]
+for pack in glob.glob(sys.argv[1] + "/packs/*.pack"):
+    at = open(pack, "rb").read().find(needle)
+    if at >= 0:
+        print(pack, at + 100)
+        break
+PY
+)
+	flip ${at:?is not in the packs}
+}
+
 # What a command says. Answers and complaints are looked for apart: an answer that goes where the messages belong is one
 # that no pipe gets.
 exits() { # CODE COMMAND...: it ends with this code; its output is in $WORK/out, its messages are in $WORK/said

@@ -15,7 +15,8 @@ _ckptfs() {
 	ckptfs-agent) flags="--mount --no-lookup --remember --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --unit --json -q --quiet" ;;
-	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --json -q --quiet" files=-d ;;
+	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --epochs --keep-last --keep-every --keep-within --keep-tagged --verify
+		--json -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-seal) flags="--unseal --list --json -q --quiet" files=-d ;;
@@ -29,7 +30,7 @@ _ckptfs() {
 		COMPREPLY=($(compgen -P "$done" -W "$options" -- "$last"))
 	elif [[ $cur == -* ]]; then
 		COMPREPLY=($(compgen -W "$flags" -- "$cur"))
-	elif [[ $prev == --@(unit|page|min|avg|max|memory|cache|budget|rate|move-below) ]]; then
+	elif [[ $prev == --@(keep-last|keep-every|keep-within|unit|page|min|avg|max|memory|cache|budget|rate|move-below) ]]; then
 		COMPREPLY=() # a size, a time or a number
 	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) || $prev == --mount ]]; then
 		COMPREPLY=($(compgen -W "$(awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts)" -- "$cur"))
