@@ -1,0 +1,279 @@
+/*
+ * The moment of a checkpoint: Algorithm 1 of the paper.
+ *
+ *   1. wait for the last one
+ *   2. copy what is not whole pages, and make the table of regions, as they are now
+ *   3. close all pages                          from here on a write to a page is noticed
+ *   4. those that are dirty are scheduled, and given to the writer
+ *
+ * Nothing has changed if one of them fails: pages that were closed and are said to be open are opened by the next write to them.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "client/ckptfs.h"
+#include "client/client.h"
+#include "client/image.h"
+#include "client/track.h"
+
+static void add_extra(struct buf *extras, struct buf *bytes, uint64_t off, const void *p, size_t len)
+{
+	struct extra extra = { .off = off, .at = bytes ? bytes->len : 0, .len = len };
+
+	if (len == 0)
+		return;
+	if (bytes)
+		buf_add(bytes, p, len);
+	buf_add(extras, &extra, sizeof(extra));
+}
+
+/* What is before and behind the pages of a region. */
+static void add_edges(struct job *job, const struct region *r)
+{
+	size_t tracked = (size_t)r->nr_pages * client.page_size, front = r->nr_pages > 0 ? (size_t)(r->start - r->p) : r->len;
+
+	add_extra(&job->extras, &job->extra_bytes, region_off(r), r->p, front);
+	if (r->nr_pages > 0)
+		add_extra(&job->extras, &job->extra_bytes, region_off(r) + front + tracked, r->start + tracked,
+			  r->len - front - tracked);
+}
+
+/* What regions there are, what is not whole pages of them, and where the last file has something else. */
+static int describe(struct job *job, uint32_t last, uint64_t last_end) REQUIRES(client.call)
+{
+	uint64_t end = client.page_size;
+
+	for (uint32_t i = 0; i < client.nr_regions; i++) {
+		struct region *r = client.by_slot[i];
+		uint64_t begin = (uint64_t)r->slot * client.page_size, until = begin + (uint64_t)r->nr_slot * client.page_size;
+
+		image_region_encode(&job->table, &(struct image_region){
+							 .off = region_off(r),
+							 .len = r->len,
+							 .address = (uintptr_t)r->p,
+							 .flags = r->ours ? IMAGE_REGION_OURS : 0,
+							 .name_len = (uint32_t)strlen(r->name),
+							 .name = r->name,
+						 });
+		add_edges(job, r);
+		if (client.holes_since > last && begin > end && end < last_end)
+			add_extra(&job->holes, NULL, end, NULL, MIN(begin, last_end) - end);
+		if (r->since > last && begin < last_end)
+			add_extra(&job->holes, NULL, begin, NULL, MIN(until, last_end) - begin);
+		end = until;
+	}
+	job->kept_len = MIN(end, last_end);
+	job->header = (struct image_header){
+		.page_size = client.page_size,
+		.table_off = end,
+		.table_len = job->table.len,
+		.nr_regions = client.nr_regions,
+		.table_crc = crc32c(job->table.data, job->table.len),
+	};
+	if (buf_error(&job->table) < 0 || buf_error(&job->extras) < 0 || buf_error(&job->extra_bytes) < 0 || buf_error(&job->holes) < 0)
+		return log_errno(-ENOMEM, "checkpoint: table of %" PRIu32 " regions", client.nr_regions);
+	return 0;
+}
+
+static const enum pages_order orders[] = {
+	[CKPTFS_MODE_SYNC] = PAGES_BY_ADDRESS,
+	[CKPTFS_MODE_ASYNC] = PAGES_BY_ADDRESS,
+	[CKPTFS_MODE_ADAPTIVE] = PAGES_BY_PATTERN,
+	[CKPTFS_MODE_PREDICTIVE] = PAGES_BY_PREDICTION,
+};
+
+static void count_epoch(struct ckptfs_stats *stats) REQUIRES(client.lock)
+{
+	stats->cow = client.pages.count[ACCESS_COW];
+	stats->wait = client.pages.count[ACCESS_WAIT];
+	stats->avoided = client.pages.count[ACCESS_AVOIDED];
+	stats->after = client.pages.count[ACCESS_AFTER];
+	stats->phases = client.pages.nr_phases;
+	stats->wait_ns = client.wait_ns;
+}
+
+/* So that every write is noticed. */
+static int close_all(void) REQUIRES(client.lock)
+{
+	for (uint32_t i = 0; i < client.nr_regions; i++) {
+		struct region *r = client.by_slot[i];
+		int error = r->nr_pages > 0 ? r->track->close(r->start, (size_t)r->nr_pages * client.page_size) : 0;
+
+		if (error < 0)
+			return error;
+	}
+	return 0;
+}
+
+/* Nothing of it is in a file that the next one could be made from. */
+static void make_all_dirty(void) REQUIRES(client.lock)
+{
+	for (uint32_t i = 0; i < client.nr_regions; i++) {
+		const struct region *r = client.by_slot[i];
+
+		for (uint32_t p = r->first; p < r->first + r->nr_pages; p++)
+			pages_add_dirty(&client.pages, p, client.pages.page[p].open);
+	}
+}
+
+static int begin_epoch(struct ckptfs_stats *last, bool complete) REQUIRES(client.call)
+{
+	sigset_t before;
+	int r;
+
+	siglock_enter(&client.lock, &before);
+	r = track_collect();
+	if (r == 0)
+		r = close_all();
+	if (r == 0) {
+		if (last)
+			count_epoch(last);
+		if (complete)
+			make_all_dirty();
+		pages_begin(&client.pages, orders[client.options.mode]);
+		client.wait_ns = 0;
+		atomic_store(&client.epoch_ns, monotonic_ns());
+	}
+	siglock_leave(&client.lock, &before);
+	return r < 0 ? log_errno(r, "checkpoint: memory cannot be protected") : 0;
+}
+
+/* With no job under way. */
+static int begin(struct job *job) REQUIRES(client.call)
+{
+	struct ckptfs_stats *stats = &client.stats[client.number % CKPTFS_STATS_KEPT];
+	bool complete = client.last == 0 && client.last_lost;
+	int r;
+
+	if (client.number == UINT32_MAX)
+		return log_errno(-EOVERFLOW, "checkpoint: there is no higher number than %" PRIu32, client.number);
+	r = region_size_copies();
+	if (r == 0)
+		r = describe(job, client.last, client.last_end);
+	if (r == 0)
+		r = begin_epoch(stats->number == client.number ? stats : NULL, complete);
+	if (r < 0)
+		return r;
+	client.last_lost = false;
+	job->number = ++client.number;
+	job->header.number = job->number;
+	stats = &client.stats[job->number % CKPTFS_STATS_KEPT];
+	*stats = (struct ckptfs_stats){ .size = sizeof(*stats), .number = job->number, .pages = client.pages.nr_queue };
+	return 0;
+}
+
+static void give(struct job *job) REQUIRES(client.call)
+{
+	mutex_lock(&client.job_lock);
+	client.stats[job->number % CKPTFS_STATS_KEPT].begin_ns = monotonic_ns() - job->asked_ns;
+	client.job = *job;
+	client.error = 0;
+	cond_broadcast(&client.job_changed);
+	mutex_unlock(&client.job_lock);
+}
+
+/* The error that nobody has been told of, if there is one. */
+static int tell(void)
+{
+	int r;
+
+	mutex_lock(&client.job_lock);
+	r = client.told ? 0 : client.error;
+	client.told = true;
+	mutex_unlock(&client.job_lock);
+	return r;
+}
+
+int ckptfs_checkpoint(void)
+{
+	struct job job = { 0 };
+	int r;
+
+	if (!client_enter(&r))
+		return r;
+	writer_wait();
+	r = tell();
+	job.asked_ns = monotonic_ns();
+	if (r == 0)
+		r = begin(&job);
+	if (r == 0)
+		give(&job);
+	else
+		client_job_clear(&job);
+	if (r == 0 && client.options.mode == CKPTFS_MODE_SYNC) {
+		writer_wait();
+		r = tell();
+	}
+	mutex_unlock(&client.call);
+	return r;
+}
+
+int ckptfs_wait(void)
+{
+	int r;
+
+	if (!client_enter(&r))
+		return r;
+	writer_wait();
+	r = tell();
+	mutex_unlock(&client.call);
+	return r;
+}
+
+int ckptfs_status(struct ckptfs_status *ret)
+{
+	int r = 0;
+
+	if (ret->size != sizeof(*ret))
+		return -EINVAL;
+	if (!client_enter(&r))
+		return r;
+	*ret = (struct ckptfs_status){
+		.size = sizeof(*ret),
+		.mode = client.options.mode,
+		.tracking = track_kind(),
+		.clone = image_dir_clone_kind(client.dir),
+		.regions = client.nr_regions,
+		.bytes = region_bytes(),
+		.cow_bytes = region_copies_bytes(),
+	};
+	for (uint32_t i = 0; i < client.nr_regions; i++)
+		ret->regions_userfaultfd += client.by_slot[i]->track != &track_mprotect;
+	mutex_lock(&client.job_lock);
+	ret->last = client.last;
+	ret->under_way = client.job.number;
+	ret->error = client.error;
+	mutex_unlock(&client.job_lock);
+	mutex_unlock(&client.call);
+	return 0;
+}
+
+int ckptfs_stats(uint32_t number, struct ckptfs_stats *ret)
+{
+	struct ckptfs_stats *stats;
+	sigset_t before;
+	int r;
+
+	if (ret->size != sizeof(*ret))
+		return -EINVAL;
+	if (!client_enter(&r))
+		return r;
+	number = number == 0 ? client.number : number;
+	stats = &client.stats[number % CKPTFS_STATS_KEPT];
+	mutex_lock(&client.job_lock);
+	r = number != 0 && stats->number == number ? 0 : -ENOENT;
+	if (r == 0) {
+		*ret = *stats;
+		siglock_enter(&client.lock, &before);
+		if (number == client.number)
+			count_epoch(ret);
+		siglock_leave(&client.lock, &before);
+	}
+	mutex_unlock(&client.job_lock);
+	mutex_unlock(&client.call);
+	return r;
+}

@@ -1,0 +1,414 @@
+/* What programs call: beginning and end, and regions. checkpoint.c and restart.c have the rest. */
+#include "client/ckptfs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "client/client.h"
+#include "client/image.h"
+#include "client/options.h"
+#include "client/track.h"
+
+#define COW_PERCENT 5u /* of the protected memory: what the paper found to be enough */
+
+struct client client = { .call = MUTEX_INIT, .job_lock = MUTEX_INIT };
+
+uint32_t client_epoch_us(uint64_t now_ns)
+{
+	uint64_t us = (now_ns - atomic_load(&client.epoch_ns)) / 1000;
+
+	return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX - 1;
+}
+
+void client_job_clear(struct job *job)
+{
+	buf_release(&job->table);
+	buf_release(&job->extras);
+	buf_release(&job->extra_bytes);
+	buf_release(&job->holes);
+	*job = (struct job){ 0 };
+}
+
+/* In a child of fork(2) everything is the parent's, who goes on with it: it is let go of as it is. */
+static void forget_parent(void)
+{
+	if (!client.alive || *client.alive != 0)
+		return;
+	for (uint32_t i = 0; i < client.nr_regions; i++)
+		client_open_region(client.by_address[i]);
+	client = (struct client){ .call = MUTEX_INIT, .job_lock = MUTEX_INIT };
+}
+
+bool client_enter(int *ret)
+{
+	forget_parent();
+	mutex_lock(&client.call);
+	if (client_alive())
+		return true;
+	mutex_unlock(&client.call);
+	*ret = -ENODEV;
+	return false;
+}
+
+/* --- beginning and end --- */
+
+/* A page of zeros in a child. */
+static int make_alive(void)
+{
+	void *p = mmap(NULL, client.page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return -ENOMEM;
+	if (madvise(p, client.page_size, MADV_WIPEONFORK) < 0) {
+		int r = log_errno(-errno, "checkpoints: children could not be told from their parent");
+
+		munmap(p, client.page_size);
+		return r;
+	}
+	client.alive = p;
+	*client.alive = 1;
+	return 0;
+}
+
+static void release(void)
+{
+	writer_stop();
+	while (client.nr_regions > 0) {
+		struct region *r = client.by_address[client.nr_regions - 1];
+
+		r->track->detach(r);
+		region_remove(r);
+		if (r->ours)
+			munmap(r->p, round_up(r->len, client.page_size));
+		free(r);
+	}
+	track_stop();
+	image_dir_close(client.dir);
+	if (client.pages.page)
+		munmap(client.pages.page, client.pages_len);
+	if (client.copies)
+		munmap(client.copies, client.copies_len);
+	free(client.by_address);
+	free(client.by_slot);
+	if (client.alive)
+		munmap((void *)client.alive, client.page_size);
+}
+
+static int start(const char *dir, const struct ckptfs_options *options)
+{
+	int r;
+
+	client.page_size = (uint32_t)sysconf(_SC_PAGESIZE);
+	cond_init(&client.job_changed);
+	client.told = true;
+	r = options_fill(options, &client.options, &client.cow_percent);
+	if (r == 0 && client.options.cow_bytes == 0)
+		client.cow_percent = client.cow_percent > 0 ? client.cow_percent : COW_PERCENT;
+	if (r == 0)
+		r = image_dir_open(dir, client.options.member, client.options.flags & CKPTFS_REQUIRE_MOUNT, &client.dir);
+	if (r == 0)
+		r = image_dir_highest(client.dir, &client.number);
+	if (r == 0)
+		r = track_start();
+	if (r == 0)
+		r = make_alive();
+	return r < 0 ? r : writer_start();
+}
+
+int ckptfs_init(const char *dir, const struct ckptfs_options *options)
+{
+	int r;
+
+	forget_parent();
+	mutex_lock(&client.call);
+	if (client.alive) {
+		r = log_errno(-EBUSY, "checkpoints %s: they go to %s", dir, image_dir_path(client.dir));
+	} else {
+		r = start(dir, options);
+		if (r < 0) {
+			release();
+			client = (struct client){ .call = client.call, .job_lock = MUTEX_INIT };
+		}
+	}
+	mutex_unlock(&client.call);
+	return r;
+}
+
+int ckptfs_finish(void)
+{
+	int r;
+
+	if (!client_enter(&r))
+		return r;
+	writer_wait();
+	r = client.told ? 0 : client.error;
+	release();
+	client = (struct client){ .call = client.call, .job_lock = MUTEX_INIT };
+	mutex_unlock(&client.call);
+	return r;
+}
+
+/* --- regions --- */
+
+static int check_name(const char *name)
+{
+	size_t len = name ? strnlen(name, IMAGE_NAME_MAX + 1) : 0;
+
+	if (len == 0 || len > IMAGE_NAME_MAX)
+		return log_errno(-EINVAL, "region: no name of 1 to %u bytes", IMAGE_NAME_MAX);
+	return 0;
+}
+
+/* All pages of it are closed and clean, or open and dirty. */
+static void set_pages(struct region *r, bool clean) REQUIRES(client.call)
+{
+	sigset_t before;
+
+	siglock_enter(&client.lock, &before);
+	if (clean && r->nr_pages > 0 && r->track->close(r->start, (size_t)r->nr_pages * client.page_size) < 0)
+		clean = false;
+	for (uint32_t i = 0; !clean && i < r->nr_pages; i++)
+		pages_add_dirty(&client.pages, r->first + i, true);
+	siglock_leave(&client.lock, &before);
+}
+
+int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot, struct region **ret)
+{
+	struct region *r = calloc(1, sizeof(*r));
+	int error;
+
+	if (!r)
+		return -ENOMEM;
+	strcpy(r->name, name); /* as long as check_name() and image_format.c say */
+	r->p = p;
+	r->len = len;
+	r->ours = kind != REGION_PROGRAMS;
+	r->claimed = kind != REGION_RESTORED;
+	error = region_add(r, slot);
+	if (error < 0) {
+		free(r);
+		return error;
+	}
+	r->since = slot != 0 && r->slot == slot ? 0 : client.number + 1;
+	error = track_attach(r);
+	if (error < 0) {
+		region_remove(r);
+		free(r);
+		return error;
+	}
+	if (kind != REGION_RESTORED)
+		set_pages(r, kind == REGION_ZEROED);
+	*ret = r;
+	return 0;
+}
+
+void client_open_region(struct region *r)
+{
+	r->track->open(r->start, (size_t)r->nr_pages * client.page_size);
+}
+
+void client_pages_restored(struct region *r, bool as_the_file)
+{
+	sigset_t before;
+
+	siglock_enter(&client.lock, &before);
+	pages_forget(&client.pages, r->first, r->nr_pages);
+	siglock_leave(&client.lock, &before);
+	set_pages(r, as_the_file);
+}
+
+void client_drop_region(struct region *r)
+{
+	writer_wait();
+	r->track->detach(r);
+	region_remove(r);
+	if (r->ours)
+		munmap(r->p, round_up(r->len, client.page_size));
+	free(r);
+}
+
+void *client_map(void *at, size_t len)
+{
+	return mmap(at, round_up(len, client.page_size), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+}
+
+static int allocate(const char *name, size_t len, void **ret) REQUIRES(client.call)
+{
+	struct region *r = region_by_name(name);
+	void *p;
+	int error;
+
+	if (len == 0 || len > SIZE_MAX / 2)
+		return log_errno(-EINVAL, "region %s: %zu bytes", name, len);
+	if (r && (r->claimed || !r->ours))
+		return log_errno(-EEXIST, "region %s", name);
+	if (r && r->len != len)
+		return log_errno(-ERANGE, "region %s: %zu bytes were restored, %zu are asked for", name, r->len, len);
+	if (r) {
+		r->claimed = true;
+		*ret = r->p;
+		return 0;
+	}
+	p = client_map(NULL, len);
+	if (p == MAP_FAILED)
+		return log_errno(-ENOMEM, "region %s: %zu bytes", name, len);
+	error = client_add_region(name, p, len, REGION_ZEROED, 0, &r);
+	if (error < 0) {
+		munmap(p, round_up(len, client.page_size));
+		return error;
+	}
+	*ret = p;
+	return 0;
+}
+
+void *ckptfs_malloc(const char *name, size_t len)
+{
+	void *p = NULL;
+	int r = check_name(name);
+
+	if (r == 0 && client_enter(&r)) {
+		r = allocate(name, len, &p);
+		mutex_unlock(&client.call);
+	}
+	errno = r < 0 ? -r : errno;
+	return p;
+}
+
+static int reallocate(struct region *old, size_t len, void **ret) REQUIRES(client.call)
+{
+	struct region *r;
+	void *p;
+	int error;
+
+	if (len == 0 || len > SIZE_MAX / 2)
+		return log_errno(-EINVAL, "region %s: %zu bytes", old->name, len);
+	p = client_map(NULL, len);
+	if (p == MAP_FAILED)
+		return log_errno(-ENOMEM, "region %s: %zu bytes", old->name, len);
+	memcpy(p, old->p, MIN(len, old->len));
+	writer_wait();
+	/* Both are there for a moment: the name is looked for under `call` alone. */
+	error = client_add_region(old->name, p, len, REGION_OURS, 0, &r);
+	if (error < 0) {
+		munmap(p, round_up(len, client.page_size));
+		return error;
+	}
+	client_drop_region(old);
+	*ret = p;
+	return 0;
+}
+
+void *ckptfs_realloc(void *p, size_t len)
+{
+	struct region *old;
+	void *q = NULL;
+	int r;
+
+	if (client_enter(&r)) {
+		old = region_at(p);
+		r = old && old->ours ? reallocate(old, len, &q) : log_errno(-EINVAL, "region at %p: not of ckptfs_malloc()", p);
+		mutex_unlock(&client.call);
+	}
+	errno = r < 0 ? -r : errno;
+	return q;
+}
+
+static int drop(void *p, bool ours)
+{
+	struct region *region;
+	int r = 0;
+
+	if (!client_enter(&r))
+		return r;
+	region = region_at(p);
+	if (region && region->ours == ours)
+		client_drop_region(region);
+	else
+		r = log_errno(-EINVAL, "region at %p: %s", p, ours ? "not of ckptfs_malloc()" : "not protected");
+	mutex_unlock(&client.call);
+	return r;
+}
+
+int ckptfs_free(void *p)
+{
+	return p ? drop(p, true) : 0;
+}
+
+int ckptfs_unprotect(void *p)
+{
+	return drop(p, false);
+}
+
+/* A handler may run on the stack, and what is on it comes and goes. */
+static bool tracks_stack(const uint8_t *p, size_t len)
+{
+	uintptr_t page = client.page_size, start = round_up((uintptr_t)p, page), end = round_down((uintptr_t)p + len, page);
+	pthread_attr_t attr;
+	size_t stack_len = 0;
+	void *stack = NULL;
+
+	if (end <= start || pthread_getattr_np(pthread_self(), &attr) != 0)
+		return false;
+	pthread_attr_getstack(&attr, &stack, &stack_len);
+	pthread_attr_destroy(&attr);
+	return start < (uintptr_t)stack + stack_len && end > (uintptr_t)stack;
+}
+
+static int protect(const char *name, uint8_t *p, size_t len) REQUIRES(client.call)
+{
+	struct region *restored = region_by_name(name), *r;
+
+	if (!p || len == 0 || (uintptr_t)p > UINTPTR_MAX - len)
+		return log_errno(-EINVAL, "region %s: %zu bytes at %p", name, len, (void *)p);
+	if (tracks_stack(p, len))
+		return log_errno(-EINVAL, "region %s: pages of a stack", name);
+	if ((restored && restored->claimed) || region_overlaps(p, len))
+		return log_errno(-EEXIST, "region %s: %s", name,
+				 restored && restored->claimed ? "the name is taken" : "some of it is protected already");
+	if (restored && restored->len != len)
+		return log_errno(-ERANGE, "region %s: %zu bytes were restored, %zu are asked for", name, restored->len, len);
+	if (restored) {
+		memcpy(p, restored->p, len);
+		client_drop_region(restored);
+	}
+	return client_add_region(name, p, len, REGION_PROGRAMS, 0, &r);
+}
+
+int ckptfs_protect(const char *name, void *p, size_t len)
+{
+	int r = check_name(name);
+
+	if (r < 0 || !client_enter(&r))
+		return r;
+	r = protect(name, p, len);
+	mutex_unlock(&client.call);
+	return r;
+}
+
+int ckptfs_find(const char *name, void **ret, size_t *ret_len)
+{
+	struct region *region;
+	int r = check_name(name);
+
+	if (r < 0 || !client_enter(&r))
+		return r;
+	region = region_by_name(name);
+	if (region) {
+		region->claimed = true;
+		if (ret)
+			*ret = region->p;
+		if (ret_len)
+			*ret_len = region->len;
+	}
+	mutex_unlock(&client.call);
+	return region ? 0 : -ENOENT;
+}
+

@@ -1,0 +1,165 @@
+/*
+ * What the parts of libckptfs share: one of it per process.
+ *
+ *   ckptfs.c   what programs call           region.c   which memory it is about, and where in the file
+ *   faults.c   a write to a closed page     track.h    how such a write is noticed
+ *   writer.c   the thread that writes       pages.h    what it writes next
+ *   image.c    the files                    restart.c  back from them
+ *
+ * Locks: `call`, held by a call from beginning to end; inside it `job_lock`, and inside that `lock`, which handlers of signals
+ * take, too. Who holds `lock` writes to no protected memory, allocates nothing and does no I/O but mprotect(2) and ioctl(2) of a userfaultfd.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/mutex.h"
+#include "client/ckptfs.h"
+#include "client/image_format.h"
+#include "client/pages.h"
+#include "client/siglock.h"
+
+struct image_dir;
+struct track;
+
+struct region {
+	char name[IMAGE_NAME_MAX + 1];
+	uint8_t *p; /* constant, as all but `claimed` and `unit` */
+	size_t len;
+	bool ours; /* mapped by us */
+	bool claimed; /* by the program; false: restored, and not asked for yet */
+	uint32_t since; /* the first checkpoint that can have it: what an earlier file has in its place is somebody else's */
+	uint32_t slot, nr_slot; /* pages of the file that it has */
+	uint8_t *start; /* whole pages: what is tracked */
+	uint32_t first, nr_pages; /* numbers of these: pages of the file */
+	uint32_t unit; /* pages that are protected together; a power of two; under client.lock */
+	const struct track *track;
+};
+
+/* Bytes that are not pages: they lie in a buffer, in one piece. */
+struct extra {
+	uint64_t off;
+	size_t at, len;
+};
+
+struct job {
+	uint32_t number; /* 0: none */
+	uint64_t asked_ns;
+	uint64_t kept_len; /* of the last file: what is behind that was its table */
+	struct image_header header;
+	struct buf table;
+	struct buf extras, extra_bytes; /* struct extra; what they are about */
+	struct buf holes; /* struct extra without bytes: to be zeros */
+};
+
+struct client {
+	struct mutex call;
+	_Atomic(uint32_t) *alive; /* NULL: not begun. A page that is zeros in a child of fork(2), and not in one of vfork(2) */
+	/* as all up to `lock`: of `call` */
+	struct ckptfs_options options; /* with defaults filled in */
+	uint32_t cow_percent; /* of the protected memory; 0: options.cow_bytes */
+	struct image_dir *dir;
+	uint32_t page_size;
+	uint32_t number; /* of the last checkpoint that was asked for, or is there */
+	uint32_t holes_since; /* the first checkpoint without the last region that has gone: earlier files have its bytes */
+
+	struct siglock lock;
+	struct pages pages GUARDED_BY(lock);
+	size_t pages_len; /* bytes of its arrays */
+	uint32_t pages_size; /* numbers there is room for */
+	uint8_t *copies; /* slots of a page each */
+	size_t copies_len;
+	struct region **by_address, **by_slot GUARDED_BY(lock); /* each region is in both */
+	uint32_t nr_regions, regions_size;
+	uint64_t waiting_since_ns, wait_ns; /* the program waits (0: it does not); it has, in this epoch */
+	_Atomic(uint64_t) epoch_ns; /* when the last checkpoint was asked for */
+	_Atomic(uint32_t) progress; /* a futex: changes when somebody who waits should look again */
+
+	struct mutex job_lock;
+	struct cond job_changed;
+	pthread_t thread;
+	bool has_thread;
+	bool stop GUARDED_BY(job_lock);
+	struct job job GUARDED_BY(job_lock); /* while there is one its content is the thread's */
+	uint32_t last GUARDED_BY(job_lock); /* that is complete, and that the next one is a clone of; 0: none */
+	uint64_t last_end GUARDED_BY(job_lock); /* where its regions end */
+	bool last_lost GUARDED_BY(job_lock); /* there was one, and somebody has removed it */
+	int error GUARDED_BY(job_lock); /* of the last one */
+	bool told GUARDED_BY(job_lock); /* somebody knows */
+	struct ckptfs_stats stats[CKPTFS_STATS_KEPT] GUARDED_BY(job_lock); /* by number modulo that */
+};
+
+extern struct client client;
+
+/* false: nothing has begun, or this is a child of whoever began it. */
+static inline bool client_alive(void)
+{
+	return client.alive && *client.alive != 0;
+}
+
+/* Microseconds since the last checkpoint was asked for. */
+uint32_t client_epoch_us(uint64_t now_ns);
+
+/* --- region.c, all with `call` held and, but for look-ups, `lock` not --- */
+
+/* Known from now on, but not tracked. Its slot is `slot`, if that is not 0 and free, else one is found. Caller frees it after region_remove(). */
+int region_add(struct region *r, uint32_t slot);
+void region_remove(struct region *r);
+struct region *region_by_name(const char *name);
+struct region *region_at(const void *p); /* that begins there */
+bool region_overlaps(const void *p, size_t len);
+/* The region that has this address on a tracked page, or this page of the file; with `lock`. NULL: none. */
+struct region *region_of_address(uintptr_t address);
+struct region *region_of_page(uint32_t page);
+uint64_t region_bytes(void); /* of all */
+uint64_t region_copies_bytes(void); /* for copies, as the options say */
+/* Slots for copies as the options say; no checkpoint is under way. */
+int region_size_copies(void);
+static inline uint8_t *region_address(const struct region *r, uint32_t page)
+{
+	return r->start + (size_t)(page - r->first) * client.page_size;
+}
+static inline uint64_t region_off(const struct region *r)
+{
+	return (uint64_t)r->slot * client.page_size + (uintptr_t)r->p % client.page_size;
+}
+
+/* --- faults.c --- */
+
+/* A write to a page that is closed. false: it is none of ours. When it returns with `wait`, the page is open; without, it is, or will be when
+ * it has been written. May run in a signal handler. */
+bool fault_touch(uintptr_t address, bool wait);
+/* These pages are done: whoever waits for one of them goes on. */
+void fault_done(const uint32_t *p, uint32_t nr) REQUIRES(client.lock);
+/* All pages are. */
+void fault_release_all(void) REQUIRES(client.lock);
+
+/* --- writer.c --- */
+
+int writer_start(void);
+void writer_stop(void); /* when it has done what it has to do */
+void writer_wait(void); /* until there is no job */
+
+void client_job_clear(struct job *job);
+
+/* --- ckptfs.c, with `call` held --- */
+
+/* A call begins. false: *ret says why not. */
+bool client_enter(int *ret) TRY_ACQUIRE(true, client.call);
+
+enum client_region_kind {
+	REGION_ZEROED, /* mapped by us, and zeros */
+	REGION_OURS, /* mapped by us */
+	REGION_PROGRAMS,
+	REGION_RESTORED, /* mapped by us; content is to come, then client_pages_restored() */
+};
+/* Takes over what is mapped, but for REGION_PROGRAMS, if it succeeds. `slot`: where the last file has it; 0: it does not. */
+int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot, struct region **ret);
+void client_drop_region(struct region *r); /* and unmaps it, if it is ours; waits for the checkpoint under way */
+void client_open_region(struct region *r); /* all of it, whatever the page manager says */
+/* Its content is what the last file has; or something else. */
+void client_pages_restored(struct region *r, bool as_the_file);
+void *client_map(void *at, size_t len); /* NULL: anywhere; MAP_FAILED and errno */

@@ -1,0 +1,430 @@
+#include "client/image.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "client/ckptfs.h"
+#include "client/ioctl.h"
+
+#define NUMBER_LEN 16 /* at least six digits, and a NUL */
+#define NAME_LEN (NUMBER_LEN + IMAGE_NAME_MAX + 16)
+#define IMAGE_MODE 0444 /* nobody changes one by accident: later ones are made from it */
+
+struct image_dir {
+	char *path, *member;
+	int fd;
+	unsigned clone_kind; /* enum ckptfs_clone_kind */
+	bool warned; /* that it copies */
+};
+
+static void number_name(uint32_t number, char ret[NUMBER_LEN])
+{
+	snprintf(ret, NUMBER_LEN, "%06" PRIu32, number);
+}
+
+/* The number whose name this is, or 0. */
+static uint32_t number_of(const char *name)
+{
+	char again[NUMBER_LEN], *end;
+	unsigned long n;
+
+	if (*name < '0' || *name > '9')
+		return 0;
+	n = strtoul(name, &end, 10);
+	if (*end != '\0' || n == 0 || n > UINT32_MAX)
+		return 0;
+	number_name((uint32_t)n, again);
+	return strcmp(again, name) == 0 ? (uint32_t)n : 0;
+}
+
+/* Of the directory: the file, and what it is called before it is complete. */
+static void names_of(const struct image_dir *d, uint32_t number, char name[NAME_LEN], char part[NAME_LEN])
+{
+	char n[NUMBER_LEN];
+
+	number_name(number, n);
+	if (d->member) {
+		snprintf(name, NAME_LEN, "%s/%s", n, d->member);
+		snprintf(part, NAME_LEN, "%s/.%s.part", n, d->member);
+	} else {
+		snprintf(name, NAME_LEN, "%s", n);
+		snprintf(part, NAME_LEN, ".%s.part", n);
+	}
+}
+
+/* --- the directory --- */
+
+/* The sealed directory behind this inode. */
+static int seal_next(int fd, uint64_t after, struct ckptfs_seal *ret)
+{
+	*ret = (struct ckptfs_seal){
+		.size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_NEXT, .inode = after
+	};
+	return ioctl(fd, CKPTFS_IOC_SEAL, ret) < 0 ? -errno : 0;
+}
+
+/* Only a ckptfs mount knows the request. */
+static bool on_ckptfs(int fd)
+{
+	struct ckptfs_seal seal;
+	int r = seal_next(fd, UINT64_MAX, &seal);
+
+	return r != -ENOTTY && r != -ENOSYS && r != -EOPNOTSUPP;
+}
+
+static bool is_sealed(const struct image_dir *d, uint32_t number)
+{
+	struct ckptfs_seal seal;
+	char name[NUMBER_LEN];
+	struct stat st;
+
+	number_name(number, name);
+	return fstatat(d->fd, name, &st, 0) == 0 && seal_next(d->fd, st.st_ino - 1, &seal) == 0 && seal.inode == st.st_ino;
+}
+
+static int list(const struct image_dir *d, DIR **ret)
+{
+	int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	*ret = fd < 0 ? NULL : fdopendir(fd);
+	if (!*ret) {
+		int r = log_errno(-errno, "checkpoints %s: cannot list", d->path);
+
+		closep(&fd);
+		return r;
+	}
+	return 0;
+}
+
+/* What somebody who died was writing. */
+static int remove_parts(const struct image_dir *d)
+{
+	struct dirent *e;
+	DIR *dir;
+	int r = list(d, &dir);
+
+	if (r < 0)
+		return r;
+	while ((e = readdir(dir))) {
+		char name[NAME_LEN], part[NAME_LEN], number[NUMBER_LEN];
+		size_t len = strlen(e->d_name);
+		uint32_t n;
+
+		if (d->member) {
+			n = number_of(e->d_name);
+		} else {
+			if (e->d_name[0] != '.' || len < 7 || len - 6 >= sizeof(number) || strcmp(e->d_name + len - 5, ".part") != 0)
+				continue;
+			memcpy(number, e->d_name + 1, len - 6);
+			number[len - 6] = '\0';
+			n = number_of(number);
+		}
+		if (n == 0)
+			continue;
+		names_of(d, n, name, part);
+		if (unlinkat(d->fd, part, 0) == 0)
+			log_notice("checkpoints %s: %s was not complete and is removed", d->path, part);
+	}
+	closedir(dir);
+	return 0;
+}
+
+int image_dir_open(const char *path, const char *member, bool require, struct image_dir **ret)
+{
+	struct image_dir *d = calloc(1, sizeof(*d));
+	int r = 0;
+
+	if (!d)
+		return -ENOMEM;
+	d->fd = -1;
+	d->path = strdup(path);
+	d->member = member ? strdup(member) : NULL;
+	if (!d->path || (member && !d->member))
+		r = -ENOMEM;
+	if (r == 0 && mkdir(path, 0777) < 0 && errno != EEXIST)
+		r = log_errno(-errno, "checkpoints %s: cannot make the directory", path);
+	if (r == 0) {
+		d->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (d->fd < 0)
+			r = log_errno(-errno, "checkpoints %s: cannot open", path);
+	}
+	if (r == 0) {
+		free(d->path);
+		d->path = realpath(path, NULL); /* the program may change its directory */
+		if (!d->path)
+			r = log_errno(-errno, "checkpoints %s: cannot open", path);
+	}
+	if (r == 0) {
+		d->clone_kind = on_ckptfs(d->fd) ? CKPTFS_CLONE_MOUNT : CKPTFS_CLONE_REFLINK;
+		if (require && d->clone_kind != CKPTFS_CLONE_MOUNT)
+			r = log_errno(-ENOTTY, "checkpoints %s: not on a ckptfs mount", path);
+	}
+	if (r == 0)
+		r = remove_parts(d);
+	if (r < 0) {
+		image_dir_close(d);
+		return r;
+	}
+	*ret = d;
+	return 0;
+}
+
+void image_dir_close(struct image_dir *d)
+{
+	if (!d)
+		return;
+	closep(&d->fd);
+	free(d->member);
+	free(d->path);
+	free(d);
+}
+
+const char *image_dir_path(const struct image_dir *d)
+{
+	return d->path;
+}
+
+unsigned image_dir_clone_kind(const struct image_dir *d)
+{
+	return d->clone_kind;
+}
+
+int image_dir_next_below(struct image_dir *d, uint32_t below, bool sealed, uint32_t *ret)
+{
+	uint32_t highest = 0;
+	struct dirent *e;
+	DIR *dir;
+	int r = list(d, &dir);
+
+	if (r < 0)
+		return r;
+	while ((e = readdir(dir))) {
+		uint32_t n = number_of(e->d_name);
+
+		if (n > highest && n < below && (!sealed || is_sealed(d, n)))
+			highest = n;
+	}
+	closedir(dir);
+	*ret = highest;
+	return 0;
+}
+
+int image_dir_highest(struct image_dir *d, uint32_t *ret)
+{
+	return image_dir_next_below(d, UINT32_MAX, false, ret);
+}
+
+void image_dir_prune(struct image_dir *d, uint32_t keep)
+{
+	uint32_t below = UINT32_MAX, n;
+	char name[NAME_LEN], part[NAME_LEN], number[NUMBER_LEN];
+
+	for (uint32_t i = 0; image_dir_next_below(d, below, false, &n) == 0 && n > 0; i++) {
+		below = n;
+		if (i < keep)
+			continue;
+		names_of(d, n, name, part);
+		if (unlinkat(d->fd, name, 0) < 0 && errno != ENOENT)
+			log_warning("checkpoints %s: %s cannot be removed: %s", d->path, name, strerror(errno));
+		number_name(n, number);
+		if (d->member)
+			unlinkat(d->fd, number, AT_REMOVEDIR); /* the last member does it */
+	}
+}
+
+/* --- reading --- */
+
+static int read_image(int fd, struct image_header *ret, struct buf *ret_table)
+{
+	_cleanup_(buf_release) struct buf table = BUF_EMPTY;
+	struct image_header_disk disk;
+	struct image_iter it;
+	struct stat st;
+	ssize_t n;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	n = io_pread(fd, &disk, sizeof(disk), 0);
+	if (n < 0)
+		return (int)n;
+	r = image_header_decode(&disk, (size_t)n, (uint64_t)st.st_size, ret);
+	if (r == 0)
+		r = buf_reserve(&table, ret->table_len);
+	if (r < 0)
+		return r;
+	n = io_pread(fd, table.data, ret->table_len, ret->table_off);
+	if (n < 0)
+		return (int)n;
+	table.len = (size_t)n;
+	r = image_table_decode(ret, table.data, table.len, &it);
+	if (r == 0)
+		buf_move(ret_table, &table);
+	return r;
+}
+
+int image_open(struct image_dir *d, uint32_t number, bool quiet, struct image_header *ret, struct buf *ret_table)
+{
+	char name[NAME_LEN], part[NAME_LEN];
+	int fd, r;
+
+	names_of(d, number, name, part);
+	fd = openat(d->fd, name, O_RDONLY | O_CLOEXEC);
+	r = fd < 0 ? -errno : read_image(fd, ret, ret_table);
+	if (r == 0)
+		return fd;
+	closep(&fd);
+	if (quiet)
+		log_warning("checkpoint %s/%s: cannot be used: %s", d->path, name, strerror(-r));
+	return quiet ? r : log_errno(r, "checkpoint %s/%s: cannot be used", d->path, name);
+}
+
+/* --- writing --- */
+
+static int clone_on_ckptfs(int from, int to)
+{
+	struct ckptfs_handle handle = { .size = sizeof(handle), .version = CKPTFS_IOC_VERSION };
+	struct ckptfs_clone clone = { .size = sizeof(clone), .version = CKPTFS_IOC_VERSION };
+
+	if (ioctl(from, CKPTFS_IOC_HANDLE, &handle) < 0)
+		return -errno;
+	clone.from = handle.handle;
+	return ioctl(to, CKPTFS_IOC_CLONE, &clone) < 0 ? -errno : 0;
+}
+
+static int copy(struct image_dir *d, int from, int to)
+{
+	struct stat st;
+
+	if (!d->warned)
+		log_warning("checkpoints %s: files cannot be cloned here, each checkpoint copies the last one: use a ckptfs mount", d->path);
+	d->warned = true;
+	d->clone_kind = CKPTFS_CLONE_COPY;
+	if (fstat(from, &st) < 0)
+		return -errno;
+	for (uint64_t left = (uint64_t)st.st_size; left > 0;) {
+		ssize_t n = copy_file_range(from, NULL, to, NULL, left, 0);
+
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		left -= (uint64_t)n;
+	}
+	return 0;
+}
+
+static int clone_parent(struct image_dir *d, uint32_t parent, int to)
+{
+	_cleanup_(closep) int from = -1;
+	char name[NAME_LEN], part[NAME_LEN];
+	int r;
+
+	names_of(d, parent, name, part);
+	from = openat(d->fd, name, O_RDONLY | O_CLOEXEC);
+	if (from < 0 && errno == ENOENT)
+		return log_errno(-ESTALE, "checkpoint %s/%s, which the next was to be made from, is gone", d->path, name);
+	if (from < 0)
+		return log_errno(-errno, "checkpoint %s/%s, which the next is made from", d->path, name);
+	if (d->clone_kind == CKPTFS_CLONE_MOUNT)
+		r = clone_on_ckptfs(from, to);
+	else
+		r = d->clone_kind == CKPTFS_CLONE_REFLINK && ioctl(to, FICLONE, from) == 0 ? 0 : copy(d, from, to);
+	return r < 0 ? log_errno(r, "checkpoint %s/%s cannot be cloned", d->path, name) : 0;
+}
+
+/* A daemon that has ended and been started anew is another filesystem, at the same path. */
+static void reconnect(struct image_dir *d)
+{
+	struct statfs st;
+	int fd;
+
+	if (fstatfs(d->fd, &st) == 0 || errno != ENOTCONN)
+		return;
+	fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	closep(&d->fd);
+	d->fd = fd;
+	log_notice("checkpoints %s: mounted anew", d->path);
+}
+
+int image_stage(struct image_dir *d, uint32_t number, uint32_t parent)
+{
+	char name[NAME_LEN], part[NAME_LEN], directory[NUMBER_LEN];
+	int fd, r = 0;
+
+	reconnect(d);
+	names_of(d, number, name, part);
+	number_name(number, directory);
+	if (d->member && mkdirat(d->fd, directory, 0777) < 0 && errno != EEXIST)
+		return log_errno(-errno, "checkpoints %s: %s cannot be made", d->path, directory);
+	/* A mount writes fastest what is open for writing alone. */
+	fd = openat(d->fd, part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return log_errno(-errno, "checkpoint %s/%s: cannot be made", d->path, part);
+	if (parent != 0)
+		r = clone_parent(d, parent, fd);
+	if (r < 0) {
+		image_abandon(d, number, fd);
+		return r;
+	}
+	return fd;
+}
+
+static int sync_parent(const struct image_dir *d, uint32_t number)
+{
+	_cleanup_(closep) int fd = -1;
+	char name[NUMBER_LEN];
+	int r;
+
+	if (!d->member)
+		return io_sync_dir(d->fd);
+	number_name(number, name);
+	fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = fd < 0 ? -errno : io_sync_dir(fd);
+	return r < 0 ? r : io_sync_dir(d->fd);
+}
+
+int image_commit(struct image_dir *d, uint32_t number, int fd)
+{
+	char name[NAME_LEN], part[NAME_LEN];
+	int r;
+
+	names_of(d, number, name, part);
+	r = fchmod(fd, IMAGE_MODE) < 0 ? -errno : fsync(fd) < 0 ? -errno : 0;
+	if (r == 0 && renameat(d->fd, part, d->fd, name) < 0)
+		r = -errno;
+	if (r == 0)
+		r = sync_parent(d, number);
+	if (r < 0) {
+		log_errno(r, "checkpoint %s/%s: cannot be completed", d->path, name);
+		image_abandon(d, number, fd);
+		return r;
+	}
+	closep(&fd);
+	return 0;
+}
+
+void image_abandon(struct image_dir *d, uint32_t number, int fd)
+{
+	char name[NAME_LEN], part[NAME_LEN], directory[NUMBER_LEN];
+
+	names_of(d, number, name, part);
+	closep(&fd);
+	unlinkat(d->fd, part, 0); /* else the next image_dir_open() does */
+	number_name(number, directory);
+	if (d->member)
+		unlinkat(d->fd, directory, AT_REMOVEDIR); /* unless others have something in it */
+}

@@ -1,0 +1,77 @@
+/*
+ * A checkpoint of a process's memory, as a file. docs/format.md ("Images of memory") changes with this.
+ *
+ *   header    the first page: what this is, and where the table is
+ *   regions   each from a multiple of the page size on, with its first byte as far into that page as it was in memory; what
+ *             lies between them is of no meaning
+ *   table     behind all regions: their names, places and addresses; ends with the file
+ */
+#pragma once
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/le.h"
+
+#define IMAGE_MAGIC "ckptIMAG"
+#define IMAGE_VERSION 1u
+#define IMAGE_INCOMPAT_KNOWN 0u
+#define IMAGE_NAME_MAX 255u
+#define IMAGE_TABLE_MAX (UINT64_C(1) << 30)
+
+/* Followed by zeros up to the page size. Unknown bit in `incompat`: refuse; in `compat`: ignore. */
+struct image_header_disk {
+	uint8_t magic[8];
+	struct le32 version, compat, incompat, page_size;
+	struct le64 number; /* of the checkpoint */
+	struct le64 table_off, table_len; /* of the file; table_off is a multiple of page_size */
+	struct le32 nr_regions, table_crc32c;
+	struct le32 reserved, crc32c; /* over all bytes before it */
+};
+static_assert(sizeof(struct image_header_disk) == 64 && offsetof(struct image_header_disk, crc32c) == 60, "on disk");
+
+#define IMAGE_REGION_OURS 1u /* memory that ckptfs_malloc() gave, not the program's own */
+
+/* By `off`, without overlap. Followed by the name. */
+struct image_region_disk {
+	struct le64 off; /* of its first byte in the file */
+	struct le64 len;
+	struct le64 address; /* that it had; off and address are equal modulo page_size */
+	struct le32 flags, name_len;
+};
+static_assert(sizeof(struct image_region_disk) == 32, "on disk");
+
+struct image_header {
+	uint32_t page_size;
+	uint64_t number;
+	uint64_t table_off, table_len;
+	uint32_t nr_regions, table_crc;
+};
+
+struct image_region {
+	uint64_t off, len, address;
+	uint32_t flags;
+	uint32_t name_len; /* 1 to IMAGE_NAME_MAX, no NUL in it */
+	const char *name; /* without a NUL; borrowed from the table */
+};
+
+/* Appends to a table, by ascending `off`. */
+void image_region_encode(struct buf *table, const struct image_region *region);
+/* table_len, table_crc: of this table. */
+void image_header_encode(const struct image_header *header, struct image_header_disk *ret);
+
+/* -EBADMSG: no image, or damaged; -EOPNOTSUPP: of a later version. Then the table is in the file, and the file ends with it. */
+int image_header_decode(const void *p, size_t len, uint64_t file_len, struct image_header *ret);
+
+/* The regions, all of which have been checked: names are unique, places do not overlap. Borrows the table. */
+struct image_iter {
+	const struct image_header *header;
+	struct cursor cursor;
+	uint32_t left;
+	uint64_t end; /* of the last region, as pages */
+};
+int image_table_decode(const struct image_header *header, const void *p, size_t len, struct image_iter *ret);
+/* 1: a region; 0: the end. */
+int image_next(struct image_iter *it, struct image_region *ret);

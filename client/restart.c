@@ -1,0 +1,235 @@
+/*
+ * Back from a checkpoint. The file is checked as a whole before anything changes: it is an image, and every region that is there
+ * has the length it has there. What is then read goes to where the program has the region, or to memory that is made for it.
+ *
+ * A region that has as many bytes into its first page as it had keeps its place in the file, and is clean: the next checkpoint is
+ * made from this file. One that does not, or whose place another one has, is dirty as a whole.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "client/ckptfs.h"
+#include "client/client.h"
+#include "client/image.h"
+
+static void name_of(const struct image_region *in, char ret[IMAGE_NAME_MAX + 1])
+{
+	memcpy(ret, in->name, in->name_len);
+	ret[in->name_len] = '\0';
+}
+
+static int check(struct image_iter it)
+{
+	struct image_region in;
+	int r;
+
+	while ((r = image_next(&it, &in)) > 0) {
+		char name[IMAGE_NAME_MAX + 1];
+		const struct region *region;
+
+		name_of(&in, name);
+		region = region_by_name(name);
+		if (region && region->len != in.len)
+			return log_errno(-ERANGE, "region %s: %" PRIu64 " bytes in the checkpoint, %zu here", name, in.len, region->len);
+	}
+	return r;
+}
+
+static int read_all(int fd, const struct region *region, uint64_t off)
+{
+	ssize_t n = io_pread(fd, region->p, region->len, off);
+
+	if (n == (ssize_t)region->len)
+		return 0;
+	return log_errno(n < 0 ? (int)n : -EBADMSG, "region %s: cannot be read", region->name);
+}
+
+/* Memory for a region that the program has not asked for. */
+static int make_region(const struct image_region *in, const char *name, uint32_t slot, uint32_t flags, struct region **ret)
+{
+	bool same = (flags & CKPTFS_RESTART_ADDRESSES) && (in->flags & IMAGE_REGION_OURS);
+	uintptr_t wanted = same ? in->address : 0;
+	void *p = client_map((void *)wanted, in->len);
+	int r;
+
+	if (p == MAP_FAILED || (wanted != 0 && (uintptr_t)p != wanted)) {
+		r = p == MAP_FAILED ? -errno : -EEXIST; /* a kernel that does not know MAP_FIXED_NOREPLACE takes it as a hint */
+		if (p != MAP_FAILED)
+			munmap(p, round_up(in->len, client.page_size));
+		return log_errno(r, "region %s: %" PRIu64 " bytes at %#" PRIxPTR, name, in->len, wanted);
+	}
+	r = client_add_region(name, p, in->len, REGION_RESTORED, slot, ret);
+	if (r < 0)
+		munmap(p, round_up(in->len, client.page_size));
+	return r;
+}
+
+/* Where the file has it is where the next one can have it, if it lies in its pages as it did. */
+static uint32_t slot_of(const struct image_region *in, const struct image_header *header, uintptr_t address)
+{
+	if (header->page_size != client.page_size || in->off % client.page_size != address % client.page_size)
+		return 0;
+	return (uint32_t)(in->off / client.page_size);
+}
+
+/* Regions that have been taken out, so that those of the file find their places free. */
+struct aside {
+	struct region **region; /* NULL: it is back */
+	uint32_t nr;
+};
+
+static int take_aside(struct aside *a)
+{
+	a->nr = client.nr_regions;
+	a->region = calloc((size_t)a->nr + 1, sizeof(struct region *));
+	if (!a->region)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < a->nr; i++) {
+		struct region *region = client.by_slot[0];
+
+		client_open_region(region);
+		region_remove(region);
+		a->region[i] = region;
+	}
+	return 0;
+}
+
+/* The index has had room for it before, and tables grow for what was there. */
+static int put_back(struct region *region, uint32_t slot)
+{
+	int r = region_add(region, slot);
+
+	if (r < 0)
+		return log_errno(r, "region %s: no place for it: it is not protected any more", region->name);
+	region->since = slot != 0 && region->slot == slot ? 0 : client.number + 1;
+	client_pages_restored(region, false);
+	return 0;
+}
+
+static int put_back_rest(struct aside *a)
+{
+	int error = 0;
+
+	for (uint32_t i = 0; i < a->nr; i++) {
+		int r = a->region[i] ? put_back(a->region[i], 0) : 0;
+
+		error = error < 0 ? error : r;
+	}
+	free(a->region);
+	return error;
+}
+
+static struct region **find_aside(struct aside *a, const char *name)
+{
+	for (uint32_t i = 0; i < a->nr; i++)
+		if (a->region[i] && strcmp(a->region[i]->name, name) == 0)
+			return &a->region[i];
+	return NULL;
+}
+
+static int restore_region(int fd, const struct image_region *in, const struct image_header *header, uint32_t flags, struct aside *a)
+{
+	struct region *region, **mine;
+	char name[IMAGE_NAME_MAX + 1];
+	int r;
+
+	name_of(in, name);
+	mine = find_aside(a, name);
+	if (mine) {
+		region = TAKE(*mine);
+		r = put_back(region, slot_of(in, header, (uintptr_t)region->p));
+	} else {
+		r = make_region(in, name, slot_of(in, header, 0), flags, &region);
+	}
+	if (r == 0)
+		r = read_all(fd, region, in->off);
+	if (r == 0)
+		client_pages_restored(region, region->since == 0);
+	return r;
+}
+
+static int restore(int fd, const struct image_header *header, struct image_iter it, uint32_t flags)
+{
+	struct image_region in;
+	struct aside aside;
+	int r = take_aside(&aside), back;
+
+	if (r < 0)
+		return r;
+	while (r == 0 && (r = image_next(&it, &in)) > 0)
+		r = restore_region(fd, &in, header, flags, &aside);
+	back = put_back_rest(&aside);
+	return r < 0 ? r : back;
+}
+
+/* The one that is asked for, or the newest that can be used. */
+static int find(uint32_t number, struct image_header *header, struct buf *table, uint32_t *ret_number)
+{
+	bool sealed = client.options.flags & CKPTFS_SEALED;
+	uint32_t below = UINT32_MAX;
+	int r, fd;
+
+	if (number != 0) {
+		*ret_number = number;
+		return image_open(client.dir, number, false, header, table);
+	}
+	while ((r = image_dir_next_below(client.dir, below, sealed, &number)) == 0 && number > 0) {
+		fd = image_open(client.dir, number, true, header, table);
+		if (fd >= 0) {
+			*ret_number = number;
+			return fd;
+		}
+		below = number;
+	}
+	return r < 0 ? r : -ENOENT;
+}
+
+static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number)
+{
+	_cleanup_(buf_release) struct buf table = BUF_EMPTY;
+	_cleanup_(closep) int fd = -1;
+	struct image_header header;
+	struct image_iter it;
+	int r;
+
+	if (flags & ~CKPTFS_RESTART_ADDRESSES)
+		return log_errno(-EINVAL, "restart: unknown flags %#" PRIx32, flags);
+	writer_wait();
+	fd = find(number, &header, &table, &number);
+	if (fd < 0)
+		return fd;
+	r = image_table_decode(&header, table.data, table.len, &it);
+	if (r == 0)
+		r = check(it);
+	if (r < 0)
+		return r;
+	r = restore(fd, &header, it, flags);
+	mutex_lock(&client.job_lock);
+	client.last = r == 0 && header.page_size == client.page_size ? number : 0;
+	client.last_end = client.last > 0 ? header.table_off : 0;
+	client.last_lost = client.last == 0;
+	mutex_unlock(&client.job_lock);
+	if (r == 0)
+		*ret_number = number;
+	return r;
+}
+
+int ckptfs_restart(uint32_t number, uint32_t flags, uint32_t *ret_number)
+{
+	uint32_t done = 0;
+	int r;
+
+	if (!client_enter(&r))
+		return r;
+	r = restart(number, flags, &done);
+	if (r == 0 && ret_number)
+		*ret_number = done;
+	mutex_unlock(&client.call);
+	return r;
+}

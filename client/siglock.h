@@ -1,0 +1,69 @@
+/*
+ * A lock and a wait that a signal handler may use. pthread's mutexes are not made for that; these are one word and futex(2),
+ * which is a bare system call. Who takes a siglock outside of a handler blocks all signals first (siglock_enter()), and the
+ * handlers that take it run with all signals blocked: so no thread can be interrupted while it holds one by a handler that
+ * wants it, and a handler that waits for it waits for another thread, which goes on.
+ */
+#pragma once
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/mutex.h"
+
+struct CAPABILITY("mutex") siglock {
+	_Atomic(uint32_t) word; /* 0: free, 1: held, 2: held and perhaps waited for */
+};
+
+static inline void futex_wait(_Atomic(uint32_t) *word, uint32_t while_it_is)
+{
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, while_it_is, NULL, NULL, 0);
+}
+
+static inline void futex_wake_all(_Atomic(uint32_t) *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* In a handler with all signals blocked, or in a thread that has blocked them. Keeps errno. */
+static inline void siglock_lock(struct siglock *l) ACQUIRE(*l) NO_THREAD_SAFETY_ANALYSIS
+{
+	uint32_t expected = 0;
+	int saved = errno;
+
+	if (!atomic_compare_exchange_strong_explicit(&l->word, &expected, 1, memory_order_acquire, memory_order_relaxed))
+		while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire) != 0)
+			futex_wait(&l->word, 2);
+	errno = saved;
+}
+
+static inline void siglock_unlock(struct siglock *l) RELEASE(*l) NO_THREAD_SAFETY_ANALYSIS
+{
+	int saved = errno;
+
+	if (atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)
+		syscall(SYS_futex, &l->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	errno = saved;
+}
+
+/* The same for all others: signals are blocked meanwhile. */
+static inline void siglock_enter(struct siglock *l, sigset_t *before) ACQUIRE(*l) NO_THREAD_SAFETY_ANALYSIS
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, before);
+	siglock_lock(l);
+}
+
+static inline void siglock_leave(struct siglock *l, const sigset_t *before) RELEASE(*l) NO_THREAD_SAFETY_ANALYSIS
+{
+	siglock_unlock(l);
+	pthread_sigmask(SIG_SETMASK, before, NULL);
+}

@@ -1,0 +1,31 @@
+/*
+ * How writes to closed pages are noticed: a choice per region. Ranges are whole units of a region's pages.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct region;
+
+struct track {
+	const char *name;
+	/* The region's pages are tracked from now on; they are as they were: open. < 0: not this way. */
+	int (*attach)(struct region *r);
+	void (*detach)(struct region *r); /* and open */
+	int (*close)(void *p, size_t len); /* the next write is noticed */
+	int (*open)(void *p, size_t len); /* -ENOMEM: the kernel has too many pieces, try a larger one; in handlers */
+};
+
+extern const struct track track_mprotect;
+
+void track_mprotect_stop(void);
+
+/* As the options say. -EOPNOTSUPP: not what was asked for. */
+int track_start(void);
+void track_stop(void); /* with no regions left */
+unsigned track_kind(void); /* enum ckptfs_tracking, of regions to come */
+/* Sets r->track, the best that this region allows. */
+int track_attach(struct region *r);
+/* What has been written to and was not noticed at once is dirty now; with client.lock. */
+int track_collect(void);

@@ -1,0 +1,303 @@
+/*
+ * The thread that writes checkpoints: Algorithm 3 of the paper, in batches.
+ *
+ *   stage (clone of the last) ─▶ holes ─▶ { next ─▶ copy to a buffer ─▶ done ─▶ write }... ─▶ extras, table, header ─▶ commit
+ *                                              pages are in progress
+ *
+ * A batch is copied first and written then: so a page is in progress for a microsecond and not for as long as the store takes,
+ * and pages that come far from each other in the chosen order, but lie side by side, become one request. Within a batch pages are
+ * sorted by their place. How many a batch has is what can be written in BATCH_NS: the longest that a page which is waited for waits
+ * for pages that nobody waits for.
+ *
+ * A failure at any moment leaves the last checkpoint as it is. What was to be written is dirty again, and whoever waits goes on.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "client/client.h"
+#include "client/image.h"
+
+#define BATCH_MAX 256u /* pages: a MiB, the largest request that a mount takes at once */
+#define BATCH_NS 250000u
+
+struct writer {
+	int fd;
+	uint8_t *buffer; /* BATCH_MAX pages */
+	uint32_t batch[BATCH_MAX], nr; /* page numbers */
+	uint32_t size; /* of the next batch */
+	struct io_rate *rate; /* NULL: no limit */
+	struct ckptfs_stats *stats;
+};
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int put(struct writer *w, const void *p, size_t len, uint64_t off)
+{
+	int r;
+
+	io_rate_wait(w->rate, len);
+	r = io_pwrite(w->fd, p, len, off);
+	if (r < 0)
+		return log_errno(r, "checkpoint %s/%06" PRIu32 ": %zu bytes at %" PRIu64, image_dir_path(client.dir), client.job.number, len, off);
+	w->stats->writes++;
+	w->stats->written_bytes += len;
+	return 0;
+}
+
+/* The next pages into the buffer, by their place in the file. From then on the program may change them. */
+static void take_batch(struct writer *w)
+{
+	const uint8_t *from[BATCH_MAX];
+
+	siglock_lock(&client.lock); /* this thread has all signals blocked */
+	w->nr = pages_next(&client.pages, client_epoch_us(monotonic_ns()), w->batch, w->size);
+	qsort(w->batch, w->nr, sizeof(*w->batch), by_number);
+	for (uint32_t i = 0; i < w->nr; i++) {
+		uint32_t slot = client.pages.page[w->batch[i]].slot;
+
+		from[i] = slot != PAGES_NONE ? client.copies + (size_t)slot * client.page_size :
+					       region_address(region_of_page(w->batch[i]), w->batch[i]);
+	}
+	siglock_unlock(&client.lock);
+	for (uint32_t i = 0; i < w->nr; i++)
+		memcpy(w->buffer + (size_t)i * client.page_size, from[i], client.page_size);
+	siglock_lock(&client.lock);
+	pages_done(&client.pages, w->batch, w->nr);
+	fault_done(w->batch, w->nr);
+	siglock_unlock(&client.lock);
+}
+
+/* Neighbours are one request. */
+static int write_batch(struct writer *w)
+{
+	for (uint32_t i = 0, end; i < w->nr; i = end) {
+		int r;
+
+		for (end = i + 1; end < w->nr && w->batch[end] == w->batch[end - 1] + 1; end++)
+			;
+		r = put(w, w->buffer + (size_t)i * client.page_size, (size_t)(end - i) * client.page_size,
+			(uint64_t)w->batch[i] * client.page_size);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void size_next_batch(struct writer *w, uint64_t took_ns)
+{
+	if (client.options.mode == CKPTFS_MODE_SYNC)
+		w->size = BATCH_MAX; /* nobody waits for a page, but for all */
+	else if (took_ns > BATCH_NS)
+		w->size = (uint32_t)MAX((uint64_t)w->nr * BATCH_NS / took_ns, UINT64_C(1));
+	else if (w->nr == w->size)
+		w->size = MIN(2 * w->size, BATCH_MAX);
+}
+
+static int write_pages(struct writer *w)
+{
+	int r = 0;
+
+	w->size = client.options.mode == CKPTFS_MODE_SYNC ? BATCH_MAX : BATCH_MAX / 8;
+	while (r == 0) {
+		uint64_t start = monotonic_ns();
+
+		take_batch(w);
+		if (w->nr == 0)
+			return 0;
+		r = write_batch(w);
+		size_next_batch(w, monotonic_ns() - start);
+	}
+	return r;
+}
+
+/* Where the last file has what is somebody else's now, or nobody's. */
+static int clear_holes(struct writer *w, const struct job *job)
+{
+	const struct extra *hole = (const struct extra *)job->holes.data;
+
+	for (size_t i = 0; i < job->holes.len / sizeof(*hole); i++) {
+		int r = io_punch(w->fd, hole[i].off, hole[i].len);
+
+		if (r == -EOPNOTSUPP) { /* not on every filesystem; the rest of the buffer's first page is enough for it */
+			memset(w->buffer, 0, client.page_size);
+			r = 0;
+			for (uint64_t off = 0; r == 0 && off < hole[i].len; off += client.page_size)
+				r = put(w, w->buffer, client.page_size, hole[i].off + off);
+		}
+		if (r < 0)
+			return log_errno(r, "checkpoint %s/%06" PRIu32 ": bytes of a region that is gone", image_dir_path(client.dir),
+					 job->number);
+	}
+	return 0;
+}
+
+static int write_rest(struct writer *w, const struct job *job)
+{
+	const struct extra *extra = (const struct extra *)job->extras.data;
+	struct image_header_disk disk;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < job->extras.len / sizeof(*extra); i++)
+		r = put(w, job->extra_bytes.data + extra[i].at, extra[i].len, extra[i].off);
+	if (r == 0 && job->table.len > 0)
+		r = put(w, job->table.data, job->table.len, job->header.table_off);
+	if (r < 0)
+		return r;
+	image_header_encode(&job->header, &disk);
+	memset(w->buffer, 0, client.page_size);
+	memcpy(w->buffer, &disk, sizeof(disk));
+	return put(w, w->buffer, client.page_size, 0);
+}
+
+static int write_image(struct writer *w, const struct job *job, uint32_t parent)
+{
+	int r;
+
+	w->fd = image_stage(client.dir, job->number, parent);
+	if (w->fd < 0)
+		return w->fd;
+	/* What was behind the regions, the last table, is not to be seen where they have grown. */
+	r = io_truncate(w->fd, parent != 0 ? job->kept_len : 0);
+	if (r == 0)
+		r = io_truncate(w->fd, job->header.table_off + job->table.len);
+	if (r < 0)
+		log_errno(r, "checkpoint %s/%06" PRIu32 ": %" PRIu64 " bytes", image_dir_path(client.dir), job->number,
+			  job->header.table_off);
+	if (r == 0)
+		r = clear_holes(w, job);
+	if (r == 0)
+		r = write_pages(w);
+	if (r == 0)
+		r = write_rest(w, job);
+	if (r < 0)
+		image_abandon(client.dir, job->number, w->fd);
+	else
+		r = image_commit(client.dir, job->number, w->fd);
+	return r;
+}
+
+static void end_epoch(int r)
+{
+	siglock_lock(&client.lock);
+	if (r == 0)
+		pages_end(&client.pages);
+	else
+		pages_fail(&client.pages);
+	fault_release_all();
+	siglock_unlock(&client.lock);
+}
+
+/* Of the job that there is. */
+static void do_job(struct writer *w) REQUIRES(client.job_lock) NO_THREAD_SAFETY_ANALYSIS
+{
+	struct ckptfs_stats stats = client.stats[client.job.number % CKPTFS_STATS_KEPT];
+	uint32_t parent = client.last;
+	int r;
+
+	mutex_unlock(&client.job_lock);
+	w->stats = &stats;
+	r = write_image(w, &client.job, parent);
+	stats.write_ns = monotonic_ns() - client.job.asked_ns;
+	end_epoch(r);
+	if (r == 0 && client.options.keep > 0)
+		image_dir_prune(client.dir, client.options.keep);
+	mutex_lock(&client.job_lock);
+	stats.error = r;
+	client.stats[client.job.number % CKPTFS_STATS_KEPT] = stats;
+	if (r == 0) {
+		client.last = client.job.number;
+		client.last_end = client.job.header.table_off;
+	} else if (r == -ESTALE) { /* the next one has to be complete */
+		client.last = 0;
+		client.last_end = 0;
+		client.last_lost = true;
+	}
+	client.error = r;
+	client.told = r == 0;
+	client_job_clear(&client.job);
+	cond_broadcast(&client.job_changed);
+}
+
+static void *run(void *arg)
+{
+	struct writer *w = arg;
+
+	mutex_lock(&client.job_lock);
+	for (;;) {
+		while (client.job.number == 0 && !client.stop)
+			cond_wait(&client.job_changed, &client.job_lock);
+		if (client.job.number == 0)
+			break;
+		do_job(w);
+	}
+	mutex_unlock(&client.job_lock);
+	io_rate_free(w->rate);
+	munmap(w->buffer, (size_t)BATCH_MAX * client.page_size);
+	free(w);
+	return NULL;
+}
+
+int writer_start(void)
+{
+	struct writer *w = calloc(1, sizeof(*w));
+	sigset_t all, before;
+	int r = 0;
+
+	if (!w)
+		return -ENOMEM;
+	w->buffer = mmap(NULL, (size_t)BATCH_MAX * client.page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (w->buffer == MAP_FAILED) {
+		free(w);
+		return -ENOMEM;
+	}
+	if (client.options.write_rate > 0)
+		r = io_rate_new(client.options.write_rate, &w->rate);
+	client.stop = false;
+	/* The program's signals are not for it. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (r == 0)
+		r = -pthread_create(&client.thread, NULL, run, w);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r < 0) {
+		io_rate_free(w->rate);
+		munmap(w->buffer, (size_t)BATCH_MAX * client.page_size);
+		free(w);
+		return log_errno(r, "checkpoints: thread");
+	}
+	client.has_thread = true;
+	return 0;
+}
+
+void writer_stop(void)
+{
+	if (!client.has_thread)
+		return;
+	mutex_lock(&client.job_lock);
+	client.stop = true;
+	cond_broadcast(&client.job_changed);
+	mutex_unlock(&client.job_lock);
+	pthread_join(client.thread, NULL);
+	client.has_thread = false;
+}
+
+void writer_wait(void)
+{
+	mutex_lock(&client.job_lock);
+	while (client.job.number != 0)
+		cond_wait(&client.job_changed, &client.job_lock);
+	mutex_unlock(&client.job_lock);
+}
