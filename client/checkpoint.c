@@ -224,37 +224,37 @@ int ckptfs_wait(void)
 	return r;
 }
 
+/* What the program gives us to fill may be protected itself: it is written to with no lock held but `call`. */
 int ckptfs_status(struct ckptfs_status *ret)
 {
+	struct ckptfs_status status = { .size = sizeof(status) };
 	int r = 0;
 
 	if (ret->size != sizeof(*ret))
 		return -EINVAL;
 	if (!client_enter(&r))
 		return r;
-	*ret = (struct ckptfs_status){
-		.size = sizeof(*ret),
-		.mode = client.options.mode,
-		.tracking = track_kind(),
-		.clone = image_dir_clone_kind(client.dir),
-		.regions = client.nr_regions,
-		.bytes = region_bytes(),
-		.cow_bytes = region_copies_bytes(),
-	};
+	status.mode = client.options.mode;
+	status.tracking = track_kind();
+	status.clone = image_dir_clone_kind(client.dir);
+	status.regions = client.nr_regions;
+	status.bytes = region_bytes();
+	status.cow_bytes = region_copies_bytes();
 	for (uint32_t i = 0; i < client.nr_regions; i++)
-		ret->regions_userfaultfd += client.by_slot[i]->track != &track_mprotect;
+		status.regions_userfaultfd += client.by_slot[i]->track != &track_mprotect;
 	mutex_lock(&client.job_lock);
-	ret->last = client.last;
-	ret->under_way = client.job.number;
-	ret->error = client.error;
+	status.last = client.last;
+	status.under_way = client.job.number;
+	status.error = client.error;
 	mutex_unlock(&client.job_lock);
 	mutex_unlock(&client.call);
+	*ret = status;
 	return 0;
 }
 
 int ckptfs_stats(uint32_t number, struct ckptfs_stats *ret)
 {
-	struct ckptfs_stats *stats;
+	struct ckptfs_stats stats;
 	sigset_t before;
 	int r;
 
@@ -263,17 +263,17 @@ int ckptfs_stats(uint32_t number, struct ckptfs_stats *ret)
 	if (!client_enter(&r))
 		return r;
 	number = number == 0 ? client.number : number;
-	stats = &client.stats[number % CKPTFS_STATS_KEPT];
 	mutex_lock(&client.job_lock);
-	r = number != 0 && stats->number == number ? 0 : -ENOENT;
-	if (r == 0) {
-		*ret = *stats;
+	stats = client.stats[number % CKPTFS_STATS_KEPT];
+	mutex_unlock(&client.job_lock);
+	r = number != 0 && stats.number == number ? 0 : -ENOENT;
+	if (r == 0 && number == client.number) {
 		siglock_enter(&client.lock, &before);
-		if (number == client.number)
-			count_epoch(ret);
+		count_epoch(&stats);
 		siglock_leave(&client.lock, &before);
 	}
-	mutex_unlock(&client.job_lock);
 	mutex_unlock(&client.call);
+	if (r == 0)
+		*ret = stats;
 	return r;
 }

@@ -42,7 +42,9 @@ static void forget_parent(void)
 	if (!client.alive || *client.alive != 0)
 		return;
 	for (uint32_t i = 0; i < client.nr_regions; i++)
-		client_open_region(client.by_address[i]);
+		if (client.by_address[i]->track == &track_mprotect) /* other ways are not inherited */
+			client_open_region(client.by_address[i]);
+	track_forget_parent();
 	client = (struct client){ .call = MUTEX_INIT, .job_lock = MUTEX_INIT };
 }
 
@@ -211,7 +213,8 @@ int client_add_region(const char *name, void *p, size_t len, enum client_region_
 
 void client_open_region(struct region *r)
 {
-	r->track->open(r->start, (size_t)r->nr_pages * client.page_size);
+	if (r->nr_pages > 0)
+		r->track->open(r->start, (size_t)r->nr_pages * client.page_size);
 }
 
 void client_pages_restored(struct region *r, bool as_the_file)

@@ -25,7 +25,7 @@
  *	CKPTFS_TRACKING  userfaultfd or mprotect
  *	CKPTFS_COW       bytes for copies, with K, M or G behind it, or N% of the protected memory
  *	CKPTFS_RATE      bytes per second to write at most, likewise
- *	CKPTFS_KEEP      checkpoints to keep
+ *	CKPTFS_KEPT      checkpoints to keep
  */
 #pragma once
 

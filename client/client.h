@@ -114,6 +114,7 @@ bool region_overlaps(const void *p, size_t len);
 /* The region that has this address on a tracked page, or this page of the file; with `lock`. NULL: none. */
 struct region *region_of_address(uintptr_t address);
 struct region *region_of_page(uint32_t page);
+uintptr_t region_next_address(uintptr_t address); /* where tracked pages begin that are not before it; UINTPTR_MAX: nowhere */
 uint64_t region_bytes(void); /* of all */
 uint64_t region_copies_bytes(void); /* for copies, as the options say */
 /* Slots for copies as the options say; no checkpoint is under way. */

@@ -81,7 +81,7 @@ static bool open_in_child(uintptr_t address) NO_THREAD_SAFETY_ANALYSIS
 {
 	struct region *r = region_of_address(address);
 
-	return r && r->track->open(r->start, (size_t)r->nr_pages * client.page_size) == 0;
+	return r && r->track == &track_mprotect && r->track->open(r->start, (size_t)r->nr_pages * client.page_size) == 0;
 }
 
 bool fault_touch(uintptr_t address, bool wait)
@@ -107,6 +107,33 @@ bool fault_touch(uintptr_t address, bool wait)
 	}
 	siglock_unlock(&client.lock);
 	return r != NULL && (error == 0 || error == -EAGAIN);
+}
+
+/* Where the next region begins; `end` if there is none before it. */
+static uintptr_t next_region(uintptr_t address, uintptr_t end)
+{
+	uintptr_t start;
+
+	siglock_lock(&client.lock);
+	start = region_next_address(address);
+	siglock_unlock(&client.lock);
+	return start < end ? start : end;
+}
+
+/* Whether a page of it is closed is for fault_touch() to find; only how far regions reach is looked for here. */
+void ckptfs_touch(const void *p, size_t len)
+{
+	uintptr_t page = client.page_size, address = (uintptr_t)p, end = address + len;
+	sigset_t all, before;
+
+	if (!client_alive() || len == 0 || end < address)
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	for (address = round_down(address, page); address < end; address += page)
+		if (!fault_touch(address, true))
+			address = round_up(next_region(address + page, end), page) - page;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void fault_done(const uint32_t *p, uint32_t nr)

@@ -75,10 +75,10 @@ static int fill_cow(uint64_t *bytes, uint32_t *percent)
 static int fill_keep(uint32_t *keep)
 {
 	uint64_t n = *keep;
-	int r = fill_size("CKPTFS_KEEP", &n);
+	int r = fill_size("CKPTFS_KEPT", &n);
 
 	if (r == 0 && n > UINT32_MAX)
-		r = log_errno(-ERANGE, "checkpoints: CKPTFS_KEEP=%s", getenv("CKPTFS_KEEP"));
+		r = log_errno(-ERANGE, "checkpoints: CKPTFS_KEPT=%s", getenv("CKPTFS_KEPT"));
 	*keep = (uint32_t)n;
 	return r;
 }

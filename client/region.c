@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "client/client.h"
+#include "client/mapping.h"
 
 #define COPIES_MIN 16u /* slots, if there is to be any */
 
@@ -43,6 +45,16 @@ struct region *region_of_address(uintptr_t address)
 	if (!r || address < (uintptr_t)r->start || address - (uintptr_t)r->start >= (size_t)r->nr_pages * client.page_size)
 		return NULL;
 	return r;
+}
+
+uintptr_t region_next_address(uintptr_t address)
+{
+	uint32_t n = count_upto(client.by_address, address, true);
+
+	/* The one before may have its first whole page behind it. */
+	if (n > 0 && (uintptr_t)client.by_address[n - 1]->start > address)
+		return (uintptr_t)client.by_address[n - 1]->start;
+	return n < client.nr_regions ? (uintptr_t)client.by_address[n]->start : UINTPTR_MAX;
 }
 
 struct region *region_of_page(uint32_t page)
@@ -187,14 +199,30 @@ static bool slot_is_free(uint32_t slot, uint32_t nr)
 
 static void set_pages(struct region *r, uint32_t slot)
 {
-	uintptr_t page = client.page_size, begin = (uintptr_t)r->p, end = begin + r->len;
-	uintptr_t start = round_up(begin, page), stop = round_down(end, page);
+	uintptr_t page = client.page_size, unit = page * r->unit, begin = (uintptr_t)r->p, end = begin + r->len;
+	uintptr_t start = round_up(begin, unit), stop = round_down(end, unit);
 
 	r->slot = slot;
 	r->nr_slot = (uint32_t)((round_up(end, page) - round_down(begin, page)) / page);
 	r->start = (uint8_t *)start;
 	r->nr_pages = stop > start ? (uint32_t)((stop - start) / page) : 0;
 	r->first = slot + (uint32_t)((start - round_down(begin, page)) / page);
+}
+
+/* Huge pages are protected as a whole or not at all. Memory of ours is of small ones. */
+static uint32_t unit_of(const struct region *r)
+{
+	size_t size = client.page_size;
+	FILE *f;
+
+	if (r->ours || r->len < 2 * (size_t)client.page_size)
+		return 1;
+	f = fopen("/proc/self/smaps", "re");
+	if (f) {
+		size = mapping_page_size(f, (uintptr_t)r->p);
+		fclose(f);
+	}
+	return size > client.page_size ? (uint32_t)(size / client.page_size) : 1;
 }
 
 static int grow_tables(uint64_t end)
@@ -262,8 +290,8 @@ int region_add(struct region *r, uint32_t slot)
 	sigset_t before;
 	int error;
 
+	r->unit = unit_of(r);
 	set_pages(r, 0);
-	r->unit = 1;
 	found = slot != 0 && slot_is_free(slot, r->nr_slot) ? slot : find_slot(r->nr_slot);
 	error = found + r->nr_slot < PAGES_NONE ? 0 : -EFBIG;
 	if (error == 0)

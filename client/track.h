@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 struct region;
+struct sigaction;
 
 struct track {
 	const char *name;
@@ -20,10 +21,15 @@ struct track {
 extern const struct track track_mprotect;
 
 void track_mprotect_stop(void);
+void track_mprotect_forget(void); /* in a child of fork(2), when all is open */
+bool track_mprotect_used(void); /* by any region */
+/* The program's handler of SIGSEGV: the next one (NULL: as it is), and the last. false: ours is not there. */
+bool track_mprotect_action(const struct sigaction *action, struct sigaction *old);
 
 /* As the options say. -EOPNOTSUPP: not what was asked for. */
 int track_start(void);
 void track_stop(void); /* with no regions left */
+void track_forget_parent(void); /* in a child of fork(2) */
 unsigned track_kind(void); /* enum ckptfs_tracking, of regions to come */
 /* Sets r->track, the best that this region allows. */
 int track_attach(struct region *r);

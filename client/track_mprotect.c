@@ -4,28 +4,64 @@
  * had installed before, as the kernel would have called it; without one the default action is set and the fault comes again: the program
  * ends as it would have. A system call that writes to a closed page does not fault but fails with EFAULT: interpose.c.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 
 #include "base/log.h"
 #include "client/client.h"
 #include "client/track.h"
 
-static struct sigaction before; /* of the program; set before ours is, and then by sigaction() of interpose.c */
-static bool started;
+static struct sigaction programs; /* what the program has installed, or would have; under client.lock once ours is there */
+static _Atomic(bool) installed;
+static _Atomic(uint32_t) nr_attached; /* regions */
+
+/* Not that of interpose.c. */
+static int real_sigaction(const struct sigaction *action, struct sigaction *old)
+{
+	static int (*real)(int, const struct sigaction *, struct sigaction *);
+
+	if (!real)
+		real = (int (*)(int, const struct sigaction *, struct sigaction *))dlsym(RTLD_NEXT, "sigaction");
+	return real ? real(SIGSEGV, action, old) : -1;
+}
+
+static struct sigaction programs_action(void)
+{
+	struct sigaction action;
+
+	siglock_lock(&client.lock);
+	action = programs;
+	siglock_unlock(&client.lock);
+	return action;
+}
+
+/* With the signals blocked that the kernel would have blocked for it, but for SIGSEGV: it may write to closed pages. */
+static void set_mask(const struct sigaction *action, const ucontext_t *context)
+{
+	sigset_t mask;
+
+	sigorset(&mask, &context->uc_sigmask, &action->sa_mask);
+	sigdelset(&mask, SIGSEGV);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL); /* the end of the handler sets what was before */
+}
 
 static void chain(int signal, siginfo_t *info, void *context)
 {
-	if (before.sa_flags & SA_SIGINFO) {
-		before.sa_sigaction(signal, info, context);
-	} else if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
-		struct sigaction action = { .sa_handler = SIG_DFL };
+	struct sigaction action = programs_action();
 
-		sigaction(signal, &action, NULL);
+	set_mask(&action, context);
+	if (action.sa_flags & SA_SIGINFO) {
+		action.sa_sigaction(signal, info, context);
+	} else if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
+		action = (struct sigaction){ .sa_handler = SIG_DFL };
+		real_sigaction(&action, NULL);
 	} else {
-		before.sa_handler(signal);
+		action.sa_handler(signal);
 	}
 }
 
@@ -42,12 +78,12 @@ static int install(void)
 {
 	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART };
 
-	if (started)
+	if (installed)
 		return 0;
 	sigfillset(&action.sa_mask);
-	if (sigaction(SIGSEGV, &action, &before) < 0)
+	if (real_sigaction(&action, &programs) < 0)
 		return log_errno(-errno, "checkpoints: handler of SIGSEGV");
-	started = true;
+	installed = true;
 	return 0;
 }
 
@@ -55,13 +91,35 @@ void track_mprotect_stop(void)
 {
 	struct sigaction now;
 
-	if (!started)
-		return;
-	/* Whoever has installed a handler since then calls ours, perhaps: it stays, and passes on what is not ours, which is all. */
-	if (sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == on_fault) {
-		sigaction(SIGSEGV, &before, NULL);
-		started = false;
+	/* Whoever has gone around sigaction() calls ours, perhaps: it stays, and passes on what is not ours, which is all. */
+	if (installed && real_sigaction(NULL, &now) == 0 && now.sa_sigaction == on_fault) {
+		real_sigaction(&programs, NULL);
+		installed = false;
 	}
+}
+
+bool track_mprotect_action(const struct sigaction *action, struct sigaction *old)
+{
+	struct sigaction was, next;
+	sigset_t before;
+
+	if (!installed)
+		return false;
+	if (action)
+		next = *action; /* it may lie in memory that is protected */
+	siglock_enter(&client.lock, &before);
+	was = programs;
+	if (action)
+		programs = next;
+	siglock_leave(&client.lock, &before);
+	if (old)
+		*old = was;
+	return true;
+}
+
+bool track_mprotect_used(void)
+{
+	return nr_attached > 0;
 }
 
 static int set(void *p, size_t len, int protection)
@@ -87,13 +145,24 @@ static int mprotect_attach(struct region *r)
 		return error;
 	/* Whether it can be done at all: memory that is not there, or of pages that are larger than that. */
 	error = mprotect_open(r->start, (size_t)r->nr_pages * client.page_size);
-	return error < 0 ? log_errno(error, "region %s: cannot be protected", r->name) : 0;
+	if (error < 0)
+		return log_errno(error, "region %s: cannot be protected", r->name);
+	nr_attached++;
+	return 0;
 }
 
 static void mprotect_detach(struct region *r)
 {
-	if (r->nr_pages > 0 && mprotect_open(r->start, (size_t)r->nr_pages * client.page_size) < 0)
+	if (r->nr_pages == 0)
+		return;
+	nr_attached--;
+	if (mprotect_open(r->start, (size_t)r->nr_pages * client.page_size) < 0)
 		log_warning("region %s: %s", r->name, strerror(errno));
+}
+
+void track_mprotect_forget(void)
+{
+	nr_attached = 0;
 }
 
 const struct track track_mprotect = {

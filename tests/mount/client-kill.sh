@@ -22,7 +22,7 @@ while [ $killed -lt "$ROUNDS" ]; do
 	dir=$MNT/run$runs
 	export CKPTFS_MODE=${modes[$((runs % 4))]} CKPTFS_TRACKING=${trackings[$((runs / 4 % 2))]} CKPTFS_COW=$((RANDOM % 3 * 128))K
 	for tries in $(seq 200); do
-		CKPTFS_KEEP=3 "$client" "$dir" $steps 3 >"$WORK/out" 2>"$WORK/said" &
+		CKPTFS_KEPT=3 "$client" "$dir" $steps 3 >"$WORK/out" 2>"$WORK/said" &
 		pid=$!
 		# Later each time, so that it ends at last.
 		sleep "0.$(printf %03d $((RANDOM % 60 + tries * 20)))"

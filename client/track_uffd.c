@@ -1,0 +1,277 @@
+#include "client/track_uffd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "client/client.h"
+#include "client/track.h"
+
+/* Of kernels that are newer than the headers of some distributions. */
+#define FEATURE_WP UINT64_C(1) /* UFFD_FEATURE_PAGEFAULT_FLAG_WP */
+#define FEATURE_WP_SHARED (UINT64_C(1) << 12) /* UFFD_FEATURE_WP_HUGETLBFS_SHMEM */
+#define FEATURE_WP_UNPOPULATED (UINT64_C(1) << 13)
+#define FEATURE_WP_ASYNC (UINT64_C(1) << 15)
+#define IOC_NEW _IO(0xAA, 0x00) /* USERFAULTFD_IOC_NEW, on /dev/userfaultfd */
+
+struct scan_range { /* struct page_region */
+	uint64_t start, end, categories;
+};
+struct scan { /* struct pm_scan_arg */
+	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+#define SCAN _IOWR('f', 16, struct scan) /* PAGEMAP_SCAN */
+#define SCAN_WRITTEN (UINT64_C(1) << 1) /* PAGE_IS_WRITTEN */
+#define SCAN_RANGES 64 /* on the stack of whoever asks for a checkpoint */
+
+static int uffd = -1, stop_fd = -1, pagemap = -1;
+static pthread_t thread;
+static bool has_thread;
+
+/* --- ranges --- */
+
+static int set(void *p, size_t len, bool closed)
+{
+	struct uffdio_writeprotect w = {
+		.range = { .start = (uintptr_t)p, .len = len },
+		.mode = closed ? UFFDIO_WRITEPROTECT_MODE_WP : 0, /* without: who waits is woken */
+	};
+	int r;
+
+	do
+		r = ioctl(uffd, UFFDIO_WRITEPROTECT, &w);
+	while (r < 0 && errno == EAGAIN); /* mappings were just being changed */
+	return r < 0 ? -errno : 0;
+}
+
+static int uffd_open(void *p, size_t len)
+{
+	return set(p, len, false);
+}
+
+static int uffd_close(void *p, size_t len)
+{
+	return set(p, len, true);
+}
+
+static int uffd_attach(struct region *r)
+{
+	struct uffdio_register reg = {
+		.range = { .start = (uintptr_t)r->start, .len = (size_t)r->nr_pages * client.page_size },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+
+	if (r->nr_pages == 0)
+		return 0;
+	if (ioctl(uffd, UFFDIO_REGISTER, &reg) < 0)
+		return -errno;
+	if (reg.ioctls & UINT64_C(1) << _UFFDIO_WRITEPROTECT)
+		return 0;
+	ioctl(uffd, UFFDIO_UNREGISTER, &reg.range);
+	return -EOPNOTSUPP;
+}
+
+static void uffd_detach(struct region *r)
+{
+	struct uffdio_range range = { .start = (uintptr_t)r->start, .len = (size_t)r->nr_pages * client.page_size };
+
+	/* Takes all protection away, too. */
+	if (r->nr_pages > 0 && ioctl(uffd, UFFDIO_UNREGISTER, &range) < 0)
+		log_warning("region %s: %s", r->name, strerror(errno));
+}
+
+const struct track track_uffd = {
+	.name = "userfaultfd",
+	.attach = uffd_attach,
+	.detach = uffd_detach,
+	.close = uffd_close,
+	.open = uffd_open,
+};
+
+const struct track track_uffd_noted = {
+	.name = "userfaultfd, noted",
+	.attach = uffd_attach,
+	.detach = uffd_detach,
+	.close = uffd_close,
+	.open = uffd_open,
+};
+
+/* --- told of each write --- */
+
+/* A page that is no region's any more has no protection either: whoever wrote to it is only woken. */
+static void answer(const struct uffd_msg *m)
+{
+	uintptr_t address = (uintptr_t)m->arg.pagefault.address;
+
+	if (m->event == UFFD_EVENT_PAGEFAULT && !fault_touch(address, false)) {
+		struct uffdio_range range = { .start = round_down(address, client.page_size), .len = client.page_size };
+
+		ioctl(uffd, UFFDIO_WAKE, &range);
+	}
+}
+
+static void *run(void *arg _unused_)
+{
+	struct pollfd fds[] = { { .fd = uffd, .events = POLLIN }, { .fd = stop_fd, .events = POLLIN } };
+	struct uffd_msg m[16];
+
+	while (fds[1].revents == 0) {
+		ssize_t n;
+
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		n = read(uffd, m, sizeof(m));
+		for (ssize_t i = 0; i < n / (ssize_t)sizeof(m[0]); i++)
+			answer(&m[i]);
+	}
+	return NULL;
+}
+
+/* --- noted by the kernel --- */
+
+static int collect_region(struct region *r) REQUIRES(client.lock)
+{
+	struct scan_range ranges[SCAN_RANGES];
+	struct scan scan = {
+		.size = sizeof(scan),
+		.start = (uintptr_t)r->start,
+		.end = (uintptr_t)r->start + (size_t)r->nr_pages * client.page_size,
+		.vec = (uintptr_t)ranges,
+		.vec_len = SCAN_RANGES,
+		.category_mask = SCAN_WRITTEN,
+		.return_mask = SCAN_WRITTEN,
+	};
+
+	while (scan.start < scan.end) {
+		int nr = ioctl(pagemap, SCAN, &scan);
+
+		if (nr < 0)
+			return -errno;
+		for (int i = 0; i < nr; i++)
+			for (uint64_t a = ranges[i].start; a < ranges[i].end; a += client.page_size)
+				pages_add_dirty(&client.pages, r->first + (uint32_t)((a - (uintptr_t)r->start) / client.page_size), true);
+		scan.start = scan.walk_end;
+	}
+	return 0;
+}
+
+int track_uffd_collect(void)
+{
+	for (uint32_t i = 0; i < client.nr_regions; i++) {
+		int r = client.by_slot[i]->track == &track_uffd_noted ? collect_region(client.by_slot[i]) : 0;
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* --- beginning and end --- */
+
+/* Also of writes by system calls, so not the kind that every user may have. */
+static int open_uffd(const char **why)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK), device;
+
+	if (fd >= 0)
+		return fd;
+	*why = "the kernel has no userfaultfd(2)";
+	if (errno != EPERM)
+		return -errno;
+	*why = "userfaultfd(2) is for root: set vm.unprivileged_userfaultfd to 1 or give access to /dev/userfaultfd";
+	device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	if (device < 0)
+		return -EPERM;
+	fd = ioctl(device, IOC_NEW, O_CLOEXEC | O_NONBLOCK);
+	closep(&device);
+	return fd < 0 ? -EPERM : fd;
+}
+
+static int ask_features(bool noted, const char **why)
+{
+	uint64_t wanted = FEATURE_WP | FEATURE_WP_UNPOPULATED | (noted ? FEATURE_WP_ASYNC : 0);
+	struct uffdio_api api = { .api = UFFD_API };
+	int probe = open_uffd(why), r;
+
+	if (probe < 0)
+		return probe;
+	*why = "the kernel's userfaultfd cannot protect against writes";
+	r = ioctl(probe, UFFDIO_API, &api) < 0 ? -errno : (api.features & wanted) != wanted ? -EOPNOTSUPP : 0;
+	closep(&probe);
+	if (r < 0)
+		return r;
+	uffd = open_uffd(why); /* features are asked for once per descriptor */
+	if (uffd < 0)
+		return uffd;
+	api = (struct uffdio_api){ .api = UFFD_API, .features = wanted | (api.features & FEATURE_WP_SHARED) };
+	return ioctl(uffd, UFFDIO_API, &api) < 0 ? -errno : 0;
+}
+
+static int start_noted(const char **why)
+{
+	struct scan scan = { .size = sizeof(scan) };
+
+	*why = "the kernel has no PAGEMAP_SCAN";
+	pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (pagemap < 0)
+		return -errno;
+	return ioctl(pagemap, SCAN, &scan) < 0 && errno == ENOTTY ? -EOPNOTSUPP : 0;
+}
+
+static int start_thread(const char **why)
+{
+	sigset_t all, before;
+	int r;
+
+	*why = "no thread";
+	stop_fd = eventfd(0, EFD_CLOEXEC);
+	if (stop_fd < 0)
+		return -errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = -pthread_create(&thread, NULL, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	has_thread = r == 0;
+	return r;
+}
+
+int track_uffd_start(bool noted, const char **why)
+{
+	int r = ask_features(noted, why);
+
+	if (r == 0)
+		r = noted ? start_noted(why) : start_thread(why);
+	if (r < 0)
+		track_uffd_stop();
+	return r;
+}
+
+void track_uffd_stop(void)
+{
+	if (has_thread) {
+		if (eventfd_write(stop_fd, 1) < 0)
+			log_warning("userfaultfd: %s", strerror(errno));
+		else
+			pthread_join(thread, NULL);
+		has_thread = false;
+	}
+	track_uffd_forget();
+}
+
+void track_uffd_forget(void)
+{
+	closep(&uffd);
+	closep(&stop_fd);
+	closep(&pagemap);
+	uffd = stop_fd = pagemap = -1;
+	has_thread = false;
+}

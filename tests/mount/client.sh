@@ -1,0 +1,72 @@
+#!/bin/bash
+# What libckptfs promises (client_api.c), with both ways of noticing writes; its mount ends and comes back; where files cannot be cloned.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+
+api=$(program client_api) client=$(program client)
+small_disk 160m
+export BALLAST=$disk/ballast
+full_store=$STORE full=$WORK/full
+STORE=$WORK/store
+mkdir "$full"
+pages=$(cat /proc/sys/vm/nr_hugepages)
+echo $((pages + 8)) >/proc/sys/vm/nr_hugepages 2>/dev/null || true
+ended() { # whatever comes
+	umount "$full" 2>/dev/null || true
+	echo "$pages" >/proc/sys/vm/nr_hugepages 2>/dev/null || true
+}
+
+run() { # TRACKING
+	mkdir "$MNT/$1"
+	"$CKPTFS_BUILD/fs/mount.ckptfs" "$full_store" "$full"
+	fallocate -l 120M "$BALLAST"
+	CKPTFS_TRACKING=$1 timeout 120 "$api" "$MNT/$1" "$full" >"$WORK/said" 2>"$WORK/errors" || {
+		ended
+		cat "$WORK/said" >&2
+		tail -n 5 "$WORK/errors" >&2
+		fail "$1"
+	}
+	sed "s/^ok/ok $1:/" "$WORK/said"
+	umount "$full"
+	rm -rf "$full_store"
+}
+
+fs_mount
+run mprotect
+if CKPTFS_TRACKING=userfaultfd "$client" "$MNT/probe" 1 1 >/dev/null 2>"$WORK/said"; then
+	run userfaultfd
+elif grep -q 'no userfaultfd' "$WORK/said"; then
+	echo "ok (without userfaultfd: $(tail -n 1 "$WORK/said"))"
+else
+	cat "$WORK/said"
+	fail "userfaultfd"
+fi
+ended
+
+# Where files cannot be cloned a checkpoint is copied, and that is said.
+[ "$(stat -f -c %T "$WORK")" = btrfs ] || [ "$(stat -f -c %T "$WORK")" = xfs ] || {
+	"$client" "$WORK/plain" 12 5 >/dev/null 2>"$WORK/said" || fail "on a plain directory"
+	grep -q 'warning checkpoints .*cannot be cloned here' "$WORK/said" || fail "nobody was told that files are copied"
+	echo "ok copies are made where files cannot be cloned, and that is said"
+}
+
+mkfifo "$WORK/go-on"
+"$api" "$MNT" --outlive <"$WORK/go-on" >"$WORK/out" 2>"$WORK/errors" &
+survivor=$!
+exec 3>"$WORK/go-on"
+says() { # WHAT: the program does, and waits
+	until grep -q "$1" "$WORK/out"; do
+		running "$survivor" || { cat "$WORK/out" "$WORK/errors"; fail "it ended before it said '$1'"; }
+		sleep 0.05
+	done
+}
+says 'kill it'
+fs_kill
+echo >&3
+says 'mount it'
+fs_mount
+echo >&3
+wait "$survivor" || { cat "$WORK/out" "$WORK/errors"; fail "it did not outlive its mount"; }
+echo "ok a program outlives its mount and goes on when there is one again"
+fs_umount
