@@ -7,6 +7,9 @@
  * tables of regions and pages, is changed under the lock alone and never lies in protected memory: it is mapped by us or in blocks of
  * malloc's, of which only pages that are whole within one block can be protected.
  *
+ * A program that goes through its memory page by page, with no checkpoint under way, has nothing to be told: after STREAM_MIN pages in a row
+ * pages before it are opened, too, half as many as the row has. If it stops, so many are written that have not changed, at most.
+ *
  * Who waits does so for the writer, which never waits for the program: it writes from copies (writer.c), and takes the lock for moments.
  */
 #include <errno.h>
@@ -15,6 +18,9 @@
 #include "base/util.h"
 #include "client/client.h"
 #include "client/track.h"
+
+#define STREAM_MIN 8u
+#define STREAM_MAX 512u
 
 /* Opens a unit's pages for the program. -EAGAIN: some have yet to be written. */
 static int touch_unit(struct region *r, uint32_t first, uint32_t nr, uint32_t now_us) REQUIRES(client.lock)
@@ -61,6 +67,36 @@ static int touch_page(struct region *r, uint32_t page, uint32_t now_us) REQUIRES
 	}
 }
 
+/* Touches that follow each other; with client.lock. */
+static struct {
+	uint32_t next_up, next_down; /* pages that would go on with it */
+	uint32_t nr;
+} stream;
+
+/* Opens pages that will be written to soon, if that costs nobody anything. */
+static void open_ahead(struct region *r, uint32_t page, uint32_t now_us) REQUIRES(client.lock)
+{
+	bool up = page == stream.next_up, down = page == stream.next_down;
+	uint32_t ahead, first;
+
+	stream.nr = up || down ? stream.nr + 1 : 1;
+	ahead = stream.nr < STREAM_MIN ? 0 : MIN(stream.nr / 2, STREAM_MAX);
+	if (r->unit > 1 || client.pages.under_way)
+		ahead = 0;
+	if (up)
+		ahead = MIN(ahead, r->first + r->nr_pages - 1 - page);
+	else if (down)
+		ahead = MIN(ahead, page - r->first);
+	else
+		ahead = 0;
+	first = up ? page + 1 : page - ahead;
+	if (ahead > 0 && touch_unit(r, first, ahead, now_us) < 0)
+		ahead = 0; /* they will be opened one by one */
+	stream.nr += ahead;
+	stream.next_up = up ? page + ahead + 1 : page + 1;
+	stream.next_down = down ? page - ahead - 1 : page - 1;
+}
+
 /* The program waits while there is a page that it waits for. */
 static void count_waiting(uint64_t now_ns) REQUIRES(client.lock)
 {
@@ -98,6 +134,8 @@ bool fault_touch(uintptr_t address, bool wait)
 
 		error = touch_page(r, page, client_epoch_us(now));
 		count_waiting(now);
+		if (error == 0)
+			open_ahead(r, page, client_epoch_us(now));
 		if (error != -EAGAIN || !wait)
 			break;
 		progress = atomic_load(&client.progress);

@@ -1,0 +1,122 @@
+"""Checkpoints of process memory: the memory benchmark of AI-Ckpt (tests/bench/memory.c), its modes beside each other and beside a
+program that takes none."""
+import json
+import os
+import shutil
+import statistics
+import subprocess
+
+from common import BUILD, ckptfs
+
+MEMORY = os.path.join(BUILD, "tests/bench/memory")
+RATE = 60_000_000  # bytes per second: the disks of the paper
+PACE = 0.7  # what the program computes per page beside what the store takes for one, as its figures say (docs/performance.md)
+TOUCH_US = 4  # of a page, byte by byte
+MODES = ["sync", "async", "adaptive", "predictive"]
+ORDERS = ["ascending", "random", "descending"]
+COW = [0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1]  # of the memory
+
+
+def memory(mount=None, mode="adaptive", tracking="", cow=None, rate=0, **options):
+    """One run; figures. With a mount: checkpoints are taken into it."""
+    command = [MEMORY]
+    for key, value in options.items():
+        command += [f"--{key.replace('_', '-')}", str(value)]
+    environment = dict(os.environ, CKPTFS_MODE=mode, CKPTFS_TRACKING=tracking)
+    if mount:
+        where = os.path.join(mount, "run")
+        command += ["--dir", where]
+        environment |= {"CKPTFS_RATE": str(rate)} if rate else {}
+        environment |= {"CKPTFS_COW": str(int(cow))} if cow is not None else {}
+    result = json.loads(subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout)
+    if mount:
+        shutil.rmtree(where)
+    return result
+
+
+def compare(mount, size, rate, work_us):
+    """Each order in each mode, beside no checkpoints at all."""
+    rows = []
+    options = {"size": size, "work_us": work_us}
+    for order in ORDERS:
+        none = memory(order=order, **options)["seconds"]
+        for mode in MODES:
+            r = memory(mount, mode, cow=size * 2**20 / 16, rate=rate, order=order, **options)
+            row = {"order": order, "mode": mode, "none_s": none, "more_s": r["seconds"] - none, **r}
+            rows.append(row)
+            print(f"  {order:10} {mode:10} {none:7.2f} s + {row['more_s']:6.2f} s   WAIT {r['wait']:6}  COW {r['cow']:6}"
+                  f"  AVOIDED {r['avoided']:6}  AFTER {r['after']:6}  {r['writes']:6} writes", flush=True)
+    return rows
+
+
+def ratios(rows):
+    """What the paper tells of its figure 2."""
+    by = {(r["order"], r["mode"]): r for r in rows}
+    for order in ORDERS:
+        for mode in "adaptive", "predictive":
+            a, b, s = by[order, mode], by[order, "async"], by[order, "sync"]
+            print(f"  {order:10} {mode}: {100 * (1 - a['more_s'] / b['more_s']):5.1f} % less than async, "
+                  f"{100 * (1 - a['more_s'] / s['more_s']):5.1f} % less than sync, "
+                  f"{100 * (1 - a['wait'] / max(b['wait'], 1)):5.1f} % fewer WAITs", flush=True)
+
+
+def curve(mount, size, work_us):
+    """Room for copies, from none to all of the memory; what either mode saves of what sync costs. Few iterations: the others add nothing."""
+    options = {"size": size, "work_us": work_us, "order": "random", "every": 3, "iterations": 11}
+    none = memory(**options)["seconds"]
+    sync = memory(mount, "sync", rate=RATE, **options)["seconds"] - none
+    rows = []
+    for part in COW:
+        row = {"cow_mib": size * part}
+        for mode in "async", "adaptive":
+            r = memory(mount, mode, cow=size * part * 2**20, rate=RATE, **options)
+            row[mode] = {"more_s": r["seconds"] - none, "less_than_sync": 1 - (r["seconds"] - none) / sync, "wait": r["wait"]}
+        rows.append(row)
+        print(f"  {row['cow_mib']:6.0f} MiB  async {100 * row['async']['less_than_sync']:6.1f} %  adaptive "
+              f"{100 * row['adaptive']['less_than_sync']:6.1f} % less than sync  (WAIT {row['async']['wait']}, {row['adaptive']['wait']})", flush=True)
+    return {"none_s": none, "sync_s": sync, "rows": rows}
+
+
+def unaligned(mount, size, work_us):
+    """Checkpoints that do not begin where an iteration does: each a third of an iteration later."""
+    options = {"size": size, "work_us": work_us, "order": "random", "every": 3, "iterations": 13, "shift": size * 256 // 3}
+    none = memory(**options)["seconds"]
+    rows = {}
+    for mode in "async", "adaptive", "predictive":
+        r = memory(mount, mode, cow=size * 2**20 / 16, rate=RATE, **options)
+        rows[mode] = {"more_s": r["seconds"] - none, **r}
+        print(f"  unaligned  {mode:10} + {rows[mode]['more_s']:6.2f} s   WAIT {r['wait']:6}  COW {r['cow']:6}  AVOIDED {r['avoided']:6}", flush=True)
+    return rows
+
+
+def tracking(mount, size, rounds):
+    """A program that writes over its memory again and again, with no checkpoint under way."""
+    kinds = {"none": None, "mprotect": mount, "userfaultfd": mount}
+    seconds = {kind: [] for kind in kinds}
+    for _ in range(max(rounds, 5)):
+        for kind, where in kinds.items():
+            seconds[kind].append(memory(where, tracking=kind if where else "", size=size, stream=200)["seconds"])
+    result = {kind: statistics.median(s) for kind, s in seconds.items()}
+    for kind in "mprotect", "userfaultfd":
+        print(f"  tracking by {kind:12} {100 * (result[kind] / result['none'] - 1):6.2f} % more time for 200 passes", flush=True)
+    return result
+
+
+def run(base, size, rounds):
+    mount = ckptfs(base, "mount")
+    work_us = PACE * 4096 / RATE * 1e6 - TOUCH_US
+    mount.start()
+    report = {"size_mib": size, "rate": RATE, "work_us": work_us}
+    try:
+        print(f"client: {size} MiB, checkpoints at {RATE / 1e6:.0f} MB/s, {work_us:.0f} us of work per page", flush=True)
+        report["limited"] = compare(mount.dir, size, RATE, work_us)
+        ratios(report["limited"])
+        print("client: no limit, no work but touching", flush=True)
+        report["unlimited"] = compare(mount.dir, size, 0, 0)
+        print("client: room for copies, random order", flush=True)
+        report["cow"] = curve(mount.dir, size, work_us)
+        report["unaligned"] = unaligned(mount.dir, size, work_us)
+        report["tracking"] = tracking(mount.dir, size, rounds)
+    finally:
+        mount.stop()
+    return report
