@@ -53,7 +53,7 @@ int attr_write_begin(struct fs *fs, struct inode *i, struct ns_inode *ret)
 	rwlock_lock_shared(&fs->names);
 	r = attr_load(fs, i->ino, &in);
 	if (r > 0)
-		r = in.flags & INODE_SEALED ? -EPERM : 0;
+		r = attr_sealed(&in);
 	else if (r == 0)
 		r = -ENOENT;
 	if (r == 0)
@@ -82,9 +82,6 @@ static struct timespec timespec_of(int64_t ns)
 
 static void fill(const struct ns_inode *in, const struct ns_content *c, struct stat *ret)
 {
-	int64_t mtime_ns = c->mtime_ns ? c->mtime_ns : in->mtime_ns;
-	int64_t ctime_ns = MAX(c->ctime_ns, in->ctime_ns);
-
 	*ret = (struct stat){
 		.st_ino = in->ino,
 		.st_mode = in->mode,
@@ -96,8 +93,8 @@ static void fill(const struct ns_inode *in, const struct ns_content *c, struct s
 		.st_blocks = (blkcnt_t)((c->mapped + 511) / 512),
 		.st_blksize = BLKSIZE,
 		.st_atim = timespec_of(in->atime_ns),
-		.st_mtim = timespec_of(mtime_ns),
-		.st_ctim = timespec_of(ctime_ns),
+		.st_mtim = timespec_of(attr_mtime(in, c)),
+		.st_ctim = timespec_of(attr_ctime(in, c)),
 	};
 }
 
@@ -223,8 +220,9 @@ static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	if (in.flags & INODE_SEALED)
-		return -EPERM;
+	r = attr_sealed(&in);
+	if (r < 0)
+		return r;
 	apply_change(&in, c);
 	if (in.flags & INODE_HAS_XATTRS) {
 		if (c->what & ATTR_MODE)

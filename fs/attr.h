@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -20,6 +21,23 @@ struct engine_tx;
 struct fs;
 struct inode;
 
+/* What comes of changing it: 0; -EROFS: it is of another node's; -EPERM: it is sealed. */
+static inline int attr_sealed(const struct ns_inode *in)
+{
+	return in->flags & INODE_COPY ? -EROFS : in->flags & INODE_SEALED ? -EPERM : 0;
+}
+
+/* Of a file with this content; of a copy the record has what they were, and the content when it was made. */
+static inline int64_t attr_mtime(const struct ns_inode *in, const struct ns_content *c)
+{
+	return in->flags & INODE_COPY || c->mtime_ns == 0 ? in->mtime_ns : c->mtime_ns;
+}
+
+static inline int64_t attr_ctime(const struct ns_inode *in, const struct ns_content *c)
+{
+	return in->flags & INODE_COPY || c->ctime_ns < in->ctime_ns ? in->ctime_ns : c->ctime_ns;
+}
+
 /* The record, with a read time from memory. 1 found, 0 absent, <0. */
 int attr_load(struct fs *fs, uint64_t ino, struct ns_inode *ret);
 /* Add the record to a transaction. Under fs.names, exclusive. */
@@ -27,7 +45,7 @@ void attr_store(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
 
 /*
  * Before the content of a pinned inode is changed, and after: 0, and it counts as a writer until attr_write_end();
- * -EPERM: it is sealed. Not under fs.names. `ret`: its record.
+ * attr_sealed(): not to be changed. Not under fs.names. `ret`: its record.
  */
 int attr_write_begin(struct fs *fs, struct inode *i, struct ns_inode *ret);
 void attr_write_end(struct fs *fs, struct inode *i);

@@ -214,8 +214,8 @@ static int fill(struct telling *t, const struct ns_inode *in, struct catalog_rec
 		return 0;
 	r = content_peek(t->fs->engine, in->ino, &c);
 	rec->size = c.size;
-	rec->in.mtime_ns = c.mtime_ns ? c.mtime_ns : in->mtime_ns;
-	rec->in.ctime_ns = MAX(c.ctime_ns, in->ctime_ns);
+	rec->in.mtime_ns = attr_mtime(in, &c);
+	rec->in.ctime_ns = attr_ctime(in, &c);
 	return r;
 }
 
@@ -296,22 +296,40 @@ static int tell_all(struct telling *t, const struct ns_inode *top, const struct 
 	return put(t, 0);
 }
 
+/* Whose directory it is, and since when: this store's own, or a copy. 1/0/<0. */
+static int find_head(struct fs *fs, uint64_t dir, struct catalog_head *ret)
+{
+	struct ns_copy copy;
+	struct ns_seal seal;
+	int r = ns_get_seal(fs->db, dir, &seal);
+
+	if (r != 0) {
+		ret->ino = dir;
+		ret->sealed_ns = r > 0 ? seal.sealed_ns : 0;
+		memcpy(ret->store, engine_store_id(fs->engine), sizeof(ret->store));
+		return r;
+	}
+	r = ns_get_copy(fs->db, dir, &copy);
+	if (r <= 0 || copy.state == NS_COPY_PARTIAL)
+		return MIN(r, 0);
+	*ret = (struct catalog_head){ .ino = copy.ino, .sealed_ns = copy.sealed_ns };
+	memcpy(ret->store, copy.store, sizeof(ret->store));
+	return 1;
+}
+
 int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to)
 {
 	_cleanup_(telling_release) struct telling t = { .fs = fs, .to = to };
-	struct catalog_head head = { .ino = dir };
-	struct ns_seal seal, then;
+	struct catalog_head head = { 0 }, then = { 0 };
 	struct ns_inode top;
-	int r = ns_get_seal(fs->db, dir, &seal);
+	int r = find_head(fs, dir, &head);
 
 	if (r > 0)
 		r = seal.unfinished ? 0 : attr_load(fs, dir, &top);
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
-	memcpy(head.store, engine_store_id(fs->engine), sizeof(head.store));
-	head.sealed_ns = seal.sealed_ns;
 	r = tell_all(&t, &top, &head);
-	if (ns_get_seal(fs->db, dir, &then) <= 0 || then.sealed_ns != seal.sealed_ns)
+	if (find_head(fs, dir, &then) <= 0 || then.sealed_ns != head.sealed_ns)
 		return -ESTALE;
 	return r;
 }

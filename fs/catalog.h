@@ -13,7 +13,8 @@ struct catalog_sink {
 };
 
 /*
- * -ENODATA: the directory is not sealed. -ESTALE: it was unsealed meanwhile, and what was put is of no use. Takes no
+ * Of a sealed directory, or of a copy of another node's: the same bytes that were taken, but for names of files outside of it (fs/nodes.h).
+ * -ENODATA: it is neither. -ESTALE: it was unsealed meanwhile, and what was put is of no use. Takes no
  * lock for longer than a look-up; its memory is for the directories, and the files that have several names.
  */
 int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to);

@@ -13,6 +13,7 @@
 #include "fs/inode.h"
 #include "fs/inquiry.h"
 #include "fs/namespace.h"
+#include "fs/nodes.h"
 #include "fs/options.h"
 #include "fs/scrubber.h"
 #include "fs/seal.h"
@@ -74,6 +75,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		r = names_clear_orphans(fs);
 	if (r == 0 && !fs->read_only)
 		r = seal_take_back_all(fs);
+	if (r == 0 && !fs->read_only)
+		r = nodes_clear(fs);
 	if (r == 0 && !fs->read_only && o->autoseal)
 		r = autoseal_new(fs, o->autoseal, &fs->autoseal);
 	if (r < 0)

@@ -32,7 +32,7 @@ int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
 {
 	int r = load_any_dir(fs, dir, ret);
 
-	return r == 0 && ret->flags & INODE_SEALED ? -EPERM : r;
+	return r == 0 ? attr_sealed(ret) : r;
 }
 
 int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret)
@@ -305,7 +305,7 @@ static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *n
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	if (S_ISDIR(in.mode) || in.flags & INODE_SEALED)
-		return -EPERM;
+		return attr_sealed(&in) == -EROFS ? -EROFS : -EPERM;
 	if (in.nlink >= NLINK_MAX)
 		return -EMLINK;
 	r = names_find(fs, dir_ino, name, &d);
@@ -357,8 +357,9 @@ static int remove_one(struct fs *fs, uint64_t dir_ino, const char *name, bool wa
 		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", d.ino);
 	if (S_ISDIR(in.mode) != want_dir)
 		return want_dir ? -ENOTDIR : -EISDIR;
-	if (in.flags & INODE_SEALED)
-		return -EPERM;
+	r = attr_sealed(&in);
+	if (r < 0)
+		return r;
 	if (want_dir) {
 		r = ns_has_entries(fs->db, d.ino);
 		if (r != 0)

@@ -70,7 +70,7 @@ static bool is_bequeathed(const char *name)
 	return strcmp(name, ACL_DEFAULT_NAME) == 0 || starts_with(name, OURS);
 }
 
-static int check_name(const char *name)
+int xattr_check_name(const char *name)
 {
 	const char *dot = strchr(name, '.');
 
@@ -99,7 +99,7 @@ static int check_setting(const char *name, const void *p, size_t len)
 
 int xattr_get(struct fs *fs, struct inode *i, const char *name, struct buf *ret)
 {
-	int r = check_name(name);
+	int r = xattr_check_name(name);
 
 	if (r < 0)
 		return r;
@@ -183,8 +183,9 @@ static int set(struct fs *fs, uint64_t ino, const char *name, const void *p, siz
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	if (in.flags & INODE_SEALED)
-		return -EPERM;
+	r = attr_sealed(&in);
+	if (r < 0)
+		return r;
 	r = check_presence(fs, ino, name, flags);
 	if (r < 0)
 		return r;
@@ -242,7 +243,7 @@ static int apply_now(struct fs *fs, struct inode *i, const char *name)
 
 int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, size_t len, int flags, bool kill_setgid)
 {
-	int r = check_name(name);
+	int r = xattr_check_name(name);
 
 	if (r == 0 && starts_with(name, OURS))
 		r = check_setting(name, p, len);
@@ -272,8 +273,9 @@ static int remove_one(struct fs *fs, uint64_t ino, const char *name) REQUIRES(fs
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	if (in.flags & INODE_SEALED)
-		return -EPERM;
+	r = attr_sealed(&in);
+	if (r < 0)
+		return r;
 	engine_tx_del(&tx, ns_key_xattr(ino, name));
 	in.ctime_ns = (int64_t)now_ns();
 	attr_store(fs, &tx, &in);
@@ -282,7 +284,7 @@ static int remove_one(struct fs *fs, uint64_t ino, const char *name) REQUIRES(fs
 
 int xattr_remove(struct fs *fs, struct inode *i, const char *name)
 {
-	int r = check_name(name);
+	int r = xattr_check_name(name);
 
 	if (r == 0 && starts_with(name, OURS))
 		r = check_setting(name, NULL, 0);

@@ -25,6 +25,9 @@ int xattr_list(struct fs *fs, struct inode *i, bool privileged, struct buf *ret)
 int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, size_t len, int flags, bool kill_setgid);
 int xattr_remove(struct fs *fs, struct inode *i, const char *name);
 
+/* Is it a name of an attribute that may be kept? -EOPNOTSUPP, -EINVAL, -ERANGE: no. */
+int xattr_check_name(const char *name);
+
 /* What other changes do to extended attributes, as part of their transaction. Under fs.names, exclusive. */
 int xattr_acl_chmod(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
 void xattr_drop_capabilities(struct engine_tx *tx, uint64_t ino);

@@ -10,6 +10,7 @@
  *   'X' ino name            -> value                                   extended attribute
  *   'O' ino                 -> (empty)                                 no name left, still open: removed at mount
  *   'S' ino                 -> struct seal_value_disk                  a directory that was sealed with all below it
+ *   'N' ino                 -> struct copy_value_disk, name, path       a copy of what another node has sealed
  *   'R' ino segment         -> [layer] extents (recipes.h)             1 MiB of a file
  *   'P' number              -> [layer] extents (recipes.h)             a layer: what files have in common
  *   'F' [pack [frame]]      -> what has been collected (freed.h)       totals, whole packs, chunks of a frame
@@ -40,6 +41,7 @@ enum view_table {
 	VIEW_XATTR = 'X',
 	VIEW_ORPHAN = 'O',
 	VIEW_SEAL = 'S',
+	VIEW_COPY = 'N',
 	VIEW_RECIPE = 'R',
 	VIEW_LAYER = 'P', /* before 'R': whoever reads the view in order has the layers first */
 	VIEW_FREED = 'F',
@@ -81,6 +83,16 @@ struct seal_value_disk {
 };
 #define SEAL_COMPLETE 1u
 static_assert(sizeof(struct seal_value_disk) == 80 && offsetof(struct seal_value_disk, new_bytes) == 40, "on disk");
+
+struct copy_value_disk {
+	uint8_t version, state; /* enum ns_copy_state */
+	uint8_t name_len; /* 1 to 63 */
+	uint8_t reserved;
+	uint8_t store[16]; /* whose it is */
+	struct le64 ino, sealed_ns; /* there; two's complement */
+	/* the node's name and the path follow, to the end of the value */
+};
+static_assert(sizeof(struct copy_value_disk) == 36, "on disk");
 
 struct freed_value_disk {
 	uint8_t version, flags; /* bit 0: punched; others: refuse */

@@ -29,6 +29,7 @@
 #define SEAL_VERSION_1 1
 #define SEAL_VERSION 2
 #define SEAL_1_LEN offsetof(struct seal_value_disk, new_bytes)
+#define COPY_VERSION 1
 
 static struct ns_key key_of(enum view_table table)
 {
@@ -126,6 +127,11 @@ struct ns_key ns_key_orphans(void)
 struct ns_key ns_key_seal(uint64_t ino)
 {
 	return key_of_number(VIEW_SEAL, ino);
+}
+
+struct ns_key ns_key_copy(uint64_t ino)
+{
+	return key_of_number(VIEW_COPY, ino);
 }
 
 struct ns_key ns_key_meta(const char *name)
@@ -306,6 +312,66 @@ static bool name_is_valid(const char *name, size_t len)
 	if (len == 0 || len > NS_NAME_MAX || memchr(name, '\0', len) || memchr(name, '/', len))
 		return false;
 	return !(name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')));
+}
+
+void ns_copy_encode(const struct ns_copy *c, struct buf *ret)
+{
+	struct copy_value_disk d = {
+		.version = COPY_VERSION,
+		.state = (uint8_t)c->state,
+		.name_len = (uint8_t)strlen(c->name),
+		.ino = le64_put(c->ino),
+		.sealed_ns = le64_put((uint64_t)c->sealed_ns),
+	};
+
+	memcpy(d.store, c->store, sizeof(d.store));
+	buf_add(ret, &d, sizeof(d));
+	buf_add(ret, c->name, d.name_len);
+	buf_add(ret, c->path, strlen(c->path));
+}
+
+bool ns_path_is_valid(const char *path, size_t len)
+{
+	if (len > NS_PATH_MAX)
+		return false;
+	for (size_t at = 0; len > 0 && at <= len;) {
+		const char *slash = memchr(path + at, '/', len - at);
+		size_t n = slash ? (size_t)(slash - path) - at : len - at;
+
+		if (!name_is_valid(path + at, n))
+			return false;
+		at += n + 1;
+	}
+	return true;
+}
+
+/* It becomes a name in a directory. */
+static bool node_name_is_valid(const char *name, size_t len)
+{
+	return len <= NS_NODE_NAME_MAX && name_is_valid(name, len);
+}
+
+int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret)
+{
+	const struct copy_value_disk *d = p;
+	const char *name = (const char *)p + sizeof(*d);
+	size_t path_len;
+
+	if (len < sizeof(*d) || d->version != COPY_VERSION || d->state > NS_COPY_CACHED || d->reserved != 0 ||
+	    len - sizeof(*d) < d->name_len || !node_name_is_valid(name, d->name_len))
+		return -EBADMSG;
+	path_len = len - sizeof(*d) - d->name_len;
+	if (!ns_path_is_valid(name + d->name_len, path_len))
+		return -EBADMSG;
+	ret->state = (enum ns_copy_state)d->state;
+	memcpy(ret->store, d->store, sizeof(ret->store));
+	ret->ino = le64_get(d->ino);
+	ret->sealed_ns = (int64_t)le64_get(d->sealed_ns);
+	memcpy(ret->name, name, d->name_len);
+	ret->name[d->name_len] = '\0';
+	memcpy(ret->path, name + d->name_len, path_len);
+	ret->path[path_len] = '\0';
+	return 0;
 }
 
 int ns_dirent_decode(uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret)
@@ -581,6 +647,37 @@ int ns_next_seal(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_sea
 
 	if (r > 0)
 		r = seal_decode_or_log(ino, value, value_len, ret);
+	if (r > 0)
+		*ret_ino = ino;
+	return r;
+}
+
+static int copy_decode_or_log(uint64_t ino, const void *p, size_t len, struct ns_copy *ret)
+{
+	int r = ns_copy_decode(p, len, ret);
+
+	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged note of whose copy it is, in the index", ino) : 1;
+}
+
+int ns_get_copy(struct db *db, uint64_t ino, struct ns_copy *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key k = ns_key_copy(ino);
+	int r = db_get(db, DB_VIEW, k.b, k.len, &value);
+
+	return r <= 0 ? r : copy_decode_or_log(ino, value.data, value.len, ret);
+}
+
+int ns_next_copy(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_copy *ret)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	const void *value;
+	size_t value_len;
+	uint64_t ino;
+	int r = next_of_table(db, VIEW_COPY, after, &it, &ino, &value, &value_len);
+
+	if (r > 0)
+		r = copy_decode_or_log(ino, value, value_len, ret);
 	if (r > 0)
 		*ret_ino = ino;
 	return r;

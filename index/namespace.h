@@ -36,6 +36,7 @@ enum inode_flags {
 	INODE_BEQUEATHS = 1 << 1, /* a directory with a default ACL or settings that new entries inherit */
 	INODE_SHARED_HASH = 1 << 2, /* of the root: somewhere in the store two names of a directory share a hash */
 	INODE_SEALED = 1 << 3, /* lies in a sealed directory, or is one: nothing of it changes */
+	INODE_COPY = 1 << 4, /* lies in a copy of what another node has sealed, or is its top; and INODE_SEALED */
 };
 
 struct ns_content {
@@ -62,6 +63,27 @@ struct ns_seal {
 	uint8_t root[NS_SEAL_ROOT_LEN]; /* fs/seal_root.h */
 };
 
+/*
+ * A copy of a directory that another node has sealed. Its top is a directory of this store that has no name and lies in itself: no way
+ * leads from the root to it.
+ */
+enum ns_copy_state {
+	NS_COPY_PARTIAL = 0, /* being made, or on its way out: removed at the next mount */
+	NS_COPY_KEPT = 1, /* until it is dropped */
+	NS_COPY_CACHED = 2, /* made because somebody looked; whoever wants the space may drop it */
+};
+#define NS_STORE_ID_LEN 16u
+#define NS_NODE_NAME_MAX 63u
+#define NS_PATH_MAX 4095u
+struct ns_copy {
+	enum ns_copy_state state;
+	uint8_t store[NS_STORE_ID_LEN]; /* whose it is */
+	uint64_t ino; /* the directory there */
+	int64_t sealed_ns;
+	char name[NS_NODE_NAME_MAX + 1]; /* of the node; for people */
+	char path[NS_PATH_MAX + 1]; /* from that node's root; "": the root itself */
+};
+
 /* Keys, on the stack. */
 struct ns_key {
 	uint8_t b[1 + 8 + 8 + NS_NAME_MAX];
@@ -78,6 +100,7 @@ struct ns_key ns_key_xattrs(uint64_t ino);		     /* prefix */
 struct ns_key ns_key_orphan(uint64_t ino);
 struct ns_key ns_key_orphans(void); /* prefix */
 struct ns_key ns_key_seal(uint64_t ino);
+struct ns_key ns_key_copy(uint64_t ino);
 struct ns_key ns_key_meta(const char *name);
 
 void ns_inode_encode(const struct ns_inode *in, struct buf *ret);
@@ -87,6 +110,9 @@ int ns_content_decode(const void *p, size_t len, struct ns_content *ret);
 void ns_dirent_encode(const struct ns_dirent *d, struct buf *ret);
 void ns_seal_encode(const struct ns_seal *s, struct buf *ret);
 int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret);
+void ns_copy_encode(const struct ns_copy *c, struct buf *ret);
+int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret);
+bool ns_path_is_valid(const char *path, size_t len); /* names with a slash between them, or nothing; at most NS_PATH_MAX */
 int ns_dirent_decode(uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret);
 
 /* 1 found, 0 absent, <0. */
@@ -125,3 +151,6 @@ int ns_list_xattrs(struct db *db, uint64_t ino, struct buf *ret);
 int ns_next_orphan(struct db *db, uint64_t after, uint64_t *ret);
 /* The same for sealed directories. */
 int ns_next_seal(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_seal *ret);
+/* And for tops of copies, in any state. */
+int ns_get_copy(struct db *db, uint64_t ino, struct ns_copy *ret);
+int ns_next_copy(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_copy *ret);

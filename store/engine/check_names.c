@@ -8,6 +8,8 @@
  *
  * What lies in a sealed directory is marked as sealed; a directory that is marked lies in one, or is noted as one. Other
  * names of a sealed file may be anywhere.
+ *
+ * A copy of what another node has sealed is a tree of its own: its top is noted, lies in itself and has no name. Nothing lies in two trees.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +31,7 @@ struct named {
 	uint64_t ino, parent;
 	uint32_t nlink, nr_names;
 	uint8_t type; /* DT_* */
-	bool is_sealed;
+	bool is_sealed, is_copy, is_top; /* is_top: of a copy */
 };
 
 struct names {
@@ -40,7 +42,7 @@ struct names {
 	uint64_t first, last; /* inodes of the window; the last window goes on for ever */
 	bool at_end;
 	uint64_t dir; /* whose names are looked at, and whether it is sealed */
-	bool is_dir_sealed;
+	bool is_dir_sealed, is_dir_copy;
 };
 
 static void _printf_(2, 3) found_name(struct check *k, const char *fmt, ...)
@@ -54,6 +56,14 @@ static void _printf_(2, 3) found_name(struct check *k, const char *fmt, ...)
 	check_found_in_view(k, CHECK_NAMES, text);
 }
 
+/* Of a copy. What is not noted as one and lies in itself is told as a circle. */
+static bool is_top(struct check *k, const struct ns_inode *in)
+{
+	struct ns_copy c;
+
+	return S_ISDIR(in->mode) && in->flags & INODE_COPY && in->parent == in->ino && ns_get_copy(k->db, in->ino, &c) > 0;
+}
+
 /* Upwards from a directory: does the way end? Brent's search for a circle. */
 static int check_way_up(struct check *k, const struct ns_inode *from)
 {
@@ -61,7 +71,7 @@ static int check_way_up(struct check *k, const struct ns_inode *from)
 	uint64_t mark = from->ino, steps = 0, limit = 2;
 	int r = 1;
 
-	while (r > 0 && in.ino != NS_ROOT_INO) {
+	while (r > 0 && in.ino != NS_ROOT_INO && !is_top(k, &in)) {
 		r = ns_get_inode(k->db, in.parent, &in);
 		if (r > 0 && in.ino == mark) {
 			found_name(k, "directory %" PRIu64 ": lies below itself", from->ino);
@@ -89,7 +99,8 @@ static int fill_window(struct names *n)
 			continue;
 		ns_inode_decode(be64_get((const uint8_t *)key + 1), value, value_len, &in);
 		n->v[n->nr++] = (struct named){
-			in.ino, in.parent, in.nlink, 0, (uint8_t)IFTODT(in.mode), in.flags & INODE_SEALED,
+			in.ino, in.parent, in.nlink, 0, (uint8_t)IFTODT(in.mode), in.flags & INODE_SEALED, in.flags & INODE_COPY,
+			is_top(n->k, &in),
 		};
 		if (S_ISDIR(in.mode) && in.nlink > 0 && in.ino != NS_ROOT_INO && in.parent >= in.ino)
 			r = check_way_up(n->k, &in);
@@ -119,6 +130,7 @@ static int look_at_dir(struct names *n, uint64_t dir)
 	r = ns_get_inode(n->k->db, dir, &in);
 	n->dir = dir;
 	n->is_dir_sealed = r > 0 && in.flags & INODE_SEALED;
+	n->is_dir_copy = r > 0 && in.flags & INODE_COPY;
 	return r == -EBADMSG ? 0 : MIN(r, 0);
 }
 
@@ -131,6 +143,9 @@ static void check_seal(struct names *n, uint64_t dir, const struct ns_dirent *d,
 			   d->name, dir, d->ino);
 	if (!n->is_dir_sealed && in->is_sealed && in->type == DT_DIR && ns_get_seal(n->k->db, d->ino, &seal) == 0)
 		found_name(n->k, "inode %" PRIu64 ": is marked as sealed, but in no directory that is", d->ino);
+	if (n->is_dir_copy != in->is_copy)
+		found_name(n->k, "name '%.100s' in directory %" PRIu64 ": only one of that and inode %" PRIu64 " belongs to a copy",
+			   d->name, dir, d->ino);
 }
 
 static void check_name(struct names *n, uint64_t dir, const struct ns_dirent *d)
@@ -186,7 +201,7 @@ static void check_numbers_of_names(struct names *n)
 		uint64_t want = in->nlink;
 
 		if (in->type == DT_DIR)
-			want = in->ino == NS_ROOT_INO || in->nlink == 0 ? 0 : 1;
+			want = in->ino == NS_ROOT_INO || in->nlink == 0 || in->is_top ? 0 : 1;
 		if (in->nr_names == want)
 			continue;
 		if (in->nr_names == 0)

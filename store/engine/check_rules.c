@@ -93,6 +93,15 @@ static const char *entry_seal(const struct entry *e)
 	return ns_seal_decode(e->v, e->v_len, &s) < 0 ? "the note of its seal does not decode" : NULL;
 }
 
+static const char *entry_copy(const struct entry *e)
+{
+	struct ns_copy c;
+
+	if (e->k_len != NUMBER_KEY_LEN)
+		return "its key has the wrong length";
+	return ns_copy_decode(e->v, e->v_len, &c) < 0 ? "the note of whose copy it is does not decode" : NULL;
+}
+
 static const char *entry_recipe(const struct entry *e)
 {
 	_cleanup_(freep) struct extent *x = NULL;
@@ -192,7 +201,7 @@ static const struct {
 	{ VIEW_SYMLINK, entry_symlink }, { VIEW_XATTR, entry_xattr },	  { VIEW_ORPHAN, entry_orphan },
 	{ VIEW_RECIPE, entry_recipe },	 { VIEW_FREED, entry_freed },	  { VIEW_META, entry_meta },
 	{ VIEW_REFERRER, entry_referrer }, { VIEW_SHARE, entry_share },	  { VIEW_LAYER, entry_layer },
-	{ VIEW_SEAL, entry_seal },
+	{ VIEW_SEAL, entry_seal },	 { VIEW_COPY, entry_copy },
 };
 
 const char *check_entry(const struct fp_key *key, const void *k, size_t k_len, const void *v, size_t v_len)
@@ -242,6 +251,8 @@ static void check_unknown(const struct inode_facts *f, struct check_problems *p)
 		problem(p, false, "is to be removed, but does not exist");
 	if (f->has_seal)
 		problem(p, false, "is noted as sealed, but does not exist");
+	if (f->has_copy)
+		problem(p, false, "is noted as a copy, but does not exist");
 }
 
 static void check_directory(const struct inode_facts *f, struct check_problems *p)
@@ -299,6 +310,10 @@ void check_inode(const struct inode_facts *f, struct check_problems *ret)
 		problem(ret, false, "is noted as a sealed directory, but is none");
 	if (f->ino == NS_ROOT_INO && f->in.flags & INODE_SEALED && !f->has_seal)
 		problem(ret, false, "is marked as sealed, but in no directory that is");
+	if (f->has_copy && !(S_ISDIR(f->in.mode) && f->in.flags & INODE_COPY && f->in.parent == f->ino))
+		problem(ret, false, "is noted as a copy, but not a directory in itself that is one");
+	if (f->in.flags & INODE_COPY && !(f->in.flags & INODE_SEALED))
+		problem(ret, false, "lies in a copy, but is not sealed");
 	check_directory(f, ret);
 	check_bytes(f, ret);
 }

@@ -20,7 +20,7 @@ bool check_table_is_known(uint8_t letter);
 /* All that the view has under one inode number. */
 struct inode_facts {
 	uint64_t ino;
-	bool has_inode, has_content, has_symlink, is_orphan, has_seal;
+	bool has_inode, has_content, has_symlink, is_orphan, has_seal, has_copy;
 	struct ns_inode in;
 	struct ns_content content;
 	uint64_t nr_segments, mapped, end; /* of its recipe: segments, sum and end of the extents */

@@ -96,9 +96,9 @@ static int check_letters(struct check *k)
 
 /* --- everything about each inode --- */
 
-enum { INODES, CONTENTS, DIRENTS, SYMLINKS, ORPHANS, SEALS, RECIPES, XATTRS, NR_TABLES };
+enum { INODES, CONTENTS, DIRENTS, SYMLINKS, ORPHANS, SEALS, COPIES, RECIPES, XATTRS, NR_TABLES };
 static const uint8_t letters[NR_TABLES] = {
-	VIEW_INODE, VIEW_CONTENT, VIEW_DIRENT, VIEW_SYMLINK, VIEW_ORPHAN, VIEW_SEAL, VIEW_RECIPE, VIEW_XATTR,
+	VIEW_INODE, VIEW_CONTENT, VIEW_DIRENT, VIEW_SYMLINK, VIEW_ORPHAN, VIEW_SEAL, VIEW_COPY, VIEW_RECIPE, VIEW_XATTR,
 };
 
 /* One table, at its next entry that is right by itself. */
@@ -254,6 +254,9 @@ static int gather(struct inodes *s, unsigned table, struct inode_facts *f)
 		return 0;
 	case SEALS:
 		f->has_seal = true;
+		return 0;
+	case COPIES:
+		f->has_copy = true;
 		return 0;
 	case RECIPES:
 		return gather_recipe(s, t, f);

@@ -1,6 +1,7 @@
 #include "store/engine/name_walk.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/le.h"
 #include "base/util.h"
@@ -71,6 +72,21 @@ static void prepend(struct buf *path, const char *name, size_t len)
 	buf_move(path, &longer);
 }
 
+/* Where a mount shows a copy (fs/view.h). 1/0/<0: `top` is none. */
+static int prepend_copy(struct name_walk *w, uint64_t top)
+{
+	struct ns_copy c;
+	int r = ns_get_copy(w->db, top, &c);
+
+	if (r <= 0)
+		return r == -EBADMSG ? 0 : r;
+	if (c.path[0])
+		prepend(&w->dir_path, c.path, strlen(c.path));
+	prepend(&w->dir_path, c.name, strlen(c.name));
+	prepend(&w->dir_path, ".ckptfs/nodes", strlen(".ckptfs/nodes"));
+	return 1;
+}
+
 /* w->dir_path of this directory, with a slash at its end; "" for the root. */
 static int find_dir_path(struct name_walk *w, uint64_t dir)
 {
@@ -83,6 +99,11 @@ static int find_dir_path(struct name_walk *w, uint64_t dir)
 		r = depth < DEPTH_MAX ? ns_get_inode(w->db, dir, &in) : 0;
 		if (r == -EBADMSG)
 			r = 0; /* told elsewhere */
+		if (r > 0 && in.parent == dir) {
+			r = prepend_copy(w, dir);
+			if (r > 0)
+				return buf_error(&w->dir_path);
+		}
 		if (r > 0)
 			r = name_of_dir(w, in.parent, dir, &d);
 		if (r > 0)

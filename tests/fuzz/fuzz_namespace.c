@@ -66,11 +66,24 @@ static void try_seal(const uint8_t *p, size_t len)
 	expect_same(&b, p, len);
 }
 
+static void try_copy(const uint8_t *p, size_t len)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct ns_copy c;
+
+	if (ns_copy_decode(p, len, &c) < 0)
+		return;
+	assert(c.name[0] && strlen(c.name) <= NS_NODE_NAME_MAX && strlen(c.path) <= NS_PATH_MAX && c.path[0] != '/');
+	ns_copy_encode(&c, &b);
+	expect_same(&b, p, len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
 	try_inode(p, len);
 	try_content(p, len);
 	try_dirent(p, len);
 	try_seal(p, len);
+	try_copy(p, len);
 	return 0;
 }

@@ -198,6 +198,50 @@ static void half_a_seal(struct rig *rig _unused_, struct db_batch *b, const stru
 	put_seal(b, DIR_D);
 }
 
+static void put_copy(struct db_batch *b, uint64_t ino)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	ns_copy_encode(&(struct ns_copy){ .state = NS_COPY_KEPT, .name = "n", .path = "p" }, &value);
+	put(b, ns_key_copy(ino), value.data, value.len);
+}
+
+static void bad_copy(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put(b, ns_key_copy(DIR_D), "short", 5);
+}
+
+static void copy_of_nothing(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_copy(b, 77);
+}
+
+static void copy_with_a_way_to_it(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_copy(b, DIR_D);
+}
+
+static void top_without_a_note(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_attributes(b, (struct ns_inode){
+				  .ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_SEALED | INODE_COPY });
+}
+
+static void copy_that_is_not_sealed(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_attributes(b, (struct ns_inode){ .ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_COPY });
+	put_copy(b, 8);
+}
+
+static void file_in_a_copy_and_elsewhere(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key)
+{
+	put_attributes(b, (struct ns_inode){
+				  .ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_SEALED | INODE_COPY });
+	put_copy(b, 8);
+	put_attributes(b, (struct ns_inode){ .ino = LINK_L, .mode = S_IFLNK | 0777, .nlink = 2, .flags = INODE_SEALED | INODE_COPY });
+	put_entry(b, 8, ns_cookie(key, "l", 1), "l", LINK_L, DT_LNK);
+}
+
 static void number_not_given(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key)
 {
 	put_attributes(b, (struct ns_inode){ .ino = 5000, .mode = S_IFIFO | 0644, .nlink = 1 });
@@ -295,6 +339,13 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		{ mark_without_a_seal,
 		  { "inode 6: is marked as sealed, but in no directory that is",
 		    "name 'hard' in directory 6: that is sealed, but inode 3 is not" } },
+		{ bad_copy, { "index: entry N 0000000000000002: the note of whose copy it is does not decode" } },
+		{ copy_of_nothing, { "inode 77: is noted as a copy, but does not exist" } },
+		{ copy_with_a_way_to_it, { "inode 2: is noted as a copy, but not a directory in itself that is one" } },
+		{ top_without_a_note, { "directory 8: lies below itself", "inode 8: has no name" } },
+		{ copy_that_is_not_sealed, { "inode 8: lies in a copy, but is not sealed" } },
+		{ file_in_a_copy_and_elsewhere,
+		  { "name 'l' in directory 1: only one of that and inode 5 belongs to a copy" } },
 		{ half_a_seal, { "name 'e' in directory 2: that is sealed, but inode 6 is not" } },
 		{ number_not_given, { "inode 5000: has a number that was never given out" } },
 		{ wrong_mapped,

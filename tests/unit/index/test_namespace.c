@@ -35,6 +35,7 @@ static void keys_are_the_bytes_of_the_format(void **state)
 	EXPECT(ns_key_orphans(), "O");
 	EXPECT(ns_key_meta("commit"), "Mcommit");
 	EXPECT(ns_key_seal(0x0102030405060708), "S\1\2\3\4\5\6\7\10");
+	EXPECT(ns_key_copy(5), "N\0\0\0\0\0\0\0\5");
 #undef EXPECT
 }
 
@@ -589,6 +590,87 @@ static void seals_come_in_order(void **state)
 	assert_int_equal(ino, 7);
 }
 
+static const struct ns_copy sample_copy = {
+	.state = NS_COPY_CACHED, .store = "sixteen bytes...", .ino = UINT64_MAX, .sealed_ns = -5, .name = "node-1", .path = "job/a b/step"
+};
+
+static void expect_copy(const struct ns_copy *a, const struct ns_copy *b)
+{
+	assert_int_equal(a->state, b->state);
+	assert_memory_equal(a->store, b->store, sizeof(a->store));
+	assert_int_equal(a->ino, b->ino);
+	assert_int_equal(a->sealed_ns, b->sealed_ns);
+	assert_string_equal(a->name, b->name);
+	assert_string_equal(a->path, b->path);
+}
+
+static void a_note_of_a_copy_round_trips_and_damage_is_refused(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, root = BUF_EMPTY;
+	struct ns_copy got, c = sample_copy;
+
+	(void)state;
+	ns_copy_encode(&c, &b);
+	assert_int_equal(b.len, 36 + 6 + 12);
+	assert_int_equal(ns_copy_decode(b.data, b.len, &got), 0);
+	expect_copy(&got, &c);
+	for (size_t len = 0; len < 36 + 6; len++) /* a path may be as short as you like */
+		assert_int_equal(ns_copy_decode(b.data, len, &got), -EBADMSG);
+	for (size_t i = 0; i < 4; i++) { /* another version or state, a name that takes all, what has no meaning yet */
+		b.data[i] ^= 64;
+		assert_int_equal(ns_copy_decode(b.data, b.len, &got), -EBADMSG);
+		b.data[i] ^= 64;
+	}
+	b.data[36 + 2] = '/';
+	assert_int_equal(ns_copy_decode(b.data, b.len, &got), -EBADMSG);
+	c.path[0] = '\0';
+	ns_copy_encode(&c, &root);
+	assert_int_equal(ns_copy_decode(root.data, root.len, &got), 0);
+	expect_copy(&got, &c);
+}
+
+static void paths_have_names_between_slashes(void **state)
+{
+	static const char *const good[] = { "", "a", "a/b", "...", ".a/..b/c " }, *const bad[] = { "/", "a/", "/a", "a//b", ".", "..", "a/../b", "a/." };
+	char longest[NS_PATH_MAX + 2];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		assert_true(ns_path_is_valid(good[i], strlen(good[i])));
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_false(ns_path_is_valid(bad[i], strlen(bad[i])));
+	for (size_t i = 0; i < sizeof(longest); i++)
+		longest[i] = i % 256 == 255 ? '/' : 'n';
+	assert_true(ns_path_is_valid(longest, NS_PATH_MAX));
+	assert_false(ns_path_is_valid(longest, NS_PATH_MAX + 1));
+	longest[255] = 'n'; /* 256 in a row */
+	assert_false(ns_path_is_valid(longest, NS_PATH_MAX));
+}
+
+static void copies_come_in_order(void **state)
+{
+	static const uint64_t inos[] = { 2, 300 };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct rig *rig = *state;
+	struct ns_copy got;
+	uint64_t ino = 0;
+	struct ns_key k;
+
+	ns_copy_encode(&sample_copy, &b);
+	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
+		k = ns_key_copy(inos[i]);
+		rig_put_bytes(rig, k.b, k.len, &b);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
+		assert_int_equal(ns_next_copy(rig->db, ino, &ino, &got), 1);
+		assert_int_equal(ino, inos[i]);
+		expect_copy(&got, &sample_copy);
+	}
+	assert_int_equal(ns_next_copy(rig->db, ino, &ino, &got), 0);
+	assert_int_equal(ns_get_copy(rig->db, 300, &got), 1);
+	assert_int_equal(ns_get_copy(rig->db, 301, &got), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -610,6 +692,9 @@ int main(void)
 		cmocka_unit_test(a_seal_round_trips_and_damage_is_refused),
 		cmocka_unit_test(a_seal_may_have_no_root),
 		rig_test(seals_come_in_order),
+		cmocka_unit_test(a_note_of_a_copy_round_trips_and_damage_is_refused),
+		cmocka_unit_test(paths_have_names_between_slashes),
+		rig_test(copies_come_in_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,625 @@
+/*
+ * Making a copy. Only the order makes it all or nothing:
+ *   1. a transaction makes the top, with a note that it is partial       crash: nothing, or a partial copy
+ *   2. records of the catalog, in as many transactions as it takes; files get their chunks when they are known to be, durably, with
+ *      the owners                                                        crash: a partial copy
+ *   3. the catalog was whole: a transaction makes the note say so, and that of an older copy that it is partial
+ *   4. sync: COMMIT POINT                                                crash: the older copy, and a partial one; after it, the new one
+ *   5. the older copy goes: names first, deepest first, its top and note last        crash: a partial copy
+ * The log is in order, so what is whole is whole after any crash. Partial copies are removed by whoever fails, or at the next mount; nobody else looks at them.
+ *
+ * At every moment names and inodes of a partial copy agree, as fsck wants them: each transaction has both sides.
+ */
+#include "fs/nodes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/catalog_format.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/namespace.h"
+#include "fs/seal.h"
+#include "fs/xattr.h"
+
+#define READ_BYTES (2 * (CATALOG_RECORD_MAX + 16u)) /* any record, and as much again */
+#define PIECES_MAX 8192u /* that wait: 32 MiB of pages, for one sync */
+#define RUNS_MAX 4096u
+#define HOLE_INSIDE MiB(16) /* a run goes on behind it; longer ones cost time, MiB by MiB */
+#define BUSY_WAIT_NS UINT64_C(30000000000) /* a window of a collection takes seconds */
+#define BUSY_STEP_NS 20000000
+#define FLAGS ((uint32_t)(INODE_SEALED | INODE_COPY))
+
+/* Pieces of one file, one behind the other. */
+struct run {
+	uint64_t ino, off, end;
+	size_t first, nr;
+};
+
+struct making {
+	struct fs *fs;
+	const struct nodes_seal *s;
+	const struct cluster_node *owners;
+	uint32_t nr_owners;
+	struct ns_copy note;
+	struct ns_inode *dirs; /* by number: what the view says of them */
+	uint64_t *files; /* by number: inodes */
+	size_t nr_dirs, dirs_room, nr_files, files_room;
+	uint64_t last; /* the inode that was told last, and how far pieces have told of it */
+	bool last_has_xattrs;
+	uint64_t at;
+	struct cluster_piece *pieces;
+	struct run *runs;
+	size_t nr_pieces, nr_runs;
+};
+
+static void making_release(struct making *m)
+{
+	free(m->dirs);
+	free(m->files);
+	free(m->pieces);
+	free(m->runs);
+}
+
+/* --- names --- */
+
+static void put_note(struct engine_tx *tx, uint64_t top, const struct ns_copy *note)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	ns_copy_encode(note, &value);
+	tx->records.failed |= buf_error(&value) < 0;
+	engine_tx_put(tx, ns_key_copy(top), value.data, value.len);
+}
+
+static int reserve(void **v, size_t nr, size_t *room, size_t size)
+{
+	size_t more = MAX(2 * *room, (size_t)64);
+	void *p;
+
+	if (nr < *room)
+		return 0;
+	p = reallocarray(*v, more, size);
+	if (!p)
+		return -ENOMEM;
+	*v = p;
+	*room = more;
+	return 0;
+}
+
+static int make_top(struct making *m, const struct ns_inode *in) REQUIRES(m->fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
+
+	put_note(&tx, in->ino, &m->note);
+	attr_store(m->fs, &tx, in);
+	return fs_apply(m->fs, &tx);
+}
+
+/* One more name in a directory: both sides, `in` as it is to be. */
+static int add_name(struct making *m, const struct catalog_record *rec, const struct ns_inode *in) REQUIRES(m->fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
+	struct ns_inode dir = m->dirs[rec->dir];
+	struct ns_dirent d;
+	int r = names_find(m->fs, dir.ino, rec->name, &d);
+
+	if (r != 0)
+		return r < 0 ? r : -EBADMSG; /* twice */
+	r = names_note_hash(m->fs, &tx, &dir, d.cookie);
+	if (r < 0)
+		return r;
+	d.ino = in->ino;
+	d.type = (uint8_t)IFTODT(in->mode);
+	names_put_entry(&tx, dir.ino, &d, rec->name);
+	if (S_ISDIR(in->mode)) {
+		dir.nlink++;
+		attr_store(m->fs, &tx, &dir);
+	}
+	if (S_ISLNK(in->mode) && rec->type == CATALOG_INODE)
+		engine_tx_put(&tx, ns_key_symlink(in->ino), rec->data, rec->len);
+	attr_store(m->fs, &tx, in);
+	r = fs_apply(m->fs, &tx);
+	if (r == 0)
+		m->dirs[rec->dir] = dir;
+	return r;
+}
+
+static int set_size(struct making *m, uint64_t ino, uint64_t size)
+{
+	struct content *c;
+	int r;
+
+	if (size == 0)
+		return 0;
+	r = content_open(m->fs->engine, ino, &c);
+	if (r < 0)
+		return r;
+	r = content_truncate(c, size);
+	content_close(c);
+	return r;
+}
+
+static int take_inode(struct making *m, const struct catalog_record *rec)
+{
+	struct ns_inode in = rec->in;
+	bool is_dir = S_ISDIR(in.mode), is_top = m->nr_dirs == 0;
+	int r;
+
+	if (m->nr_dirs + m->nr_files == SEAL_INODES_MAX)
+		return -E2BIG;
+	r = is_dir ? reserve((void **)&m->dirs, m->nr_dirs, &m->dirs_room, sizeof(*m->dirs)) :
+		     reserve((void **)&m->files, m->nr_files, &m->files_room, sizeof(*m->files));
+	if (r == 0)
+		r = engine_new_number(m->fs->engine, &in.ino);
+	if (r < 0)
+		return r;
+	in.nlink = is_dir ? 2 : 1;
+	in.parent = !is_dir ? 0 : is_top ? in.ino : m->dirs[rec->dir].ino;
+	in.flags = FLAGS;
+	rwlock_lock(&m->fs->names);
+	r = is_top ? make_top(m, &in) : add_name(m, rec, &in);
+	rwlock_unlock(&m->fs->names);
+	if (r == 0 && S_ISREG(in.mode))
+		r = set_size(m, in.ino, rec->size);
+	if (r < 0)
+		return r;
+	if (is_dir)
+		m->dirs[m->nr_dirs++] = in;
+	else
+		m->files[m->nr_files++] = in.ino;
+	m->last = in.ino;
+	m->last_has_xattrs = false;
+	m->at = 0;
+	return 0;
+}
+
+static int add_link(struct making *m, const struct catalog_record *rec) REQUIRES(m->fs->names)
+{
+	struct ns_inode in;
+	int r = attr_load(m->fs, m->files[rec->file], &in);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	in.nlink++;
+	return add_name(m, rec, &in);
+}
+
+static int take_link(struct making *m, const struct catalog_record *rec)
+{
+	int r;
+
+	rwlock_lock(&m->fs->names);
+	r = add_link(m, rec);
+	rwlock_unlock(&m->fs->names);
+	return r;
+}
+
+/* Of a directory memory has what the view says, too. */
+static int mark_xattrs(struct making *m, struct engine_tx *tx) REQUIRES(m->fs->names)
+{
+	struct ns_inode in;
+	int r = m->last_has_xattrs ? 0 : attr_load(m->fs, m->last, &in);
+
+	if (m->last_has_xattrs || r < 0)
+		return r;
+	if (r == 0)
+		return -ENOENT;
+	in.flags |= INODE_HAS_XATTRS;
+	attr_store(m->fs, tx, &in);
+	if (S_ISDIR(in.mode))
+		m->dirs[m->nr_dirs - 1].flags |= INODE_HAS_XATTRS;
+	m->last_has_xattrs = true;
+	return 0;
+}
+
+static int add_xattr(struct making *m, const struct catalog_record *rec) REQUIRES(m->fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
+	int r = mark_xattrs(m, &tx);
+
+	if (r < 0)
+		return r;
+	engine_tx_put(&tx, ns_key_xattr(m->last, rec->name), rec->data, rec->len);
+	return fs_apply(m->fs, &tx);
+}
+
+static int take_xattr(struct making *m, const struct catalog_record *rec)
+{
+	int r;
+
+	if (xattr_check_name(rec->name) < 0)
+		return -EBADMSG;
+	rwlock_lock(&m->fs->names);
+	r = add_xattr(m, rec);
+	rwlock_unlock(&m->fs->names);
+	return r;
+}
+
+/* --- bytes --- */
+
+static int refer(struct making *m, const struct run *run)
+{
+	uint64_t until = monotonic_ns() + BUSY_WAIT_NS;
+	struct content *c;
+	int r = content_open(m->fs->engine, run->ino, &c);
+
+	if (r < 0)
+		return r;
+	while ((r = engine_cluster_refer(c, run->off, m->pieces + run->first, run->nr, m->owners, m->nr_owners)) == -EAGAIN &&
+	       monotonic_ns() < until)
+		nanosleep(&(struct timespec){ .tv_nsec = BUSY_STEP_NS }, NULL);
+	content_close(c);
+	return r == -EINVAL ? -EBADMSG : r; /* chunks of lengths that there are not */
+}
+
+static int refer_all(struct making *m)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < m->nr_runs && r == 0; i++)
+		r = refer(m, &m->runs[i]);
+	m->nr_runs = m->nr_pieces = 0;
+	return r;
+}
+
+static int add_piece(struct making *m, const struct cluster_piece *p)
+{
+	struct run *run = m->nr_runs > 0 ? &m->runs[m->nr_runs - 1] : NULL;
+	uint64_t at = m->at;
+	bool goes_on = run && run->ino == m->last && run->end == at;
+	int r;
+
+	m->at += p->len;
+	if (p->chunk_len == 0 && (!goes_on || p->len > HOLE_INSIDE))
+		return 0; /* as a file is that has its size */
+	if (m->nr_pieces == PIECES_MAX || (!goes_on && m->nr_runs == RUNS_MAX)) {
+		r = refer_all(m);
+		if (r < 0)
+			return r;
+		goes_on = false;
+	}
+	if (!goes_on) {
+		run = &m->runs[m->nr_runs++];
+		*run = (struct run){ m->last, at, at, m->nr_pieces, 0 };
+	}
+	m->pieces[m->nr_pieces++] = *p;
+	run->nr++;
+	run->end = m->at;
+	return 0;
+}
+
+static int take_pieces(struct making *m, const struct catalog_record *rec)
+{
+	struct cursor c = cursor_of(rec->data, rec->len);
+	struct cluster_piece p;
+	int r;
+
+	while ((r = catalog_piece_next(&c, &p)) > 0) {
+		r = add_piece(m, &p);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+/* --- the catalog --- */
+
+static int take_record(struct making *m, const struct catalog_record *rec)
+{
+	switch (rec->type) {
+	case CATALOG_HEAD:
+		return memcmp(rec->head.store, m->s->from.id, sizeof(rec->head.store)) == 0 && rec->head.ino == m->s->ino &&
+				       rec->head.sealed_ns == m->s->sealed_ns ?
+			       0 :
+			       -EBADMSG;
+	case CATALOG_INODE:
+		return take_inode(m, rec);
+	case CATALOG_LINK:
+		return take_link(m, rec);
+	case CATALOG_XATTR:
+		return take_xattr(m, rec);
+	case CATALOG_PIECES:
+		return take_pieces(m, rec);
+	case CATALOG_END:
+		return refer_all(m);
+	}
+	return -EBADMSG;
+}
+
+/* All records of `buf`, as far as they are there: *len is what is left of it. */
+static int take_records(struct making *m, struct catalog_reader *reader, uint8_t *buf, size_t *len)
+{
+	struct catalog_record rec;
+	size_t at = 0, used;
+	int r;
+
+	while ((r = catalog_reader_next(reader, buf + at, *len - at, &used, &rec)) > 0) {
+		r = take_record(m, &rec);
+		if (r < 0)
+			return r;
+		at += used;
+	}
+	*len -= at;
+	memmove(buf, buf + at, *len);
+	return r;
+}
+
+static int take_catalog(struct making *m, const struct nodes_source *from)
+{
+	_cleanup_(freep) uint8_t *buf = malloc(READ_BYTES);
+	struct catalog_reader reader = { 0 };
+	size_t len = 0;
+	ssize_t n = 1;
+	int r = buf ? 0 : -ENOMEM;
+
+	while (r == 0 && n > 0) {
+		n = from->read(from->userdata, buf + len, READ_BYTES - len);
+		if (n < 0)
+			return (int)n;
+		len += (size_t)n;
+		r = take_records(m, &reader, buf, &len);
+	}
+	return r < 0 ? r : reader.at_end ? 0 : -EBADMSG;
+}
+
+/* --- removing --- */
+
+/* The directories of a copy, each behind the one it lies in. */
+struct leaving {
+	struct fs *fs;
+	struct left_dir {
+		uint64_t ino, parent, cookie;
+	} * dirs;
+	size_t nr, room;
+};
+
+static int find_dirs(struct leaving *l, uint64_t top)
+{
+	int r = reserve((void **)&l->dirs, 0, &l->room, sizeof(*l->dirs));
+
+	if (r < 0)
+		return r;
+	l->dirs[l->nr++] = (struct left_dir){ top, top, 0 };
+	for (size_t i = 0; i < l->nr && r >= 0; i++) {
+		_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
+		uint64_t parent = l->dirs[i].ino;
+		struct ns_dirent d;
+
+		r = ns_readdir_open(l->fs->db, parent, 0, &it);
+		while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0) {
+			if (d.type != DT_DIR)
+				continue;
+			r = reserve((void **)&l->dirs, l->nr, &l->room, sizeof(*l->dirs));
+			if (r == 0)
+				l->dirs[l->nr++] = (struct left_dir){ d.ino, parent, d.cookie };
+		}
+	}
+	return MIN(r, 0);
+}
+
+/* One name, of a file or of a directory that is empty. */
+static int remove_name(struct fs *fs, uint64_t dir, uint64_t cookie, uint64_t ino) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int64_t now = (int64_t)now_ns();
+	struct ns_inode in, above;
+	int r = attr_load(fs, ino, &in);
+
+	if (r > 0)
+		r = attr_load(fs, dir, &above);
+	if (r <= 0)
+		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", ino);
+	if (dir == ino) {
+		engine_tx_del(&tx, ns_key_copy(ino));
+	} else {
+		engine_tx_del(&tx, ns_key_dirent(dir, cookie));
+		if (S_ISDIR(in.mode)) {
+			above.nlink--;
+			attr_store(fs, &tx, &above);
+		}
+	}
+	r = names_drop(fs, &tx, &in, now);
+	if (r == 0)
+		r = fs_apply(fs, &tx);
+	if (r < 0 && in.nlink == 0)
+		inodes_set_orphan(fs->inodes, ino, false);
+	return r;
+}
+
+static int remove_locked(struct fs *fs, uint64_t dir, uint64_t cookie, uint64_t ino)
+{
+	int r;
+
+	rwlock_lock(&fs->names);
+	r = remove_name(fs, dir, cookie, ino);
+	rwlock_unlock(&fs->names);
+	return r;
+}
+
+static int empty_dir(struct fs *fs, uint64_t dir)
+{
+	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
+	struct ns_dirent d;
+	int r = ns_readdir_open(fs->db, dir, 0, &it);
+
+	while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0)
+		r = remove_locked(fs, dir, d.cookie, d.ino);
+	return r;
+}
+
+/* A partial copy. Nobody can come to it any more, but who was there before. */
+static int remove_copy(struct fs *fs, uint64_t top)
+{
+	struct leaving l = { .fs = fs };
+	int r = find_dirs(&l, top);
+
+	for (size_t i = l.nr; i-- > 0 && r == 0;) {
+		r = empty_dir(fs, l.dirs[i].ino);
+		if (r == 0)
+			r = remove_locked(fs, l.dirs[i].parent, l.dirs[i].cookie, l.dirs[i].ino);
+	}
+	free(l.dirs);
+	return r < 0 ? log_errno(r, "directory %" PRIu64 ": a copy of another node's cannot be removed now; the next mount tries again", top) :
+		       0;
+}
+
+/* --- what can be done --- */
+
+static bool is_of(const struct ns_copy *c, const uint8_t *store, uint64_t ino)
+{
+	return memcmp(c->store, store, sizeof(c->store)) == 0 && c->ino == ino;
+}
+
+/* Adds to the transaction that a whole copy is partial from now on; its top. 1/0/<0. */
+static int give_up(struct fs *fs, struct engine_tx *tx, const uint8_t *store, uint64_t ino, uint64_t *ret_top) REQUIRES(fs->names)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r;
+
+	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0)
+		if (c.state != NS_COPY_PARTIAL && is_of(&c, store, ino)) {
+			c.state = NS_COPY_PARTIAL;
+			put_note(tx, top, &c);
+			*ret_top = top;
+			return 1;
+		}
+	return r;
+}
+
+/* 1: an older one is to be removed. */
+static int show(struct making *m, uint64_t *ret_older) REQUIRES(m->fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
+	int r = give_up(m->fs, &tx, m->s->from.id, m->s->ino, ret_older), k;
+
+	if (r < 0)
+		return r;
+	m->note.state = m->s->cached ? NS_COPY_CACHED : NS_COPY_KEPT;
+	put_note(&tx, m->dirs[0].ino, &m->note);
+	k = fs_apply(m->fs, &tx);
+	return k < 0 ? k : r;
+}
+
+static int finish(struct making *m)
+{
+	uint64_t older;
+	int r, synced;
+
+	rwlock_lock(&m->fs->names);
+	r = show(m, &older);
+	rwlock_unlock(&m->fs->names);
+	if (r < 0)
+		return r;
+	synced = engine_sync(m->fs->engine);
+	if (synced == 0 && r > 0)
+		remove_copy(m->fs, older); /* it says why it could not: nobody sees it any more */
+	return synced;
+}
+
+static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *ret)
+{
+	size_t len = strnlen(s->from.name, sizeof(s->from.name));
+
+	static_assert(NS_STORE_ID_LEN == CLUSTER_ID_LEN && sizeof(ret->name) == sizeof(s->from.name), "as they come");
+	if (memcmp(s->from.id, engine_store_id(fs->engine), CLUSTER_ID_LEN) == 0 || len == 0 || len > NS_NODE_NAME_MAX ||
+	    memchr(s->from.name, '/', len) || !ns_path_is_valid(s->from.name, len) || !ns_path_is_valid(s->path, strlen(s->path)))
+		return -EINVAL;
+	ret->state = NS_COPY_PARTIAL;
+	memcpy(ret->store, s->from.id, sizeof(ret->store));
+	ret->ino = s->ino;
+	ret->sealed_ns = s->sealed_ns;
+	memcpy(ret->name, s->from.name, len + 1);
+	memcpy(ret->path, s->path, strlen(s->path) + 1);
+	return 0;
+}
+
+int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog, const struct cluster_node *owners,
+	       uint32_t nr_owners)
+{
+	_cleanup_(making_release) struct making m = { .fs = fs, .s = s, .owners = owners, .nr_owners = nr_owners };
+	int r = fs->read_only ? -EROFS : fill_note(fs, s, &m.note);
+
+	if (r < 0)
+		return r;
+	m.pieces = calloc(PIECES_MAX, sizeof(*m.pieces));
+	m.runs = calloc(RUNS_MAX, sizeof(*m.runs));
+	if (!m.pieces || !m.runs)
+		return -ENOMEM;
+	r = take_catalog(&m, catalog);
+	if (r == 0)
+		r = finish(&m);
+	if (r < 0 && m.nr_dirs > 0 && m.note.state == NS_COPY_PARTIAL)
+		remove_copy(fs, m.dirs[0].ino);
+	if (r == 0)
+		log_info("node %s, %s: a copy with %zu directories and %zu files", s->from.name, *s->path ? s->path : "/", m.nr_dirs,
+			 m.nr_files);
+	return r;
+}
+
+static int drop_locked(struct fs *fs, const struct nodes_origin *from, uint64_t ino, uint64_t *ret_top) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int r = give_up(fs, &tx, from->id, ino, ret_top), k;
+
+	if (r <= 0)
+		return r;
+	k = fs_apply(fs, &tx);
+	return k < 0 ? k : 1;
+}
+
+int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino)
+{
+	uint64_t top;
+	int r;
+
+	if (fs->read_only)
+		return -EROFS;
+	rwlock_lock(&fs->names);
+	r = drop_locked(fs, from, ino, &top);
+	rwlock_unlock(&fs->names);
+	if (r <= 0)
+		return r;
+	r = engine_sync(fs->engine);
+	remove_copy(fs, top);
+	return r;
+}
+
+int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret)
+{
+	int r;
+
+	while ((r = ns_next_copy(fs->db, after, &after, ret)) > 0 && ret->state == NS_COPY_PARTIAL)
+		;
+	if (r > 0)
+		*ret_top = after;
+	return r;
+}
+
+int nodes_clear(struct fs *fs)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r, nr = 0;
+
+	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0)
+		if (c.state == NS_COPY_PARTIAL) {
+			r = remove_copy(fs, top);
+			if (r < 0)
+				return r;
+			nr++;
+		}
+	if (nr > 0)
+		log_info("store: removed %d copies of other nodes' directories that were not whole", nr);
+	return r;
+}

@@ -1,0 +1,54 @@
+/*
+ * Copies of directories that other nodes have sealed.
+ *
+ * A copy is an ordinary, sealed tree of this store: inodes, names, recipes. Collections, fsck and crash recovery treat it like any other. But its top has no
+ * name, so that no way leads to it from the root; it is known by a note (struct ns_copy) that says whose it is. fs/view.h shows it. Its files are made of
+ * chunks by their fingerprints: those that this store has are shared, the others are elsewhere, with the nodes that the caller names, and fetched when read.
+ *
+ * A copy is there whole, or not at all: nodes.c tells in which order.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "index/namespace.h"
+#include "store/engine/cluster.h"
+
+struct fs;
+
+struct nodes_origin {
+	uint8_t id[CLUSTER_ID_LEN];
+	char name[64];
+};
+
+struct nodes_seal {
+	struct nodes_origin from;
+	uint64_t ino; /* of the directory there */
+	int64_t sealed_ns;
+	const char *path; /* from that node's root; "": that is sealed itself */
+	bool cached; /* a copy that may go at any time */
+};
+
+/* A catalog's bytes (fs/catalog_format.h), one behind the other. How many there are, up to len; 0: no more; <0. */
+struct nodes_source {
+	ssize_t (*read)(void *userdata, void *buf, size_t len);
+	void *userdata;
+};
+
+/*
+ * Durable when this returns, in place of any older copy of the same directory of the same node. Nothing in the catalog is trusted: -EBADMSG, also if it is
+ * another directory's or another seal's than `s` says. -EINVAL: what `s` says is no name or no path, or it is this node. -E2BIG: more than SEAL_INODES_MAX
+ * inodes. -EAGAIN: nodes collect together, and did not come to an end for long. -EROFS, -ENOSPC; whatever `read` returns. What is not known here the `owners`
+ * have, 1 to CLUSTER_OWNERS_MAX of them. Long; any thread. Memory for each directory and file, 96 and 8 bytes, beside 1 MiB.
+ */
+int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog, const struct cluster_node *owners,
+	       uint32_t nr_owners);
+/* 0 also if there is none. What somebody has open stays readable for him, like a file that is deleted. */
+int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino);
+/* The next whole copy behind `after`, which is 0 or a top: 1/0/<0. */
+int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret);
+
+/* At mount: what was being made, or removed, when the last one ended. */
+int nodes_clear(struct fs *fs);

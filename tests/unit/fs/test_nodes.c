@@ -1,0 +1,641 @@
+/* Copies of what another node has sealed: two real stores of one cluster, without agents or a kernel in between. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/catalog.h"
+#include "fs/catalog_format.h"
+#include "fs/file.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/namespace.h"
+#include "fs/nodes.h"
+#include "fs/options.h"
+#include "fs/seal.h"
+#include "fs/xattr.h"
+#include "store/engine/check.h"
+
+#define PAGE 4096u
+#define BYTES (MiB(2) + 5 * PAGE + 123)
+#define HOLE_FROM (4 * PAGE)
+#define HOLE_TO (6 * PAGE)
+#define FAR (UINT64_C(1) << 59)
+#define SPARSE MiB(100) /* where BYTES begin in another file */
+
+enum { OTHER, HERE, NR_STORES };
+
+struct world {
+	char dir[64], path[NR_STORES][96], key[96];
+	struct options o[NR_STORES];
+	struct fs *fs[NR_STORES];
+	struct cluster_calls calls;
+	bool is_away; /* the other node */
+	uint64_t nr_fetched;
+	uint8_t *bytes;
+	struct ns_seal seal;
+	struct nodes_seal s;
+	struct cluster_node owner;
+	struct buf catalog;
+	uint64_t top; /* there */
+};
+
+static const struct who owner = { .uid = 1000, .gid = 100 };
+
+/* --- two stores --- */
+
+static bool is_there(void *userdata _unused_)
+{
+	return false;
+}
+
+static int fetch(void *userdata, struct cluster_want *wants, size_t nr)
+{
+	struct world *w = userdata;
+
+	if (w->is_away)
+		return -ETIMEDOUT;
+	w->nr_fetched += nr;
+	return engine_cluster_chunks(w->fs[OTHER]->engine, wants, nr);
+}
+
+static void mount(struct world *w, unsigned i)
+{
+	struct engine *e;
+
+	assert_int_equal(engine_open(w->path[i], &w->o[i].engine, &e), 0);
+	assert_int_equal(fs_open(e, &w->o[i], NULL, &w->fs[i]), 0);
+}
+
+static void unmount(struct world *w, unsigned i)
+{
+	assert_int_equal(fs_close(w->fs[i]), 0);
+	w->fs[i] = NULL;
+}
+
+static void tell(void *userdata _unused_, const struct check_finding *f)
+{
+	print_message("fsck: %s\n", f->text);
+}
+
+static void check(struct world *w, unsigned i)
+{
+	const struct check_conf conf = { .cache = MiB(16), .read_data = true, .finding = tell };
+	struct check_result res;
+
+	assert_int_equal(check_store(w->path[i], &conf, &res), 0);
+	assert_int_equal(res.nr_left, 0);
+}
+
+static uint64_t make(struct fs *fs, uint64_t dir, const char *name, uint32_t mode, const char *target)
+{
+	struct names_new n = { .mode = mode, .target = target };
+	struct stat st;
+
+	assert_int_equal(names_make(fs, dir, name, &n, &owner, &st), 0);
+	return st.st_ino;
+}
+
+static struct file *open_for(struct fs *fs, uint64_t ino, int flags)
+{
+	bool changed;
+	struct file *f;
+
+	assert_int_equal(file_open(fs, ino, flags, false, &changed, &f), 0);
+	return f;
+}
+
+static void write_file(struct world *w, uint64_t ino, uint64_t off)
+{
+	struct file *f = open_for(w->fs[OTHER], ino, O_RDWR);
+
+	assert_int_equal(content_write(f->content, w->bytes, BYTES, off), 0);
+	assert_int_equal(content_flush(f->content), 0);
+	file_close(w->fs[OTHER], f);
+}
+
+static void set_xattr(struct fs *fs, uint64_t ino, const char *name, const char *value)
+{
+	struct inode *i;
+
+	assert_int_equal(inode_get(fs->inodes, ino, &i), 0);
+	assert_int_equal(xattr_set(fs, i, name, value, strlen(value), 0, false), 0);
+	names_put(fs, i);
+}
+
+static void make_tree(struct world *w)
+{
+	struct fs *fs = w->fs[OTHER];
+	uint64_t job = make(fs, NS_ROOT_INO, "job", S_IFDIR | 0755, NULL), sub, file;
+	struct stat st;
+
+	w->top = make(fs, job, "step", S_IFDIR | 0750, NULL);
+	sub = make(fs, w->top, "sub", S_IFDIR | 0700, NULL);
+	make(fs, make(fs, sub, "deep", S_IFDIR | 0711, NULL), "pipe", S_IFIFO | 0600, NULL);
+	file = make(fs, sub, "file", S_IFREG | 0640, NULL);
+	write_file(w, file, 0);
+	write_file(w, make(fs, w->top, "sparse", S_IFREG | 0600, NULL), SPARSE);
+	make(fs, w->top, "empty", S_IFREG | 0600, NULL);
+	make(fs, w->top, "soft", S_IFLNK | 0777, "sub/file");
+	assert_int_equal(names_link(fs, file, w->top, "twin", &st), 0);
+	set_xattr(fs, file, "user.step", "seven");
+	set_xattr(fs, file, "user.more", "");
+	set_xattr(fs, sub, "user.of", "a directory");
+}
+
+static int collect(void *userdata, const void *p, size_t len)
+{
+	struct buf *b = userdata;
+
+	buf_add(b, p, len);
+	return buf_error(b);
+}
+
+static void tell_catalog(struct fs *fs, uint64_t dir, struct buf *ret)
+{
+	buf_clear(ret);
+	assert_int_equal(catalog_write(fs, dir, &(struct catalog_sink){ collect, ret }), 0);
+}
+
+static void seal(struct world *w)
+{
+	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
+
+	assert_int_equal(seal_directory(w->fs[OTHER], w->top, &owner, &w->seal, &culprit), 0);
+	tell_catalog(w->fs[OTHER], w->top, &w->catalog);
+	w->s.ino = w->top;
+	w->s.sealed_ns = w->seal.sealed_ns;
+}
+
+static void unseal(struct world *w)
+{
+	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
+
+	assert_int_equal(seal_undo(w->fs[OTHER], w->top, &owner, &culprit), 0);
+}
+
+static int set_up(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	FILE *f;
+
+	snprintf(w->dir, sizeof(w->dir), "/tmp/ckptfs-unit-XXXXXX");
+	assert_non_null(mkdtemp(w->dir));
+	snprintf(w->key, sizeof(w->key), "%s/key", w->dir);
+	f = fopen(w->key, "w");
+	assert_non_null(f);
+	fprintf(f, "%s", "thirty-two bytes and a few more of a key");
+	fclose(f);
+	w->calls = (struct cluster_calls){ .userdata = w, .is_there = is_there, .fetch = fetch };
+	for (unsigned i = 0; i < NR_STORES; i++) {
+		snprintf(w->path[i], sizeof(w->path[i]), "%s/%u", w->dir, i);
+		assert_int_equal(options_init(&w->o[i]), 0);
+		w->o[i].store = w->o[i].mountpoint = w->path[i];
+		w->o[i].engine.cluster = w->key;
+		w->o[i].engine.cluster_calls = &w->calls;
+		mount(w, i);
+	}
+	w->bytes = malloc(BYTES);
+	for (size_t i = 0; i < BYTES; i++)
+		w->bytes[i] = (uint8_t)(i * 7 + i / PAGE * 13 + i / PAGE / 251);
+	memset(w->bytes + HOLE_FROM, 0, HOLE_TO - HOLE_FROM);
+	make_tree(w);
+	w->s = (struct nodes_seal){ .from.name = "other", .path = "job/step" };
+	memcpy(w->s.from.id, engine_store_id(w->fs[OTHER]->engine), CLUSTER_ID_LEN);
+	memcpy(w->owner.id, w->s.from.id, CLUSTER_ID_LEN);
+	snprintf(w->owner.name, sizeof(w->owner.name), "other");
+	seal(w);
+	*state = w;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct world *w = *state;
+	char command[128];
+
+	for (unsigned i = 0; i < NR_STORES; i++) {
+		if (w->fs[i])
+			unmount(w, i);
+		options_release(&w->o[i]);
+	}
+	for (unsigned i = 0; i < NR_STORES; i++)
+		check(w, i);
+	snprintf(command, sizeof(command), "rm -rf %s", w->dir);
+	assert_int_equal(system(command), 0);
+	buf_release(&w->catalog);
+	free(w->bytes);
+	free(w);
+	return 0;
+}
+
+/* --- taking --- */
+
+struct reading {
+	const uint8_t *p;
+	size_t len, at, step;
+	size_t die_at; /* the process ends there */
+	int error; /* at the end */
+	struct world *w;
+};
+
+static ssize_t read_some(void *userdata, void *buf, size_t len)
+{
+	struct reading *r = userdata;
+	size_t left = MIN(len, r->len - r->at), n = MIN(left, r->step);
+
+	if (r->die_at > 0 && r->at >= r->die_at) {
+		engine_sync(r->w->fs[HERE]->engine); /* so that there is something left */
+		_exit(0);
+	}
+	if (n == 0)
+		return r->error;
+	memcpy(buf, r->p + r->at, n);
+	r->at += n;
+	return (ssize_t)n;
+}
+
+static int take_bytes(struct world *w, struct reading *r)
+{
+	return nodes_take(w->fs[HERE], &w->s, &(struct nodes_source){ read_some, r }, &w->owner, 1);
+}
+
+static int take(struct world *w)
+{
+	return take_bytes(w, &(struct reading){ .p = w->catalog.data, .len = w->catalog.len, .step = 777 });
+}
+
+static uint64_t the_copy(struct world *w, struct ns_copy *ret)
+{
+	struct ns_copy another;
+	uint64_t top = 0, next;
+
+	assert_int_equal(nodes_next(w->fs[HERE], 0, &top, ret), 1);
+	assert_int_equal(nodes_next(w->fs[HERE], top, &next, &another), 0);
+	return top;
+}
+
+static unsigned nr_notes(struct world *w)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	unsigned nr = 0;
+
+	while (ns_next_copy(w->fs[HERE]->db, top, &top, &c) > 0)
+		nr++;
+	return nr;
+}
+
+static uint64_t look_up(struct fs *fs, uint64_t dir, const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(names_lookup(fs, dir, name, &st), 0);
+	names_forget(fs, &(struct names_forget){ st.st_ino, 1 }, 1);
+	return st.st_ino;
+}
+
+static void expect_bytes(struct world *w, uint64_t ino, uint64_t off)
+{
+	struct file *f = open_for(w->fs[HERE], ino, O_RDONLY);
+	uint8_t *got = malloc(BYTES);
+
+	assert_int_equal(content_read(f->content, got, BYTES, off), BYTES);
+	assert_memory_equal(got, w->bytes, BYTES);
+	free(got);
+	file_close(w->fs[HERE], f);
+}
+
+/* Told anew it is the same: names, attributes, times, links, extended attributes, holes, chunks. */
+static void expect_whole(struct world *w)
+{
+	_cleanup_(buf_release) struct buf again = BUF_EMPTY;
+	struct ns_copy c;
+	uint64_t top = the_copy(w, &c);
+
+	assert_memory_equal(c.store, w->s.from.id, sizeof(c.store));
+	assert_int_equal(c.ino, w->top);
+	assert_int_equal(c.sealed_ns, w->seal.sealed_ns);
+	assert_string_equal(c.name, "other");
+	assert_string_equal(c.path, "job/step");
+	tell_catalog(w->fs[HERE], top, &again);
+	assert_int_equal(again.len, w->catalog.len);
+	assert_memory_equal(again.data, w->catalog.data, again.len);
+	expect_bytes(w, look_up(w->fs[HERE], top, "twin"), 0);
+	expect_bytes(w, look_up(w->fs[HERE], top, "sparse"), SPARSE);
+}
+
+static void a_copy_is_what_was_sealed(void **state)
+{
+	struct world *w = *state;
+	struct ns_copy c;
+	uint64_t top;
+
+	assert_int_equal(take(w), 0);
+	assert_int_equal(w->nr_fetched, 0); /* until somebody reads */
+	expect_whole(w);
+	assert_true(w->nr_fetched > 0);
+	unmount(w, HERE);
+	check(w, HERE);
+	mount(w, HERE);
+	expect_whole(w);
+	top = the_copy(w, &c);
+	assert_int_equal(c.state, NS_COPY_KEPT);
+	assert_int_equal(ns_has_entries(w->fs[HERE]->db, NS_ROOT_INO), 0); /* no way leads there */
+	assert_int_equal(look_up(w->fs[HERE], top, ".."), top);
+}
+
+static void nothing_of_a_copy_changes(void **state)
+{
+	struct attr_change mode = { .what = ATTR_MODE, .mode = 0777 };
+	struct world *w = *state;
+	struct fs *fs = w->fs[HERE];
+	struct names_new n = { .mode = S_IFREG | 0600 };
+	struct ns_copy c;
+	struct inode *i;
+	struct file *f;
+	struct stat st;
+	uint64_t top, twin;
+	bool changed;
+
+	assert_int_equal(take(w), 0);
+	top = the_copy(w, &c);
+	twin = look_up(fs, top, "twin");
+	assert_int_equal(names_make(fs, top, "new", &n, &owner, &st), -EROFS);
+	assert_int_equal(names_unlink(fs, top, "twin"), -EROFS);
+	assert_int_equal(names_rmdir(fs, top, "sub"), -EROFS);
+	assert_int_equal(names_link(fs, twin, NS_ROOT_INO, "mine", &st), -EROFS);
+	assert_int_equal(names_rename(fs, top, "twin", NS_ROOT_INO, "mine", 0), -EROFS);
+	make(fs, NS_ROOT_INO, "own", S_IFREG | 0600, NULL);
+	assert_int_equal(names_rename(fs, NS_ROOT_INO, "own", top, "twin", 0), -EROFS);
+	assert_int_equal(file_open(fs, twin, O_WRONLY, false, &changed, &f), -EROFS);
+	assert_int_equal(inode_get(fs->inodes, twin, &i), 0);
+	assert_int_equal(attr_change(fs, i, &mode, &st), -EROFS);
+	assert_int_equal(xattr_set(fs, i, "user.a", "b", 1, 0, false), -EROFS);
+	assert_int_equal(xattr_remove(fs, i, "user.step"), -EROFS);
+	names_put(fs, i);
+	expect_whole(w);
+}
+
+static void a_newer_copy_takes_the_place_of_the_older(void **state)
+{
+	struct world *w = *state;
+	uint64_t first, second;
+	struct ns_copy c;
+
+	assert_int_equal(take(w), 0);
+	first = the_copy(w, &c);
+	unseal(w);
+	make(w->fs[OTHER], w->top, "added", S_IFREG | 0600, NULL);
+	seal(w);
+	w->s.cached = true;
+	assert_int_equal(take(w), 0);
+	second = the_copy(w, &c);
+	assert_int_not_equal(first, second);
+	assert_int_equal(c.state, NS_COPY_CACHED);
+	assert_int_equal(nr_notes(w), 1);
+	expect_whole(w);
+	look_up(w->fs[HERE], second, "added");
+}
+
+static void what_is_open_can_be_read_after_its_copy_was_dropped(void **state)
+{
+	struct world *w = *state;
+	struct ns_copy c;
+	struct file *f;
+	uint8_t got[PAGE];
+	uint64_t twin, after;
+	struct stat st;
+
+	assert_int_equal(take(w), 0);
+	assert_int_equal(names_lookup(w->fs[HERE], the_copy(w, &c), "twin", &st), 0); /* the kernel knows it */
+	twin = st.st_ino;
+	f = open_for(w->fs[HERE], twin, O_RDONLY);
+	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top), 0);
+	assert_int_equal(nodes_next(w->fs[HERE], 0, &after, &c), 0);
+	assert_int_equal(nr_notes(w), 0);
+	assert_int_equal(content_read(f->content, got, PAGE, PAGE), PAGE);
+	assert_memory_equal(got, w->bytes + PAGE, PAGE);
+	file_close(w->fs[HERE], f);
+	names_forget(w->fs[HERE], &(struct names_forget){ twin, 1 }, 1);
+	assert_int_equal(ns_next_orphan(w->fs[HERE]->db, 0, &after), 0);
+	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top), 0); /* again is fine */
+}
+
+/* --- what must not be believed --- */
+
+static void expect_nothing(struct world *w)
+{
+	struct ns_inode in;
+	struct ns_copy c;
+	uint64_t ino, next;
+
+	assert_int_equal(nodes_next(w->fs[HERE], 0, &ino, &c), 0);
+	assert_int_equal(nr_notes(w), 0);
+	assert_int_equal(ns_next_orphan(w->fs[HERE]->db, 0, &ino), 0);
+	assert_int_equal(engine_new_number(w->fs[HERE]->engine, &next), 0);
+	for (ino = NS_ROOT_INO + 1; ino < next; ino++)
+		assert_int_equal(ns_get_inode(w->fs[HERE]->db, ino, &in), 0);
+}
+
+static void a_catalog_that_is_cut_or_changed_leaves_nothing(void **state)
+{
+	struct world *w = *state;
+	struct reading r = { .p = w->catalog.data, .step = SIZE_MAX };
+	uint8_t *changed = malloc(w->catalog.len + 1);
+	size_t step = MAX(w->catalog.len / 97, (size_t)1);
+
+	memcpy(changed, w->catalog.data, w->catalog.len);
+	for (r.len = 0; r.len < w->catalog.len; r.len += step, r.at = 0)
+		assert_int_equal(take_bytes(w, &r), -EBADMSG);
+	r.p = changed;
+	r.len = w->catalog.len;
+	for (size_t i = 0; i < w->catalog.len; i += step) {
+		changed[i] ^= 0x41;
+		r.at = 0;
+		assert_true(take_bytes(w, &r) < 0);
+		changed[i] ^= 0x41;
+	}
+	changed[w->catalog.len] = 0; /* and something behind its end */
+	r = (struct reading){ .p = changed, .len = w->catalog.len + 1, .step = SIZE_MAX };
+	assert_int_equal(take_bytes(w, &r), -EBADMSG);
+	r = (struct reading){ .p = changed, .len = w->catalog.len - 1, .step = SIZE_MAX, .error = -ETIMEDOUT };
+	assert_int_equal(take_bytes(w, &r), -ETIMEDOUT);
+	expect_nothing(w);
+	free(changed);
+}
+
+static void another_catalog_than_was_said_is_refused(void **state)
+{
+	struct world *w = *state;
+	struct nodes_seal right = w->s;
+
+	w->s.ino++;
+	assert_int_equal(take(w), -EBADMSG);
+	w->s = right;
+	w->s.sealed_ns--;
+	assert_int_equal(take(w), -EBADMSG);
+	w->s = right;
+	w->s.from.id[3] ^= 1;
+	assert_int_equal(take(w), -EBADMSG);
+	w->s = right;
+	memcpy(w->s.from.id, engine_store_id(w->fs[HERE]->engine), CLUSTER_ID_LEN);
+	assert_int_equal(take(w), -EINVAL);
+	w->s = right;
+	for (const char *const *bad = (const char *const[]){ "/", "/a", "a/", "a//b", "..", "a/./b", NULL }; *bad; bad++) {
+		w->s.path = *bad;
+		assert_int_equal(take(w), -EINVAL);
+	}
+	w->s = right;
+	for (const char *const *bad = (const char *const[]){ "", "a/b", ".", "..", NULL }; *bad; bad++) {
+		snprintf(w->s.from.name, sizeof(w->s.from.name), "%s", *bad);
+		assert_int_equal(take(w), -EINVAL);
+	}
+	w->s = right;
+	expect_nothing(w);
+}
+
+/* A catalog of our own making: a top, and what `rec` says. */
+static int take_made_up(struct world *w, const struct catalog_record *rec, unsigned nr)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct catalog_record top = { .type = CATALOG_INODE, .in.mode = S_IFDIR | 0755 };
+	struct catalog_head head = { .ino = w->s.ino, .sealed_ns = w->s.sealed_ns };
+	struct catalog_writer writer = { 0 };
+
+	memcpy(head.store, w->s.from.id, sizeof(head.store));
+	catalog_head_encode(&head, &b);
+	catalog_record_encode(&writer, &top, &b);
+	for (unsigned i = 0; i < nr; i++)
+		catalog_record_encode(&writer, &rec[i], &b);
+	catalog_end_encode(&writer, &b);
+	return take_bytes(w, &(struct reading){ .p = b.data, .len = b.len, .step = SIZE_MAX });
+}
+
+static void what_a_liar_tells_is_refused(void **state)
+{
+	_cleanup_(buf_release) struct buf odd = BUF_EMPTY, far = BUF_EMPTY;
+	struct world *w = *state;
+	struct catalog_record twice[] = {
+		{ .type = CATALOG_INODE, .name = "a", .in.mode = S_IFIFO | 0600 },
+		{ .type = CATALOG_INODE, .name = "a", .in.mode = S_IFDIR | 0700 },
+	};
+	struct catalog_record attribute[] = {
+		{ .type = CATALOG_INODE, .name = "a", .in.mode = S_IFIFO | 0600 },
+		{ .type = CATALOG_XATTR, .name = "nobody.knows", .data = "x", .len = 1 },
+	};
+	struct catalog_record chunk[] = {
+		{ .type = CATALOG_INODE, .name = "a", .in.mode = S_IFREG | 0600, .size = 100 },
+		{ .type = CATALOG_PIECES },
+	};
+	struct catalog_record sparse[] = {
+		{ .type = CATALOG_INODE, .name = "a", .in.mode = S_IFREG | 0600, .size = FAR },
+		{ .type = CATALOG_PIECES },
+	};
+	struct ns_copy c;
+	struct stat st;
+
+	catalog_piece_encode(&(struct cluster_piece){ { 1, 2 }, 70001, 5, 100 }, &odd); /* no chunk is as long as that */
+	chunk[1].data = odd.data;
+	chunk[1].len = odd.len;
+	assert_int_equal(take_made_up(w, twice, 2), -EBADMSG);
+	assert_int_equal(take_made_up(w, attribute, 2), -EBADMSG);
+	assert_int_equal(take_made_up(w, chunk, 2), -EBADMSG);
+	expect_nothing(w);
+	catalog_piece_encode(&(struct cluster_piece){ .len = FAR }, &far); /* takes no time */
+	sparse[1].data = far.data;
+	sparse[1].len = far.len;
+	assert_int_equal(take_made_up(w, sparse, 2), 0);
+	assert_int_equal(names_lookup(w->fs[HERE], the_copy(w, &c), "a", &st), 0);
+	assert_int_equal(st.st_size, FAR);
+	names_forget(w->fs[HERE], &(struct names_forget){ st.st_ino, 1 }, 1);
+}
+
+static void a_chunk_that_nobody_has_is_an_error_of_who_reads_it(void **state)
+{
+	struct world *w = *state;
+	struct ns_copy c;
+	struct file *f;
+	uint8_t got[PAGE];
+
+	assert_int_equal(take(w), 0);
+	w->is_away = true;
+	f = open_for(w->fs[HERE], look_up(w->fs[HERE], the_copy(w, &c), "twin"), O_RDONLY);
+	assert_int_equal(content_read(f->content, got, PAGE, 0), -EIO);
+	w->is_away = false;
+	assert_int_equal(content_read(f->content, got, PAGE, 0), PAGE);
+	assert_memory_equal(got, w->bytes, PAGE);
+	file_close(w->fs[HERE], f);
+}
+
+/* --- crashes --- */
+
+/* In a process of its own, which ends without closing anything. */
+static void die_while(struct world *w, void (*what)(struct world *w))
+{
+	int status;
+	pid_t pid;
+
+	unmount(w, HERE);
+	pid = fork();
+	if (pid == 0) {
+		mount(w, HERE);
+		what(w);
+		_exit(7);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	mount(w, HERE);
+}
+
+static size_t die_at;
+
+static void die_taking(struct world *w)
+{
+	take_bytes(w, &(struct reading){ .p = w->catalog.data, .len = w->catalog.len, .step = 64, .die_at = die_at, .w = w });
+}
+
+static void a_crash_while_a_copy_is_made_leaves_the_older_one(void **state)
+{
+	struct world *w = *state;
+
+	for (die_at = 60; die_at < w->catalog.len; die_at += w->catalog.len / 7) {
+		die_while(w, die_taking);
+		expect_nothing(w);
+	}
+	assert_int_equal(take(w), 0);
+	for (die_at = 60; die_at < w->catalog.len; die_at += w->catalog.len / 7) {
+		die_while(w, die_taking);
+		assert_int_equal(nr_notes(w), 1);
+		expect_whole(w);
+	}
+}
+
+int main(void)
+{
+#define with_world(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		with_world(a_copy_is_what_was_sealed),
+		with_world(nothing_of_a_copy_changes),
+		with_world(a_newer_copy_takes_the_place_of_the_older),
+		with_world(what_is_open_can_be_read_after_its_copy_was_dropped),
+		with_world(a_catalog_that_is_cut_or_changed_leaves_nothing),
+		with_world(another_catalog_than_was_said_is_refused),
+		with_world(what_a_liar_tells_is_refused),
+		with_world(a_chunk_that_nobody_has_is_an_error_of_who_reads_it),
+		with_world(a_crash_while_a_copy_is_made_leaves_the_older_one),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
