@@ -192,7 +192,7 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected };
+	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, NULL };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 

@@ -230,7 +230,34 @@ void link_encode_done(enum link_type type, uint64_t number, const struct link_do
 	link_encode_done_body(d, ret);
 }
 
+void link_encode_query(uint64_t number, const uint8_t store_id[16], const void *question, size_t len, struct buf *ret)
+{
+	add_header(ret, LINK_QUERY, number, 16 + len);
+	buf_add(ret, store_id, 16);
+	buf_add(ret, question, len);
+}
+
+void link_encode_question(uint64_t number, const void *question, size_t len, struct buf *ret)
+{
+	add_header(ret, LINK_QUESTION, number, len);
+	buf_add(ret, question, len);
+}
+
+void link_encode_answer(uint64_t number, int error, const void *p, size_t len, struct buf *ret)
+{
+	assert(len <= LINK_ANSWER_MAX && (error == 0 || len == 0));
+	add_header(ret, LINK_ANSWER, number, sizeof(struct le32) + len);
+	buf_reserve(ret, sizeof(struct le32) + len);
+	buf_add_le32(ret, (uint32_t)-error);
+	buf_add(ret, p, len);
+}
+
 /* --- decoding --- */
+
+static bool is_type(enum link_type type)
+{
+	return (type >= LINK_HELLO && type <= LINK_COLLECTED) || (type >= LINK_QUERY && type <= LINK_ANSWER);
+}
 
 int link_decode_header(const void *p, size_t len, struct link_header *ret)
 {
@@ -242,7 +269,7 @@ int link_decode_header(const void *p, size_t len, struct link_header *ret)
 	d = (struct link_header){ .type = (enum link_type)le16_get(h->type),
 				  .len = le32_get(h->len),
 				  .number = le64_get(h->number) };
-	if (d.type < LINK_HELLO || d.type > LINK_COLLECTED || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
+	if (!is_type(d.type) || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
 	    ((d.type == LINK_WANT || d.type == LINK_BEGIN || d.type == LINK_REFUSED || d.type == LINK_WANT_COLLECT) &&
 	     d.len != 0))
 		return -EBADMSG;
@@ -587,5 +614,38 @@ int link_decode_done(const void *p, size_t len, struct link_done *ret)
 	if (!cursor_done(&c))
 		return -EBADMSG;
 	*ret = done;
+	return 0;
+}
+
+int link_decode_question(const void *p, size_t len)
+{
+	(void)p;
+	return len == 0 || len > LINK_QUESTION_MAX ? -EBADMSG : 0;
+}
+
+int link_decode_query(const void *p, size_t len, const uint8_t **ret_id, const void **ret, size_t *ret_len)
+{
+	struct cursor c = cursor_of(p, len);
+	const uint8_t *id = cursor_take(&c, 16);
+
+	if (!id || link_decode_question(c.p, cursor_left(&c)) < 0)
+		return -EBADMSG;
+	*ret_id = id;
+	*ret_len = cursor_left(&c);
+	*ret = c.p;
+	return 0;
+}
+
+int link_decode_answer(const void *p, size_t len, int *ret_error, const void **ret, size_t *ret_len)
+{
+	struct cursor c = cursor_of(p, len);
+	uint32_t error = cursor_le32(&c);
+	size_t left = cursor_left(&c);
+
+	if (c.failed || error > ERROR_MAX || left > LINK_ANSWER_MAX || (error != 0 && left > 0))
+		return -EBADMSG;
+	*ret_error = -(int)error;
+	*ret = c.p;
+	*ret_len = left;
 	return 0;
 }

@@ -16,9 +16,12 @@
  *                        ◀─── WANT_COLLECT     that all nodes collect together (collects.h)
  *   STEP           ───▶  ◀─── DONE             one step of that
  *   COLLECTED      ───▶                        how it has ended
+ *                        ◀─── QUERY            a question for the daemon of another node, which agents carry and do not read
+ *   QUESTION       ───▶  ◀─── ANSWER           what the daemon of another node asks
+ *   ANSWER         ───▶                        of the other daemon
  *                        ◀─── REFUSED          instead of WELCOME, and the end of it
  *
- * `number` of an answer is that of what it answers; FETCH, GET and LEND count apart. A daemon that does not hear of a round it takes part in goes on
+ * `number` of an answer is that of what it answers; FETCH, GET, LEND, QUERY and QUESTION count apart. A daemon that does not hear of a round it takes part in goes on
  * without it, and so does an agent: what is late is thrown away by its number.
  *
  * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
@@ -33,7 +36,7 @@
 #include "base/fp.h"
 #include "base/le.h"
 
-#define LINK_VERSION 2u
+#define LINK_VERSION 3u
 #define LINK_LEN_MAX (64u << 20) /* of a message; more is refused unread */
 #define LINK_CHUNKS_MAX 4096u /* that are asked for at once, ... */
 #define LINK_BYTES_MAX (16u << 20) /* with as many bytes together */
@@ -41,6 +44,8 @@
 #define LINK_OWNERS_MAX 4u
 #define LINK_NAME_LEN 64u
 #define LINK_KEY_LEN 32u
+#define LINK_QUESTION_MAX 8192u /* bytes */
+#define LINK_ANSWER_MAX (1u << 20)
 
 enum link_type {
 	LINK_HELLO = 1,
@@ -62,6 +67,9 @@ enum link_type {
 	LINK_STEP,
 	LINK_DONE,
 	LINK_COLLECTED,
+	LINK_QUERY = 30,
+	LINK_QUESTION,
+	LINK_ANSWER,
 };
 
 struct link_header_wire {
@@ -161,6 +169,9 @@ static_assert(sizeof(struct link_fetch_wire) == 28, "on the wire");
 
 /* LEND: like OFFER, at most LINK_CHUNKS_MAX. LENT: a byte for each of these, 1: it is here, durable, and lent from now on. */
 
+/* QUERY: the store id of who is asked (16), and the question, up to LINK_QUESTION_MAX bytes. QUESTION: that alone. */
+/* ANSWER: le32, an errno or 0; without one, up to LINK_ANSWER_MAX bytes. */
+
 /* --- as programs see them; what points, points into the bytes that were decoded --- */
 
 struct link_header {
@@ -235,6 +246,9 @@ void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, stru
 void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret);
 void link_encode_step(uint64_t number, const struct link_step *s, struct buf *ret);
 void link_encode_done(enum link_type type, uint64_t number, const struct link_done *d, struct buf *ret); /* DONE, COLLECTED */
+void link_encode_query(uint64_t number, const uint8_t store_id[16], const void *question, size_t len, struct buf *ret);
+void link_encode_question(uint64_t number, const void *question, size_t len, struct buf *ret);
+void link_encode_answer(uint64_t number, int error, const void *p, size_t len, struct buf *ret); /* with an error, len is 0 */
 /* What follows the header, alone. */
 void link_encode_step_body(const struct link_step *s, struct buf *ret);
 void link_encode_done_body(const struct link_done *d, struct buf *ret);
@@ -258,3 +272,7 @@ int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret
 int link_decode_chunks(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void **chunks);
 int link_decode_step(const void *p, size_t len, struct link_step *ret);
 int link_decode_done(const void *p, size_t len, struct link_done *ret);
+/* These point into the bytes. */
+int link_decode_query(const void *p, size_t len, const uint8_t **ret_id, const void **ret, size_t *ret_len);
+int link_decode_question(const void *p, size_t len);
+int link_decode_answer(const void *p, size_t len, int *ret_error, const void **ret, size_t *ret_len);

@@ -17,6 +17,7 @@
 #include "mpi-agent/lookups.h"
 #include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/peers.h"
+#include "mpi-agent/queries.h"
 #include "mpi-agent/rounds.h"
 #include "mpi-agent/serve.h"
 #include "mpi-agent/status.h"
@@ -44,6 +45,7 @@ struct loop {
 	struct collects *collects;
 	struct fetches *fetches;
 	struct serve *serve;
+	struct queries *queries;
 
 	enum state state;
 	int error; /* why it ends: 0, or what went wrong here */
@@ -138,6 +140,10 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 		return collects_done(l->collects, h->number, body, h->len);
 	case LINK_CHUNKS:
 		return serve_chunks(l->serve, h->number, body, h->len);
+	case LINK_QUERY:
+		return queries_query(l->queries, h->number, body, h->len);
+	case LINK_ANSWER:
+		return queries_answer(l->queries, h->number, body, h->len);
 	default:
 		return -EBADMSG;
 	}
@@ -209,6 +215,10 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct buf *me
 		return l->state == RUNNING ? collects_peer_done(l->collects, h->from, h->number, body, len) : 0;
 	case PEER_COLLECTED:
 		return l->state == RUNNING ? collects_peer_collected(l->collects, h->from, h->number, body, len) : 0;
+	case PEER_QUESTION:
+		return l->daemon->fd < 0 ? 0 : queries_peer_question(l->queries, h->from, h->number, body, len);
+	case PEER_ANSWER:
+		return l->daemon->fd < 0 ? 0 : queries_peer_answer(l->queries, h->from, h->number, body, len);
 	}
 	return -EBADMSG;
 }
@@ -359,6 +369,10 @@ static int go_on(struct loop *l)
 		r = serve_progress(l->serve, l->turn_ns);
 		any |= r > 0;
 	}
+	if (r >= 0 && l->daemon->fd >= 0) {
+		r = queries_progress(l->queries, l->turn_ns);
+		any |= r > 0;
+	}
 	return r < 0 ? r : any;
 }
 
@@ -429,7 +443,10 @@ int loop_run(const struct world *w, struct link *daemon, const struct waits *wai
 	if (r == 0)
 		r = serve_new(l.peers, daemon, waits, &l.serve);
 	if (r == 0)
+		r = queries_new(w, l.peers, daemon, waits, &l.queries);
+	if (r == 0)
 		r = run(&l);
+	queries_free(l.queries);
 	serve_free(l.serve);
 	fetches_free(l.fetches);
 	collects_free(l.collects);

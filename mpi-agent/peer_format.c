@@ -25,6 +25,11 @@ void peer_encode(const struct seal_key *key, const struct peer_header *h, const 
 		seal_make(key, ret->data + at + SEAL_LEN, ret->len - at - SEAL_LEN, ret->data + at);
 }
 
+static bool is_type(enum peer_type type)
+{
+	return (type >= PEER_WANT && type <= PEER_COLLECTED) || type == PEER_QUESTION || type == PEER_ANSWER;
+}
+
 static bool has_body(enum peer_type type)
 {
 	return type == PEER_GET || type == PEER_CHUNKS || (type >= PEER_ASK && type != PEER_COLLECT);
@@ -46,7 +51,7 @@ int peer_decode(const struct seal_key *key, const void *p, size_t len, struct pe
 		.sequence = le64_get(d->sequence),
 		.number = le64_get(d->number),
 	};
-	if (h.type < PEER_WANT || h.type > PEER_COLLECTED || le32_get(d->len) != body || (body > 0 && !has_body(h.type)) ||
+	if (!is_type(h.type) || le32_get(d->len) != body || (body > 0 && !has_body(h.type)) ||
 	    !seal_is_right(key, d->seal + SEAL_LEN, len - SEAL_LEN, d->seal))
 		return -EBADMSG;
 	*ret = h;

@@ -16,6 +16,8 @@
  *   STEP     of collection `number` (body as that of LINK_STEP); from rank 0 and on, in the tree of BEGIN
  *   DONE     it is done there and behind it (body as that of LINK_DONE); back to rank 0 in that tree
  *   COLLECTED   the end of it (body as that of LINK_COLLECTED), like STEP
+ *   QUESTION for the receiver's daemon (body as that of LINK_QUESTION)
+ *   ANSWER   what that says, or why it does not (body as that of LINK_ANSWER)
  *
  * Each is sealed with a key of this world (world.h), and has the number of the messages before it from that node and of its kind: what is not from where it says,
  * not for this node, of another world, changed, or here a second time is no message.
@@ -51,6 +53,8 @@ enum peer_type {
 	PEER_STEP,
 	PEER_DONE,
 	PEER_COLLECTED,
+	PEER_QUESTION = 30,
+	PEER_ANSWER,
 };
 
 struct peer_header_wire {

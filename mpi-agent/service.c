@@ -161,6 +161,7 @@ static void disconnect(struct connection *c)
 		out_remove(s);
 	service_fail_requests(s);
 	service_drop_gets(s);
+	service_drop_questions(s);
 	service_leave_collection(s);
 	cond_broadcast(&s->changed);
 	mutex_unlock(&s->lock);
@@ -306,8 +307,11 @@ static int take_message(struct connection *c)
 		service_answer(s, c->header.type, c->header.number, &c->body);
 		return 0;
 	case LINK_CHUNKS:
-		service_chunks(s, c->header.number, &c->body);
+	case LINK_ANSWER:
+		service_answered(s, c->header.type, c->header.number, &c->body);
 		return 0;
+	case LINK_QUESTION:
+		return service_question(s, c->header.number, &c->body);
 	case LINK_GET:
 	case LINK_LEND:
 		service_get(s, c->header.type, c->header.number, &c->body);
@@ -500,6 +504,7 @@ int service_new(const struct service_limits *limits, struct service **ret)
 	s->listener = LISTENER_NONE;
 	s->out_end = &s->out;
 	s->gets_end = &s->gets;
+	s->questions_end = &s->questions;
 	mutex_init(&s->lock);
 	cond_init(&s->changed);
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -525,7 +530,7 @@ static int start_threads(struct service *s)
 		pthread_t *thread;
 		void *(*run)(void *);
 	} threads[] = { { &s->io, run }, { &s->server, service_server }, { &s->committer, service_committer },
-		      { &s->collector, service_collector } };
+		      { &s->collector, service_collector }, { &s->answerer, service_answerer } };
 	size_t nr = 0;
 	int r = 0;
 
@@ -577,6 +582,7 @@ void service_stop(struct service *s)
 	pthread_join(s->server, NULL);
 	pthread_join(s->committer, NULL);
 	pthread_join(s->collector, NULL);
+	pthread_join(s->answerer, NULL);
 	listener_close(&s->listener);
 	s->is_started = false;
 }

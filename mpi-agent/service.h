@@ -4,7 +4,7 @@
  *
  * One thread has the socket: it listens, takes one agent at a time, reads, writes, and waits for nothing else. Another reads chunks that
  * other nodes want, so that a slow disk does not hold rounds up, and a third has the store commit when a round begins and something is
- * pending. A fourth takes the steps of a collection of all nodes (service_collect.c). Who calls struct cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
+ * pending. A fourth takes the steps of a collection of all nodes (service_collect.c), a fifth answers what daemons of other nodes ask (service_query.c). Who calls struct cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
  * there, or one that has been silent for that long, until it speaks of a round again.
  *
  * Nothing here makes rounds happen by themselves. What is pending is committed after `commit=` seconds at the latest, when too much is, and
@@ -18,6 +18,7 @@
 
 #include "base/fp.h"
 
+struct buf;
 struct cluster_calls;
 struct cluster_node;
 struct cluster_want;
@@ -45,6 +46,8 @@ struct service_store {
 		    uint8_t *filter, struct link_done *ret);
 	/* It is over, one way or another; more than once, perhaps. `free_too`: what was given up here is to be freed. NULL: nobody wants to know */
 	void (*collected)(void *userdata, bool free_too);
+	/* The daemon of another node asks: 0 and what it gets, up to LINK_ANSWER_MAX bytes, appended; or why not. Soon: it is not waited for long. NULL: -EOPNOTSUPP */
+	int (*answer)(void *userdata, const void *question, size_t len, struct buf *ret);
 };
 
 /*
@@ -64,6 +67,13 @@ void service_free(struct service *s); /* NULL is fine */
  * has come of it, also if it failed, is in *ret.
  */
 int service_collect(struct service *s, bool (*goes_on)(void *userdata), void *userdata, struct link_done *ret);
+/*
+ * Ask the daemon of the store `id`. What it says is appended to *ret, or its error is returned; -ENOTCONN: no agent is there; -EHOSTUNREACH: there is no such node; -ETIMEDOUT: it
+ * has not answered in time; -EBUSY: too much is asked at once, here or there.
+ */
+int service_ask(struct service *s, const uint8_t *id, const void *question, size_t len, struct buf *ret);
+/* Who takes part, for the caller to free; none if no agent is there. `ret_self`: this one. -ENOMEM */
+int service_nodes(struct service *s, struct cluster_node **ret, uint32_t *ret_nr, uint32_t *ret_self);
 bool service_stopping(struct service *s); /* what takes long is to end */
 
 /* Since it started. */

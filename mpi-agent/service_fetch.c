@@ -32,7 +32,7 @@ static bool is_askable(const struct cluster_want *w)
 /* As many as one message holds. Those that cannot be asked for end it, and are left out. */
 static struct slice slice_of(const struct cluster_want *wants, size_t from, size_t nr)
 {
-	struct slice sl = { .from = from };
+	struct slice sl = { .rq.answered_by = LINK_CHUNKS, .from = from };
 	size_t bytes = 0;
 
 	while (sl.nr < nr - from && sl.nr < LINK_CHUNKS_MAX && is_askable(&wants[from + sl.nr])) {
@@ -122,11 +122,18 @@ static int ask(struct service *s, uint64_t agent, const struct cluster_want *wan
 	r = encode_fetch(sl->rq.number, wants + sl->from, sl->nr, &b);
 	if (r < 0)
 		return r;
+	return service_request_send(s, agent, &sl->rq, &b);
+}
+
+int service_request_send(struct service *s, uint64_t agent, struct service_request *rq, struct buf *message)
+{
+	int r;
+
 	mutex_lock(&s->lock);
-	r = service_send(s, agent, &b);
+	r = service_send(s, agent, message);
 	if (r == 0) {
-		sl->rq.next = s->requests;
-		s->requests = &sl->rq;
+		rq->next = s->requests;
+		s->requests = rq;
 	}
 	mutex_unlock(&s->lock);
 	return r;
@@ -142,8 +149,7 @@ static void forget(struct service *s, struct service_request *rq) REQUIRES(s->lo
 		}
 }
 
-/* Takes it off the list in any case. */
-static int await_chunks(struct service *s, struct service_request *rq, uint64_t until_ns)
+int service_request_await(struct service *s, struct service_request *rq, uint64_t until_ns)
 {
 	int r;
 
@@ -226,7 +232,7 @@ static int fetch_all(struct service *s, uint64_t agent, struct cluster_want *wan
 		if (f.nr > 0) {
 			struct slice *sl = &f.slices[f.first];
 
-			r = await_chunks(s, &sl->rq, first == 0 ? monotonic_ns() + s->limits.fetch_ns : 0);
+			r = service_request_await(s, &sl->rq, first == 0 ? monotonic_ns() + s->limits.fetch_ns : 0);
 			if (r == 0)
 				r = copy_chunks(s, agent, sl, wants);
 			mutex_lock(&s->lock);
@@ -264,11 +270,11 @@ int service_fetch(void *userdata, struct cluster_want *wants, size_t nr)
 	return nr_got > 0 ? 0 : r == -ENOMEM ? -ENOTCONN : r;
 }
 
-void service_chunks(struct service *s, uint64_t number, struct buf *body)
+void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body)
 {
 	mutex_lock(&s->lock);
 	for (struct service_request *rq = s->requests; rq; rq = rq->next)
-		if (rq->number == number && !rq->is_done) {
+		if (rq->number == number && rq->answered_by == type && !rq->is_done) {
 			buf_move(&rq->answer, body);
 			rq->is_done = true;
 			cond_broadcast(&s->changed);

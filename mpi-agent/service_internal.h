@@ -1,5 +1,5 @@
 /*
- * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c, service_collect.c.
+ * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c, service_collect.c, service_query.c.
  *
  * One lock for all of it, a leaf, held for moments: messages are encoded, decoded, sent and received without it. All who wait do so on one
  * condition: a few of them, for things that happen a few times in a second.
@@ -50,16 +50,17 @@ struct service_out {
 	struct service_out *next;
 };
 
-/* A FETCH that somebody waits for. On the stack of who does. */
+/* A FETCH or QUERY that somebody waits for. On the stack of who does. */
 struct service_request {
+	enum link_type answered_by;
 	uint64_t number;
-	struct buf answer; /* what follows the header of CHUNKS */
+	struct buf answer; /* what follows the header of that */
 	bool is_done;
 	int r;
 	struct service_request *next;
 };
 
-/* A GET or LEND. */
+/* A GET or LEND, or a QUESTION. */
 struct service_get {
 	enum link_type type;
 	uint64_t number, agent;
@@ -77,7 +78,7 @@ struct service {
 	struct link_welcome welcome;
 	struct listener listener;
 	int wake_fd; /* for the thread that has the socket */
-	pthread_t io, server, committer, collector;
+	pthread_t io, server, committer, collector, answerer;
 	bool is_started;
 
 	struct mutex lock; /* leaf */
@@ -103,10 +104,12 @@ struct service {
 	bool is_wanted GUARDED_BY(lock); /* WANT was sent, and no BEGIN has come since */
 	bool commit_wanted GUARDED_BY(lock);
 
-	uint64_t number GUARDED_BY(lock); /* of the last FETCH */
+	uint64_t number GUARDED_BY(lock); /* of the last FETCH or QUERY */
 	struct service_request *requests GUARDED_BY(lock);
 	struct service_get *gets GUARDED_BY(lock), **gets_end GUARDED_BY(lock);
 	size_t gets_bytes GUARDED_BY(lock);
+	struct service_get *questions GUARDED_BY(lock), **questions_end GUARDED_BY(lock);
+	unsigned nr_questions GUARDED_BY(lock);
 
 	struct service_step *step GUARDED_BY(lock); /* of a collection of all nodes, to be taken; NULL: none */
 	bool is_over GUARDED_BY(lock), free_too GUARDED_BY(lock); /* what the store is to be told of it */
@@ -151,7 +154,10 @@ void *service_committer(void *userdata); /* a thread's */
 /* --- service_fetch.c --- */
 
 int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
-void service_chunks(struct service *s, uint64_t number, struct buf *body); /* CHUNKS has come */
+void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* CHUNKS or ANSWER has come */
+/* Sends a message that has the number of `rq`, and awaits what answers it; the request is off the list then. */
+int service_request_send(struct service *s, uint64_t agent, struct service_request *rq, struct buf *message);
+int service_request_await(struct service *s, struct service_request *rq, uint64_t until_ns);
 void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* GET or LEND has come */
 void service_fail_requests(struct service *s) REQUIRES(s->lock);
 void service_drop_gets(struct service *s) REQUIRES(s->lock);
@@ -163,3 +169,9 @@ int service_step(struct service *s, uint64_t number, struct buf *body); /* STEP 
 int service_collected(struct service *s, const void *body, size_t len); /* COLLECTED has come */
 void service_leave_collection(struct service *s) REQUIRES(s->lock);
 void *service_collector(void *userdata); /* a thread's */
+
+/* --- service_query.c --- */
+
+int service_question(struct service *s, uint64_t number, struct buf *body); /* QUESTION has come */
+void service_drop_questions(struct service *s) REQUIRES(s->lock);
+void *service_answerer(void *userdata); /* a thread's */

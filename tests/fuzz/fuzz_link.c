@@ -149,6 +149,31 @@ static int again_done(const struct link_header *h, const uint8_t *p, struct buf 
 	return r;
 }
 
+static int again_question(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	const uint8_t *id;
+	const void *q;
+	size_t len;
+	int error, r;
+
+	if (h->type == LINK_QUERY) {
+		r = link_decode_query(p, h->len, &id, &q, &len);
+		if (r == 0)
+			link_encode_query(h->number, id, q, len, b);
+		return r;
+	}
+	if (h->type == LINK_QUESTION) {
+		r = link_decode_question(p, h->len);
+		if (r == 0)
+			link_encode_question(h->number, p, h->len, b);
+		return r;
+	}
+	r = link_decode_answer(p, h->len, &error, &q, &len);
+	if (r == 0)
+		link_encode_answer(h->number, error, q, len, b);
+	return r;
+}
+
 static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 {
 	switch (h->type) {
@@ -183,6 +208,10 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 	case LINK_DONE:
 	case LINK_COLLECTED:
 		return again_done(h, p, b);
+	case LINK_QUERY:
+	case LINK_QUESTION:
+	case LINK_ANSWER:
+		return again_question(h, p, b);
 	}
 	assert(!"a type that is none");
 	return 0;

@@ -209,7 +209,7 @@ static void lying_headers_are_refused(void **state _unused_)
 	} lies[] = {
 		{ 3, 0xff }, /* too long */
 		{ 0, 1 }, /* BEGIN has nothing behind it */
-		{ 4, 0 },    { 4, LINK_COLLECTED + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
+		{ 4, 0 },    { 4, LINK_COLLECTED + 1 }, { 4, LINK_QUERY - 1 }, { 4, LINK_ANSWER + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct link_header h;
@@ -330,6 +330,46 @@ static void offers_are_ascending_and_whole(void **state _unused_)
 		assert_int_equal(link_decode_offer(body(&b), FP_LEN + 1, &back, &nr), -EBADMSG);
 	}
 	assert_null(back);
+}
+
+static void questions_come_back_and_lies_are_refused(void **state _unused_)
+{
+	static const uint8_t id[16] = { 1, 2, 3 };
+	static uint8_t large[LINK_ANSWER_MAX + 5];
+	_cleanup_(buf_release) struct buf query = BUF_EMPTY, question = BUF_EMPTY, answer = BUF_EMPTY, none = BUF_EMPTY;
+	const uint8_t *to;
+	const void *p;
+	size_t len;
+	int error;
+
+	link_encode_query(7, id, "what", 4, &query);
+	assert_int_equal(link_decode_query(body(&query), check_header(&query, LINK_QUERY, 7), &to, &p, &len), 0);
+	assert_memory_equal(to, id, sizeof(id));
+	assert_int_equal(len, 4);
+	assert_memory_equal(p, "what", 4);
+	for (size_t n = 0; n <= sizeof(id); n++) /* to nobody, or nothing */
+		assert_int_equal(link_decode_query(body(&query), n, &to, &p, &len), -EBADMSG);
+	link_encode_question(8, "what", 4, &question);
+	assert_int_equal(link_decode_question(body(&question), check_header(&question, LINK_QUESTION, 8)), 0);
+	assert_int_equal(link_decode_question(large, 0), -EBADMSG);
+	assert_int_equal(link_decode_question(large, LINK_QUESTION_MAX), 0);
+	assert_int_equal(link_decode_question(large, LINK_QUESTION_MAX + 1), -EBADMSG);
+	assert_int_equal(link_decode_query(large, 16 + LINK_QUESTION_MAX + 1, &to, &p, &len), -EBADMSG);
+	link_encode_answer(9, 0, "that", 4, &answer);
+	assert_int_equal(link_decode_answer(body(&answer), check_header(&answer, LINK_ANSWER, 9), &error, &p, &len), 0);
+	assert_int_equal(error, 0);
+	assert_int_equal(len, 4);
+	assert_memory_equal(p, "that", 4);
+	link_encode_answer(9, -ENOENT, NULL, 0, &none);
+	assert_int_equal(link_decode_answer(body(&none), check_header(&none, LINK_ANSWER, 9), &error, &p, &len), 0);
+	assert_int_equal(error, -ENOENT);
+	assert_int_equal(len, 0);
+	answer.data[HEADER] = ENOENT; /* an error, with bytes */
+	assert_int_equal(link_decode_answer(body(&answer), 8, &error, &p, &len), -EBADMSG);
+	none.data[HEADER + 1] = 0x10; /* no such error */
+	assert_int_equal(link_decode_answer(body(&none), 4, &error, &p, &len), -EBADMSG);
+	assert_int_equal(link_decode_answer(body(&none), 3, &error, &p, &len), -EBADMSG);
+	assert_int_equal(link_decode_answer(large, sizeof(large), &error, &p, &len), -EBADMSG);
 }
 
 static void lending_comes_back_and_lies_are_refused(void **state _unused_)
@@ -582,6 +622,7 @@ int main(void)
 		cmocka_unit_test(lying_nodes_are_refused),
 		cmocka_unit_test(offers_are_ascending_and_whole),
 		cmocka_unit_test(lending_comes_back_and_lies_are_refused),
+		cmocka_unit_test(questions_come_back_and_lies_are_refused),
 		cmocka_unit_test(lying_decisions_are_refused),
 		cmocka_unit_test(lying_ends_of_rounds_are_refused),
 		cmocka_unit_test(lying_fetches_are_refused),

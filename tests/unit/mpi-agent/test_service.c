@@ -55,6 +55,7 @@ struct rig {
 	atomic_uint nr_commits;
 	atomic_uint nr_steps, nr_over, nr_freed; /* of collections of all nodes */
 	atomic_bool was_ours;
+	atomic_bool holds_answers; /* until it does not */
 	int agent; /* its end of the socket; -1: none */
 };
 
@@ -130,6 +131,20 @@ static int rig_chunks(void *userdata, struct cluster_want *wants, size_t nr)
 	return 0;
 }
 
+/* "no" has none; else the question, twice. */
+static int rig_answer(void *userdata, const void *question, size_t len, struct buf *ret)
+{
+	struct rig *rig = userdata;
+
+	while (rig->holds_answers)
+		sched_yield();
+	if (len == 2 && memcmp(question, "no", 2) == 0)
+		return -ENODATA;
+	buf_add(ret, question, len);
+	buf_add(ret, question, len);
+	return 0;
+}
+
 static const struct service_limits patient = { LONG_NS, LONG_NS, LONG_NS };
 
 static void rig_start(struct rig *rig)
@@ -142,6 +157,7 @@ static void rig_start(struct rig *rig)
 		.lend = rig_lend,
 		.step = rig_step,
 		.collected = rig_collected,
+		.answer = rig_answer,
 	};
 
 	assert_int_equal(service_start(rig->s, rig->path, &welcome, &store), 0);
@@ -1481,6 +1497,171 @@ static void who_asks_for_a_collection_hears_of_its_end(void **state)
 	assert_int_equal((intptr_t)result, -ENOTCONN);
 }
 
+/* --- questions --- */
+
+static void hear_answer(struct rig *rig, uint64_t number, int error, const char *text)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	const void *p;
+	size_t len;
+	int said;
+
+	assert_int_equal(hear(rig->agent, LINK_ANSWER, &b), number);
+	assert_int_equal(link_decode_answer(b.data, b.len, &said, &p, &len), 0);
+	assert_int_equal(said, error);
+	assert_int_equal(len, strlen(text));
+	if (len > 0)
+		assert_memory_equal(p, text, len);
+}
+
+static void other_daemons_are_answered(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	SAY(&rig, question, 5, "who", 3);
+	SAY(&rig, question, 6, "no", 2);
+	hear_answer(&rig, 5, 0, "whowho");
+	hear_answer(&rig, 6, -ENODATA, "");
+	rig_release(&rig);
+}
+
+static void who_asks_too_much_is_told_so(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	rig.holds_answers = true;
+	for (uint64_t i = 0; i < 66; i++) /* one is being answered, or about to be, and 64 wait */
+		SAY(&rig, question, i, "x", 1);
+	{
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		const void *p;
+		size_t len;
+		int error;
+
+		assert_in_range(hear(rig.agent, LINK_ANSWER, &b), 64, 65);
+		assert_int_equal(link_decode_answer(b.data, b.len, &error, &p, &len), 0);
+		assert_int_equal(error, -EBUSY);
+	}
+	rig.holds_answers = false;
+	rig_release(&rig);
+}
+
+struct asking {
+	struct rig *rig;
+	uint8_t id[16];
+	struct buf answer;
+};
+
+static void *ask(void *userdata)
+{
+	struct asking *a = userdata;
+
+	return (void *)(intptr_t)service_ask(a->rig->s, a->id, "what", 4, &a->answer);
+}
+
+static intptr_t finish_asking(pthread_t thread)
+{
+	void *result;
+
+	pthread_join(thread, &result);
+	return (intptr_t)result;
+}
+
+static uint64_t hear_query(struct rig *rig, uint8_t id)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	uint64_t number = hear(rig->agent, LINK_QUERY, &b);
+	const uint8_t *who;
+	const void *p;
+	size_t len;
+
+	assert_int_equal(link_decode_query(b.data, b.len, &who, &p, &len), 0);
+	assert_int_equal(who[0], id);
+	assert_int_equal(len, 4);
+	assert_memory_equal(p, "what", 4);
+	return number;
+}
+
+static void another_daemon_is_asked(void **state)
+{
+	struct asking a = { .id = { 12 } }, b = { .id = { 10 } };
+	struct rig rig;
+	pthread_t one, two;
+	uint64_t number;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	a.rig = b.rig = &rig;
+	assert_int_equal(pthread_create(&one, NULL, ask, &a), 0);
+	number = hear_query(&rig, 12);
+	assert_int_equal(pthread_create(&two, NULL, ask, &b), 0);
+	SAY(&rig, answer, hear_query(&rig, 10), -ENODATA, NULL, 0);
+	SAY(&rig, chunks, number, NULL, NULL, 0); /* is no answer to it, ... */
+	SAY(&rig, answer, number + 7, 0, "none", 4); /* nor is this */
+	SAY(&rig, answer, number, 0, "that", 4);
+	assert_int_equal(finish_asking(two), -ENODATA);
+	assert_int_equal(finish_asking(one), 0);
+	assert_int_equal(a.answer.len, 4);
+	assert_memory_equal(a.answer.data, "that", 4);
+	buf_release(&a.answer);
+	assert_int_equal(pthread_create(&one, NULL, ask, &a), 0);
+	hear_query(&rig, 12);
+	go(&rig);
+	assert_int_equal(finish_asking(one), -ENOTCONN);
+	assert_int_equal((intptr_t)ask(&a), -ENOTCONN); /* nobody is there */
+	come(&rig);
+	assert_int_equal(pthread_create(&one, NULL, ask, &a), 0);
+	number = hear_query(&rig, 12);
+	SAY(&rig, settled, 1, (const uint8_t *)"", 0); /* of no round: thrown away */
+	{
+		struct buf bad = BUF_EMPTY;
+
+		link_encode_answer(number, 0, "that", 4, &bad);
+		bad.data[sizeof(struct link_header_wire)] = 5; /* an error, with bytes */
+		say(&rig, &bad);
+	}
+	assert_int_equal(finish_asking(one), -ENOTCONN);
+	go(&rig);
+	rig_release(&rig);
+}
+
+static void an_answer_that_does_not_come_is_not_waited_for(void **state)
+{
+	struct asking a = { .id = { 12 } };
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, LONG_NS, SHORT_NS });
+	a.rig = &rig;
+	assert_int_equal((intptr_t)ask(&a), -ETIMEDOUT);
+	SAY(&rig, answer, hear_query(&rig, 12), 0, "late", 4);
+	rig_release(&rig);
+}
+
+static void who_takes_part_is_told(void **state)
+{
+	struct cluster_node *nodes;
+	uint32_t nr, self;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	assert_int_equal(service_nodes(rig.s, &nodes, &nr, &self), 0);
+	assert_int_equal(nr, 3);
+	assert_int_equal(self, 1);
+	assert_string_equal(nodes[2].name, "two");
+	free(nodes);
+	go(&rig);
+	assert_int_equal(service_nodes(rig.s, &nodes, &nr, &self), 0);
+	assert_int_equal(nr, 0);
+	free(nodes);
+	rig_release(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1519,6 +1700,11 @@ int main(void)
 		cmocka_unit_test(a_path_may_be_long),
 		cmocka_unit_test(a_collection_of_all_nodes_has_this_one_take_part),
 		cmocka_unit_test(who_asks_for_a_collection_hears_of_its_end),
+		cmocka_unit_test(other_daemons_are_answered),
+		cmocka_unit_test(who_asks_too_much_is_told_so),
+		cmocka_unit_test(another_daemon_is_asked),
+		cmocka_unit_test(an_answer_that_does_not_come_is_not_waited_for),
+		cmocka_unit_test(who_takes_part_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
