@@ -9,6 +9,7 @@
 #include "fs/attr_cache.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
+#include "fs/view.h"
 #include "fs/xattr.h"
 
 #define NS_PER_S INT64_C(1000000000)
@@ -134,8 +135,11 @@ static int stat_of(struct fs *fs, const struct ns_inode *in, struct stat *ret)
 int attr_stat(struct fs *fs, struct inode *i, struct stat *ret)
 {
 	struct ns_inode in;
-	int r = attr_load(fs, i->ino, &in);
+	int r;
 
+	if (view_is(i->ino))
+		return view_stat(fs->view, i->ino, ret);
+	r = attr_load(fs, i->ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	return stat_of(fs, &in, ret);
@@ -144,8 +148,15 @@ int attr_stat(struct fs *fs, struct inode *i, struct stat *ret)
 int attr_birth(struct fs *fs, uint64_t ino, struct timespec *ret)
 {
 	struct ns_inode in;
-	int r = attr_load(fs, ino, &in);
+	struct stat st;
+	int r;
 
+	if (view_is(ino)) {
+		r = view_stat(fs->view, ino, &st);
+		*ret = r < 0 ? *ret : st.st_ctim;
+		return r;
+	}
+	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	*ret = timespec_of(in.btime_ns);
@@ -245,6 +256,8 @@ int attr_change(struct fs *fs, struct inode *i, const struct attr_change *c, str
 	struct ns_inode in;
 	int r;
 
+	if (view_is(i->ino))
+		return -EROFS;
 	r = attr_load(fs, i->ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
@@ -329,8 +342,11 @@ void attr_touch(struct fs *fs, struct inode *i)
 
 int attr_readlink(struct fs *fs, struct inode *i, struct buf *ret)
 {
-	int r = ns_get_symlink(fs->db, i->ino, ret);
+	int r;
 
+	if (view_is(i->ino))
+		return view_readlink(fs->view, i->ino, ret);
+	r = ns_get_symlink(fs->db, i->ino, ret);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	attr_touch(fs, i);

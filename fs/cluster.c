@@ -9,7 +9,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/answers.h"
+#include "fs/fs.h"
 #include "fs/options.h"
+#include "fs/view.h"
 #include "mpi-agent/link_format.h"
 #include "mpi-agent/service.h"
 #include "store/engine/cluster.h"
@@ -20,6 +23,9 @@
 struct cluster {
 	struct service *service;
 	struct engine *engine; /* NULL: not started */
+	struct fs *fs; /* likewise */
+	struct answers *answers; /* likewise */
+	char name[CLUSTER_NAME_LEN];
 };
 
 int cluster_new(struct cluster **ret)
@@ -66,6 +72,11 @@ static int lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_no
 	return r < 0 ? r : engine_cluster_lend(e, fps, nr, lent);
 }
 
+static int answer(void *userdata, const void *question, size_t len, struct buf *ret)
+{
+	return answers_give(((struct cluster *)userdata)->answers, question, len, ret);
+}
+
 /* --- collecting together --- */
 
 #define MOVE_BELOW 25 /* percent, as ckptfs-gc has it */
@@ -89,8 +100,12 @@ static int collect_here(struct cluster *c)
 static int prepare(struct cluster *c, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours, struct link_done *ret)
 {
 	struct cluster_node missing;
-	int r = is_ours ? 0 : collect_here(c); /* ckptfs-gc has, just now */
+	int r = 0;
 
+	if (!is_ours) { /* else ckptfs-gc has, just now */
+		view_trim(c->fs->view);
+		r = collect_here(c);
+	}
 	if (r == 0)
 		r = engine_cluster_meet(c->engine, nodes, nr_nodes);
 	if (r < 0)
@@ -192,10 +207,12 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, NULL };
+	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, answer };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 
+	static_assert(sizeof(c->name) == sizeof(welcome.name), "as it is");
+	memcpy(c->name, welcome.name, sizeof(c->name));
 	if (o->agent)
 		return service_start(c->service, o->agent, &welcome, &calls);
 	if (asprintf(&path, "%s/agent.sock", store) < 0) {
@@ -205,19 +222,23 @@ static int await_agent(struct cluster *c, const struct cluster_identity *id, con
 	return service_start(c->service, path, &welcome, &calls);
 }
 
-int cluster_start(struct cluster *c, struct engine *e, const char *store, const struct options *o)
+int cluster_start(struct cluster *c, struct fs *fs, const char *store, const struct options *o)
 {
 	struct cluster_identity id;
 	int r;
 
-	if (engine_cluster_identity(e, &id) == 0) {
+	if (engine_cluster_identity(fs->engine, &id) == 0) {
 		if (!o->agent)
 			return 0;
 		log_error("option agent=%s: store %s was made without cluster=, so no other store knows its fingerprints",
 			  o->agent, store);
 		return -EINVAL;
 	}
-	c->engine = e;
+	r = answers_new(fs, store, &c->answers);
+	if (r < 0)
+		return r;
+	c->engine = fs->engine;
+	c->fs = fs;
 	r = await_agent(c, &id, store, o);
 	if (r < 0 && !o->agent && r != -ENOMEM) {
 		log_warning("store %s: no agent can come; what is on other nodes cannot be read. agent= names another place",
@@ -233,6 +254,7 @@ void cluster_stop(struct cluster *c)
 		return;
 	engine_sync(c->engine);
 	service_stop(c->service);
+	answers_free(TAKE(c->answers));
 }
 
 void cluster_free(struct cluster *c)
@@ -250,4 +272,34 @@ bool cluster_stats(struct cluster *c, struct service_stats *ret)
 		return false;
 	service_stats(c->service, ret);
 	return true;
+}
+
+void cluster_name(struct cluster *c, char ret[CLUSTER_NAME_LEN])
+{
+	memset(ret, 0, CLUSTER_NAME_LEN);
+	if (c)
+		memcpy(ret, c->name, CLUSTER_NAME_LEN);
+}
+
+int cluster_nodes(struct cluster *c, struct cluster_node **ret, uint32_t *ret_nr, uint32_t *ret_self)
+{
+	if (c && c->engine)
+		return service_nodes(c->service, ret, ret_nr, ret_self);
+	*ret = NULL;
+	*ret_nr = *ret_self = 0;
+	return 0;
+}
+
+int cluster_meet(struct cluster *c)
+{
+	_cleanup_(freep) struct cluster_node *nodes = NULL;
+	uint32_t nr, self;
+	int r = cluster_nodes(c, &nodes, &nr, &self);
+
+	return r < 0 || nr == 0 ? r : engine_cluster_meet(c->engine, nodes, nr);
+}
+
+int cluster_ask(struct cluster *c, const uint8_t *id, const void *question, size_t len, struct buf *ret)
+{
+	return c && c->engine ? service_ask(c->service, id, question, len, ret) : -ENOTCONN;
 }

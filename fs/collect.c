@@ -4,10 +4,11 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "fs/fs.h"
+#include "fs/view.h"
 
 struct collect {
-	struct engine *e; /* constant */
-	struct cluster *cluster; /* likewise; NULL: none */
+	struct fs *fs; /* constant */
 
 	struct task task;
 	struct gc_conf conf GUARDED_BY(task.lock); /* constant while it runs */
@@ -57,7 +58,7 @@ static int collect_together(struct collect *c)
 	int r;
 
 	tell_together(c, COLLECT_WAITING, &result);
-	r = cluster_collect(c->cluster, goes_on, c, &result);
+	r = cluster_collect(c->fs->cluster, goes_on, c, &result);
 	if (r == -EOPNOTSUPP)
 		how = COLLECT_ALONE;
 	else if (r == -ENOTCONN)
@@ -92,10 +93,12 @@ static int work(void *userdata)
 	struct gc_report report, first;
 	int r;
 
-	r = engine_gc(c->e, &c->conf, &report);
-	if (r == 0 && c->conf.delete && !c->alone && c->cluster && report.complete && collect_together(c)) {
+	if (c->conf.delete)
+		view_trim(c->fs->view); /* what it does not drop stays for the next time */
+	r = engine_gc(c->fs->engine, &c->conf, &report);
+	if (r == 0 && c->conf.delete && !c->alone && c->fs->cluster && report.complete && collect_together(c)) {
 		first = report;
-		r = engine_gc(c->e, &c->conf, &report);
+		r = engine_gc(c->fs->engine, &c->conf, &report);
 		if (r == 0)
 			add_first(&report, &first);
 	}
@@ -111,14 +114,13 @@ static int work(void *userdata)
 	return 0;
 }
 
-int collect_new(struct engine *e, struct cluster *cluster, struct collect **ret)
+int collect_new(struct fs *fs, struct collect **ret)
 {
 	struct collect *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return -ENOMEM;
-	c->e = e;
-	c->cluster = cluster;
+	c->fs = fs;
 	task_init(&c->task, "ckptfs-gc", work, c);
 	*ret = c;
 	return 0;

@@ -25,7 +25,7 @@ struct collect_status {
 	uint64_t garbage, garbage_ns; /* bytes, and when; 0: not known */
 };
 
-int collect_new(struct engine *e, struct cluster *cluster, struct collect **ret); /* borrows both; cluster NULL: none */
+int collect_new(struct fs *fs, struct collect **ret); /* borrows it */
 void collect_free(struct collect *c); /* stops what is running; NULL is fine */
 
 /* -EBUSY: one is running. `alone`: without the other nodes of a cluster, though they are there. */

@@ -19,6 +19,7 @@
 #include "fs/fs.h"
 #include "fs/inode.h"
 #include "fs/json.h"
+#include "fs/nodes.h"
 #include "fs/options.h"
 #include "fs/scrubber.h"
 #include "mpi-agent/service.h"
@@ -227,7 +228,11 @@ static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats
 {
 	struct service_stats st;
 	bool is_member = cluster_stats(fs->cluster, &st);
+	uint64_t nr[NS_COPY_CACHED + 1] = { 0 }, top = 0;
+	struct ns_copy c;
 
+	while (nodes_next(fs, top, &top, &c) > 0)
+		nr[c.state]++;
 	json_open(j, "cluster");
 	json_bool(j, "member", is_member);
 	json_bool(j, "agent", st.is_connected);
@@ -243,6 +248,8 @@ static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats
 	json_u64(j, "fetch_failures", st.nr_not_fetched);
 	json_u64(j, "served_bytes", st.served_bytes);
 	json_u64(j, "served_chunks", st.nr_served);
+	json_u64(j, "copies", nr[NS_COPY_KEPT]);
+	json_u64(j, "copies_cached", nr[NS_COPY_CACHED]);
 	json_close(j);
 }
 

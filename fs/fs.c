@@ -18,6 +18,7 @@
 #include "fs/scrubber.h"
 #include "fs/seal.h"
 #include "fs/series.h"
+#include "fs/view.h"
 
 static void fs_free(struct fs *fs)
 {
@@ -30,6 +31,7 @@ static void fs_free(struct fs *fs)
 	inquiries_free(fs->inquiries);
 	series_free(fs->series);
 	control_free(fs->control);
+	view_free(fs->view);
 	mutex_release(&fs->handles_lock);
 	rwlock_release(&fs->names);
 	free(fs);
@@ -64,7 +66,7 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	if (r == 0)
 		r = control_new(o, &fs->control);
 	if (r == 0)
-		r = collect_new(e, cluster, &fs->collect);
+		r = collect_new(fs, &fs->collect);
 	if (r == 0)
 		r = scrubber_new(e, &fs->scrubber);
 	if (r == 0)
@@ -79,6 +81,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		r = nodes_clear(fs);
 	if (r == 0 && !fs->read_only && o->autoseal)
 		r = autoseal_new(fs, o->autoseal, &fs->autoseal);
+	if (r == 0)
+		r = view_new(fs, &fs->view);
 	if (r < 0)
 		return r;
 	*ret = TAKE(fs);

@@ -25,6 +25,7 @@ struct inquiries;
 struct options;
 struct scrubber;
 struct series;
+struct view;
 
 struct fs {
 	/* Constant after fs_open(). */
@@ -40,6 +41,7 @@ struct fs {
 	struct inquiries *inquiries;
 	struct autoseal *autoseal; /* NULL: nothing is sealed by itself */
 	struct cluster *cluster; /* borrowed */
+	struct view *view; /* NULL: there is none */
 	bool read_only, noatime;
 	bool sync; /* every change of names is durable before it is answered */
 
@@ -68,7 +70,7 @@ struct who {
 int fs_apply(struct fs *fs, struct engine_tx *tx);
 
 /* Takes the engine over (closed by fs_close()) if it succeeds. Removes what a crash left without a name, and makes
- * the root. `cluster` is only for its figures, and NULL is fine. */
+ * the root. `cluster` is borrowed, and NULL is fine. */
 int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, struct fs **ret);
 /* Writes what is still kept in memory, then closes the engine: its last error. NULL is fine. */
 int fs_close(struct fs *fs);

@@ -235,7 +235,7 @@ static int open_store(struct run *run)
 		engine_close(e);
 		return r;
 	}
-	return cluster_start(run->cluster, e, run->paths.store, &run->o);
+	return cluster_start(run->cluster, run->fs, run->paths.store, &run->o);
 }
 
 /* Larger read-ahead than FUSE's 128 KiB; only root may, and only after the mount. */

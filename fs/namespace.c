@@ -13,6 +13,7 @@
 #include "fs/fs.h"
 #include "fs/inode.h"
 #include "fs/series.h"
+#include "fs/view.h"
 #include "fs/xattr.h"
 
 #define NLINK_MAX (UINT32_MAX / 2)
@@ -28,9 +29,9 @@ static int load_any_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
 	return S_ISDIR(ret->mode) ? 0 : -ENOTDIR;
 }
 
-int names_load_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
+int names_load_dir(struct fs *fs, uint64_t dir, const char *name, struct ns_inode *ret)
 {
-	int r = load_any_dir(fs, dir, ret);
+	int r = view_has(fs->view, dir, name) ? -EROFS : load_any_dir(fs, dir, ret);
 
 	return r == 0 ? attr_sealed(ret) : r;
 }
@@ -149,10 +150,13 @@ static int lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *re
 
 int names_lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *ret)
 {
-	int r;
+	uint64_t ino = 0;
+	int r = view_has(fs->view, dir, name) ? view_lookup(fs->view, dir, name, &ino) : 0;
 
+	if (r < 0)
+		return r;
 	rwlock_lock_shared(&fs->names);
-	r = lookup(fs, dir, name, ret);
+	r = ino ? enter(fs, 0, NULL, ino, ret) : lookup(fs, dir, name, ret);
 	rwlock_unlock_shared(&fs->names);
 	return r;
 }
@@ -225,7 +229,7 @@ static int make(struct fs *fs, uint64_t dir_ino, const char *name, uint64_t ino,
 	struct ns_dirent d;
 	int r;
 
-	r = names_load_dir(fs, dir_ino, &dir);
+	r = names_load_dir(fs, dir_ino, name, &dir);
 	if (r < 0)
 		return r;
 	if (name) {
@@ -298,7 +302,7 @@ static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *n
 	struct ns_dirent d;
 	int r;
 
-	r = names_load_dir(fs, dir_ino, &dir);
+	r = names_load_dir(fs, dir_ino, name, &dir);
 	if (r < 0)
 		return r;
 	r = attr_load(fs, ino, &in);
@@ -346,7 +350,7 @@ static int remove_one(struct fs *fs, uint64_t dir_ino, const char *name, bool wa
 	struct ns_dirent d;
 	int r;
 
-	r = names_load_dir(fs, dir_ino, &dir);
+	r = names_load_dir(fs, dir_ino, name, &dir);
 	if (r < 0)
 		return r;
 	r = names_find(fs, dir_ino, name, &d);

@@ -532,8 +532,8 @@ static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *
 	size_t len = strnlen(s->from.name, sizeof(s->from.name));
 
 	static_assert(NS_STORE_ID_LEN == CLUSTER_ID_LEN && sizeof(ret->name) == sizeof(s->from.name), "as they come");
-	if (memcmp(s->from.id, engine_store_id(fs->engine), CLUSTER_ID_LEN) == 0 || len == 0 || len > NS_NODE_NAME_MAX ||
-	    memchr(s->from.name, '/', len) || !ns_path_is_valid(s->from.name, len) || !ns_path_is_valid(s->path, strlen(s->path)))
+	if (memcmp(s->from.id, engine_store_id(fs->engine), CLUSTER_ID_LEN) == 0 || !ns_node_name_is_valid(s->from.name, len) ||
+	    !ns_path_is_valid(s->path, strlen(s->path)))
 		return -EINVAL;
 	ret->state = NS_COPY_PARTIAL;
 	memcpy(ret->store, s->from.id, sizeof(ret->store));

@@ -17,6 +17,7 @@
 #include "fs/inode.h"
 #include "fs/namespace.h"
 #include "fs/series.h"
+#include "fs/view.h"
 
 /* One side of a rename. */
 struct side {
@@ -54,12 +55,12 @@ static int load(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to_
 {
 	int r;
 
-	r = names_load_dir(fs, from_dir, &m->dir[0]);
+	r = view_has(fs->view, to_dir, to) ? -EROFS : names_load_dir(fs, from_dir, from, &m->dir[0]);
 	if (r < 0)
 		return r;
 	m->from_dir = m->to_dir = &m->dir[0];
 	if (from_dir != to_dir) {
-		r = names_load_dir(fs, to_dir, &m->dir[1]);
+		r = names_load_dir(fs, to_dir, to, &m->dir[1]);
 		if (r < 0)
 			return r;
 		m->to_dir = &m->dir[1];

@@ -16,6 +16,7 @@
 #include "fs/control.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
+#include "fs/view.h"
 
 #define CAPABILITY_NAME "security.capability"
 #define OURS "user.ckptfs."
@@ -243,7 +244,7 @@ static int apply_now(struct fs *fs, struct inode *i, const char *name)
 
 int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, size_t len, int flags, bool kill_setgid)
 {
-	int r = xattr_check_name(name);
+	int r = view_is(i->ino) ? -EROFS : xattr_check_name(name);
 
 	if (r == 0 && starts_with(name, OURS))
 		r = check_setting(name, p, len);
@@ -284,7 +285,7 @@ static int remove_one(struct fs *fs, uint64_t ino, const char *name) REQUIRES(fs
 
 int xattr_remove(struct fs *fs, struct inode *i, const char *name)
 {
-	int r = xattr_check_name(name);
+	int r = view_is(i->ino) ? -EROFS : xattr_check_name(name);
 
 	if (r == 0 && starts_with(name, OURS))
 		r = check_setting(name, NULL, 0);

@@ -345,8 +345,7 @@ bool ns_path_is_valid(const char *path, size_t len)
 	return true;
 }
 
-/* It becomes a name in a directory. */
-static bool node_name_is_valid(const char *name, size_t len)
+bool ns_node_name_is_valid(const char *name, size_t len)
 {
 	return len <= NS_NODE_NAME_MAX && name_is_valid(name, len);
 }
@@ -358,7 +357,7 @@ int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret)
 	size_t path_len;
 
 	if (len < sizeof(*d) || d->version != COPY_VERSION || d->state > NS_COPY_CACHED || d->reserved != 0 ||
-	    len - sizeof(*d) < d->name_len || !node_name_is_valid(name, d->name_len))
+	    len - sizeof(*d) < d->name_len || !ns_node_name_is_valid(name, d->name_len))
 		return -EBADMSG;
 	path_len = len - sizeof(*d) - d->name_len;
 	if (!ns_path_is_valid(name + d->name_len, path_len))

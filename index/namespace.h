@@ -112,6 +112,7 @@ void ns_seal_encode(const struct ns_seal *s, struct buf *ret);
 int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret);
 void ns_copy_encode(const struct ns_copy *c, struct buf *ret);
 int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret);
+bool ns_node_name_is_valid(const char *name, size_t len); /* it becomes a name in a directory */
 bool ns_path_is_valid(const char *path, size_t len); /* names with a slash between them, or nothing; at most NS_PATH_MAX */
 int ns_dirent_decode(uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret);
 

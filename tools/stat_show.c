@@ -203,6 +203,8 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	size_line(to, "  here for others, too", json_flat_u64(j, "cluster.lent_bytes"));
 	fprintf(to, "  %s went there since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
 	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
+	number_line(to, "  copies of what others have sealed", json_flat_u64(j, "cluster.copies"));
+	fprintf(to, "  %s more because somebody looked\n", json_flat_get(j, "cluster.copies_cached"));
 	fputc('\n', to);
 }
 

@@ -12,6 +12,7 @@
 #include "fs/loop.h"
 #include "fs/namespace.h"
 #include "fs/ops/ops.h"
+#include "fs/view.h"
 #include "index/namespace.h"
 #include "store/engine/engine.h"
 
@@ -85,6 +86,25 @@ static int add_dots(struct listing *l, const struct ns_inode *dir, uint64_t afte
 	return r;
 }
 
+/* One that is made up. The kernel looks up what it wants to know more of. */
+static int list_view(struct listing *l, uint64_t ino, uint64_t after)
+{
+	struct ns_inode dir = { .ino = ino, .parent = view_parent(l->fs->view, ino) };
+	_cleanup_(freep) struct ns_dirent *d = NULL;
+	size_t nr = 0;
+	int r = view_list(l->fs->view, ino, &d, &nr);
+
+	if (r == 0)
+		r = add_dots(l, &dir, after);
+	for (size_t i = 0; i < nr && r > 0; i++) {
+		struct stat st = { .st_ino = d[i].ino, .st_mode = DTTOIF(d[i].type) };
+
+		if (d[i].cookie > after)
+			r = add(l, d[i].name, &st, d[i].cookie, false);
+	}
+	return MIN(r, 0);
+}
+
 static int list(struct listing *l, uint64_t ino, uint64_t after)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
@@ -92,6 +112,8 @@ static int list(struct listing *l, uint64_t ino, uint64_t after)
 	struct ns_dirent d;
 	int r;
 
+	if (view_is(ino))
+		return list_view(l, ino, after);
 	r = attr_load(l->fs, ino, &dir);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;

@@ -3,13 +3,16 @@
 #include "fs/control.h"
 #include "fs/namespace.h"
 #include "fs/ops/ops.h"
+#include "fs/view.h"
 
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct stat st;
 	int r = names_lookup(fs_of(req), parent, name, &st);
 
-	if (r == -ENOENT) /* the kernel may remember that there is no such name */
+	if (view_is(parent) || (r == 0 && view_is(st.st_ino)))
+		ops_reply_entry_for(req, r, &st, OPS_VIEW_SECONDS); /* other nodes change what is there */
+	else if (r == -ENOENT) /* the kernel may remember that there is no such name */
 		fuse_reply_entry(req, &(struct fuse_entry_param){ .entry_timeout = OPS_FOREVER });
 	else
 		ops_reply_entry(req, r, &st);

@@ -102,7 +102,7 @@ struct fuse_entry_param ops_entry(const struct stat *st)
 	};
 }
 
-void ops_reply_entry(fuse_req_t req, int r, const struct stat *st)
+void ops_reply_entry_for(fuse_req_t req, int r, const struct stat *st, double seconds)
 {
 	struct fs *fs = fs_of(req);
 	struct fuse_entry_param e;
@@ -112,6 +112,12 @@ void ops_reply_entry(fuse_req_t req, int r, const struct stat *st)
 		return;
 	}
 	e = ops_entry(st);
+	e.entry_timeout = seconds;
 	if (fuse_reply_entry(req, &e) < 0)
 		names_forget(fs, &(struct names_forget){ st->st_ino, 1 }, 1);
+}
+
+void ops_reply_entry(fuse_req_t req, int r, const struct stat *st)
+{
+	ops_reply_entry_for(req, r, st, OPS_FOREVER);
 }

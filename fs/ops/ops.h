@@ -41,6 +41,9 @@ int ops_errno(int r); /* as ops_reply() would send it, positive */
 void ops_answer_error(int fd, uint64_t unique, int error); /* positive; for requests that libfuse does not know */
 /* An entry counted as looked up; taken back if the kernel does not want it any more. */
 void ops_reply_entry(fuse_req_t req, int r, const struct stat *st);
+/* The same for a name that the kernel is to ask for again soon. */
+#define OPS_VIEW_SECONDS 1.0
+void ops_reply_entry_for(fuse_req_t req, int r, const struct stat *st, double seconds);
 struct fuse_entry_param ops_entry(const struct stat *st);
 
 void op_init(void *userdata, struct fuse_conn_info *conn);

@@ -101,6 +101,9 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
  * nothing: while a collection runs, and what a round is at, is not lent. */
 int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool *lent);
 
+/* Those of them that are here; the others are nobody's business. -EAGAIN: one is here, and cannot be lent now. */
+int engine_cluster_lend_all(struct engine *e, const struct fp *fps, size_t nr);
+
 /*
  * Bytes of a file as chunks that whoever has the same cluster's key knows by their fingerprints.
  */

@@ -317,6 +317,24 @@ int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool 
 	return r;
 }
 
+int engine_cluster_lend_all(struct engine *e, const struct fp *fps, size_t nr)
+{
+	_cleanup_(freep) bool *lent = calloc(MAX(nr, (size_t)1), sizeof(*lent));
+	unsigned ticket;
+	int r = lent ? engine_cluster_lend(e, fps, nr, lent) : -ENOMEM;
+
+	ticket = epoch_enter(&e->users);
+	for (size_t i = 0; i < nr && r == 0; i++) {
+		struct addr a;
+		uint32_t len;
+
+		if (!lent[i])
+			r = shares_find_here(e, fps[i], &a, &len);
+	}
+	epoch_leave(&e->users, ticket);
+	return r > 0 ? -EAGAIN : r;
+}
+
 /* --- referring --- */
 
 struct referring {

@@ -1,0 +1,455 @@
+#include "fs/answers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/catalog.h"
+#include "fs/catalog_format.h"
+#include "fs/cluster.h"
+#include "fs/fs.h"
+#include "fs/nodes.h"
+#include "fs/question_format.h"
+#include "fs/seal.h"
+#include "fs/task.h"
+#include "mpi-agent/link_format.h"
+#include "store/engine/cluster.h"
+
+#define LIST_BYTES (256u << 10) /* of an answer */
+#define PART_BYTES (LINK_ANSWER_MAX - 1)
+#define CATALOGS_MAX 4u
+#define CATALOG_KEPT_NS (UINT64_C(300) * 1000000000) /* after the last question about it */
+#define PATIENCE_NS (UINT64_C(500) * 1000000) /* before it is said that something goes on */
+#define STEP_NS 5000000
+#define FPS_AT_ONCE 4096u
+#define LEND_WAIT_NS (UINT64_C(10) * 1000000000) /* for chunks that cannot be lent just now */
+
+/* A directory, as others know it, and here. */
+struct subject {
+	uint8_t store[NS_STORE_ID_LEN];
+	uint64_t ino;
+	int64_t sealed_ns;
+	uint64_t dir; /* here */
+};
+
+struct kept_catalog {
+	struct subject s;
+	int fd; /* -1: none */
+	uint64_t len, used_ns;
+};
+
+struct answers {
+	struct fs *fs; /* constant */
+	char *dir;
+	struct kept_catalog catalogs[CATALOGS_MAX]; /* of whoever calls answers_give() */
+
+	struct task task;
+	enum question_kind kind GUARDED_BY(task.lock); /* of the work, constant while it goes on; 0: there was none */
+	struct subject subject GUARDED_BY(task.lock);
+	int fd GUARDED_BY(task.lock); /* the catalog it has made; -1: none */
+};
+
+/* --- work that takes long --- */
+
+struct writing {
+	struct answers *a;
+	int fd;
+};
+
+static bool is_to_stop(struct answers *a)
+{
+	bool stop;
+
+	mutex_lock(&a->task.lock);
+	stop = a->task.stop;
+	mutex_unlock(&a->task.lock);
+	return stop;
+}
+
+static int write_part(void *userdata, const void *p, size_t len)
+{
+	struct writing *w = userdata;
+
+	for (size_t done = 0; done < len;) {
+		ssize_t n = TEMP_FAILURE_RETRY(write(w->fd, (const uint8_t *)p + done, len - done));
+
+		if (n < 0)
+			return log_errno(-errno, "catalog of a sealed directory: cannot be kept for another node");
+		done += (size_t)n;
+	}
+	return is_to_stop(w->a) ? -ECANCELED : 0;
+}
+
+static int make_catalog(struct answers *a, const struct subject *s)
+{
+	struct writing w = { a, open(a->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) };
+	int r;
+
+	if (w.fd < 0)
+		return log_errno(-errno, "%s: no file for a catalog can be made", a->dir);
+	r = catalog_write(a->fs, s->dir, &(struct catalog_sink){ write_part, &w });
+	mutex_lock(&a->task.lock);
+	if (r == 0) {
+		closep(&a->fd); /* one that nobody has come for */
+		a->fd = w.fd;
+		w.fd = -1;
+	}
+	mutex_unlock(&a->task.lock);
+	closep(&w.fd);
+	return r;
+}
+
+/* Some cannot be lent while this node collects, for instance. */
+static int lend(struct answers *a, const struct fp *fps, size_t nr, bool *all)
+{
+	uint64_t until = monotonic_ns() + LEND_WAIT_NS;
+	int r;
+
+	while ((r = engine_cluster_lend_all(a->fs->engine, fps, nr)) == -EAGAIN && *all && monotonic_ns() < until) {
+		if (is_to_stop(a))
+			return -ECANCELED;
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
+	}
+	if (r == -EAGAIN)
+		*all = false; /* and what comes is not waited for as long */
+	return r == -EAGAIN ? 0 : r;
+}
+
+/* Its catalog is gone through as it is made: it tells all chunks. It must still be sealed when they are lent, which is looked at in the end: before, what others know of may have gone. */
+struct holding {
+	struct answers *a;
+	struct catalog_reader reader;
+	struct fp *fps;
+	size_t nr;
+	bool all;
+};
+
+static int lend_some(struct holding *h, size_t at_least)
+{
+	int r;
+
+	if (h->nr < at_least || h->nr == 0)
+		return 0;
+	r = is_to_stop(h->a) ? -ECANCELED : lend(h->a, h->fps, h->nr, &h->all);
+	h->nr = 0;
+	return r;
+}
+
+static int lend_pieces(struct holding *h, const struct catalog_record *rec)
+{
+	struct cursor c = cursor_of(rec->data, rec->len);
+	struct cluster_piece p;
+	int r = 0;
+
+	while (r >= 0 && (r = catalog_piece_next(&c, &p)) > 0) {
+		if (p.chunk_len > 0)
+			h->fps[h->nr++] = p.fp;
+		r = lend_some(h, FPS_AT_ONCE);
+	}
+	return r;
+}
+
+/* Records come whole. */
+static int lend_records(void *userdata, const void *p, size_t len)
+{
+	struct holding *h = userdata;
+	const uint8_t *at = p, *end = at + len;
+	struct catalog_record rec;
+	size_t used;
+	int r = 0;
+
+	while (r >= 0 && (r = catalog_reader_next(&h->reader, at, (size_t)(end - at), &used, &rec)) > 0) {
+		at += used;
+		if (rec.type == CATALOG_PIECES)
+			r = lend_pieces(h, &rec);
+	}
+	return r;
+}
+
+static int hold(struct answers *a, const struct subject *s)
+{
+	struct holding h = { .a = a, .all = true, .fps = calloc(FPS_AT_ONCE, sizeof(*h.fps)) };
+	int r = h.fps ? cluster_meet(a->fs->cluster) : -ENOMEM;
+
+	if (r == 0)
+		r = catalog_write(a->fs, s->dir, &(struct catalog_sink){ lend_records, &h });
+	if (r == 0)
+		r = lend_some(&h, 0);
+	free(h.fps);
+	return r < 0 ? r : h.all ? 0 : -EAGAIN;
+}
+
+static int work(void *userdata)
+{
+	struct answers *a = userdata;
+	enum question_kind kind;
+	struct subject s;
+
+	mutex_lock(&a->task.lock);
+	kind = a->kind;
+	s = a->subject;
+	mutex_unlock(&a->task.lock);
+	return kind == QUESTION_CATALOG ? make_catalog(a, &s) : hold(a, &s);
+}
+
+static bool is_same(const struct subject *a, const struct subject *b)
+{
+	return a->dir == b->dir && a->ino == b->ino && a->sealed_ns == b->sealed_ns && memcmp(a->store, b->store, sizeof(a->store)) == 0;
+}
+
+/* Begin it, or see how far it is: 0: it has been done; -EINPROGRESS; else why it cannot be. What has been done is done again by the next who asks. */
+static int look_after(struct answers *a, enum question_kind kind, const struct subject *s, int *ret_fd) REQUIRES(a->task.lock)
+{
+	bool is_this = a->kind == kind && is_same(&a->subject, s);
+	int r;
+
+	if (!task_is_idle(&a->task))
+		return -EINPROGRESS; /* perhaps with something else first */
+	if (is_this) {
+		a->kind = 0;
+		*ret_fd = a->fd;
+		a->fd = -1;
+		return a->task.status.error;
+	}
+	a->kind = kind;
+	a->subject = *s;
+	r = task_start(&a->task);
+	return r < 0 ? r : -EINPROGRESS;
+}
+
+static int get_done(struct answers *a, enum question_kind kind, const struct subject *s, int *ret_fd)
+{
+	uint64_t until = monotonic_ns() + PATIENCE_NS;
+	int r;
+
+	for (;;) {
+		mutex_lock(&a->task.lock);
+		r = look_after(a, kind, s, ret_fd);
+		mutex_unlock(&a->task.lock);
+		if (r != -EINPROGRESS || monotonic_ns() >= until)
+			return r;
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
+	}
+}
+
+/* --- which directory --- */
+
+static int find_copy(struct answers *a, struct subject *s)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r;
+
+	while ((r = nodes_next(a->fs, top, &top, &c)) > 0)
+		if (c.ino == s->ino && c.sealed_ns == s->sealed_ns && memcmp(c.store, s->store, sizeof(c.store)) == 0) {
+			s->dir = top;
+			return 0;
+		}
+	return r < 0 ? r : -ENODATA;
+}
+
+static int find(struct answers *a, struct subject *s)
+{
+	struct ns_seal seal;
+	int r;
+
+	if (memcmp(s->store, engine_store_id(a->fs->engine), sizeof(s->store)) != 0)
+		return find_copy(a, s);
+	s->dir = s->ino;
+	r = ns_get_seal(a->fs->db, s->ino, &seal);
+	return r < 0 ? r : r == 0 || seal.sealed_ns != s->sealed_ns ? -ENODATA : 0;
+}
+
+/* --- answers --- */
+
+static int tell_seals(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
+{
+	struct told_seal t = { 0 };
+	struct ns_seal seal;
+	int r = 1;
+
+	memcpy(t.store, engine_store_id(a->fs->engine), sizeof(t.store));
+	cluster_name(a->fs->cluster, t.name);
+	while (*after != QUESTION_AT_END && ret->len < max) {
+		_cleanup_(buf_release) struct buf path = BUF_EMPTY;
+
+		r = seal_next(a->fs, *after, 0, &t.ino, &seal, &path);
+		if (r <= 0) {
+			*after = QUESTION_AT_END;
+			return r;
+		}
+		*after = t.ino;
+		t.sealed_ns = seal.sealed_ns;
+		if (path.len > NS_PATH_MAX)
+			continue; /* no path that long can be opened, either */
+		if (path.len > 0)
+			memcpy(t.path, path.data, path.len);
+		t.path[path.len] = '\0';
+		told_seal_encode(&t, ret);
+	}
+	return 0;
+}
+
+static int tell_copies(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
+{
+	struct told_seal t;
+	struct ns_copy c;
+
+	while (*after != QUESTION_AT_END && ret->len < max) {
+		int r = nodes_next(a->fs, *after, after, &c);
+
+		if (r <= 0) {
+			*after = QUESTION_AT_END;
+			return r;
+		}
+		t.ino = c.ino;
+		t.sealed_ns = c.sealed_ns;
+		memcpy(t.store, c.store, sizeof(t.store));
+		memcpy(t.name, c.name, sizeof(t.name));
+		memcpy(t.path, c.path, sizeof(t.path));
+		told_seal_encode(&t, ret);
+	}
+	return 0;
+}
+
+static int answer_seals(struct answers *a, const struct question *q, struct buf *ret)
+{
+	uint64_t seals_after = q->seals_after, copies_after = q->copies_after;
+	_cleanup_(buf_release) struct buf list = BUF_EMPTY;
+	int r = tell_seals(a, &seals_after, LIST_BYTES, &list);
+
+	if (r == 0)
+		r = tell_copies(a, &copies_after, LIST_BYTES, &list);
+	if (r < 0)
+		return r;
+	told_head_encode(seals_after, copies_after, ret);
+	buf_add(ret, list.data, list.len);
+	return buf_error(&list);
+}
+
+/* A place for another one: an empty one, or that of what has not been asked for for longest. */
+static struct kept_catalog *make_room(struct answers *a)
+{
+	struct kept_catalog *k = &a->catalogs[0];
+
+	for (unsigned i = 1; i < CATALOGS_MAX && k->fd >= 0; i++)
+		if (a->catalogs[i].fd < 0 || a->catalogs[i].used_ns < k->used_ns)
+			k = &a->catalogs[i];
+	closep(&k->fd);
+	k->fd = -1;
+	return k;
+}
+
+static void drop_old(struct answers *a)
+{
+	uint64_t now = monotonic_ns();
+
+	for (struct kept_catalog *k = a->catalogs; k < a->catalogs + CATALOGS_MAX; k++)
+		if (k->fd >= 0 && now - k->used_ns > CATALOG_KEPT_NS) {
+			closep(&k->fd);
+			k->fd = -1;
+		}
+}
+
+static int get_catalog(struct answers *a, const struct subject *s, struct kept_catalog **ret)
+{
+	struct kept_catalog *k = NULL;
+	struct stat st;
+	int r, fd = -1;
+
+	for (k = a->catalogs; k < a->catalogs + CATALOGS_MAX; k++)
+		if (k->fd >= 0 && is_same(&k->s, s)) {
+			*ret = k;
+			return 0;
+		}
+	r = get_done(a, QUESTION_CATALOG, s, &fd);
+	if (r < 0)
+		return r;
+	if (fstat(fd, &st) < 0) {
+		r = log_errno(-errno, "catalog of a sealed directory");
+		closep(&fd);
+		return r;
+	}
+	k = make_room(a);
+	*k = (struct kept_catalog){ *s, fd, (uint64_t)st.st_size, 0 };
+	*ret = k;
+	return 0;
+}
+
+static int answer_catalog(struct answers *a, const struct question *q, const struct subject *s, struct buf *ret)
+{
+	_cleanup_(freep) uint8_t *part = malloc(PART_BYTES);
+	struct kept_catalog *k = NULL;
+	ssize_t n;
+	int r = part ? get_catalog(a, s, &k) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	k->used_ns = monotonic_ns();
+	if (q->off > k->len)
+		return -EINVAL;
+	n = TEMP_FAILURE_RETRY(pread(k->fd, part, MIN(k->len - q->off, (uint64_t)PART_BYTES), (off_t)q->off));
+	if (n < 0)
+		return log_errno(-errno, "catalog of a sealed directory");
+	told_catalog_encode(q->off + (uint64_t)n == k->len, part, (size_t)n, ret);
+	return 0;
+}
+
+int answers_give(struct answers *a, const void *question, size_t len, struct buf *ret)
+{
+	struct question q;
+	struct subject s;
+	int r = question_decode(question, len, &q), none = -1;
+
+	drop_old(a);
+	if (r < 0)
+		return r;
+	if (q.kind == QUESTION_SEALS)
+		return answer_seals(a, &q, ret);
+	s = (struct subject){ .ino = q.ino, .sealed_ns = q.sealed_ns };
+	memcpy(s.store, q.store, sizeof(s.store));
+	r = find(a, &s);
+	if (r < 0)
+		return r;
+	return q.kind == QUESTION_CATALOG ? answer_catalog(a, &q, &s, ret) : get_done(a, QUESTION_HOLD, &s, &none);
+}
+
+int answers_new(struct fs *fs, const char *dir, struct answers **ret)
+{
+	struct answers *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->fs = fs;
+	a->fd = -1;
+	for (unsigned i = 0; i < CATALOGS_MAX; i++)
+		a->catalogs[i].fd = -1;
+	task_init(&a->task, "answers", work, a);
+	a->dir = strdup(dir);
+	if (!a->dir) {
+		answers_free(a);
+		return -ENOMEM;
+	}
+	*ret = a;
+	return 0;
+}
+
+void answers_free(struct answers *a)
+{
+	if (!a)
+		return;
+	task_release(&a->task);
+	closep(&a->fd);
+	for (unsigned i = 0; i < CATALOGS_MAX; i++)
+		closep(&a->catalogs[i].fd);
+	free(a->dir);
+	free(a);
+}

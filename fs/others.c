@@ -1,0 +1,718 @@
+#include "fs/others.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "fs/cluster.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/nodes.h"
+#include "fs/question_format.h"
+
+#define BELIEVED_NS (UINT64_C(1) * 1000000000)
+#define HEARD_MAX 64u /* nodes whose lists are remembered */
+#define SEALS_MAX (1u << 16) /* of a node: more are not looked at */
+#define WORK_NS (UINT64_C(600) * 1000000000) /* for a node to make a catalog, and to lend */
+#define BUSY_NS (UINT64_C(30) * 1000000000) /* for one that has too many questions */
+#define BUSY_STEP_NS 50000000
+
+struct heard {
+	uint8_t id[NS_STORE_ID_LEN];
+	uint64_t when_ns; /* 0: nothing */
+	struct others_seals seals; /* all that it has told */
+};
+
+/* Somebody makes a copy of it. On his stack. */
+struct opening {
+	const struct others_seal *seal;
+	struct opening *next;
+};
+
+struct others {
+	struct fs *fs; /* constant */
+	struct mutex lock; /* leaf */
+	struct cond changed; /* a copy has been made, or not */
+	struct heard heard[HEARD_MAX] GUARDED_BY(lock);
+	struct opening *opening GUARDED_BY(lock);
+};
+
+int others_new(struct fs *fs, struct others **ret)
+{
+	struct others *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	o->fs = fs;
+	mutex_init(&o->lock);
+	cond_init(&o->changed);
+	*ret = o;
+	return 0;
+}
+
+void others_free(struct others *o)
+{
+	if (!o)
+		return;
+	for (unsigned i = 0; i < HEARD_MAX; i++)
+		others_seals_release(&o->heard[i].seals);
+	cond_release(&o->changed);
+	mutex_release(&o->lock);
+	free(o);
+}
+
+/* --- lists --- */
+
+void others_seals_release(struct others_seals *s)
+{
+	for (size_t i = 0; i < s->nr; i++)
+		free(s->v[i].path);
+	free(s->v);
+	*s = (struct others_seals){ 0 };
+}
+
+/* Copies the path. */
+static int add(struct others_seals *l, const struct others_seal *s)
+{
+	char *path = strdup(s->path);
+
+	if (path && l->nr == l->room) {
+		size_t room = MAX(2 * l->room, (size_t)16);
+		struct others_seal *more = reallocarray(l->v, room, sizeof(*more));
+
+		if (more) {
+			l->v = more;
+			l->room = room;
+		}
+	}
+	if (!path || l->nr == l->room) {
+		free(path);
+		return -ENOMEM;
+	}
+	l->v[l->nr] = *s;
+	l->v[l->nr++].path = path;
+	return 0;
+}
+
+static int add_all(struct others_seals *l, const struct others_seals *from)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->nr && r == 0; i++)
+		r = add(l, &from->v[i]);
+	return r;
+}
+
+static bool is_id(const uint8_t *a, const uint8_t *b)
+{
+	return memcmp(a, b, NS_STORE_ID_LEN) == 0;
+}
+
+static bool is_same(const struct others_seal *a, const struct others_seal *b)
+{
+	return a->ino == b->ino && a->sealed_ns == b->sealed_ns && is_id(a->store, b->store);
+}
+
+static bool has(const struct others_seals *l, const struct others_seal *s)
+{
+	for (size_t i = 0; i < l->nr; i++)
+		if (is_same(&l->v[i], s))
+			return true;
+	return false;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct others_seal *x = a, *y = b;
+	int r = strcmp(x->path, y->path);
+
+	return r != 0 ? r : (x->sealed_ns < y->sealed_ns) - (x->sealed_ns > y->sealed_ns);
+}
+
+static void sort(struct others_seals *l)
+{
+	size_t kept = 0;
+
+	if (l->nr > 0)
+		qsort(l->v, l->nr, sizeof(*l->v), by_path);
+	for (size_t i = 0; i < l->nr; i++)
+		if (kept > 0 && strcmp(l->v[kept - 1].path, l->v[i].path) == 0)
+			free(l->v[i].path);
+		else
+			l->v[kept++] = l->v[i];
+	l->nr = kept;
+}
+
+/* --- asking --- */
+
+/* As long as it says that it goes on with something, or has too much to do. */
+static int ask(struct others *o, const uint8_t *id, const struct question *q, struct buf *ret)
+{
+	uint64_t start = monotonic_ns();
+	_cleanup_(buf_release) struct buf question = BUF_EMPTY;
+	int r;
+
+	question_encode(q, &question);
+	r = buf_error(&question);
+	while (r == 0) {
+		buf_clear(ret);
+		r = cluster_ask(o->fs->cluster, id, question.data, question.len, ret);
+		if ((r != -EINPROGRESS || monotonic_ns() - start > WORK_NS) && (r != -EBUSY || monotonic_ns() - start > BUSY_NS))
+			return r;
+		if (r == -EBUSY)
+			nanosleep(&(struct timespec){ .tv_nsec = BUSY_STEP_NS }, NULL);
+		r = 0;
+	}
+	return r;
+}
+
+static int take_list(const uint8_t *holder, const struct buf *answer, struct question *q, struct others_seals *ret)
+{
+	struct cursor c = cursor_of(answer->data, answer->len);
+	struct question before = *q;
+	struct told_seal t;
+	int r = told_head_decode(&c, &q->seals_after, &q->copies_after);
+
+	while (r >= 0 && (r = told_seal_next(&c, &t)) > 0) {
+		struct others_seal s = { .ino = t.ino, .sealed_ns = t.sealed_ns, .path = t.path };
+
+		memcpy(s.store, t.store, sizeof(s.store));
+		memcpy(s.holder, holder, sizeof(s.holder));
+		memcpy(s.name, t.name, sizeof(s.name));
+		r = add(ret, &s);
+	}
+	if (r == 0 && q->seals_after == before.seals_after && q->copies_after == before.copies_after)
+		return -EBADMSG; /* it would go on for ever */
+	return r;
+}
+
+static int hear_anew(struct others *o, const uint8_t *id, struct others_seals *ret)
+{
+	struct question q = { .kind = QUESTION_SEALS };
+	int r = 0;
+
+	while (r == 0 && (q.seals_after != QUESTION_AT_END || q.copies_after != QUESTION_AT_END) && ret->nr < SEALS_MAX) {
+		_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
+
+		r = ask(o, id, &q, &answer);
+		if (r == 0)
+			r = take_list(id, &answer, &q, ret);
+	}
+	return r;
+}
+
+static void remember(struct others *o, const uint8_t *id, const struct others_seals *l) REQUIRES(o->lock)
+{
+	struct heard *h = &o->heard[0];
+
+	for (unsigned i = 0; i < HEARD_MAX; i++) {
+		if (is_id(o->heard[i].id, id)) {
+			h = &o->heard[i];
+			break;
+		}
+		if (o->heard[i].when_ns < h->when_ns)
+			h = &o->heard[i];
+	}
+	others_seals_release(&h->seals);
+	h->when_ns = 0;
+	if (add_all(&h->seals, l) < 0)
+		return; /* it is asked again */
+	memcpy(h->id, id, sizeof(h->id));
+	h->when_ns = monotonic_ns();
+}
+
+/* All that a node tells. */
+static int hear(struct others *o, const uint8_t *id, struct others_seals *ret)
+{
+	bool is_fresh = false;
+	int r = 0;
+
+	mutex_lock(&o->lock);
+	for (unsigned i = 0; i < HEARD_MAX && !is_fresh; i++) {
+		const struct heard *h = &o->heard[i];
+
+		is_fresh = h->when_ns > 0 && is_id(h->id, id) && monotonic_ns() - h->when_ns < BELIEVED_NS;
+		if (is_fresh)
+			r = add_all(ret, &h->seals);
+	}
+	mutex_unlock(&o->lock);
+	if (is_fresh)
+		return r;
+	r = hear_anew(o, id, ret);
+	if (r < 0)
+		return r;
+	mutex_lock(&o->lock);
+	remember(o, id, ret);
+	mutex_unlock(&o->lock);
+	return 0;
+}
+
+void others_forget(struct others *o)
+{
+	mutex_lock(&o->lock);
+	for (unsigned i = 0; i < HEARD_MAX; i++)
+		o->heard[i].when_ns = 0;
+	mutex_unlock(&o->lock);
+}
+
+/* --- who there is --- */
+
+struct node_list {
+	struct others_node *v;
+	size_t nr, room;
+};
+
+static bool has_node(const struct node_list *l, const uint8_t *id)
+{
+	for (size_t i = 0; i < l->nr; i++)
+		if (is_id(l->v[i].id, id))
+			return true;
+	return false;
+}
+
+static int add_node(struct others *o, struct node_list *l, const uint8_t *id, const char *name, bool is_live)
+{
+	if (is_id(id, engine_store_id(o->fs->engine)) || has_node(l, id))
+		return 0;
+	if (l->nr == l->room) {
+		size_t room = MAX(2 * l->room, (size_t)16);
+		struct others_node *more = reallocarray(l->v, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		l->v = more;
+		l->room = room;
+	}
+	memcpy(l->v[l->nr].id, id, sizeof(l->v->id));
+	snprintf(l->v[l->nr].name, sizeof(l->v->name), "%s", name);
+	l->v[l->nr++].is_live = is_live;
+	return 0;
+}
+
+static int add_live(struct others *o, struct node_list *l)
+{
+	_cleanup_(freep) struct cluster_node *nodes = NULL;
+	uint32_t nr, self;
+	int r = cluster_nodes(o->fs->cluster, &nodes, &nr, &self);
+
+	for (uint32_t i = 0; r == 0 && i < nr; i++)
+		r = add_node(o, l, nodes[i].id, nodes[i].name, true);
+	return r;
+}
+
+static int add_of_copies(struct others *o, struct node_list *l)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r;
+
+	while ((r = nodes_next(o->fs, top, &top, &c)) > 0) {
+		r = add_node(o, l, c.store, c.name, false);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+/* Nodes of which those that take part have copies. One that does not answer is passed over. */
+static int add_told(struct others *o, struct node_list *l)
+{
+	size_t nr_live = 0;
+	int r = 0;
+
+	while (nr_live < l->nr && l->v[nr_live].is_live)
+		nr_live++;
+	for (size_t i = 0; i < nr_live && r == 0; i++) {
+		_cleanup_(others_seals_release) struct others_seals told = { 0 };
+
+		if (hear(o, l->v[i].id, &told) < 0)
+			continue;
+		for (size_t k = 0; k < told.nr && r == 0; k++)
+			r = add_node(o, l, told.v[k].store, told.v[k].name, false);
+	}
+	return r;
+}
+
+static int gather(struct others *o, bool asks, struct node_list *l)
+{
+	int r = add_live(o, l);
+
+	if (r == 0)
+		r = add_of_copies(o, l);
+	if (r == 0 && asks)
+		r = add_told(o, l);
+	return r;
+}
+
+int others_nodes(struct others *o, struct others_node **ret, size_t *ret_nr)
+{
+	struct node_list l = { 0 };
+	int r = gather(o, true, &l);
+
+	if (r < 0) {
+		free(l.v);
+		return r;
+	}
+	*ret = l.v;
+	*ret_nr = l.nr;
+	return 0;
+}
+
+static void write_long_name(const struct others_node *n, char ret[OTHERS_NAME_MAX + 1])
+{
+	int at = snprintf(ret, OTHERS_NAME_MAX + 1, "%s~", n->name);
+
+	for (unsigned i = 0; i < sizeof(n->id); i++)
+		at += snprintf(ret + at, (size_t)(OTHERS_NAME_MAX + 1 - at), "%02x", n->id[i]);
+}
+
+void others_shown_name(const struct others_node *all, size_t nr, size_t i, char ret[OTHERS_NAME_MAX + 1])
+{
+	for (size_t k = 0; k < nr; k++)
+		if (k != i && strcmp(all[k].name, all[i].name) == 0) {
+			write_long_name(&all[i], ret);
+			return;
+		}
+	snprintf(ret, OTHERS_NAME_MAX + 1, "%s", all[i].name);
+}
+
+static bool goes_by(const struct others_node *n, const char *name, bool *ret_exactly)
+{
+	char full[OTHERS_NAME_MAX + 1];
+
+	write_long_name(n, full);
+	*ret_exactly = strcmp(full, name) == 0;
+	return *ret_exactly || strcmp(n->name, name) == 0;
+}
+
+/* 1; 0: none; -EEXIST: several, of those that take part or of all */
+static int pick(const struct node_list *l, const char *name, struct others_node *ret)
+{
+	unsigned nr = 0, nr_live = 0;
+	bool exactly;
+
+	for (size_t i = 0; i < l->nr; i++) {
+		if (!goes_by(&l->v[i], name, &exactly))
+			continue;
+		if (exactly) {
+			*ret = l->v[i];
+			return 1;
+		}
+		nr++;
+		nr_live += l->v[i].is_live;
+		if (nr == 1 || l->v[i].is_live)
+			*ret = l->v[i];
+	}
+	return nr == 1 || nr_live == 1 ? 1 : nr == 0 ? 0 : -EEXIST;
+}
+
+/* Others are asked only about who is not known here. */
+int others_find(struct others *o, const char *name, struct others_node *ret)
+{
+	struct node_list l = { 0 };
+	int r = gather(o, false, &l);
+
+	if (r == 0)
+		r = pick(&l, name, ret);
+	if (r == 0)
+		r = add_told(o, &l);
+	if (r == 0)
+		r = pick(&l, name, ret);
+	free(l.v);
+	return r == -EEXIST ? 0 : r;
+}
+
+/* --- what a node has --- */
+
+/* 1/0/<0: the top of a whole copy of just that. */
+static int find_copy(struct others *o, const struct others_seal *s, uint64_t *ret_top)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r;
+
+	while ((r = nodes_next(o->fs, top, &top, &c)) > 0)
+		if (c.ino == s->ino && c.sealed_ns == s->sealed_ns && is_id(c.store, s->store)) {
+			*ret_top = top;
+			return 1;
+		}
+	return r;
+}
+
+/* true: it is gone */
+static bool drop(struct others *o, const struct ns_copy *c)
+{
+	struct nodes_origin from;
+
+	memcpy(from.id, c->store, sizeof(from.id));
+	memcpy(from.name, c->name, sizeof(from.name));
+	if (nodes_drop(o->fs, &from, c->ino) < 0)
+		return false;
+	log_info("node %s, %s: the copy of it is dropped", c->name, *c->path ? c->path : "/");
+	return true;
+}
+
+/* The node itself has told, and that is all it has. */
+static int match_copies(struct others *o, const uint8_t *id, struct others_seals *l)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r;
+
+	while ((r = nodes_next(o->fs, top, &top, &c)) > 0) {
+		bool is_told = false;
+
+		for (size_t i = 0; i < l->nr; i++)
+			if (l->v[i].ino == c.ino && l->v[i].sealed_ns == c.sealed_ns && is_id(c.store, id)) {
+				l->v[i].top = top;
+				is_told = true;
+			}
+		if (!is_told && is_id(c.store, id) && c.state == NS_COPY_CACHED && l->nr < SEALS_MAX)
+			drop(o, &c);
+	}
+	return r;
+}
+
+static int add_copies(struct others *o, const uint8_t *id, struct others_seals *l)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r;
+
+	while ((r = nodes_next(o->fs, top, &top, &c)) > 0) {
+		struct others_seal s = { .ino = c.ino, .sealed_ns = c.sealed_ns, .top = top, .path = c.path };
+
+		if (!is_id(c.store, id))
+			continue;
+		memcpy(s.store, c.store, sizeof(s.store));
+		memcpy(s.name, c.name, sizeof(s.name));
+		r = add(l, &s);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+static int add_of_node(const struct others_seals *from, const uint8_t *id, struct others_seals *ret)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->nr && r == 0; i++)
+		if (is_id(from->v[i].store, id) && !has(ret, &from->v[i]))
+			r = add(ret, &from->v[i]);
+	return r;
+}
+
+/* It is not there: what this store and others have of it. */
+static int seals_of_absent(struct others *o, const uint8_t *id, const struct node_list *live, struct others_seals *ret)
+{
+	int r = add_copies(o, id, ret);
+
+	for (size_t i = 0; i < live->nr && r == 0; i++) {
+		_cleanup_(others_seals_release) struct others_seals told = { 0 };
+
+		if (!is_id(live->v[i].id, id) && hear(o, live->v[i].id, &told) == 0)
+			r = add_of_node(&told, id, ret);
+	}
+	return r;
+}
+
+int others_seals(struct others *o, const uint8_t *id, struct others_seals *ret)
+{
+	_cleanup_(others_seals_release) struct others_seals told = { 0 };
+	struct node_list live = { 0 };
+	int r = add_live(o, &live);
+
+	if (r == 0 && has_node(&live, id) && hear(o, id, &told) == 0) {
+		r = add_of_node(&told, id, ret);
+		if (r == 0)
+			r = match_copies(o, id, ret);
+	} else if (r == 0) {
+		r = seals_of_absent(o, id, &live, ret);
+	}
+	free(live.v);
+	if (r == 0)
+		sort(ret);
+	return r;
+}
+
+/* --- copies --- */
+
+/* The catalog, part by part. */
+struct receiving {
+	struct others *o;
+	const struct others_seal *seal;
+	uint64_t off; /* behind `part` */
+	struct buf part; /* the answer, ... */
+	const uint8_t *at; /* and what is left of it */
+	size_t left;
+	bool is_last;
+};
+
+static struct question question_about(enum question_kind kind, const struct others_seal *s)
+{
+	struct question q = { .kind = kind, .ino = s->ino, .sealed_ns = s->sealed_ns };
+
+	memcpy(q.store, s->store, sizeof(q.store));
+	return q;
+}
+
+static int receive_part(struct receiving *rc)
+{
+	struct question q = question_about(QUESTION_CATALOG, rc->seal);
+	const void *p;
+	int r;
+
+	q.off = rc->off;
+	r = ask(rc->o, rc->seal->holder, &q, &rc->part);
+	if (r == 0)
+		r = told_catalog_decode(rc->part.data, rc->part.len, &rc->is_last, &p, &rc->left);
+	if (r < 0)
+		return r;
+	rc->at = p;
+	rc->off += rc->left;
+	return 0;
+}
+
+static ssize_t receive(void *userdata, void *buf, size_t len)
+{
+	struct receiving *rc = userdata;
+	size_t n;
+	int r;
+
+	if (rc->left == 0 && !rc->is_last) {
+		r = receive_part(rc);
+		if (r < 0)
+			return r;
+	}
+	n = MIN(rc->left, len);
+	if (n > 0)
+		memcpy(buf, rc->at, n);
+	rc->at += n;
+	rc->left -= n;
+	return (ssize_t)n;
+}
+
+/* Whom to ask for its chunks: who has told the catalog, and whose it is. */
+static uint32_t owners_of(const struct others_seal *s, struct cluster_node ret[2])
+{
+	uint32_t nr = 0;
+
+	memset(ret, 0, 2 * sizeof(*ret));
+	memcpy(ret[nr++].id, s->holder, sizeof(ret->id));
+	if (!is_id(s->holder, s->store))
+		memcpy(ret[nr++].id, s->store, sizeof(ret->id));
+	memcpy(ret[nr - 1].name, s->name, sizeof(ret->name)); /* the holder's comes with NODES, and is not needed */
+	return nr;
+}
+
+static int make_copy(struct others *o, const struct others_seal *s)
+{
+	struct nodes_seal seal = { .ino = s->ino, .sealed_ns = s->sealed_ns, .path = s->path, .cached = true };
+	struct receiving rc = { .o = o, .seal = s };
+	struct question hold = question_about(QUESTION_HOLD, s);
+	_cleanup_(buf_release) struct buf nothing = BUF_EMPTY;
+	struct cluster_node owners[2];
+	uint32_t nr_owners = owners_of(s, owners);
+	int r;
+
+	memcpy(seal.from.id, s->store, sizeof(seal.from.id));
+	memcpy(seal.from.name, s->name, sizeof(seal.from.name));
+	r = nodes_take(o->fs, &seal, &(struct nodes_source){ receive, &rc }, owners, nr_owners);
+	buf_release(&rc.part);
+	if (r < 0)
+		return r == -ENODATA || r == -ESTALE ? -ENOENT : r;
+	r = ask(o, s->holder, &hold, &nothing);
+	if (r == -ENODATA || r == -ESTALE) {
+		nodes_drop(o->fs, &seal.from, s->ino);
+		return -ENOENT;
+	}
+	if (r < 0)
+		log_warning("node %s, %s: not all of it is lent (%s); what is deleted there meanwhile cannot be read here", s->name,
+			    *s->path ? s->path : "/", strerror(-r));
+	return 0;
+}
+
+/* Only one makes a copy of the same, and the others wait for him. */
+static int open_once(struct others *o, const struct others_seal *s, uint64_t *ret_top)
+{
+	struct opening op = { s, NULL };
+	int r;
+
+	mutex_lock(&o->lock);
+	for (struct opening *i = o->opening; i;)
+		if (is_same(i->seal, s)) {
+			cond_wait(&o->changed, &o->lock);
+			i = o->opening;
+		} else {
+			i = i->next;
+		}
+	op.next = o->opening;
+	o->opening = &op;
+	mutex_unlock(&o->lock);
+	r = find_copy(o, s, ret_top);
+	if (r == 0) {
+		r = make_copy(o, s);
+		if (r == 0)
+			r = find_copy(o, s, ret_top);
+		if (r == 0)
+			r = -ENOENT;
+	}
+	mutex_lock(&o->lock);
+	for (struct opening **at = &o->opening; *at; at = &(*at)->next)
+		if (*at == &op) {
+			*at = op.next;
+			break;
+		}
+	cond_broadcast(&o->changed);
+	mutex_unlock(&o->lock);
+	return MIN(r, 0);
+}
+
+int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top)
+{
+	int r;
+
+	if (s->top != 0) {
+		*ret_top = s->top;
+		return 0;
+	}
+	r = open_once(o, s, ret_top);
+	if (r == -ENOENT)
+		others_forget(o);
+	return r;
+}
+
+/* Nobody looks at it, and it can be had again. */
+static bool is_useless(struct others *o, const struct node_list *live, uint64_t top, const struct ns_copy *c)
+{
+	struct inode *i;
+
+	if (c->state != NS_COPY_CACHED || !has_node(live, c->store))
+		return false;
+	i = inode_find(o->fs->inodes, top);
+	if (i)
+		inode_put(o->fs->inodes, i); /* nothing is left to do: read times of what is sealed do not change */
+	return !i;
+}
+
+int others_trim(struct others *o)
+{
+	struct node_list live = { 0 };
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r = add_live(o, &live), nr = 0;
+
+	while (r >= 0 && (r = nodes_next(o->fs, top, &top, &c)) > 0)
+		if (is_useless(o, &live, top, &c))
+			nr += drop(o, &c);
+	free(live.v);
+	return r < 0 ? r : nr;
+}

@@ -1,0 +1,404 @@
+#include "fs/view.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "fs/cluster.h"
+#include "fs/fs.h"
+#include "fs/namespace.h"
+#include "fs/others.h"
+#include "store/engine/cluster.h"
+
+#define ENTRIES_MAX (1u << 18) /* made up in the life of a mount */
+#define UPWARDS "../.." /* from nodes to the root */
+
+enum kind { OF_VIEW, OF_NODES, OF_SELF, OF_NODE };
+
+struct entry {
+	enum kind kind;
+	uint64_t parent;
+	uint8_t id[NS_STORE_ID_LEN]; /* OF_NODE */
+	char *path; /* likewise: in that node; "" is its root */
+};
+
+struct view {
+	struct fs *fs; /* constant */
+	struct others *others;
+	struct timespec since;
+
+	struct mutex lock; /* leaf */
+	struct entry *v GUARDED_BY(lock); /* by inode number, from VIEW_FIRST_INO on; the first two are .ckptfs and nodes */
+	size_t nr GUARDED_BY(lock), room GUARDED_BY(lock);
+};
+
+/* --- made-up inodes --- */
+
+static int add(struct view *v, const struct entry *e, uint64_t *ret) REQUIRES(v->lock)
+{
+	struct entry *more;
+	char *path;
+
+	for (size_t i = 0; i < v->nr; i++)
+		if (v->v[i].kind == e->kind && memcmp(v->v[i].id, e->id, sizeof(e->id)) == 0 && strcmp(v->v[i].path, e->path) == 0) {
+			*ret = VIEW_FIRST_INO + i;
+			return 0;
+		}
+	if (v->nr == ENTRIES_MAX)
+		return log_errno(-ENFILE, "%s: more than %u directories of other nodes have been looked up", VIEW_NAME, ENTRIES_MAX);
+	if (v->nr == v->room) {
+		size_t room = MAX(2 * v->room, (size_t)16);
+
+		more = reallocarray(v->v, room, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		v->v = more;
+		v->room = room;
+	}
+	path = strdup(e->path);
+	if (!path)
+		return -ENOMEM;
+	v->v[v->nr] = *e;
+	v->v[v->nr].path = path;
+	*ret = VIEW_FIRST_INO + v->nr++;
+	return 0;
+}
+
+static int make_up(struct view *v, const struct entry *e, uint64_t *ret)
+{
+	int r;
+
+	mutex_lock(&v->lock);
+	r = add(v, e, ret);
+	mutex_unlock(&v->lock);
+	return r;
+}
+
+/* A copy of one, whose path is never freed while there is the view. */
+static int get(struct view *v, uint64_t ino, struct entry *ret)
+{
+	int r = -ENOENT;
+
+	if (!v)
+		return r;
+	mutex_lock(&v->lock);
+	if (ino - VIEW_FIRST_INO < v->nr) {
+		*ret = v->v[ino - VIEW_FIRST_INO];
+		r = 0;
+	}
+	mutex_unlock(&v->lock);
+	return r;
+}
+
+uint64_t view_parent(struct view *v, uint64_t ino)
+{
+	struct entry e;
+
+	return get(v, ino, &e) == 0 ? e.parent : 0;
+}
+
+int view_stat(struct view *v, uint64_t ino, struct stat *ret)
+{
+	struct entry e;
+	int r = get(v, ino, &e);
+
+	if (r < 0)
+		return r;
+	*ret = (struct stat){
+		.st_ino = ino,
+		.st_mode = e.kind == OF_SELF ? S_IFLNK | 0777 : S_IFDIR | 0555,
+		.st_nlink = e.kind == OF_SELF ? 1 : 2,
+		.st_uid = geteuid(),
+		.st_gid = getegid(),
+		.st_size = e.kind == OF_SELF ? (off_t)strlen(UPWARDS) : 0,
+		.st_blksize = 4096,
+		.st_atim = v->since,
+		.st_mtim = v->since,
+		.st_ctim = v->since,
+	};
+	return 0;
+}
+
+int view_readlink(struct view *v, uint64_t ino, struct buf *ret)
+{
+	struct entry e;
+	int r = get(v, ino, &e);
+
+	if (r < 0 || e.kind != OF_SELF)
+		return r < 0 ? r : -EINVAL;
+	buf_add(ret, UPWARDS, strlen(UPWARDS));
+	return buf_error(ret);
+}
+
+/* --- looking up --- */
+
+bool view_has(const struct view *v, uint64_t dir, const char *name)
+{
+	return v && (view_is(dir) || (dir == NS_ROOT_INO && name && strcmp(name, VIEW_NAME) == 0));
+}
+
+/* Is `path` below `dir`? Then where its next name begins. */
+static const char *below(const char *dir, const char *path)
+{
+	size_t len = strlen(dir);
+
+	if (len == 0)
+		return *path ? path : NULL;
+	return strncmp(path, dir, len) == 0 && path[len] == '/' ? path + len + 1 : NULL;
+}
+
+/* A sealed directory, or one that leads to some; or, if there is nothing there, the root of a node that takes part. */
+static int look_once(struct view *v, const struct entry *e, bool is_node, uint64_t *ret)
+{
+	_cleanup_(others_seals_release) struct others_seals seals = { 0 };
+	bool leads_on = is_node;
+	int r = others_seals(v->others, e->id, &seals);
+
+	for (size_t i = 0; i < seals.nr && r == 0; i++) {
+		if (strcmp(seals.v[i].path, e->path) == 0)
+			return others_open(v->others, &seals.v[i], ret);
+		leads_on |= below(e->path, seals.v[i].path) != NULL;
+	}
+	return r < 0 ? r : leads_on ? make_up(v, e, ret) : -ENOENT;
+}
+
+/* What is not there may have been sealed since somebody asked. */
+static int look_up_path(struct view *v, const struct entry *e, bool is_node, uint64_t *ret)
+{
+	int r = look_once(v, e, is_node, ret);
+
+	if (r != -ENOENT)
+		return r;
+	others_forget(v->others);
+	return look_once(v, e, is_node, ret);
+}
+
+static int look_up_node(struct view *v, uint64_t dir, const char *name, uint64_t *ret)
+{
+	struct entry e = { .kind = OF_SELF, .parent = dir, .path = "" };
+	char own[CLUSTER_NAME_LEN];
+	struct others_node n;
+	int r;
+
+	cluster_name(v->fs->cluster, own);
+	if (strcmp(name, own) == 0)
+		return make_up(v, &e, ret);
+	r = others_find(v->others, name, &n);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	e.kind = OF_NODE;
+	memcpy(e.id, n.id, sizeof(e.id));
+	return look_up_path(v, &e, true, ret);
+}
+
+static int look_up_below(struct view *v, uint64_t dir, const struct entry *e, const char *name, uint64_t *ret)
+{
+	char path[NS_PATH_MAX + 1];
+	struct entry next = *e;
+	int len = snprintf(path, sizeof(path), "%s%s%s", e->path, *e->path ? "/" : "", name);
+
+	if (len < 0 || (size_t)len >= sizeof(path))
+		return -ENAMETOOLONG;
+	next.parent = dir;
+	next.path = path;
+	return look_up_path(v, &next, false, ret);
+}
+
+int view_lookup(struct view *v, uint64_t dir, const char *name, uint64_t *ret)
+{
+	struct entry e;
+	int r;
+
+	if (!view_is(dir)) {
+		*ret = VIEW_FIRST_INO + OF_VIEW;
+		return 0;
+	}
+	r = get(v, dir, &e);
+	if (r < 0)
+		return r;
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+		*ret = name[1] ? e.parent : dir;
+		return 0;
+	}
+	switch (e.kind) {
+	case OF_VIEW:
+		*ret = VIEW_FIRST_INO + OF_NODES;
+		return strcmp(name, "nodes") == 0 ? 0 : -ENOENT;
+	case OF_NODES:
+		return look_up_node(v, dir, name, ret);
+	case OF_NODE:
+		return look_up_below(v, dir, &e, name, ret);
+	case OF_SELF:
+		break;
+	}
+	return -ENOTDIR;
+}
+
+/* --- listing --- */
+
+struct names {
+	struct view *v;
+	struct ns_dirent *d;
+	size_t nr, room;
+};
+
+static int add_name(struct names *l, const char *name, size_t len, uint8_t type)
+{
+	struct ns_dirent *d;
+
+	if (len > NS_NAME_MAX)
+		return 0; /* cannot be looked up, either */
+	if (l->nr == l->room) {
+		size_t room = MAX(2 * l->room, (size_t)16);
+		struct ns_dirent *more = reallocarray(l->d, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		l->d = more;
+		l->room = room;
+	}
+	d = &l->d[l->nr++];
+	d->type = type;
+	d->name_len = (uint8_t)len;
+	memcpy(d->name, name, len);
+	d->name[len] = '\0';
+	d->cookie = d->ino = ns_cookie(l->v->fs->key, name, len);
+	return 0;
+}
+
+static int add_nodes(struct names *l)
+{
+	_cleanup_(freep) struct others_node *nodes = NULL;
+	char name[OTHERS_NAME_MAX + 1];
+	size_t nr = 0;
+	int r = others_nodes(l->v->others, &nodes, &nr);
+
+	for (size_t i = 0; i < nr && r == 0; i++) {
+		others_shown_name(nodes, nr, i, name);
+		r = add_name(l, name, strlen(name), DT_DIR);
+	}
+	cluster_name(l->v->fs->cluster, name);
+	return r < 0 || !*name ? r : add_name(l, name, strlen(name), DT_LNK);
+}
+
+/* Paths are sorted, but for what is below a name and what only begins with it: "a", "a-b", "a/b". */
+static bool has_name(const struct names *l, const char *name, size_t len)
+{
+	for (size_t i = l->nr; i-- > 0;)
+		if (l->d[i].name_len == len && memcmp(l->d[i].name, name, len) == 0)
+			return true;
+	return false;
+}
+
+static int add_below(struct names *l, const struct entry *e)
+{
+	_cleanup_(others_seals_release) struct others_seals seals = { 0 };
+	int r = others_seals(l->v->others, e->id, &seals);
+
+	for (size_t i = 0; i < seals.nr && r == 0; i++) {
+		const char *name = below(e->path, seals.v[i].path);
+		size_t len = name ? strcspn(name, "/") : 0;
+
+		if (name && !has_name(l, name, len))
+			r = add_name(l, name, len, DT_DIR);
+	}
+	return r;
+}
+
+static int by_cookie(const void *a, const void *b)
+{
+	const struct ns_dirent *x = a, *y = b;
+
+	return x->cookie < y->cookie ? -1 : x->cookie > y->cookie;
+}
+
+int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_nr)
+{
+	struct names l = { .v = v };
+	struct entry e;
+	int r = get(v, ino, &e);
+
+	if (r < 0)
+		return r;
+	if (e.kind == OF_VIEW)
+		r = add_name(&l, "nodes", strlen("nodes"), DT_DIR);
+	else if (e.kind == OF_NODES)
+		r = add_nodes(&l);
+	else
+		r = e.kind == OF_NODE ? add_below(&l, &e) : -ENOTDIR;
+	if (r < 0) {
+		free(l.d);
+		return r;
+	}
+	if (l.nr > 0)
+		qsort(l.d, l.nr, sizeof(*l.d), by_cookie);
+	*ret = l.d;
+	*ret_nr = l.nr;
+	return 0;
+}
+
+int view_trim(struct view *v)
+{
+	return v ? others_trim(v->others) : 0;
+}
+
+/* --- its life --- */
+
+void view_free(struct view *v)
+{
+	if (!v)
+		return;
+	others_free(v->others);
+	for (size_t i = 0; i < v->nr; i++)
+		free(v->v[i].path);
+	free(v->v);
+	mutex_release(&v->lock);
+	free(v);
+}
+
+static int make_first(struct view *v)
+{
+	uint64_t ino;
+	int r = make_up(v, &(struct entry){ .kind = OF_VIEW, .parent = NS_ROOT_INO, .path = "" }, &ino);
+
+	return r < 0 ? r : make_up(v, &(struct entry){ .kind = OF_NODES, .parent = VIEW_FIRST_INO, .path = "" }, &ino);
+}
+
+int view_new(struct fs *fs, struct view **ret)
+{
+	struct cluster_identity id;
+	struct ns_dirent own;
+	struct view *v;
+	int r = names_find(fs, NS_ROOT_INO, VIEW_NAME, &own);
+
+	*ret = NULL;
+	if (r < 0 || engine_cluster_identity(fs->engine, &id) == 0)
+		return MIN(r, 0);
+	if (r > 0) {
+		log_notice("store: has a name %s of its own, so files of other nodes are not shown; rename it, and mount again", VIEW_NAME);
+		return 0;
+	}
+	v = calloc(1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	v->fs = fs;
+	mutex_init(&v->lock);
+	clock_gettime(CLOCK_REALTIME, &v->since);
+	r = others_new(fs, &v->others);
+	if (r == 0)
+		r = make_first(v);
+	if (r < 0) {
+		view_free(v);
+		return r;
+	}
+	*ret = v;
+	return 0;
+}
