@@ -250,6 +250,16 @@ static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint3
 	return pack < m->pack || (pack == m->pack && frame < m->nr_frames);
 }
 
+/* Memory knows another place of this one. If that is elsewhere and this is here, this is the one to be found. */
+static void load_again(struct engine *e, struct fptable_slot *s, struct addr a, uint8_t number) REQUIRES(e->append_lock)
+{
+	if (packs_is_away(e->packs, (struct addr){ .pack = s->pack, .off = s->off }) <= 0 || packs_is_away(e->packs, a) != 0)
+		return;
+	s->pack = a.pack;
+	s->off = a.off;
+	s->number = number;
+}
+
 static int load_frame(struct engine *e, const struct pack_frame_rec *rec, bool may_be_copies)
 {
 	int r = 0;
@@ -257,12 +267,16 @@ static int load_frame(struct engine *e, const struct pack_frame_rec *rec, bool m
 	mutex_lock(&e->append_lock);
 	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++) {
 		struct addr a = pack_rec_addr(rec, i);
+		struct fptable_slot *s;
 
 		if (fp_is_none(rec->fps[i]))
 			continue;
 		if (may_be_copies)
 			r = moving_meet(e, rec->fps[i], a, pack_rec_len(rec, i));
-		if (r == 0 && !fptable_find(&e->recent, rec->fps[i]))
+		s = r == 0 ? fptable_find(&e->recent, rec->fps[i]) : NULL;
+		if (s)
+			load_again(e, s, a, pack_rec_number(rec, i));
+		else if (r == 0)
 			r = fptable_insert(&e->recent, rec->fps[i], a, pack_rec_number(rec, i));
 	}
 	mutex_unlock(&e->append_lock);

@@ -84,10 +84,13 @@ bool engine_cluster_pending(struct engine *e); /* something is held that a round
 /* Of chunks that have these fingerprints and lengths, those that are here, in as few reads as they lie together; `got` says which. -ENOMEM. */
 int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t nr);
 int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf); /* one: 1/0/<0 */
+/* Where they are, without reading any: `got`, here; else `owners` are those who have it as far as this store knows, of whom there are none if it does not know it. */
+int engine_cluster_locate(struct engine *e, struct cluster_want *wants, size_t nr);
 
 /*
  * A chunk that this node is to have for others, whether it has a use for it or not: durable, and lent, when this returns. One whose bytes
- * are not those of its fingerprint: -EBADMSG, and nothing is kept.
+ * are not those of its fingerprint: -EBADMSG, and nothing is kept. One that was elsewhere is here then, too: it is found by its fingerprint, what
+ * is made of chunks refers to it, and files that refer to its place elsewhere have it from here if nobody else has it any more.
  */
 struct cluster_chunk {
 	struct fp fp;

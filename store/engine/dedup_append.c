@@ -37,8 +37,8 @@ struct addr batch_find_in_memory(struct engine *e, struct fp fp)
 	return freed_condemned(e, a) ? ADDR_NONE : a;
 }
 
-/* A place in memory's table for a page of this very job: pack PLACEHOLDER, offset = index of the page. */
-#define PLACEHOLDER UINT32_MAX
+/* A place in memory's table for a page of this very job: its offset is the index of the page. */
+#define PLACEHOLDER FPTABLE_PLACEHOLDER
 
 /* What memory may have there is condemned or damaged, or it would have been found. */
 static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(e->append_lock)

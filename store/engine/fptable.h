@@ -39,4 +39,5 @@ void fptable_prefetch(const struct fptable *t, struct fp fp);
 /* fp must be absent. Grows as needed; -ENOMEM leaves the table as it was. */
 int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t number);
 void fptable_remove(struct fptable *t, struct fp fp); /* absent is fine */
+#define FPTABLE_PLACEHOLDER UINT32_MAX /* no pack: whoever put it there is about to say where */
 size_t fptable_memory(const struct fptable *t);

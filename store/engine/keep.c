@@ -3,6 +3,7 @@
  *
  * Keeping: what is not here is written into frames of its own, which no round is about; then, with the marks, that it is lent
  * enters the journal.                                                                       crash before: chunks that nobody refers to
+ * Memory may know a place of it that is elsewhere: this one takes its place, so that it is found from now on.
  *
  * Lending: what is here and durable is noted likewise. Only what a commit has left on the disk is lent, so that nothing is waited for: the round that wants to
  * know may be that of a commit which is under way. Nor is anything of frames whose notes a round is about to write, nor while a collection runs, which may be about to move it.
@@ -52,6 +53,20 @@ static void remember(struct engine *e, struct fp fp, struct addr a, uint8_t numb
 		fptable_insert(&e->recent, fp, a, number); /* without memory it would be stored again, no more */
 }
 
+/* Likewise, and of two places the one whose bytes are here. */
+static void remember_here(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
+{
+	struct fptable_slot *s = fptable_find(&e->recent, fp);
+
+	if (!s) {
+		remember(e, fp, a, number);
+	} else if (s->pack != FPTABLE_PLACEHOLDER) {
+		s->pack = a.pack;
+		s->off = a.off;
+		s->number = number;
+	}
+}
+
 /* --- keeping --- */
 
 struct keeping {
@@ -81,7 +96,7 @@ static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 		if (frame_kind(c->len) != kind || !pack_frame_takes(f, c->len))
 			break;
 		k->where[i] = add(f, kind, c->fp, c->data, c->len);
-		remember(e, c->fp, k->where[i], pack_frame_last(f));
+		remember_here(e, c->fp, k->where[i], pack_frame_last(f)); /* what memory had is not here, or it would have been found */
 	}
 	mutex_unlock(&e->append_lock);
 	*ret_end = i;

@@ -117,15 +117,32 @@ int shares_gone(struct engine *e, uint32_t pack, uint32_t frame, uint64_t gone[P
 
 /* --- reading --- */
 
-static void want(struct engine *e, const struct share_frame *f, const struct pack_away *chunk, struct cluster_want *ret)
-	REQUIRES(e->shares.lock)
+static void add_owners(struct engine *e, const struct share_owners *o, struct cluster_want *ret) REQUIRES(e->shares.lock)
 {
-	const struct share_owners *o = &f->owners[chunk->number];
-
-	*ret = (struct cluster_want){ .fp = chunk->fp, .len = chunk->len, .buf = chunk->buf };
 	for (unsigned i = 0; i < o->nr; i++)
 		if (o->node[i] < e->shares.totals.nr_nodes)
 			memcpy(ret->owners[ret->nr_owners++], e->shares.nodes[o->node[i]].id, CLUSTER_ID_LEN);
+}
+
+static void want(struct engine *e, const struct share_frame *f, const struct pack_away *chunk, struct cluster_want *ret)
+	REQUIRES(e->shares.lock)
+{
+	*ret = (struct cluster_want){ .fp = chunk->fp, .len = chunk->len, .buf = chunk->buf };
+	add_owners(e, &f->owners[chunk->number], ret);
+}
+
+/* Those that did not come may be here, too: kept for others, or stored after they were elsewhere. */
+static int look_here(struct engine *e, struct cluster_want *wants, size_t nr)
+{
+	size_t nr_missing = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < nr && r == 0; i++) {
+		if (!wants[i].got)
+			r = engine_cluster_chunks(e, &wants[i], 1);
+		nr_missing += !wants[i].got;
+	}
+	return r < 0 ? r : nr_missing > 0 ? 0 : 1;
 }
 
 static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
@@ -133,6 +150,8 @@ static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 	const struct cluster_calls *calls = e->conf.cluster_calls;
 	int r = calls ? calls->fetch(calls->userdata, wants, nr) : -ENOTCONN;
 
+	if (look_here(e, wants, nr) > 0)
+		r = 0;
 	if (r < 0)
 		return log_errno(-EIO, "%zu chunks are on other nodes, and there is no way to them: %s. Is ckptfs-agent running?",
 				 nr, strerror(-r));
@@ -203,6 +222,47 @@ int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct 
 int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t *ret_len)
 {
 	return find(e, fp, 0, true, ret, ret_len);
+}
+
+/* Of one that is elsewhere. */
+static int locate_away(struct engine *e, struct cluster_want *w, struct addr a)
+{
+	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
+	uint32_t frame = (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+	int r = rec && f ? share_get(e->db, a.pack, frame, f) : -ENOMEM;
+
+	if (r <= 0 || !f->settled)
+		return MIN(r, 0); /* a round is at it: nobody knows yet */
+	if (packs_frame_rec(e->packs, a.pack, frame, rec) <= 0 || rec->damaged)
+		return 0;
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (pack_rec_addr(rec, i).off == a.off && share_bit(f->away, i)) {
+			mutex_lock(&e->shares.lock);
+			add_owners(e, &f->owners[i], w);
+			mutex_unlock(&e->shares.lock);
+		}
+	return 0;
+}
+
+int engine_cluster_locate(struct engine *e, struct cluster_want *wants, size_t nr)
+{
+	unsigned ticket = epoch_enter(&e->users);
+	int r = 0;
+
+	for (size_t i = 0; i < nr && r >= 0; i++) {
+		struct addr a;
+
+		wants[i].nr_owners = 0;
+		r = shares_find(e, wants[i].fp, wants[i].len, true, &a);
+		wants[i].got = r > 0;
+		if (r == 0)
+			r = shares_find(e, wants[i].fp, wants[i].len, false, &a);
+		if (r > 0 && !wants[i].got)
+			r = locate_away(e, &wants[i], a);
+	}
+	epoch_leave(&e->users, ticket);
+	return MIN(r, 0);
 }
 
 /* --- notes --- */

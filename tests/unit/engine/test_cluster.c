@@ -836,6 +836,51 @@ static void one_that_is_damaged_is_not_given_and_its_neighbours_are(void **state
 	free(p);
 }
 
+static void assert_located(struct rig *rig, const struct cluster_piece *p, size_t nr, bool is_here, const struct rig *owner)
+{
+	for (size_t i = 0; i < nr; i++) {
+		struct cluster_want w = { .fp = p[i].fp, .len = p[i].chunk_len };
+
+		assert_int_equal(engine_cluster_locate(rig->e, &w, 1), 0);
+		assert_int_equal(w.got, is_here);
+		assert_int_equal(w.nr_owners, owner != NULL);
+		if (owner)
+			assert_memory_equal(w.owners[0], engine_store_id(owner->e), CLUSTER_ID_LEN);
+	}
+}
+
+static void what_was_elsewhere_can_be_kept_here(void **state)
+{
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct world *w = *state;
+	struct rig *lost = w->nodes[0].rig, *partner = w->nodes[1].rig;
+	size_t nr;
+
+	for (unsigned i = 1; i < NODES; i++)
+		w->nodes[i].takes_none = true;
+	write_all(w, 10, MiB(1), 1);
+	commit(w, NODES);
+	assert_committed(w);
+	nr = pieces_of(partner, 10, p);
+	assert_true(nr > 0);
+	assert_located(lost, p, nr, true, NULL);
+	assert_located(partner, p, nr, false, lost);
+	w->open = false;
+	keep(lost, partner, p, nr);
+	assert_located(partner, p, nr, true, NULL);
+	w->nr_away = NODES;
+	rig_check(partner, 10, MiB(1), 1); /* though that refers to what is elsewhere */
+	for (int i = 0; i < 2; i++) {
+		rig_crash(partner);
+		assert_located(partner, p, nr, true, NULL);
+		rig_check(partner, 10, MiB(1), 1);
+	}
+	w->nr_away = 0;
+	assert_int_equal(stored(w, 1), MiB(1)); /* once, however often it is kept */
+	rig_fsck(partner);
+	free(p);
+}
+
 /* How many of a file's chunks a node lends. */
 static size_t lend(struct rig *rig, const struct cluster_piece *p, size_t nr)
 {
@@ -1184,6 +1229,7 @@ int main(void)
 		world_test(chunks_are_given_in_whatever_order_they_are_asked_for),
 		world_test(one_that_is_damaged_is_not_given_and_its_neighbours_are),
 		world_test(a_file_can_be_had_when_its_node_is_lost),
+		world_test(what_was_elsewhere_can_be_kept_here),
 		world_test(what_is_here_is_lent_when_it_is_asked_for),
 		world_test(what_is_not_durable_is_not_lent),
 		world_test(lending_does_not_wait_for_a_round),
