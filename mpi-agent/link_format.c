@@ -7,9 +7,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-
-#define ERROR_MAX 4095u /* as the kernel has it */
-#define CHUNK_LEN_MAX (1u << 20)
+#include "mpi-agent/link_format_internal.h"
 
 /* --- encoding --- */
 
@@ -21,7 +19,7 @@ static struct link_header_wire header_of(enum link_type type, uint64_t number, s
 					  .number = le64_put(number) };
 }
 
-static void add_header(struct buf *b, enum link_type type, uint64_t number, size_t len)
+void link_add_header(struct buf *b, enum link_type type, uint64_t number, size_t len)
 {
 	struct link_header_wire h = header_of(type, number, len);
 
@@ -30,12 +28,12 @@ static void add_header(struct buf *b, enum link_type type, uint64_t number, size
 
 void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret)
 {
-	add_header(ret, type, number, 0);
+	link_add_header(ret, type, number, 0);
 }
 
 void link_encode_hello(struct buf *ret)
 {
-	add_header(ret, LINK_HELLO, 0, sizeof(struct link_hello_wire));
+	link_add_header(ret, LINK_HELLO, 0, sizeof(struct link_hello_wire));
 	buf_add_le32(ret, LINK_VERSION);
 }
 
@@ -52,13 +50,13 @@ void link_encode_welcome(const struct link_welcome *w, struct buf *ret)
 	memcpy(d.store_id, w->store_id, sizeof(d.store_id));
 	memcpy(d.proof_key, w->proof_key, sizeof(d.proof_key));
 	memcpy(d.name, w->name, strnlen(w->name, LINK_NAME_LEN - 1));
-	add_header(ret, LINK_WELCOME, 0, sizeof(d));
+	link_add_header(ret, LINK_WELCOME, 0, sizeof(d));
 	buf_add(ret, &d, sizeof(d));
 }
 
 void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self, struct buf *ret)
 {
-	add_header(ret, LINK_NODES, 0, 2 * sizeof(struct le32) + nr * sizeof(struct link_node_wire));
+	link_add_header(ret, LINK_NODES, 0, 2 * sizeof(struct le32) + nr * sizeof(struct link_node_wire));
 	buf_add_le32(ret, nr);
 	buf_add_le32(ret, self);
 	for (uint32_t i = 0; i < nr; i++) {
@@ -72,7 +70,7 @@ void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self
 
 static void encode_pages(enum link_type type, uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret)
 {
-	add_header(ret, type, number, (size_t)nr * FP_LEN);
+	link_add_header(ret, type, number, (size_t)nr * FP_LEN);
 	for (uint32_t i = 0; i < nr; i++) {
 		uint8_t fp[FP_LEN];
 
@@ -93,7 +91,7 @@ void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, stru
 
 void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret)
 {
-	add_header(ret, LINK_DECISION, round, nr * sizeof(struct link_owners_wire));
+	link_add_header(ret, LINK_DECISION, round, nr * sizeof(struct link_owners_wire));
 	for (uint32_t i = 0; i < nr; i++) {
 		struct link_owners_wire d = { .index = le32_put(owners[i].index), .nr = (uint8_t)owners[i].nr, .has = (uint8_t)owners[i].has };
 
@@ -103,25 +101,30 @@ void link_encode_decision(uint64_t round, const struct link_owners *owners, uint
 	}
 }
 
+void link_encode_error(enum link_type type, uint64_t number, int error, struct buf *ret)
+{
+	link_add_header(ret, type, number, sizeof(struct le32));
+	buf_add_le32(ret, (uint32_t)-error);
+}
+
 void link_encode_stored(uint64_t round, int error, struct buf *ret)
 {
-	add_header(ret, LINK_STORED, round, sizeof(struct le32));
-	buf_add_le32(ret, (uint32_t)-error);
+	link_encode_error(LINK_STORED, round, error, ret);
 }
 
 void link_encode_settled(uint64_t round, const uint8_t *has_stored, uint32_t nr_nodes, struct buf *ret)
 {
-	add_header(ret, LINK_SETTLED, round, nr_nodes);
+	link_add_header(ret, LINK_SETTLED, round, nr_nodes);
 	buf_add(ret, has_stored, nr_nodes);
 }
 
 void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret)
 {
-	add_header(ret, LINK_LENT, number, nr);
+	link_add_header(ret, LINK_LENT, number, nr);
 	buf_add(ret, lent, nr);
 }
 
-static struct link_want_wire encode_want(const struct link_want *w, uint32_t nr_owners)
+struct link_want_wire link_want_encode(const struct link_want *w, uint32_t nr_owners)
 {
 	struct link_want_wire d = { .nr_owners = (uint8_t)nr_owners, .len = le32_put(w->len) };
 
@@ -132,13 +135,13 @@ static struct link_want_wire encode_want(const struct link_want *w, uint32_t nr_
 void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t nr_nodes,
 		       const struct link_want *wants, uint32_t nr, struct buf *ret)
 {
-	add_header(ret, LINK_FETCH, number,
+	link_add_header(ret, LINK_FETCH, number,
 		   2 * sizeof(struct le32) + nr_nodes * sizeof(*store_ids) + nr * sizeof(struct link_fetch_wire));
 	buf_add_le32(ret, nr_nodes);
 	buf_add_le32(ret, nr);
 	buf_add(ret, store_ids, nr_nodes * sizeof(*store_ids));
 	for (uint32_t i = 0; i < nr; i++) {
-		struct link_fetch_wire d = { .want = encode_want(&wants[i], wants[i].nr_owners) };
+		struct link_fetch_wire d = { .want = link_want_encode(&wants[i], wants[i].nr_owners) };
 
 		for (uint32_t k = 0; k < MIN(wants[i].nr_owners, LINK_OWNERS_MAX); k++)
 			d.owners[k] = le16_put(wants[i].owners[k]);
@@ -148,9 +151,9 @@ void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t
 
 void link_encode_get(uint64_t number, const struct link_want *wants, uint32_t nr, struct buf *ret)
 {
-	add_header(ret, LINK_GET, number, nr * sizeof(struct link_want_wire));
+	link_add_header(ret, LINK_GET, number, nr * sizeof(struct link_want_wire));
 	for (uint32_t i = 0; i < nr; i++) {
-		struct link_want_wire d = encode_want(&wants[i], 0);
+		struct link_want_wire d = link_want_encode(&wants[i], 0);
 
 		buf_add(ret, &d, sizeof(d));
 	}
@@ -163,7 +166,7 @@ void link_encode_chunks(uint64_t number, const struct link_want *wants, const vo
 
 	for (uint32_t i = 0; i < nr; i++)
 		len += chunks[i] ? wants[i].len : 0;
-	add_header(ret, LINK_CHUNKS, number, len);
+	link_add_header(ret, LINK_CHUNKS, number, len);
 	buf_reserve(ret, len);
 	for (uint32_t i = 0; i < nr; i++)
 		buf_add_u8(ret, chunks[i] != NULL);
@@ -199,7 +202,7 @@ void link_encode_step_body(const struct link_step *s, struct buf *ret)
 
 void link_encode_step(uint64_t number, const struct link_step *s, struct buf *ret)
 {
-	add_header(ret, LINK_STEP, number, sizeof(struct link_step_wire) + (s->kind == LINK_UNLEND ? s->len : 0));
+	link_add_header(ret, LINK_STEP, number, sizeof(struct link_step_wire) + (s->kind == LINK_UNLEND ? s->len : 0));
 	link_encode_step_body(s, ret);
 }
 
@@ -226,27 +229,27 @@ void link_encode_done_body(const struct link_done *done, struct buf *ret)
 
 void link_encode_done(enum link_type type, uint64_t number, const struct link_done *d, struct buf *ret)
 {
-	add_header(ret, type, number, sizeof(struct link_done_wire) + d->len);
+	link_add_header(ret, type, number, sizeof(struct link_done_wire) + d->len);
 	link_encode_done_body(d, ret);
 }
 
 void link_encode_query(uint64_t number, const uint8_t store_id[16], const void *question, size_t len, struct buf *ret)
 {
-	add_header(ret, LINK_QUERY, number, 16 + len);
+	link_add_header(ret, LINK_QUERY, number, 16 + len);
 	buf_add(ret, store_id, 16);
 	buf_add(ret, question, len);
 }
 
 void link_encode_question(uint64_t number, const void *question, size_t len, struct buf *ret)
 {
-	add_header(ret, LINK_QUESTION, number, len);
+	link_add_header(ret, LINK_QUESTION, number, len);
 	buf_add(ret, question, len);
 }
 
 void link_encode_answer(uint64_t number, int error, const void *p, size_t len, struct buf *ret)
 {
 	assert(len <= LINK_ANSWER_MAX && (error == 0 || len == 0));
-	add_header(ret, LINK_ANSWER, number, sizeof(struct le32) + len);
+	link_add_header(ret, LINK_ANSWER, number, sizeof(struct le32) + len);
 	buf_reserve(ret, sizeof(struct le32) + len);
 	buf_add_le32(ret, (uint32_t)-error);
 	buf_add(ret, p, len);
@@ -256,7 +259,7 @@ void link_encode_answer(uint64_t number, int error, const void *p, size_t len, s
 
 static bool is_type(enum link_type type)
 {
-	return (type >= LINK_HELLO && type <= LINK_COLLECTED) || (type >= LINK_QUERY && type <= LINK_ANSWER);
+	return (type >= LINK_HELLO && type <= LINK_DROPPED) || (type >= LINK_QUERY && type <= LINK_ANSWER);
 }
 
 int link_decode_header(const void *p, size_t len, struct link_header *ret)
@@ -294,8 +297,7 @@ int link_decode_hello(const void *p, size_t len)
 	return decode_version(p, len, sizeof(struct link_hello_wire));
 }
 
-/* ASCII alone: it is shown on terminals. */
-static int decode_name(const uint8_t name[LINK_NAME_LEN], char ret[LINK_NAME_LEN])
+int link_name_decode(const uint8_t name[LINK_NAME_LEN], char ret[LINK_NAME_LEN])
 {
 	size_t len = strnlen((const char *)name, LINK_NAME_LEN);
 
@@ -325,7 +327,7 @@ int link_decode_welcome(const void *p, size_t len, struct link_welcome *ret)
 		.popular_max = le64_get(d->popular_max),
 	};
 	if (!fp_kind_valid((enum fp_kind)w.hash) || w.replicas < 1 || w.replicas > LINK_OWNERS_MAX ||
-	    w.popular_max < 1 || decode_name(d->name, w.name) < 0)
+	    w.popular_max < 1 || link_name_decode(d->name, w.name) < 0)
 		return -EBADMSG;
 	memcpy(w.store_id, d->store_id, sizeof(w.store_id));
 	memcpy(w.proof_key, d->proof_key, sizeof(w.proof_key));
@@ -349,7 +351,7 @@ int link_decode_nodes(const void *p, size_t len, struct link_node **ret, uint32_
 	for (uint32_t i = 0; i < nr; i++) {
 		memcpy(nodes[i].store_id, d[i].store_id, sizeof(nodes[i].store_id));
 		nodes[i].host = le32_get(d[i].host);
-		if (decode_name(d[i].name, nodes[i].name) < 0)
+		if (link_name_decode(d[i].name, nodes[i].name) < 0)
 			return -EBADMSG;
 	}
 	*ret = TAKE(nodes);
@@ -421,14 +423,19 @@ int link_decode_decision(const void *p, size_t len, uint32_t nr_offered, uint32_
 	return 0;
 }
 
-int link_decode_stored(const void *p, size_t len, int *ret)
+int link_decode_error(const void *p, size_t len, int *ret)
 {
 	const struct le32 *error = p;
 
-	if (len != sizeof(*error) || le32_get(*error) > ERROR_MAX)
+	if (len != sizeof(*error) || le32_get(*error) > LINK_ERROR_MAX)
 		return -EBADMSG;
 	*ret = -(int)le32_get(*error);
 	return 0;
+}
+
+int link_decode_stored(const void *p, size_t len, int *ret)
+{
+	return link_decode_error(p, len, ret);
 }
 
 static int decode_flags(const void *p, size_t len, uint32_t nr, const uint8_t **ret)
@@ -454,15 +461,24 @@ int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret
 	return decode_flags(p, len, nr, ret);
 }
 
-/* `bytes` are those of all so far. */
-static int decode_want(const struct link_want_wire *d, struct link_want *ret, uint64_t *bytes)
+int link_want_decode(const struct link_want_wire *d, struct link_want *ret)
 {
 	struct link_want w = { .fp = fp_decode(d->fp), .len = le32_get(d->len), .nr_owners = d->nr_owners };
 
-	if (w.len < 1 || w.len > CHUNK_LEN_MAX || w.nr_owners > LINK_OWNERS_MAX)
+	if (w.len < 1 || w.len > LINK_CHUNK_LEN_MAX || w.nr_owners > LINK_OWNERS_MAX)
 		return -EBADMSG;
-	*bytes += w.len;
 	*ret = w;
+	return 0;
+}
+
+/* `bytes` are those of all so far. */
+static int decode_want(const struct link_want_wire *d, struct link_want *ret, uint64_t *bytes)
+{
+	int r = link_want_decode(d, ret);
+
+	if (r < 0)
+		return r;
+	*bytes += ret->len;
 	return *bytes <= LINK_BYTES_MAX ? 0 : -EBADMSG;
 }
 
@@ -593,7 +609,7 @@ int link_decode_done(const void *p, size_t len, struct link_done *ret)
 	const struct link_done_wire *d = cursor_take(&c, sizeof(*d));
 	struct link_done done;
 
-	if (!d || le32_get(d->error) > ERROR_MAX)
+	if (!d || le32_get(d->error) > LINK_ERROR_MAX)
 		return -EBADMSG;
 	done = (struct link_done){
 		.kind = (enum link_step_kind)le32_get(d->kind),
@@ -606,7 +622,7 @@ int link_decode_done(const void *p, size_t len, struct link_done *ret)
 		.nr_dropped = le64_get(d->nr_dropped),
 		.dropped_bytes = le64_get(d->dropped_bytes),
 	};
-	if (le32_get(d->kind) > LINK_UNLEND || (!is_nothing(d->missing) && decode_name(d->missing, done.missing) < 0) ||
+	if (le32_get(d->kind) > LINK_UNLEND || (!is_nothing(d->missing) && link_name_decode(d->missing, done.missing) < 0) ||
 	    (done.kind == LINK_MARK && done.error == 0 ? !is_filter_len(done.len) : done.len != 0))
 		return -EBADMSG;
 	if (done.len > 0)
@@ -642,7 +658,7 @@ int link_decode_answer(const void *p, size_t len, int *ret_error, const void **r
 	uint32_t error = cursor_le32(&c);
 	size_t left = cursor_left(&c);
 
-	if (c.failed || error > ERROR_MAX || left > LINK_ANSWER_MAX || (error != 0 && left > 0))
+	if (c.failed || error > LINK_ERROR_MAX || left > LINK_ANSWER_MAX || (error != 0 && left > 0))
 		return -EBADMSG;
 	*ret_error = -(int)error;
 	*ret = c.p;

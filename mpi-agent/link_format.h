@@ -19,9 +19,15 @@
  *                        ◀─── QUERY            a question for the daemon of another node, which agents carry and do not read
  *   QUESTION       ───▶  ◀─── ANSWER           what the daemon of another node asks
  *   ANSWER         ───▶                        of the other daemon
+ *                        ◀─── PUT              chunks that another node is to have for this one
+ *   KEPT           ───▶
+ *                        ◀─── COPY, DROP       a sealed directory that another node is to have, or not any more
+ *   COPIED, DROPPED ──▶
+ *   PUT, COPY, DROP ──▶                        what another node wants of this one,
+ *                        ◀─── KEPT, ...        and the answer
  *                        ◀─── REFUSED          instead of WELCOME, and the end of it
  *
- * `number` of an answer is that of what it answers; FETCH, GET, LEND, QUERY and QUESTION count apart. A daemon that does not hear of a round it takes part in goes on
+ * `number` of an answer is that of what it answers; those of the daemon's requests (FETCH, PUT, COPY, DROP, QUERY), GET, LEND, QUESTION and what other nodes want to be kept count apart. A daemon that does not hear of a round it takes part in goes on
  * without it, and so does an agent: what is late is thrown away by its number.
  *
  * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
@@ -46,6 +52,9 @@
 #define LINK_KEY_LEN 32u
 #define LINK_QUESTION_MAX 8192u /* bytes */
 #define LINK_ANSWER_MAX (1u << 20)
+#define LINK_PUT_BYTES_MAX (4u << 20) /* of chunks that come with a PUT */
+#define LINK_PATH_MAX 4095u
+#define LINK_COPY_CHUNKS_MAX 65536u /* of a catalog */
 
 enum link_type {
 	LINK_HELLO = 1,
@@ -67,6 +76,12 @@ enum link_type {
 	LINK_STEP,
 	LINK_DONE,
 	LINK_COLLECTED,
+	LINK_PUT = 20,
+	LINK_KEPT,
+	LINK_COPY,
+	LINK_COPIED,
+	LINK_DROP,
+	LINK_DROPPED,
 	LINK_QUERY = 30,
 	LINK_QUESTION,
 	LINK_ANSWER,
@@ -171,6 +186,36 @@ static_assert(sizeof(struct link_fetch_wire) == 28, "on the wire");
 
 /* QUERY: the store id of who is asked (16), and the question, up to LINK_QUESTION_MAX bytes. QUESTION: that alone. */
 /* ANSWER: le32, an errno or 0; without one, up to LINK_ANSWER_MAX bytes. */
+/*
+ * PUT, COPY and DROP begin with a store id (16): of the node that is to do it, where the daemon says it; of the node that wants it done, where the agent does.
+ *
+ * PUT: le32 number of chunks, at most LINK_CHUNKS_MAX; entries as of GET; for each a byte, 1: its bytes follow; these, one behind the other.
+ * KEPT: le32, an errno or 0; for each a byte (enum link_kept).
+ */
+enum link_kept {
+	LINK_NOT_KEPT, /* it was not sent, and is not here */
+	LINK_IS_HERE, /* durable, and lent from now on */
+	LINK_WITH_OTHERS, /* not here, but this node refers to it, and knows another than the one that asks to have it, who takes part now */
+};
+
+/* COPY: this, the path, and for each chunk of the catalog, in order, an entry as of GET. COPIED: le32, an errno or 0. */
+struct link_copy_wire {
+	uint8_t node[16];
+	uint8_t origin[16]; /* the store that the directory was sealed in */
+	uint8_t name[LINK_NAME_LEN]; /* of that node */
+	struct le64 ino, sealed_ns; /* there */
+	struct le32 path_len, nr_chunks;
+};
+static_assert(sizeof(struct link_copy_wire) == 120, "on the wire");
+
+/* DROP: that is not wanted any more. DROPPED: le32, an errno or 0. */
+struct link_drop_wire {
+	uint8_t node[16];
+	uint8_t origin[16];
+	uint8_t name[LINK_NAME_LEN];
+	struct le64 ino;
+};
+static_assert(sizeof(struct link_drop_wire) == 104, "on the wire");
 
 /* --- as programs see them; what points, points into the bytes that were decoded --- */
 
@@ -221,6 +266,30 @@ struct link_done {
 	const uint8_t *filter; /* MARK without an error: `len` bytes */
 };
 
+/* A sealed directory of another node. */
+struct link_copy {
+	uint8_t node[16], origin[16];
+	char name[LINK_NAME_LEN];
+	uint64_t ino;
+	int64_t sealed_ns;
+	char path[LINK_PATH_MAX + 1]; /* from the root, without a slash at either end; "": it is the root */
+	struct link_want *chunks; /* of its catalog; the caller's to free */
+	uint32_t nr_chunks;
+};
+
+struct link_drop {
+	uint8_t node[16], origin[16];
+	char name[LINK_NAME_LEN];
+	uint64_t ino;
+};
+
+struct link_put {
+	uint8_t node[16];
+	struct link_want *wants; /* the caller's to free, as is the next */
+	const void **chunks; /* NULL: its bytes are not here */
+	uint32_t nr;
+};
+
 struct buf;
 
 /* Encoders add a whole message, header included, to `ret` (buf_error() tells of want of memory). */
@@ -252,6 +321,15 @@ void link_encode_answer(uint64_t number, int error, const void *p, size_t len, s
 /* What follows the header, alone. */
 void link_encode_step_body(const struct link_step *s, struct buf *ret);
 void link_encode_done_body(const struct link_done *d, struct buf *ret);
+/* chunks[i]: NULL, is it there? */
+void link_encode_put(uint64_t number, const uint8_t node[16], const struct link_want *wants, const void *const *chunks, uint32_t nr,
+		     struct buf *ret);
+void link_encode_kept(uint64_t number, int error, const uint8_t *kept, uint32_t nr, struct buf *ret);
+void link_encode_copy(uint64_t number, const struct link_copy *c, struct buf *ret);
+void link_encode_drop(uint64_t number, const struct link_drop *d, struct buf *ret);
+/* With what follows, as somebody else has encoded it. */
+void link_encode_body(enum link_type type, uint64_t number, const void *body, size_t len, struct buf *ret);
+void link_encode_error(enum link_type type, uint64_t number, int error, struct buf *ret); /* COPIED, DROPPED */
 
 int link_decode_header(const void *p, size_t len, struct link_header *ret); /* of sizeof(struct link_header_wire) bytes */
 /* What follows the header. Arrays are the caller's to free. -EBADMSG, -ENOMEM; -EOPNOTSUPP: of another version. */
@@ -276,3 +354,8 @@ int link_decode_done(const void *p, size_t len, struct link_done *ret);
 int link_decode_query(const void *p, size_t len, const uint8_t **ret_id, const void **ret, size_t *ret_len);
 int link_decode_question(const void *p, size_t len);
 int link_decode_answer(const void *p, size_t len, int *ret_error, const void **ret, size_t *ret_len);
+int link_decode_put(const void *p, size_t len, struct link_put *ret);
+int link_decode_kept(const void *p, size_t len, uint32_t nr, int *ret_error, const uint8_t **ret); /* all LINK_NOT_KEPT with an error */
+int link_decode_copy(const void *p, size_t len, struct link_copy *ret);
+int link_decode_drop(const void *p, size_t len, struct link_drop *ret);
+int link_decode_error(const void *p, size_t len, int *ret); /* COPIED, DROPPED: 0 or negative */

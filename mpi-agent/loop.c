@@ -18,6 +18,7 @@
 #include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/peers.h"
 #include "mpi-agent/queries.h"
+#include "mpi-agent/relays.h"
 #include "mpi-agent/rounds.h"
 #include "mpi-agent/serve.h"
 #include "mpi-agent/status.h"
@@ -46,6 +47,7 @@ struct loop {
 	struct fetches *fetches;
 	struct serve *serve;
 	struct queries *queries;
+	struct relays *relays;
 
 	enum state state;
 	int error; /* why it ends: 0, or what went wrong here */
@@ -144,6 +146,14 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 		return queries_query(l->queries, h->number, body, h->len);
 	case LINK_ANSWER:
 		return queries_answer(l->queries, h->number, body, h->len);
+	case LINK_PUT:
+	case LINK_COPY:
+	case LINK_DROP:
+		return relays_request(l->relays, h, body);
+	case LINK_KEPT:
+	case LINK_COPIED:
+	case LINK_DROPPED:
+		return relays_answer(l->relays, h, body);
 	default:
 		return -EBADMSG;
 	}
@@ -219,6 +229,14 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct buf *me
 		return l->daemon->fd < 0 ? 0 : queries_peer_question(l->queries, h->from, h->number, body, len);
 	case PEER_ANSWER:
 		return l->daemon->fd < 0 ? 0 : queries_peer_answer(l->queries, h->from, h->number, body, len);
+	case PEER_PUT:
+	case PEER_COPY:
+	case PEER_DROP:
+		return l->daemon->fd < 0 ? 0 : relays_peer_request(l->relays, h, body, len);
+	case PEER_KEPT:
+	case PEER_COPIED:
+	case PEER_DROPPED:
+		return l->daemon->fd < 0 ? 0 : relays_peer_answer(l->relays, h, body, len);
 	}
 	return -EBADMSG;
 }
@@ -237,7 +255,7 @@ static int attend_peers(struct loop *l)
 		_cleanup_(buf_release) struct buf message = BUF_EMPTY;
 		struct peer_header h;
 
-		r = peers_next(l->peers, serve_has_room(l->serve), &h, &message);
+		r = peers_next(l->peers, serve_has_room(l->serve) && relays_has_room(l->relays), &h, &message);
 		if (r <= 0)
 			break;
 		any = 1;
@@ -282,6 +300,7 @@ static void print_status(const struct loop *l, FILE *to)
 	const struct lookups_figures *lookups = rounds_lookups(l->rounds);
 	const struct fetches_figures *fetched = fetches_figures(l->fetches);
 	const struct serve_figures *served = serve_figures(l->serve);
+	const struct relays_figures *kept = relays_figures(l->relays);
 
 	fprintf(to, "Node:     %s, number %" PRIu32 " of %" PRIu32 ", for %" PRIu64 " s\n",
 		l->w->nodes[l->w->rank].name, l->w->rank, l->w->nr, (l->turn_ns - l->started_ns) / 1000000000);
@@ -302,6 +321,8 @@ static void print_status(const struct loop *l, FILE *to)
 		fetched->chunks, fetched->missing);
 	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s,
 		served->chunks, served->missing);
+	fprintf(to, "Kept:     %s in %" PRIu64 " chunks, and %" PRIu64 " directories, for others\n", human_size(kept->kept_bytes).s, kept->kept_chunks,
+		kept->copies);
 	for (uint32_t i = 0; i < MIN(l->w->nr, NODES_SHOWN); i++)
 		fprintf(to, "  %" PRIu32 " %s, host %" PRIu32 "\n", i, l->w->nodes[i].name, l->w->hosts[i]);
 	if (l->w->nr > NODES_SHOWN)
@@ -371,6 +392,10 @@ static int go_on(struct loop *l)
 	}
 	if (r >= 0 && l->daemon->fd >= 0) {
 		r = queries_progress(l->queries, l->turn_ns);
+		any |= r > 0;
+	}
+	if (r >= 0 && l->daemon->fd >= 0) {
+		r = relays_progress(l->relays, l->turn_ns);
 		any |= r > 0;
 	}
 	return r < 0 ? r : any;
@@ -445,7 +470,10 @@ int loop_run(const struct world *w, struct link *daemon, const struct waits *wai
 	if (r == 0)
 		r = queries_new(w, l.peers, daemon, waits, &l.queries);
 	if (r == 0)
+		r = relays_new(w, l.peers, daemon, waits, &l.relays);
+	if (r == 0)
 		r = run(&l);
+	relays_free(l.relays);
 	queries_free(l.queries);
 	serve_free(l.serve);
 	fetches_free(l.fetches);

@@ -27,7 +27,7 @@ void peer_encode(const struct seal_key *key, const struct peer_header *h, const 
 
 static bool is_type(enum peer_type type)
 {
-	return (type >= PEER_WANT && type <= PEER_COLLECTED) || type == PEER_QUESTION || type == PEER_ANSWER;
+	return (type >= PEER_WANT && type <= PEER_DROPPED) || type == PEER_QUESTION || type == PEER_ANSWER;
 }
 
 static bool has_body(enum peer_type type)

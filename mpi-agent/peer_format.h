@@ -16,6 +16,8 @@
  *   STEP     of collection `number` (body as that of LINK_STEP); from rank 0 and on, in the tree of BEGIN
  *   DONE     it is done there and behind it (body as that of LINK_DONE); back to rank 0 in that tree
  *   COLLECTED   the end of it (body as that of LINK_COLLECTED), like STEP
+ *   PUT, COPY, DROP   for the receiver's daemon (bodies as those of LINK_PUT and so on, with the sender's store id)
+ *   KEPT, COPIED, DROPPED   the answers (bodies likewise)
  *   QUESTION for the receiver's daemon (body as that of LINK_QUESTION)
  *   ANSWER   what that says, or why it does not (body as that of LINK_ANSWER)
  *
@@ -53,6 +55,12 @@ enum peer_type {
 	PEER_STEP,
 	PEER_DONE,
 	PEER_COLLECTED,
+	PEER_PUT = 16,
+	PEER_KEPT,
+	PEER_COPY,
+	PEER_COPIED,
+	PEER_DROP,
+	PEER_DROPPED,
 	PEER_QUESTION = 30,
 	PEER_ANSWER,
 };
@@ -73,12 +81,12 @@ struct peer_header {
 	uint64_t sequence, number;
 };
 
-/* GET is apart: a node that has enough of these to do does not take more for now, and hears all else. */
+/* What the receiver's daemon has to work for is apart: a node that has enough of that to do does not take more for now, and hears all else. */
 enum peer_lane { PEER_LANE_ANSWERS, PEER_LANE_REQUESTS, NR_PEER_LANES };
 
 static inline enum peer_lane peer_lane(enum peer_type type)
 {
-	return type == PEER_GET ? PEER_LANE_REQUESTS : PEER_LANE_ANSWERS;
+	return type == PEER_GET || type == PEER_PUT || type == PEER_COPY || type == PEER_DROP ? PEER_LANE_REQUESTS : PEER_LANE_ANSWERS;
 }
 
 struct buf;

@@ -155,12 +155,14 @@ static void disconnect(struct connection *c)
 	s->agent = 0;
 	s->hang_up = s->is_silent = s->is_wanted = false;
 	free(TAKE(s->nodes));
+	free(TAKE(s->hosts));
 	s->nr_nodes = 0;
 	service_end_round(s, -ENOTCONN);
 	while (s->out)
 		out_remove(s);
 	service_fail_requests(s);
-	service_drop_gets(s);
+	service_queue_clear(&s->gets);
+	service_queue_clear(&s->keeps);
 	service_drop_questions(s);
 	service_leave_collection(s);
 	cond_broadcast(&s->changed);
@@ -242,19 +244,22 @@ static int take_hello(struct connection *c)
 	return r;
 }
 
-static int nodes_of(const struct link_node *in, uint32_t nr, struct cluster_node **ret)
+static int nodes_of(const struct link_node *in, uint32_t nr, struct cluster_node **ret, uint32_t **ret_hosts)
 {
-	struct cluster_node *nodes = calloc(nr, sizeof(*nodes));
+	_cleanup_(freep) struct cluster_node *nodes = calloc(nr, sizeof(*nodes));
+	_cleanup_(freep) uint32_t *hosts = calloc(nr, sizeof(*hosts));
 
 	static_assert(sizeof(nodes->id) == sizeof(in->store_id) && sizeof(nodes->name) == sizeof(in->name),
 		      "as they come");
-	if (!nodes)
+	if (!nodes || !hosts)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < nr; i++) {
 		memcpy(nodes[i].id, in[i].store_id, sizeof(nodes[i].id));
 		memcpy(nodes[i].name, in[i].name, sizeof(nodes[i].name));
+		hosts[i] = in[i].host;
 	}
-	*ret = nodes;
+	*ret = TAKE(nodes);
+	*ret_hosts = TAKE(hosts);
 	return 0;
 }
 
@@ -263,7 +268,7 @@ static int take_nodes(struct connection *c)
 	_cleanup_(freep) struct link_node *in = NULL;
 	struct cluster_node *nodes;
 	struct service *s = c->s;
-	uint32_t nr, self;
+	uint32_t nr, self, *hosts;
 	int r;
 
 	r = link_decode_nodes(c->body.data, c->body.len, &in, &nr, &self);
@@ -271,12 +276,14 @@ static int take_nodes(struct connection *c)
 		return r;
 	if (memcmp(in[self].store_id, s->welcome.store_id, sizeof(s->welcome.store_id)) != 0)
 		return log_errno(-EBADMSG, "agent: takes another store, of node %s, for this one", in[self].name);
-	r = nodes_of(in, nr, &nodes);
+	r = nodes_of(in, nr, &nodes, &hosts);
 	if (r < 0)
 		return r;
 	mutex_lock(&s->lock);
 	free(s->nodes);
+	free(s->hosts);
 	s->nodes = nodes;
+	s->hosts = hosts;
 	s->nr_nodes = nr;
 	s->self = self;
 	service_end_round(s, -ECANCELED);
@@ -285,6 +292,8 @@ static int take_nodes(struct connection *c)
 	mutex_unlock(&s->lock);
 	c->has_told = true;
 	log_info("agent: %" PRIu32 " nodes take part, this is number %" PRIu32, nr, self);
+	if (s->store.met)
+		s->store.met(s->store.userdata);
 	return 0;
 }
 
@@ -307,8 +316,16 @@ static int take_message(struct connection *c)
 		service_answer(s, c->header.type, c->header.number, &c->body);
 		return 0;
 	case LINK_CHUNKS:
+	case LINK_KEPT:
+	case LINK_COPIED:
+	case LINK_DROPPED:
 	case LINK_ANSWER:
 		service_answered(s, c->header.type, c->header.number, &c->body);
+		return 0;
+	case LINK_PUT:
+	case LINK_COPY:
+	case LINK_DROP:
+		service_keep(s, c->header.type, c->header.number, &c->body);
 		return 0;
 	case LINK_QUESTION:
 		return service_question(s, c->header.number, &c->body);
@@ -503,7 +520,6 @@ int service_new(const struct service_limits *limits, struct service **ret)
 	};
 	s->listener = LISTENER_NONE;
 	s->out_end = &s->out;
-	s->gets_end = &s->gets;
 	s->questions_end = &s->questions;
 	mutex_init(&s->lock);
 	cond_init(&s->changed);
@@ -530,7 +546,7 @@ static int start_threads(struct service *s)
 		pthread_t *thread;
 		void *(*run)(void *);
 	} threads[] = { { &s->io, run }, { &s->server, service_server }, { &s->committer, service_committer },
-		      { &s->collector, service_collector }, { &s->answerer, service_answerer } };
+		      { &s->collector, service_collector }, { &s->answerer, service_answerer }, { &s->keeper, service_keeper } };
 	size_t nr = 0;
 	int r = 0;
 
@@ -583,6 +599,7 @@ void service_stop(struct service *s)
 	pthread_join(s->committer, NULL);
 	pthread_join(s->collector, NULL);
 	pthread_join(s->answerer, NULL);
+	pthread_join(s->keeper, NULL);
 	listener_close(&s->listener);
 	s->is_started = false;
 }

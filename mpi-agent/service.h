@@ -4,7 +4,7 @@
  *
  * One thread has the socket: it listens, takes one agent at a time, reads, writes, and waits for nothing else. Another reads chunks that
  * other nodes want, so that a slow disk does not hold rounds up, and a third has the store commit when a round begins and something is
- * pending. A fourth takes the steps of a collection of all nodes (service_collect.c), a fifth answers what daemons of other nodes ask (service_query.c). Who calls struct cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
+ * pending. A fourth takes the steps of a collection of all nodes (service_collect.c), a fifth answers what daemons of other nodes ask (service_query.c), and a sixth does what they want to be kept (service_keep.c). Who calls struct cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
  * there, or one that has been silent for that long, until it speaks of a round again.
  *
  * Nothing here makes rounds happen by themselves. What is pending is committed after `commit=` seconds at the latest, when too much is, and
@@ -17,12 +17,16 @@
 #include <stdint.h>
 
 #include "base/fp.h"
+#include "mpi-agent/link_format.h"
 
 struct buf;
 struct cluster_calls;
 struct cluster_node;
 struct cluster_want;
+struct link_copy;
 struct link_done;
+struct link_drop;
+struct link_put;
 struct link_step;
 struct link_welcome;
 struct service;
@@ -48,6 +52,14 @@ struct service_store {
 	void (*collected)(void *userdata, bool free_too);
 	/* The daemon of another node asks: 0 and what it gets, up to LINK_ANSWER_MAX bytes, appended; or why not. Soon: it is not waited for long. NULL: -EOPNOTSUPP */
 	int (*answer)(void *userdata, const void *question, size_t len, struct buf *ret);
+	/*
+	 * What others want to be kept here; `nodes` are those that take part. kept[i]: enum link_kept, zeros before. An error is what they hear. NULL: -EOPNOTSUPP
+	 */
+	int (*keep)(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes, uint8_t *kept);
+	int (*copy)(void *userdata, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes);
+	int (*drop)(void *userdata, const struct link_drop *drop);
+	/* NODES has come: what waited for others can go on. Returns at once. NULL: nothing waits */
+	void (*met)(void *userdata);
 };
 
 /*
@@ -76,6 +88,27 @@ int service_ask(struct service *s, const uint8_t *id, const void *question, size
 int service_nodes(struct service *s, struct cluster_node **ret, uint32_t *ret_nr, uint32_t *ret_self);
 bool service_stopping(struct service *s); /* what takes long is to end */
 
+/* Who takes part, and on which hosts: nodes with the same number are lost together. -ENOTCONN: nobody knows */
+struct service_world {
+	struct cluster_node *nodes;
+	uint32_t *hosts;
+	uint32_t nr, self;
+};
+int service_world(struct service *s, struct service_world *ret);
+void service_world_release(struct service_world *w);
+
+/*
+ * What another node's daemon is to do (PUT, COPY, DROP): several at once, perhaps. The message has the call's number. The agent answers each, with an error if that node does not, so there
+ * is no limit of time: the answer is waited for while the agent is there and goes_on() says so, which is asked now and then.
+ */
+struct service_call;
+int service_call_new(struct service *s, enum link_type answered_by, struct service_call **ret); /* KEPT, COPIED or DROPPED */
+uint64_t service_call_number(const struct service_call *c);
+int service_call_send(struct service_call *c, struct buf *message); /* takes it; -ENOTCONN */
+/* What follows the header of the answer. -ENOTCONN: the agent has gone; -ECANCELED: goes_on() */
+int service_call_wait(struct service_call *c, bool (*goes_on)(void *userdata), void *userdata, struct buf *ret);
+void service_call_free(struct service_call *c); /* NULL is fine */
+
 /* Since it started. */
 struct service_stats {
 	bool is_connected; /* an agent is there */
@@ -86,5 +119,7 @@ struct service_stats {
 	uint64_t nr_fetched, fetched_bytes; /* chunks from other nodes */
 	uint64_t nr_not_fetched; /* chunks that could not be had */
 	uint64_t nr_served, served_bytes; /* chunks for other nodes */
+	uint64_t nr_kept, kept_bytes; /* chunks that others have sent to be kept here */
+	uint64_t nr_copied; /* directories of others */
 };
 void service_stats(struct service *s, struct service_stats *ret);

@@ -139,7 +139,7 @@ int service_request_send(struct service *s, uint64_t agent, struct service_reque
 	return r;
 }
 
-static void forget(struct service *s, struct service_request *rq) REQUIRES(s->lock)
+void service_forget(struct service *s, struct service_request *rq)
 {
 	assert(mutex_held(&s->lock));
 	for (struct service_request **p = &s->requests; *p; p = &(*p)->next)
@@ -157,7 +157,7 @@ int service_request_await(struct service *s, struct service_request *rq, uint64_
 	while (!rq->is_done && !s->stopping && service_wait_until(s, until_ns))
 		;
 	r = rq->is_done ? rq->r : s->stopping ? -ENOTCONN : -ETIMEDOUT;
-	forget(s, rq);
+	service_forget(s, rq);
 	mutex_unlock(&s->lock);
 	return r;
 }
@@ -294,7 +294,7 @@ void service_fail_requests(struct service *s)
 
 /* --- for other nodes --- */
 
-static void get_free(struct service_get *g)
+void service_get_free(struct service_get *g)
 {
 	if (!g)
 		return;
@@ -302,23 +302,46 @@ static void get_free(struct service_get *g)
 	free(g);
 }
 
-static struct service_get *get_remove(struct service *s) REQUIRES(s->lock)
+bool service_queue_add(struct service *s, struct service_queue *q, size_t max, enum link_type type, uint64_t number, struct buf *body,
+		       struct service_get **ret)
 {
-	struct service_get *g = s->gets;
+	struct service_get *g = calloc(1, sizeof(*g));
+	bool has_room = false;
 
-	assert(mutex_held(&s->lock));
-	s->gets = g->next;
-	if (!s->gets)
-		s->gets_end = &s->gets;
-	s->gets_bytes -= g->body.len;
+	*ret = g;
+	if (!g)
+		return false;
+	g->type = type;
+	g->number = number;
+	buf_move(&g->body, body);
+	mutex_lock(&s->lock);
+	g->agent = s->agent;
+	has_room = q->bytes + g->body.len <= max;
+	if (has_room) {
+		q->bytes += g->body.len;
+		*(q->end ?: &q->first) = g;
+		q->end = &g->next;
+		cond_broadcast(&s->changed);
+	}
+	mutex_unlock(&s->lock);
+	return has_room;
+}
+
+struct service_get *service_queue_take(struct service_queue *q)
+{
+	struct service_get *g = q->first;
+
+	q->first = g->next;
+	if (!q->first)
+		q->end = NULL;
+	q->bytes -= g->body.len;
 	return g;
 }
 
-void service_drop_gets(struct service *s)
+void service_queue_clear(struct service_queue *q)
 {
-	assert(mutex_held(&s->lock));
-	while (s->gets)
-		get_free(get_remove(s));
+	while (q->first)
+		service_get_free(service_queue_take(q));
 }
 
 /* Into `bytes`, those that are here one behind the other. */
@@ -424,6 +447,19 @@ static int serve_get(struct service *s, const struct service_get *g, bool is_too
 	return is_too_much ? answer_none(s, g, wants, nr) : answer_get(s, g, wants, nr);
 }
 
+struct cluster_node *service_copy_nodes(struct service *s, uint32_t *ret_nr)
+{
+	struct cluster_node *nodes;
+
+	mutex_lock(&s->lock);
+	nodes = calloc(MAX(s->nr_nodes, 1u), sizeof(*nodes));
+	if (nodes && s->nr_nodes > 0)
+		memcpy(nodes, s->nodes, s->nr_nodes * sizeof(*nodes));
+	*ret_nr = s->nr_nodes;
+	mutex_unlock(&s->lock);
+	return nodes;
+}
+
 /* What cannot be noted is not lent. */
 static int serve_lend(struct service *s, const struct service_get *g, bool is_too_much)
 {
@@ -432,7 +468,7 @@ static int serve_lend(struct service *s, const struct service_get *g, bool is_to
 	_cleanup_(freep) struct fp *fps = NULL;
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	_cleanup_(freep) bool *lent = NULL;
-	uint32_t nr, nr_nodes;
+	uint32_t nr, nr_nodes = 0;
 	int r = link_decode_lend(g->body.data, g->body.len, &fps, &nr);
 
 	if (r < 0)
@@ -441,12 +477,7 @@ static int serve_lend(struct service *s, const struct service_get *g, bool is_to
 	answer = calloc(MAX(nr, 1u), 1);
 	if (!lent || !answer)
 		return -ENOMEM;
-	mutex_lock(&s->lock);
-	nr_nodes = s->nr_nodes;
-	nodes = calloc(MAX(nr_nodes, 1u), sizeof(*nodes));
-	if (nodes && nr_nodes > 0)
-		memcpy(nodes, s->nodes, nr_nodes * sizeof(*nodes));
-	mutex_unlock(&s->lock);
+	nodes = service_copy_nodes(s, &nr_nodes);
 	if (!nodes)
 		return -ENOMEM;
 	if (!is_too_much && s->store.lend(s->store.userdata, nodes, nr_nodes, fps, nr, lent) == 0)
@@ -471,28 +502,12 @@ static void serve(struct service *s, const struct service_get *g, bool is_too_mu
 
 void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body)
 {
-	struct service_get *g = calloc(1, sizeof(*g));
-	bool is_too_much;
+	struct service_get *g;
 
-	if (!g)
-		return; /* who asked will ask another in time */
-	g->type = type;
-	g->number = number;
-	buf_move(&g->body, body);
-	mutex_lock(&s->lock);
-	g->agent = s->agent;
-	is_too_much = s->gets_bytes + g->body.len > GETS_BYTES_MAX;
-	if (!is_too_much) {
-		s->gets_bytes += g->body.len;
-		*s->gets_end = g;
-		s->gets_end = &g->next;
-		cond_broadcast(&s->changed);
-	}
-	mutex_unlock(&s->lock);
-	if (is_too_much) {
-		serve(s, g, true);
-		get_free(g);
-	}
+	if (service_queue_add(s, &s->gets, GETS_BYTES_MAX, type, number, body, &g) || !g)
+		return; /* without memory: who asked will ask another in time */
+	serve(s, g, true);
+	service_get_free(g);
 }
 
 void *service_server(void *userdata)
@@ -502,14 +517,14 @@ void *service_server(void *userdata)
 
 	mutex_lock(&s->lock);
 	while (!s->stopping) {
-		if (!s->gets || s->out_bytes > OUT_BYTES_MAX) {
+		if (!s->gets.first || s->out_bytes > OUT_BYTES_MAX) {
 			cond_wait(&s->changed, &s->lock);
 			continue;
 		}
-		g = get_remove(s);
+		g = service_queue_take(&s->gets);
 		mutex_unlock(&s->lock);
 		serve(s, g, false);
-		get_free(g);
+		service_get_free(g);
 		mutex_lock(&s->lock);
 	}
 	mutex_unlock(&s->lock);

@@ -1,5 +1,5 @@
 /*
- * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c, service_collect.c, service_query.c.
+ * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c, service_collect.c, service_query.c, service_keep.c.
  *
  * One lock for all of it, a leaf, held for moments: messages are encoded, decoded, sent and received without it. All who wait do so on one
  * condition: a few of them, for things that happen a few times in a second.
@@ -50,7 +50,7 @@ struct service_out {
 	struct service_out *next;
 };
 
-/* A FETCH or QUERY that somebody waits for. On the stack of who does. */
+/* A request (FETCH, QUERY; PUT, COPY, DROP) that somebody waits for the answer of. With whoever does. */
 struct service_request {
 	enum link_type answered_by;
 	uint64_t number;
@@ -60,7 +60,7 @@ struct service_request {
 	struct service_request *next;
 };
 
-/* A GET or LEND, or a QUESTION. */
+/* What another node wants: GET, LEND; QUESTION; PUT, COPY, DROP. */
 struct service_get {
 	enum link_type type;
 	uint64_t number, agent;
@@ -70,6 +70,12 @@ struct service_get {
 
 #define SERVICE_SPARES 8u
 
+/* As they came. */
+struct service_queue {
+	struct service_get *first, **end; /* end NULL: empty */
+	size_t bytes;
+};
+
 struct service {
 	/* Constant after service_new(), and the second half after service_start(). */
 	struct service_limits limits;
@@ -78,7 +84,7 @@ struct service {
 	struct link_welcome welcome;
 	struct listener listener;
 	int wake_fd; /* for the thread that has the socket */
-	pthread_t io, server, committer, collector, answerer;
+	pthread_t io, server, committer, collector, answerer, keeper;
 	bool is_started;
 
 	struct mutex lock; /* leaf */
@@ -89,6 +95,7 @@ struct service {
 	bool hang_up GUARDED_BY(lock); /* it does not keep to what was agreed */
 	bool is_silent GUARDED_BY(lock); /* has not answered in time: nobody waits for it */
 	struct cluster_node *nodes GUARDED_BY(lock); /* NULL: not told */
+	uint32_t *hosts GUARDED_BY(lock); /* of them */
 	uint32_t nr_nodes GUARDED_BY(lock), self GUARDED_BY(lock);
 
 	struct service_out *out GUARDED_BY(lock), **out_end GUARDED_BY(lock);
@@ -104,10 +111,10 @@ struct service {
 	bool is_wanted GUARDED_BY(lock); /* WANT was sent, and no BEGIN has come since */
 	bool commit_wanted GUARDED_BY(lock);
 
-	uint64_t number GUARDED_BY(lock); /* of the last FETCH or QUERY */
+	uint64_t number GUARDED_BY(lock); /* of the last request */
 	struct service_request *requests GUARDED_BY(lock);
-	struct service_get *gets GUARDED_BY(lock), **gets_end GUARDED_BY(lock);
-	size_t gets_bytes GUARDED_BY(lock);
+	struct service_queue gets GUARDED_BY(lock); /* GET, LEND */
+	struct service_queue keeps GUARDED_BY(lock); /* PUT, COPY, DROP */
 	struct service_get *questions GUARDED_BY(lock), **questions_end GUARDED_BY(lock);
 	unsigned nr_questions GUARDED_BY(lock);
 
@@ -154,14 +161,27 @@ void *service_committer(void *userdata); /* a thread's */
 /* --- service_fetch.c --- */
 
 int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
-void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* CHUNKS or ANSWER has come */
+void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* CHUNKS, ANSWER, KEPT, COPIED or DROPPED has come */
 /* Sends a message that has the number of `rq`, and awaits what answers it; the request is off the list then. */
 int service_request_send(struct service *s, uint64_t agent, struct service_request *rq, struct buf *message);
 int service_request_await(struct service *s, struct service_request *rq, uint64_t until_ns);
+void service_forget(struct service *s, struct service_request *rq) REQUIRES(s->lock); /* nobody waits for it any more */
+/* Those that take part, for whoever needs them without the lock; NULL: no memory. */
+struct cluster_node *service_copy_nodes(struct service *s, uint32_t *ret_nr);
 void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* GET or LEND has come */
 void service_fail_requests(struct service *s) REQUIRES(s->lock);
-void service_drop_gets(struct service *s) REQUIRES(s->lock);
+/* Takes the body. false: it would be more bytes than `max` in all, and *ret is the caller's; NULL: no memory. */
+bool service_queue_add(struct service *s, struct service_queue *q, size_t max, enum link_type type, uint64_t number, struct buf *body,
+		       struct service_get **ret);
+struct service_get *service_queue_take(struct service_queue *q);
+void service_queue_clear(struct service_queue *q);
+void service_get_free(struct service_get *g); /* NULL is fine */
 void *service_server(void *userdata); /* a thread's */
+
+/* --- service_keep.c --- */
+
+void service_keep(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* PUT, COPY or DROP has come */
+void *service_keeper(void *userdata); /* a thread's */
 
 /* --- service_collect.c --- */
 

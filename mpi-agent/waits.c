@@ -24,6 +24,7 @@ static const struct {
 	{ "CKPTFS_AGENT_STALL_MS", offsetof(struct waits, stall_ns), 60000 },
 	{ "CKPTFS_AGENT_PREPARE_MS", offsetof(struct waits, prepare_ns), 3600000 },
 	{ "CKPTFS_AGENT_WINDOW_MS", offsetof(struct waits, window_ns), 300000 },
+	{ "CKPTFS_AGENT_KEEP_MS", offsetof(struct waits, keep_ns), 600000 },
 	{ "CKPTFS_AGENT_END_MS", offsetof(struct waits, end_ns), 10000 },
 };
 

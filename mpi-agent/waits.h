@@ -13,6 +13,7 @@ struct waits {
 	uint64_t stall_ns; /* for any word of another node, and for all to take part in a round: this world has no use then */
 	uint64_t prepare_ns; /* for all nodes to collect what is theirs, before they do so together, ... */
 	uint64_t window_ns; /* and for each step of that, while there are no rounds */
+	uint64_t keep_ns; /* for another node to keep what this one wants it to, and for its own daemon to do so for others */
 	uint64_t end_ns; /* for all to leave together */
 };
 

@@ -174,6 +174,56 @@ static int again_question(const struct link_header *h, const uint8_t *p, struct 
 	return r;
 }
 
+static int again_put(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	const uint8_t *kept;
+	struct link_put put;
+	int error, r;
+
+	if (h->type == LINK_KEPT) {
+		r = link_decode_kept(p, h->len, NR_WANTS, &error, &kept);
+		if (r == 0)
+			link_encode_kept(h->number, error, kept, NR_WANTS, b);
+		return r;
+	}
+	r = link_decode_put(p, h->len, &put);
+	if (r < 0)
+		return r;
+	link_encode_put(h->number, put.node, put.wants, put.chunks, put.nr, b);
+	free(put.wants);
+	free(put.chunks);
+	return 0;
+}
+
+static int again_copy(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	struct link_copy c;
+	struct link_drop d;
+	int r;
+
+	if (h->type == LINK_DROP) {
+		r = link_decode_drop(p, h->len, &d);
+		if (r == 0)
+			link_encode_drop(h->number, &d, b);
+		return r;
+	}
+	r = link_decode_copy(p, h->len, &c);
+	if (r < 0)
+		return r;
+	link_encode_copy(h->number, &c, b);
+	free(c.chunks);
+	return 0;
+}
+
+static int again_error(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	int error, r = link_decode_error(p, h->len, &error);
+
+	if (r == 0)
+		link_encode_error(h->type, h->number, error, b);
+	return r;
+}
+
 static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 {
 	switch (h->type) {
@@ -212,6 +262,15 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 	case LINK_QUESTION:
 	case LINK_ANSWER:
 		return again_question(h, p, b);
+	case LINK_PUT:
+	case LINK_KEPT:
+		return again_put(h, p, b);
+	case LINK_COPY:
+	case LINK_DROP:
+		return again_copy(h, p, b);
+	case LINK_COPIED:
+	case LINK_DROPPED:
+		return again_error(h, p, b);
 	}
 	assert(!"a type that is none");
 	return 0;

@@ -209,7 +209,7 @@ static void lying_headers_are_refused(void **state _unused_)
 	} lies[] = {
 		{ 3, 0xff }, /* too long */
 		{ 0, 1 }, /* BEGIN has nothing behind it */
-		{ 4, 0 },    { 4, LINK_COLLECTED + 1 }, { 4, LINK_QUERY - 1 }, { 4, LINK_ANSWER + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
+		{ 4, 0 },    { 4, LINK_DROPPED + 1 }, { 4, LINK_QUERY - 1 }, { 4, LINK_ANSWER + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct link_header h;

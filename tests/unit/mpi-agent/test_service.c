@@ -55,6 +55,7 @@ struct rig {
 	atomic_uint nr_commits;
 	atomic_uint nr_steps, nr_over, nr_freed; /* of collections of all nodes */
 	atomic_bool was_ours;
+	atomic_uint nr_keeps, nr_met;
 	atomic_bool holds_answers; /* until it does not */
 	int agent; /* its end of the socket; -1: none */
 };
@@ -145,6 +146,42 @@ static int rig_answer(void *userdata, const void *question, size_t len, struct b
 	return 0;
 }
 
+/* Chunk `lo` above 200 is with others, and those above 250 are nowhere; one whose bytes are 'x' cannot be kept. */
+static int rig_keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes, uint8_t *kept)
+{
+	struct rig *rig = userdata;
+
+	assert_int_equal(nr_nodes, ARRAY_SIZE(link_nodes));
+	assert_memory_equal(nodes[2].id, link_nodes[2].store_id, CLUSTER_ID_LEN);
+	rig->nr_keeps++;
+	for (uint32_t i = 0; i < put->nr; i++) {
+		uint64_t lo = put->wants[i].fp.lo;
+
+		kept[i] = put->chunks[i] || lo <= 200 ? LINK_IS_HERE : lo <= 250 ? LINK_WITH_OTHERS : LINK_NOT_KEPT;
+		if (put->chunks[i] && *(const char *)put->chunks[i] == 'x')
+			return -ENOSPC;
+	}
+	return 0;
+}
+
+static int rig_copy(void *userdata, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes)
+{
+	(void)userdata;
+	assert_true(nodes && nr_nodes > 0);
+	return strcmp(copy->path, "stale") == 0 ? -ESTALE : 0;
+}
+
+static int rig_drop(void *userdata, const struct link_drop *drop)
+{
+	(void)userdata;
+	return drop->ino == 13 ? -EROFS : 0;
+}
+
+static void rig_met(void *userdata)
+{
+	((struct rig *)userdata)->nr_met++;
+}
+
 static const struct service_limits patient = { LONG_NS, LONG_NS, LONG_NS };
 
 static void rig_start(struct rig *rig)
@@ -157,6 +194,10 @@ static void rig_start(struct rig *rig)
 		.lend = rig_lend,
 		.step = rig_step,
 		.collected = rig_collected,
+		.keep = rig_keep,
+		.copy = rig_copy,
+		.drop = rig_drop,
+		.met = rig_met,
 		.answer = rig_answer,
 	};
 
@@ -1662,6 +1703,157 @@ static void who_takes_part_is_told(void **state)
 	rig_release(&rig);
 }
 
+/* --- what nodes keep for each other --- */
+
+static void others_have_their_chunks_kept(void **state)
+{
+	static const struct link_want wants[] = { { .fp = { .lo = 1 }, .len = 4 }, { .fp = { .lo = 201 }, .len = 4 }, { .fp = { .lo = 251 }, .len = 4 }, { .fp = { .lo = 252 }, .len = 4 } };
+	const void *const some[] = { NULL, NULL, NULL, "abcd" }, *const bad[] = { "xxxx", NULL, NULL, NULL };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct service_stats st;
+	const uint8_t *kept;
+	struct rig rig;
+	int error;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	SAY(&rig, put, 1, link_nodes[2].store_id, wants, some, 4);
+	SAY(&rig, put, 2, link_nodes[2].store_id, wants, bad, 4);
+	assert_int_equal(hear(rig.agent, LINK_KEPT, &b), 1);
+	assert_int_equal(rig.nr_met, 1);
+	assert_int_equal(link_decode_kept(b.data, b.len, 4, &error, &kept), 0);
+	assert_int_equal(error, 0);
+	assert_memory_equal(kept, "\1\2\0\1", 4);
+	assert_int_equal(hear(rig.agent, LINK_KEPT, &b), 2);
+	assert_int_equal(link_decode_kept(b.data, b.len, 4, &error, &kept), 0);
+	assert_int_equal(error, -ENOSPC);
+	service_stats(rig.s, &st);
+	assert_int_equal(st.nr_kept, 1);
+	assert_int_equal(st.kept_bytes, 4);
+	rig_release(&rig);
+}
+
+static void say_copy(struct rig *rig, uint64_t number, const char *path)
+{
+	struct link_want chunk = { .fp = { .lo = 1 }, .len = 4 };
+	struct link_copy c = { .name = "two", .ino = 5, .chunks = &chunk, .nr_chunks = 1 };
+
+	strcpy(c.path, path);
+	SAY(rig, copy, number, &c);
+}
+
+static void hear_error(struct rig *rig, enum link_type type, uint64_t number, int error)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int got;
+
+	assert_int_equal(hear(rig->agent, type, &b), number);
+	assert_int_equal(link_decode_error(b.data, b.len, &got), 0);
+	assert_int_equal(got, error);
+}
+
+static void others_have_their_directories_copied(void **state)
+{
+	struct link_drop d = { .name = "two", .ino = 5 };
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	say_copy(&rig, 1, "job/1");
+	say_copy(&rig, 2, "stale");
+	SAY(&rig, drop, 3, &d);
+	d.ino = 13;
+	SAY(&rig, drop, 4, &d);
+	hear_error(&rig, LINK_COPIED, 1, 0);
+	hear_error(&rig, LINK_COPIED, 2, -ESTALE);
+	hear_error(&rig, LINK_DROPPED, 3, 0);
+	hear_error(&rig, LINK_DROPPED, 4, -EROFS);
+	rig_release(&rig);
+}
+
+static void what_cannot_be_kept_ends_the_connection(void **state)
+{
+	static const enum link_type types[] = { LINK_PUT, LINK_COPY, LINK_DROP };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		struct rig rig;
+
+		rig_with_agent(&rig, &patient);
+		SAY(&rig, body, types[i], 1, "too short", 9);
+		hear_end(rig.agent);
+		assert_int_equal(rig.nr_keeps, 0);
+		rig_release(&rig);
+	}
+}
+
+static struct service_call *call_other(struct rig *rig, int expected)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	const struct link_drop d = { .name = "two", .ino = 5 };
+	struct service_call *c;
+
+	assert_int_equal(service_call_new(rig->s, LINK_DROPPED, &c), 0);
+	link_encode_drop(service_call_number(c), &d, &b);
+	assert_int_equal(service_call_send(c, &b), expected);
+	return c;
+}
+
+static void calls_to_other_nodes_are_answered_in_any_order(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
+	struct service_call *calls[3];
+	uint64_t numbers[3];
+	struct rig rig;
+	int error;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	for (unsigned i = 0; i < 3; i++)
+		calls[i] = call_other(&rig, 0);
+	for (unsigned i = 0; i < 3; i++)
+		numbers[i] = hear(rig.agent, LINK_DROP, &b);
+	for (unsigned i = 3; i-- > 1;)
+		SAY(&rig, error, LINK_DROPPED, numbers[i], -(int)i);
+	SAY(&rig, error, LINK_DROPPED, numbers[2], -77); /* once more */
+	for (unsigned i = 1; i < 3; i++) {
+		assert_int_equal(service_call_wait(calls[i], always, NULL, &answer), 0);
+		assert_int_equal(link_decode_error(answer.data, answer.len, &error), 0);
+		assert_int_equal(error, -(int)i);
+		buf_release(&answer);
+		service_call_free(calls[i]);
+	}
+	assert_int_equal(service_call_wait(calls[0], never, NULL, &answer), -ECANCELED);
+	service_call_free(calls[0]);
+	SAY(&rig, error, LINK_DROPPED, numbers[0], 0); /* nobody waits for it any more */
+	rig_release(&rig);
+}
+
+static void an_agent_that_goes_leaves_no_caller_waiting(void **state)
+{
+	_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
+	struct service_world w;
+	struct service_call *c;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	assert_int_equal(service_world(rig.s, &w), 0);
+	assert_int_equal(w.nr, 3);
+	assert_int_equal(w.self, 1);
+	assert_int_equal(w.hosts[2], 2);
+	assert_string_equal(w.nodes[2].name, "two");
+	service_world_release(&w);
+	c = call_other(&rig, 0);
+	closep(&rig.agent);
+	assert_int_equal(service_call_wait(c, always, NULL, &answer), -ENOTCONN);
+	service_call_free(c);
+	await_there(&rig, false);
+	service_call_free(call_other(&rig, -ENOTCONN));
+	assert_int_equal(service_world(rig.s, &w), -ENOTCONN);
+	rig_release(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1705,6 +1897,11 @@ int main(void)
 		cmocka_unit_test(another_daemon_is_asked),
 		cmocka_unit_test(an_answer_that_does_not_come_is_not_waited_for),
 		cmocka_unit_test(who_takes_part_is_told),
+		cmocka_unit_test(others_have_their_chunks_kept),
+		cmocka_unit_test(others_have_their_directories_copied),
+		cmocka_unit_test(what_cannot_be_kept_ends_the_connection),
+		cmocka_unit_test(calls_to_other_nodes_are_answered_in_any_order),
+		cmocka_unit_test(an_agent_that_goes_leaves_no_caller_waiting),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

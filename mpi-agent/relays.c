@@ -1,0 +1,336 @@
+#include "mpi-agent/relays.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "mpi-agent/link.h"
+#include "mpi-agent/peers.h"
+#include "mpi-agent/waits.h"
+#include "mpi-agent/world.h"
+
+#define RELAYS_MAX 16u /* of other nodes with the daemon at once, ... */
+#define RELAY_BYTES_MAX ((size_t)32 << 20) /* with so many bytes; one alone may have more */
+#define ID_LEN 16u
+
+/* Types of a request and its answer, on both ways. */
+static const struct kind {
+	enum link_type link, link_answer;
+	enum peer_type peer, peer_answer;
+} kinds[] = {
+	{ LINK_PUT, LINK_KEPT, PEER_PUT, PEER_KEPT },
+	{ LINK_COPY, LINK_COPIED, PEER_COPY, PEER_COPIED },
+	{ LINK_DROP, LINK_DROPPED, PEER_DROP, PEER_DROPPED },
+};
+
+/* One that is not answered yet: of this node's daemon, or of another node. */
+struct relay {
+	const struct kind *kind;
+	uint64_t number; /* as this agent calls it, ... */
+	uint64_t asked_number; /* and who wants it */
+	uint32_t rank; /* the other node */
+	uint32_t nr; /* PUT: of chunks, ... */
+	uint64_t put_chunks, put_bytes; /* and of those that came with it */
+	size_t bytes; /* of the message */
+	uint64_t until_ns;
+	struct relay *next;
+};
+
+struct relays {
+	const struct world *w;
+	struct peers *peers;
+	struct link *daemon;
+	const struct waits *waits;
+	struct relays_figures figures;
+	struct relay *ours, *theirs;
+	uint32_t nr_theirs;
+	size_t theirs_bytes;
+	uint64_t number; /* of the last one */
+};
+
+int relays_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct relays **ret)
+{
+	struct relays *rs = calloc(1, sizeof(*rs));
+
+	if (!rs)
+		return -ENOMEM;
+	*rs = (struct relays){ .w = w, .peers = p, .daemon = daemon, .waits = waits };
+	*ret = rs;
+	return 0;
+}
+
+static void list_free(struct relay *first)
+{
+	while (first) {
+		struct relay *next = first->next;
+
+		free(first);
+		first = next;
+	}
+}
+
+void relays_free(struct relays *rs)
+{
+	if (!rs)
+		return;
+	list_free(rs->ours);
+	list_free(rs->theirs);
+	free(rs);
+}
+
+/* --- what they say --- */
+
+/* Is it a request that can be right? Fills in what is to be known of it. */
+static int look_at(struct relay *y, const void *body, size_t len)
+{
+	struct link_put put;
+	struct link_copy copy;
+	struct link_drop drop;
+	int r;
+
+	switch (y->kind->link) {
+	case LINK_PUT:
+		r = link_decode_put(body, len, &put);
+		if (r < 0)
+			return r;
+		y->nr = put.nr;
+		for (uint32_t i = 0; i < put.nr; i++) {
+			y->put_chunks += put.chunks[i] != NULL;
+			y->put_bytes += put.chunks[i] ? put.wants[i].len : 0;
+		}
+		free(put.wants);
+		free(put.chunks);
+		return 0;
+	case LINK_COPY:
+		r = link_decode_copy(body, len, &copy);
+		if (r == 0)
+			free(copy.chunks);
+		return r;
+	default:
+		return link_decode_drop(body, len, &drop);
+	}
+}
+
+/* Is it an answer to this one? */
+static int look_at_answer(const struct relay *y, const void *body, size_t len, int *ret_error)
+{
+	const uint8_t *kept;
+
+	return y->kind->link == LINK_PUT ? link_decode_kept(body, len, y->nr, ret_error, &kept) : link_decode_error(body, len, ret_error);
+}
+
+static int encode_error(const struct relay *y, uint64_t number, int error, struct buf *ret)
+{
+	_cleanup_(freep) uint8_t *none = calloc(MAX(y->nr, UINT32_C(1)), 1);
+
+	if (!none)
+		return -ENOMEM;
+	if (y->kind->link == LINK_PUT)
+		link_encode_kept(number, error, none, y->nr, ret);
+	else
+		link_encode_error(y->kind->link_answer, number, error, ret);
+	return buf_error(ret);
+}
+
+/* --- what this node's daemon wants --- */
+
+static const struct kind *kind_of_link(enum link_type type, bool is_answer)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if ((is_answer ? kinds[i].link_answer : kinds[i].link) == type)
+			return &kinds[i];
+	return NULL;
+}
+
+static const struct kind *kind_of_peer(enum peer_type type, bool is_answer)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if ((is_answer ? kinds[i].peer_answer : kinds[i].peer) == type)
+			return &kinds[i];
+	return NULL;
+}
+
+/* To the node it is for; in its place it gets who wants it. */
+static int send_on(struct relays *rs, const struct relay *y, const void *body, size_t len)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	buf_reserve(&b, len);
+	buf_add(&b, rs->w->nodes[rs->w->rank].store_id, ID_LEN);
+	buf_add(&b, (const uint8_t *)body + ID_LEN, len - ID_LEN);
+	if (buf_error(&b) < 0)
+		return -ENOMEM;
+	return peers_send(rs->peers, y->rank, y->kind->peer, y->number, b.data, b.len);
+}
+
+int relays_request(struct relays *rs, const struct link_header *h, const void *body)
+{
+	struct relay *y = calloc(1, sizeof(*y));
+	int r;
+
+	if (!y)
+		return -ENOMEM;
+	*y = (struct relay){ .kind = kind_of_link(h->type, false), .asked_number = h->number };
+	assert(y->kind);
+	r = look_at(y, body, h->len);
+	if (r == 0 && (world_find(rs->w, body, &y->rank) <= 0 || y->rank == rs->w->rank)) {
+		r = encode_error(y, h->number, -EHOSTUNREACH, &rs->daemon->out);
+		free(y);
+		return r;
+	}
+	y->number = ++rs->number;
+	y->until_ns = monotonic_ns() + rs->waits->keep_ns;
+	if (r == 0)
+		r = send_on(rs, y, body, h->len);
+	if (r < 0) {
+		free(y);
+		return r;
+	}
+	y->next = rs->ours;
+	rs->ours = y;
+	return 0;
+}
+
+static struct relay **find(struct relay **at, uint64_t number)
+{
+	while (*at && (*at)->number != number)
+		at = &(*at)->next;
+	return at;
+}
+
+static void remove_relay(struct relay **at)
+{
+	struct relay *y = *at;
+
+	*at = y->next;
+	free(y);
+}
+
+int relays_peer_answer(struct relays *rs, const struct peer_header *h, const void *body, size_t len)
+{
+	struct relay **at = find(&rs->ours, h->number), *y = *at;
+	int r, error;
+
+	if (!y)
+		return 0; /* late */
+	if (y->rank != h->from || y->kind != kind_of_peer(h->type, true))
+		return -EBADMSG;
+	r = look_at_answer(y, body, len, &error);
+	if (r == 0)
+		link_encode_body(y->kind->link_answer, y->asked_number, body, len, &rs->daemon->out);
+	else if (encode_error(y, y->asked_number, -EBADMSG, &rs->daemon->out) < 0)
+		return -ENOMEM;
+	remove_relay(at);
+	return r < 0 ? r : buf_error(&rs->daemon->out);
+}
+
+/* --- what others want --- */
+
+bool relays_has_room(const struct relays *rs)
+{
+	return rs->nr_theirs < RELAYS_MAX && rs->theirs_bytes < RELAY_BYTES_MAX;
+}
+
+static bool is_sender(const struct relays *rs, uint32_t from, const void *body)
+{
+	return memcmp(body, rs->w->nodes[from].store_id, ID_LEN) == 0;
+}
+
+int relays_peer_request(struct relays *rs, const struct peer_header *h, const void *body, size_t len)
+{
+	struct relay *y = calloc(1, sizeof(*y));
+	int r;
+
+	if (!y)
+		return -ENOMEM;
+	*y = (struct relay){ .kind = kind_of_peer(h->type, false), .asked_number = h->number, .rank = h->from, .bytes = len };
+	assert(y->kind);
+	r = look_at(y, body, len);
+	if (r == 0 && !is_sender(rs, h->from, body))
+		r = -EBADMSG;
+	if (r < 0) {
+		free(y);
+		return r;
+	}
+	y->number = ++rs->number;
+	y->until_ns = monotonic_ns() + rs->waits->keep_ns / 4 * 3; /* before it is too late there */
+	link_encode_body(y->kind->link, y->number, body, len, &rs->daemon->out);
+	y->next = rs->theirs;
+	rs->theirs = y;
+	rs->nr_theirs++;
+	rs->theirs_bytes += len;
+	return buf_error(&rs->daemon->out);
+}
+
+static void remove_theirs(struct relays *rs, struct relay **at)
+{
+	rs->nr_theirs--;
+	rs->theirs_bytes -= (*at)->bytes;
+	remove_relay(at);
+}
+
+int relays_answer(struct relays *rs, const struct link_header *h, const void *body)
+{
+	struct relay **at = find(&rs->theirs, h->number), *y = *at;
+	int r, error;
+
+	if (!y)
+		return 0; /* late */
+	if (y->kind != kind_of_link(h->type, true))
+		return -EBADMSG;
+	r = look_at_answer(y, body, h->len, &error);
+	if (r < 0)
+		return r;
+	if (error == 0) {
+		rs->figures.kept_chunks += y->put_chunks;
+		rs->figures.kept_bytes += y->put_bytes;
+		rs->figures.copies += y->kind->link == LINK_COPY;
+	}
+	r = peers_send(rs->peers, y->rank, y->kind->peer_answer, y->asked_number, body, h->len);
+	remove_theirs(rs, at);
+	return r;
+}
+
+/* --- time --- */
+
+static int give_up_theirs(struct relays *rs, const struct relay *y)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int r = encode_error(y, 0, -ETIMEDOUT, &b);
+
+	if (r < 0)
+		return r;
+	return peers_send(rs->peers, y->rank, y->kind->peer_answer, y->asked_number, b.data + sizeof(struct link_header_wire),
+			  b.len - sizeof(struct link_header_wire));
+}
+
+int relays_progress(struct relays *rs, uint64_t now_ns)
+{
+	int r = 0, any = 0;
+
+	for (struct relay **at = &rs->ours; *at && r == 0;)
+		if (now_ns >= (*at)->until_ns) {
+			r = encode_error(*at, (*at)->asked_number, -ETIMEDOUT, &rs->daemon->out);
+			remove_relay(at);
+			any = 1;
+		} else {
+			at = &(*at)->next;
+		}
+	for (struct relay **at = &rs->theirs; *at && r == 0;)
+		if (now_ns >= (*at)->until_ns) {
+			r = give_up_theirs(rs, *at);
+			remove_theirs(rs, at);
+			any = 1;
+		} else {
+			at = &(*at)->next;
+		}
+	return r < 0 ? r : any;
+}
+
+const struct relays_figures *relays_figures(const struct relays *rs)
+{
+	return &rs->figures;
+}
