@@ -218,11 +218,13 @@ struct ckptfs_delta_abort {
  *   UNSEAL  for its owner and root (EPERM). ENODATA: it is not sealed; if it lies in one that is, `path` is that
  *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and whoever
  *           runs the mount see all, others their own
+ *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none. ENODATA: it is not sealed.
+ *           ENOTCONN: no agent is there; EHOSTUNREACH: no node is on another host; others: what the last attempt came to. There will be more
  *   CHECK   the seal, and its root made anew from what the store has now: not the same, and something is damaged. For
  *           those whom NEXT tells of it (EPERM). ENODATA: it is not sealed. EIO: something is damaged. Bytes are not
  *           read; reading them compares them with what the root is made of
  */
-enum ckptfs_seal_command { CKPTFS_SEAL_SEAL, CKPTFS_SEAL_UNSEAL, CKPTFS_SEAL_NEXT, CKPTFS_SEAL_CHECK };
+enum ckptfs_seal_command { CKPTFS_SEAL_SEAL, CKPTFS_SEAL_UNSEAL, CKPTFS_SEAL_NEXT, CKPTFS_SEAL_CHECK, CKPTFS_SEAL_STATE };
 #define CKPTFS_SEAL_HAS_ROOT 1u /* flag, out: `root` says something; seals of earlier versions have none */
 
 struct ckptfs_seal {
@@ -232,10 +234,34 @@ struct ckptfs_seal {
 	int64_t sealed_ns; /* out, as all below: when; since 1970 */
 	uint64_t files, directories, bytes; /* in it, and with it; files: all that is no directory, each once */
 	uint64_t new_bytes; /* as stored, that nothing else referred to when it was sealed */
-	uint32_t uid, reserved; /* who sealed it */
+	uint32_t uid; /* who sealed it */
+	uint32_t is_protected; /* NEXT: 1: another node has all of it, too */
 	uint8_t root[32]; /* when it was sealed; over names, attributes and content (docs/format.md) */
 	uint8_t root_now[32]; /* CHECK */
 	char path[4096]; /* from the mountpoint; "" is that itself, or nothing to tell */
+};
+
+/*
+ * Other nodes of the cluster, for root and whoever runs the mount (EPERM). EOPNOTSUPP: the store is of none.
+ *
+ *   STATUS  figures
+ *   HEAL    nodes that do not take part now are lost: what they had is to be had by others again. ENOTCONN: no agent is there. It begins soon, and has ended when
+ *           `healed` of STATUS is at least `number`
+ *   FORGET  the node `node` will not come back: nothing is kept for its sake any more. ENOENT: nobody knows it; EBUSY: it takes part
+ */
+enum ckptfs_cluster_command { CKPTFS_CLUSTER_STATUS, CKPTFS_CLUSTER_HEAL, CKPTFS_CLUSTER_FORGET };
+
+struct ckptfs_cluster {
+	uint32_t size, version;
+	uint32_t command, flags; /* flags: 0 */
+	char node[64]; /* FORGET: its name, with a final NUL */
+	uint64_t number; /* out: of what HEAL has begun */
+	uint64_t healed; /* out, as all below: how many have ended */
+	uint64_t sealed, protected_dirs; /* directories; those that another node has, too */
+	uint64_t copies; /* of what lost nodes have sealed: given to another node by HEAL */
+	uint64_t chunks, bytes; /* sent to other nodes since the mount */
+	int32_t error; /* an errno, of the last directory that could not be protected; 0: none */
+	uint32_t is_busy;
 };
 
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)
@@ -251,3 +277,4 @@ struct ckptfs_seal {
 #define CKPTFS_IOC_DELTA_ABORT _IOW(CKPTFS_IOC_TYPE, 11, struct ckptfs_delta_abort)
 #define CKPTFS_IOC_SEAL _IOWR(CKPTFS_IOC_TYPE, 12, struct ckptfs_seal)
 #define CKPTFS_IOC_COMPARE _IOWR(CKPTFS_IOC_TYPE, 13, struct ckptfs_compare)
+#define CKPTFS_IOC_CLUSTER _IOWR(CKPTFS_IOC_TYPE, 20, struct ckptfs_cluster)

@@ -11,7 +11,9 @@
 #include "base/util.h"
 #include "fs/answers.h"
 #include "fs/fs.h"
+#include "fs/keeper.h"
 #include "fs/options.h"
+#include "fs/protect.h"
 #include "fs/view.h"
 #include "mpi-agent/link_format.h"
 #include "mpi-agent/service.h"
@@ -75,6 +77,28 @@ static int lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_no
 static int answer(void *userdata, const void *question, size_t len, struct buf *ret)
 {
 	return answers_give(((struct cluster *)userdata)->answers, question, len, ret);
+}
+
+/* --- what others want to be kept --- */
+
+static int keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes, uint8_t *kept)
+{
+	return keeper_keep(((struct cluster *)userdata)->fs, put, nodes, nr_nodes, kept);
+}
+
+static int copy(void *userdata, const struct link_copy *c, const struct cluster_node *nodes, uint32_t nr_nodes)
+{
+	return keeper_copy(((struct cluster *)userdata)->fs, c, nodes, nr_nodes);
+}
+
+static int drop(void *userdata, const struct link_drop *d)
+{
+	return keeper_drop(((struct cluster *)userdata)->fs, d);
+}
+
+static void met(void *userdata)
+{
+	protect_wake(((struct cluster *)userdata)->fs->protect);
 }
 
 /* --- collecting together --- */
@@ -207,7 +231,7 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, answer };
+	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, answer, keep, copy, drop, met };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 
@@ -228,6 +252,8 @@ int cluster_start(struct cluster *c, struct fs *fs, const char *store, const str
 	int r;
 
 	if (engine_cluster_identity(fs->engine, &id) == 0) {
+		if (o->protect != PROTECT_NONE)
+			return log_errno(-EINVAL, "option protect=: store %s was made without cluster=, so there is no other node", store);
 		if (!o->agent)
 			return 0;
 		log_error("option agent=%s: store %s was made without cluster=, so no other store knows its fingerprints",
@@ -263,6 +289,11 @@ void cluster_free(struct cluster *c)
 		return;
 	service_free(c->service);
 	free(c);
+}
+
+struct service *cluster_service(struct cluster *c)
+{
+	return c && c->engine ? c->service : NULL;
 }
 
 bool cluster_stats(struct cluster *c, struct service_stats *ret)

@@ -14,16 +14,19 @@ struct buf;
 struct cluster_node;
 struct fs;
 struct options;
+struct service;
 struct service_stats;
 
 /* In this order: new, open the engine with its calls, start, stop, close the engine, free. */
 int cluster_new(struct cluster **ret);
 const struct cluster_calls *cluster_engine_calls(struct cluster *c);
-/* Await the agent at o->agent, or in the directory `store`. -EINVAL: o->agent, but the store is of no cluster. Logs. */
+/* Await the agent at o->agent, or in the directory `store`. -EINVAL: o->agent or o->protect, but the store is of no cluster. Logs. */
 int cluster_start(struct cluster *c, struct fs *fs, const char *store, const struct options *o);
 /* What waits for a round is committed, with one if an agent is there, and then there is none any more. NULL is fine. */
 void cluster_stop(struct cluster *c);
 void cluster_free(struct cluster *c); /* NULL is fine */
+
+struct service *cluster_service(struct cluster *c); /* NULL: the store is of no cluster */
 
 /* How a collection of all nodes has ended. */
 struct cluster_collected {

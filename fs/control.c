@@ -21,6 +21,7 @@
 #include "fs/json.h"
 #include "fs/nodes.h"
 #include "fs/options.h"
+#include "fs/protect.h"
 #include "fs/scrubber.h"
 #include "mpi-agent/service.h"
 #include "store/engine/engine.h"
@@ -223,6 +224,19 @@ static void add_durability(struct json *j, const struct engine_stats *s)
 	json_close(j);
 }
 
+static void add_protect(struct json *j, struct protect *p)
+{
+	struct protect_status s;
+
+	protect_status(p, &s);
+	json_bool(j, "protects", s.mode != PROTECT_NONE);
+	json_u64(j, "sealed", s.nr_sealed);
+	json_u64(j, "sealed_protected", s.nr_protected);
+	json_u64(j, "protect_sent_bytes", s.bytes);
+	json_u64(j, "protect_sent_chunks", s.chunks);
+	json_u64(j, "protect_errno", (uint64_t)-s.error);
+}
+
 /* Zeros in a store that is of no cluster. */
 static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats *s)
 {
@@ -250,6 +264,10 @@ static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats
 	json_u64(j, "served_chunks", st.nr_served);
 	json_u64(j, "copies", nr[NS_COPY_KEPT]);
 	json_u64(j, "copies_cached", nr[NS_COPY_CACHED]);
+	json_u64(j, "kept_bytes", st.kept_bytes);
+	json_u64(j, "kept_chunks", st.nr_kept);
+	json_u64(j, "copies_taken", st.nr_copied);
+	add_protect(j, fs->protect);
 	json_close(j);
 }
 

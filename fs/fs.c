@@ -15,6 +15,7 @@
 #include "fs/namespace.h"
 #include "fs/nodes.h"
 #include "fs/options.h"
+#include "fs/protect.h"
 #include "fs/scrubber.h"
 #include "fs/seal.h"
 #include "fs/series.h"
@@ -24,6 +25,7 @@ static void fs_free(struct fs *fs)
 {
 	if (!fs)
 		return;
+	protect_free(fs->protect);
 	inodes_free(fs->inodes);
 	attr_cache_free(fs->attrs);
 	collect_free(fs->collect);
@@ -72,6 +74,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	if (r == 0)
 		r = inquiries_new(e, &fs->inquiries);
 	if (r == 0)
+		r = protect_new(fs, (enum protect_mode)o->protect, &fs->protect);
+	if (r == 0)
 		r = names_open_root(fs);
 	if (r == 0 && !fs->read_only)
 		r = names_clear_orphans(fs);
@@ -105,6 +109,7 @@ int fs_close(struct fs *fs)
 	if (!fs)
 		return 0;
 	autoseal_free(TAKE(fs->autoseal));
+	protect_free(TAKE(fs->protect));
 	collect_free(TAKE(fs->collect)); /* first: a scrub may wait for it */
 	scrubber_free(TAKE(fs->scrubber));
 	inquiries_free(TAKE(fs->inquiries));

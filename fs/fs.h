@@ -23,6 +23,7 @@ struct file;
 struct inodes;
 struct inquiries;
 struct options;
+struct protect;
 struct scrubber;
 struct series;
 struct view;
@@ -42,6 +43,7 @@ struct fs {
 	struct autoseal *autoseal; /* NULL: nothing is sealed by itself */
 	struct cluster *cluster; /* borrowed */
 	struct view *view; /* NULL: there is none */
+	struct protect *protect;
 	bool read_only, noatime;
 	bool sync; /* every change of names is durable before it is answered */
 

@@ -37,6 +37,7 @@
 #include "fs/metrics.h"
 #include "fs/ops/ops.h"
 #include "fs/options.h"
+#include "fs/protect.h"
 #include "store/engine/engine.h"
 
 enum exit_status { EXIT_MOUNTED = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED = 32 };
@@ -235,7 +236,8 @@ static int open_store(struct run *run)
 		engine_close(e);
 		return r;
 	}
-	return cluster_start(run->cluster, run->fs, run->paths.store, &run->o);
+	r = cluster_start(run->cluster, run->fs, run->paths.store, &run->o);
+	return r < 0 ? r : protect_start(run->fs->protect, cluster_service(run->cluster));
 }
 
 /* Larger read-ahead than FUSE's 128 KiB; only root may, and only after the mount. */
@@ -336,6 +338,8 @@ static int close_all(struct run *run)
 	metrics_stop(TAKE(run->metrics));
 	if (run->se)
 		fuse_session_unmount(run->se);
+	if (run->fs)
+		protect_stop(run->fs->protect);
 	cluster_stop(run->cluster); /* with the agent, while the engine is there */
 	r = fs_close(run->fs);
 	cluster_free(run->cluster);

@@ -38,6 +38,8 @@ static const struct conf_key keys[] = {
 	  "socket where ckptfs-agent finds a store of a cluster; else agent.sock in the store" },
 	{ "replicas", CONF_NUMBER, offsetof(struct options, replicas), "2", NULL,
 	  "nodes of the cluster that store what several have, 1 to 4" },
+	{ "protect", CONF_CHOICE, offsetof(struct options, protect), "none", "none|partner",
+	  "partner: what is sealed is also with another node of the cluster, on another host" },
 	{ "pending", CONF_SIZE, offsetof(struct options, engine.pending), "64M", NULL,
 	  "memory for data that waits for what other nodes have" },
 	{ "log", CONF_STRING, offsetof(struct options, log), NULL, NULL, "log to this file instead of syslog" },

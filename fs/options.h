@@ -15,6 +15,7 @@ struct options {
 	struct engine_conf engine;
 	char *cluster, *agent, *log; /* NULL: not given */
 	uint64_t replicas;
+	int protect; /* enum protect_mode */
 	char *autoseal; /* conventions (autoseal.h); NULL: none */
 	char *metrics; /* where to answer HTTP; NULL: nowhere */
 	char *compress, *cdc; /* as given; engine.compress and engine.cdc are what they mean */

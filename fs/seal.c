@@ -35,6 +35,7 @@
 #include "fs/attr_cache.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
+#include "fs/protect.h"
 #include "fs/seal_root.h"
 
 #define BUSY_WAIT_NS 2000000000u
@@ -412,6 +413,7 @@ int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns
 		log_info("directory %" PRIu64 ": sealed with %" PRIu64 " files, %" PRIu64 " bytes", dir, t.seal.files,
 			 t.seal.bytes);
 	*ret = t.seal;
+	protect_wake(fs->protect);
 	return r;
 }
 
@@ -477,6 +479,7 @@ int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *cu
 	if (r < 0)
 		return r;
 	log_info("directory %" PRIu64 ": unsealed", dir);
+	protect_wake(fs->protect);
 	return engine_sync(fs->engine);
 }
 

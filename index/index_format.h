@@ -11,6 +11,7 @@
  *   'O' ino                 -> (empty)                                 no name left, still open: removed at mount
  *   'S' ino                 -> struct seal_value_disk                  a directory that was sealed with all below it
  *   'N' ino                 -> struct copy_value_disk, name, path       a copy of what another node has sealed
+ *   'G' ino                 -> struct guard_value_disk, two names      who has a copy of what is sealed here
  *   'R' ino segment         -> [layer] extents (recipes.h)             1 MiB of a file
  *   'P' number              -> [layer] extents (recipes.h)             a layer: what files have in common
  *   'F' [pack [frame]]      -> what has been collected (freed.h)       totals, whole packs, chunks of a frame
@@ -42,6 +43,7 @@ enum view_table {
 	VIEW_ORPHAN = 'O',
 	VIEW_SEAL = 'S',
 	VIEW_COPY = 'N',
+	VIEW_GUARD = 'G',
 	VIEW_RECIPE = 'R',
 	VIEW_LAYER = 'P', /* before 'R': whoever reads the view in order has the layers first */
 	VIEW_FREED = 'F',
@@ -93,6 +95,15 @@ struct copy_value_disk {
 	/* the node's name and the path follow, to the end of the value */
 };
 static_assert(sizeof(struct copy_value_disk) == 36, "on disk");
+
+struct guard_value_disk {
+	uint8_t version, state; /* enum guard_state */
+	uint8_t holder_len, origin_len; /* of names: 1 to 63 */
+	uint8_t holder[16], origin[16];
+	struct le64 ino, sealed_ns; /* with the origin; two's complement */
+	/* the holder's name and the origin's follow, to the end of the value */
+};
+static_assert(sizeof(struct guard_value_disk) == 52, "on disk");
 
 struct freed_value_disk {
 	uint8_t version, flags; /* bit 0: punched; others: refuse */

@@ -11,6 +11,7 @@
 #include "index/index_format.h"
 
 #define SHARE_VERSION 1
+#define NODE_FORGOTTEN 2 /* in place of the version */
 #define FLAG_SETTLED 1u
 
 struct ns_key share_key_totals(void)
@@ -108,7 +109,7 @@ int share_frame_decode(const void *p, size_t len, struct share_frame *ret)
 
 void share_node_encode(const struct share_node *n, struct buf *ret)
 {
-	buf_add_u8(ret, SHARE_VERSION);
+	buf_add_u8(ret, n->is_forgotten ? NODE_FORGOTTEN : SHARE_VERSION);
 	buf_add(ret, n->id, sizeof(n->id));
 	buf_add(ret, n->name, strlen(n->name));
 }
@@ -120,11 +121,12 @@ int share_node_decode(const void *p, size_t len, struct share_node *ret)
 	const void *id = cursor_take(&c, SHARE_ID_LEN);
 	size_t name_len = cursor_left(&c);
 
-	if (!id || version != SHARE_VERSION || name_len > SHARE_NAME_MAX || memchr(c.p, '\0', name_len))
+	if (!id || (version != SHARE_VERSION && version != NODE_FORGOTTEN) || name_len > SHARE_NAME_MAX || memchr(c.p, '\0', name_len))
 		return -EBADMSG;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->id, id, SHARE_ID_LEN);
 	memcpy(ret->name, c.p, name_len);
+	ret->is_forgotten = version == NODE_FORGOTTEN;
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/commands.h"
 #include "mpi-agent/connect.h"
 #include "mpi-agent/loop.h"
 #include "mpi-agent/rounds.h"
@@ -30,7 +31,8 @@ enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUP
 
 struct request {
 	const char *mount, *socket;
-	bool status;
+	bool status, heal;
+	const char *forget; /* a node's name */
 	struct rounds_conf rounds;
 };
 
@@ -41,6 +43,8 @@ static void help(FILE *to)
 {
 	fputs("Usage: mpirun -n NODES --map-by node ckptfs-agent --mount DIR [--socket PATH] [--remember MIB] [--no-lookup]\n"
 	      "       ckptfs-agent --mount DIR --status\n"
+	      "       mpirun -n NODES --map-by node ckptfs-agent --mount DIR --heal\n"
+	      "       mpirun -n NODES --map-by node ckptfs-agent --mount DIR --forget NODE\n"
 	      "Let the stores of a cluster (mount option cluster=) share what they have in common: one agent for each node,\n"
 	      "which finds the daemon of the ckptfs that is mounted at DIR there. Runs until SIGTERM, or until one is unmounted.\n\n"
 	      "  --mount DIR      where the ckptfs is mounted\n"
@@ -48,6 +52,9 @@ static void help(FILE *to)
 	      "  --remember MIB   memory for what other nodes are known to have; 64 by default, 0: none\n"
 	      "  --no-lookup      do not ask other nodes for pages that one of them alone has stored, and do not tell them\n"
 	      "  --status         show what the agent that runs on this node does\n"
+	      "  --heal           while agents run: nodes that do not take part are lost, and what they had others are to have again;\n"
+	      "                   waits for that, on each node\n"
+	      "  --forget NODE    that node will not come back: ckptfs-gc waits for it no more; on each node\n"
 	      "  -h, --help       this text\n"
 	      "  -V, --version    the version\n\n"
 	      "Exit status: 0 ended, 1 usage, 2 it cannot begin or go on, 130 interrupted.\n",
@@ -168,7 +175,8 @@ static int parse(int argc, char *argv[], struct request *q)
 {
 	static const struct option options[] = {
 		{ "mount", required_argument, NULL, 'm' }, { "socket", required_argument, NULL, 's' },
-		{ "remember", required_argument, NULL, 'r' }, { "no-lookup", no_argument, NULL, 'n' }, { "status", no_argument, NULL, 'S' },	   { "help", no_argument, NULL, 'h' },
+		{ "remember", required_argument, NULL, 'r' }, { "no-lookup", no_argument, NULL, 'n' }, { "status", no_argument, NULL, 'S' },
+		{ "heal", no_argument, NULL, 'H' }, { "forget", required_argument, NULL, 'F' },	   { "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },	   { 0 },
 	};
 	int c;
@@ -191,6 +199,12 @@ static int parse(int argc, char *argv[], struct request *q)
 		case 'S':
 			q->status = true;
 			break;
+		case 'H':
+			q->heal = true;
+			break;
+		case 'F':
+			q->forget = optarg;
+			break;
 		case 'h':
 			help(stdout);
 			return EXIT_DONE + 1;
@@ -204,6 +218,10 @@ static int parse(int argc, char *argv[], struct request *q)
 	}
 	if (optind < argc || (!q->mount && !q->socket)) {
 		fputs("ckptfs-agent: --mount must be given, and nothing but options; try ckptfs-agent --help\n", stderr);
+		return EXIT_USAGE + 1;
+	}
+	if (q->status + q->heal + (q->forget != NULL) > 1 || (!q->mount && (q->heal || q->forget))) {
+		fputs("ckptfs-agent: --status, --heal and --forget do not go together, and the last two need --mount; try ckptfs-agent --help\n", stderr);
 		return EXIT_USAGE + 1;
 	}
 	return 0;
@@ -220,6 +238,8 @@ int main(int argc, char *argv[])
 	log_to_function(print_line, NULL);
 	if (q.status)
 		return (int)show_status(&q);
+	if (q.heal || q.forget)
+		return (q.heal ? command_heal(q.mount) : command_forget(q.mount, q.forget)) < 0 || fflush(stdout) != 0 ? EXIT_FAILED : EXIT_DONE;
 	if (waits_read(&waits) < 0)
 		return EXIT_USAGE;
 	if (MPI_Init(&argc, &argv) != MPI_SUCCESS) {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 
 #include "base/conf.h"
 #include "base/sha256.h"
@@ -23,21 +24,25 @@
 
 #define TOOL "ckptfs-seal"
 
+#define WAIT_STEP_NS 50000000
+
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2 };
 enum what { SEAL, UNSEAL, LIST };
 
 struct request {
 	enum what what;
-	bool json, quiet;
+	bool json, quiet, replicated;
 };
 
 static void help(FILE *to)
 {
-	fputs("Usage: ckptfs-seal [--quiet] DIRECTORY...\n"
+	fputs("Usage: ckptfs-seal [--wait=local|replicated] [--quiet] DIRECTORY...\n"
 	      "       ckptfs-seal --unseal [--quiet] DIRECTORY...\n"
 	      "       ckptfs-seal --list [--json] MOUNTPOINT...\n"
 	      "Make a directory of a ckptfs, with all that is in it, durable and then immutable: a checkpoint that is\n"
 	      "complete. A crash leaves all of it sealed or nothing.\n\n"
+	      "  --wait=local     until it is durable on this node, as without this option\n"
+	      "  --wait=replicated   until another node has a copy, too, which goes by itself with the mount option protect=partner\n"
 	      "  --unseal         let it be changed again; it must be, before it can be deleted\n"
 	      "  --list           what is sealed; *: the newest in its directory\n"
 	      "  --json           the list as one JSON document for each mount; keys keep their meaning (schema_version)\n"
@@ -106,6 +111,31 @@ static void tell_done(const struct request *q, const char *path, const struct ck
 		       has_root ? sha256_hex(s->root).s : "unknown");
 }
 
+/* Until another node has it, too. It is sealed here, whatever comes of that. */
+static enum exit_status wait_for_copy(const struct request *q, const char *path, int fd)
+{
+	struct ckptfs_seal s = { .size = sizeof(s), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_STATE };
+	int r;
+
+	while ((r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0) == -EAGAIN)
+		nanosleep(&(struct timespec){ .tv_nsec = WAIT_STEP_NS }, NULL);
+	if (r == 0) {
+		if (!q->quiet)
+			printf("%s: another node has a copy\n", path);
+		return EXIT_DONE;
+	}
+	fprintf(stderr, TOOL ": %s: sealed, but no other node has a copy: ", path);
+	if (r == -EOPNOTSUPP)
+		fputs("the mount does not make any, without protect=partner\n", stderr);
+	else if (r == -ENOTCONN)
+		fputs("there is no ckptfs-agent; it will have one when that runs\n", stderr);
+	else if (r == -EHOSTUNREACH)
+		fputs("no node of the cluster is on another host; it will have one when there is\n", stderr);
+	else
+		fprintf(stderr, "%s; the mount tries again by itself, and logs what is wrong\n", strerror(-r));
+	return EXIT_FAILED;
+}
+
 static enum exit_status change(const struct request *q, const char *path)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -123,7 +153,7 @@ static enum exit_status change(const struct request *q, const char *path)
 	r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0;
 	if (r == 0 || (q->what == SEAL && r == -EALREADY) || (q->what == UNSEAL && r == -ENODATA && !s.path[0])) {
 		tell_done(q, path, &s, r);
-		return EXIT_DONE;
+		return q->replicated ? wait_for_copy(q, path, fd) : EXIT_DONE;
 	}
 	if (is_died(r))
 		tell_refusal(TOOL, path, "it", "do that", r);
@@ -138,13 +168,14 @@ static int parse(int argc, char *argv[], struct request *q)
 	static const struct option options[] = {
 		{ "unseal", no_argument, NULL, 'u' },
 		{ "list", no_argument, NULL, 'l' },
+		{ "wait", required_argument, NULL, 'w' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ 0 },
 	};
-	bool unseal = false, list = false;
+	bool unseal = false, list = false, wait = false;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0) {
@@ -154,6 +185,14 @@ static int parse(int argc, char *argv[], struct request *q)
 			break;
 		case 'l':
 			list = true;
+			break;
+		case 'w':
+			wait = true;
+			q->replicated = strcmp(optarg, "replicated") == 0;
+			if (!q->replicated && strcmp(optarg, "local") != 0) {
+				fprintf(stderr, TOOL ": --wait=%s: local or replicated is meant; try " TOOL " --help\n", optarg);
+				return EXIT_USAGE + 1;
+			}
 			break;
 		case 'j':
 			q->json = true;
@@ -172,7 +211,7 @@ static int parse(int argc, char *argv[], struct request *q)
 			return EXIT_USAGE + 1;
 		}
 	}
-	if ((unseal && list) || (q->json && !list) || (q->quiet && list)) {
+	if ((unseal && list) || (wait && (unseal || list)) || (q->json && !list) || (q->quiet && list)) {
 		fputs(TOOL ": these options do not go together; try " TOOL " --help\n", stderr);
 		return EXIT_USAGE + 1;
 	}

@@ -133,6 +133,12 @@ static uint64_t age_ns(const struct ckptfs_seal *e)
 	return now > e->sealed_ns ? (uint64_t)(now - e->sealed_ns) : 0;
 }
 
+/* Where it is. */
+static const char *durable(const struct ckptfs_seal *e)
+{
+	return e->is_protected ? "partner" : "local";
+}
+
 static void print_json(FILE *to, const struct seals *s)
 {
 	fprintf(to, "{\"schema_version\": %d, \"mountpoint\": ", SCHEMA_VERSION);
@@ -145,9 +151,9 @@ static void print_json(FILE *to, const struct seals *s)
 		json_print_path(to, s, e);
 		fprintf(to,
 			", \"inode\": %" PRIu64 ", \"uid\": %" PRIu32 ", \"sealed_ns\": %" PRId64 ", \"age_ns\": %" PRIu64
-			", \"state\": \"sealed\", \"durable\": \"local\", \"newest\": %s, \"files\": %" PRIu64
+			", \"state\": \"sealed\", \"durable\": \"%s\", \"newest\": %s, \"files\": %" PRIu64
 			", \"directories\": %" PRIu64 ", \"bytes\": %" PRIu64,
-			e->inode, e->uid, e->sealed_ns, age_ns(e), seals_is_newest(s, e) ? "true" : "false", e->files,
+			e->inode, e->uid, e->sealed_ns, age_ns(e), durable(e), seals_is_newest(s, e) ? "true" : "false", e->files,
 			e->directories, e->bytes);
 		if (e->flags & CKPTFS_SEAL_HAS_ROOT)
 			fprintf(to, ", \"new_bytes\": %" PRIu64 ", \"root\": \"%s\"}", e->new_bytes, sha256_hex(e->root).s);
@@ -201,7 +207,7 @@ static void print_text(FILE *to, const struct seals *s)
 
 		fputs(seals_is_newest(s, e) ? "* " : "  ", to);
 		columns = text_print_path(to, s, e);
-		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9" PRIu64 "  %5s\n", (int)(width - columns), "", "sealed", "local",
+		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9" PRIu64 "  %5s\n", (int)(width - columns), "", "sealed", durable(e),
 			human_size(e->bytes).s, e->flags & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", e->files,
 			human_age(age_ns(e)).s);
 	}

@@ -202,6 +202,11 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	fprintf(to, " %s chunks could not be had\n", json_flat_get(j, "cluster.fetch_failures"));
 	size_line(to, "  here for others, too", json_flat_u64(j, "cluster.lent_bytes"));
 	fprintf(to, "  %s went there since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
+	if (json_flat_u64(j, "cluster.sealed") > 0)
+		fprintf(to, "  another node has %s of %s sealed directories, too\n", json_flat_get(j, "cluster.sealed_protected"),
+			json_flat_get(j, "cluster.sealed"));
+	if (json_flat_u64(j, "cluster.protect_errno") != 0)
+		fprintf(to, "  some could not be protected: %s; it is tried again\n", strerror((int)json_flat_u64(j, "cluster.protect_errno")));
 	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
 	number_line(to, "  copies of what others have sealed", json_flat_u64(j, "cluster.copies"));
 	fprintf(to, "  %s more because somebody looked\n", json_flat_get(j, "cluster.copies_cached"));

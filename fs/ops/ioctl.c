@@ -20,6 +20,7 @@
 #include "fs/ops/notify.h"
 #include "fs/ops/ops.h"
 #include "fs/scrubber.h"
+#include "fs/protect.h"
 #include "fs/seal.h"
 #include "store/engine/engine.h"
 
@@ -474,6 +475,9 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 	case CKPTFS_SEAL_CHECK:
 		r = seal_check(fs, dir, who.uid, &seal, arg->root_now);
 		break;
+	case CKPTFS_SEAL_STATE:
+		r = protect_state(fs->protect, dir);
+		break;
 	default:
 		return -EINVAL;
 	}
@@ -483,9 +487,9 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 	arg->bytes = seal.bytes;
 	arg->new_bytes = seal.new_bytes;
 	arg->uid = seal.uid;
-	arg->reserved = 0;
 	arg->flags = seal.has_root ? CKPTFS_SEAL_HAS_ROOT : 0;
 	memcpy(arg->root, seal.root, sizeof(arg->root));
+	arg->is_protected = arg->command == CKPTFS_SEAL_NEXT && r == 0 && protect_state(fs->protect, arg->inode) == 0;
 	return r;
 }
 
@@ -502,6 +506,55 @@ static void ioctl_seal(fuse_req_t req, fuse_ino_t dir, const void *in)
 	if (path.len > 0)
 		memcpy(arg.path, path.data, MIN(path.len, sizeof(arg.path) - 1));
 	fuse_reply_ioctl(req, r < 0 ? -ops_errno(r) : 0, &arg, sizeof(arg));
+}
+
+static int cluster_command(fuse_req_t req, struct ckptfs_cluster *arg)
+{
+	struct fs *fs = fs_of(req);
+	struct protect_status s;
+	int r = 0;
+
+	if (arg->flags != 0)
+		return -EINVAL;
+	if (!may_command(req))
+		return -EPERM;
+	switch (arg->command) {
+	case CKPTFS_CLUSTER_STATUS:
+		break;
+	case CKPTFS_CLUSTER_HEAL:
+		r = protect_heal(fs->protect, &arg->number);
+		break;
+	case CKPTFS_CLUSTER_FORGET:
+		if (!memchr(arg->node, '\0', sizeof(arg->node)))
+			return -EINVAL;
+		r = protect_forget(fs->protect, arg->node);
+		break;
+	default:
+		return -EINVAL;
+	}
+	protect_status(fs->protect, &s);
+	arg->healed = s.nr_healed;
+	arg->sealed = s.nr_sealed;
+	arg->protected_dirs = s.nr_protected;
+	arg->copies = s.nr_copies;
+	arg->chunks = s.chunks;
+	arg->bytes = s.bytes;
+	arg->error = -s.error;
+	arg->is_busy = s.is_busy;
+	return r;
+}
+
+static void ioctl_cluster(fuse_req_t req, const void *in)
+{
+	struct ckptfs_cluster arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = cluster_command(req, &arg);
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
 /* As lsattr(1) shows it. */
@@ -533,6 +586,7 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_DELTA_ABORT:
 	case CKPTFS_IOC_SEAL:
 	case CKPTFS_IOC_COMPARE:
+	case CKPTFS_IOC_CLUSTER:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
@@ -543,7 +597,8 @@ static size_t argument_size(unsigned cmd)
 static bool is_for_directories(unsigned cmd)
 {
 	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB ||
-	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL;
+	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL ||
+	       cmd == CKPTFS_IOC_CLUSTER;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
@@ -585,6 +640,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_exclusive(req, ino, in);
 	else if (cmd == CKPTFS_IOC_SEAL)
 		ioctl_seal(req, ino, in);
+	else if (cmd == CKPTFS_IOC_CLUSTER)
+		ioctl_cluster(req, in);
 	else if (cmd == CKPTFS_IOC_DELTA_BEGIN)
 		ioctl_delta_begin(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_DELTA_COMMIT)

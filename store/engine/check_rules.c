@@ -11,6 +11,7 @@
 #include "base/le.h"
 #include "base/util.h"
 #include "index/freed.h"
+#include "index/guards.h"
 #include "index/index_format.h"
 #include "index/recipes.h"
 #include "index/referrers.h"
@@ -193,6 +194,16 @@ static const char *entry_meta(const struct entry *e)
 	return NULL; /* notes of the engine that may come and go */
 }
 
+/* Of a directory that may be gone: the other node has not been told yet. */
+static const char *entry_guard(const struct entry *e)
+{
+	struct guard g;
+
+	if (e->k_len != NUMBER_KEY_LEN)
+		return "its key has the wrong length";
+	return guard_decode(e->v, e->v_len, &g) < 0 ? "the note of who has a copy of it does not decode" : NULL;
+}
+
 static const struct {
 	enum view_table table;
 	const char *(*check)(const struct entry *e);
@@ -201,7 +212,7 @@ static const struct {
 	{ VIEW_SYMLINK, entry_symlink }, { VIEW_XATTR, entry_xattr },	  { VIEW_ORPHAN, entry_orphan },
 	{ VIEW_RECIPE, entry_recipe },	 { VIEW_FREED, entry_freed },	  { VIEW_META, entry_meta },
 	{ VIEW_REFERRER, entry_referrer }, { VIEW_SHARE, entry_share },	  { VIEW_LAYER, entry_layer },
-	{ VIEW_SEAL, entry_seal },	 { VIEW_COPY, entry_copy },
+	{ VIEW_SEAL, entry_seal },	 { VIEW_COPY, entry_copy },	  { VIEW_GUARD, entry_guard },
 };
 
 const char *check_entry(const struct fp_key *key, const void *k, size_t k_len, const void *v, size_t v_len)

@@ -399,6 +399,8 @@ int check_view(struct check *k)
 	if (r == 0)
 		r = check_small_table(k, VIEW_SHARE);
 	if (r == 0)
+		r = check_small_table(k, VIEW_GUARD);
+	if (r == 0)
 		r = check_inodes(k);
 	if (r == 0)
 		r = check_referrers(k);

@@ -144,6 +144,8 @@ struct cluster_window {
 int engine_cluster_meet(struct engine *e, const struct cluster_node *nodes, size_t nr);
 /* Of those this store has ever met, one that is not among these, and may refer to what it has lent. 1/0 */
 int engine_cluster_missing(struct engine *e, const struct cluster_node *here, size_t nr, struct cluster_node *ret);
+/* A node that will not come back is not missing. Durable; if it comes back after all, what it refers to may be gone. -ENOENT: nobody of that name was met. */
+int engine_cluster_forget(struct engine *e, const char *name);
 uint64_t engine_cluster_nr_referred(struct engine *e); /* chunks that are elsewhere */
 /*
  * Adds all that is elsewhere to `filter` (zeros to begin with). From here until engine_cluster_unlend() or engine_cluster_collected() nothing is kept for other nodes

@@ -531,6 +531,7 @@ int shares_gone(struct engine *e, uint32_t pack, uint32_t frame, uint64_t gone[P
 int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
 /* The number of a node; one that has none gets the next. */
 int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret) REQUIRES(e->shares.lock);
+void shares_forget(struct engine *e, uint32_t number, bool is_forgotten) REQUIRES(e->shares.lock); /* with the next commit of notes */
 /* Where a chunk lies, by what memory or RocksDB know, if it may be shared; `here`: with its bytes. 1/0/<0 */
 int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret);
 void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, struct buf *records);

@@ -278,14 +278,31 @@ static void put(struct ns_key key, const struct buf *value, struct buf *records)
 	journal_record_add(records, RECORD_PUT, rec.data, rec.len);
 }
 
-int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret)
+static void put_node(struct engine *e, uint32_t number) REQUIRES(e->shares.lock)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	share_node_encode(&e->shares.nodes[number], &value);
+	put(share_key_node((uint16_t)number), &value, &e->shares.waiting);
+}
+
+void shares_forget(struct engine *e, uint32_t number, bool is_forgotten)
+{
+	e->shares.nodes[number].is_forgotten = is_forgotten;
+	put_node(e, number);
+}
+
+int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret)
+{
 	uint32_t nr = e->shares.totals.nr_nodes;
 	struct share_node *more;
 
 	for (uint32_t i = 0; i < nr; i++)
 		if (memcmp(e->shares.nodes[i].id, n->id, CLUSTER_ID_LEN) == 0) {
+			if (e->shares.nodes[i].is_forgotten) {
+				log_warning("node %s: was forgotten, and is back; what it has elsewhere may have been given up", n->name);
+				shares_forget(e, i, false);
+			}
 			*ret = (uint16_t)i;
 			return 0;
 		}
@@ -299,8 +316,7 @@ int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret)
 	memcpy(more[nr].id, n->id, CLUSTER_ID_LEN);
 	memcpy(more[nr].name, n->name, strnlen(n->name, SHARE_NAME_MAX));
 	e->shares.totals.nr_nodes++;
-	share_node_encode(&more[nr], &value);
-	put(share_key_node((uint16_t)nr), &value, &e->shares.waiting);
+	put_node(e, nr);
 	*ret = (uint16_t)nr;
 	return 0;
 }

@@ -95,7 +95,7 @@ int engine_cluster_missing(struct engine *e, const struct cluster_node *here, si
 	for (uint32_t i = 0; i < e->shares.totals.nr_nodes && !missing; i++) {
 		const struct share_node *n = &e->shares.nodes[i];
 
-		if (memcmp(n->id, e->dirs.sb.store_id, CLUSTER_ID_LEN) == 0 || is_here(here, nr, n->id))
+		if (n->is_forgotten || memcmp(n->id, e->dirs.sb.store_id, CLUSTER_ID_LEN) == 0 || is_here(here, nr, n->id))
 			continue;
 		static_assert(sizeof(ret->id) == sizeof(n->id) && sizeof(ret->name) == sizeof(n->name), "as they are");
 		memcpy(ret->id, n->id, sizeof(ret->id));
@@ -104,6 +104,30 @@ int engine_cluster_missing(struct engine *e, const struct cluster_node *here, si
 	}
 	mutex_unlock(&e->shares.lock);
 	return missing;
+}
+
+int engine_cluster_forget(struct engine *e, const char *name)
+{
+	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
+	bool is_known = false;
+	int r = 0;
+
+	if (e->conf.read_only)
+		return -EROFS;
+	mutex_lock(&e->shares.lock);
+	for (uint32_t i = 0; i < e->shares.totals.nr_nodes; i++) {
+		if (strcmp(e->shares.nodes[i].name, name) != 0)
+			continue;
+		is_known = true;
+		if (!e->shares.nodes[i].is_forgotten)
+			shares_forget(e, i, true);
+	}
+	if (e->shares.waiting.len > 0)
+		r = shares_commit(e, NULL, &records);
+	mutex_unlock(&e->shares.lock);
+	if (r == 0 && is_known)
+		log_notice("node %s: forgotten, nothing is kept for its sake any more", name);
+	return r < 0 ? r : is_known ? 0 : -ENOENT;
 }
 
 uint64_t engine_cluster_nr_referred(struct engine *e)

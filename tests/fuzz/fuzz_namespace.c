@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
+#include "index/guards.h"
 #include "index/namespace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
@@ -15,6 +16,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 static void expect_same(const struct buf *b, const uint8_t *p, size_t len)
 {
 	assert(buf_error(b) < 0 || (b->len == len && memcmp(b->data, p, len) == 0));
+}
+
+static void try_guard(const uint8_t *p, size_t len)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct guard g;
+
+	if (guard_decode(p, len, &g) < 0)
+		return;
+	guard_encode(&g, &b);
+	expect_same(&b, p, len);
 }
 
 static void try_inode(const uint8_t *p, size_t len)
@@ -80,6 +92,7 @@ static void try_copy(const uint8_t *p, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
+	try_guard(p, len);
 	try_inode(p, len);
 	try_content(p, len);
 	try_dirent(p, len);

@@ -5,21 +5,21 @@ _ckptfs() {
 	local options="agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compress=none compress=lz4 compress=zstd
 		compress=auto dirty= hash=auto hash=xxh3 hash=sha256 hash=clmul log=
 		log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= nonempty page= pending= private
-		read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec"
+		protect= read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec"
 	local flags files=-f
 
 	case $command in
 	mount.ckptfs) flags="-d -f -n -o -s -v --foreground" files=-d ;;
 	umount.ckptfs) flags="-f -l -n -r -v" ;;
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
-	ckptfs-agent) flags="--mount --no-lookup --remember --socket --status" ;;
+	ckptfs-agent) flags="--forget --heal --mount --no-lookup --remember --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --unit --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --epochs --keep-last --keep-every --keep-within --keep-tagged --verify
 		--json -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
-	ckptfs-seal) flags="--unseal --list --json -q --quiet" files=-d ;;
+	ckptfs-seal) flags="--unseal --wait --list --json -q --quiet" files=-d ;;
 	ckptfs-stat) flags="--epochs --html --if-deleted --json --prometheus --quick --verify --watch" ;;
 	esac
 	flags+=" -h --help -V --version"

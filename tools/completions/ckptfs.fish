@@ -9,7 +9,7 @@ function __ckptfs_options
     set -l before (commandline -ct | string replace -r '^-o' '' | string replace -r '[^,]*$' '')
     for o in agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compress=none compress=lz4 compress=zstd compress=auto dirty= hash=auto \
         hash=xxh3 hash=sha256 hash=clmul log= log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= \
-        nonempty page= pending= private read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec
+        nonempty page= pending= private protect= read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec
         echo $before$o
     end
 end
@@ -72,6 +72,8 @@ complete -c ckptfs-gc -l json -d 'for machines'
 complete -c ckptfs-gc -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-agent -l mount -x -a "(awk '\$3 == \"fuse.ckptfs\" { print \$2 }' /proc/mounts)" -d 'where it is mounted'
+complete -c ckptfs-agent -l forget -x -d 'a node that will not come back'
+complete -c ckptfs-agent -l heal -d 'have others have again what lost nodes had'
 complete -c ckptfs-agent -l no-lookup -d 'do not ask other nodes for single pages'
 complete -c ckptfs-agent -l remember -x -d 'MiB for what other nodes have'
 complete -c ckptfs-agent -l socket -r -d 'of its daemon'
@@ -87,6 +89,7 @@ complete -c ckptfs-scrub -l json -d 'for machines'
 complete -c ckptfs-scrub -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-seal -l unseal -d 'let it be changed again'
+complete -c ckptfs-seal -l wait -x -a 'local replicated' -d 'until it is durable here, or another node has it, too'
 complete -c ckptfs-seal -l list -d 'what is sealed'
 complete -c ckptfs-seal -l json -d 'for machines'
 complete -c ckptfs-seal -s q -l quiet -d 'only what is wrong'

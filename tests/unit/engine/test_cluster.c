@@ -1129,6 +1129,28 @@ static void who_is_missing_is_known(void **state)
 	assert_memory_equal(missing.id, "somebody met now", CLUSTER_ID_LEN);
 }
 
+static void who_is_forgotten_is_not_missing_until_it_is_back(void **state)
+{
+	struct cluster_node nodes[NODES], missing;
+	struct world *w = *state;
+	struct rig *rig = w->nodes[0].rig;
+
+	w->open = false;
+	nodes_of(w, nodes);
+	assert_int_equal(engine_cluster_forget(rig->e, nodes[1].name), -ENOENT);
+	assert_int_equal(engine_cluster_meet(rig->e, nodes, NODES), 0);
+	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 1, &missing), 1);
+	assert_int_equal(engine_cluster_forget(rig->e, nodes[NODES - 1].name), 0);
+	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 1, &missing), 0);
+	rig_crash(rig);
+	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 1, &missing), 0);
+	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 2, &missing), 1); /* another one is */
+	assert_int_equal(engine_cluster_meet(rig->e, nodes, NODES), 0);
+	rig_crash(rig);
+	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 1, &missing), 1);
+	rig_fsck(rig);
+}
+
 static void without_a_window_nothing_is_given_up(void **state)
 {
 	const struct cluster_window win = { 0, 1, 5 }, other = { 0, 1, 6 };
@@ -1235,6 +1257,7 @@ int main(void)
 		world_test(lending_does_not_wait_for_a_round),
 		world_test(what_nobody_refers_to_is_given_up),
 		world_test(who_is_missing_is_known),
+		world_test(who_is_forgotten_is_not_missing_until_it_is_back),
 		world_test(without_a_window_nothing_is_given_up),
 		world_test(what_comes_while_nodes_collect_stays),
 	};

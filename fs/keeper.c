@@ -1,0 +1,268 @@
+/*
+ * A copy comes in three steps, each of them the other node's: it puts the chunks that are not here, then the catalog, as chunks likewise, and then says what that is. Chunks are lent when
+ * they are put, and nothing refers to them until the copy is made. Nodes that collect together in between find that nobody does, and give them up. So all of them are looked for again
+ * before the copy is made, and once more when it is there, and refers to them; without all of them it is no copy, and the other node begins anew.
+ */
+#include "fs/keeper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/catalog_format.h"
+#include "fs/fs.h"
+#include "fs/nodes.h"
+#include "mpi-agent/link_format.h"
+#include "store/engine/cluster.h"
+
+#define LOOK_MAX 1024u /* chunks that are looked for at once */
+
+/* --- chunks --- */
+
+/* Does it take part, other than the one that asks? */
+static bool is_another(const uint8_t id[CLUSTER_ID_LEN], const uint8_t from[CLUSTER_ID_LEN], const struct cluster_node *nodes, uint32_t nr_nodes)
+{
+	for (uint32_t i = 0; i < nr_nodes; i++)
+		if (memcmp(nodes[i].id, id, CLUSTER_ID_LEN) == 0)
+			return memcmp(id, from, CLUSTER_ID_LEN) != 0;
+	return false;
+}
+
+static bool is_with_others(const struct cluster_want *w, const uint8_t from[CLUSTER_ID_LEN], const struct cluster_node *nodes, uint32_t nr_nodes)
+{
+	for (uint32_t i = 0; i < w->nr_owners; i++)
+		if (is_another(w->owners[i], from, nodes, nr_nodes))
+			return true;
+	return false;
+}
+
+/* Those that came with their bytes. */
+static int keep_chunks(struct fs *fs, const struct link_put *put, uint8_t *kept)
+{
+	_cleanup_(freep) struct cluster_chunk *chunks = calloc(MAX(put->nr, 1u), sizeof(*chunks));
+	size_t n = 0;
+	int r;
+
+	if (!chunks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < put->nr; i++)
+		if (put->chunks[i])
+			chunks[n++] = (struct cluster_chunk){ put->wants[i].fp, put->wants[i].len, put->chunks[i] };
+	r = n > 0 ? engine_cluster_keep(fs->engine, chunks, n) : 0;
+	for (uint32_t i = 0; r == 0 && i < put->nr; i++)
+		if (put->chunks[i])
+			kept[i] = LINK_IS_HERE;
+	return r;
+}
+
+/* Are the others here, and if not, does this store know who has them? */
+static int look_for(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes, uint8_t *kept)
+{
+	_cleanup_(freep) struct fp *fps = calloc(MAX(put->nr, 1u), sizeof(*fps));
+	_cleanup_(freep) bool *lent = calloc(MAX(put->nr, 1u), sizeof(*lent));
+	size_t n = 0;
+	int r;
+
+	if (!fps || !lent)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < put->nr; i++)
+		if (!put->chunks[i])
+			fps[n++] = put->wants[i].fp;
+	r = n > 0 ? engine_cluster_lend(fs->engine, fps, n, lent) : 0;
+	n = 0;
+	for (uint32_t i = 0; r == 0 && i < put->nr; i++) {
+		struct cluster_want w = { .fp = put->wants[i].fp, .len = put->wants[i].len };
+
+		if (put->chunks[i])
+			continue;
+		if (lent[n++]) {
+			kept[i] = LINK_IS_HERE;
+			continue;
+		}
+		r = engine_cluster_locate(fs->engine, &w, 1);
+		if (r == 0 && !w.got && is_with_others(&w, put->node, nodes, nr_nodes))
+			kept[i] = LINK_WITH_OTHERS;
+	}
+	return r;
+}
+
+int keeper_keep(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes, uint8_t *kept)
+{
+	int r = engine_cluster_meet(fs->engine, nodes, nr_nodes);
+
+	if (r == 0)
+		r = keep_chunks(fs, put, kept);
+	return r < 0 ? r : look_for(fs, put, nodes, nr_nodes, kept);
+}
+
+/* --- copies --- */
+
+/* A catalog that is here as chunks. */
+struct stored {
+	struct fs *fs;
+	const struct link_copy *copy;
+	uint32_t next; /* chunk */
+	struct buf bytes; /* of the one before it, ... */
+	size_t at; /* those that have not been read from here on */
+};
+
+static ssize_t read_stored(void *userdata, void *to, size_t len)
+{
+	struct stored *s = userdata;
+	int r;
+
+	if (s->at == s->bytes.len && s->next < s->copy->nr_chunks) {
+		const struct link_want *w = &s->copy->chunks[s->next++];
+
+		buf_clear(&s->bytes);
+		s->at = 0;
+		r = buf_reserve(&s->bytes, w->len);
+		if (r == 0)
+			r = engine_cluster_chunk(s->fs->engine, w->fp, w->len, s->bytes.data);
+		if (r <= 0)
+			return r < 0 ? r : -ESTALE;
+		s->bytes.len = w->len;
+	}
+	len = MIN(len, s->bytes.len - s->at);
+	memcpy(to, s->bytes.data + s->at, len);
+	s->at += len;
+	return (ssize_t)len;
+}
+
+struct looking {
+	struct fs *fs;
+	const struct link_copy *copy;
+	const struct cluster_node *nodes;
+	uint32_t nr_nodes;
+	struct cluster_want wants[LOOK_MAX];
+	size_t nr;
+};
+
+static int look(struct looking *l)
+{
+	int r = engine_cluster_locate(l->fs->engine, l->wants, l->nr);
+
+	for (size_t i = 0; r == 0 && i < l->nr; i++)
+		if (!l->wants[i].got && !is_with_others(&l->wants[i], l->copy->node, l->nodes, l->nr_nodes))
+			r = -ESTALE;
+	l->nr = 0;
+	return r;
+}
+
+static int look_for_pieces(struct looking *l, const struct catalog_record *rec)
+{
+	struct cursor c = cursor_of(rec->data, rec->len);
+	struct cluster_piece p;
+	int r;
+
+	while ((r = catalog_piece_next(&c, &p)) > 0) {
+		if (fp_is_none(p.fp))
+			continue;
+		l->wants[l->nr++] = (struct cluster_want){ .fp = p.fp, .len = p.chunk_len };
+		r = l->nr == LOOK_MAX ? look(l) : 0;
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+/* Are all chunks where this copy will have them when who sends it is lost? */
+static int look_for_all(struct looking *l)
+{
+	_cleanup_(freep) uint8_t *buf = malloc(CATALOG_RECORD_MAX + 16);
+	struct stored s = { .fs = l->fs, .copy = l->copy };
+	struct catalog_reader reader = { 0 };
+	size_t len = 0, used;
+	int r = buf ? 0 : -ENOMEM;
+
+	while (r >= 0 && !reader.at_end) {
+		struct catalog_record rec;
+
+		r = catalog_reader_next(&reader, buf, len, &used, &rec);
+		if (r > 0) {
+			r = rec.type == CATALOG_PIECES ? look_for_pieces(l, &rec) : 0;
+			memmove(buf, buf + used, len - used);
+			len -= used;
+		} else if (r == 0 && !reader.at_end) {
+			ssize_t n = read_stored(&s, buf + len, CATALOG_RECORD_MAX + 16 - len);
+
+			r = n < 0 ? (int)n : n == 0 ? -EBADMSG : 0;
+			len += n > 0 ? (size_t)n : 0;
+		}
+	}
+	buf_release(&s.bytes);
+	return r < 0 ? r : look(l);
+}
+
+static int take(const struct looking *l, const struct nodes_seal *seal)
+{
+	struct stored s = { .fs = l->fs, .copy = l->copy };
+	int r = -ENOTCONN; /* who sends it has gone meanwhile */
+
+	for (uint32_t i = 0; i < l->nr_nodes && r == -ENOTCONN; i++)
+		if (memcmp(l->nodes[i].id, l->copy->node, CLUSTER_ID_LEN) == 0)
+			r = nodes_take(l->fs, seal, &(struct nodes_source){ read_stored, &s }, &l->nodes[i], 1);
+	buf_release(&s.bytes);
+	return r;
+}
+
+/* Is the very same here already? 1/0/<0 */
+static int is_copied(struct fs *fs, const struct link_copy *copy)
+{
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	uint64_t top = 0;
+	int r = c ? 0 : -ENOMEM;
+
+	while (r == 0 && (r = nodes_next(fs, top, &top, c)) > 0) {
+		if (c->state == NS_COPY_KEPT && c->ino == copy->ino && c->sealed_ns == copy->sealed_ns &&
+		    memcmp(c->store, copy->origin, sizeof(c->store)) == 0)
+			return 1;
+		r = 0;
+	}
+	return r;
+}
+
+int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes)
+{
+	struct looking *l = calloc(1, sizeof(*l));
+	struct nodes_seal seal = { .ino = copy->ino, .sealed_ns = copy->sealed_ns, .path = copy->path };
+	int r;
+
+	if (!l)
+		return -ENOMEM;
+	*l = (struct looking){ .fs = fs, .copy = copy, .nodes = nodes, .nr_nodes = nr_nodes };
+	memcpy(seal.from.id, copy->origin, sizeof(seal.from.id));
+	memcpy(seal.from.name, copy->name, sizeof(seal.from.name));
+	r = look_for_all(l);
+	if (r == 0)
+		r = is_copied(fs, copy);
+	if (r == 0) {
+		r = take(l, &seal);
+		if (r == 0)
+			r = look_for_all(l);
+		if (r == -ESTALE)
+			nodes_drop(fs, &seal.from, seal.ino);
+	}
+	free(l);
+	if (r < 0)
+		return log_errno(r, "copy of %s of node %s, which was to be here", copy->path, copy->name);
+	log_info("copy of %s of node %s: is here", copy->path, copy->name);
+	return 0;
+}
+
+int keeper_drop(struct fs *fs, const struct link_drop *drop)
+{
+	struct nodes_origin from = { 0 };
+	int r;
+
+	memcpy(from.id, drop->origin, sizeof(from.id));
+	memcpy(from.name, drop->name, sizeof(from.name));
+	r = nodes_drop(fs, &from, drop->ino);
+	if (r == 0)
+		log_info("copy of directory %" PRIu64 " of node %s: is not wanted any more", drop->ino, drop->name);
+	return r;
+}

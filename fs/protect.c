@@ -1,0 +1,507 @@
+/*
+ * A directory is protected in this order:
+ *   1. a note that says which node is to have it        crash: it is sent again, or dropped there if it is not sealed any more
+ *   2. chunks, then the copy, are durable there          crash: likewise
+ *   3. a note that says that it has
+ * Notes are in the log like all changes of names, behind the seal and before its end. So a node that has a copy, whole or in part, is known until it has been told that
+ * nobody wants it. That note 3 is lost costs looking at all chunks once more.
+ *
+ * The thread looks at all seals and all notes: after each change, when nodes have come, and some time after something has failed.
+ */
+#include "fs/protect.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "fs/fs.h"
+#include "fs/nodes.h"
+#include "fs/push.h"
+#include "fs/seal.h"
+#include "index/guards.h"
+#include "mpi-agent/link_format.h"
+#include "mpi-agent/service.h"
+
+#define RETRY_NS (UINT64_C(30) * 1000000000)
+#define SOON_NS (UINT64_C(1) * 1000000000) /* what nodes that collect together stand in the way of */
+#define SOON_MAX 60u /* times, one behind the other */
+#define FAILURES 64u
+
+struct failure {
+	uint64_t dir; /* 0: none */
+	int error;
+};
+
+struct protect {
+	/* Constant once it has started. */
+	struct fs *fs;
+	enum protect_mode mode;
+	struct service *service; /* NULL: nothing happens */
+	pthread_t thread;
+	bool has_thread;
+
+	struct mutex lock; /* leaf */
+	struct cond changed;
+	bool stop GUARDED_BY(lock), wanted GUARDED_BY(lock);
+	uint64_t nr_heal_wanted GUARDED_BY(lock);
+	struct protect_status status GUARDED_BY(lock);
+	struct failure failures[FAILURES] GUARDED_BY(lock); /* by number of the directory */
+};
+
+/* --- whom to --- */
+
+/* From `origin` on, and around. */
+static int compare_behind(const uint8_t *origin, const uint8_t *a, const uint8_t *b)
+{
+	bool a_is_behind = memcmp(a, origin, CLUSTER_ID_LEN) > 0, b_is_behind = memcmp(b, origin, CLUSTER_ID_LEN) > 0;
+
+	return a_is_behind != b_is_behind ? (a_is_behind ? -1 : 1) : memcmp(a, b, CLUSTER_ID_LEN);
+}
+
+int protect_partner(const struct service_world *w, const uint8_t *origin, uint32_t *ret)
+{
+	uint32_t best = w->nr;
+
+	for (uint32_t i = 0; i < w->nr; i++)
+		if (w->hosts[i] != w->hosts[w->self] && memcmp(w->nodes[i].id, origin, CLUSTER_ID_LEN) != 0 &&
+		    (best == w->nr || compare_behind(origin, w->nodes[i].id, w->nodes[best].id) < 0))
+			best = i;
+	if (best == w->nr)
+		return -EHOSTUNREACH;
+	*ret = best;
+	return 0;
+}
+
+static int find_node(const struct service_world *w, const uint8_t *id, uint32_t *ret)
+{
+	for (uint32_t i = 0; i < w->nr; i++)
+		if (memcmp(w->nodes[i].id, id, CLUSTER_ID_LEN) == 0) {
+			*ret = i;
+			return 1;
+		}
+	return 0;
+}
+
+/* --- notes --- */
+
+static int note(struct fs *fs, uint64_t dir, const struct guard *g)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	int r;
+
+	if (g)
+		guard_encode(g, &value);
+	if (buf_error(&value) < 0)
+		return -ENOMEM;
+	if (g)
+		engine_tx_put(&tx, guard_key(dir), value.data, value.len);
+	else
+		engine_tx_del(&tx, guard_key(dir));
+	rwlock_lock(&fs->names);
+	r = fs_apply(fs, &tx);
+	rwlock_unlock(&fs->names);
+	return r;
+}
+
+static void tell_failure(struct protect *p, uint64_t dir, int error)
+{
+	mutex_lock(&p->lock);
+	p->failures[dir % FAILURES] = (struct failure){ error < 0 ? dir : 0, error };
+	if (error < 0)
+		p->status.error = error;
+	mutex_unlock(&p->lock);
+}
+
+/* --- one pass --- */
+
+struct pass {
+	struct protect *p;
+	struct service_world world;
+	bool heals;
+	uint64_t nr_sealed, nr_protected, nr_copies;
+	int error; /* the last */
+	bool soon; /* of those that failed, one may do better soon */
+};
+
+static bool goes_on(void *userdata)
+{
+	struct protect *p = userdata;
+	bool stop;
+
+	mutex_lock(&p->lock);
+	stop = p->stop;
+	mutex_unlock(&p->lock);
+	return !stop;
+}
+
+static void count_sent(struct protect *p, const struct push_figures *f)
+{
+	mutex_lock(&p->lock);
+	p->status.chunks += f->chunks;
+	p->status.bytes += f->bytes;
+	mutex_unlock(&p->lock);
+}
+
+static struct push push_to(const struct pass *s, uint32_t to)
+{
+	return (struct push){ s->p->fs, s->p->service, &s->world, to, goes_on, s->p };
+}
+
+/* A directory as copy->origin and so on have it. Its note is with *before, if it has one. */
+static int protect_dir(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
+{
+	struct push_figures figures = { 0 };
+	struct guard g = { .state = GUARD_BEGUN, .ino = copy->ino, .sealed_ns = copy->sealed_ns };
+	struct push push;
+	uint32_t to;
+	int r = 0;
+
+	if (!before || find_node(&s->world, before->holder, &to) == 0 || s->world.hosts[to] == s->world.hosts[s->world.self])
+		r = protect_partner(&s->world, copy->origin, &to);
+	if (r < 0)
+		return r;
+	memcpy(g.holder, s->world.nodes[to].id, sizeof(g.holder));
+	memcpy(g.holder_name, s->world.nodes[to].name, sizeof(g.holder_name));
+	memcpy(g.origin, copy->origin, sizeof(g.origin));
+	memcpy(g.origin_name, copy->name, sizeof(g.origin_name));
+	r = note(s->p->fs, dir, &g);
+	if (r < 0)
+		return r;
+	push = push_to(s, to);
+	r = push_directory(&push, dir, copy, &figures);
+	count_sent(s->p, &figures);
+	if (r < 0)
+		return r;
+	g.state = GUARD_DONE;
+	r = note(s->p->fs, dir, &g);
+	if (r == 0)
+		log_info("%s of node %s: is with node %s, too; %" PRIu64 " of %" PRIu64 " chunks were sent there, %" PRIu64 " bytes", copy->path,
+			 copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
+	return r;
+}
+
+static bool is_done(const struct pass *s, const struct guard *g, int64_t sealed_ns)
+{
+	return g->state == GUARD_DONE && g->sealed_ns == sealed_ns && !s->heals;
+}
+
+/* What failed is told, and tried again. <0: so will be the others. */
+static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, int r)
+{
+	if (r == -ENODATA) /* it is not sealed any more */
+		return 0;
+	s->soon |= r == -EAGAIN || r == -ESTALE;
+	if (r < 0 && r != -ECANCELED && r != -EAGAIN && r != -ESTALE) {
+		s->error = r;
+		log_warning("%s of node %s: is not protected, no other node has a copy: %s", copy->path, copy->name,
+			    r == -EHOSTUNREACH ? "none is there on another host" : strerror(-r));
+	}
+	tell_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED ? 0 : r);
+	return r == -ENOTCONN || r == -ECANCELED ? r : 0;
+}
+
+static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal, const struct buf *path, struct link_copy *copy)
+{
+	const struct cluster_node *self = &s->world.nodes[s->world.self];
+	struct guard g;
+	int r = guard_get(s->p->fs->db, dir, &g);
+
+	if (r < 0)
+		return r;
+	s->nr_sealed++;
+	if (r > 0 && is_done(s, &g, seal->sealed_ns)) {
+		s->nr_protected++;
+		return 0;
+	}
+	if (s->p->mode == PROTECT_NONE)
+		return 0;
+	*copy = (struct link_copy){ .ino = dir, .sealed_ns = seal->sealed_ns };
+	memcpy(copy->origin, self->id, sizeof(copy->origin));
+	memcpy(copy->name, self->name, sizeof(copy->name));
+	if (path->len > 0)
+		memcpy(copy->path, path->data, MIN(path->len, (size_t)LINK_PATH_MAX));
+	r = path->len > LINK_PATH_MAX ? -ENAMETOOLONG : protect_dir(s, dir, copy, r > 0 ? &g : NULL);
+	s->nr_protected += r == 0;
+	return settle(s, dir, copy, r);
+}
+
+static int protect_seals(struct pass *s, struct link_copy *copy)
+{
+	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
+	struct ns_seal seal;
+	uint64_t dir = 0;
+	int r;
+
+	while ((r = seal_next(s->p->fs, dir, 0, &dir, &seal, &path)) > 0) {
+		r = protect_seal(s, dir, &seal, &path, copy);
+		if (r < 0)
+			return r;
+		buf_clear(&path);
+	}
+	return r;
+}
+
+/* Copies of what lost nodes have sealed. */
+static int protect_copies(struct pass *s, struct link_copy *copy)
+{
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	uint64_t top = 0;
+	uint32_t node;
+	int r = c ? 0 : -ENOMEM;
+
+	while (r == 0 && (r = nodes_next(s->p->fs, top, &top, c)) > 0) {
+		struct guard g;
+
+		r = 0;
+		if (c->state != NS_COPY_KEPT || find_node(&s->world, c->store, &node) > 0)
+			continue;
+		r = guard_get(s->p->fs->db, top, &g);
+		if (r < 0)
+			return r;
+		*copy = (struct link_copy){ .ino = c->ino, .sealed_ns = c->sealed_ns };
+		memcpy(copy->origin, c->store, sizeof(copy->origin));
+		memcpy(copy->name, c->name, sizeof(copy->name));
+		memcpy(copy->path, c->path, sizeof(copy->path));
+		r = protect_dir(s, top, copy, r > 0 ? &g : NULL);
+		s->nr_copies += r == 0;
+		r = settle(s, top, copy, r);
+	}
+	return r;
+}
+
+/* Is what this note is about still there? 1/0/<0 */
+static int is_wanted(struct fs *fs, uint64_t dir)
+{
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	struct ns_seal seal;
+	int r = c ? ns_get_seal(fs->db, dir, &seal) : -ENOMEM;
+
+	if (r == 0) {
+		r = ns_get_copy(fs->db, dir, c);
+		r = r > 0 ? c->state == NS_COPY_KEPT : r;
+	}
+	return r;
+}
+
+/* What is not sealed any more other nodes need not have. One that is away hears of it when it is there. */
+static int drop_rest(struct pass *s)
+{
+	struct guard g;
+	uint64_t dir = 0;
+	uint32_t node;
+	int r;
+
+	while ((r = guard_next(s->p->fs->db, dir, &dir, &g)) > 0) {
+		r = is_wanted(s->p->fs, dir);
+		if (r < 0)
+			return r;
+		if (r > 0 || find_node(&s->world, g.holder, &node) == 0)
+			continue;
+		if (node != s->world.self) {
+			struct push push = push_to(s, node);
+
+			r = push_drop(&push, g.origin, g.origin_name, g.ino);
+		}
+		if (r == -ENOTCONN || r == -ECANCELED)
+			return r;
+		if (r < 0) {
+			s->error = r;
+			log_warning("a copy of directory %" PRIu64 ", which nobody needs any more, stays with node %s: %s", dir, g.holder_name,
+				    strerror(-r));
+			continue;
+		}
+		r = note(s->p->fs, dir, NULL);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+static int run_pass(struct pass *s)
+{
+	struct link_copy *copy = malloc(sizeof(*copy));
+	int r = copy ? service_world(s->p->service, &s->world) : -ENOMEM;
+
+	if (r == 0)
+		r = drop_rest(s);
+	if (r == 0)
+		r = protect_seals(s, copy);
+	if (r == 0 && s->heals)
+		r = protect_copies(s, copy);
+	service_world_release(&s->world);
+	free(copy);
+	return r;
+}
+
+/* --- the thread --- */
+
+static void note_status(struct protect *p, const struct pass *s, int r, uint64_t heal) REQUIRES(p->lock)
+{
+	p->status.is_busy = false;
+	if (r < 0)
+		return;
+	p->status.nr_sealed = s->nr_sealed;
+	p->status.nr_protected = s->nr_protected;
+	if (s->heals) {
+		p->status.nr_healed = heal;
+		p->status.nr_copies += s->nr_copies;
+	}
+	if (s->error == 0)
+		p->status.error = 0;
+}
+
+/* What has failed is not forgotten by those that are asked when a pass begins. */
+static void *run(void *userdata)
+{
+	struct protect *p = userdata;
+	unsigned nr_soon = 0;
+
+	pthread_setname_np(pthread_self(), "ckptfs-protect");
+	mutex_lock(&p->lock);
+	while (!p->stop) {
+		struct pass s = { .p = p, .heals = p->status.nr_healed < p->nr_heal_wanted };
+		uint64_t heal = p->nr_heal_wanted;
+		int r;
+
+		p->wanted = false;
+		p->status.is_busy = true;
+		mutex_unlock(&p->lock);
+		r = run_pass(&s);
+		if (r < 0 && r != -ENOTCONN && r != -ECANCELED)
+			log_errno(r, "sealed directories cannot be protected");
+		mutex_lock(&p->lock);
+		note_status(p, &s, r, heal);
+		nr_soon = s.soon ? nr_soon + 1 : 0;
+		while (!p->stop && !p->wanted) {
+			if (s.error < 0 || s.soon || (r < 0 && r != -ENOTCONN)) {
+				cond_wait_for(&p->changed, &p->lock, s.soon && nr_soon < SOON_MAX ? SOON_NS : RETRY_NS);
+				break;
+			}
+			cond_wait(&p->changed, &p->lock);
+		}
+	}
+	mutex_unlock(&p->lock);
+	return NULL;
+}
+
+int protect_new(struct fs *fs, enum protect_mode mode, struct protect **ret)
+{
+	struct protect *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p->fs = fs;
+	p->mode = p->status.mode = mode;
+	mutex_init(&p->lock);
+	cond_init(&p->changed);
+	*ret = p;
+	return 0;
+}
+
+int protect_start(struct protect *p, struct service *service)
+{
+	int r;
+
+	if (!service || p->fs->read_only)
+		return 0;
+	p->service = service;
+	r = pthread_create(&p->thread, NULL, run, p);
+	p->has_thread = r == 0;
+	return r == 0 ? 0 : log_errno(-r, "sealed directories: no thread to protect them");
+}
+
+void protect_stop(struct protect *p)
+{
+	if (!p || !p->has_thread)
+		return;
+	mutex_lock(&p->lock);
+	p->stop = true;
+	cond_broadcast(&p->changed);
+	mutex_unlock(&p->lock);
+	pthread_join(p->thread, NULL);
+	p->has_thread = false;
+}
+
+void protect_free(struct protect *p)
+{
+	if (!p)
+		return;
+	protect_stop(p);
+	cond_release(&p->changed);
+	mutex_release(&p->lock);
+	free(p);
+}
+
+void protect_wake(struct protect *p)
+{
+	mutex_lock(&p->lock);
+	p->wanted = true;
+	cond_broadcast(&p->changed);
+	mutex_unlock(&p->lock);
+}
+
+int protect_heal(struct protect *p, uint64_t *ret)
+{
+	struct service_world w = { 0 };
+	int r = p->has_thread ? service_world(p->service, &w) : -EOPNOTSUPP;
+
+	service_world_release(&w);
+	if (r < 0)
+		return r;
+	mutex_lock(&p->lock);
+	*ret = ++p->nr_heal_wanted;
+	p->wanted = true;
+	cond_broadcast(&p->changed);
+	mutex_unlock(&p->lock);
+	return 0;
+}
+
+int protect_forget(struct protect *p, const char *name)
+{
+	struct service_world w = { 0 };
+	int r = p->has_thread ? 0 : -EOPNOTSUPP;
+
+	if (r == 0 && service_world(p->service, &w) == 0)
+		for (uint32_t i = 0; i < w.nr && r == 0; i++)
+			r = strcmp(w.nodes[i].name, name) == 0 ? -EBUSY : 0;
+	service_world_release(&w);
+	return r < 0 ? r : engine_cluster_forget(p->fs->engine, name);
+}
+
+int protect_state(struct protect *p, uint64_t dir)
+{
+	struct service_world w = { 0 };
+	struct ns_seal seal;
+	struct guard g;
+	int r = ns_get_seal(p->fs->db, dir, &seal);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENODATA;
+	r = guard_get(p->fs->db, dir, &g);
+	if (r < 0 || (r > 0 && g.state == GUARD_DONE && g.sealed_ns == seal.sealed_ns))
+		return MIN(r, 0);
+	if (p->mode == PROTECT_NONE || !p->service)
+		return -EOPNOTSUPP;
+	r = service_world(p->service, &w);
+	service_world_release(&w);
+	if (r < 0)
+		return r;
+	mutex_lock(&p->lock);
+	r = p->failures[dir % FAILURES].dir == dir ? p->failures[dir % FAILURES].error : -EAGAIN;
+	mutex_unlock(&p->lock);
+	return r;
+}
+
+void protect_status(struct protect *p, struct protect_status *ret)
+{
+	mutex_lock(&p->lock);
+	*ret = p->status;
+	mutex_unlock(&p->lock);
+}

@@ -1,0 +1,51 @@
+/*
+ * Sealed directories are also with another node: what is sealed here goes to this node's partner (fs/push.h), by itself, as soon as an agent is there, and what is not sealed any more goes from
+ * there. A thread does that; it is noted which node has what (index/guards.h).
+ *
+ * The partner is the next node in the order of store ids, and around, that is on another host. Nodes that come later may change that for what is sealed later; what a node has stays with it for as
+ * long as it takes part. What another node has counts also while it is away, until protect_heal().
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fs;
+struct protect;
+struct service;
+struct service_world;
+
+enum protect_mode { PROTECT_NONE, PROTECT_PARTNER };
+
+struct protect_status {
+	enum protect_mode mode;
+	uint64_t nr_sealed, nr_protected; /* directories of this store, when it was last looked */
+	uint64_t nr_copies; /* of those of lost nodes here, others have now, too */
+	uint64_t chunks, bytes; /* sent since the mount */
+	bool is_busy;
+	int error; /* of the last directory that could not be protected; 0: all are, or nobody has tried yet */
+	uint64_t nr_healed; /* how often protect_heal() has come to its end */
+};
+
+int protect_new(struct fs *fs, enum protect_mode mode, struct protect **ret); /* borrows it */
+int protect_start(struct protect *p, struct service *service); /* NULL: the store is of no cluster, and nothing happens */
+void protect_stop(struct protect *p); /* before the service does; what is under way is left, and done by the next mount. NULL is fine */
+void protect_free(struct protect *p); /* NULL is fine */
+
+void protect_wake(struct protect *p); /* something was sealed, or is not any more, or nodes have come. Returns at once */
+/*
+ * Nodes that do not take part now are lost: what they had is had by others again. All that is sealed here is looked at, and copies of what they have sealed go to another node, too. Returns at
+ * once with its number, which nr_healed reaches when it has come to its end. -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there.
+ */
+int protect_heal(struct protect *p, uint64_t *ret);
+/* A node that will not come back. -ENOENT: nobody knows it; -EBUSY: it takes part; -EOPNOTSUPP */
+int protect_forget(struct protect *p, const char *name);
+/*
+ * A sealed directory: 0, another node has all of it. -EAGAIN: not yet; -EOPNOTSUPP: protect=none; -ENODATA: not sealed; -ENOTCONN: no agent is there; -EHOSTUNREACH: no node is on another host;
+ * others: what the last attempt came to. There will be another one in each of these cases but the first three.
+ */
+int protect_state(struct protect *p, uint64_t dir);
+void protect_status(struct protect *p, struct protect_status *ret);
+
+/* The partner of a node, for one that has its directory: of a world its number. 0; -EHOSTUNREACH: none. Pure. */
+int protect_partner(const struct service_world *w, const uint8_t *origin, uint32_t *ret);

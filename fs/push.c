@@ -1,0 +1,401 @@
+#include "fs/push.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/catalog.h"
+#include "fs/catalog_format.h"
+#include "fs/fs.h"
+#include "mpi-agent/link_format.h"
+#include "mpi-agent/service.h"
+
+#define BATCH 2048u /* chunks that are asked for at once */
+#define IN_FLIGHT 4u /* messages with chunks */
+#define CATALOG_CHUNK ((size_t)64 << 10)
+
+static_assert(BATCH <= LINK_CHUNKS_MAX && CATALOG_CHUNK * BATCH > LINK_PUT_BYTES_MAX, "as messages are");
+
+struct pushing {
+	const struct push *p;
+	struct push_figures *figures;
+	struct link_copy *copy;
+
+	/* What the catalog tells of. */
+	struct catalog_reader reader;
+	struct buf unread; /* of the catalog: less than a record */
+	struct cluster_want wants[BATCH]; /* chunks that nobody has asked for yet, ... */
+	size_t nr;
+	uint32_t room; /* of copy->chunks */
+
+	struct buf catalog; /* less than a chunk of it */
+
+	/* Messages with chunks, oldest first. */
+	struct service_call *calls[IN_FLIGHT];
+	uint32_t call_chunks[IN_FLIGHT];
+	unsigned first_call, nr_calls;
+};
+
+/* --- messages --- */
+
+static const uint8_t *target(const struct pushing *g)
+{
+	return g->p->world->nodes[g->p->to].id;
+}
+
+static int call(const struct push *p, struct service_call *c, struct buf *message, struct buf *ret)
+{
+	int r = service_call_send(c, message);
+
+	return r < 0 ? r : service_call_wait(c, p->goes_on, p->userdata, ret);
+}
+
+/* Of all that was put, `nr` chunks. */
+static int await_kept(struct pushing *g, struct service_call *c, uint32_t nr)
+{
+	_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
+	const uint8_t *kept;
+	int error, r = service_call_wait(c, g->p->goes_on, g->p->userdata, &answer);
+
+	if (r == 0)
+		r = link_decode_kept(answer.data, answer.len, nr, &error, &kept);
+	if (r < 0 || error < 0)
+		return r < 0 ? r : error;
+	for (uint32_t i = 0; i < nr; i++)
+		if (kept[i] != LINK_IS_HERE)
+			return -EPROTO;
+	return 0;
+}
+
+static int await_oldest(struct pushing *g)
+{
+	struct service_call *c = g->calls[g->first_call];
+	int r = await_kept(g, c, g->call_chunks[g->first_call]);
+
+	service_call_free(c);
+	g->first_call = (g->first_call + 1) % IN_FLIGHT;
+	g->nr_calls--;
+	return r;
+}
+
+/* These have bytes, all of them. */
+static int put_chunks(struct pushing *g, const struct link_want *wants, const void *const *chunks, uint32_t nr)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	unsigned last;
+	int r = g->nr_calls == IN_FLIGHT ? await_oldest(g) : 0;
+
+	if (r < 0)
+		return r;
+	last = (g->first_call + g->nr_calls) % IN_FLIGHT;
+	r = service_call_new(g->p->service, LINK_KEPT, &g->calls[last]);
+	if (r < 0)
+		return r;
+	g->call_chunks[last] = nr;
+	link_encode_put(service_call_number(g->calls[last]), target(g), wants, chunks, nr, &b);
+	r = service_call_send(g->calls[last], &b);
+	if (r < 0) {
+		service_call_free(g->calls[last]);
+		return r;
+	}
+	g->nr_calls++;
+	for (uint32_t i = 0; i < nr; i++)
+		g->figures->bytes += wants[i].len;
+	g->figures->chunks += nr;
+	return 0;
+}
+
+/* --- chunks of files --- */
+
+/* Does it take part, and is it another node than this? */
+static bool is_live(const struct pushing *g, const uint8_t id[CLUSTER_ID_LEN])
+{
+	const struct service_world *w = g->p->world;
+
+	for (uint32_t i = 0; i < w->nr; i++)
+		if (i != w->self && memcmp(w->nodes[i].id, id, CLUSTER_ID_LEN) == 0)
+			return true;
+	return false;
+}
+
+static unsigned nr_live_owners(const struct pushing *g, const struct cluster_want *w)
+{
+	unsigned nr = 0;
+
+	for (uint32_t i = 0; i < w->nr_owners; i++)
+		nr += is_live(g, w->owners[i]);
+	return nr;
+}
+
+/* Is one more node to have it? */
+static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w, uint8_t kept)
+{
+	if (kept == LINK_IS_HERE)
+		return false;
+	return w->got ? kept == LINK_NOT_KEPT : nr_live_owners(g, w) < 2;
+}
+
+/* Their bytes, into memory that is there for them. */
+static int read_chunks(struct pushing *g, struct cluster_want *wants, size_t nr)
+{
+	const struct cluster_calls *calls = service_calls(g->p->service);
+	size_t nr_away = 0;
+	int r = engine_cluster_chunks(g->p->fs->engine, wants, nr);
+
+	for (size_t i = 0; r == 0 && i < nr; i++)
+		nr_away += !wants[i].got;
+	for (size_t i = 0; r == 0 && nr_away > 0 && i < nr; i++)
+		if (!wants[i].got)
+			r = calls->fetch(calls->userdata, &wants[i], 1);
+	for (size_t i = 0; r == 0 && i < nr; i++)
+		if (!wants[i].got || !fp_equal(fp_of(g->p->fs->key, wants[i].buf, wants[i].len), wants[i].fp))
+			r = log_errno(-EIO, "a chunk of %s, which is to be with another node, too, cannot be read", g->copy->path);
+	return r;
+}
+
+/* From `wants`, which is moved to the front as far as it is to be sent: as many as go with one message. */
+static int send_some(struct pushing *g, struct cluster_want *wants, size_t nr, size_t *ret)
+{
+	_cleanup_(freep) struct link_want *v = calloc(nr, sizeof(*v));
+	_cleanup_(freep) const void **chunks = calloc(nr, sizeof(*chunks));
+	_cleanup_(freep) uint8_t *bytes = malloc(LINK_PUT_BYTES_MAX);
+	size_t n = 0, len = 0;
+	int r;
+
+	if (!v || !chunks || !bytes)
+		return -ENOMEM;
+	for (; n < nr && len + wants[n].len <= LINK_PUT_BYTES_MAX; n++) {
+		v[n] = (struct link_want){ .fp = wants[n].fp, .len = wants[n].len };
+		chunks[n] = wants[n].buf = bytes + len;
+		len += wants[n].len;
+	}
+	r = read_chunks(g, wants, n);
+	if (r == 0)
+		r = put_chunks(g, v, chunks, (uint32_t)n);
+	*ret = n;
+	return r;
+}
+
+/* Which of these does the other node have? */
+static int ask(struct pushing *g, uint8_t *ret_kept)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
+	_cleanup_(freep) struct link_want *v = calloc(g->nr, sizeof(*v));
+	_cleanup_(freep) const void **none = calloc(g->nr, sizeof(*none));
+	struct service_call *c = NULL;
+	const uint8_t *kept;
+	int error, r = v && none ? service_call_new(g->p->service, LINK_KEPT, &c) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < g->nr; i++)
+		v[i] = (struct link_want){ .fp = g->wants[i].fp, .len = g->wants[i].len };
+	link_encode_put(service_call_number(c), target(g), v, none, (uint32_t)g->nr, &b);
+	r = call(g->p, c, &b, &answer);
+	service_call_free(c);
+	if (r == 0)
+		r = link_decode_kept(answer.data, answer.len, (uint32_t)g->nr, &error, &kept);
+	if (r < 0 || error < 0)
+		return r < 0 ? r : error;
+	memcpy(ret_kept, kept, g->nr);
+	return 0;
+}
+
+static int by_fp(const void *a, const void *b)
+{
+	return fp_compare(((const struct cluster_want *)a)->fp, ((const struct cluster_want *)b)->fp);
+}
+
+static void drop_twins(struct pushing *g)
+{
+	size_t n = 0;
+
+	qsort(g->wants, g->nr, sizeof(*g->wants), by_fp);
+	for (size_t i = 0; i < g->nr; i++)
+		if (n == 0 || by_fp(&g->wants[n - 1], &g->wants[i]) != 0)
+			g->wants[n++] = g->wants[i];
+	g->nr = n;
+}
+
+/* All that was gathered. */
+static int see_to_chunks(struct pushing *g)
+{
+	_cleanup_(freep) uint8_t *kept = NULL;
+	size_t n = 0, sent;
+	int r;
+
+	drop_twins(g);
+	if (g->nr == 0)
+		return 0;
+	kept = calloc(g->nr, 1);
+	r = kept ? ask(g, kept) : -ENOMEM;
+	if (r == 0)
+		r = engine_cluster_locate(g->p->fs->engine, g->wants, g->nr);
+	g->figures->asked += g->nr;
+	for (size_t i = 0; r == 0 && i < g->nr; i++)
+		if (is_to_be_sent(g, &g->wants[i], kept[i]))
+			g->wants[n++] = g->wants[i];
+	for (size_t i = 0; r == 0 && i < n; i += sent)
+		r = send_some(g, g->wants + i, n - i, &sent);
+	g->nr = 0;
+	return r;
+}
+
+static int gather_pieces(struct pushing *g, const struct catalog_record *rec)
+{
+	struct cursor c = cursor_of(rec->data, rec->len);
+	struct cluster_piece piece;
+	int r;
+
+	while ((r = catalog_piece_next(&c, &piece)) > 0) {
+		if (fp_is_none(piece.fp) || (g->nr > 0 && fp_equal(g->wants[g->nr - 1].fp, piece.fp)))
+			continue;
+		if (g->nr == BATCH)
+			r = see_to_chunks(g);
+		if (r < 0)
+			return r;
+		g->wants[g->nr++] = (struct cluster_want){ .fp = piece.fp, .len = piece.chunk_len };
+	}
+	return r;
+}
+
+/* --- the catalog --- */
+
+/* The first `len` bytes of what has gathered of it are its next chunk. */
+static int put_catalog(struct pushing *g, size_t len)
+{
+	struct link_copy *c = g->copy;
+	const void *data = g->catalog.data;
+	struct link_want *w;
+	int r;
+
+	if (c->nr_chunks == LINK_COPY_CHUNKS_MAX)
+		return -E2BIG;
+	if (c->nr_chunks == g->room) {
+		uint32_t room = MAX(2 * g->room, 64u);
+		struct link_want *more = reallocarray(c->chunks, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		c->chunks = more;
+		g->room = room;
+	}
+	w = &c->chunks[c->nr_chunks++];
+	*w = (struct link_want){ .fp = fp_of(g->p->fs->key, data, len), .len = (uint32_t)len };
+	r = put_chunks(g, w, &data, 1);
+	memmove(g->catalog.data, g->catalog.data + len, g->catalog.len - len);
+	g->catalog.len -= len;
+	return r;
+}
+
+/* What catalog_write() puts: to be sent, and looked at for chunks. */
+static int put(void *userdata, const void *p, size_t len)
+{
+	struct pushing *g = userdata;
+	size_t at = 0, used;
+	int r = 0;
+
+	buf_add(&g->catalog, p, len);
+	buf_add(&g->unread, p, len);
+	if (buf_error(&g->catalog) < 0 || buf_error(&g->unread) < 0)
+		return -ENOMEM;
+	while (r >= 0 && g->catalog.len >= CATALOG_CHUNK)
+		r = put_catalog(g, CATALOG_CHUNK);
+	while (r >= 0) {
+		struct catalog_record rec;
+
+		r = catalog_reader_next(&g->reader, g->unread.data + at, g->unread.len - at, &used, &rec);
+		if (r <= 0)
+			break;
+		at += used;
+		r = rec.type == CATALOG_PIECES ? gather_pieces(g, &rec) : 0;
+	}
+	memmove(g->unread.data, g->unread.data + at, g->unread.len - at);
+	g->unread.len -= at;
+	return MIN(r, 0);
+}
+
+static int send_copy(struct pushing *g)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
+	struct service_call *c;
+	int error, r = service_call_new(g->p->service, LINK_COPIED, &c);
+
+	if (r < 0)
+		return r;
+	memcpy(g->copy->node, target(g), sizeof(g->copy->node));
+	link_encode_copy(service_call_number(c), g->copy, &b);
+	r = call(g->p, c, &b, &answer);
+	service_call_free(c);
+	if (r == 0)
+		r = link_decode_error(answer.data, answer.len, &error);
+	return r < 0 ? r : error;
+}
+
+static int push_all(struct pushing *g, uint64_t dir)
+{
+	int r = catalog_write(g->p->fs, dir, &(struct catalog_sink){ put, g });
+
+	if (r == 0)
+		r = see_to_chunks(g);
+	if (r == 0 && g->catalog.len > 0)
+		r = put_catalog(g, g->catalog.len);
+	while (r == 0 && g->nr_calls > 0)
+		r = await_oldest(g);
+	return r < 0 ? r : send_copy(g);
+}
+
+static void pushing_free(struct pushing *g)
+{
+	while (g->nr_calls > 0) {
+		service_call_free(g->calls[g->first_call]);
+		g->first_call = (g->first_call + 1) % IN_FLIGHT;
+		g->nr_calls--;
+	}
+	free(TAKE(g->copy->chunks));
+	buf_release(&g->unread);
+	buf_release(&g->catalog);
+	free(g);
+}
+
+int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures)
+{
+	struct pushing *g = calloc(1, sizeof(*g));
+	int r;
+
+	if (!g)
+		return -ENOMEM;
+	g->p = p;
+	g->figures = figures;
+	g->copy = copy;
+	copy->chunks = NULL;
+	copy->nr_chunks = 0;
+	r = push_all(g, dir);
+	pushing_free(g);
+	return r;
+}
+
+int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
+	struct link_drop d = { .ino = ino };
+	struct service_call *c;
+	int error, r = service_call_new(p->service, LINK_DROPPED, &c);
+
+	if (r < 0)
+		return r;
+	memcpy(d.node, p->world->nodes[p->to].id, sizeof(d.node));
+	memcpy(d.origin, origin, sizeof(d.origin));
+	memcpy(d.name, name, strnlen(name, sizeof(d.name) - 1));
+	link_encode_drop(service_call_number(c), &d, &b);
+	r = call(p, c, &b, &answer);
+	service_call_free(c);
+	if (r == 0)
+		r = link_decode_error(answer.data, answer.len, &error);
+	return r < 0 ? r : error;
+}

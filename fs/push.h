@@ -1,0 +1,40 @@
+/*
+ * One sealed directory to another node, so that it has all of it: chunks, and a catalog of which it makes a copy (fs/nodes.h).
+ *
+ * A chunk that this store has is safe once the other node has it, too, or knows a third one that has. One that this store has elsewhere is safe if two nodes that take part have it, or the other
+ * node has it. All other chunks are sent there, those that are elsewhere fetched before. So whatever node is lost then, one is left that has each.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store/engine/cluster.h"
+
+struct fs;
+struct link_copy;
+struct service;
+struct service_world;
+
+struct push_figures {
+	uint64_t asked; /* chunks of the directory, in batches without repetitions */
+	uint64_t chunks, bytes; /* sent */
+};
+
+struct push {
+	struct fs *fs;
+	struct service *service;
+	const struct service_world *world; /* borrowed */
+	uint32_t to; /* of the world */
+	bool (*goes_on)(void *userdata); /* asked now and then */
+	void *userdata;
+};
+
+/*
+ * The directory `dir` of this store, as copy->origin, name, ino, sealed_ns and path say; the rest of *copy is filled in on the way. *figures is added to. Long. -ENODATA, -ESTALE: it is
+ * not sealed, or not any more. -ESTALE too: something that the other node was to have it gave up meanwhile; -EAGAIN: nodes collect together. Both may do better when they are tried again. -ENOTCONN: no agent, or it has gone; -EHOSTUNREACH: the
+ * other node has. -ECANCELED: goes_on(). -EIO: something of it cannot be read. All else is the other node's error.
+ */
+int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures);
+/* The other node's copy is not wanted any more. */
+int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino);

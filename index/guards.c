@@ -1,0 +1,112 @@
+#include "index/guards.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/le.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "index/db.h"
+#include "index/index_format.h"
+
+#define GUARD_VERSION 1
+#define KEY_LEN (1 + sizeof(uint64_t))
+
+struct ns_key guard_key(uint64_t ino)
+{
+	struct ns_key k = { .b = { VIEW_GUARD }, .len = KEY_LEN };
+
+	be64_put(k.b + 1, ino);
+	return k;
+}
+
+void guard_encode(const struct guard *g, struct buf *ret)
+{
+	struct guard_value_disk d = {
+		.version = GUARD_VERSION,
+		.state = (uint8_t)g->state,
+		.holder_len = (uint8_t)strlen(g->holder_name),
+		.origin_len = (uint8_t)strlen(g->origin_name),
+		.ino = le64_put(g->ino),
+		.sealed_ns = le64_put((uint64_t)g->sealed_ns),
+	};
+
+	memcpy(d.holder, g->holder, sizeof(d.holder));
+	memcpy(d.origin, g->origin, sizeof(d.origin));
+	buf_add(ret, &d, sizeof(d));
+	buf_add(ret, g->holder_name, d.holder_len);
+	buf_add(ret, g->origin_name, d.origin_len);
+}
+
+static bool take_name(const char **p, size_t len, char ret[NS_NODE_NAME_MAX + 1])
+{
+	if (len == 0 || len > NS_NODE_NAME_MAX || memchr(*p, '\0', len))
+		return false;
+	memcpy(ret, *p, len);
+	ret[len] = '\0';
+	*p += len;
+	return true;
+}
+
+int guard_decode(const void *p, size_t len, struct guard *ret)
+{
+	const struct guard_value_disk *d = p;
+	const char *names = (const char *)p + sizeof(*d);
+	struct guard g;
+
+	if (len < sizeof(*d) || d->version != GUARD_VERSION || (d->state != GUARD_BEGUN && d->state != GUARD_DONE) ||
+	    len - sizeof(*d) != (size_t)d->holder_len + d->origin_len || !take_name(&names, d->holder_len, g.holder_name) ||
+	    !take_name(&names, d->origin_len, g.origin_name))
+		return -EBADMSG;
+	g.state = (enum guard_state)d->state;
+	memcpy(g.holder, d->holder, sizeof(g.holder));
+	memcpy(g.origin, d->origin, sizeof(g.origin));
+	g.ino = le64_get(d->ino);
+	g.sealed_ns = (int64_t)le64_get(d->sealed_ns);
+	*ret = g;
+	return 0;
+}
+
+static int decode_or_log(uint64_t ino, const void *p, size_t len, struct guard *ret)
+{
+	int r = guard_decode(p, len, ret);
+
+	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged note of who has a copy of it, in the index", ino) : 1;
+}
+
+int guard_get(struct db *db, uint64_t ino, struct guard *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key k = guard_key(ino);
+	int r = db_get(db, DB_VIEW, k.b, k.len, &value);
+
+	return r <= 0 ? r : decode_or_log(ino, value.data, value.len, ret);
+}
+
+int guard_next(struct db *db, uint64_t after, uint64_t *ret_ino, struct guard *ret)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key from = guard_key(after + 1);
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint64_t ino;
+	int r;
+
+	if (after == UINT64_MAX)
+		return 0;
+	r = db_iter_new(db, NULL, from.b, 1, from.b, from.len, &it);
+	if (r == 0)
+		r = db_iter_next(it, &key, &key_len, &value, &value_len);
+	if (r <= 0)
+		return r;
+	if (key_len != KEY_LEN)
+		return log_errno(-EBADMSG, "table %c: key of %zu bytes in the index", VIEW_GUARD, key_len);
+	ino = be64_get((const uint8_t *)key + 1);
+	r = decode_or_log(ino, value, value_len, ret);
+	if (r > 0)
+		*ret_ino = ino;
+	return r;
+}

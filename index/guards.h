@@ -1,0 +1,36 @@
+/*
+ * Which node has, or is about to have, a copy of a directory that is sealed here; or of a copy that this store has of a lost node's. Part of the view:
+ *
+ *   'G' inode  -> a guard
+ *
+ * Decoding is a pure function of (bytes, length) and trusts nothing: -EBADMSG.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "index/namespace.h"
+
+enum guard_state {
+	GUARD_BEGUN = 1, /* the other node may have something of it, or not */
+	GUARD_DONE = 2, /* it has all of it */
+};
+
+struct guard {
+	enum guard_state state;
+	uint8_t holder[NS_STORE_ID_LEN];
+	char holder_name[NS_NODE_NAME_MAX + 1];
+	/* What the other node knows it by: whose it is, and the directory and its seal there. */
+	uint8_t origin[NS_STORE_ID_LEN];
+	char origin_name[NS_NODE_NAME_MAX + 1];
+	uint64_t ino;
+	int64_t sealed_ns;
+};
+
+struct ns_key guard_key(uint64_t ino);
+void guard_encode(const struct guard *g, struct buf *ret);
+int guard_decode(const void *p, size_t len, struct guard *ret);
+
+/* 1 found, 0 absent, <0. */
+int guard_get(struct db *db, uint64_t ino, struct guard *ret);
+int guard_next(struct db *db, uint64_t after, uint64_t *ret_ino, struct guard *ret); /* the first behind `after` */

@@ -1,0 +1,89 @@
+#include "mpi-agent/commands.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+
+#define STEP_NS 100000000
+
+static int ask(int fd, const char *mount, enum ckptfs_cluster_command command, struct ckptfs_cluster *c)
+{
+	c->size = sizeof(*c);
+	c->version = CKPTFS_IOC_VERSION;
+	c->command = command;
+	if (ioctl(fd, CKPTFS_IOC_CLUSTER, c) == 0)
+		return 0;
+	switch (errno) {
+	case ENOTTY:
+		return log_errno(-errno, "%s: not on a ckptfs", mount);
+	case EOPNOTSUPP:
+		return log_errno(-errno, "%s: its store was made without cluster=", mount);
+	case ENOTCONN:
+		return log_errno(-errno, "%s: no ckptfs-agent runs on this node", mount);
+	case EPERM:
+		return log_errno(-errno, "%s: only root and the user of the mount may do that", mount);
+	case ENOENT:
+		return log_errno(-errno, "node %s: nobody here has met it; see ckptfs-gc --delete for the name of one that is missing", c->node);
+	case EBUSY:
+		return log_errno(-errno, "node %s: takes part, and is not to be forgotten", c->node);
+	default:
+		return log_errno(-errno, "%s", mount);
+	}
+}
+
+static int open_mount(const char *mount)
+{
+	int fd = open(mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? log_errno(-errno, "%s", mount) : fd;
+}
+
+int command_heal(const char *mount)
+{
+	_cleanup_(closep) int fd = open_mount(mount);
+	struct ckptfs_cluster before = { 0 }, c = { 0 };
+	uint64_t number;
+	int r = fd < 0 ? fd : ask(fd, mount, CKPTFS_CLUSTER_HEAL, &before);
+
+	number = before.number;
+	while (r == 0 && c.healed < number) {
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
+		r = ask(fd, mount, CKPTFS_CLUSTER_STATUS, &c);
+	}
+	if (r < 0)
+		return r;
+	printf("%s: another node has %" PRIu64 " of %" PRIu64 " sealed directories, and %" PRIu64 " of lost nodes that are here; %s were sent\n", mount,
+	       c.protected_dirs, c.sealed, c.copies - before.copies, human_size(c.bytes - before.bytes).s);
+	if (c.error != 0)
+		return log_errno(-c.error, "%s: not all could be healed, and it is tried again", mount);
+	return 0;
+}
+
+int command_forget(const char *mount, const char *node)
+{
+	_cleanup_(closep) int fd = open_mount(mount);
+	struct ckptfs_cluster c = { 0 };
+	int r;
+
+	if (fd < 0)
+		return fd;
+	if (strlen(node) >= sizeof(c.node)) {
+		log_error("node %s: no node has so long a name", node);
+		return -EINVAL;
+	}
+	memcpy(c.node, node, strlen(node));
+	r = ask(fd, mount, CKPTFS_CLUSTER_FORGET, &c);
+	if (r == 0)
+		printf("%s: node %s is forgotten\n", mount, node);
+	return r;
+}

@@ -1,0 +1,68 @@
+/* Who has a copy of what a node has sealed. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "fs/protect.h"
+#include "mpi-agent/service.h"
+#include "store/engine/cluster.h"
+
+/* In no order, as ranks are. */
+static struct cluster_node nodes[] = { { .id = { 40 } }, { .id = { 10 } }, { .id = { 30 } }, { .id = { 20 } } };
+
+static int partner(uint32_t *hosts, uint32_t nr, uint32_t self, const uint8_t *origin)
+{
+	const struct service_world w = { nodes, hosts, nr, self };
+	uint32_t ret;
+	int r = protect_partner(&w, origin, &ret);
+
+	return r < 0 ? r : (int)ret;
+}
+
+static void the_partner_is_the_next_and_around(void **state _unused_)
+{
+	uint32_t hosts[] = { 0, 1, 2, 3 };
+	static const int expected[] = { 1, 3, 0, 2 };
+
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(partner(hosts, 4, i, nodes[i].id), expected[i]);
+}
+
+static void the_partner_is_on_another_host(void **state _unused_)
+{
+	uint32_t two[] = { 0, 0, 1, 0 }, one[] = { 5, 5, 5, 5 };
+
+	assert_int_equal(partner(two, 4, 1, nodes[1].id), 2);
+	assert_int_equal(partner(two, 4, 3, nodes[3].id), 2);
+	assert_int_equal(partner(two, 4, 2, nodes[2].id), 0);
+	assert_int_equal(partner(one, 4, 2, nodes[2].id), -EHOSTUNREACH);
+	assert_int_equal(partner(one, 1, 0, nodes[0].id), -EHOSTUNREACH);
+}
+
+/* The first two behind it have its copies, whoever asks. */
+static void two_nodes_care_for_a_lost_one(void **state _unused_)
+{
+	static const uint8_t lost[CLUSTER_ID_LEN] = { 15 };
+	uint32_t hosts[] = { 0, 1, 2, 3 };
+
+	assert_int_equal(partner(hosts, 4, 3, lost), 2);
+	assert_int_equal(partner(hosts, 4, 2, lost), 3);
+	assert_int_equal(partner(hosts, 4, 0, lost), 3);
+	assert_int_equal(partner(hosts, 4, 1, lost), 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_partner_is_the_next_and_around),
+		cmocka_unit_test(the_partner_is_on_another_host),
+		cmocka_unit_test(two_nodes_care_for_a_lost_one),
+	};
+
+	return cmocka_run_group_tests_name("protect", tests, NULL, NULL);
+}

@@ -1,0 +1,85 @@
+/* Notes of who has a copy of what is sealed. */
+#include "tests/unit/index/rig.h"
+
+#include "index/guards.h"
+
+static const struct guard sample = {
+	.state = GUARD_DONE,
+	.holder = "the one that has",
+	.holder_name = "node-b",
+	.origin = "who sealed it...",
+	.origin_name = "a",
+	.ino = UINT64_MAX,
+	.sealed_ns = -5,
+};
+
+static void expect_same(const struct guard *a, const struct guard *b)
+{
+	assert_int_equal(a->state, b->state);
+	assert_memory_equal(a->holder, b->holder, sizeof(a->holder));
+	assert_string_equal(a->holder_name, b->holder_name);
+	assert_memory_equal(a->origin, b->origin, sizeof(a->origin));
+	assert_string_equal(a->origin_name, b->origin_name);
+	assert_int_equal(a->ino, b->ino);
+	assert_int_equal(a->sealed_ns, b->sealed_ns);
+}
+
+static void a_guard_round_trips_and_damage_is_refused(void **state _unused_)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct guard got;
+
+	guard_encode(&sample, &b);
+	assert_int_equal(b.len, 52 + 6 + 1);
+	assert_int_equal(guard_decode(b.data, b.len, &got), 0);
+	expect_same(&got, &sample);
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(guard_decode(b.data, len, &got), -EBADMSG);
+	for (size_t i = 0; i < 4; i++) { /* version, state, lengths */
+		b.data[i] ^= 64;
+		assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
+		b.data[i] ^= 64;
+	}
+	b.data[1] = 0;
+	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
+	b.data[1] = GUARD_BEGUN;
+	b.data[52 + 2] = 0; /* the end of a name */
+	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
+}
+
+static void guards_are_found_in_order(void **state)
+{
+	static const uint64_t inos[] = { 3, 256, UINT64_MAX };
+	struct rig *rig = *state;
+	struct guard got;
+	uint64_t ino = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		struct ns_key k = guard_key(inos[i]);
+		struct guard g = sample;
+
+		g.ino = i;
+		guard_encode(&g, &b);
+		rig_put_bytes(rig, k.b, k.len, &b);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
+		assert_int_equal(guard_next(rig->db, ino, &ino, &got), 1);
+		assert_int_equal(ino, inos[i]);
+		assert_int_equal(got.ino, i);
+	}
+	assert_int_equal(guard_next(rig->db, ino, &ino, &got), 0);
+	assert_int_equal(guard_get(rig->db, 256, &got), 1);
+	assert_int_equal(got.ino, 1);
+	assert_int_equal(guard_get(rig->db, 257, &got), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_guard_round_trips_and_damage_is_refused),
+		cmocka_unit_test_setup_teardown(guards_are_found_in_order, rig_setup, rig_teardown),
+	};
+
+	return cmocka_run_group_tests_name("guards", tests, NULL, NULL);
+}
