@@ -520,6 +520,7 @@ told 0 "chunk 8 ok"
 [ "$(grep -c 'n0]: node n2 (rank 2): a message of .* is not what it should be, and ignored' "$dir/said")" = 8 ] || fail "not all lies were told"
 [ "$(grep -cE 'n0]: node n2 \(rank 2\): what it says \(message [123]\) cannot be right, and is ignored' "$dir/said")" = 3 ] || fail "not all lies were told"
 [ "$(grep -cE 'n0]: node n2 \(rank 2\): what it says \(message (7|9|10)\) cannot be right, and is ignored' "$dir/said")" = 3 ] || fail "not all lies were told"
+[ "$(grep -cE 'n0]: node n2 \(rank 2\): what it says \(message (16|18|20)\) cannot be right, and is ignored' "$dir/said")" = 4 ] || fail "not all lies were told"
 unset CKPTFS_AGENT_ASK_MS
 
 # --- whatever dies ---

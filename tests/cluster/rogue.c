@@ -40,6 +40,18 @@ static struct peer_header header(enum peer_type type, uint64_t number)
 	};
 }
 
+/* To be dropped: as if it were rank 1 that wants it. */
+static void send_in_anothers_name(void)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct link_drop d = { .name = "n1", .ino = 1 };
+
+	memcpy(d.node, w.nodes[1].store_id, sizeof(d.node));
+	link_encode_drop(0, &d, &b);
+	send_message(PEER_LANE_REQUESTS, header(PEER_DROP, 2), (const char *)b.data + sizeof(struct link_header_wire),
+		     b.len - sizeof(struct link_header_wire), &w.message_key);
+}
+
 static void misbehave(void)
 {
 	static const struct seal_key wrong = { { 9 } };
@@ -70,6 +82,11 @@ static void misbehave(void)
 	send_message(PEER_LANE_ANSWERS, header(PEER_LEND, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_FOUND, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_LENT, 1), "\1\1\1", 3, &w.message_key);
+	for (enum peer_type type = PEER_PUT; type <= PEER_DROP; type += 2) {
+		send_message(PEER_LANE_REQUESTS, header(type, 1), "\2\2\2", 3, &w.message_key);
+		send_message(PEER_LANE_ANSWERS, header(type + 1, 1), "\2\2\2", 3, &w.message_key); /* which nobody waits for */
+	}
+	send_in_anothers_name();
 	send_message(PEER_LANE_ANSWERS, header(PEER_ALIVE, 0), NULL, 0, &w.message_key);
 }
 

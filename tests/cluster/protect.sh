@@ -1,0 +1,117 @@
+#!/bin/bash
+# A node is lost: its processes killed, its store deleted. Every sealed file of it reads back on another node, byte for byte; what the others have sealed, too; and --heal restores the
+# redundancy onto a replacement, so that the next loss does no harm either.
+. "$(dirname "$0")/nodes.sh"
+
+seal() { "$BUILD/tools/ckptfs-seal" "$@"; }
+# epoch NODE NAME: a sealed directory with what all nodes have, what this one alone has, and what is not a plain file; and the same outside
+epoch() {
+	local dir="$TOP/mnt/$1/$2" plain="$TOP/plain/$1/$2"
+	mkdir -p "$plain/sub" "$dir"
+	cp "$TOP/common" "$plain/common"
+	head -c $((2000000 + $1)) /dev/urandom >"$plain/own"
+	head -c 100 /dev/urandom >"$plain/sub/small"
+	truncate -s 1M "$plain/hole"
+	ln -s own "$plain/link"
+	ln "$plain/own" "$plain/sub/again"
+	cp -a "$plain/." "$dir"
+}
+name_of() { # NODE: as the others see it
+	"$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$1" --status | sed -n 's/^Node: *\([^,]*\),.*/\1/p'
+}
+agents_end() {
+	kill -TERM "$AGENTS"
+	wait "$AGENTS" || true
+	AGENTS=
+}
+# same WHERE NODE NAME: what is there is what that node has sealed
+same() { diff -r --no-dereference "$TOP/plain/$2/$3" "$1" || fail "$1 is not what node $2 has sealed as $3"; }
+# whole NODE: it has all of node LOST, and all of its own
+whole() { same "$TOP/mnt/$1/.ckptfs/nodes/$LOST/$2" "$3" "$2"; }
+own_is_whole() { for e in first second; do same "$TOP/mnt/$1/$e" "$1" "$e"; done; }
+lose() { # NODE: with all that it has
+	agents_end
+	node_dies "$1"
+	rm -r "$TOP/store/$1"
+}
+is_unprotected() { [ "$("$BUILD/tools/ckptfs-seal" --list --json "$TOP/mnt/$1" | grep -c '"protected": true')" = 0 ]; } # NODE
+
+head -c 3M /dev/urandom >"$TOP/common"
+for i in 0 1 2 3; do
+	node_start $i protect=partner
+	epoch $i first
+done
+
+# Without an agent it is sealed, and not protected; one that comes makes up for it.
+seal --wait=replicated "$TOP/mnt/0/first" 2>"$TOP/log/seal" && fail "protected without an agent"
+grep -q 'there is no ckptfs-agent' "$TOP/log/seal" || fail "no reason was told"
+is_unprotected 0 || fail "protected without an agent, it says"
+agents_start
+for i in 0 1 2 3; do
+	seal --quiet --wait=replicated "$TOP/mnt/$i/first"
+	epoch $i second
+	seal --quiet --wait=replicated "$TOP/mnt/$i/second"
+done
+for i in 0 1 2 3; do
+	NAMES[$i]=$(name_of $i)
+	[ -n "${NAMES[$i]}" ] || fail "node $i has no name"
+done
+# What several nodes have is not sent once more.
+sent=$(node_figure 3 '["cluster"]["protect_sent_bytes"]')
+echo "node 3 sent $sent bytes"
+[ "$sent" -lt 5000000 ] || fail "node 3 sent $sent bytes of 4 MB that are its own"
+
+# An epoch that is not sealed any more is not with the others either.
+epoch 1 third
+seal --quiet --wait=replicated "$TOP/mnt/1/third"
+copies_of() { cat "$TOP"/log/daemon.* | grep -c "copy of directory .* of node $1: is not wanted any more"; } # NAME
+seal --quiet --unseal "$TOP/mnt/1/third"
+eventually 60 "the copy of what was unsealed stays" copies_of "${NAMES[1]}" >/dev/null
+
+lose 3
+LOST=${NAMES[3]}
+agents_start
+for i in 0 1 2; do
+	own_is_whole $i
+	for e in first second; do whole $i $e 3; done
+done
+echo "node 3 is lost, and all of it is there"
+
+# A replacement, with nothing in it. All of it is healed, and the next loss does no harm.
+agents_end
+node_start 3 protect=partner
+agents_start
+for i in 0 1 2 3; do "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$i" --heal || fail "node $i cannot be healed"; done
+for i in 0 1 2 3; do
+	agents_end
+	node_dies $i
+	mv "$TOP/store/$i" "$TOP/away"
+	agents_start
+	for k in "${!DAEMONS[@]}"; do
+		LOST=${NAMES[3]}
+		for e in first second; do whole "$k" $e 3; done
+		[ $i = 3 ] || { LOST=${NAMES[$i]}; for e in first second; do whole "$k" $e $i; done; }
+		[ "$k" = 3 ] || own_is_whole "$k"
+	done
+	echo "without node $i all is there"
+	agents_end
+	mv "$TOP/away" "$TOP/store/$i"
+	node_start $i protect=partner
+	agents_start
+done
+
+# The lost one is forgotten, and nobody waits for it any more.
+"$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/0" >"$TOP/log/gc" 2>&1 || true
+grep -q "${NAMES[3]}" "$TOP/log/gc" || fail "nobody misses node ${NAMES[3]}"
+for i in 0 1 2; do "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$i" --forget "${NAMES[3]}" || fail "node $i does not forget"; done
+"$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/0" --forget "${NAMES[1]}" 2>/dev/null && fail "one that takes part was forgotten"
+"$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/0" >"$TOP/log/gc" 2>&1 || fail "ckptfs-gc: exit status $?"
+! grep -q "${NAMES[3]}" "$TOP/log/gc" || fail "node ${NAMES[3]} is missed, though it is forgotten"
+for i in 0 1 2; do
+	own_is_whole $i
+	LOST=${NAMES[3]}
+	for e in first second; do whole $i $e 3; done
+done
+all_end
+for i in 0 1 2 3; do "$BUILD/tools/fsck.ckptfs" "$TOP/store/$i" >"$TOP/log/fsck.$i" 2>&1 || fail "store $i: fsck.ckptfs: exit status $?"; done
+echo "all is as it should be"

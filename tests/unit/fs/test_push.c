@@ -1,0 +1,592 @@
+/*
+ * What is sealed goes to another node: two real stores, the thread that protects one of them and its half of the link; in between, in place of agents, a thread that hands messages
+ * to the other store, loses them, or does something else first. Waiting has no limit of its own here: a test that hangs has failed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "fs/catalog.h"
+#include "fs/file.h"
+#include "fs/fs.h"
+#include "fs/keeper.h"
+#include "fs/namespace.h"
+#include "fs/nodes.h"
+#include "fs/options.h"
+#include "fs/protect.h"
+#include "fs/seal.h"
+#include "index/guards.h"
+#include "mpi-agent/link_format.h"
+#include "mpi-agent/listen.h"
+#include "mpi-agent/service.h"
+#include "store/engine/check.h"
+
+#define BYTES (MiB(5) + 123) /* more than one message of chunks */
+#define FILTER CLUSTER_FILTER_MIN
+
+enum { HERE, PARTNER, NR_STORES };
+
+struct world {
+	char dir[64], path[NR_STORES][96], key[96], socket[96];
+	struct options o[NR_STORES];
+	struct fs *fs[NR_STORES];
+	struct service *service;
+	struct link_welcome welcome;
+	struct link_node nodes[NR_STORES];
+	uint8_t *bytes;
+	uint64_t top;
+
+	/* The agents. */
+	pthread_t agent;
+	int fd; /* -1: none */
+	atomic_uint nr_messages; /* requests that came, ... */
+	unsigned lose_at; /* and the one at which the connection ends; 0: none */
+	unsigned fail_at;
+	int error; /* that the one at `fail_at` is answered with */
+	bool collect_at_copy; /* nodes collect together before the first COPY */
+};
+
+static const struct who owner = { .uid = 1000, .gid = 100 };
+
+/* --- two stores --- */
+
+static void mount(struct world *w, unsigned i)
+{
+	struct engine *e;
+
+	assert_int_equal(engine_open(w->path[i], &w->o[i].engine, &e), 0);
+	assert_int_equal(fs_open(e, &w->o[i], NULL, &w->fs[i]), 0);
+}
+
+static void write_file(struct world *w, uint64_t dir, const char *name, size_t from)
+{
+	struct names_new n = { .mode = S_IFREG | 0600 };
+	struct stat st;
+	struct file *f;
+	bool changed;
+
+	assert_int_equal(names_make(w->fs[HERE], dir, name, &n, &owner, &st), 0);
+	assert_int_equal(file_open(w->fs[HERE], st.st_ino, O_RDWR, false, &changed, &f), 0);
+	assert_int_equal(content_write(f->content, w->bytes + from, BYTES - from, 0), 0);
+	assert_int_equal(content_flush(f->content), 0);
+	file_close(w->fs[HERE], f);
+}
+
+static void seal(struct world *w)
+{
+	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
+	struct ns_seal s;
+
+	assert_int_equal(seal_directory(w->fs[HERE], w->top, &owner, &s, &culprit), 0);
+}
+
+static void unseal(struct world *w)
+{
+	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
+
+	assert_int_equal(seal_undo(w->fs[HERE], w->top, &owner, &culprit), 0);
+}
+
+static int add(void *userdata, const void *p, size_t len)
+{
+	buf_add(userdata, p, len);
+	return buf_error(userdata);
+}
+
+static unsigned nr_copies(struct world *w)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	unsigned nr = 0;
+
+	while (nodes_next(w->fs[PARTNER], top, &top, &c) > 0)
+		nr++;
+	return nr;
+}
+
+/* The partner has one copy, which tells the same as the directory itself, and all chunks of it. */
+static void expect_copy(struct world *w)
+{
+	_cleanup_(buf_release) struct buf here = BUF_EMPTY, there = BUF_EMPTY;
+	struct catalog_sink to_here = { add, &here }, to_there = { add, &there };
+	uint8_t *got = malloc(BYTES);
+	struct ns_dirent d;
+	struct ns_copy c;
+	struct content *content;
+	uint64_t top;
+
+	assert_int_equal(nr_copies(w), 1);
+	assert_int_equal(nodes_next(w->fs[PARTNER], 0, &top, &c), 1);
+	assert_int_equal(c.state, NS_COPY_KEPT);
+	assert_string_equal(c.path, "step");
+	assert_string_equal(c.name, "here");
+	assert_int_equal(catalog_write(w->fs[HERE], w->top, &to_here), 0);
+	assert_int_equal(catalog_write(w->fs[PARTNER], top, &to_there), 0);
+	assert_int_equal(here.len, there.len);
+	assert_memory_equal(here.data, there.data, here.len);
+	assert_int_equal(ns_find(w->fs[PARTNER]->db, w->fs[PARTNER]->key, top, "file", &d), 1);
+	assert_int_equal(content_open(w->fs[PARTNER]->engine, d.ino, &content), 0);
+	assert_int_equal(content_read(content, got, BYTES, 0), BYTES); /* nobody fetches anything here */
+	assert_memory_equal(got, w->bytes, BYTES);
+	content_close(content);
+	free(got);
+}
+
+/* --- the agents --- */
+
+static bool hear_bytes(int fd, void *p, size_t len)
+{
+	for (size_t got = 0; got < len;) {
+		ssize_t n = recv(fd, (char *)p + got, len - got, 0);
+
+		if (n <= 0)
+			return false;
+		got += (size_t)n;
+	}
+	return true;
+}
+
+static bool hear(int fd, struct link_header *h, struct buf *body)
+{
+	uint8_t head[sizeof(struct link_header_wire)];
+
+	buf_clear(body);
+	if (!hear_bytes(fd, head, sizeof(head)))
+		return false;
+	assert_int_equal(link_decode_header(head, sizeof(head), h), 0);
+	assert_int_equal(buf_reserve(body, h->len + 1), 0);
+	body->len = h->len;
+	return hear_bytes(fd, body->data, h->len);
+}
+
+static void say(int fd, struct buf *b)
+{
+	assert_int_equal(buf_error(b), 0);
+	for (size_t sent = 0; sent < b->len;) {
+		ssize_t n = send(fd, b->data + sent, b->len - sent, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			break; /* it does not want to know any more */
+		sent += (size_t)n;
+	}
+	buf_release(b);
+}
+
+/* Nobody refers to what is lent: so it is given up, and freed. */
+static void collect(struct fs *fs)
+{
+	const struct gc_conf conf = { .delete = true };
+	const struct cluster_window win = { 0, 1, 7 };
+	uint8_t filter[FILTER] = { 0 };
+	struct cluster_unlent u;
+	struct gc_report report;
+
+	assert_int_equal(engine_cluster_mark(fs->engine, &win, filter, FILTER), 0);
+	assert_int_equal(engine_cluster_unlend(fs->engine, &win, filter, FILTER, &u), 0);
+	engine_cluster_collected(fs->engine);
+	assert_true(u.nr_dropped > 0);
+	assert_int_equal(engine_gc(fs->engine, &conf, &report), 0);
+	assert_true(report.freed_chunks > 0);
+}
+
+static void do_put(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes, int error, struct buf *ret)
+{
+	struct link_put p;
+	uint8_t *kept;
+	int r;
+
+	assert_int_equal(link_decode_put(body->data, body->len, &p), 0);
+	assert_memory_equal(p.node, nodes[PARTNER].id, CLUSTER_ID_LEN);
+	memcpy(p.node, nodes[HERE].id, CLUSTER_ID_LEN); /* as agents do */
+	kept = calloc(p.nr + 1, 1);
+	r = error < 0 ? error : keeper_keep(w->fs[PARTNER], &p, nodes, NR_STORES, kept);
+	link_encode_kept(number, r, kept, p.nr, ret);
+	free(kept);
+	free(p.wants);
+	free(p.chunks);
+}
+
+static void do_copy(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes, int error, struct buf *ret)
+{
+	struct link_copy *c = malloc(sizeof(*c));
+	int r;
+
+	assert_int_equal(link_decode_copy(body->data, body->len, c), 0);
+	memcpy(c->node, nodes[HERE].id, CLUSTER_ID_LEN);
+	if (w->collect_at_copy)
+		collect(w->fs[PARTNER]);
+	w->collect_at_copy = false;
+	r = error < 0 ? error : keeper_copy(w->fs[PARTNER], c, nodes, NR_STORES);
+	link_encode_error(LINK_COPIED, number, r, ret);
+	free(c->chunks);
+	free(c);
+}
+
+static void do_drop(struct world *w, uint64_t number, const struct buf *body, int error, struct buf *ret)
+{
+	struct link_drop d;
+	int r;
+
+	assert_int_equal(link_decode_drop(body->data, body->len, &d), 0);
+	r = error < 0 ? error : keeper_drop(w->fs[PARTNER], &d);
+	link_encode_error(LINK_DROPPED, number, r, ret);
+}
+
+static void answer(struct world *w, const struct link_header *h, const struct buf *body)
+{
+	struct cluster_node nodes[NR_STORES] = { 0 };
+	struct buf b = BUF_EMPTY;
+	int error = w->nr_messages == w->fail_at ? w->error : 0;
+
+	for (unsigned i = 0; i < NR_STORES; i++) {
+		memcpy(nodes[i].id, w->nodes[i].store_id, CLUSTER_ID_LEN);
+		memcpy(nodes[i].name, w->nodes[i].name, sizeof(nodes[i].name));
+	}
+	if (h->type == LINK_PUT)
+		do_put(w, h->number, body, nodes, error, &b);
+	else if (h->type == LINK_COPY)
+		do_copy(w, h->number, body, nodes, error, &b);
+	else
+		do_drop(w, h->number, body, error, &b);
+	say(w->fd, &b);
+}
+
+static void *run_agent(void *userdata)
+{
+	_cleanup_(buf_release) struct buf body = BUF_EMPTY;
+	struct world *w = userdata;
+	struct buf b = BUF_EMPTY;
+	struct link_header h;
+
+	link_encode_hello(&b);
+	say(w->fd, &b);
+	assert_true(hear(w->fd, &h, &body));
+	assert_int_equal(h.type, LINK_WELCOME);
+	link_encode_nodes(w->nodes, NR_STORES, HERE, &b);
+	say(w->fd, &b);
+	while (hear(w->fd, &h, &body)) {
+		assert_true(h.type == LINK_PUT || h.type == LINK_COPY || h.type == LINK_DROP);
+		if (++w->nr_messages == w->lose_at)
+			break;
+		answer(w, &h, &body);
+	}
+	shutdown(w->fd, SHUT_RDWR);
+	return NULL;
+}
+
+static void agent_comes(struct world *w)
+{
+	int flags;
+
+	do
+		w->fd = listener_connect(w->socket);
+	while (w->fd < 0);
+	flags = fcntl(w->fd, F_GETFL);
+	assert_int_equal(fcntl(w->fd, F_SETFL, flags & ~O_NONBLOCK), 0);
+	w->nr_messages = 0;
+	assert_int_equal(pthread_create(&w->agent, NULL, run_agent, w), 0);
+}
+
+static void agent_goes(struct world *w)
+{
+	struct service_stats s;
+
+	shutdown(w->fd, SHUT_RDWR);
+	pthread_join(w->agent, NULL);
+	closep(&w->fd);
+	do
+		service_stats(w->service, &s);
+	while (s.is_connected);
+}
+
+static int await_state(struct world *w, int not)
+{
+	int r;
+
+	while ((r = protect_state(w->fs[HERE]->protect, w->top)) == not || r == -EAGAIN)
+		sched_yield();
+	return r;
+}
+
+/* --- a world --- */
+
+static bool nothing_pends(void *userdata _unused_)
+{
+	return false;
+}
+
+static void met(void *userdata)
+{
+	protect_wake(((struct world *)userdata)->fs[HERE]->protect);
+}
+
+static void start(struct world *w)
+{
+	const struct service_store store = { .userdata = w, .pending = nothing_pends, .met = met };
+
+	assert_int_equal(service_new(NULL, &w->service), 0);
+	assert_int_equal(service_start(w->service, w->socket, &w->welcome, &store), 0);
+	assert_int_equal(protect_start(w->fs[HERE]->protect, w->service), 0);
+}
+
+static void stop(struct world *w)
+{
+	if (w->fd >= 0)
+		agent_goes(w);
+	protect_stop(w->fs[HERE]->protect);
+	service_free(w->service);
+}
+
+static int set_up(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	struct names_new dir = { .mode = S_IFDIR | 0700 };
+	uint64_t x = 1;
+	struct stat st;
+	FILE *f;
+
+	w->fd = -1;
+	snprintf(w->dir, sizeof(w->dir), "/tmp/ckptfs-unit-XXXXXX");
+	assert_non_null(mkdtemp(w->dir));
+	snprintf(w->key, sizeof(w->key), "%s/key", w->dir);
+	snprintf(w->socket, sizeof(w->socket), "%s/agent.sock", w->dir);
+	f = fopen(w->key, "w");
+	assert_non_null(f);
+	fprintf(f, "%s", "thirty-two bytes and a few more of a key");
+	fclose(f);
+	for (unsigned i = 0; i < NR_STORES; i++) {
+		snprintf(w->path[i], sizeof(w->path[i]), "%s/%u", w->dir, i);
+		assert_int_equal(options_init(&w->o[i]), 0);
+		w->o[i].store = w->o[i].mountpoint = w->path[i];
+		w->o[i].engine.cluster = w->key;
+		w->o[i].protect = PROTECT_PARTNER;
+		mount(w, i);
+		w->nodes[i].host = i;
+		snprintf(w->nodes[i].name, sizeof(w->nodes[i].name), "%s", i == HERE ? "here" : "partner");
+		memcpy(w->nodes[i].store_id, engine_store_id(w->fs[i]->engine), 16);
+	}
+	w->welcome = (struct link_welcome){ .hash = FP_CLMUL, .replicas = 1, .popular_max = 1, .name = "here" };
+	memcpy(w->welcome.store_id, w->nodes[HERE].store_id, 16);
+	w->bytes = malloc(BYTES);
+	for (size_t i = 0; i < BYTES; i++) {
+		x = x * UINT64_C(6364136223846793005) + 1; /* no page is like another */
+		w->bytes[i] = (uint8_t)(x >> 56);
+	}
+	assert_int_equal(names_make(w->fs[HERE], NS_ROOT_INO, "step", &dir, &owner, &st), 0);
+	w->top = st.st_ino;
+	write_file(w, w->top, "file", 0);
+	start(w);
+	*state = w;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	const struct check_conf conf = { .cache = MiB(16), .read_data = true };
+	struct world *w = *state;
+	struct check_result res;
+	char command[128];
+
+	stop(w);
+	for (unsigned i = 0; i < NR_STORES; i++) {
+		assert_int_equal(fs_close(w->fs[i]), 0);
+		options_release(&w->o[i]);
+		assert_int_equal(check_store(w->path[i], &conf, &res), 0);
+		assert_int_equal(res.nr_left, 0);
+	}
+	snprintf(command, sizeof(command), "rm -rf %s", w->dir);
+	assert_int_equal(system(command), 0);
+	free(w->bytes);
+	free(w);
+	return 0;
+}
+
+/* --- tests --- */
+
+static void what_is_sealed_is_with_the_partner(void **state)
+{
+	struct world *w = *state;
+	struct protect_status s;
+
+	agent_comes(w);
+	assert_int_equal(protect_state(w->fs[HERE]->protect, w->top), -ENODATA);
+	seal(w);
+	assert_int_equal(await_state(w, -EAGAIN), 0);
+	expect_copy(w);
+	do
+		protect_status(w->fs[HERE]->protect, &s);
+	while (s.is_busy);
+	assert_int_equal(s.nr_sealed, 1);
+	assert_int_equal(s.nr_protected, 1);
+	assert_in_range(s.bytes, BYTES, BYTES + BYTES / 50);
+
+	/* Sealed again with one more file of the same: next to nothing is sent. */
+	unseal(w);
+	write_file(w, w->top, "more", MiB(1));
+	seal(w);
+	assert_int_equal(await_state(w, -EAGAIN), 0);
+	expect_copy(w);
+	protect_status(w->fs[HERE]->protect, &s);
+	assert_in_range(s.bytes, BYTES, BYTES + BYTES / 25);
+}
+
+static void without_an_agent_it_waits(void **state)
+{
+	struct world *w = *state;
+
+	seal(w);
+	assert_int_equal(await_state(w, -EAGAIN), -ENOTCONN);
+	agent_comes(w);
+	assert_int_equal(await_state(w, -ENOTCONN), 0);
+	expect_copy(w);
+}
+
+static void who_is_on_the_same_host_is_no_partner(void **state)
+{
+	struct world *w = *state;
+
+	w->nodes[PARTNER].host = w->nodes[HERE].host;
+	agent_comes(w);
+	seal(w);
+	assert_int_equal(await_state(w, -ENOTCONN), -EHOSTUNREACH);
+	assert_int_equal(w->nr_messages, 0);
+}
+
+/* Whatever message is the last one. The partner has all of it or nothing, and what comes later makes up for it. */
+static void agents_may_go_at_any_message(void **state)
+{
+	struct world *w = *state;
+	unsigned last = 0;
+
+	for (w->lose_at = 1; last == 0; w->lose_at++) {
+		agent_comes(w);
+		seal(w);
+		last = await_state(w, -EAGAIN) == 0 ? w->lose_at : 0;
+		agent_goes(w);
+		assert_int_equal(nr_copies(w), last > 0);
+		if (last == 0) {
+			unseal(w); /* so that there is something to be dropped, perhaps */
+			write_file(w, w->top, (char[]){ (char)('a' + w->lose_at), '\0' }, BYTES - 4096 * w->lose_at);
+		}
+	}
+	assert_in_range(last, 5, 20);
+	expect_copy(w);
+}
+
+static void an_error_of_the_partner_is_told_and_tried_again(void **state)
+{
+	struct world *w = *state;
+	unsigned nr = 0;
+	int r = -1;
+
+	for (w->fail_at = 1; r < 0; w->fail_at++) {
+		w->error = -ENOSPC;
+		agent_comes(w);
+		if (nr++ == 0)
+			seal(w);
+		r = await_state(w, -ENOTCONN);
+		assert_true(r == 0 || r == -ENOSPC);
+		assert_int_equal(nr_copies(w), r == 0);
+		agent_goes(w);
+	}
+	assert_true(nr > 2);
+	expect_copy(w);
+}
+
+static void what_was_collected_meanwhile_is_sent_again(void **state)
+{
+	struct world *w = *state;
+
+	w->collect_at_copy = true;
+	agent_comes(w);
+	seal(w);
+	assert_int_equal(await_state(w, -ENOTCONN), 0);
+	assert_false(w->collect_at_copy);
+	expect_copy(w);
+	collect(w->fs[PARTNER]); /* that is lent no more; but the copy has it */
+	expect_copy(w);
+}
+
+static bool has_note(struct world *w)
+{
+	struct guard g;
+
+	return guard_get(w->fs[HERE]->db, w->top, &g) > 0;
+}
+
+static void what_is_unsealed_is_dropped_there(void **state)
+{
+	struct world *w = *state;
+
+	agent_comes(w);
+	seal(w);
+	assert_int_equal(await_state(w, -ENOTCONN), 0);
+	unseal(w);
+	while (has_note(w))
+		sched_yield();
+	assert_int_equal(nr_copies(w), 0);
+
+	/* Also later, when nobody was there. */
+	seal(w);
+	assert_int_equal(await_state(w, -ENOTCONN), 0);
+	agent_goes(w);
+	unseal(w);
+	assert_int_equal(nr_copies(w), 1);
+	assert_true(has_note(w));
+	agent_comes(w);
+	while (has_note(w))
+		sched_yield();
+	assert_int_equal(nr_copies(w), 0);
+}
+
+static void healing_gives_the_partner_what_it_has_lost(void **state)
+{
+	const struct nodes_origin from = { .name = "here" };
+	struct world *w = *state;
+	struct nodes_origin origin = from;
+	struct protect_status s;
+	uint64_t number;
+
+	agent_comes(w);
+	seal(w);
+	assert_int_equal(await_state(w, -ENOTCONN), 0);
+	memcpy(origin.id, w->nodes[HERE].store_id, sizeof(origin.id));
+	assert_int_equal(nodes_drop(w->fs[PARTNER], &origin, w->top), 0);
+	assert_int_equal(protect_heal(w->fs[HERE]->protect, &number), 0);
+	do
+		protect_status(w->fs[HERE]->protect, &s);
+	while (s.nr_healed < number);
+	assert_int_equal(s.nr_protected, 1);
+	expect_copy(w);
+}
+
+int main(void)
+{
+#define with_world(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		with_world(what_is_sealed_is_with_the_partner),
+		with_world(without_an_agent_it_waits),
+		with_world(who_is_on_the_same_host_is_no_partner),
+		with_world(agents_may_go_at_any_message),
+		with_world(an_error_of_the_partner_is_told_and_tried_again),
+		with_world(what_was_collected_meanwhile_is_sent_again),
+		with_world(what_is_unsealed_is_dropped_there),
+		with_world(healing_gives_the_partner_what_it_has_lost),
+	};
+
+	return cmocka_run_group_tests_name("push", tests, NULL, NULL);
+}
