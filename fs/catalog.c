@@ -307,7 +307,7 @@ static int find_head(struct fs *fs, uint64_t dir, struct catalog_head *ret)
 		ret->ino = dir;
 		ret->sealed_ns = r > 0 ? seal.sealed_ns : 0;
 		memcpy(ret->store, engine_store_id(fs->engine), sizeof(ret->store));
-		return r;
+		return r > 0 && seal.unfinished ? 0 : r;
 	}
 	r = ns_get_copy(fs->db, dir, &copy);
 	if (r <= 0 || copy.state == NS_COPY_PARTIAL)
@@ -325,7 +325,7 @@ int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to)
 	int r = find_head(fs, dir, &head);
 
 	if (r > 0)
-		r = seal.unfinished ? 0 : attr_load(fs, dir, &top);
+		r = attr_load(fs, dir, &top);
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
 	r = tell_all(&t, &top, &head);
