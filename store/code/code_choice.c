@@ -1,6 +1,7 @@
 #include "store/code/code_choice.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/util.h"
 
@@ -11,6 +12,7 @@
 #define MANY 4096	    /* blocks, 1 GiB of whole ones: others may pay more by now */
 #define LATELY (1.0 / 8)    /* weight of the newest block in what is known of late */
 #define TRIALS (1.0 / 4)    /* of the budget */
+#define ROUNDS 4
 
 void code_choice_init(struct code_choice *c, unsigned nr, double budget)
 {
@@ -88,26 +90,42 @@ static bool stopped_paying(const struct code_choice *c)
 	return c->ratio > c->promised * STOPPED_PAYING || (c->budget > 0 && c->cost > c->budget * TOO_DEAR) || c->nr_blocks >= MANY;
 }
 
+static void tell_trial(struct code_choice *c, const struct code_trial *t)
+{
+	struct code_trial *sum = &c->trial[c->trying++];
+
+	sum->plain += t->plain;
+	sum->coded += t->coded;
+	sum->ns += t->ns;
+	c->trial_ns += t->ns;
+	if (code_choice_trying(c))
+		return;
+	c->nr_rounds++;
+	choose(c);
+}
+
 void code_choice_tell(struct code_choice *c, uint64_t plain, uint64_t coded, uint64_t ns)
 {
 	struct code_trial t = { .plain = plain, .coded = coded, .ns = ns };
 
 	if (code_choice_trying(c)) {
-		c->trial[c->trying++] = t;
-		c->trial_ns += ns;
-		if (!code_choice_trying(c))
-			choose(c);
+		tell_trial(c, &t);
 		return;
 	}
 	c->nr_blocks++;
 	c->plain += plain;
 	c->ratio += (ratio_of(&t) - c->ratio) * LATELY;
 	c->cost += (cost_of(&t) - c->cost) * LATELY;
-	if (c->nr_blocks >= SETTLED && stopped_paying(c) && trial_affordable(c))
+	if (!trial_affordable(c))
+		return;
+	if (c->nr_rounds < ROUNDS)
 		c->trying = 0;
+	else if (c->nr_blocks >= SETTLED && stopped_paying(c))
+		code_choice_again(c);
 }
 
 void code_choice_again(struct code_choice *c)
 {
-	c->trying = 0;
+	c->trying = c->nr_rounds = 0;
+	memset(c->trial, 0, sizeof(c->trial));
 }

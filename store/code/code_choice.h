@@ -2,8 +2,11 @@
  * Which of several ways to code a variable: found by trying, remembered, found anew when it stops paying. Pure: who codes
  * tells what came of it, in bytes and nanoseconds.
  *
- *	TRYING ── every candidate told ──▶ CHOSEN ── blocks get larger than the trial promised, or dearer, ──▶ TRYING
+ *	TRYING ── every candidate told ──▶ CHOSEN ── this was one of the first ROUNDS on other blocks, ──▶ TRYING
+ *	                                              or blocks get larger than promised, or dearer,
  *	                                              or MANY have passed; and trials have been cheap enough
+ *
+ * One block is not a variable: the first rounds are added up, each is on another block.
  *
  * Of all that are within the budget the smallest is chosen, and the fastest of those that are nearly as small. If none is,
  * the fastest. Trials themselves get a quarter of the budget: a variable that changes its nature all the time is not tried
@@ -23,7 +26,7 @@ struct code_trial {
 
 struct code_choice {
 	unsigned nr, trying; /* trying == nr: chosen */
-	unsigned chosen;
+	unsigned chosen, nr_rounds; /* rounds that `trial` is the sum of */
 	double budget; /* ns per byte, which is CPU seconds per GB */
 	struct code_trial trial[CODE_CANDIDATES_MAX];
 

@@ -48,18 +48,50 @@ static void the_smallest_within_the_budget_is_chosen(void **state)
 
 static const struct fake two[] = { { 50, 500 }, { 80, 100 } };
 
+/* The rounds of a trial, of which each is on another block. */
+static unsigned run_rounds(struct code_choice *c, const struct fake *fake)
+{
+	unsigned chosen = run_trial(c, fake);
+
+	for (unsigned round = 1, blocks = 0; round < 4; blocks++) {
+		if (code_choice_trying(c)) {
+			chosen = run_trial(c, fake);
+			round++;
+		} else {
+			code_choice_tell(c, 100, fake[chosen].coded, fake[chosen].ns);
+		}
+		assert_in_range(blocks, 0, 10000);
+	}
+	return chosen;
+}
+
 static void what_pays_is_kept(void **state)
 {
 	struct code_choice c;
 
 	(void)state;
 	code_choice_init(&c, 2, 10);
-	run_trial(&c, two);
+	run_rounds(&c, two);
 	for (unsigned i = 0; i < 4000; i++) {
 		assert_false(code_choice_trying(&c));
 		code_choice_tell(&c, 100, 53, 500); /* not quite what was promised */
 	}
-	assert_int_equal(c.nr_trials, 1);
+	assert_int_equal(c.nr_trials, 4);
+}
+
+/* The first block was made for the second candidate, all others for the first. */
+static void one_block_is_not_a_variable(void **state)
+{
+	struct code_choice c;
+
+	(void)state;
+	code_choice_init(&c, 2, 0);
+	assert_int_equal(run_trial(&c, (const struct fake[]){ { 60, 500 }, { 40, 500 } }), 1);
+	for (unsigned round = 1; round < 4; round++) {
+		code_choice_tell(&c, 100, 40, 500);
+		run_trial(&c, two);
+	}
+	assert_int_equal(code_choice_next(&c), 0);
 }
 
 /* How many blocks it takes until all is tried again. */
@@ -80,11 +112,11 @@ static void what_stops_paying_is_tried_again(void **state)
 
 	(void)state;
 	code_choice_init(&c, 2, 10);
-	assert_int_equal(run_trial(&c, two), 0);
+	assert_int_equal(run_rounds(&c, two), 0);
 	assert_in_range(blocks_until_trial(&c, 90, 500), 8, 20);
-	assert_int_equal(run_trial(&c, (const struct fake[]){ { 90, 500 }, { 70, 100 } }), 1);
+	assert_int_equal(run_rounds(&c, (const struct fake[]){ { 90, 500 }, { 70, 100 } }), 1);
 	assert_in_range(blocks_until_trial(&c, 70, 3000), 8, 40); /* as small, but too dear */
-	run_trial(&c, two);
+	run_rounds(&c, two);
 	assert_int_equal(blocks_until_trial(&c, 50, 500), 4096); /* others may have become better */
 }
 
@@ -107,7 +139,7 @@ static void one_slow_block_changes_nothing(void **state)
 
 	(void)state;
 	code_choice_init(&c, 2, 10);
-	run_trial(&c, two);
+	run_rounds(&c, two);
 	for (unsigned i = 0; i < 100; i++) {
 		assert_false(code_choice_trying(&c));
 		code_choice_tell(&c, 100, i == 50 ? 85 : 50, i == 50 ? 5000 : 500);
@@ -184,6 +216,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_smallest_within_the_budget_is_chosen),
 		cmocka_unit_test(what_pays_is_kept),
+		cmocka_unit_test(one_block_is_not_a_variable),
 		cmocka_unit_test(what_stops_paying_is_tried_again),
 		cmocka_unit_test(trials_get_a_quarter_of_the_budget),
 		cmocka_unit_test(one_slow_block_changes_nothing),
