@@ -231,6 +231,29 @@ def make_torch(top, size):
                     "optimizer": optimizer.state_dict()}, os.path.join(step_dir(top, step), "checkpoint.pt"))
 
 
+def make_training(top, size):
+    """6 checkpoints of a network all of whose weights are trained, with Adam's two moments: in float32, and beside them the weights in
+    bfloat16, as one would use them. What it learns is a function of its input, so that it converges as networks do."""
+    torch = module("torch", "python3-torch")
+    torch.manual_seed(7)
+    torch.set_num_threads(1)
+    width = max(32, round((size / (2 * 14)) ** 0.5))  # two layers; weights, two moments, and half of the weights once more
+    model = torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.GELU(), torch.nn.Linear(width, width), torch.nn.GELU(),
+                                torch.nn.Linear(width, width), torch.nn.GELU(), torch.nn.Linear(width, 8))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    teacher = torch.randn(64, 8)
+    for step in range(6):
+        for _ in range(20):
+            x = torch.randn(128, 64)
+            loss = (model(x) - torch.tanh(x @ teacher)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        small = {name: p.to(torch.bfloat16) for name, p in model.state_dict().items()}
+        torch.save({"step": step, "model": model.state_dict(), "bf16": small, "optimizer": optimizer.state_dict()},
+                   os.path.join(step_dir(top, step), "checkpoint.pt"))
+
+
 # --- HDF5 ---
 
 def make_hdf5(top, size):
@@ -257,7 +280,7 @@ def make_hdf5(top, size):
 
 
 SETS = {"ranks": make_ranks, "shifted": make_shifted, "images": make_images, "lammps": make_lammps, "torch": make_torch,
-        "hdf5": make_hdf5}
+        "hdf5": make_hdf5, "training": make_training}
 
 
 def main():
