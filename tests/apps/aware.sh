@@ -75,7 +75,7 @@ for step in range(7):
     for rank in range(4):
         open(f"ckpt.{step}.rank{rank}.npy", "wb").write(t.npy("<u8", "(20000,)", struct.pack("<20000Q", *[c * 4096 + 16 * step + rank for c in common])))
 EOT
-check 'v["array_U64LE_Array1D"]["parts"] == 28 and v["array_U64LE_Array1D"]["coder"].split()[0] == "sub-base"' ckpt.*
+check 'v["array_U64LE_Array1D"]["parts"] == 28 and v["array_U64LE_Array1D"]["coder"].split()[0] in ("sub-base", "xor-base")' ckpt.*
 # 640000 bytes of a step are 3 blocks; steps 0 and 5 have no base
 check 'v["array_U64LE_Array1D"]["blocks"] == 21 and v["array_U64LE_Array1D"]["based_blocks"] == 15' ckpt.*
 check 'v["array_U64LE_Array1D"]["based_blocks"] == 0 and a["chain"] == 0' --chain 0 ckpt.*
