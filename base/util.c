@@ -30,3 +30,8 @@ uint64_t monotonic_ns(void)
 {
 	return clock_ns(CLOCK_MONOTONIC);
 }
+
+uint64_t thread_cpu_ns(void)
+{
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}

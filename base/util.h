@@ -57,3 +57,4 @@ void closep(int *fd); /* closes *fd if >= 0 */
 /* Wall clock in nanoseconds since the epoch, and a clock that never jumps. */
 uint64_t now_ns(void);
 uint64_t monotonic_ns(void);
+uint64_t thread_cpu_ns(void); /* CPU time of the calling thread */

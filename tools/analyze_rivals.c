@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -20,14 +19,6 @@ struct compressor {
 	uint8_t *in, *out;
 	uint64_t coded, ns;
 };
-
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static int add_gzip(struct compressor *c, size_t len, bool last)
 {
@@ -64,10 +55,10 @@ static int add_zstd(struct compressor *c, size_t len, bool last)
 
 static int add(struct compressor *c, size_t len, bool last)
 {
-	uint64_t from = cpu_ns();
+	uint64_t from = thread_cpu_ns();
 	int r = c->zstd ? add_zstd(c, len, last) : add_gzip(c, len, last);
 
-	c->ns += cpu_ns() - from;
+	c->ns += thread_cpu_ns() - from;
 	return r;
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/util.h"
 #include "tools/analyze_complain.h"
@@ -14,14 +13,6 @@
 #define SCHEME_SAMPLE MiB(4) /* of a variable, to choose how it is merged */
 
 const char *const scheme_names[NR_SCHEMES] = { "auto", "agnostic", "agnostic-block", "aware", "aware-block" };
-
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 int variables_init(struct variables *v, const struct variables_conf *conf)
 {
@@ -104,18 +95,18 @@ struct sources {
 
 static int code_block(struct variables *v, struct variable *x, struct coding *c, size_t len, size_t base_len, bool count)
 {
-	uint64_t from = cpu_ns(), coded, decoded;
+	uint64_t from = thread_cpu_ns(), coded, decoded;
 	int n, r;
 
 	n = coding_block(c, v->plain, len, v->base, base_len, v->block);
 	if (n < 0)
 		return n;
-	coded = cpu_ns();
+	coded = thread_cpu_ns();
 	x->encode_ns += coded - from;
 	if (!count)
 		return n;
 	r = code_decode(v->work, v->block, (size_t)n, v->base, base_len, v->decoded, len);
-	decoded = cpu_ns();
+	decoded = thread_cpu_ns();
 	if (r != (int)len || memcmp(v->decoded, v->plain, len) != 0)
 		return complain(-EBADMSG, "%s: does not come back as it was coded", x->key);
 	x->decode_ns += decoded - coded;

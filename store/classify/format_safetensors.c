@@ -82,6 +82,16 @@ static int field(struct json_pull *j, struct tensor *t)
 	return json_skip(j, json_pull(j));
 }
 
+/* Behind a member of an object: the name of the next one, or the end. */
+static enum json_token next_member(struct json_pull *j)
+{
+	enum json_token token = json_pull(j);
+
+	if (token == JSON_COMMA)
+		return json_pull(j);
+	return token == JSON_OBJECT_END ? token : JSON_BAD;
+}
+
 static int tensor(struct json_pull *j, struct tensor *t)
 {
 	enum json_token token = json_pull(j);
@@ -96,11 +106,7 @@ static int tensor(struct json_pull *j, struct tensor *t)
 		r = field(j, t);
 		if (r < 0)
 			return r;
-		token = json_pull(j);
-		if (token == JSON_COMMA)
-			token = json_pull(j);
-		else if (token != JSON_OBJECT_END)
-			return -EBADMSG;
+		token = next_member(j);
 	}
 	return t->seen == 7 && t->offset[0] <= t->offset[1] ? 0 : -EBADMSG;
 }
@@ -130,11 +136,7 @@ static int header(struct json_pull *j, uint64_t data, struct typed *ret)
 		}
 		if (r < 0)
 			return r;
-		token = json_pull(j);
-		if (token == JSON_COMMA)
-			token = json_pull(j);
-		else if (token != JSON_OBJECT_END)
-			return -EBADMSG;
+		token = next_member(j);
 	}
 	return json_pull(j) == JSON_END ? 1 : -EBADMSG;
 }

@@ -2,19 +2,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/util.h"
 
 #define SAMPLE (64u * 1024) /* of a block, from its middle: enough to tell, a quarter of the time */
-
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 struct candidates {
 	struct coder_spec *spec;

@@ -86,6 +86,7 @@ static void clocks_go_forward(void **state _unused_)
 	usleep(2000);
 	assert_true(monotonic_ns() - begin >= 2000000);
 	assert_true(now_ns() > UINT64_C(1600000000) * 1000000000); /* 2020 */
+	assert_true(thread_cpu_ns() > 0 && thread_cpu_ns() < now_ns());
 }
 
 int main(void)
