@@ -295,8 +295,8 @@ int parse_time(const char *s, uint64_t *ret_ns)
 	if (end == s || errno || !(n > 0))
 		return -EINVAL;
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
-		if (strcmp(end, units[i].unit) == 0 && n * (double)units[i].s < 1e10) {
-			*ret_ns = (uint64_t)(n * (double)units[i].s * 1e9);
+		if (strcmp(end, units[i].unit) == 0 && n * (double)units[i].s >= 1e-9 && n * (double)units[i].s < 1e10) {
+			*ret_ns = MAX((uint64_t)(n * (double)units[i].s * 1e9), UINT64_C(1));
 			return 0;
 		}
 	return -EINVAL;

@@ -276,7 +276,7 @@ static void times_are_parsed(void **state)
 		{ "2h", 0, 7200000000000 },	  { "1d", 0, 86400000000000 },	  { "0.000001s", 0, 1000 },
 		{ "", -EINVAL, 0 },		  { "0", -EINVAL, 0 },		  { "-1s", -EINVAL, 0 },
 		{ "soon", -EINVAL, 0 },		  { "5 m", -EINVAL, 0 },	  { "1w", -EINVAL, 0 },
-		{ "nan", -EINVAL, 0 },		  { "1e9d", -EINVAL, 0 },
+		{ "nan", -EINVAL, 0 },		  { "1e9d", -EINVAL, 0 },	  { "1e-64h", -EINVAL, 0 },
 	};
 
 	(void)state;
