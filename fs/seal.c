@@ -399,10 +399,11 @@ int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns
 	r = seal_when_quiet(&t, dir);
 	if (r == 0) {
 		r = finish(&t, dir);
-		if (r < 0) {
-			log_errno(r, "directory %" PRIu64 ": its root cannot be made, so it is not sealed", dir);
+		r = r == -ESTALE ? -ECANCELED : r;
+		if (r < 0)
 			take_back(&t, dir, t.seal.sealed_ns);
-		}
+		if (r < 0 && r != -ECANCELED)
+			log_errno(r, "directory %" PRIu64 ": its root cannot be made, so it is not sealed", dir);
 	}
 	if (r < 0 && r != -EALREADY)
 		return r;
