@@ -6,8 +6,9 @@
  *
  * A batch is copied first and written then: so a page is in progress for a microsecond and not for as long as the store takes,
  * and pages that come far from each other in the chosen order, but lie side by side, become one request. Within a batch pages are
- * sorted by their place. How many a batch has is what can be written in BATCH_NS: the longest that a page which is waited for waits
- * for pages that nobody waits for.
+ * sorted by their place. How many a batch has is what can be written in a given time: the longest that a page which is waited for waits
+ * for others. By address these are pages that nobody waits for; in an order that follows the program they are what it will want next, and
+ * releasing it once for many pages is better than for each.
  *
  * A failure at any moment leaves the last checkpoint as it is. What was to be written is dirty again, and whoever waits goes on.
  */
@@ -27,6 +28,7 @@
 
 #define BATCH_MAX 256u /* pages: a MiB, the largest request that a mount takes at once */
 #define BATCH_NS 250000u
+#define BATCH_FOLLOWING_NS 1000000u
 
 struct writer {
 	int fd;
@@ -98,10 +100,12 @@ static int write_batch(struct writer *w)
 
 static void size_next_batch(struct writer *w, uint64_t took_ns)
 {
+	uint64_t may_take_ns = client.options.mode == CKPTFS_MODE_ASYNC ? BATCH_NS : BATCH_FOLLOWING_NS;
+
 	if (client.options.mode == CKPTFS_MODE_SYNC)
 		w->size = BATCH_MAX; /* nobody waits for a page, but for all */
-	else if (took_ns > BATCH_NS)
-		w->size = (uint32_t)MAX((uint64_t)w->nr * BATCH_NS / took_ns, UINT64_C(1));
+	else if (took_ns > may_take_ns)
+		w->size = (uint32_t)MAX(w->nr * may_take_ns / took_ns, UINT64_C(1));
 	else if (w->nr == w->size)
 		w->size = MIN(2 * w->size, BATCH_MAX);
 }

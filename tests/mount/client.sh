@@ -51,6 +51,7 @@ ended
 	echo "ok copies are made where files cannot be cloned, and that is said"
 }
 
+: >"$WORK/out"
 mkfifo "$WORK/go-on"
 "$api" "$MNT" --outlive <"$WORK/go-on" >"$WORK/out" 2>"$WORK/errors" &
 survivor=$!

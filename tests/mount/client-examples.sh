@@ -1,0 +1,41 @@
+#!/bin/bash
+# The examples of libckptfs, in C and Fortran, as they are compiled by whoever has installed it: killed in the middle, they go on and come to the same
+# result.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need cc pkg-config
+
+[ -z "${CKPTFS_SANITIZED:-}" ] && ! ldd "$CKPTFS_BUILD/client/libckptfs.so.0" | grep 'lib[at]san' >/dev/null || skip "what is installed has no sanitizer"
+DESTDIR=$WORK/root meson install --no-rebuild -C "$CKPTFS_BUILD" >/dev/null || fail "install"
+pc=$(dirname "$(find "$WORK/root" -name ckptfs.pc)")
+export PKG_CONFIG_LIBDIR=$pc PKG_CONFIG_SYSROOT_DIR=$WORK/root
+LD_LIBRARY_PATH=$(dirname "$pc")
+export LD_LIBRARY_PATH
+examples=$(find "$WORK/root" -path '*examples/heat.c' -printf '%h')
+
+try() { # PROGRAM
+	"$1" "$WORK/$2.undisturbed" 1500 >"$WORK/right" 2>/dev/null || fail "$2: undisturbed"
+	"$1" "$MNT/$2" 1500 >"$WORK/out" 2>"$WORK/said" &
+	local pid=$!
+	until [ -e "$MNT/$2/000003" ]; do
+		running $pid || fail "$2: no third checkpoint: $(cat "$WORK/said")"
+		sleep 0.01
+	done
+	kill -KILL $pid
+	{ wait $pid || true; } 2>/dev/null
+	"$1" "$MNT/$2" 1500 >"$WORK/out" 2>"$WORK/said" || fail "$2: $(cat "$WORK/said")"
+	grep -q 'going on at step' "$WORK/said" || fail "$2: it began at the beginning: $(cat "$WORK/said")"
+	cmp "$WORK/out" "$WORK/right" || fail "$2: $(cat "$WORK/out"), undisturbed: $(cat "$WORK/right")"
+	echo "ok $2: $(cat "$WORK/out")"
+}
+
+fs_mount
+cc -O2 -Wall "$examples/heat.c" $(pkg-config --cflags --libs ckptfs) -o "$WORK/heat_c" || fail "heat.c does not compile"
+try "$WORK/heat_c" c
+if [ -e "$pc/ckptfs-fortran.pc" ]; then
+	gfortran -O2 -Wall "$examples/heat.f90" $(pkg-config --cflags --libs ckptfs-fortran) -o "$WORK/heat_f" || fail "heat.f90 does not compile"
+	try "$WORK/heat_f" fortran
+else
+	echo "ok (no Fortran compiler when this was built)"
+fi
+fs_umount
