@@ -158,9 +158,10 @@ enum client_region_kind {
 	REGION_RESTORED, /* mapped by us; content is to come, then client_pages_restored() */
 };
 /* Takes over what is mapped, but for REGION_PROGRAMS, if it succeeds. `slot`: where the last file has it; 0: it does not. */
-int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot, struct region **ret);
-void client_drop_region(struct region *r); /* and unmaps it, if it is ours; waits for the checkpoint under way */
+int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot, struct region **ret)
+	REQUIRES(client.call);
+void client_drop_region(struct region *r) REQUIRES(client.call); /* and unmaps it, if it is ours; waits for the checkpoint under way */
 void client_open_region(struct region *r); /* all of it, whatever the page manager says */
 /* Its content is what the last file has; or something else. */
-void client_pages_restored(struct region *r, bool as_the_file);
+void client_pages_restored(struct region *r, bool as_the_file) REQUIRES(client.call);
 void *client_map(void *at, size_t len); /* NULL: anywhere; MAP_FAILED and errno */

@@ -52,6 +52,7 @@ static int read_all(int fd, const struct region *region, uint64_t off)
 
 /* Memory for a region that the program has not asked for. */
 static int make_region(const struct image_region *in, const char *name, uint32_t slot, uint32_t flags, struct region **ret)
+	REQUIRES(client.call)
 {
 	bool same = (flags & CKPTFS_RESTART_ADDRESSES) && (in->flags & IMAGE_REGION_OURS);
 	uintptr_t wanted = same ? in->address : 0;
@@ -101,7 +102,7 @@ static int take_aside(struct aside *a)
 }
 
 /* The index has had room for it before, and tables grow for what was there. */
-static int put_back(struct region *region, uint32_t slot)
+static int put_back(struct region *region, uint32_t slot) REQUIRES(client.call)
 {
 	int r = region_add(region, slot);
 
@@ -112,7 +113,7 @@ static int put_back(struct region *region, uint32_t slot)
 	return 0;
 }
 
-static int put_back_rest(struct aside *a)
+static int put_back_rest(struct aside *a) REQUIRES(client.call)
 {
 	int error = 0;
 
@@ -134,6 +135,7 @@ static struct region **find_aside(struct aside *a, const char *name)
 }
 
 static int restore_region(int fd, const struct image_region *in, const struct image_header *header, uint32_t flags, struct aside *a)
+	REQUIRES(client.call)
 {
 	struct region *region, **mine;
 	char name[IMAGE_NAME_MAX + 1];
@@ -154,7 +156,7 @@ static int restore_region(int fd, const struct image_region *in, const struct im
 	return r;
 }
 
-static int restore(int fd, const struct image_header *header, struct image_iter it, uint32_t flags)
+static int restore(int fd, const struct image_header *header, struct image_iter it, uint32_t flags) REQUIRES(client.call)
 {
 	struct image_region in;
 	struct aside aside;
@@ -190,7 +192,7 @@ static int find(uint32_t number, struct image_header *header, struct buf *table,
 	return r < 0 ? r : -ENOENT;
 }
 
-static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number)
+static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number) REQUIRES(client.call)
 {
 	_cleanup_(buf_release) struct buf table = BUF_EMPTY;
 	_cleanup_(closep) int fd = -1;

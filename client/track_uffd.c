@@ -138,7 +138,7 @@ static void *run(void *arg _unused_)
 
 /* --- noted by the kernel --- */
 
-static int collect_region(struct region *r) REQUIRES(client.lock)
+static int collect_region(const struct region *r)
 {
 	struct scan_range ranges[SCAN_RANGES];
 	struct scan scan = {
