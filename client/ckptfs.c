@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,6 +37,13 @@ void client_job_clear(struct job *job)
 	*job = (struct job){ 0 };
 }
 
+/* Everything but `call`. */
+static void reset(void)
+{
+	memset((char *)&client + offsetof(struct client, alive), 0, sizeof(client) - offsetof(struct client, alive));
+	mutex_init(&client.job_lock);
+}
+
 /* In a child of fork(2) everything is the parent's, who goes on with it: it is let go of as it is. */
 static void forget_parent(void)
 {
@@ -45,7 +53,8 @@ static void forget_parent(void)
 		if (client.by_address[i]->track == &track_mprotect) /* other ways are not inherited */
 			client_open_region(client.by_address[i]);
 	track_forget_parent();
-	client = (struct client){ .call = MUTEX_INIT, .job_lock = MUTEX_INIT };
+	mutex_init(&client.call); /* whoever may have held it is not here */
+	reset();
 }
 
 bool client_enter(int *ret)
@@ -81,6 +90,8 @@ static int make_alive(void)
 
 static void release(void)
 {
+	_Atomic(uint32_t) *alive;
+
 	writer_stop();
 	while (client.nr_regions > 0) {
 		struct region *r = client.by_address[client.nr_regions - 1];
@@ -99,8 +110,9 @@ static void release(void)
 		munmap(client.copies, client.copies_len);
 	free(client.by_address);
 	free(client.by_slot);
-	if (client.alive)
-		munmap((void *)client.alive, client.page_size);
+	alive = TAKE(client.alive);
+	if (alive)
+		munmap((void *)alive, client.page_size);
 }
 
 static int start(const char *dir, const struct ckptfs_options *options)
@@ -136,7 +148,7 @@ int ckptfs_init(const char *dir, const struct ckptfs_options *options)
 		r = start(dir, options);
 		if (r < 0) {
 			release();
-			client = (struct client){ .call = client.call, .job_lock = MUTEX_INIT };
+			reset();
 		}
 	}
 	mutex_unlock(&client.call);
@@ -152,7 +164,7 @@ int ckptfs_finish(void)
 	writer_wait();
 	r = client.told ? 0 : client.error;
 	release();
-	client = (struct client){ .call = client.call, .job_lock = MUTEX_INIT };
+	reset();
 	mutex_unlock(&client.call);
 	return r;
 }
@@ -201,6 +213,7 @@ int client_add_region(const char *name, void *p, size_t len, enum client_region_
 	r->since = slot != 0 && r->slot == slot ? 0 : client.number + 1;
 	error = track_attach(r);
 	if (error < 0) {
+		writer_wait(); /* so long pages stay as they are */
 		region_remove(r);
 		free(r);
 		return error;

@@ -58,7 +58,7 @@ enum ckptfs_tracking {
 struct ckptfs_options {
 	size_t size; /* of this struct */
 	uint32_t mode, tracking, flags;
-	uint32_t keep; /* checkpoints that are kept, older ones are removed; 0: all */
+	uint32_t keep; /* checkpoints that are kept, older ones are removed unless they are sealed; 0: all */
 	/*
 	 * Memory for copies of pages that are changed before they have been written; 0: 5 % of the protected memory;
 	 * CKPTFS_COW_NONE: none, the program waits.
@@ -151,7 +151,8 @@ struct ckptfs_stats {
 	uint32_t number;
 	int32_t error; /* 0: complete, or under way */
 	uint64_t pages; /* that were dirty */
-	uint64_t cow, wait, avoided, after; /* pages that were first written to: copied, waited for, not any more, when it was complete */
+	uint64_t cow, wait, avoided, after; /* pages that were first written to: copied, waited for, written already; `after` it was complete, with
+				       those that were opened because the program came near */
 	uint64_t phases; /* CKPTFS_MODE_PREDICTIVE: times that the program was found elsewhere than predicted */
 	uint64_t begin_ns; /* that ckptfs_checkpoint() took, without waiting for the one before */
 	uint64_t wait_ns; /* that the program waited for pages */

@@ -21,7 +21,7 @@
 
 #define NUMBER_LEN 16 /* at least six digits, and a NUL */
 #define NAME_LEN (NUMBER_LEN + IMAGE_NAME_MAX + 16)
-#define IMAGE_MODE 0444 /* nobody changes one by accident: later ones are made from it */
+#define IMAGE_MODE 0444 /* less the umask; nobody changes one by accident: later ones are made from it */
 
 struct image_dir {
 	char *path, *member;
@@ -237,7 +237,7 @@ void image_dir_prune(struct image_dir *d, uint32_t keep)
 		if (i < keep)
 			continue;
 		names_of(d, n, name, part);
-		if (unlinkat(d->fd, name, 0) < 0 && errno != ENOENT)
+		if (unlinkat(d->fd, name, 0) < 0 && errno != ENOENT && errno != EPERM) /* EPERM: it is sealed, and stays */
 			log_warning("checkpoints %s: %s cannot be removed: %s", d->path, name, strerror(errno));
 		number_name(n, number);
 		if (d->member)
@@ -370,8 +370,9 @@ int image_stage(struct image_dir *d, uint32_t number, uint32_t parent)
 	number_name(number, directory);
 	if (d->member && mkdirat(d->fd, directory, 0777) < 0 && errno != EEXIST)
 		return log_errno(-errno, "checkpoints %s: %s cannot be made", d->path, directory);
+	unlinkat(d->fd, part, 0); /* of one that could not even be abandoned */
 	/* A mount writes fastest what is open for writing alone. */
-	fd = openat(d->fd, part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fd = openat(d->fd, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, IMAGE_MODE);
 	if (fd < 0)
 		return log_errno(-errno, "checkpoint %s/%s: cannot be made", d->path, part);
 	if (parent != 0)
@@ -403,7 +404,7 @@ int image_commit(struct image_dir *d, uint32_t number, int fd)
 	int r;
 
 	names_of(d, number, name, part);
-	r = fchmod(fd, IMAGE_MODE) < 0 ? -errno : fsync(fd) < 0 ? -errno : 0;
+	r = fsync(fd) < 0 ? -errno : 0;
 	if (r == 0 && renameat(d->fd, part, d->fd, name) < 0)
 		r = -errno;
 	if (r == 0)

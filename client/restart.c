@@ -170,14 +170,17 @@ static int restore(int fd, const struct image_header *header, struct image_iter 
 	return r < 0 ? r : back;
 }
 
-/* The one that is asked for, or the newest that can be used. */
+/* The one that is asked for, or the newest that can be used: of all, or of those that are sealed. */
 static int find(uint32_t number, struct image_header *header, struct buf *table, uint32_t *ret_number)
 {
 	bool sealed = client.options.flags & CKPTFS_SEALED;
-	uint32_t below = UINT32_MAX;
+	uint32_t below = UINT32_MAX, found;
 	int r, fd;
 
 	if (number != 0) {
+		r = sealed ? image_dir_next_below(client.dir, number + 1, sealed, &found) : 0;
+		if (r < 0 || (sealed && found != number))
+			return r < 0 ? r : log_errno(-ENOENT, "checkpoint %s/%06" PRIu32 ": not sealed", image_dir_path(client.dir), number);
 		*ret_number = number;
 		return image_open(client.dir, number, false, header, table);
 	}
