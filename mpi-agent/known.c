@@ -18,9 +18,11 @@ struct entry {
 };
 static_assert(sizeof(struct entry) == 32, "what the documentation says that a page takes");
 
+#define FIRST_BUCKETS ((size_t)1 << 10) /* a quarter of a MiB */
+
 struct known {
 	struct entry (*buckets)[WAYS];
-	size_t nr_buckets;
+	size_t nr_buckets, max_buckets; /* as many as there is a use for, so far; and as there may be */
 	size_t nr; /* entries that are taken */
 };
 
@@ -46,7 +48,8 @@ int known_new(size_t bytes, struct known **ret)
 
 	if (!k)
 		return -ENOMEM;
-	k->nr_buckets = bytes / sizeof(*k->buckets);
+	k->max_buckets = bytes / sizeof(*k->buckets);
+	k->nr_buckets = MIN(k->max_buckets, FIRST_BUCKETS);
 	if (k->nr_buckets > 0)
 		k->buckets = calloc(k->nr_buckets, sizeof(*k->buckets));
 	if (k->nr_buckets > 0 && !k->buckets) {
@@ -85,7 +88,7 @@ static struct entry *bucket_of(const struct known *k, struct fp fp)
 
 static struct entry *find(const struct known *k, struct fp fp)
 {
-	struct entry *e = bucket_of(k, fp);
+	struct entry *e = k->nr == 0 ? NULL : bucket_of(k, fp);
 
 	for (unsigned i = 0; e && i < WAYS; i++)
 		if (e[i].nr > 0 && fp_equal(e[i].fp, fp))
@@ -93,10 +96,10 @@ static struct entry *find(const struct known *k, struct fp fp)
 	return NULL;
 }
 
-/* A free place, or that of the one that goes. */
-static struct entry *place_for(struct known *k, struct fp fp)
+/* A free place of a bucket, or that of the one that goes. They are taken from the first on. */
+static struct entry *place_in(struct known *k, struct entry *e)
 {
-	struct entry *e = bucket_of(k, fp), *oldest = e;
+	struct entry *oldest = e;
 
 	for (unsigned i = 0; e && i < WAYS; i++) {
 		if (e[i].nr == 0) {
@@ -107,6 +110,40 @@ static struct entry *place_for(struct known *k, struct fp fp)
 			oldest = &e[i];
 	}
 	return oldest;
+}
+
+/*
+ * Twice as many, or as many as there may be: those of one bucket go to two that lie next to each other, or three. Without memory it stays as it is.
+ *
+ * Entries lie anywhere, so that a table of its full size would be brought by the kernel page by page with the first pages that are known, and each one looked at would be
+ * far away.
+ */
+static bool grow(struct known *k)
+{
+	size_t nr_old = k->nr_buckets, nr_new = MIN(2 * nr_old, k->max_buckets);
+	struct entry(*old)[WAYS] = k->buckets;
+	struct entry(*more)[WAYS] = nr_new > nr_old ? malloc(nr_new * sizeof(*more)) : NULL;
+
+	if (!more)
+		return false;
+	memset(more, 0, nr_new * sizeof(*more)); /* all of it is about to be used: cheaper at once */
+	k->buckets = more;
+	k->nr_buckets = nr_new;
+	k->nr = 0;
+	for (size_t b = 0; b < nr_old; b++)
+		for (unsigned i = 0; i < WAYS && old[b][i].nr > 0; i++)
+			*place_in(k, bucket_of(k, old[b][i].fp)) = old[b][i];
+	free(old);
+	return true;
+}
+
+static struct entry *place_for(struct known *k, struct fp fp)
+{
+	struct entry *e = bucket_of(k, fp);
+
+	if (e && e[WAYS - 1].nr > 0 && k->nr >= k->nr_buckets * WAYS / 4 && grow(k)) /* not for one bucket alone */
+		e = bucket_of(k, fp);
+	return place_in(k, e);
 }
 
 bool known_find(struct known *k, struct fp fp, uint32_t now, struct holders *ret)

@@ -28,8 +28,9 @@
 #define EAGER_TURNS 4u /* without anything to do, before the first nap; ... */
 #define EAGER_MOVING 200u /* while messages are on their way: there the other end is at it, too, in pieces */
 #define NAP_MIN_NS 20000u
-#define NAP_MAX_NS 1000000u
-#define NAP_WAITING_NS 100000u /* if something is to come from other nodes: MPI goes on only when it is called */
+#define NAP_MAX_NS 2000000u
+#define NAP_REDUCING_NS 500000u /* MPI goes on only when it is called */
+#define NAP_FETCHING_NS 100000u /* somebody reads a file */
 #define MESSAGES_MAX 64u /* of one source, before others are heard */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
 #define NODES_SHOWN 1000u
@@ -347,13 +348,14 @@ static void tell_status(const struct loop *l)
 
 static uint64_t nap_ns(const struct loop *l)
 {
-	bool moving = peers_moving(l->peers), waiting = moving || rounds_reducing(l->rounds) || fetches_waiting(l->fetches);
+	bool moving = peers_moving(l->peers);
+	uint64_t max = moving || fetches_waiting(l->fetches) ? NAP_FETCHING_NS : rounds_reducing(l->rounds) ? NAP_REDUCING_NS : NAP_MAX_NS;
 	unsigned eager = moving ? EAGER_MOVING : EAGER_TURNS, doublings;
 
 	if (l->idle_turns < eager)
 		return 0;
 	doublings = MIN(l->idle_turns - eager, 10u);
-	return MIN(NAP_MIN_NS << doublings, waiting ? NAP_WAITING_NS : NAP_MAX_NS);
+	return MIN((uint64_t)NAP_MIN_NS << doublings, max);
 }
 
 static void nap(struct loop *l)

@@ -134,7 +134,7 @@ int peers_progress(struct peers *p)
 
 /* --- receiving --- */
 
-/* 1: MPI brings one more; 0: there is none */
+/* Of that lane, or of any (NR_PEER_LANES). 1: MPI brings one more; 0: there is none */
 static int find(struct peers *p, enum peer_lane lane)
 {
 	struct incoming *in = &p->in[p->nr_in];
@@ -144,10 +144,14 @@ static int find(struct peers *p, enum peer_lane lane)
 
 	if (p->nr_in == RECEIVES_MAX)
 		return 0;
-	r = mpi_errno(MPI_Improbe(MPI_ANY_SOURCE, (int)lane, p->w->messages, &is_there, &message, &status),
+	r = mpi_errno(MPI_Improbe(MPI_ANY_SOURCE, lane == NR_PEER_LANES ? MPI_ANY_TAG : (int)lane, p->w->messages, &is_there, &message,
+				  &status),
 		      "looking for messages");
 	if (r < 0 || !is_there)
 		return r;
+	if (status.MPI_TAG < 0 || status.MPI_TAG >= NR_PEER_LANES)
+		return log_errno(-EIO, "rank %d sends a message of no kind", status.MPI_SOURCE);
+	lane = (enum peer_lane)status.MPI_TAG;
 	r = mpi_errno(MPI_Get_count(&status, MPI_BYTE, &len), "length of a message");
 	if (r < 0)
 		return r;
@@ -208,11 +212,9 @@ int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, str
 	struct incoming in;
 	int r;
 
-	for (int lane = 0; lane < NR_PEER_LANES; lane++) {
-		r = lane == PEER_LANE_REQUESTS && !with_requests ? 0 : find(p, (enum peer_lane)lane);
-		if (r < 0)
-			return r;
-	}
+	r = find(p, with_requests ? NR_PEER_LANES : PEER_LANE_ANSWERS);
+	if (r < 0)
+		return r;
 	while ((r = take(p, &in)) > 0) {
 		if (check(p, &in, ret) == 0) {
 			buf_move(ret_bytes, &in.bytes);

@@ -101,6 +101,24 @@ static void it_is_bounded_and_its_room_is_used(void **state _unused_)
 	known_free(k);
 }
 
+static void it_grows_with_what_is_known(void **state _unused_)
+{
+	struct known *k = table(3 << 20); /* 98,304 pages: more than twice as many as there are */
+	struct holders h;
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < 40000; i++) {
+		known_add(k, spread(i), (uint16_t)(i % 100), i);
+		assert_true(known_find(k, spread(i / 2), i, &h));
+		assert_int_equal(h.nodes[0], i / 2 % 100);
+	}
+	for (unsigned i = 0; i < 40000; i++)
+		nr += known_find(k, spread(i), 40000, &h);
+	assert_int_equal(nr, 40000); /* none had to go */
+	assert_int_equal(known_nr(k), 40000);
+	known_free(k);
+}
+
 static void without_memory_it_knows_nothing(void **state _unused_)
 {
 	struct known *k = table(255);
@@ -120,6 +138,7 @@ int main(void)
 		cmocka_unit_test(holders_are_in_order_and_each_once),
 		cmocka_unit_test(what_was_not_asked_for_for_longest_goes),
 		cmocka_unit_test(it_is_bounded_and_its_room_is_used),
+		cmocka_unit_test(it_grows_with_what_is_known),
 		cmocka_unit_test(without_memory_it_knows_nothing),
 	};
 
