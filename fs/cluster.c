@@ -58,7 +58,7 @@ static bool pending(void *userdata)
 
 static void commit(void *userdata)
 {
-	engine_sync(((struct cluster *)userdata)->engine); /* logged where it fails, and tried again by the timer */
+	engine_cluster_round(((struct cluster *)userdata)->engine); /* logged where it fails, and tried again by the next commit */
 }
 
 static int chunks(void *userdata, struct cluster_want *wants, size_t nr)

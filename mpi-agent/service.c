@@ -517,6 +517,7 @@ int service_new(const struct service_limits *limits, struct service **ret)
 		.decide = service_decide,
 		.settle = service_settle,
 		.fetch = service_fetch,
+		.want = service_want,
 	};
 	s->listener = LISTENER_NONE;
 	s->out_end = &s->out;

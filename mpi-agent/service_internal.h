@@ -150,6 +150,7 @@ void service_hang_up(struct service *s, uint64_t agent, const char *what);
 bool service_is_there(void *userdata);
 int service_decide(void *userdata, const struct fp *offer, size_t nr, struct cluster_decision *ret);
 int service_settle(void *userdata, const struct cluster_decision *d, int stored, bool *has_stored);
+void service_want(void *userdata);
 /* Its round is over, whatever comes. */
 void service_end_round(struct service *s, int r) REQUIRES(s->lock);
 void service_begin(struct service *s, uint64_t round); /* BEGIN has come */

@@ -359,10 +359,33 @@ void service_answer(struct service *s, enum link_type type, uint64_t round, stru
 	mutex_unlock(&s->lock);
 }
 
+void service_want(void *userdata)
+{
+	struct service *s = userdata;
+
+	mutex_lock(&s->lock);
+	if (is_there(s)) {
+		s->commit_wanted = true;
+		cond_broadcast(&s->changed);
+	}
+	mutex_unlock(&s->lock);
+}
+
+/* A commit for the round that had begun has not come to it: what was pending somebody else had taken to the one before. Nobody else will come. */
+static void end_waiting(struct service *s, uint64_t serial) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	if (s->state != SERVICE_BEGUN || s->serial != serial || s->nr_deciding > 0)
+		return;
+	s->begun_ns = 0;
+	service_begin_alone(s, monotonic_ns());
+}
+
 /* A commit takes as long as the disk does, and comes to decide() on its way: not for the thread that has the socket. */
 void *service_committer(void *userdata)
 {
 	struct service *s = userdata;
+	uint64_t serial;
 
 	mutex_lock(&s->lock);
 	while (!s->stopping) {
@@ -371,9 +394,11 @@ void *service_committer(void *userdata)
 			continue;
 		}
 		s->commit_wanted = false;
+		serial = s->serial;
 		mutex_unlock(&s->lock);
 		s->store.commit(s->store.userdata);
 		mutex_lock(&s->lock);
+		end_waiting(s, serial);
 	}
 	mutex_unlock(&s->lock);
 	return NULL;

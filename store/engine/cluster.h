@@ -66,6 +66,8 @@ struct cluster_calls {
 	int (*settle)(void *userdata, const struct cluster_decision *d, int stored, bool *has_stored);
 	/* 0: `got` says which of them; -ENOTCONN, -ETIMEDOUT: none. */
 	int (*fetch)(void *userdata, struct cluster_want *wants, size_t nr);
+	/* Enough is held for a round: have engine_cluster_round() called soon, by another thread. Does not wait. NULL: commits alone come to rounds. */
+	void (*want)(void *userdata);
 };
 
 /* --- for the other nodes --- */
@@ -80,6 +82,11 @@ struct cluster_identity {
 /* 1; 0: it is of no cluster (the first mount had no cluster=). */
 int engine_cluster_identity(const struct engine *e, struct cluster_identity *ret);
 
+/*
+ * The first half of a commit, for which nobody has to wait: what is held is offered, and stored here or elsewhere, durably. While a program still writes, what it has
+ * written goes to the disk, as it does without a cluster.
+ */
+int engine_cluster_round(struct engine *e);
 bool engine_cluster_pending(struct engine *e); /* something is held that a round would be about */
 /* Of chunks that have these fingerprints and lengths, those that are here, in as few reads as they lie together; `got` says which. -ENOMEM. */
 int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t nr);

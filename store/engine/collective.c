@@ -12,6 +12,8 @@
  * Then the commit goes on to the log, which refers to these chunks. So a chunk is lent before anybody relies on it, and relied on before
  * anybody is told that it is durable.
  *
+ * If nobody has anything of what was offered, steps 1 and 2 are all there is, and the commit waits for nobody's disk but its own.
+ *
  * What fails at 1, or is not heard of at 4, costs space: all is written here. What fails at 2, 3, 5 or 6 fails the commit; frames that
  * are written partly stay in memory, and the next commit begins with them.
  */
@@ -26,6 +28,8 @@
 #include "store/engine/round.h"
 
 #define HELD_DEFAULT MiB(64)
+#define ROUND_FRAMES 16u
+#define ALONE_PART 8u /* less than one page of so many is on other nodes */
 
 struct offered {
 	struct fp fp;
@@ -73,6 +77,22 @@ static size_t held_max(const struct engine *e)
 	return MAX((size_t)(bytes / PACK_FRAME_BYTES), (size_t)1);
 }
 
+/*
+ * So many are worth a round, before there is no room. Where nodes have much in common none is begun early: of pages that the others are about to write, too, the
+ * first to come would store all.
+ */
+static size_t round_frames(const struct engine *e) REQUIRES(e->append_lock)
+{
+	size_t half = (held_max(e) + 1) / 2;
+
+	return e->is_mostly_alone ? MIN((size_t)ROUND_FRAMES, half) : half;
+}
+
+unsigned collective_spare(const struct engine *e)
+{
+	return e->conf.cluster_calls ? (unsigned)MIN(held_max(e), (size_t)4 * ROUND_FRAMES) : 0; /* some more come while a round is under way */
+}
+
 static bool held_grow(struct engine *e, size_t nr) REQUIRES(e->append_lock)
 {
 	struct pack_frame **more;
@@ -94,7 +114,10 @@ struct pack_frame *collective_hold(struct engine *e, struct pack_frame *f)
 	if (!held_grow(e, 1))
 		return f;
 	e->held[e->nr_held++] = f;
-	e->wants_round |= e->nr_held == (held_max(e) + 1) / 2; /* before there is no room */
+	if (!e->is_round_due && e->nr_held >= round_frames(e)) {
+		e->is_round_due = true;
+		e->wants_round = true;
+	}
 	if (e->nr_held <= held_max(e))
 		return NULL;
 	oldest = e->held[0];
@@ -108,6 +131,21 @@ void collective_put_back(struct engine *e, struct pack_frame *f)
 		e->held[e->nr_held++] = f;
 	else
 		packs_frame_abandon(e->packs, f);
+}
+
+void collective_want(struct engine *e)
+{
+	const struct cluster_calls *calls = e->conf.cluster_calls;
+
+	if (calls && calls->want)
+		calls->want(calls->userdata);
+}
+
+int engine_cluster_round(struct engine *e)
+{
+	struct pack_marks marks;
+
+	return commit_frames(e, &marks);
 }
 
 bool engine_cluster_pending(struct engine *e)
@@ -426,11 +464,24 @@ static int run_round(struct round *rd, struct pack_frame **frames, struct pack_m
 	return end_round(rd, r < 0 ? NULL : has_stored, ret);
 }
 
+/* Nobody else has anything of it: this node need not hear who has stored. Others wait for it all the same: what it has stored alone is known from then on. */
+static int run_alone(struct round *rd, struct pack_frame **frames, struct pack_marks *ret)
+{
+	const struct cluster_calls *calls = rd->e->conf.cluster_calls;
+	int r = write_all(rd->e, frames, rd->nr, ret);
+
+	atomic_fetch_add_explicit(&rd->e->shares.nr_rounds, r == 0, memory_order_relaxed);
+	calls->settle(calls->userdata, &rd->d, r, NULL);
+	return r;
+}
+
 /* A round that begins now is another. */
-static void stop_offering(struct engine *e)
+static void stop_offering(struct engine *e, const struct round *rd, bool is_decided)
 {
 	mutex_lock(&e->append_lock);
 	e->is_offering = false;
+	if (is_decided)
+		e->is_mostly_alone = rd->d.nr < rd->nr_offered / ALONE_PART;
 	mutex_unlock(&e->append_lock);
 }
 
@@ -442,9 +493,11 @@ int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, str
 
 	if (r == 0)
 		r = decide(&rd);
-	stop_offering(e);
+	stop_offering(e, &rd, r == 0);
 	if (r < 0) {
 		r = write_all(e, frames, nr, ret);
+	} else if (rd.d.nr == 0) {
+		r = run_alone(&rd, frames, ret);
 	} else {
 		shares_settling(e, true); /* before this node says that it has stored: others may wait for it to end here */
 		r = run_round(&rd, frames, ret);

@@ -219,7 +219,7 @@ int batch_append(struct batch *b, uint64_t generation)
 	e->wants_round = false;
 	mutex_unlock(&e->append_lock);
 	if (wants_round)
-		engine_sync_ahead(e);
+		collective_want(e);
 	for (unsigned i = 0; i < nr_full; i++)
 		write_small(e, full[i]);
 	if (r < 0) {
@@ -250,6 +250,7 @@ static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_n
 	for (size_t i = 0; i < e->nr_held; i++)
 		frames[nr++] = e->held[i];
 	e->nr_held = 0;
+	e->is_round_due = false;
 	if (e->small)
 		frames[nr++] = TAKE(e->small);
 	if (e->varied)

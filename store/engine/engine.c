@@ -173,6 +173,7 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 {
 	_cleanup_(freep) uint32_t *removed = NULL;
 	struct packs_conf pc = {
+		.nr_spare = collective_spare(e),
 		.key = &e->key,
 		.pack_bytes = e->conf.pack_bytes,
 		.table_memory = e->conf.cache / 8,

@@ -326,7 +326,9 @@ struct engine {
 	/* full ones that wait for a round, in order; and those of the last one that could not be settled */
 	struct pack_frame **held GUARDED_BY(append_lock);
 	size_t nr_held, size_held GUARDED_BY(append_lock);
-	bool wants_round GUARDED_BY(append_lock); /* half of what can be held is */
+	bool is_mostly_alone GUARDED_BY(append_lock); /* the last round has found little that other nodes have */
+	bool is_round_due GUARDED_BY(append_lock); /* enough is held, and since then nobody has taken it */
+	bool wants_round GUARDED_BY(append_lock); /* and nobody was told that yet */
 	bool is_offering GUARDED_BY(append_lock); /* a commit has taken what was held, and is on its way to a round */
 	struct unsettled *unsettled; /* of whoever is at the first half of a commit */
 	struct unsettled *arriving GUARDED_BY(append_lock); /* for the next one */
@@ -519,6 +521,8 @@ void collective_put_back(struct engine *e, struct pack_frame *f) REQUIRES(e->app
  * written are left in `frames`, the others NULL. */
 int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret);
 void collective_arrive(struct engine *e) REQUIRES(e->append_lock); /* what is on its way is this commit's */
+void collective_want(struct engine *e); /* a round, soon; with no lock */
+unsigned collective_spare(const struct engine *e); /* frames that are held at once, most of the time */
 void collective_release(struct engine *e);
 
 /* shares.c */

@@ -92,6 +92,7 @@ struct packs_conf {
 	uint16_t node;
 	uint64_t pack_bytes;   /* data bytes after which a pack is full; 0: 256 MiB */
 	uint64_t table_memory; /* limit on cached frame tables */
+	unsigned nr_spare; /* frames whose memory is kept when they are written: as many as the caller holds at once; 0: a few */
 	struct io_rate *read_rate, *write_rate; /* borrowed; NULL: unlimited */
 	bool read_only;	       /* opens without cutting or removing anything */
 

@@ -2,14 +2,16 @@
 
 #include <stdlib.h>
 
-#define NR_FREE_MAX 8u
+#include "base/util.h"
+
+#define NR_FREE_MIN 8u
 
 static_assert(offsetof(struct pack_buffer, data) == PACK_BLOCK, "table and data are one aligned piece");
 static_assert(sizeof(struct pack_buffer) % PACK_BLOCK == 0, "a size that aligned_alloc() takes");
 
-void pack_buffers_init(struct pack_buffers *bs)
+void pack_buffers_init(struct pack_buffers *bs, unsigned nr_spare)
 {
-	*bs = (struct pack_buffers){ 0 };
+	*bs = (struct pack_buffers){ .max_free = MAX(nr_spare, NR_FREE_MIN) };
 	mutex_init(&bs->lock);
 }
 
@@ -41,7 +43,7 @@ void pack_buffer_put(struct pack_buffers *bs, struct pack_buffer *b)
 	if (!b)
 		return;
 	mutex_lock(&bs->lock);
-	if (bs->nr_free < NR_FREE_MAX) {
+	if (bs->nr_free < bs->max_free) {
 		b->next_free = bs->free;
 		bs->free = b;
 		bs->nr_free++;

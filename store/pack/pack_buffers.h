@@ -21,12 +21,13 @@ struct pack_buffer {
 };
 
 struct pack_buffers {
+	unsigned max_free; /* constant */
 	struct mutex lock; /* leaf */
 	struct pack_buffer *free GUARDED_BY(lock);
 	unsigned nr_free GUARDED_BY(lock);
 };
 
-void pack_buffers_init(struct pack_buffers *bs);
+void pack_buffers_init(struct pack_buffers *bs, unsigned nr_spare); /* kept at most, if that is more than a few */
 void pack_buffers_release(struct pack_buffers *bs);
 struct pack_buffer *pack_buffer_get(struct pack_buffers *bs); /* NULL: no memory */
 void pack_buffer_put(struct pack_buffers *bs, struct pack_buffer *b); /* NULL is fine */

@@ -40,6 +40,7 @@ struct node {
 	struct cluster_decision d;
 	int stored;
 	uint64_t load;
+	unsigned nr_wanted; /* rounds, before a commit */
 	bool takes_none; /* others store what it has in common with them */
 };
 
@@ -190,6 +191,11 @@ static int fetch(void *node, struct cluster_want *wants, size_t nr)
 	return 0;
 }
 
+static void want(void *node)
+{
+	((struct node *)node)->nr_wanted++;
+}
+
 /* --- */
 
 static int set_up(void **state)
@@ -213,7 +219,7 @@ static int set_up(void **state)
 
 		n->w = w;
 		n->number = i;
-		w->calls[i] = (struct cluster_calls){ n, is_there, decide, settle, fetch };
+		w->calls[i] = (struct cluster_calls){ n, is_there, decide, settle, fetch, want };
 		snprintf(rig->path, sizeof(rig->path), "/tmp/ckptfs-unit-XXXXXX");
 		if (!mkdtemp(rig->path))
 			return -1;
@@ -624,6 +630,54 @@ static void past_the_limit_it_is_stored_here(void **state)
 	assert_committed(w);
 	check_all(w, 10, MiB(8), 1);
 	assert_int_equal(stored_by_all(w), NODES * MiB(8));
+}
+
+/* Nobody waits for it: what comes meanwhile is the next one's. */
+static void a_round_is_wanted_early_where_little_is_in_common(void **state)
+{
+	struct world *w = *state;
+	struct node *n = &w->nodes[0];
+
+	rig_write(n->rig, 10, MiB(20), 1); /* nobody knows yet */
+	assert_int_equal(n->nr_wanted, 0);
+	commit(w, 1);
+	rig_write(n->rig, 11, MiB(15), 2);
+	assert_int_equal(n->nr_wanted, 0);
+	rig_write(n->rig, 12, MiB(4), 3);
+	assert_int_equal(n->nr_wanted, 1);
+	rig_write(n->rig, 13, MiB(1), 4);
+	assert_int_equal(n->nr_wanted, 1);
+	assert_int_equal(engine_cluster_round(n->rig->e), 0);
+	assert_false(engine_cluster_pending(n->rig->e));
+	assert_int_equal(stored(w, 0), MiB(40));
+	rig_write(n->rig, 14, MiB(20), 5);
+	assert_int_equal(n->nr_wanted, 2);
+
+	/* Only what was committed is there. */
+	w->open = false;
+	rig_crash(n->rig);
+	rig_check(n->rig, 10, MiB(20), 1);
+	rig_check_absent(n->rig, 11);
+	rig_fsck(n->rig);
+}
+
+static void no_round_is_wanted_early_where_much_is_in_common(void **state)
+{
+	struct world *w = *state;
+
+	write_all(w, 10, MiB(1), 1);
+	commit(w, NODES);
+	assert_committed(w);
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_write(w->nodes[i].rig, 11, MiB(20), 100 + i);
+		assert_int_equal(w->nodes[i].nr_wanted, 0);
+	}
+	commit(w, NODES);
+	for (unsigned i = 0; i < NODES; i++) {
+		rig_write(w->nodes[i].rig, 12, MiB(20), 200 + i);
+		assert_int_equal(w->nodes[i].nr_wanted, 1);
+	}
+	w->open = false;
 }
 
 static void chunks_cut_by_content_are_shared_too(void **state)
@@ -1247,6 +1301,8 @@ int main(void)
 		world_test(notes_go_with_what_they_are_about),
 		world_test(a_new_index_knows_it_all),
 		world_test(past_the_limit_it_is_stored_here),
+		world_test(a_round_is_wanted_early_where_little_is_in_common),
+		world_test(no_round_is_wanted_early_where_much_is_in_common),
 		world_test(chunks_cut_by_content_are_shared_too),
 		world_test(chunks_are_given_in_whatever_order_they_are_asked_for),
 		world_test(one_that_is_damaged_is_not_given_and_its_neighbours_are),

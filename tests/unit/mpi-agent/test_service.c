@@ -51,7 +51,7 @@ struct rig {
 	char dir[64], path[128];
 	struct service *s;
 	const struct cluster_calls *calls;
-	atomic_bool pending, commit_decides;
+	atomic_bool pending, commit_decides, commit_hangs;
 	atomic_uint nr_commits;
 	atomic_uint nr_steps, nr_over, nr_freed; /* of collections of all nodes */
 	atomic_bool was_ours;
@@ -71,6 +71,8 @@ static void rig_commit(void *userdata)
 	struct cluster_decision d;
 
 	rig->nr_commits++;
+	while (rig->commit_hangs)
+		usleep(1000);
 	if (rig->commit_decides && rig->calls->decide(rig->calls->userdata, pages, 2, &d) == 0)
 		cluster_decision_release(&d);
 }
@@ -591,11 +593,47 @@ static void a_round_does_not_wait_for_ever_for_a_commit(void **state)
 
 	(void)state;
 	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, SHORT_NS, LONG_NS });
-	rig.pending = true;
+	rig.pending = rig.commit_hangs = true;
 	SAY(&rig, plain, LINK_BEGIN, 5);
 	hear_offer(&rig, 5, 0);
 	SAY(&rig, decision, 5, NULL, 0);
 	hear_stored(&rig, 5, 0);
+	rig.commit_hangs = false;
+	rig_release(&rig);
+}
+
+static void a_commit_that_comes_to_no_round_does_not_hold_it_up(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	rig.pending = true; /* and somebody else takes it away */
+	for (uint64_t round = 1; round <= 2; round++) {
+		SAY(&rig, plain, LINK_BEGIN, round);
+		hear_offer(&rig, round, 0);
+		SAY(&rig, decision, round, NULL, 0);
+		hear_stored(&rig, round, 0);
+	}
+	rig_release(&rig);
+}
+
+static void a_round_that_is_wanted_has_the_store_commit(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	rig.commit_decides = true;
+	rig.calls->want(rig.calls->userdata);
+	hear_plain(&rig, LINK_WANT, 0);
+	SAY(&rig, plain, LINK_BEGIN, 1);
+	hear_offer(&rig, 1, 2);
+	assert_int_equal(rig.nr_commits, 1);
+	go(&rig);
+	rig.calls->want(rig.calls->userdata); /* nobody is there for it */
+	come(&rig);
+	assert_int_equal(rig.nr_commits, 1);
 	rig_release(&rig);
 }
 
@@ -1863,6 +1901,8 @@ int main(void)
 		cmocka_unit_test(a_round_that_nothing_is_pending_for_is_answered_at_once),
 		cmocka_unit_test(a_round_has_what_is_pending_committed),
 		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_commit),
+		cmocka_unit_test(a_commit_that_comes_to_no_round_does_not_hold_it_up),
+		cmocka_unit_test(a_round_that_is_wanted_has_the_store_commit),
 		cmocka_unit_test(nobody_waits_long_for_a_round_and_then_not_at_all),
 		cmocka_unit_test(a_late_decision_is_answered_by_an_error),
 		cmocka_unit_test(nobody_waits_long_for_the_end_of_a_round),
