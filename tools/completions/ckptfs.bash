@@ -18,6 +18,9 @@ _ckptfs() {
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --epochs --keep-last --keep-every --keep-within --keep-tagged --verify
 		--json -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
+	ckptfs-run)
+		flags="--store --mount -o --shared --drain-to --drain-before --time-limit --grace --job --nodes --launcher --no-agent --hold --agent -q --quiet"
+		;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-seal) flags="--unseal --wait --list --json -q --quiet" files=-d ;;
 	ckptfs-stat) flags="--epochs --html --if-deleted --json --prometheus --quick --verify --watch" ;;
@@ -30,13 +33,13 @@ _ckptfs() {
 		COMPREPLY=($(compgen -P "$done" -W "$options" -- "$last"))
 	elif [[ $cur == -* ]]; then
 		COMPREPLY=($(compgen -W "$flags" -- "$cur"))
-	elif [[ $prev == --@(keep-last|keep-every|keep-within|unit|page|min|avg|max|memory|cache|budget|rate|move-below) ]]; then
+	elif [[ $prev == --@(keep-last|keep-every|keep-within|unit|page|min|avg|max|memory|cache|budget|rate|move-below|drain-before|time-limit|grace|job|nodes) ]]; then
 		COMPREPLY=() # a size, a time or a number
-	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) || $prev == --mount ]]; then
+	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) || $prev == --mount && $command == ckptfs-agent ]]; then
 		COMPREPLY=($(compgen -W "$(awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts)" -- "$cur"))
 	else
 		compopt -o filenames
 		COMPREPLY=($(compgen $files -- "$cur"))
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-scrub ckptfs-seal ckptfs-stat
+	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat

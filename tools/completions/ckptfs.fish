@@ -14,7 +14,7 @@ function __ckptfs_options
     end
 end
 
-for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-scrub ckptfs-seal ckptfs-stat
+for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat
     complete -c $c -s h -l help -d 'tell the usage'
     complete -c $c -s V -l version -d 'tell the version'
 end
@@ -89,6 +89,23 @@ complete -c ckptfs-restart-path -l quick -d 'read no bytes'
 complete -c ckptfs-restart-path -l no-verify -d 'the newest, as it is'
 complete -c ckptfs-restart-path -s z -l null -d 'end with a NUL'
 complete -c ckptfs-restart-path -s q -l quiet -d 'only what is wrong'
+
+complete -c ckptfs-run -l store -r -d 'where it stores'
+complete -c ckptfs-run -l mount -r -d 'where it is mounted'
+complete -c ckptfs-run -s o -x -a '(__ckptfs_options)' -d 'options'
+complete -c ckptfs-run -l shared -d 'it is mounted, and stays so'
+complete -c ckptfs-run -l drain-to -r -d 'copy what is sealed there'
+complete -c ckptfs-run -l drain-before -x -d 'SIGTERM so long before the end'
+complete -c ckptfs-run -l time-limit -x -d 'when the time is up'
+complete -c ckptfs-run -l grace -x -d 'before SIGKILL'
+complete -c ckptfs-run -l job -x -d 'its name'
+complete -c ckptfs-run -l nodes -x -d 'how many'
+complete -c ckptfs-run -l launcher -x -a 'srun flux mpirun' -d 'starts one process on each node'
+complete -c ckptfs-run -l no-agent -d 'though it is a cluster'
+complete -c ckptfs-run -l hold -x -a 'input signal' -d 'for itself'
+complete -c ckptfs-run -l agent -d 'for itself'
+complete -c ckptfs-run -s q -l quiet -d 'only what is wrong'
+
 complete -c ckptfs-scrub -l rate -x -d 'of packs per second'
 complete -c ckptfs-scrub -l budget -x -d 'stop after this time'
 complete -c ckptfs-scrub -l restart -d 'begin anew'

@@ -1,0 +1,109 @@
+#!/bin/bash
+# ckptfs-run on several nodes, all of them on this machine: mounts on each, agents over real MPI, each drains its own; and nothing is left mounted, also
+# where a node cannot mount, the agents are killed, or ckptfs-run itself is. Once by mpirun, once by what stands in for srun.
+. "$(dirname "$0")/../mount/lib.sh"
+need_mount
+need_root
+need mpirun
+[ -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ] || skip "built without MPI"
+mkdir "$WORK/bin"
+export PATH=$WORK/bin:$CKPTFS_BUILD/tools:$CKPTFS_BUILD/fs:$CKPTFS_BUILD/mpi-agent:$PATH
+unset "${!SLURM_@}" "${!PBS_@}" "${!FLUX_@}" "${!OMPI_@}" CKPTFS_STORE CKPTFS_MOUNT XDG_RUNTIME_DIR
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
+
+# All that ckptfs-run wants of srun: a process for each node with its number, their input, and agents that are a world of MPI.
+cat >"$WORK/bin/srun" <<'SH'
+#!/bin/bash
+while [[ $1 == -* ]]; do
+	case $1 in --ntasks=*) tasks=${1#*=} ;; esac
+	shift
+done
+case " $* " in *" --agent "*) exec mpirun --oversubscribe -n "$tasks" "$@" ;; esac
+pids=() code=0
+cd "$(mktemp -d "$WORK/srun.XXXXXX")"
+for ((i = 0; i < tasks; i++)); do
+	mkfifo "in$i"
+	SLURM_NODEID=$i "$@" <"in$i" &
+	pids+=($!)
+done
+for ((i = 0; i < tasks; i++)); do eval "exec $((i + 10))>in$i"; done
+read -r -n 1 word && for ((i = 0; i < tasks; i++)); do printf %s "$word" >&$((i + 10)); done
+cat # until the end of the input
+for ((i = 0; i < tasks; i++)); do eval "exec $((i + 10))>&-"; done
+for i in "${pids[@]}"; do wait "$i" || code=$?; done
+exit $code
+SH
+chmod +x "$WORK/bin/srun"
+
+first=
+# What was left mounted by a test that has failed; names here have spaces.
+sweep() {
+	local code=$? m
+	set +e
+	[ -z "$first" ] || kill -KILL "$first" 2>/dev/null
+	grep -F "$WORK/" /proc/mounts | while read -r _ m _; do umount -l "$(printf %b "$m")"; done
+	(exit $code)
+	cleanup
+}
+trap sweep EXIT
+head -c 32 /dev/urandom >"$WORK/key"
+chmod 600 "$WORK/key"
+await() { # COMMAND...: until it succeeds
+	for _ in $(seq 1200); do
+		! "$@" 2>/dev/null || return 0
+		sleep 0.05
+	done
+	fail "not within 60 s: $*"
+}
+nothing_left() {
+	! grep -q "$WORK" /proc/mounts || fail_showing "left mounted $1: $(grep "$WORK" /proc/mounts)"
+	[ -z "$(find "$WORK" -maxdepth 1 -name 'm *')" ] || fail_showing "a mountpoint is left $1"
+}
+cat >"$WORK/program" <<'SH'
+set -eu
+for i in 0 1 2; do
+	until ckptfs-stat --json "$WORK/m $i" | grep -q '"nodes":3'; do sleep 0.05; done # the agents are there
+done
+for i in 0 1 2; do
+	mkdir "$WORK/m $i/step.1"
+	dd if="$WORK/state" of="$WORK/m $i/step.1/state" bs=1M conv=fsync status=none &
+done
+wait
+for i in 0 1 2; do ckptfs-seal -q "$WORK/m $i/step.1"; done
+exit 5
+SH
+
+for launcher in "mpirun --oversubscribe -n %d --mca orte_abort_on_non_zero_status 0" srun; do
+	echo "--- $launcher ---"
+	rm -rf "$WORK"/s?.store "$WORK"/to.*
+	noise "$launcher" 4 >"$WORK/state"
+	nodes=(--launcher "$launcher" --nodes 3 --job many --store "$WORK/s%n.store" --mount "$WORK/m %n")
+	exits 5 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --drain-to "$WORK/to.%n" bash "$WORK/program"
+	for i in 0 1 2; do cmp "$WORK/state" "$WORK/to.$i/step.1/state" || fail_showing "node $i has drained something else"; done
+	stored=$(du -ck "$WORK"/s?.store/packs | tail -n 1 | cut -f 1)
+	[ "$stored" -lt 8192 ] || fail_showing "three nodes store $stored KiB: nothing was shared"
+	nothing_left "after a program"
+
+	# Some cannot mount.
+	: >"$WORK/s1.store.file"
+	mv "$WORK/s1.store" "$WORK/away"
+	mv "$WORK/s1.store.file" "$WORK/s1.store"
+	exits 125 ckptfs-run "${nodes[@]}" touch "$WORK/ran"
+	says "not all nodes have mounted"
+	[ ! -e "$WORK/ran" ] || fail "the program has run without its mounts"
+	rm "$WORK/s1.store"
+	mv "$WORK/away" "$WORK/s1.store"
+	nothing_left "after one could not mount"
+
+	# ckptfs-run is killed: who holds the mounts sees it.
+	ckptfs-run "${nodes[@]}" --no-agent sh -c 'echo started; exec sleep 1000' >"$WORK/first" 2>&1 &
+	first=$!
+	await grep -q started "$WORK/first"
+	kill -KILL "$first"
+	wait "$first" || true
+	await sh -c '! grep -q "$0/m" /proc/mounts' "$WORK"
+	await sh -c '! ls -d "$0"/m\ * >/dev/null' "$WORK"
+done
+exits 125 ckptfs-run --launcher "$WORK/no-launcher" --nodes 2 --store "$WORK/x%n" true
+says "no-launcher, which starts something on each node"
+for i in 0 1 2; do fsck.ckptfs -n "$WORK/s$i.store" >/dev/null 2>&1 || fail "store $i is not sound"; done

@@ -1,0 +1,213 @@
+#!/usr/bin/env bash
+# ckptfs-run: a program gets a mount, its status comes out, and nothing is left mounted, whoever dies; what is sealed is drained,
+# the newest first, complete or absent, and gone on with.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+export PATH=$CKPTFS_BUILD/tools:$CKPTFS_BUILD/fs:$PATH
+unset "${!SLURM_@}" "${!PBS_@}" "${!FLUX_@}" "${!OMPI_@}" CKPTFS_STORE CKPTFS_MOUNT XDG_RUNTIME_DIR
+
+first=
+# What was left mounted by a test that has failed; names here have spaces.
+sweep() {
+	local code=$? m
+	set +e
+	[ -z "$first" ] || kill -KILL "$first" 2>/dev/null
+	grep -F "$WORK/" /proc/mounts | while read -r _ m _; do umount -l "$(printf %b "$m")"; done
+	(exit $code)
+	cleanup
+}
+trap sweep EXIT
+
+spaced="$WORK/a store"
+run() { ckptfs-run --store "$spaced" --mount "$WORK/a mount" "$@"; }
+start_run() { # ...: beside the test, with what it says in $WORK/first
+	ckptfs-run --store "$spaced" --mount "$WORK/a mount" "$@" >"$WORK/first" 2>&1 &
+	first=$!
+	await grep -q started "$WORK/first"
+}
+nothing_mounted() {
+	! grep -q "$WORK" /proc/mounts || fail "left mounted $1: $(grep "$WORK" /proc/mounts)"
+	[ ! -e "$WORK/a mount" ] || fail "the mountpoint is left $1"
+}
+daemon_of() { ckptfs-stat --json "$1" | json pid; } # MOUNTPOINT
+await() { # COMMAND...: until it succeeds
+	for _ in $(seq 600); do
+		! "$@" 2>/dev/null || return 0
+		sleep 0.05
+	done
+	fail "not within 30 s: $*"
+}
+
+# --- a program and its status ---
+# shellcheck disable=SC2016
+exits 0 run sh -c 'mkdir "$CKPTFS_MOUNT/step 1" && cp "$0" "$CKPTFS_MOUNT/step 1/tool" && ckptfs-seal -q "$CKPTFS_MOUNT/step 1" && echo done' "$(command -v ckptfs-seal)"
+tells "^done$"
+says "1 epochs, 1 of them sealed now; the newest is step 1"
+says "written .*, of it new .* (.* %)"
+says "$spaced has .* of files in"
+nothing_mounted "after a program"
+exits 7 run --quiet sh -c 'exit 7'
+says_nothing "it is quiet"
+exits 143 run sh -c 'kill $$'
+says "ended by signal 15"
+exits 127 run "$WORK/no such program"
+says "no such program: No such file"
+: >"$WORK/plain"
+exits 126 run "$WORK/plain"
+nothing_mounted "after programs that fail"
+echo some >"$WORK/in"
+exits 0 run cat <"$WORK/in"
+tells some
+
+# Without a place for it, and the names of a job.
+mkdir "$WORK/rt"
+# shellcheck disable=SC2016
+SLURM_JOB_ID=17 XDG_RUNTIME_DIR=$WORK/rt exits 0 ckptfs-run --store "$WORK/s.%j.%n.%%" sh -c 'echo "$CKPTFS_STORE $CKPTFS_MOUNT"'
+tells "^$WORK/s.17.0.% $WORK/rt/ckptfs-root-17$"
+[ -z "$(ls "$WORK/rt")" ] || fail "a mountpoint is left"
+
+# --- refusals ---
+exits 1 ckptfs-run true
+says "no store: give --store"
+exits 1 run
+says "no program"
+exits 1 run --drain-before 10s true
+says "give --time-limit"
+exits 1 run --mount "$WORK/%x" true
+says "after % come"
+exits 1 run --grace soon true
+says "not a time"
+exits 1 run --nodes 3 --drain-to "$WORK/to" true
+says "put %h or %n into it"
+SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=many exits 1 run true
+says "SLURM_JOB_NUM_NODES: is no number"
+exits 125 run -o no_such_option true
+says "no_such_option"
+says "could not be mounted"
+exits 125 ckptfs-run --store "$WORK/nowhere/store" --mount "$WORK/a mount" true
+nothing_mounted "after refusals"
+exits 125 run --shared true
+says "no ckptfs is mounted there"
+
+# --- two jobs on one node ---
+start_run sh -c 'echo started; exec sleep 1000'
+exits 125 ckptfs-run --store "$spaced" --mount "$WORK/other" true # one store
+says "could not be mounted"
+exits 125 ckptfs-run --store "$WORK/other.store" --mount "$WORK/a mount" true # one mountpoint
+says "is mounted there already"
+exits 0 ckptfs-run --store "$WORK/other.store" --mount "$WORK/other" true
+exits 4 ckptfs-run --shared --mount "$WORK/a mount" sh -c 'ls "$CKPTFS_MOUNT/step 1" && exit 4'
+tells tool
+grep -q "a.040mount" /proc/mounts || fail "--shared has unmounted it"
+
+# --- the daemon dies below it; the next one takes the dead mount away ---
+kill -KILL "$(daemon_of "$WORK/a mount")"
+kill -TERM "$first"
+code=0
+wait "$first" || code=$?
+[ "$code" = 143 ] || fail "ended by SIGTERM, it says $code"
+grep -q "its daemon has died" "$WORK/first" || fail "nothing is said of a dead daemon"
+nothing_mounted "by a dead daemon"
+# shellcheck disable=SC2016
+exits 125 run sh -c 'kill -KILL $(ckptfs-stat --json "$CKPTFS_MOUNT" | sed "s/.*\"pid\":\([0-9]*\).*/\1/")'
+says "its daemon has died"
+nothing_mounted "by a dead daemon"
+mkdir "$WORK/a mount"
+mount.ckptfs "$spaced" "$WORK/a mount"
+kill -KILL "$(daemon_of "$WORK/a mount")"
+await sh -c '! stat -f "$0"' "$WORK/a mount"
+exits 125 ckptfs-run --store "$WORK/other.store" --mount "$WORK/a mount" true
+says "has died; umount.ckptfs"
+exits 0 run true
+says "left mounted by a daemon that has died"
+rmdir "$WORK/a mount"
+
+# --- signals, and what is left running ---
+cat >"$WORK/stubborn" <<'SH'
+trap 'echo "got it"' TERM
+echo started
+while :; do sleep 0.1; done
+SH
+start_run --grace 1s bash "$WORK/stubborn"
+kill -TERM "$first"
+code=0
+wait "$first" || code=$?
+[ "$code" = 137 ] || fail "killed, it says $code"
+grep -q "got it" "$WORK/first" || fail "the program did not get SIGTERM"
+grep -q "killing it" "$WORK/first" || fail "it is not told that it was killed"
+exits 0 run --grace 5s sh -c 'cd "$CKPTFS_MOUNT"; sleep 1000 & exit 0'
+says "left behind were ended"
+nothing_mounted "with something left running"
+# shellcheck disable=SC2016
+exits 125 run sh -c 'cd "$CKPTFS_MOUNT"; setsid sh -c "echo \$\$ >$0; exec sleep 1000" & until [ -s "$0" ]; do sleep 0.05; done' "$WORK/pid"
+says "detached"
+nothing_mounted "with something in another session"
+kill "$(cat "$WORK/pid")"
+exits 0 run --time-limit 3s --drain-before 2s sh -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
+says "time is nearly up"
+await run --quiet true # the detached one has let go of its store
+
+# --- draining ---
+cat >"$WORK/steps" <<'SH'
+set -e
+for i in 1 2 3; do
+	mkdir -p "$CKPTFS_MOUNT/run/step.$i/deep"
+	head -c 3000000 /dev/urandom >"$CKPTFS_MOUNT/run/step.$i/data"
+	truncate -s 5M "$CKPTFS_MOUNT/run/step.$i/data"
+	ln "$CKPTFS_MOUNT/run/step.$i/data" "$CKPTFS_MOUNT/run/step.$i/deep/twin"
+	ln -s data "$CKPTFS_MOUNT/run/step.$i/soft"
+	mkfifo "$CKPTFS_MOUNT/run/step.$i/deep/fifo"
+	setfattr -n user.step -v "$i" "$CKPTFS_MOUNT/run/step.$i/data" || true
+	ckptfs-seal -q "$CKPTFS_MOUNT/run/step.$i"
+done
+mkdir "$CKPTFS_MOUNT/run/half"
+SH
+to="$WORK/drained to"
+rm -r "$spaced"
+exits 0 run --drain-to "$to" bash "$WORK/steps"
+[ "$(grep -o 'run/step.[0-9]: drained' "$WORK/said" | tr -d '\n')" = "run/step.3: drainedrun/step.2: drainedrun/step.1: drained" ] ||
+	fail_showing "not the newest first"
+[ "$(ls -A "$to/run" | tr '\n' ' ')" = "step.1 step.2 step.3 " ] || fail "drained: $(ls -A "$to/run")"
+sums() { (cd "$1" && find . -printf '%P %y %m %U %G %s %n %T@ %l\n' | sort && find . -type f -exec md5sum {} + | sort); }
+cat >"$WORK/compare" <<SH
+$(declare -f sums)
+for i in 1 2 3; do cmp <(sums "\$CKPTFS_MOUNT/run/step.\$i") <(sums "\$1/run/step.\$i") || exit 1; done
+SH
+exits 0 run --drain-to "$to" bash "$WORK/compare" "$to"
+says "step.3: is in the destination"
+# Half a copy is gone on with: what is done stays, what is not is done again.
+rm -r "$to/run/step.1"
+mv "$to/run/step.2" "$to/run/step.2.whole"
+sealed=$(run --quiet sh -c 'ckptfs-seal --list --json "$CKPTFS_MOUNT"' | "$PYTHON" -c 'import json, sys
+print(*("%x" % e["sealed_ns"] for e in json.load(sys.stdin)["epochs"] if e["path"].endswith("step.2")))')
+cp -a "$to/run/step.2.whole" "$to/run/.step.2.ckptfs-$sealed"
+rm -r "$to/run/step.2.whole"
+done_file=$(stat -c %i "$to/run/.step.2.ckptfs-$sealed/data")
+exits 0 run --drain-to "$to" true
+says "step.2: drained"
+[ "$(stat -c %i "$to/run/step.2/data")" = "$done_file" ] || fail "what was copied is copied again"
+cp -a "$to/run/step.2" "$to/run/.step.1.ckptfs-0" # of another seal: nothing to go on with
+rm -r "$to/run/step.1"
+exits 0 run --drain-to "$to" bash -c 'cmp "$0/run/step.2/data" "$CKPTFS_MOUNT/run/step.2/data"' "$to"
+rm -r "$to/run/.step.1.ckptfs-0"
+exits 0 run bash "$WORK/compare" "$to"
+# What is there and is something else is not replaced.
+rm -r "$to/run/step.1/deep"
+exits 125 run --drain-to "$to" true
+says "step.1: is there, and is not what is sealed"
+rm -r "$to/run/step.1"
+touch "$to/run/step.1"
+exits 125 run --drain-to "$to" true
+says "step.1: copied, but cannot get its name"
+rm -r "$to/run/step.1" "$to/run/step.3"
+# No time: what is there is whole, and the newest comes first.
+exits 125 run --drain-to "$to" --time-limit 2s --drain-before 1s sh -c 'trap "" TERM; exec sleep 1.8'
+says "no time left: 0 of 3"
+exits 0 run --drain-to "$to" true
+exits 0 run bash "$WORK/compare" "$to"
+exits 125 run --drain-to "$WORK/plain" true
+says "drain-to $WORK/plain"
+nothing_mounted "in the end"
+fs_sound_store() { fsck.ckptfs -n --read-data "$1" >"$WORK/fsck.log" 2>&1 || fail "fsck.ckptfs: $(tail -n 5 "$WORK/fsck.log")"; }
+fs_sound_store "$spaced"

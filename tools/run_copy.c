@@ -1,0 +1,372 @@
+#include "tools/run_copy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/util.h"
+
+#define BLOCK MiB(1)
+#define XATTR_MAX 65536 /* of names, and of one value: the kernel's limit */
+
+/* A file with several names, and the first of them that was copied: from the top of the copy. */
+struct linked {
+	ino_t inode;
+	char *path;
+};
+
+struct state {
+	struct run_copy *c;
+	int top; /* of the copy; borrowed */
+	struct linked *linked;
+	size_t nr_linked;
+	uint8_t *a, *b; /* a block each */
+};
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return (a->st_mode & S_IFMT) == (b->st_mode & S_IFMT) && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static int tell_progress(struct state *s)
+{
+	return s->c->go_on && !s->c->go_on(s->c->userdata, s->c->bytes) ? -ETIME : 0;
+}
+
+/* From `off` to the end of what is no hole there. */
+static int copy_extent(struct state *s, int from, int to, off_t off, off_t end)
+{
+	int r = 0;
+
+	while (r == 0 && off < end) {
+		ssize_t n = io_pread(from, s->a, (size_t)MIN((uint64_t)(end - off), BLOCK), (uint64_t)off);
+
+		if (n <= 0)
+			return n < 0 ? (int)n : -EIO; /* shorter than it was: it is not sealed any more */
+		r = io_pwrite(to, s->a, (size_t)n, (uint64_t)off);
+		off += n;
+		s->c->bytes += (uint64_t)n;
+		if (r == 0)
+			r = tell_progress(s);
+	}
+	return r;
+}
+
+static int copy_bytes(struct state *s, int from, int to, off_t size)
+{
+	off_t at = 0, end;
+	int r = io_truncate(to, 0);
+
+	if (r == 0)
+		r = io_truncate(to, (uint64_t)size);
+	while (r == 0 && (at = lseek(from, at, SEEK_DATA)) >= 0 && at < size) {
+		end = lseek(from, at, SEEK_HOLE);
+		if (end < 0)
+			return -errno;
+		end = MIN(end, size);
+		r = copy_extent(s, from, to, at, end);
+		at = end;
+	}
+	if (r == 0 && at < 0 && errno != ENXIO)
+		r = -errno;
+	return r < 0 ? r : io_sync(to);
+}
+
+/* What the disk has, not what we have just written to memory. */
+static int compare_bytes(struct state *s, int from, int to, off_t size)
+{
+	off_t off = 0;
+	int r = 0;
+
+	posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED);
+	while (r == 0 && off < size) {
+		ssize_t n = io_pread(from, s->a, BLOCK, (uint64_t)off), m = io_pread(to, s->b, BLOCK, (uint64_t)off);
+
+		if (n < 0 || m < 0)
+			return n < 0 ? (int)n : (int)m;
+		if (n == 0 || n != m || memcmp(s->a, s->b, (size_t)n) != 0)
+			return -EBADMSG;
+		off += n;
+		r = tell_progress(s);
+	}
+	return r;
+}
+
+/* Where one side has no such attributes, there are none to copy. */
+static int copy_xattrs(int from, int to)
+{
+	_cleanup_(freep) char *names = malloc(XATTR_MAX);
+	_cleanup_(freep) char *value = malloc(XATTR_MAX);
+	ssize_t len = names ? flistxattr(from, names, XATTR_MAX) : -1;
+
+	if (!names || !value)
+		return -ENOMEM;
+	for (const char *name = names; len > 0 && name < names + len; name += strlen(name) + 1) {
+		ssize_t n;
+
+		if (strncmp(name, "user.", 5) != 0)
+			continue;
+		n = fgetxattr(from, name, value, XATTR_MAX);
+		if (n >= 0 && fsetxattr(to, name, value, (size_t)n, 0) < 0 && errno != EOPNOTSUPP)
+			return -errno;
+	}
+	return 0;
+}
+
+/* The time last: it says that the rest is done. */
+static int copy_attributes(int from, int to, const struct stat *st)
+{
+	const struct timespec times[] = { st->st_atim, st->st_mtim };
+	int r = copy_xattrs(from, to);
+
+	if (r < 0)
+		return r;
+	if (geteuid() == 0 && fchown(to, st->st_uid, st->st_gid) < 0)
+		return -errno;
+	if (fchmod(to, st->st_mode & 07777) < 0 || futimens(to, times) < 0)
+		return -errno;
+	return 0;
+}
+
+static int copy_file(struct state *s, int from_dir, int to_dir, const char *name, const struct stat *st)
+{
+	_cleanup_(closep) int from = openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_(closep) int to = -1;
+	struct stat done;
+	int r;
+
+	if (from < 0)
+		return -errno;
+	if (fstatat(to_dir, name, &done, AT_SYMLINK_NOFOLLOW) == 0 && is_same_file(st, &done)) {
+		s->c->bytes += (uint64_t)st->st_size;
+		return tell_progress(s);
+	}
+	to = openat(to_dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (to < 0)
+		return -errno;
+	r = copy_bytes(s, from, to, st->st_size);
+	if (r == 0)
+		r = compare_bytes(s, from, to, st->st_size);
+	return r < 0 ? r : copy_attributes(from, to, st);
+}
+
+/* 1: its first name was copied, and this is one more; 0: this is the first */
+static int copy_link(struct state *s, int to_dir, const char *name, const char *path, const struct stat *st)
+{
+	struct linked *more;
+
+	for (size_t i = 0; i < s->nr_linked; i++) {
+		if (s->linked[i].inode != st->st_ino)
+			continue;
+		if (linkat(s->top, s->linked[i].path, to_dir, name, 0) < 0 && errno != EEXIST)
+			return -errno;
+		return 1;
+	}
+	more = reallocarray(s->linked, s->nr_linked + 1, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	s->linked = more;
+	s->linked[s->nr_linked] = (struct linked){ st->st_ino, strdup(path) };
+	return s->linked[s->nr_linked++].path ? 0 : -ENOMEM;
+}
+
+/* Of what cannot be opened. */
+static int copy_owner_and_times(int to_dir, const char *name, const struct stat *st)
+{
+	const struct timespec times[] = { st->st_atim, st->st_mtim };
+
+	if (geteuid() == 0 && fchownat(to_dir, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	return utimensat(to_dir, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+static int copy_fifo(int to_dir, const char *name, const struct stat *st)
+{
+	if (mkfifoat(to_dir, name, 0600) < 0 && errno != EEXIST)
+		return -errno;
+	if (fchmodat(to_dir, name, st->st_mode & 07777, 0) < 0)
+		return -errno;
+	return copy_owner_and_times(to_dir, name, st);
+}
+
+static int copy_symlink(int from_dir, int to_dir, const char *name, const struct stat *st)
+{
+	char target[PATH_MAX + 1];
+	ssize_t n = readlinkat(from_dir, name, target, PATH_MAX);
+
+	if (n < 0)
+		return -errno;
+	target[n] = '\0';
+	if (symlinkat(target, to_dir, name) < 0 && errno != EEXIST)
+		return -errno;
+	return copy_owner_and_times(to_dir, name, st);
+}
+
+static int copy_directory(struct state *s, int from, int to, const char *path);
+
+static int copy_subdirectory(struct state *s, int from_dir, int to_dir, const char *name, const char *path, const struct stat *st)
+{
+	_cleanup_(closep) int from = openat(from_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_(closep) int to = -1;
+	int r;
+
+	if (from < 0 || (mkdirat(to_dir, name, 0700) < 0 && errno != EEXIST))
+		return -errno;
+	to = openat(to_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (to < 0)
+		return -errno;
+	if (fchmod(to, 0700) < 0) /* of one that was done: it is looked at again */
+		return -errno;
+	r = copy_directory(s, from, to, path);
+	return r < 0 ? r : copy_attributes(from, to, st);
+}
+
+static int copy_name(struct state *s, int from, int to, const char *name, const char *path)
+{
+	struct stat st;
+	int r;
+
+	if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (S_ISDIR(st.st_mode))
+		return copy_subdirectory(s, from, to, name, path, &st);
+	if (S_ISLNK(st.st_mode))
+		return copy_symlink(from, to, name, &st);
+	r = st.st_nlink > 1 ? copy_link(s, to, name, path, &st) : 0;
+	if (r != 0)
+		return MIN(r, 0);
+	if (S_ISREG(st.st_mode))
+		return copy_file(s, from, to, name, &st);
+	if (S_ISFIFO(st.st_mode))
+		return copy_fifo(to, name, &st);
+	return -EOPNOTSUPP;
+}
+
+/* A stream of its names, from the first; the descriptor stays the caller's. */
+static DIR *open_names(int fd)
+{
+	int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = own < 0 ? NULL : fdopendir(own);
+
+	if (!d && own >= 0)
+		close(own);
+	return d;
+}
+
+static bool is_dot(const char *name)
+{
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+static void closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+static int copy_directory(struct state *s, int from, int to, const char *path)
+{
+	_cleanup_(closedirp) DIR *d = open_names(from);
+	const struct dirent *e;
+	int r = 0;
+
+	if (!d)
+		return -errno;
+	while (r == 0 && (errno = 0, e = readdir(d))) {
+		_cleanup_(freep) char *below = NULL;
+
+		if (is_dot(e->d_name))
+			continue;
+		if (asprintf(&below, "%s%s%s", path, path[0] ? "/" : "", e->d_name) < 0)
+			return -ENOMEM;
+		r = copy_name(s, from, to, e->d_name, below);
+		if (r < 0 && !s->c->path[0])
+			snprintf(s->c->path, sizeof(s->c->path), "%s", below);
+	}
+	if (r == 0 && errno != 0)
+		r = -errno;
+	return r < 0 ? r : io_sync_dir(to);
+}
+
+int run_copy_tree(struct run_copy *c, int from, int to)
+{
+	struct state s = { .c = c, .top = to, .a = malloc(BLOCK), .b = malloc(BLOCK) };
+	struct stat st;
+	int r = s.a && s.b ? 0 : -ENOMEM;
+
+	c->path[0] = '\0';
+	if (r == 0 && fstat(from, &st) < 0)
+		r = -errno;
+	if (r == 0)
+		r = copy_directory(&s, from, to, "");
+	if (r == 0)
+		r = copy_attributes(from, to, &st);
+	for (size_t i = 0; i < s.nr_linked; i++)
+		free(s.linked[i].path);
+	free(s.linked);
+	free(s.a);
+	free(s.b);
+	return r;
+}
+
+/* 1 same, 0 not, <0; names that only the second has are counted by whoever calls. */
+static int is_name_same(int from, int to, const char *name)
+{
+	_cleanup_(closep) int a = -1;
+	_cleanup_(closep) int b = -1;
+	struct stat x, y;
+
+	if (fstatat(from, name, &x, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (fstatat(to, name, &y, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if ((x.st_mode & S_IFMT) != (y.st_mode & S_IFMT))
+		return 0;
+	if (!S_ISDIR(x.st_mode))
+		return S_ISREG(x.st_mode) ? is_same_file(&x, &y) : 1;
+	a = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	b = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return a < 0 || b < 0 ? -errno : run_copy_is_same(a, b);
+}
+
+static int count_names(int fd, size_t *ret)
+{
+	_cleanup_(closedirp) DIR *d = open_names(fd);
+	size_t nr = 0;
+
+	if (!d)
+		return -errno;
+	while ((errno = 0, readdir(d)))
+		nr++;
+	*ret = nr;
+	return -errno;
+}
+
+int run_copy_is_same(int from, int to)
+{
+	_cleanup_(closedirp) DIR *d = open_names(from);
+	const struct dirent *e;
+	size_t nr = 0, theirs = 0;
+	int r = 1;
+
+	if (!d)
+		return -errno;
+	while (r > 0 && (errno = 0, e = readdir(d))) {
+		nr++;
+		if (!is_dot(e->d_name))
+			r = is_name_same(from, to, e->d_name);
+	}
+	if (r <= 0 || errno != 0)
+		return r <= 0 ? r : -errno;
+	r = count_names(to, &theirs);
+	return r < 0 ? r : nr == theirs;
+}

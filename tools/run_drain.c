@@ -1,0 +1,207 @@
+#include "tools/run_drain.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/io.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "tools/progress.h"
+#include "tools/run_copy.h"
+#include "tools/run_say.h"
+
+#define WHOLE "whole" /* what the mountpoint itself is called, if that is sealed */
+
+void run_epochs_release(struct run_epochs *e)
+{
+	free(TAKE(e->v));
+	e->nr = 0;
+}
+
+static int compare_newest(const void *a, const void *b)
+{
+	const struct ckptfs_seal *x = a, *y = b;
+
+	if (x->sealed_ns != y->sealed_ns)
+		return x->sealed_ns > y->sealed_ns ? -1 : 1;
+	return (x->inode < y->inode) - (x->inode > y->inode);
+}
+
+int run_epochs_read(const char *mountpoint, struct run_epochs *ret)
+{
+	_cleanup_(closep) int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(run_epochs_release) struct run_epochs e = { 0 };
+	struct ckptfs_seal next = { .size = sizeof(next), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_NEXT };
+
+	if (fd < 0)
+		return -errno;
+	while (ioctl(fd, CKPTFS_IOC_SEAL, &next) == 0) {
+		struct ckptfs_seal *more = reallocarray(e.v, e.nr + 1, sizeof(next));
+
+		if (!more)
+			return -ENOMEM;
+		e.v = more;
+		e.v[e.nr++] = next;
+	}
+	if (errno != ENOENT)
+		return -errno;
+	if (e.nr > 0)
+		qsort(e.v, e.nr, sizeof(*e.v), compare_newest);
+	*ret = e;
+	e = (struct run_epochs){ 0 };
+	return 0;
+}
+
+struct drain {
+	const struct run_drain *d;
+	const char *name; /* from the mountpoint; what is being copied */
+	struct progress bar;
+	uint64_t all, before; /* bytes: of all epochs, and of those that are done */
+};
+
+static bool go_on(void *userdata, uint64_t copied)
+{
+	struct drain *d = userdata;
+
+	progress_show(&d->bar, d->name, d->before + copied, d->all, true);
+	return !d->d->go_on || d->d->go_on(d->d->userdata);
+}
+
+/* Directories above `path`, which is below `top`. */
+static int make_above(int top, const char *path)
+{
+	_cleanup_(freep) char *part = strdup(path);
+
+	if (!part)
+		return -ENOMEM;
+	for (char *slash = part; (slash = strchr(slash, '/')); *slash++ = '/') {
+		*slash = '\0';
+		if (mkdirat(top, part, 0777) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	return 0;
+}
+
+/* .NAME.ckptfs-SEALED, in the directory where it is to be NAME. */
+static int name_partial(const char *path, int64_t sealed_ns, char **ret)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	return asprintf(ret, "%.*s.%s.ckptfs-%" PRIx64, (int)(name - path), path, name, (uint64_t)sealed_ns) < 0 ? -ENOMEM : 0;
+}
+
+static int sync_above(int top, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	_cleanup_(freep) char *above = slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
+	_cleanup_(closep) int fd = above ? openat(top, above, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+	if (fd < 0)
+		return above ? -errno : -ENOMEM;
+	return io_sync_dir(fd);
+}
+
+static int copy_epoch(struct drain *d, int from, int top, const char *path, const char *partial)
+{
+	struct run_copy c = { .go_on = go_on, .userdata = d };
+	_cleanup_(closep) int to = -1;
+	int r;
+
+	if (mkdirat(top, partial, 0700) < 0 && errno != EEXIST)
+		return run_complain_errno(-errno, "%s/%s: not drained", d->d->to, path);
+	to = openat(top, partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (to < 0 || fchmod(to, 0700) < 0)
+		return run_complain_errno(-errno, "%s/%s: not drained", d->d->to, path);
+	r = run_copy_tree(&c, from, to);
+	if (r < 0 && r != -ETIME) {
+		progress_clear(&d->bar);
+		run_complain_errno(r, "%s/%s: not drained: %s%s", d->d->to, path, c.path,
+				   r == -EBADMSG    ? ": reads back with other bytes than were written" :
+				   r == -EOPNOTSUPP ? ": a socket or a device, which is not copied" :
+						      "");
+	}
+	return r;
+}
+
+/* 1: it was there already */
+static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_seal *e)
+{
+	const char *path = e->path[0] ? e->path : WHOLE;
+	_cleanup_(freep) char *partial = NULL;
+	_cleanup_(closep) int from = openat(mount, e->path[0] ? e->path : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_(closep) int there = -1;
+	int r;
+
+	if (from < 0)
+		return run_complain_errno(-errno, "%s/%s: not drained", d->d->mountpoint, e->path);
+	there = openat(top, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (there >= 0) {
+		r = run_copy_is_same(from, there);
+		if (r == 0)
+			run_complain("%s/%s: is there, and is not what is sealed as %s; not replaced", d->d->to, path, path);
+		else if (r < 0)
+			run_complain_errno(r, "%s/%s: cannot be compared", d->d->to, path);
+		return r == 0 ? -EEXIST : r;
+	}
+	r = make_above(top, path);
+	if (r == 0)
+		r = name_partial(path, e->sealed_ns, &partial);
+	if (r < 0)
+		return run_complain_errno(r, "%s/%s: not drained", d->d->to, path);
+	r = copy_epoch(d, from, top, path, partial);
+	if (r < 0)
+		return r;
+	if (renameat2(top, partial, top, path, RENAME_NOREPLACE) < 0) {
+		/* Not every parallel filesystem can promise not to replace; an empty directory is all that rename(2) replaces. */
+		r = errno == EINVAL ? io_rename(top, partial, top, path) : -errno;
+		if (r < 0)
+			return run_complain_errno(r, "%s/%s: copied, but cannot get its name", d->d->to, path);
+	}
+	r = sync_above(top, path);
+	if (r < 0)
+		return run_complain_errno(r, "%s/%s: cannot be synced", d->d->to, path);
+	return 0;
+}
+
+int run_drain_epochs(const struct run_drain *d, const struct run_epochs *e)
+{
+	_cleanup_(closep) int mount = open(d->mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(closep) int top = -1;
+	struct drain run = { .d = d };
+	int r = 0, result = 0;
+
+	if (mount < 0)
+		return run_complain_errno(-errno, "%s", d->mountpoint);
+	top = open(d->to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (top < 0)
+		return run_complain_errno(-errno, "--drain-to %s", d->to);
+	for (size_t i = 0; i < e->nr; i++)
+		run.all += e->v[i].bytes;
+	progress_init(&run.bar);
+	for (size_t i = 0; i < e->nr; i++) {
+		const struct ckptfs_seal *one = &e->v[i];
+
+		run.name = one->path;
+		r = go_on(&run, 0) ? drain_epoch(&run, mount, top, one) : -ETIME;
+		progress_clear(&run.bar);
+		if (r == -ETIME) {
+			run_complain("no time left: %zu of %zu epochs are in %s, the newest first; the rest is in the store", i, e->nr, d->to);
+			return r;
+		}
+		run.before += one->bytes;
+		if (r < 0)
+			result = r;
+		else
+			run_say("%s: %s (%s), %zu of %zu", one->path[0] ? one->path : WHOLE, r > 0 ? "is in the destination" : "drained",
+				human_size(one->bytes).s, i + 1, e->nr);
+	}
+	return result;
+}

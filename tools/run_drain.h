@@ -1,0 +1,37 @@
+/*
+ * The sealed directories of a mount, and bringing them elsewhere in the order of what they are worth: the newest first. One thread.
+ *
+ * Each becomes a directory with the same path below `to`, complete or absent. The order that makes it so:
+ *
+ *   1. copied into .NAME.ckptfs-SEALED beside it (run_copy.h)   whoever dies leaves it; the next drain of the same seal goes on with it
+ *   2. synced, read back and compared, file by file
+ *   3. renamed to NAME, never over anything, and that synced     before it nothing, after it everything
+ *
+ * SEALED is the time of the seal: a directory that was unsealed, changed and sealed again is another one. A NAME that is there
+ * and has the names, sizes and times of the sealed directory is taken for it; any other is left alone, and told.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ckptfs_seal;
+
+struct run_epochs {
+	struct ckptfs_seal *v; /* the newest first */
+	size_t nr;
+};
+
+/* Those that the caller may know of. 0, or <0: -ENOTCONN: its daemon has died. Says nothing. */
+int run_epochs_read(const char *mountpoint, struct run_epochs *ret);
+void run_epochs_release(struct run_epochs *e);
+
+struct run_drain {
+	const char *mountpoint, *to; /* borrowed */
+	bool (*go_on)(void *userdata); /* false: stop as soon as it can be gone on with */
+	void *userdata;
+};
+
+/* 0 all are there; -ETIME stopped; <0 one or more are not, which has been told. */
+int run_drain_epochs(const struct run_drain *d, const struct run_epochs *e);

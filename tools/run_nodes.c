@@ -1,0 +1,334 @@
+#include "tools/run_nodes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "tools/run_process.h"
+#include "tools/run_say.h"
+
+#define READY "ckptfs-run: ready "
+#define READY_MEMBER READY "in a cluster\n"
+#define READY_ALONE READY "alone\n"
+#define DRAINED "ckptfs-run: drained\n"
+#define FAILED "ckptfs-run: failed\n"
+#define LOOK_MS 200
+#define NR_WORDS 64 /* of a launcher's command */
+
+/* %d is the number of nodes. One process on each, beside those of the program. */
+static const struct {
+	const char *name, *holders, *agents;
+} launchers[] = {
+	{ "srun", "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0", NULL },
+	{ "flux", "flux exec --rank=all", "flux run --nodes=%d --tasks-per-node=1" },
+	{ "mpirun", "mpirun -n %d --map-by ppr:1:node --mca orte_abort_on_non_zero_status 0", NULL },
+};
+
+static const char *of_scheduler(enum run_scheduler s)
+{
+	return s == RUN_SLURM ? "srun" : s == RUN_FLUX ? "flux" : "mpirun";
+}
+
+/* mpirun, mpiexec, mpirun.openmpi, prterun: with the signal. */
+static bool is_mpirun(const char *program)
+{
+	_cleanup_(freep) char *copy = strdup(program);
+	const char *name = copy ? basename(copy) : program;
+
+	return strncmp(name, "mpirun", 6) == 0 || strncmp(name, "mpiexec", 7) == 0 || strncmp(name, "prterun", 7) == 0;
+}
+
+struct command {
+	char *text; /* where the launcher's words are */
+	char self[PATH_MAX];
+	char *word[NR_WORDS + 2]; /* ends with NULL */
+	size_t nr;
+};
+
+static void command_release(struct command *c)
+{
+	free(c->text);
+}
+
+static int add(struct command *c, char *word)
+{
+	if (c->nr == NR_WORDS)
+		return run_complain_errno(-E2BIG, "--launcher and options");
+	c->word[c->nr++] = word;
+	return 0;
+}
+
+static int split_launcher(struct command *c, const char *launcher, uint64_t nodes)
+{
+	char number[24], *save = NULL, *word;
+	int r = 0;
+
+	snprintf(number, sizeof(number), "%" PRIu64, nodes);
+	c->text = malloc(strlen(launcher) * sizeof(number) + 1);
+	if (!c->text)
+		return -ENOMEM;
+	c->text[0] = '\0';
+	for (const char *p = launcher; *p; p++) {
+		bool is_number = p[0] == '%' && p[1] == 'd';
+
+		strncat(c->text, is_number ? number : p, is_number ? sizeof(number) : 1);
+		p += is_number;
+	}
+	for (word = strtok_r(c->text, " ", &save); r == 0 && word; word = strtok_r(NULL, " ", &save))
+		r = add(c, word);
+	if (r == 0 && c->nr == 0) {
+		run_complain("--launcher: is empty");
+		r = -EINVAL;
+	}
+	return r;
+}
+
+/* LAUNCHER... SELF HOW ARGUMENT... */
+static int make_command(struct command *c, const struct run_job *job, const char *launcher, bool is_agent, char *how,
+			char *const *arguments)
+{
+	const char *given = launcher ? launcher : of_scheduler(job->scheduler);
+	ssize_t len = readlink("/proc/self/exe", c->self, sizeof(c->self) - 1);
+	int r;
+
+	if (len < 0)
+		return run_complain_errno(-errno, "/proc/self/exe");
+	c->self[len] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(launchers); i++)
+		if (strcmp(given, launchers[i].name) == 0) {
+			given = is_agent && launchers[i].agents ? launchers[i].agents : launchers[i].holders;
+			break;
+		}
+	r = split_launcher(c, given, job->nodes);
+	if (r == 0)
+		r = add(c, c->self);
+	if (r == 0)
+		r = add(c, how);
+	for (; r == 0 && *arguments; arguments++)
+		r = add(c, *arguments);
+	return r;
+}
+
+static int start(const struct command *c, int in, int out, int death_signal, pid_t *ret)
+{
+	const struct run_start s = { .argv = c->word, .in = in, .out = out, .death_signal = death_signal };
+	int r = run_process_start(&s, ret);
+
+	return r < 0 ? run_complain_errno(r, "%s, which starts something on each node", c->word[0]) : 0;
+}
+
+static bool is_told_to_end(void)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT) || sigismember(&pending, SIGHUP);
+}
+
+/* 1: a line, 0: the end, <0. */
+static int next_line(int fd, char *line, size_t size, size_t *len)
+{
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		ssize_t n;
+
+		if (is_told_to_end())
+			return -EINTR;
+		if (poll(&p, 1, LOOK_MS) <= 0)
+			continue;
+		n = read(fd, line + *len, 1);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			return 0;
+		if (n > 0 && (line[(*len)++] == '\n' || *len == size - 1)) {
+			line[*len] = '\0';
+			*len = 0;
+			return 1;
+		}
+	}
+}
+
+/* Until all holders have said what begins with `wanted`: that they have `done` it; how many are members. Other lines are shown. <0: not all will, told. */
+static int await_said(struct run_nodes *n, const char *wanted, const char *done, uint64_t *ret_members)
+{
+	uint64_t nr_said = 0, nr_members = 0;
+	char line[4096];
+	size_t len = 0;
+	int r = 1;
+
+	while (nr_said < n->nr && (r = next_line(n->output, line, sizeof(line), &len)) > 0) {
+		if (strcmp(line, FAILED) == 0) {
+			r = -EIO;
+			break;
+		}
+		if (strncmp(line, wanted, strlen(wanted)) != 0) {
+			fputs(line, stderr);
+			continue;
+		}
+		nr_said++;
+		nr_members += strcmp(line, READY_MEMBER) == 0;
+	}
+	*ret_members = nr_members;
+	if (r > 0)
+		return 0;
+	if (r == -EINTR)
+		run_complain("told to end before all nodes had %s", done);
+	else
+		run_complain("not all nodes have %s: what they say is above", done);
+	return MIN(r, -EIO);
+}
+
+static void tell(struct run_nodes *n, enum run_word word)
+{
+	if (n->by_signal)
+		kill(n->holders, word == RUN_END ? SIGUSR1 : SIGUSR2);
+	else if (word == RUN_DRAIN)
+		(void)!write(n->input, "d", 1); /* who does not read any more has ended, which is seen */
+	if (word == RUN_END) {
+		closep(&n->input);
+		n->input = -1;
+	}
+}
+
+static int end_holders(struct run_nodes *n)
+{
+	int status = 0, r = 0;
+
+	if (n->holders > 0) {
+		tell(n, RUN_END);
+		r = run_process_wait(n->holders, &status);
+	}
+	closep(&n->input);
+	closep(&n->output); /* not before: who still says something there would be ended by it */
+	n->holders = 0;
+	n->input = n->output = -1;
+	if (r == 0 && run_process_exit_status(status) != 0) {
+		run_complain("not all nodes have ended well: what they say is above");
+		r = -EIO;
+	}
+	return r;
+}
+
+int run_nodes_hold(struct run_nodes *n, const struct run_job *job, const char *launcher, char *const *arguments)
+{
+	_cleanup_(command_release) struct command c = { 0 };
+	static char by_input[] = "--hold=input", by_signal[] = "--hold=signal";
+	int in[2], out[2] = { -1, -1 }, r;
+	uint64_t nr_members;
+
+	n->nr = job->nodes;
+	n->by_signal = is_mpirun(launcher ? launcher : of_scheduler(job->scheduler));
+	r = make_command(&c, job, launcher, false, n->by_signal ? by_signal : by_input, arguments);
+	if (r < 0)
+		return r;
+	if (pipe2(in, O_CLOEXEC) < 0)
+		return run_complain_errno(-errno, "pipe");
+	if (pipe2(out, O_CLOEXEC) < 0)
+		r = run_complain_errno(-errno, "pipe");
+	if (r == 0)
+		r = start(&c, in[0], out[1], n->by_signal ? SIGUSR1 : 0, &n->holders);
+	close(in[0]);
+	closep(&out[1]);
+	n->input = in[1];
+	n->output = out[0];
+	if (r == 0)
+		r = await_said(n, READY, "mounted", &nr_members);
+	if (r < 0) {
+		end_holders(n);
+		return r;
+	}
+	return nr_members == n->nr;
+}
+
+int run_nodes_start_agents(struct run_nodes *n, const struct run_job *job, const char *launcher, char *const *arguments)
+{
+	_cleanup_(command_release) struct command c = { 0 };
+	static char how[] = "--agent";
+	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC), r;
+
+	if (nothing < 0)
+		return run_complain_errno(-errno, "/dev/null");
+	r = make_command(&c, job, launcher, true, how, arguments);
+	if (r == 0)
+		r = start(&c, nothing, STDERR_FILENO, SIGTERM, &n->agents);
+	close(nothing);
+	return r;
+}
+
+int run_nodes_end(struct run_nodes *n)
+{
+	uint64_t nr_members;
+	int status, r = 0, e;
+
+	if (n->holders > 0) {
+		tell(n, RUN_DRAIN);
+		r = await_said(n, DRAINED, "drained", &nr_members);
+	}
+	if (n->agents > 0) {
+		kill(n->agents, SIGTERM);
+		run_process_wait(n->agents, &status); /* what they did not share is stored */
+		n->agents = 0;
+	}
+	e = end_holders(n);
+	return r < 0 ? r : e;
+}
+
+static void say_line(const char *line)
+{
+	fputs(line, stdout);
+	fflush(stdout);
+}
+
+void run_nodes_say_ready(bool is_member)
+{
+	say_line(is_member ? READY_MEMBER : READY_ALONE);
+}
+
+void run_nodes_say_failed(void)
+{
+	say_line(FAILED);
+}
+
+void run_nodes_say_drained(void)
+{
+	say_line(DRAINED);
+}
+
+/* SIGTERM, which a batch system sends to all of a job, is for the program: that may want the mount for its last checkpoint. */
+enum run_word run_nodes_await_word(bool by_signal)
+{
+	sigset_t words;
+	int signal;
+	char byte;
+
+	if (!by_signal)
+		return TEMP_FAILURE_RETRY(read(STDIN_FILENO, &byte, 1)) == 1 ? RUN_DRAIN : RUN_END;
+	sigemptyset(&words);
+	sigaddset(&words, SIGUSR1);
+	sigaddset(&words, SIGUSR2);
+	sigwait(&words, &signal);
+	return signal == SIGUSR2 ? RUN_DRAIN : RUN_END;
+}
+
+bool run_nodes_is_end_said(bool by_signal)
+{
+	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+	sigset_t pending;
+
+	if (!by_signal)
+		return poll(&p, 1, 0) > 0;
+	sigpending(&pending);
+	return sigismember(&pending, SIGUSR1);
+}
