@@ -158,6 +158,7 @@ static void report(const struct session *s, const struct run_epochs *epochs)
 	read_figures(s->mount.point, &written, &new);
 	written -= MIN(written, s->written);
 	new -= MIN(new, s->new);
+	new = MIN(new, written); /* it is counted in whole pages */
 	run_say("written %s, of it new %s (%.1f %%)", human_size(written).s, human_size(new).s,
 		written > 0 ? 100.0 * (double)new / (double)written : 0.0);
 	if (stat_ask(s->mount.point, &a) == 0)

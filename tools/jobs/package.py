@@ -1,0 +1,40 @@
+# A recipe for Spack: put it into packages/ckptfs of a repository of yours (spack repo create), and `spack install ckptfs`.
+from spack.package import *
+
+
+class Ckptfs(MesonPackage):
+    """A filesystem for checkpoints: programs write ordinary files, and every distinct page of them is stored once."""
+
+    license("GPL-3.0-or-later")
+
+    # From a tree: spack dev-build ckptfs@main, or spack develop -p TREE ckptfs@main.
+    version("main")
+
+    variant("mpi", default=True, description="the agents that let nodes share what they have in common")
+    variant("cuda", default=False, description="deltas of GPU memory found on the GPU")
+    variant("metrics", default=True, description="figures over HTTP for Prometheus")
+    variant("python", default=True, description="the Python modules")
+
+    depends_on("c", type="build")
+    depends_on("meson@1.0:", type="build")
+    depends_on("ninja", type="build")
+    depends_on("pkgconfig", type="build")
+
+    depends_on("libfuse@3.14:")
+    depends_on("rocksdb@7:")
+    depends_on("xxhash@0.8.1:")
+    depends_on("openssl@3:")
+    depends_on("lz4@1.9:")
+    depends_on("zstd@1.5:")
+    depends_on("libmicrohttpd", when="+metrics")
+    depends_on("mpi", when="+mpi")
+    depends_on("cuda@11.8:", when="+cuda")
+    depends_on("python@3.9:", type=("build", "run"), when="+python")
+
+    conflicts("platform=darwin", msg="ckptfs is for Linux")
+
+    def meson_args(self):
+        def feature(option, variant):
+            return f"-D{option}={'enabled' if self.spec.satisfies('+' + variant) else 'disabled'}"
+
+        return [feature("mpi", "mpi"), feature("gpu", "cuda"), feature("metrics", "metrics"), "-Dtests=false"]
