@@ -1,0 +1,180 @@
+#!/bin/bash
+# The Python package: installed from a wheel, its structs are those of the header, and each call does what it says on a mount; the examples run, are
+# killed, and go on.
+. "$(dirname "$0")/../mount/lib.sh"
+need_mount
+need_root
+need cc
+[ -x "$PYTHON" ] || skip "$PYTHON is not installed"
+"$PYTHON" -c 'from importlib.util import find_spec; assert all(map(find_spec, ("pip", "setuptools", "wheel")))' 2>/dev/null || skip "pip, setuptools or wheel is not installed for $PYTHON"
+top=$HERE/../..
+
+cp -r "$top/client/python" "$WORK/source" # building leaves things there
+"$PYTHON" -m pip wheel --quiet --no-build-isolation --no-deps --no-index --wheel-dir "$WORK/wheel" "$WORK/source" >"$WORK/said" 2>&1 || fail_showing "no wheel"
+"$PYTHON" -m pip install --quiet --no-deps --no-index --target "$WORK/site" "$WORK"/wheel/ckptfs-*-py3-none-any.whl >"$WORK/said" 2>&1 ||
+	fail_showing "the wheel cannot be installed"
+[ -e "$WORK/site/ckptfs/py.typed" ] || fail "the wheel says nothing of its types"
+export PYTHONPATH=$WORK/site PYTHONDONTWRITEBYTECODE=1
+cd "$WORK"
+version=$(sed -n "s/^  version: '\(.*\)',/\1/p" "$top/meson.build")
+[ "$("$PYTHON" -c 'import ckptfs, importlib.metadata as m; print(ckptfs.__version__, m.version("ckptfs"))')" = "$version $version" ] ||
+	fail "another version than $version"
+
+# --- the header ---
+cat >"$WORK/print.py" <<'PY'
+from ckptfs import _ioctl
+print('#include <stddef.h>\n#include <stdio.h>\n#include "client/ioctl.h"\nint main(void) {')
+for name, renamed in (("Handle", {}), ("Clone", {"source": "from"}), ("Sync", {}), ("Stat", {}), ("Seal", {})):
+    struct = f"struct ckptfs_{name.lower()}"
+    kind = getattr(_ioctl, name)
+    print(f'printf("{name} %lu %zu\\n", (unsigned long)CKPTFS_IOC_{name.upper()}, sizeof({struct}));')
+    for field, _ in kind._fields_:
+        print(f'printf("{field} %zu %zu\\n", offsetof({struct}, {renamed.get(field, field)}), sizeof((({struct} *)0)->{renamed.get(field, field)}));')
+print("return 0; }")
+PY
+"$PYTHON" "$WORK/print.py" >"$WORK/header.c"
+cc -I "$top" -o "$WORK/header" "$WORK/header.c" || fail "what the package knows is not in the header"
+"$PYTHON" - >"$WORK/ours" <<'PY'
+import ctypes
+from ckptfs import _ioctl
+for name in ("Handle", "Clone", "Sync", "Stat", "Seal"):
+    kind = getattr(_ioctl, name)
+    print(name, getattr(_ioctl, name.upper()), ctypes.sizeof(kind))
+    for field, _ in kind._fields_:
+        print(field, getattr(kind, field).offset, getattr(kind, field).size)
+PY
+diff "$WORK/ours" <("$WORK/header") || fail "the header has other structs or numbers"
+
+# --- each call ---
+fs_mount
+cat >"$WORK/calls.py" <<'PY'
+import errno, os, pathlib, pwd, random, sys
+import ckptfs
+
+mnt, outside = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+
+
+def refused(number, kind, call, *args, **named):
+    try:
+        call(*args, **named)
+    except kind as e:
+        assert e.errno == number, e
+        return e
+    raise AssertionError(f"{call} {args} was done")
+
+
+# clone
+data = random.Random(1).randbytes(3_000_000)
+(mnt / "a").write_bytes(data)
+before = ckptfs.figures(mnt)["written_bytes"]
+assert ckptfs.clone(mnt / "a", mnt / "b") == len(data)
+assert (mnt / "b").read_bytes() == data
+assert ckptfs.figures(mnt)["written_bytes"] == before, "bytes were written"
+(mnt / "long").write_bytes(data + data)
+assert ckptfs.clone(mnt / "a", mnt / "long") == len(data)
+assert (mnt / "long").read_bytes() == data, "the target does not end where the source does"
+assert ckptfs.clone(str(mnt / "a"), str(mnt / "b"), offset=5, target_offset=1000, length=70000) == 70000
+assert (mnt / "b").read_bytes() == data[:1000] + data[5:70005] + data[71000:]
+assert ckptfs.clone(mnt / "a", mnt / "none", length=0) == 0 and not (mnt / "none").exists()
+(mnt / "empty").touch()
+assert ckptfs.clone(mnt / "empty", mnt / "b") == 0 and (mnt / "b").read_bytes() == b""
+refused(errno.EINVAL, OSError, ckptfs.clone, mnt / "a", mnt / "a")
+assert (mnt / "a").read_bytes() == data
+refused(errno.ENOENT, FileNotFoundError, ckptfs.clone, mnt / "nowhere", mnt / "b")
+try:
+    ckptfs.clone(mnt / "a", mnt / "b", offset=-1)
+    raise SystemExit("a negative offset")
+except ValueError:
+    pass
+
+# stat, figures, sync, mountpoint
+ckptfs.sync(mnt)
+s = ckptfs.stat(mnt / "a")
+assert (s.size, s.mapped, s.durable) == (len(data), len(data), True) or s.mapped >= len(data), s
+assert s.fingerprint == ckptfs.stat(mnt / "long").fingerprint != ckptfs.stat(mnt / "empty").fingerprint
+assert ckptfs.figures(mnt)["kind"] == "mount" and ckptfs.figures(mnt / "a")["size_bytes"] == len(data)
+(mnt / "deep/er").mkdir(parents=True)
+assert ckptfs.mountpoint(mnt / "deep/er") == mnt
+for call in (ckptfs.figures, ckptfs.stat, ckptfs.sync, ckptfs.seal, ckptfs.unseal, ckptfs.epochs):
+    refused(errno.ENOTTY, OSError, call, outside if call is not ckptfs.stat else __file__)
+
+# seal, unseal, epochs, newest
+assert ckptfs.epochs(mnt) == [] and ckptfs.newest(mnt) is None
+(mnt / "run/one").mkdir(parents=True)
+(mnt / "run/one/file").write_bytes(b"12345")
+e = ckptfs.seal(mnt / "run/one")
+assert (e.path, e.files, e.directories, e.bytes, e.uid) == (mnt / "run/one", 1, 1, 5, os.getuid()), e
+assert e.inode == (mnt / "run/one").stat().st_ino and abs(e.sealed.timestamp() - e.sealed_ns / 1e9) < 1e-3
+assert ckptfs.seal(mnt / "run/one") == e, "sealed again it is another one"
+refused(errno.EPERM, PermissionError, (mnt / "run/one/file").write_bytes, b"other")
+(mnt / "run/two").mkdir()
+with open(mnt / "run/two/open", "w"):
+    assert refused(errno.EBUSY, ckptfs.SealError, ckptfs.seal, mnt / "run/two").culprit == mnt / "run/two/open"
+assert refused(errno.EEXIST, ckptfs.SealError, ckptfs.seal, mnt / "run").culprit == mnt / "run/one"
+two = ckptfs.seal(mnt / "run/two")
+os.mkdir(mnt / "other")
+three = ckptfs.seal(mnt / "other")
+assert ckptfs.epochs(mnt) == [e, two, three] and ckptfs.epochs(mnt / "run") == [e, two]
+assert ckptfs.newest(mnt / "run") == two and ckptfs.epochs(mnt / "run/one") == [e] and ckptfs.newest(mnt / "deep") is None
+assert ckptfs.unseal(mnt / "other") is True and ckptfs.unseal(mnt / "other") is False
+refused(errno.ENOTDIR, NotADirectoryError, ckptfs.seal, mnt / "a")
+refused(errno.ENOENT, FileNotFoundError, ckptfs.seal, mnt / "nowhere")
+
+# epoch
+with ckptfs.epoch(mnt / "series/x/1") as where:
+    (where / "state").write_text("one")
+assert [x.path for x in ckptfs.epochs(mnt / "series")] == [mnt / "series/x/1"]
+refused(errno.EEXIST, FileExistsError, ckptfs.epoch(mnt / "series/x/1").__enter__)
+assert (mnt / "series/x/1/state").read_text() == "one"
+try:
+    with ckptfs.epoch(mnt / "series/x/2") as where:
+        (where / "state").write_text("half")
+        raise KeyboardInterrupt
+except KeyboardInterrupt:
+    assert not (mnt / "series/x/2").exists()
+pid = os.fork()
+if pid == 0:
+    with ckptfs.epoch(mnt / "series/x/2") as where:
+        (where / "state").write_text("half")
+        os.kill(os.getpid(), 9)
+os.waitpid(pid, 0)
+assert (mnt / "series/x/2/state").exists()
+with ckptfs.epoch(mnt / "series/x/2") as where:
+    assert os.listdir(where) == [], "what a crash has left is in it"
+assert ckptfs.newest(mnt / "series").path.name == "2"
+(mnt / "series/x/3").mkdir()
+(mnt / "series/x/3/precious").touch()
+refused(errno.EEXIST, FileExistsError, ckptfs.epoch(mnt / "series/x/3").__enter__)
+assert (mnt / "series/x/3/precious").exists(), "a directory that epoch() has not made was removed"
+PY
+"$PYTHON" -W error "$WORK/calls.py" "$MNT" "$WORK" || fail "a call"
+"$PYTHON" -m mypy --version >/dev/null 2>&1 && { "$PYTHON" -m mypy --strict "$WORK/site/ckptfs" || fail "types"; }
+
+# --- the examples: killed in the middle, they end where one that was not ends ---
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
+run_example() { # NAME DIRECTORY STEPS [LAUNCHER...]
+	mkdir -p "$2"
+	"${@:4}" "$PYTHON" -W error "$top/docs/examples/$1" "$2" "$3" 2>"$WORK/said"
+}
+goes_on() { # NAME [LAUNCHER...]
+	local whole parts
+	whole=$(run_example "$1" "$MNT/$1.whole" 6 "${@:2}") || fail_showing "$1"
+	run_example "$1" "$MNT/$1.parts" 4 "${@:2}" >/dev/null || fail_showing "$1"
+	mkdir "$MNT/$1.parts/step.0005" # as a crash leaves it
+	setfattr -n user.ckptfs_epoch "$MNT/$1.parts/step.0005"
+	echo half >"$MNT/$1.parts/step.0005/state"
+	parts=$(run_example "$1" "$MNT/$1.parts" 6 "${@:2}") || fail_showing "$1, after a crash"
+	[ "$whole" = "$parts" ] || fail "$1: $whole and, in parts, $parts"
+	[ "$("$PYTHON" -c 'import ckptfs, sys; print(len(ckptfs.epochs(sys.argv[1])))' "$MNT/$1.parts")" = 6 ] || fail "$1: not 6 epochs"
+	echo "$1: $parts"
+}
+goes_on plain.py
+if "$PYTHON" -c 'import h5py' 2>/dev/null; then goes_on h5.py; else echo "h5.py: h5py is not installed"; fi
+if "$PYTHON" -c 'import mpi4py' 2>/dev/null && command -v mpirun >/dev/null; then
+	goes_on mpi.py mpirun --oversubscribe -n 3
+else
+	echo "mpi.py: mpi4py or mpirun is not installed"
+fi
+cd /
+fs_umount
+fs_sound "after all"
