@@ -213,7 +213,8 @@ static int copy_symlink(int from_dir, int to_dir, const char *name, const struct
 
 static int copy_directory(struct state *s, int from, int to, const char *path);
 
-static int copy_subdirectory(struct state *s, int from_dir, int to_dir, const char *name, const char *path, const struct stat *st)
+static int copy_subdirectory(struct state *s, int from_dir, int to_dir, const char *name, const char *path,
+			     const struct stat *st)
 {
 	_cleanup_(closep) int from = openat(from_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_(closep) int to = -1;

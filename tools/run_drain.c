@@ -95,7 +95,9 @@ static int name_partial(const char *path, int64_t sealed_ns, char **ret)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
-	return asprintf(ret, "%.*s.%s.ckptfs-%" PRIx64, (int)(name - path), path, name, (uint64_t)sealed_ns) < 0 ? -ENOMEM : 0;
+	return asprintf(ret, "%.*s.%s.ckptfs-%" PRIx64, (int)(name - path), path, name, (uint64_t)sealed_ns) < 0 ?
+		       -ENOMEM :
+		       0;
 }
 
 static int sync_above(int top, const char *path)
@@ -136,7 +138,8 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 {
 	const char *path = e->path[0] ? e->path : WHOLE;
 	_cleanup_(freep) char *partial = NULL;
-	_cleanup_(closep) int from = openat(mount, e->path[0] ? e->path : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_(closep) int from =
+		openat(mount, e->path[0] ? e->path : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_(closep) int there = -1;
 	int r;
 
@@ -146,7 +149,8 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 	if (there >= 0) {
 		r = run_copy_is_same(from, there);
 		if (r == 0)
-			run_complain("%s/%s: is there, and is not what is sealed as %s; not replaced", d->d->to, path, path);
+			run_complain("%s/%s: is there, and is not what is sealed as %s; not replaced", d->d->to, path,
+				     path);
 		else if (r < 0)
 			run_complain_errno(r, "%s/%s: cannot be compared", d->d->to, path);
 		return r == 0 ? -EEXIST : r;
@@ -193,15 +197,17 @@ int run_drain_epochs(const struct run_drain *d, const struct run_epochs *e)
 		r = go_on(&run, 0) ? drain_epoch(&run, mount, top, one) : -ETIME;
 		progress_clear(&run.bar);
 		if (r == -ETIME) {
-			run_complain("no time left: %zu of %zu epochs are in %s, the newest first; the rest is in the store", i, e->nr, d->to);
+			run_complain(
+				"no time left: %zu of %zu epochs are in %s, the newest first; the rest is in the store",
+				i, e->nr, d->to);
 			return r;
 		}
 		run.before += one->bytes;
 		if (r < 0)
 			result = r;
 		else
-			run_say("%s: %s (%s), %zu of %zu", one->path[0] ? one->path : WHOLE, r > 0 ? "is in the destination" : "drained",
-				human_size(one->bytes).s, i + 1, e->nr);
+			run_say("%s: %s (%s), %zu of %zu", one->path[0] ? one->path : WHOLE,
+				r > 0 ? "is in the destination" : "drained", human_size(one->bytes).s, i + 1, e->nr);
 	}
 	return result;
 }

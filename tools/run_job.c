@@ -26,7 +26,7 @@ static const struct {
 };
 
 /* Launchers first: within a Slurm job mpirun's SLURM_NODEID is that of the batch script. */
-static const char *const node_variables[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK",	"PMI_RANK",
+static const char *const node_variables[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK",    "PMI_RANK",
 					      "FLUX_TASK_RANK",	      "SLURM_NODEID", "PBS_NODENUM" };
 
 void run_job_call(struct run_job *job, const char *name)
@@ -53,7 +53,8 @@ static int parse_number(const char *s, uint64_t max, uint64_t *ret)
 }
 
 /* A variable that is not set leaves *ret as it is. */
-static int read_number(const char *(*env)(const char *), const char *name, uint64_t max, uint64_t *ret, const char **ret_what)
+static int read_number(const char *(*env)(const char *), const char *name, uint64_t max, uint64_t *ret,
+		       const char **ret_what)
 {
 	const char *s = name ? env(name) : NULL;
 	int r = s ? parse_number(s, max, ret) : 0;

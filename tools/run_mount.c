@@ -98,18 +98,22 @@ static int look_at_existing(struct run_mount *m, bool shared)
 	_cleanup_(freep) char *store = find_mounted(m->point);
 
 	if (!store)
-		return shared ? run_complain_errno(-ENOENT, "%s: no ckptfs is mounted there, though --shared says so", m->point) : 0;
+		return shared ? run_complain_errno(-ENOENT, "%s: no ckptfs is mounted there, though --shared says so",
+						   m->point) :
+				0;
 	if (run_mount_is_alive(m)) {
 		if (shared) {
 			free(m->store);
 			m->store = TAKE(store);
 			return 1;
 		}
-		run_complain("%s: %s is mounted there already; another job's? (--shared uses it, and leaves it)", m->point, store);
+		run_complain("%s: %s is mounted there already; another job's? (--shared uses it, and leaves it)",
+			     m->point, store);
 		return -EBUSY;
 	}
 	if (shared || !is_same_store(store, m->store)) {
-		run_complain("%s: the daemon of %s, mounted there, has died; umount.ckptfs %s", m->point, store, m->point);
+		run_complain("%s: the daemon of %s, mounted there, has died; umount.ckptfs %s", m->point, store,
+			     m->point);
 		return -ENOTCONN;
 	}
 	run_say("%s: was left mounted by a daemon that has died; unmounting it", m->point);
@@ -157,7 +161,8 @@ static int unmount_alive(struct run_mount *m)
 
 	for (int i = 1; unmount(m, "-n", i < TRIES) < 0; i++) {
 		if (i == TRIES) {
-			run_complain("%s: detached; what uses it keeps its daemon, and the store, until it ends", m->point);
+			run_complain("%s: detached; what uses it keeps its daemon, and the store, until it ends",
+				     m->point);
 			unmount(m, "-l", false);
 			return -EBUSY;
 		}
@@ -176,7 +181,8 @@ int run_mount_end(struct run_mount *m)
 	if (run_mount_is_alive(m)) {
 		r = unmount_alive(m);
 	} else {
-		run_complain("%s: its daemon has died; %s has what was durable, and is sound at the next mount", m->point, m->store);
+		run_complain("%s: its daemon has died; %s has what was durable, and is sound at the next mount",
+			     m->point, m->store);
 		unmount(m, "-l", false);
 		r = -ENOTCONN;
 	}

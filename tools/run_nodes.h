@@ -33,7 +33,10 @@ struct run_nodes {
 	bool by_signal; /* how they hear */
 };
 
-#define RUN_NODES_NONE { .input = -1, .output = -1 }
+#define RUN_NODES_NONE                    \
+	{                                 \
+		.input = -1, .output = -1 \
+	}
 
 /*
  * Mount on all nodes: `arguments`, which end with NULL, are for ckptfs-run --hold. `launcher`: "srun", "flux", "mpirun", a command that starts one

@@ -148,6 +148,15 @@ exits 0 run --time-limit 3s --drain-before 2s sh -c 'trap "exit 0" TERM; while :
 says "time is nearly up"
 await run --quiet true # the detached one has let go of its store
 
+# --- ckptfs-run itself is killed ---
+start_run sh -c 'echo started; exec sleep 1000'
+program=$(pgrep -P "$first" -x sleep)
+kill -KILL "$first"
+{ wait "$first" || true; } 2>/dev/null
+await sh -c '! grep -q "$0/" /proc/mounts' "$WORK"
+gone "$program" || fail "the program goes on"
+await sh -c '! [ -e "$0" ]' "$WORK/a mount"
+
 # --- draining ---
 cat >"$WORK/steps" <<'SH'
 set -e
@@ -208,6 +217,22 @@ exits 0 run --drain-to "$to" true
 exits 0 run bash "$WORK/compare" "$to"
 exits 125 run --drain-to "$WORK/plain" true
 says "drain-to $WORK/plain"
+
+# Killed at some moment of a drain: never half of an epoch under its name, and the next one goes on.
+exits 0 run bash -c 'mkdir "$CKPTFS_MOUNT/many" && for i in $(seq 12); do head -c 300K /dev/urandom >"$CKPTFS_MOUNT/many/$i"; done; ckptfs-seal -q "$CKPTFS_MOUNT/many"'
+for at in 1 5 11; do
+	ckptfs-run --quiet --store "$spaced" --mount "$WORK/a mount" --drain-to "$to" true &
+	first=$!
+	until [ "$(find "$to" -path '*/.many.*/*' | wc -l)" -ge $at ] || [ -e "$to/many" ]; do :; done
+	kill -KILL "$first" 2>/dev/null || true
+	{ wait "$first" || true; } 2>/dev/null
+	await sh -c '! grep -q "$0/" /proc/mounts' "$WORK"
+	await sh -c '! [ -e "$0" ]' "$WORK/a mount"
+	[ ! -e "$to/many" ] || [ "$(ls "$to/many" | wc -l)" = 12 ] || fail "half an epoch"
+done
+exits 0 run --drain-to "$to" bash -c 'diff -r "$CKPTFS_MOUNT/many" "$0/many" 2>/dev/null || [ ! -e "$0/many" ]' "$to"
+exits 0 run diff -r "$WORK/a mount/many" "$to/many"
+[ -z "$(find "$to" -name '.*')" ] || fail "left: $(find "$to" -name '.*')"
 nothing_mounted "in the end"
 fs_sound_store() { fsck.ckptfs -n --read-data "$1" >"$WORK/fsck.log" 2>&1 || fail "fsck.ckptfs: $(tail -n 5 "$WORK/fsck.log")"; }
 fs_sound_store "$spaced"

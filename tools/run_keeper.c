@@ -1,0 +1,73 @@
+#include "tools/run_keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "tools/run_mount.h"
+#include "tools/run_process.h"
+#include "tools/run_say.h"
+
+#define DONE ((pid_t)0) /* instead of a program: end, and do nothing */
+
+/* Signals are blocked, as they are in ckptfs-run; a session of its own keeps those of the terminal and of process groups away. */
+static _Noreturn void keep(int words, struct run_mount *m, uint64_t grace_ns)
+{
+	pid_t program = -1, word;
+
+	setsid();
+	while (TEMP_FAILURE_RETRY(read(words, &word, sizeof(word))) == (ssize_t)sizeof(word)) {
+		if (word == DONE)
+			_exit(0);
+		program = word;
+	}
+	run_complain("was killed; unmounting");
+	if (program > 0)
+		run_process_end_group(program, grace_ns);
+	_exit(run_mount_end(m) < 0);
+}
+
+int run_keeper_start(struct run_keeper *k, struct run_mount *m, uint64_t grace_ns)
+{
+	int words[2];
+	pid_t pid;
+
+	if (pipe2(words, O_CLOEXEC) < 0)
+		return run_complain_errno(-errno, "pipe");
+	pid = fork();
+	if (pid == 0) {
+		close(words[1]);
+		keep(words[0], m, grace_ns);
+	}
+	close(words[0]);
+	if (pid < 0) {
+		close(words[1]);
+		return run_complain_errno(-errno, "fork");
+	}
+	*k = (struct run_keeper){ pid, words[1] };
+	return 0;
+}
+
+static void say(const struct run_keeper *k, pid_t word)
+{
+	if (k->pid > 0)
+		(void)!write(k->words, &word, sizeof(word)); /* one that was killed misses it */
+}
+
+void run_keeper_tell(const struct run_keeper *k, pid_t program)
+{
+	say(k, program);
+}
+
+void run_keeper_end(struct run_keeper *k)
+{
+	int status;
+
+	if (k->pid == 0)
+		return;
+	say(k, DONE);
+	close(k->words);
+	run_process_wait(k->pid, &status);
+	k->pid = 0;
+}

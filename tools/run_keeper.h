@@ -1,0 +1,21 @@
+/*
+ * Who takes a mount away when ckptfs-run is killed: a process of its own, which sees a pipe end. It ends what is left of the program, and unmounts.
+ * One thread.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct run_mount;
+
+struct run_keeper {
+	pid_t pid; /* 0: none */
+	int words;
+};
+
+/* Once it is mounted. `grace_ns`: as of run_process_end_group(). 0/<0, told. */
+int run_keeper_start(struct run_keeper *k, struct run_mount *m, uint64_t grace_ns);
+void run_keeper_tell(const struct run_keeper *k, pid_t program); /* its process group */
+/* Before unmounting: it is not needed any more. */
+void run_keeper_end(struct run_keeper *k);
