@@ -13,6 +13,7 @@
  * Exit status: the program's, or 128 and the signal that ended it; 125 ckptfs-run itself has failed, 126 the program cannot be run,
  * 127 there is no such program; 1 usage.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -241,11 +242,10 @@ static int run_program(const struct run_request *q, struct run_nodes *n, const s
 }
 
 /* The first signal has ended the program; this is one more. */
-static bool is_signalled(const struct run_request *q)
+static bool is_signalled(_unused_ const struct run_request *q)
 {
 	sigset_t pending;
 
-	(void)q;
 	sigpending(&pending);
 	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
 }
@@ -276,8 +276,9 @@ static int run_here(const struct run_request *q, const sigset_t *signals)
 #define NR_ARGUMENTS 16
 
 struct arguments {
-	char *v[NR_ARGUMENTS + 1];
+	char *v[NR_ARGUMENTS + 1]; /* ends with NULL */
 	size_t nr;
+	bool is_short; /* of memory: one is missing */
 };
 
 static void arguments_release(struct arguments *a)
@@ -288,8 +289,15 @@ static void arguments_release(struct arguments *a)
 
 static void pass(struct arguments *a, const char *name, const char *value)
 {
-	if (value && a->nr < NR_ARGUMENTS && asprintf(&a->v[a->nr], "%s%s", name, value) >= 0)
+	if (!value)
+		return;
+	assert(a->nr < NR_ARGUMENTS);
+	if (asprintf(&a->v[a->nr], "%s%s", name, value) < 0) {
+		a->v[a->nr] = NULL;
+		a->is_short = true;
+	} else {
 		a->nr++;
+	}
 }
 
 static void pass_time(struct arguments *a, const char *name, uint64_t ns)
@@ -321,8 +329,11 @@ static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 	pass(&hold, "--quiet", q->quiet ? "" : NULL);
 	pass_time(&hold, "--drain-before=", q->drain_before_ns);
 	pass_time(&hold, "--time-limit=", q->until_ns == RUN_NEVER ? 0 : q->until_ns - monotonic_ns());
-	if (run_job_expand(&q->job, q->store, &store) < 0 || run_job_expand(&q->job, q->mount, &mount) < 0)
+	if (run_job_expand(&q->job, q->store, &store) < 0 || run_job_expand(&q->job, q->mount, &mount) < 0 ||
+	    agent.is_short || hold.is_short) {
+		run_complain_errno(-ENOMEM, "nothing was done");
 		return EXIT_OURS;
+	}
 
 	r = run_nodes_hold(&n, &q->job, q->launcher, hold.v);
 	if (r < 0)

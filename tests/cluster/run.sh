@@ -73,6 +73,18 @@ for i in 0 1 2; do ckptfs-seal -q "$WORK/m $i/step.1"; done
 exit 5
 SH
 
+cat >"$WORK/kill-agent" <<'SH'
+set -eu
+figure() { ckptfs-stat --json "$WORK/m $1" | grep -q "$2"; }
+for i in 0 1 2; do until figure $i '"nodes":3'; do sleep 0.05; done; done
+for process in /proc/[0-9]*; do
+	words=$(tr '\0' ' ' <"$process/cmdline" 2>/dev/null) || continue
+	[ "$words" != "ckptfs-agent --mount $WORK/m 1 " ] || kill -KILL "${process#/proc/}"
+done
+for i in 0 1 2; do until figure $i '"agent":false'; do sleep 0.05; done; done
+until grep -q "agents have ended" "$WORK/said"; do sleep 0.05; done
+SH
+
 for launcher in "mpirun --oversubscribe -n %d --mca orte_abort_on_non_zero_status 0" srun; do
 	echo "--- $launcher ---"
 	rm -rf "$WORK"/s?.store "$WORK"/to.*
@@ -83,6 +95,11 @@ for launcher in "mpirun --oversubscribe -n %d --mca orte_abort_on_non_zero_statu
 	stored=$(du -ck "$WORK"/s?.store/packs | tail -n 1 | cut -f 1)
 	[ "$stored" -lt 8192 ] || fail_showing "three nodes store $stored KiB: nothing was shared"
 	nothing_left "after a program"
+
+	# Agents die, and the job goes on.
+	exits 0 ckptfs-run "${nodes[@]}" bash "$WORK/kill-agent"
+	says "the agents have ended; each node stores everything itself"
+	nothing_left "after agents have died"
 
 	# Some cannot mount.
 	: >"$WORK/s1.store.file"
