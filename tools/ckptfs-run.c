@@ -376,11 +376,11 @@ static int hold(const struct run_request *q)
 			run_nodes_await_word(by_signal);
 		}
 		e = run_mount_end(&s.mount);
-	} else {
-		run_nodes_say_failed();
 	}
+	if (r < 0 || e < 0)
+		run_nodes_say_failed();
 	run_mount_release(&s.mount);
-	return r < 0 || e < 0 ? EXIT_OURS : EXIT_DONE;
+	return EXIT_DONE;
 }
 
 static int be_agent(const struct run_request *q)

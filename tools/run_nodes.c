@@ -26,14 +26,18 @@
 #define LOOK_MS 200
 #define NR_WORDS 64 /* of a launcher's command */
 
-/* %d is the number of nodes. One process on each, beside those of the program. */
+/*
+ * %d is the number of nodes. One process on each, beside those of the program. When a holder is killed, the others are to go on; when an agent
+ * is, they are to end, as they can do nothing without it, and would find out only after a minute.
+ */
 static const struct {
 	const char *name, *holders, *agents;
 } launchers[] = {
 	{ "srun", "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0",
-	  NULL },
+	  "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=1" },
 	{ "flux", "flux exec --rank=all", "flux run --nodes=%d --tasks-per-node=1" },
-	{ "mpirun", "mpirun -n %d --map-by ppr:1:node --mca orte_abort_on_non_zero_status 0", NULL },
+	{ "mpirun", "mpirun -n %d --map-by ppr:1:node --mca orte_abort_on_non_zero_status 0",
+	  "mpirun -n %d --map-by ppr:1:node" },
 };
 
 static const char *of_scheduler(enum run_scheduler s)
@@ -108,7 +112,7 @@ static int make_command(struct command *c, const struct run_job *job, const char
 	c->self[len] = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(launchers); i++)
 		if (strcmp(given, launchers[i].name) == 0) {
-			given = is_agent && launchers[i].agents ? launchers[i].agents : launchers[i].holders;
+			given = is_agent ? launchers[i].agents : launchers[i].holders;
 			break;
 		}
 	r = split_launcher(c, given, job->nodes);
@@ -137,14 +141,14 @@ static bool is_told_to_end(void)
 	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT) || sigismember(&pending, SIGHUP);
 }
 
-/* 1: a line, 0: the end, <0. */
-static int next_line(int fd, char *line, size_t size, size_t *len)
+/* 1: a line, 0: the end, <0: -EINTR: told to end, which `to_the_end` does not hear. */
+static int next_line(int fd, bool to_the_end, char *line, size_t size, size_t *len)
 {
 	for (;;) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
 		ssize_t n;
 
-		if (is_told_to_end())
+		if (!to_the_end && is_told_to_end())
 			return -EINTR;
 		if (poll(&p, 1, LOOK_MS) <= 0)
 			continue;
@@ -169,7 +173,7 @@ static int await_said(struct run_nodes *n, const char *wanted, const char *done,
 	size_t len = 0;
 	int r = 1;
 
-	while (nr_said < n->nr && (r = next_line(n->output, line, sizeof(line), &len)) > 0) {
+	while (nr_said < n->nr && (r = next_line(n->output, false, line, sizeof(line), &len)) > 0) {
 		if (strcmp(line, FAILED) == 0) {
 			r = -EIO;
 			break;
@@ -203,19 +207,37 @@ static void tell(struct run_nodes *n, enum run_word word)
 	}
 }
 
+/* The rest of what holders say; did one say that it has failed? */
+static bool has_failed(struct run_nodes *n)
+{
+	bool failed = false;
+	char line[4096];
+	size_t len = 0;
+
+	while (next_line(n->output, true, line, sizeof(line), &len) > 0) {
+		if (strcmp(line, FAILED) == 0)
+			failed = true;
+		else if (strcmp(line, DRAINED) != 0)
+			fputs(line, stderr);
+	}
+	return failed;
+}
+
 static int end_holders(struct run_nodes *n)
 {
 	int status = 0, r = 0;
 
 	if (n->holders > 0) {
 		tell(n, RUN_END);
-		r = run_process_wait(n->holders, &status);
+		if (has_failed(n))
+			r = -EIO;
+		run_process_wait(n->holders, &status);
 	}
 	closep(&n->input);
-	closep(&n->output); /* not before: who still says something there would be ended by it */
+	closep(&n->output);
 	n->holders = 0;
 	n->input = n->output = -1;
-	if (r == 0 && run_process_exit_status(status) != 0) {
+	if (r < 0 || run_process_exit_status(status) != 0) {
 		run_complain("not all nodes have ended well: what they say is above");
 		r = -EIO;
 	}

@@ -53,5 +53,5 @@ enum run_word { RUN_DRAIN, RUN_END };
 enum run_word run_nodes_await_word(bool by_signal);
 bool run_nodes_is_end_said(bool by_signal); /* after RUN_DRAIN */
 void run_nodes_say_ready(bool is_member);
-void run_nodes_say_failed(void); /* instead */
+void run_nodes_say_failed(void); /* instead, or at its end; its status is 0, since launchers end others over another one */
 void run_nodes_say_drained(void);

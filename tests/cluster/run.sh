@@ -85,7 +85,7 @@ for i in 0 1 2; do until figure $i '"agent":false'; do sleep 0.05; done; done
 until grep -q "agents have ended" "$WORK/said"; do sleep 0.05; done
 SH
 
-for launcher in "mpirun --oversubscribe -n %d --mca orte_abort_on_non_zero_status 0" srun; do
+for launcher in "mpirun --oversubscribe -n %d" srun; do
 	echo "--- $launcher ---"
 	rm -rf "$WORK"/s?.store "$WORK"/to.*
 	noise "$launcher" 4 >"$WORK/state"
@@ -95,6 +95,14 @@ for launcher in "mpirun --oversubscribe -n %d --mca orte_abort_on_non_zero_statu
 	stored=$(du -ck "$WORK"/s?.store/packs | tail -n 1 | cut -f 1)
 	[ "$stored" -lt 8192 ] || fail_showing "three nodes store $stored KiB: nothing was shared"
 	nothing_left "after a program"
+
+	# One cannot drain.
+	rm -r "$WORK/to.1"
+	: >"$WORK/to.1"
+	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --drain-to "$WORK/to.%n" true
+	says "drain-to $WORK/to.1: Not a directory"
+	says "not all nodes have ended well"
+	rm "$WORK/to.1"
 
 	# Agents die, and the job goes on.
 	exits 0 ckptfs-run "${nodes[@]}" bash "$WORK/kill-agent"
