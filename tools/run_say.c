@@ -14,7 +14,7 @@ void run_say_init(const char *its_node, bool is_quiet)
 }
 
 /* One write for a line: those of several nodes come together on one terminal. */
-static void say(const char *fmt, va_list args, int r)
+static _printf_(1, 0) void say(const char *fmt, va_list args, int r)
 {
 	char line[8192];
 	int len = snprintf(line, sizeof(line), "ckptfs-run: %s%s", node ? node : "", node ? ": " : "");

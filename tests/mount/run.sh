@@ -233,6 +233,23 @@ done
 exits 0 run --drain-to "$to" bash -c 'diff -r "$CKPTFS_MOUNT/many" "$0/many" 2>/dev/null || [ ! -e "$0/many" ]' "$to"
 exits 0 run diff -r "$WORK/a mount/many" "$to/many"
 [ -z "$(find "$to" -name '.*')" ] || fail "left: $(find "$to" -name '.*')"
+
+# --- a plain user, through fusermount3 ---
+if [ -u "$(command -v fusermount3)" ] && mknod -m 666 "$WORK/fuse" c 10 229; then
+	mkdir "$WORK/home" "$WORK/bin"
+	chown 65534:65534 "$WORK/home"
+	for f in fs/mount.ckptfs tools/umount.ckptfs tools/ckptfs-run tools/ckptfs-seal; do cp "$CKPTFS_BUILD/$f" "$WORK/bin/"; done
+	cat >"$WORK/as-user" <<-'SH'
+		mount --bind "$WORK/fuse" /dev/fuse # for this namespace only: users may use FUSE
+		cd "$WORK/home"
+		PATH=$WORK/bin:$PATH exec setpriv --reuid 65534 --regid 65534 --clear-groups ckptfs-run --store "$PWD/store" --mount "$PWD/mnt" --drain-to "$PWD/to" \
+			sh -c 'id -u && mkdir mnt/step && echo mine >mnt/step/file && ckptfs-seal -q mnt/step && exit 6'
+	SH
+	exits 6 unshare -m bash "$WORK/as-user"
+	tells 65534
+	[ "$(cat "$WORK/home/to/step/file")" = mine ] || fail_showing "a plain user's epoch is not drained"
+	[ ! -e "$WORK/home/mnt" ] || fail_showing "a plain user's mount is left"
+fi
 nothing_mounted "in the end"
 fs_sound_store() { fsck.ckptfs -n --read-data "$1" >"$WORK/fsck.log" 2>&1 || fail "fsck.ckptfs: $(tail -n 5 "$WORK/fsck.log")"; }
 fs_sound_store "$spaced"
