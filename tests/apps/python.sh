@@ -175,6 +175,7 @@ if "$PYTHON" -c 'import mpi4py' 2>/dev/null && command -v mpirun >/dev/null; the
 else
 	echo "mpi.py: mpi4py or mpirun is not installed"
 fi
+if "$PYTHON" -c 'import torch' 2>/dev/null; then OMP_NUM_THREADS=1 goes_on torch_save.py; else echo "torch_save.py: torch is not installed"; fi
 cd /
 fs_umount
 fs_sound "after all"
