@@ -61,35 +61,42 @@ static int copy_extent(struct state *s, int from, int to, off_t off, off_t end)
 	return r;
 }
 
+/* The next stretch at or behind *end that is no hole: 1, 0: no more, <0. */
+static int next_extent(int fd, off_t size, off_t *off, off_t *end)
+{
+	off_t data = lseek(fd, *end, SEEK_DATA), hole;
+
+	if (data < 0)
+		return errno == ENXIO ? 0 : -errno;
+	if (data >= size)
+		return 0;
+	hole = lseek(fd, data, SEEK_HOLE);
+	if (hole < 0)
+		return -errno;
+	*off = data;
+	*end = MIN(hole, size);
+	return 1;
+}
+
 static int copy_bytes(struct state *s, int from, int to, off_t size)
 {
-	off_t at = 0, end;
-	int r = io_truncate(to, 0);
+	off_t off = 0, end = 0;
+	int r = io_truncate(to, 0); /* all of it is a hole */
 
 	if (r == 0)
 		r = io_truncate(to, (uint64_t)size);
-	while (r == 0 && (at = lseek(from, at, SEEK_DATA)) >= 0 && at < size) {
-		end = lseek(from, at, SEEK_HOLE);
-		if (end < 0)
-			return -errno;
-		end = MIN(end, size);
-		r = copy_extent(s, from, to, at, end);
-		at = end;
-	}
-	if (r == 0 && at < 0 && errno != ENXIO)
-		r = -errno;
+	while (r == 0 && (r = next_extent(from, size, &off, &end)) > 0)
+		r = copy_extent(s, from, to, off, end);
 	return r < 0 ? r : io_sync(to);
 }
 
-/* What the disk has, not what we have just written to memory. */
-static int compare_bytes(struct state *s, int from, int to, off_t size)
+static int compare_extent(struct state *s, int from, int to, off_t off, off_t end)
 {
-	off_t off = 0;
 	int r = 0;
 
-	posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED);
-	while (r == 0 && off < size) {
-		ssize_t n = io_pread(from, s->a, BLOCK, (uint64_t)off), m = io_pread(to, s->b, BLOCK, (uint64_t)off);
+	while (r == 0 && off < end) {
+		size_t len = (size_t)MIN((uint64_t)(end - off), BLOCK);
+		ssize_t n = io_pread(from, s->a, len, (uint64_t)off), m = io_pread(to, s->b, len, (uint64_t)off);
 
 		if (n < 0 || m < 0)
 			return n < 0 ? (int)n : (int)m;
@@ -98,6 +105,18 @@ static int compare_bytes(struct state *s, int from, int to, off_t size)
 		off += n;
 		r = tell_progress(s);
 	}
+	return r;
+}
+
+/* What the disk has, not what we have just written to memory. */
+static int compare_bytes(struct state *s, int from, int to, off_t size)
+{
+	off_t off = 0, end = 0;
+	int r = 0;
+
+	posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED);
+	while (r == 0 && (r = next_extent(from, size, &off, &end)) > 0)
+		r = compare_extent(s, from, to, off, end);
 	return r;
 }
 
