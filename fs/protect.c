@@ -463,6 +463,21 @@ int protect_heal(struct protect *p, uint64_t *ret)
 	return 0;
 }
 
+/* What it had is to be had by another one, or nobody needs to be told that it is not wanted any more. */
+static int drop_notes_of(struct fs *fs, const char *holder)
+{
+	struct guard g;
+	uint64_t dir = 0;
+	int r;
+
+	while ((r = guard_next(fs->db, dir, &dir, &g)) > 0) {
+		r = strcmp(g.holder_name, holder) == 0 ? note(fs, dir, NULL) : 0;
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
 int protect_forget(struct protect *p, const char *name)
 {
 	struct service_world w = { 0 };
@@ -472,7 +487,13 @@ int protect_forget(struct protect *p, const char *name)
 		for (uint32_t i = 0; i < w.nr && r == 0; i++)
 			r = strcmp(w.nodes[i].name, name) == 0 ? -EBUSY : 0;
 	service_world_release(&w);
-	return r < 0 ? r : engine_cluster_forget(p->fs->engine, name);
+	if (r == 0)
+		r = engine_cluster_forget(p->fs->engine, name);
+	if (r == 0)
+		r = drop_notes_of(p->fs, name);
+	if (r == 0)
+		protect_wake(p);
+	return r;
 }
 
 int protect_state(struct protect *p, uint64_t dir)

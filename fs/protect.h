@@ -38,7 +38,7 @@ void protect_wake(struct protect *p); /* something was sealed, or is not any mor
  * once with its number, which nr_healed reaches when it has come to its end. -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there.
  */
 int protect_heal(struct protect *p, uint64_t *ret);
-/* A node that will not come back. -ENOENT: nobody knows it; -EBUSY: it takes part; -EOPNOTSUPP */
+/* A node that will not come back: what it had goes to another one. -ENOENT: nobody knows it; -EBUSY: it takes part; -EOPNOTSUPP */
 int protect_forget(struct protect *p, const char *name);
 /*
  * A sealed directory: 0, another node has all of it. -EAGAIN: not yet; -EOPNOTSUPP: protect=none; -ENODATA: not sealed; -ENOTCONN: no agent is there; -EHOSTUNREACH: no node is on another host;

@@ -140,18 +140,34 @@ static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w,
 	return w->got ? kept == LINK_NOT_KEPT : nr_live_owners(g, w) < 2;
 }
 
+/* Those that are not here, from whoever has them. */
+static int fetch_rest(struct pushing *g, struct cluster_want *wants, size_t nr)
+{
+	const struct cluster_calls *calls = service_calls(g->p->service);
+	_cleanup_(freep) struct cluster_want *away = calloc(MAX(nr, (size_t)1), sizeof(*away));
+	size_t n = 0;
+	int r;
+
+	if (!away)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++)
+		if (!wants[i].got)
+			away[n++] = wants[i];
+	r = n > 0 ? calls->fetch(calls->userdata, away, n) : 0;
+	n = 0;
+	for (size_t i = 0; r == 0 && i < nr; i++)
+		if (!wants[i].got)
+			wants[i].got = away[n++].got;
+	return r;
+}
+
 /* Their bytes, into memory that is there for them. */
 static int read_chunks(struct pushing *g, struct cluster_want *wants, size_t nr)
 {
-	const struct cluster_calls *calls = service_calls(g->p->service);
-	size_t nr_away = 0;
 	int r = engine_cluster_chunks(g->p->fs->engine, wants, nr);
 
-	for (size_t i = 0; r == 0 && i < nr; i++)
-		nr_away += !wants[i].got;
-	for (size_t i = 0; r == 0 && nr_away > 0 && i < nr; i++)
-		if (!wants[i].got)
-			r = calls->fetch(calls->userdata, &wants[i], 1);
+	if (r == 0)
+		r = fetch_rest(g, wants, nr);
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		if (!wants[i].got || !fp_equal(fp_of(g->p->fs->key, wants[i].buf, wants[i].len), wants[i].fp))
 			r = log_errno(-EIO, "a chunk of %s, which is to be with another node, too, cannot be read", g->copy->path);

@@ -447,19 +447,6 @@ static int serve_get(struct service *s, const struct service_get *g, bool is_too
 	return is_too_much ? answer_none(s, g, wants, nr) : answer_get(s, g, wants, nr);
 }
 
-struct cluster_node *service_copy_nodes(struct service *s, uint32_t *ret_nr)
-{
-	struct cluster_node *nodes;
-
-	mutex_lock(&s->lock);
-	nodes = calloc(MAX(s->nr_nodes, 1u), sizeof(*nodes));
-	if (nodes && s->nr_nodes > 0)
-		memcpy(nodes, s->nodes, s->nr_nodes * sizeof(*nodes));
-	*ret_nr = s->nr_nodes;
-	mutex_unlock(&s->lock);
-	return nodes;
-}
-
 /* What cannot be noted is not lent. */
 static int serve_lend(struct service *s, const struct service_get *g, bool is_too_much)
 {
@@ -468,7 +455,7 @@ static int serve_lend(struct service *s, const struct service_get *g, bool is_to
 	_cleanup_(freep) struct fp *fps = NULL;
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	_cleanup_(freep) bool *lent = NULL;
-	uint32_t nr, nr_nodes = 0;
+	uint32_t nr, nr_nodes, self;
 	int r = link_decode_lend(g->body.data, g->body.len, &fps, &nr);
 
 	if (r < 0)
@@ -477,9 +464,9 @@ static int serve_lend(struct service *s, const struct service_get *g, bool is_to
 	answer = calloc(MAX(nr, 1u), 1);
 	if (!lent || !answer)
 		return -ENOMEM;
-	nodes = service_copy_nodes(s, &nr_nodes);
-	if (!nodes)
-		return -ENOMEM;
+	r = service_nodes(s, &nodes, &nr_nodes, &self);
+	if (r < 0)
+		return r;
 	if (!is_too_much && s->store.lend(s->store.userdata, nodes, nr_nodes, fps, nr, lent) == 0)
 		for (uint32_t i = 0; i < nr; i++)
 			answer[i] = lent[i];

@@ -167,8 +167,6 @@ void service_answered(struct service *s, enum link_type type, uint64_t number, s
 int service_request_send(struct service *s, uint64_t agent, struct service_request *rq, struct buf *message);
 int service_request_await(struct service *s, struct service_request *rq, uint64_t until_ns);
 void service_forget(struct service *s, struct service_request *rq) REQUIRES(s->lock); /* nobody waits for it any more */
-/* Those that take part, for whoever needs them without the lock; NULL: no memory. */
-struct cluster_node *service_copy_nodes(struct service *s, uint32_t *ret_nr);
 void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* GET or LEND has come */
 void service_fail_requests(struct service *s) REQUIRES(s->lock);
 /* Takes the body. false: it would be more bytes than `max` in all, and *ret is the caller's; NULL: no memory. */

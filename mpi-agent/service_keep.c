@@ -156,15 +156,15 @@ static int do_put(struct service *s, const struct service_get *g, int error)
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	_cleanup_(freep) uint8_t *kept = NULL;
-	uint32_t nr_nodes;
+	uint32_t nr_nodes, self;
 	int r = link_decode_put(g->body.data, g->body.len, &p);
 
 	if (r < 0)
 		return r;
 	kept = calloc(MAX(p.nr, 1u), 1);
-	nodes = service_copy_nodes(s, &nr_nodes);
-	if (!kept || !nodes)
-		return -ENOMEM;
+	r = kept ? service_nodes(s, &nodes, &nr_nodes, &self) : -ENOMEM;
+	if (r < 0)
+		return r;
 	r = error < 0 ? error : s->store.keep ? 0 : -EOPNOTSUPP;
 	if (r == 0)
 		r = s->store.keep(s->store.userdata, &p, nodes, nr_nodes, kept);
@@ -181,15 +181,14 @@ static int do_copy(struct service *s, const struct service_get *g, int error)
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	struct link_copy *c = calloc(1, sizeof(*c));
-	uint32_t nr_nodes;
+	uint32_t nr_nodes, self;
 	int r = c ? link_decode_copy(g->body.data, g->body.len, c) : -ENOMEM;
 
 	if (r < 0) {
 		free(c);
 		return r;
 	}
-	nodes = service_copy_nodes(s, &nr_nodes);
-	r = !nodes ? -ENOMEM : error < 0 ? error : s->store.copy ? 0 : -EOPNOTSUPP;
+	r = error < 0 ? error : s->store.copy ? service_nodes(s, &nodes, &nr_nodes, &self) : -EOPNOTSUPP;
 	if (r == 0)
 		r = s->store.copy(s->store.userdata, c, nodes, nr_nodes);
 	if (r == 0) {
