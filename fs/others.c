@@ -246,6 +246,8 @@ static int hear(struct others *o, const uint8_t *id, struct others_seals *ret)
 	if (is_fresh)
 		return r;
 	r = hear_anew(o, id, ret);
+	if (r == -EBADMSG)
+		log_warning("a node tells of sealed directories what cannot be right; it is asked again the next time");
 	if (r < 0)
 		return r;
 	mutex_lock(&o->lock);
@@ -627,8 +629,10 @@ static int make_copy(struct others *o, const struct others_seal *s)
 	memcpy(seal.from.name, s->name, sizeof(seal.from.name));
 	r = nodes_take(o->fs, &seal, &(struct nodes_source){ receive, &rc }, owners, nr_owners);
 	buf_release(&rc.part);
+	if (r == -ENODATA || r == -ESTALE)
+		return -ENOENT;
 	if (r < 0)
-		return r == -ENODATA || r == -ESTALE ? -ENOENT : r;
+		return log_errno(r, "node %s, %s: cannot be had", s->name, *s->path ? s->path : "/");
 	r = ask(o, s->holder, &hold, &nothing);
 	if (r == -ENODATA || r == -ESTALE) {
 		nodes_drop(o->fs, &seal.from, s->ino);

@@ -22,7 +22,7 @@ class Agent:
     def __init__(self, path):
         self.s = socket.socket(socket.AF_UNIX)
         self.s.connect(path)
-        self.say(HELLO, 0, struct.pack("<I", 2))
+        self.say(HELLO, 0, struct.pack("<I", 3))
         kind, number, body = self.hear()
         if kind == REFUSED:
             sys.exit(f"refused: {number}")
@@ -92,8 +92,9 @@ class Agent:
                 self.attend()
 
 
-agent = Agent(sys.argv[1])
-print(f"name {agent.name} replicas {agent.replicas}", flush=True)
-for word in sys.argv[2:]:
-    agent.do(word)
-    print(word, flush=True)
+if __name__ == "__main__":
+    agent = Agent(sys.argv[1])
+    print(f"name {agent.name} replicas {agent.replicas}", flush=True)
+    for word in sys.argv[2:]:
+        agent.do(word)
+        print(word, flush=True)

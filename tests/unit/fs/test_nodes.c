@@ -24,6 +24,7 @@
 #include "fs/nodes.h"
 #include "fs/options.h"
 #include "fs/seal.h"
+#include "fs/view.h"
 #include "fs/xattr.h"
 #include "store/engine/check.h"
 
@@ -433,6 +434,27 @@ static void what_is_open_can_be_read_after_its_copy_was_dropped(void **state)
 	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top), 0); /* again is fine */
 }
 
+static void who_has_the_name_of_the_view_keeps_it(void **state)
+{
+	struct world *w = *state;
+	struct view *v = w->fs[HERE]->view;
+	uint64_t own;
+
+	assert_non_null(v);
+	w->fs[HERE]->view = NULL; /* as in a version that had none */
+	own = make(w->fs[HERE], NS_ROOT_INO, VIEW_NAME, S_IFDIR | 0700, NULL);
+	w->fs[HERE]->view = v;
+	unmount(w, HERE);
+	mount(w, HERE);
+	assert_null(w->fs[HERE]->view);
+	assert_int_equal(look_up(w->fs[HERE], NS_ROOT_INO, VIEW_NAME), own);
+	assert_int_equal(names_rename(w->fs[HERE], NS_ROOT_INO, VIEW_NAME, NS_ROOT_INO, "mine", 0), 0);
+	unmount(w, HERE);
+	mount(w, HERE);
+	assert_non_null(w->fs[HERE]->view);
+	assert_int_equal(names_rmdir(w->fs[HERE], NS_ROOT_INO, VIEW_NAME), -EROFS);
+}
+
 /* --- what must not be believed --- */
 
 static void expect_nothing(struct world *w)
@@ -630,6 +652,7 @@ int main(void)
 		with_world(nothing_of_a_copy_changes),
 		with_world(a_newer_copy_takes_the_place_of_the_older),
 		with_world(what_is_open_can_be_read_after_its_copy_was_dropped),
+		with_world(who_has_the_name_of_the_view_keeps_it),
 		with_world(a_catalog_that_is_cut_or_changed_leaves_nothing),
 		with_world(another_catalog_than_was_said_is_refused),
 		with_world(what_a_liar_tells_is_refused),
