@@ -33,7 +33,7 @@
 
 #define READ_BYTES (2 * (CATALOG_RECORD_MAX + 16u)) /* any record, and as much again */
 #define PIECES_MAX 8192u /* that wait: 32 MiB of pages, for one sync */
-#define RUNS_MAX 4096u
+#define RUNS_MAX 1024u /* files whose contents are open at once */
 #define HOLE_INSIDE MiB(16) /* a run goes on behind it; longer ones cost time, MiB by MiB */
 #define BUSY_WAIT_NS UINT64_C(30000000000) /* a window of a collection takes seconds */
 #define BUSY_STEP_NS 20000000
@@ -42,7 +42,7 @@
 /* Pieces of one file, one behind the other. */
 struct run {
 	uint64_t ino, off, end;
-	size_t first, nr;
+	size_t nr;
 };
 
 struct making {
@@ -247,27 +247,32 @@ static int take_xattr(struct making *m, const struct catalog_record *rec)
 
 /* --- bytes --- */
 
-static int refer(struct making *m, const struct run *run)
+/* Nodes may be collecting together, which is waited for. */
+static int refer(struct making *m, const struct cluster_run *runs)
 {
 	uint64_t until = monotonic_ns() + BUSY_WAIT_NS;
-	struct content *c;
-	int r = content_open(m->fs->engine, run->ino, &c);
+	int r;
 
-	if (r < 0)
-		return r;
-	while ((r = engine_cluster_refer(c, run->off, m->pieces + run->first, run->nr, m->owners, m->nr_owners)) == -EAGAIN &&
+	while ((r = engine_cluster_refer_runs(m->fs->engine, runs, m->nr_runs, m->pieces, m->owners, m->nr_owners)) == -EAGAIN &&
 	       monotonic_ns() < until)
 		nanosleep(&(struct timespec){ .tv_nsec = BUSY_STEP_NS }, NULL);
-	content_close(c);
 	return r == -EINVAL ? -EBADMSG : r; /* chunks of lengths that there are not */
 }
 
 static int refer_all(struct making *m)
 {
-	int r = 0;
+	_cleanup_(freep) struct cluster_run *runs = calloc(RUNS_MAX, sizeof(*runs));
+	size_t nr = 0;
+	int r = runs ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < m->nr_runs && r == 0; i++)
-		r = refer(m, &m->runs[i]);
+	for (; r == 0 && nr < m->nr_runs; nr += r == 0) {
+		runs[nr] = (struct cluster_run){ .off = m->runs[nr].off, .nr = m->runs[nr].nr };
+		r = content_open(m->fs->engine, m->runs[nr].ino, &runs[nr].c);
+	}
+	if (r == 0 && nr > 0)
+		r = refer(m, runs);
+	while (nr-- > 0)
+		content_close(runs[nr].c);
 	m->nr_runs = m->nr_pieces = 0;
 	return r;
 }
@@ -290,7 +295,7 @@ static int add_piece(struct making *m, const struct cluster_piece *p)
 	}
 	if (!goes_on) {
 		run = &m->runs[m->nr_runs++];
-		*run = (struct run){ m->last, at, at, m->nr_pieces, 0 };
+		*run = (struct run){ m->last, at, at, 0 };
 	}
 	m->pieces[m->nr_pieces++] = *p;
 	run->nr++;

@@ -132,6 +132,14 @@ int engine_cluster_pieces(struct content *c, uint64_t off, struct cluster_piece 
  */
 int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr,
 			 const struct cluster_node *owners, uint32_t nr_owners);
+/* The same for several files at once, which costs one sync: pieces of the first run, then those of the next. */
+struct cluster_run {
+	struct content *c;
+	uint64_t off;
+	size_t nr; /* pieces */
+};
+int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, size_t nr_runs, const struct cluster_piece *pieces,
+			      const struct cluster_node *owners, uint32_t nr_owners);
 
 /*
  * Collecting together (together.c): what no node refers to any more is not lent any more, and then each node's own collection frees it.

@@ -354,7 +354,6 @@ int engine_cluster_lend_all(struct engine *e, const struct fp *fps, size_t nr)
 
 struct referring {
 	struct engine *e;
-	struct content *c;
 	const struct cluster_piece *pieces;
 	struct addr *where; /* of the chunks */
 	uint8_t *number; /* of those in new frames, as pack_hint() wants it */
@@ -442,14 +441,15 @@ static int find_pieces(struct referring *rf)
 	return 0;
 }
 
-static int set_extents(struct referring *rf, uint64_t off)
+/* Of a run whose first piece is number `first`. */
+static int set_extents(struct referring *rf, const struct cluster_run *run, size_t first)
 {
 	_cleanup_(extent_list_release) struct extent_list l = { 0 };
-	uint64_t base = off, at = off;
+	uint64_t base = run->off, at = run->off;
 	int r = 0;
 
-	content_lock_quiet(rf->c);
-	for (size_t i = 0; i < rf->nr && r == 0; i++) {
+	content_lock_quiet(run->c);
+	for (size_t i = first; i < first + run->nr && r == 0; i++) {
 		const struct cluster_piece *p = &rf->pieces[i];
 
 		for (uint64_t done = 0, n; done < p->len && r == 0; done += n, at += n) {
@@ -460,19 +460,19 @@ static int set_extents(struct referring *rf, uint64_t off)
 			if (!fp_is_none(p->fp))
 				r = extent_list_add(&l, (uint32_t)(at - base), (uint32_t)n, a);
 			if (r == 0 && (at + n) % SEGMENT_SIZE == 0) {
-				r = content_set_extents(rf->c, base, at + n - base, &l);
+				r = content_set_extents(run->c, base, at + n - base, &l);
 				base = at + n;
 				l.nr = 0;
 			}
 		}
 	}
 	if (r == 0 && at > base)
-		r = content_set_extents(rf->c, base, at - base, &l);
-	content_unlock_quiet(rf->c);
+		r = content_set_extents(run->c, base, at - base, &l);
+	content_unlock_quiet(run->c);
 	return r;
 }
 
-static int refer(struct referring *rf, uint64_t off)
+static int refer(struct referring *rf, const struct cluster_run *runs, size_t nr_runs)
 {
 	struct engine *e = rf->e;
 	struct pack_marks marks;
@@ -492,17 +492,34 @@ static int refer(struct referring *rf, uint64_t off)
 		if (rf->is_new[i])
 			remember(e, rf->pieces[i].fp, rf->where[i], rf->number[i]);
 	mutex_unlock(&e->append_lock);
-	return set_extents(rf, off);
+	for (size_t i = 0, first = 0; i < nr_runs && r == 0; first += runs[i++].nr)
+		r = set_extents(rf, &runs[i], first);
+	return r;
+}
+
+static size_t nr_pieces(const struct cluster_run *runs, size_t nr_runs)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < nr_runs; i++)
+		nr += runs[i].nr;
+	return nr;
 }
 
 int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr,
 			 const struct cluster_node *owners, uint32_t nr_owners)
 {
+	return engine_cluster_refer_runs(c->e, &(struct cluster_run){ c, off, nr }, 1, pieces, owners, nr_owners);
+}
+
+int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, size_t nr_runs, const struct cluster_piece *pieces,
+			      const struct cluster_node *owners, uint32_t nr_owners)
+{
+	size_t nr = nr_pieces(runs, nr_runs);
 	_cleanup_(freep) struct addr *where = calloc(MAX(nr, (size_t)1), sizeof(*where));
 	_cleanup_(freep) uint8_t *number = calloc(MAX(nr, (size_t)1), 1);
 	_cleanup_(freep) bool *is_new = calloc(MAX(nr, (size_t)1), sizeof(*is_new));
-	struct referring rf = { c->e, c, pieces, where, number, is_new, nr, { 0 } };
-	struct engine *e = c->e;
+	struct referring rf = { e, pieces, where, number, is_new, nr, { 0 } };
 	unsigned ticket;
 	int r = 0;
 
@@ -523,7 +540,7 @@ int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_p
 	if (r < 0)
 		return r;
 	ticket = epoch_enter(&e->users);
-	r = refer(&rf, off);
+	r = refer(&rf, runs, nr_runs);
 	epoch_leave(&e->users, ticket);
 	shares_settled(e);
 	return r;
