@@ -29,6 +29,7 @@
 #define CATALOG_KEPT_NS (UINT64_C(300) * 1000000000) /* after the last question about it */
 #define PATIENCE_NS (UINT64_C(500) * 1000000) /* before it is said that something goes on */
 #define STEP_NS 5000000
+#define CLAIM_NS (UINT64_C(5) * 1000000000) /* for who has asked for something to come for it, before others have their turn */
 #define FPS_AT_ONCE 4096u
 #define LEND_WAIT_NS (UINT64_C(10) * 1000000000) /* for chunks that cannot be lent just now */
 
@@ -55,6 +56,7 @@ struct answers {
 	enum question_kind kind GUARDED_BY(task.lock); /* of the work, constant while it goes on; 0: there was none */
 	struct subject subject GUARDED_BY(task.lock);
 	int fd GUARDED_BY(task.lock); /* the catalog it has made; -1: none */
+	uint64_t done_ns GUARDED_BY(task.lock);
 };
 
 /* --- work that takes long --- */
@@ -192,12 +194,17 @@ static int work(void *userdata)
 	struct answers *a = userdata;
 	enum question_kind kind;
 	struct subject s;
+	int r;
 
 	mutex_lock(&a->task.lock);
 	kind = a->kind;
 	s = a->subject;
 	mutex_unlock(&a->task.lock);
-	return kind == QUESTION_CATALOG ? make_catalog(a, &s) : hold(a, &s);
+	r = kind == QUESTION_CATALOG ? make_catalog(a, &s) : hold(a, &s);
+	mutex_lock(&a->task.lock);
+	a->done_ns = monotonic_ns();
+	mutex_unlock(&a->task.lock);
+	return r;
 }
 
 static bool is_same(const struct subject *a, const struct subject *b)
@@ -219,6 +226,8 @@ static int look_after(struct answers *a, enum question_kind kind, const struct s
 		a->fd = -1;
 		return a->task.status.error;
 	}
+	if (a->kind != 0 && monotonic_ns() - a->done_ns < CLAIM_NS)
+		return -EINPROGRESS;
 	a->kind = kind;
 	a->subject = *s;
 	r = task_start(&a->task);

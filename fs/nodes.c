@@ -81,18 +81,30 @@ static void put_note(struct engine_tx *tx, uint64_t top, const struct ns_copy *n
 	engine_tx_put(tx, ns_key_copy(top), value.data, value.len);
 }
 
-static int reserve(void **v, size_t nr, size_t *room, size_t size)
+/* An array with room for one more, or NULL, and it is as it was. */
+static void *reserve(void *v, size_t nr, size_t *room, size_t size)
 {
 	size_t more = MAX(2 * *room, (size_t)64);
-	void *p;
 
 	if (nr < *room)
-		return 0;
-	p = reallocarray(*v, more, size);
-	if (!p)
+		return v;
+	v = reallocarray(v, more, size);
+	if (v)
+		*room = more;
+	return v;
+}
+
+static int reserve_inode(struct making *m, bool is_dir)
+{
+	void *v = is_dir ? reserve(m->dirs, m->nr_dirs, &m->dirs_room, sizeof(*m->dirs)) :
+			   reserve(m->files, m->nr_files, &m->files_room, sizeof(*m->files));
+
+	if (!v)
 		return -ENOMEM;
-	*v = p;
-	*room = more;
+	if (is_dir)
+		m->dirs = v;
+	else
+		m->files = v;
 	return 0;
 }
 
@@ -157,8 +169,7 @@ static int take_inode(struct making *m, const struct catalog_record *rec)
 
 	if (m->nr_dirs + m->nr_files == SEAL_INODES_MAX)
 		return -E2BIG;
-	r = is_dir ? reserve((void **)&m->dirs, m->nr_dirs, &m->dirs_room, sizeof(*m->dirs)) :
-		     reserve((void **)&m->files, m->nr_files, &m->files_room, sizeof(*m->files));
+	r = reserve_inode(m, is_dir);
 	if (r == 0)
 		r = engine_new_number(m->fs->engine, &in.ino);
 	if (r < 0)
@@ -388,26 +399,29 @@ struct leaving {
 	size_t nr, room;
 };
 
+static int add_dir(struct leaving *l, uint64_t ino, uint64_t parent, uint64_t cookie)
+{
+	struct left_dir *dirs = reserve(l->dirs, l->nr, &l->room, sizeof(*dirs));
+
+	if (!dirs)
+		return -ENOMEM;
+	l->dirs = dirs;
+	l->dirs[l->nr++] = (struct left_dir){ ino, parent, cookie };
+	return 0;
+}
+
 static int find_dirs(struct leaving *l, uint64_t top)
 {
-	int r = reserve((void **)&l->dirs, 0, &l->room, sizeof(*l->dirs));
+	int r = add_dir(l, top, top, 0);
 
-	if (r < 0)
-		return r;
-	l->dirs[l->nr++] = (struct left_dir){ top, top, 0 };
 	for (size_t i = 0; i < l->nr && r >= 0; i++) {
 		_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
 		uint64_t parent = l->dirs[i].ino;
 		struct ns_dirent d;
 
 		r = ns_readdir_open(l->fs->db, parent, 0, &it);
-		while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0) {
-			if (d.type != DT_DIR)
-				continue;
-			r = reserve((void **)&l->dirs, l->nr, &l->room, sizeof(*l->dirs));
-			if (r == 0)
-				l->dirs[l->nr++] = (struct left_dir){ d.ino, parent, d.cookie };
-		}
+		while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0)
+			r = d.type == DT_DIR ? add_dir(l, d.ino, parent, d.cookie) : 0;
 	}
 	return MIN(r, 0);
 }

@@ -18,8 +18,10 @@
 #include "fs/question_format.h"
 
 #define BELIEVED_NS (UINT64_C(1) * 1000000000)
-#define HEARD_MAX 64u /* nodes whose lists are remembered */
-#define SEALS_MAX (1u << 16) /* of a node: more are not looked at */
+#define HEARD_MAX 16u /* nodes whose lists are remembered */
+#define SEALS_MAX (1u << 14) /* of a node, ... */
+#define PATHS_MAX (4u << 20) /* with so many bytes, ... */
+#define PARTS_MAX 4096u /* in as many answers: more are not looked at */
 #define WORK_NS (UINT64_C(600) * 1000000000) /* for a node to make a catalog, and to lend */
 #define BUSY_NS (UINT64_C(30) * 1000000000) /* for one that has too many questions */
 #define BUSY_STEP_NS 50000000
@@ -105,6 +107,7 @@ static int add_all(struct others_seals *l, const struct others_seals *from)
 {
 	int r = 0;
 
+	l->is_cut |= from->is_cut;
 	for (size_t i = 0; i < from->nr && r == 0; i++)
 		r = add(l, &from->v[i]);
 	return r;
@@ -196,14 +199,21 @@ static int take_list(const uint8_t *holder, const struct buf *answer, struct que
 static int hear_anew(struct others *o, const uint8_t *id, struct others_seals *ret)
 {
 	struct question q = { .kind = QUESTION_SEALS };
+	size_t bytes = 0;
 	int r = 0;
 
-	while (r == 0 && (q.seals_after != QUESTION_AT_END || q.copies_after != QUESTION_AT_END) && ret->nr < SEALS_MAX) {
+	for (unsigned i = 0; r == 0 && (q.seals_after != QUESTION_AT_END || q.copies_after != QUESTION_AT_END); i++) {
 		_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
 
+		if (i == PARTS_MAX || ret->nr > SEALS_MAX || bytes > PATHS_MAX) {
+			log_warning("a node has more sealed directories than are looked at: %zu are", ret->nr);
+			ret->is_cut = true;
+			return 0;
+		}
 		r = ask(o, id, &q, &answer);
 		if (r == 0)
 			r = take_list(id, &answer, &q, ret);
+		bytes += answer.len;
 	}
 	return r;
 }
@@ -476,7 +486,7 @@ static int match_copies(struct others *o, const uint8_t *id, struct others_seals
 				l->v[i].top = top;
 				is_told = true;
 			}
-		if (!is_told && is_id(c.store, id) && c.state == NS_COPY_CACHED && l->nr < SEALS_MAX)
+		if (!is_told && is_id(c.store, id) && c.state == NS_COPY_CACHED && !l->is_cut)
 			drop(o, &c);
 	}
 	return r;
@@ -506,6 +516,7 @@ static int add_of_node(const struct others_seals *from, const uint8_t *id, struc
 {
 	int r = 0;
 
+	ret->is_cut |= from->is_cut;
 	for (size_t i = 0; i < from->nr && r == 0; i++)
 		if (is_id(from->v[i].store, id) && !has(ret, &from->v[i]))
 			r = add(ret, &from->v[i]);

@@ -48,6 +48,7 @@ struct others_seal {
 struct others_seals {
 	struct others_seal *v; /* by path, each once: what was sealed last */
 	size_t nr, room;
+	bool is_cut; /* there are more */
 };
 void others_seals_release(struct others_seals *s);
 /* Of a node. Copies that were made because somebody looked, of what it says it has no more, are dropped. */
