@@ -225,17 +225,18 @@ struct ckptfs_delta_abort {
  *           read; reading them compares them with what the root is made of
  */
 enum ckptfs_seal_command { CKPTFS_SEAL_SEAL, CKPTFS_SEAL_UNSEAL, CKPTFS_SEAL_NEXT, CKPTFS_SEAL_CHECK, CKPTFS_SEAL_STATE };
-#define CKPTFS_SEAL_HAS_ROOT 1u /* flag, out: `root` says something; seals of earlier versions have none */
+#define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `root` says something; seals of earlier versions have none */
+#define CKPTFS_SEAL_PROTECTED 2u /* fact, of NEXT: another node has all of it, too */
 
 struct ckptfs_seal {
 	uint32_t size, version;
-	uint32_t command, flags; /* flags: in 0, out CKPTFS_SEAL_HAS_ROOT */
+	uint32_t command, flags; /* flags: 0 */
 	uint64_t inode; /* out: of the directory */
 	int64_t sealed_ns; /* out, as all below: when; since 1970 */
 	uint64_t files, directories, bytes; /* in it, and with it; files: all that is no directory, each once */
 	uint64_t new_bytes; /* as stored, that nothing else referred to when it was sealed */
 	uint32_t uid; /* who sealed it */
-	uint32_t is_protected; /* NEXT: 1: another node has all of it, too */
+	uint32_t facts; /* CKPTFS_SEAL_HAS_ROOT, CKPTFS_SEAL_PROTECTED */
 	uint8_t root[32]; /* when it was sealed; over names, attributes and content (docs/format.md) */
 	uint8_t root_now[32]; /* CHECK */
 	char path[4096]; /* from the mountpoint; "" is that itself, or nothing to tell */

@@ -99,7 +99,7 @@ static bool is_died(int r)
 
 static void tell_done(const struct request *q, const char *path, const struct ckptfs_seal *s, int r)
 {
-	bool has_root = s->flags & CKPTFS_SEAL_HAS_ROOT;
+	bool has_root = s->facts & CKPTFS_SEAL_HAS_ROOT;
 
 	if (q->quiet)
 		return;

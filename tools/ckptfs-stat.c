@@ -156,7 +156,7 @@ static int show_epochs(const struct request *q, FILE *to)
 static void show_verified(const struct request *q, FILE *to, const char *path, const struct verify_result *v, int r)
 {
 	const char *state = r > 0 ? "valid" : v->is_sealed ? "damaged" : "unsealed";
-	bool has_root = v->seal.flags & CKPTFS_SEAL_HAS_ROOT;
+	bool has_root = v->seal.facts & CKPTFS_SEAL_HAS_ROOT;
 
 	if (q->format == FORMAT_JSON) {
 		fputs("{\"schema_version\": 1, \"kind\": \"epoch\", \"path\": ", to);

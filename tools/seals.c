@@ -52,10 +52,8 @@ static int ask_all(int fd, struct seals *ret)
 	struct ckptfs_seal one = { .size = sizeof(one), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_NEXT };
 	int r = 0;
 
-	while (r == 0 && ioctl(fd, CKPTFS_IOC_SEAL, &one) == 0) {
+	while (r == 0 && ioctl(fd, CKPTFS_IOC_SEAL, &one) == 0)
 		r = add(ret, &one);
-		one.flags = 0;
-	}
 	if (r == 0 && errno != ENOENT)
 		r = -errno;
 	if (r == 0 && ret->nr > 0)
@@ -136,7 +134,7 @@ static uint64_t age_ns(const struct ckptfs_seal *e)
 /* Where it is. */
 static const char *durable(const struct ckptfs_seal *e)
 {
-	return e->is_protected ? "partner" : "local";
+	return e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
 }
 
 static void print_json(FILE *to, const struct seals *s)
@@ -155,7 +153,7 @@ static void print_json(FILE *to, const struct seals *s)
 			", \"directories\": %" PRIu64 ", \"bytes\": %" PRIu64,
 			e->inode, e->uid, e->sealed_ns, age_ns(e), durable(e), seals_is_newest(s, e) ? "true" : "false", e->files,
 			e->directories, e->bytes);
-		if (e->flags & CKPTFS_SEAL_HAS_ROOT)
+		if (e->facts & CKPTFS_SEAL_HAS_ROOT)
 			fprintf(to, ", \"new_bytes\": %" PRIu64 ", \"root\": \"%s\"}", e->new_bytes, sha256_hex(e->root).s);
 		else
 			fputs(", \"new_bytes\": null, \"root\": null}", to);
@@ -208,7 +206,7 @@ static void print_text(FILE *to, const struct seals *s)
 		fputs(seals_is_newest(s, e) ? "* " : "  ", to);
 		columns = text_print_path(to, s, e);
 		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9" PRIu64 "  %5s\n", (int)(width - columns), "", "sealed", durable(e),
-			human_size(e->bytes).s, e->flags & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", e->files,
+			human_size(e->bytes).s, e->facts & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", e->files,
 			human_age(age_ns(e)).s);
 	}
 }

@@ -272,7 +272,7 @@ static int compare_root(int fd, struct verify_result *ret)
 		return because(ret, 0, "damaged: what it is made of cannot be looked up; the daemon's log says more");
 	if (r < 0)
 		return because(ret, r, "%s", strerror(-r));
-	if (ret->seal.flags & CKPTFS_SEAL_HAS_ROOT &&
+	if (ret->seal.facts & CKPTFS_SEAL_HAS_ROOT &&
 	    memcmp(ret->seal.root, ret->seal.root_now, sizeof(ret->seal.root)) != 0)
 		return because(ret, 0, "damaged: its root is not that of its seal");
 	return 1;

@@ -487,9 +487,10 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 	arg->bytes = seal.bytes;
 	arg->new_bytes = seal.new_bytes;
 	arg->uid = seal.uid;
-	arg->flags = seal.has_root ? CKPTFS_SEAL_HAS_ROOT : 0;
+	arg->facts = seal.has_root ? CKPTFS_SEAL_HAS_ROOT : 0;
 	memcpy(arg->root, seal.root, sizeof(arg->root));
-	arg->is_protected = arg->command == CKPTFS_SEAL_NEXT && r == 0 && protect_state(fs->protect, arg->inode) == 0;
+	if (arg->command == CKPTFS_SEAL_NEXT && r == 0 && protect_state(fs->protect, arg->inode) == 0)
+		arg->facts |= CKPTFS_SEAL_PROTECTED;
 	return r;
 }
 

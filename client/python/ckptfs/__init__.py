@@ -51,6 +51,8 @@ class Epoch:
     directories: int  # with itself
     bytes: int
     uid: int  # who sealed it
+    new_bytes: int  # as stored, that nothing else referred to when it was sealed
+    root: Optional[str]  # SHA-256 over names, attributes and content; None: sealed by an earlier version
 
     @property
     def sealed(self) -> datetime.datetime:
@@ -167,7 +169,8 @@ def _refusal(path: Path, s: _ioctl.Seal, e: OSError) -> SealError:
 
 
 def _epoch_of(s: _ioctl.Seal, path: pathlib.Path) -> Epoch:
-    return Epoch(path, s.inode, s.sealed_ns, s.files, s.directories, s.bytes, s.uid)
+    return Epoch(path, s.inode, s.sealed_ns, s.files, s.directories, s.bytes, s.uid, s.new_bytes,
+                 bytes(s.root).hex() if s.facts & _ioctl.SEAL_HAS_ROOT else None)
 
 
 def seal(path: Path) -> Epoch:

@@ -8,6 +8,7 @@ from typing import Any
 
 VERSION = 1
 SEAL_SEAL, SEAL_UNSEAL, SEAL_NEXT = range(3)
+SEAL_HAS_ROOT = 1
 
 
 class _Argument(ctypes.Structure):
@@ -40,8 +41,9 @@ class Stat(_Argument):
 
 class Seal(_Argument):
     _fields_ = _START + [("command", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("inode", ctypes.c_uint64), ("sealed_ns", ctypes.c_int64)] + [
-        (name, ctypes.c_uint64) for name in ("files", "directories", "bytes")] + [
-        ("uid", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("path", ctypes.c_char * 4096)]
+        (name, ctypes.c_uint64) for name in ("files", "directories", "bytes", "new_bytes")] + [
+        ("uid", ctypes.c_uint32), ("facts", ctypes.c_uint32), ("root", ctypes.c_uint8 * 32), ("root_now", ctypes.c_uint8 * 32),
+        ("path", ctypes.c_char * 4096)]
 
 
 def _number(reads: bool, number: int, argument: "type[_Argument]") -> int:
