@@ -64,6 +64,41 @@ static int read_number(const char *(*env)(const char *), const char *name, uint6
 	return r;
 }
 
+int run_job_parse_left(const char *text, uint64_t *ret_s)
+{
+	static const uint64_t more[] = { 60, 60, 24 }; /* of these are one of the next */
+	uint64_t days = 0, s = 0, unit = 1;
+	char copy[64], *rest = copy, *part;
+
+	if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy))
+		return -EINVAL;
+	copy[strcspn(copy, "\r\n")] = '\0';
+	part = strchr(rest, '-');
+	if (part) {
+		*part = '\0';
+		if (parse_number(rest, INT32_MAX, &days) < 0)
+			return -EINVAL;
+		rest = part + 1;
+	}
+	for (size_t i = 0; rest; i++) {
+		uint64_t n;
+
+		if (i == ARRAY_SIZE(more))
+			return -EINVAL;
+		part = strrchr(rest, ':');
+		if (parse_number(part ? part + 1 : rest, INT32_MAX, &n) < 0)
+			return -EINVAL;
+		s += n * unit;
+		unit *= more[i];
+		if (part)
+			*part = '\0';
+		else
+			rest = NULL;
+	}
+	*ret_s = days * 24 * 3600 + s;
+	return 0;
+}
+
 static bool is_known(char *const *names, size_t nr, const char *name)
 {
 	for (size_t i = 0; i < nr; i++)

@@ -33,7 +33,7 @@
 static const struct {
 	const char *name, *holders, *agents;
 } launchers[] = {
-	{ "srun", "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0",
+	{ "srun", "srun --overlap --mpi=none --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0",
 	  "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=1" },
 	{ "flux", "flux exec --rank=all", "flux run --nodes=%d --tasks-per-node=1" },
 	{ "mpirun", "mpirun -n %d --map-by ppr:1:node --mca orte_abort_on_non_zero_status 0",

@@ -186,6 +186,28 @@ static int check_pattern(const struct run_request *q, const char *name, const ch
 	return text[0] ? 0 : refuse(name, "is empty");
 }
 
+/* Where the environment does not tell the end of the job, its batch system is asked. 0: it does not know. */
+static uint64_t ask_end(const struct run_job *job)
+{
+	char command[256], line[128];
+	uint64_t left = 0;
+	bool known;
+	FILE *f;
+
+	if (job->scheduler == RUN_SLURM)
+		snprintf(command, sizeof(command), "squeue --noheader --jobs='%s' --format=%%L", job->id);
+	else if (job->scheduler == RUN_FLUX)
+		snprintf(command, sizeof(command), "flux job timeleft");
+	else
+		return 0;
+	f = popen(command, "re");
+	if (!f)
+		return 0;
+	known = fgets(line, sizeof(line), f) && run_job_parse_left(line, &left) == 0;
+	pclose(f);
+	return known ? now_ns() / NS_PER_S + left : 0;
+}
+
 static int settle_end(struct run_request *q)
 {
 	uint64_t now = now_ns() / NS_PER_S;
@@ -196,8 +218,9 @@ static int settle_end(struct run_request *q)
 	else if (q->job.end_s > 0)
 		q->until_ns = monotonic_ns() + (q->job.end_s > now ? q->job.end_s - now : 0) * NS_PER_S;
 	if (q->drain_before_ns > 0 && q->until_ns == RUN_NEVER)
-		return refuse("--drain-before",
-			      "the job's environment does not say when its time is up; give --time-limit");
+		return refuse(
+			"--drain-before",
+			"neither the job's environment nor its batch system says when its time is up; give --time-limit");
 	return 0;
 }
 
@@ -208,6 +231,8 @@ static int settle(struct run_request *q, const char *job, uint64_t nodes)
 
 	if (r < 0)
 		return refuse(what, r == -EINVAL ? "is no number" : strerror(-r));
+	if (q->drain_before_ns > 0 && q->time_limit_ns == 0 && q->job.end_s == 0)
+		q->job.end_s = ask_end(&q->job); /* by its own name */
 	if (job)
 		run_job_call(&q->job, job);
 	if (nodes > 0)

@@ -91,6 +91,8 @@ esac
 SH
 chmod +x "$WORK/bin/srun"
 cp "$WORK/bin/srun" "$WORK/bin/flux"
+printf '#!/bin/sh\n[ "$*" != "--noheader --jobs=11 --format=%%L" ] || echo 1-00:00:00\n' >"$WORK/bin/squeue" # as Slurm 22.05, which sets no SLURM_JOB_END_TIME
+chmod +x "$WORK/bin/squeue"
 cp "$WORK/bin/srun" "$WORK/bin/mpirun"
 cat >"$WORK/solver" <<'SH'
 #!/bin/sh
@@ -99,7 +101,7 @@ SH
 chmod +x "$WORK/solver"
 head -c 32 /dev/urandom >"$WORK/local/solver.key"
 mkdir "$WORK/scratch/solver"
-export SLURM_JOB_NUM_NODES=1 PBS_O_WORKDIR=$WORK SLURM_JOB_END_TIME=$(($(date +%s) + 86400))
+export SLURM_JOB_NUM_NODES=1 PBS_O_WORKDIR=$WORK
 cd "$WORK"
 for example in job.slurm:SLURM_JOB_ID=11 job.flux:FLUX_ENCLOSING_ID=12 job.pbs:PBS_JOBID=13; do
 	sed -E "s#([ =])/(tmp|local|scratch)/#\\1$WORK/\\2/#g" "$jobs/examples/${example%%:*}" >"$WORK/script"

@@ -32,6 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const char *what = NULL;
 	struct run_job job = { .nodes = 1 };
 	char *end, *pattern;
+	uint64_t left;
 	int r;
 
 	assert(text);
@@ -46,6 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	r = run_job_read(env, &job, &what);
 	assert(r == 0 || (r == -EINVAL && what && env(what)));
 	assert(job.nodes >= 1 && !strchr(job.id, '/') && (r < 0 || (job.id[0] && job.id[0] != '.')));
+	left = 0;
+	r = run_job_parse_left(pattern, &left);
+	assert(r == 0 || (r == -EINVAL && left == 0));
 	r = run_job_expand(&job, pattern, &name);
 	assert(r == 0 ? name != NULL : r == -EINVAL);
 	return 0;

@@ -122,12 +122,33 @@ static void names_have_the_job_in_them(void **state _unused_)
 	assert_false(run_job_is_per_node("/a/%"));
 }
 
+static void the_time_that_is_left_is_read_as_it_is_printed(void **state _unused_)
+{
+	static const struct {
+		const char *text;
+		int64_t seconds; /* -1: none */
+	} cases[] = {
+		{ "90\n", 90 },	{ "0:00", 0 },	       { "12:34\n", 754 },     { "1:02:03", 3723 },
+		{ "1-02:03:04", 93784 }, { "10-00:00:00", 864000 }, { "", -1 },	    { "UNLIMITED\n", -1 },
+		{ "INVALID", -1 },	{ "1:2:3:4", -1 },     { "-1:00", -1 },	    { "1--1", -1 },
+		{ "1:", -1 },		{ ":1", -1 },	       { "99999999999", -1 }, { "inf", -1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t left = 77;
+
+		assert_int_equal(run_job_parse_left(cases[i].text, &left), cases[i].seconds < 0 ? -EINVAL : 0);
+		assert_int_equal(left, cases[i].seconds < 0 ? 77 : cases[i].seconds);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_batch_system_is_understood),
 		cmocka_unit_test(what_is_no_number_is_named),
 		cmocka_unit_test(names_have_the_job_in_them),
+		cmocka_unit_test(the_time_that_is_left_is_read_as_it_is_printed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

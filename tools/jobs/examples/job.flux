@@ -3,6 +3,6 @@
 #flux: --nodes=4
 #flux: --time-limit=24h
 ckptfs-run --store /local/solver.store --mount /tmp/ckpt.%j -o cluster=/local/solver.key \
-	--nodes "$(flux getattr size)" --time-limit "$(flux job timeleft)" \
+	--nodes "$(flux getattr size)" \
 	--drain-before 2m --drain-to /scratch/solver/%h \
 	sh -c 'exec flux run --nodes=4 --tasks-per-node=32 ./solver --checkpoints "$CKPTFS_MOUNT"'
