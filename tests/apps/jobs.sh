@@ -8,7 +8,6 @@ need setpriv flock tclsh
 export PATH=$WORK/bin:$CKPTFS_BUILD/tools:$CKPTFS_BUILD/fs:$CKPTFS_BUILD/mpi-agent:$PATH
 unset "${!SLURM_@}" "${!PBS_@}" "${!FLUX_@}" "${!OMPI_@}" CKPTFS_STORE CKPTFS_MOUNT
 jobs=$HERE/../../tools/jobs
-trap 'code=$?; set +e; umount -l "$WORK"/run/nobody "$WORK"/tmp/ckpt.* 2>/dev/null; (exit $code); cleanup' EXIT
 mkdir "$WORK/bin" "$WORK/local" "$WORK/scratch" "$WORK/tmp" "$WORK/slurm"
 chmod 777 "$WORK/scratch"
 

@@ -35,26 +35,8 @@ exit $code
 SH
 chmod +x "$WORK/bin/srun"
 
-first=
-# What was left mounted by a test that has failed; names here have spaces.
-sweep() {
-	local code=$? m
-	set +e
-	[ -z "$first" ] || kill -KILL "$first" 2>/dev/null
-	grep -F "$WORK/" /proc/mounts | while read -r _ m _; do umount -l "$(printf %b "$m")"; done
-	(exit $code)
-	cleanup
-}
-trap sweep EXIT
 head -c 32 /dev/urandom >"$WORK/key"
 chmod 600 "$WORK/key"
-await() { # COMMAND...: until it succeeds
-	for _ in $(seq 1200); do
-		! "$@" 2>/dev/null || return 0
-		sleep 0.05
-	done
-	fail "not within 60 s: $*"
-}
 nothing_left() {
 	! grep -q "$WORK" /proc/mounts || fail_showing "left mounted $1: $(grep "$WORK" /proc/mounts)"
 	[ -z "$(find "$WORK" -maxdepth 1 -name 'm *')" ] || fail_showing "a mountpoint is left $1"

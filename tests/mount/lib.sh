@@ -53,6 +53,13 @@ gone() { # PID: it ends within 30 s
 	done
 	return 1
 }
+await() { # COMMAND...: until it succeeds, within a minute
+	for _ in $(seq 1200); do
+		! "$@" 2>/dev/null || return 0
+		sleep 0.05
+	done
+	fail "not within a minute: $*"
+}
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; } # COMMAND...
 disk_kib() { du -sk "$1" | cut -f 1; } # PATH: what it takes on its disk
 drop_caches() { echo 3 >/proc/sys/vm/drop_caches; } # of the kernel: what is read next comes from the daemon
@@ -247,6 +254,7 @@ cleanup() {
 	fi
 	fs_kill
 	[ -z "${disk:-}" ] || umount -l "$disk"
+	grep -F "$WORK/" /proc/mounts | while read -r _ point _; do umount -l "$(printf %b "$point")"; done # by other means; \040 is a space
 	if [ -n "${CKPTFS_KEEP:-}" ] && [ "$code" != 0 ]; then
 		echo "kept: $WORK" >&2
 	else

@@ -7,18 +7,6 @@ need_root
 export PATH=$CKPTFS_BUILD/tools:$CKPTFS_BUILD/fs:$PATH
 unset "${!SLURM_@}" "${!PBS_@}" "${!FLUX_@}" "${!OMPI_@}" CKPTFS_STORE CKPTFS_MOUNT XDG_RUNTIME_DIR
 
-first=
-# What was left mounted by a test that has failed; names here have spaces.
-sweep() {
-	local code=$? m
-	set +e
-	[ -z "$first" ] || kill -KILL "$first" 2>/dev/null
-	grep -F "$WORK/" /proc/mounts | while read -r _ m _; do umount -l "$(printf %b "$m")"; done
-	(exit $code)
-	cleanup
-}
-trap sweep EXIT
-
 spaced="$WORK/a store"
 run() { ckptfs-run --store "$spaced" --mount "$WORK/a mount" "$@"; }
 start_run() { # ...: beside the test, with what it says in $WORK/first
@@ -31,13 +19,6 @@ nothing_mounted() {
 	[ ! -e "$WORK/a mount" ] || fail "the mountpoint is left $1"
 }
 daemon_of() { ckptfs-stat --json "$1" | json pid; } # MOUNTPOINT
-await() { # COMMAND...: until it succeeds
-	for _ in $(seq 600); do
-		! "$@" 2>/dev/null || return 0
-		sleep 0.05
-	done
-	fail "not within 30 s: $*"
-}
 
 # --- a program and its status ---
 # shellcheck disable=SC2016
