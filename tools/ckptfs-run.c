@@ -29,7 +29,6 @@
 
 #include "base/conf.h"
 #include "base/util.h"
-#include "client/ioctl.h"
 #include "tools/output.h"
 #include "tools/run_drain.h"
 #include "tools/run_job.h"
@@ -39,6 +38,7 @@
 #include "tools/run_process.h"
 #include "tools/run_request.h"
 #include "tools/run_say.h"
+#include "tools/seals.h"
 #include "tools/stat_ask.h"
 
 #define TOOL "ckptfs-run"
@@ -93,7 +93,7 @@ static bool may_drain(void *userdata)
 	return monotonic_ns() < s->drain_until_ns && !(s->is_stopped && s->is_stopped(s->q));
 }
 
-static int drain(const struct run_request *q, struct session *s, const struct run_epochs *epochs)
+static int drain(const struct run_request *q, struct session *s, const struct seals *epochs)
 {
 	_cleanup_(freep) char *to = NULL;
 	struct run_drain d = { .mountpoint = s->mount.point, .go_on = may_drain, .userdata = s };
@@ -107,13 +107,14 @@ static int drain(const struct run_request *q, struct session *s, const struct ru
 	return run_drain_epochs(&d, epochs);
 }
 
-static void report(const struct session *s, const struct run_epochs *epochs)
+static void report(const struct session *s, const struct seals *epochs)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+	const struct ckptfs_seal *newest = epochs->nr > 0 ? &epochs->v[epochs->nr - 1] : NULL;
 	uint64_t written, new;
 	size_t sealed = 0;
 
-	while (sealed < epochs->nr && (uint64_t)epochs->v[sealed].sealed_ns >= s->start_ns)
+	while (sealed < epochs->nr && (uint64_t)epochs->v[epochs->nr - 1 - sealed].sealed_ns >= s->start_ns)
 		sealed++;
 	read_figures(s->mount.point, &written, &new);
 	written -= MIN(written, s->written);
@@ -124,18 +125,19 @@ static void report(const struct session *s, const struct run_epochs *epochs)
 	if (stat_ask(s->mount.point, &a) == 0)
 		run_say("%s has %s of files in %s", s->mount.store, human_size(json_flat_u64(&a.j, "logical_bytes")).s,
 			human_size(json_flat_u64(&a.j, "disk_bytes")).s);
-	if (epochs->nr == 0)
+	if (!newest)
 		run_say("nothing is sealed");
 	else
 		run_say("%zu epochs, %zu of them sealed now; the newest is %s", epochs->nr, sealed,
-			epochs->v[0].path[0] ? epochs->v[0].path : "all of it");
+			newest->path[0] ? newest->path : "all of it");
 }
 
 /* While agents are there: what is read for it may be on other nodes. */
 static int drain_and_report(const struct run_request *q, struct session *s)
 {
-	_cleanup_(run_epochs_release) struct run_epochs epochs = { 0 };
-	int r = run_epochs_read(s->mount.point, &epochs);
+	_cleanup_(closep) int fd = open(s->mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(seals_release) struct seals epochs = { 0 };
+	int r = fd < 0 ? -errno : seals_ask(fd, &epochs);
 
 	if (!run_mount_is_alive(&s->mount))
 		return -ENOTCONN; /* told when it is unmounted */

@@ -6,59 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/conf.h"
 #include "base/io.h"
 #include "base/util.h"
-#include "client/ioctl.h"
 #include "tools/progress.h"
 #include "tools/run_copy.h"
 #include "tools/run_say.h"
+#include "tools/seals.h"
 
 #define WHOLE "whole" /* what the mountpoint itself is called, if that is sealed */
-
-void run_epochs_release(struct run_epochs *e)
-{
-	free(TAKE(e->v));
-	e->nr = 0;
-}
-
-static int compare_newest(const void *a, const void *b)
-{
-	const struct ckptfs_seal *x = a, *y = b;
-
-	if (x->sealed_ns != y->sealed_ns)
-		return x->sealed_ns > y->sealed_ns ? -1 : 1;
-	return (x->inode < y->inode) - (x->inode > y->inode);
-}
-
-int run_epochs_read(const char *mountpoint, struct run_epochs *ret)
-{
-	_cleanup_(closep) int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_(run_epochs_release) struct run_epochs e = { 0 };
-	struct ckptfs_seal next = { .size = sizeof(next), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_NEXT };
-
-	if (fd < 0)
-		return -errno;
-	while (ioctl(fd, CKPTFS_IOC_SEAL, &next) == 0) {
-		struct ckptfs_seal *more = reallocarray(e.v, e.nr + 1, sizeof(next));
-
-		if (!more)
-			return -ENOMEM;
-		e.v = more;
-		e.v[e.nr++] = next;
-	}
-	if (errno != ENOENT)
-		return -errno;
-	if (e.nr > 0)
-		qsort(e.v, e.nr, sizeof(*e.v), compare_newest);
-	*ret = e;
-	e = (struct run_epochs){ 0 };
-	return 0;
-}
 
 struct drain {
 	const struct run_drain *d;
@@ -175,7 +134,7 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 	return 0;
 }
 
-int run_drain_epochs(const struct run_drain *d, const struct run_epochs *e)
+int run_drain_epochs(const struct run_drain *d, const struct seals *e)
 {
 	_cleanup_(closep) int mount = open(d->mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_(closep) int top = -1;
@@ -191,7 +150,7 @@ int run_drain_epochs(const struct run_drain *d, const struct run_epochs *e)
 		run.all += e->v[i].bytes;
 	progress_init(&run.bar);
 	for (size_t i = 0; i < e->nr; i++) {
-		const struct ckptfs_seal *one = &e->v[i];
+		const struct ckptfs_seal *one = &e->v[e->nr - 1 - i];
 
 		run.name = one->path;
 		r = go_on(&run, 0) ? drain_epoch(&run, mount, top, one) : -ETIME;

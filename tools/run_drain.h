@@ -16,16 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ckptfs_seal;
-
-struct run_epochs {
-	struct ckptfs_seal *v; /* the newest first */
-	size_t nr;
-};
-
-/* Those that the caller may know of. 0, or <0: -ENOTCONN: its daemon has died. Says nothing. */
-int run_epochs_read(const char *mountpoint, struct run_epochs *ret);
-void run_epochs_release(struct run_epochs *e);
+struct seals;
 
 struct run_drain {
 	const char *mountpoint, *to; /* borrowed */
@@ -34,4 +25,4 @@ struct run_drain {
 };
 
 /* 0 all are there; -ETIME stopped; <0 one or more are not, which has been told. */
-int run_drain_epochs(const struct run_drain *d, const struct run_epochs *e);
+int run_drain_epochs(const struct run_drain *d, const struct seals *e);

@@ -47,7 +47,7 @@ static int compare_times(const void *a, const void *b)
 	return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
-static int ask_all(int fd, struct seals *ret)
+int seals_ask(int fd, struct seals *ret)
 {
 	struct ckptfs_seal one = { .size = sizeof(one), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_NEXT };
 	int r = 0;
@@ -221,7 +221,7 @@ int seals_get(const char *tool, const char *path, struct seals *ret)
 		tell_unopened(tool, path, "a mountpoint, or a directory below it", r);
 		return r;
 	}
-	r = ask_all(fd, ret);
+	r = seals_ask(fd, ret);
 	if (r == -ENOTTY)
 		fprintf(stderr, "%s: %s: not on a ckptfs; give a mountpoint\n", tool, path);
 	else if (r < 0)
