@@ -21,7 +21,7 @@ run() { # TRACKING
 	mkdir "$MNT/$1"
 	"$CKPTFS_BUILD/fs/mount.ckptfs" "$full_store" "$full"
 	fallocate -l 120M "$BALLAST"
-	CKPTFS_TRACKING=$1 timeout 120 "$api" "$MNT/$1" "$full" >"$WORK/said" 2>"$WORK/errors" || {
+	CKPTFS_TRACKING=$1 timeout -k 5 120 "$api" "$MNT/$1" "$full" >"$WORK/said" 2>"$WORK/errors" || {
 		ended
 		cat "$WORK/said" >&2
 		tail -n 5 "$WORK/errors" >&2
