@@ -130,9 +130,9 @@ static int start(const char *dir, const struct ckptfs_options *options)
 	if (r == 0)
 		r = image_dir_highest(client.dir, &client.number);
 	if (r == 0)
-		r = track_start();
-	if (r == 0)
 		r = make_alive();
+	if (r == 0)
+		r = track_start(); /* whose thread looks whether we are */
 	return r < 0 ? r : writer_start();
 }
 

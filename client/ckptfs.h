@@ -85,12 +85,13 @@ int ckptfs_finish(void);
 
 /*
  * Memory that checkpoints have, zeroed, page-aligned. `name`, of 1 to 255 bytes, tells it from all others and is how a restart finds it. After
- * ckptfs_restart(), a name that was restored and not asked for yet is given with its content; then `len` has to be what it was (ERANGE).
- * NULL and errno: EEXIST: there is such a region; ENOMEM; EINVAL; ENODEV: no ckptfs_init(). Waits for a checkpoint that is under way if page tables
- * have to grow.
+ * ckptfs_restart(), a name that was restored and not asked for yet is given with its content; then `len` has to be what it was
+ * (ERANGE). NULL and errno: EEXIST: there is such a region; ENOMEM; EINVAL; ENODEV: no ckptfs_init(). Waits for a checkpoint that is
+ * under way if page tables have to grow.
  */
 void *ckptfs_malloc(const char *name, size_t len);
-/* Of another length: the same name, the same bytes as far as they fit, perhaps another place. `p` is of ckptfs_malloc(). Waits for the checkpoint under way. */
+/* Of another length: the same name, the same bytes as far as they fit, perhaps another place; written as a whole by the next checkpoint.
+ * `p` is of ckptfs_malloc(). Waits for the checkpoint under way. */
 void *ckptfs_realloc(void *p, size_t len);
 /* Later checkpoints do not have it. Waits for the one under way. NULL is fine. -EINVAL: not of ckptfs_malloc(). */
 int ckptfs_free(void *p);

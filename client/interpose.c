@@ -1,8 +1,8 @@
 /*
  * System calls that write to memory, of a program with memory that is tracked by mprotect(2): there the kernel does not raise SIGSEGV but the call
- * fails with EFAULT. So the functions of the C library that are used for it are put before it: what they will write to is opened first.
- * If another thread asks for a checkpoint in between, the pages are closed again and the call may fail; then it is made once more. (A datagram may be lost
- * by that: the kernel has taken it. Where that matters, no checkpoint is asked for while another thread receives.)
+ * fails with EFAULT. So functions are put before those of the C library that are used for it: what they will write to is opened first.
+ * If another thread asks for a checkpoint in between, the pages are closed again and the call may fail; then it is made once more. (A
+ * datagram may be lost by that: the kernel has taken it. Where that matters, no checkpoint is asked for while another thread receives.)
  *
  * And sigaction(2) and signal(2): a handler of SIGSEGV that the program, or MPI, installs is called for what is none of ours; ours stays.
  *

@@ -1,8 +1,9 @@
 /*
  * Usage: mpirun -n N client DIR STEPS SEAL
  *
- * Ranks in a ring, each with a field in memory that libckptfs protects, whose edges come from its neighbours by MPI straight into it. Every few steps all
- * take a checkpoint, and when all have it rank 0 seals it with the program SEAL. Started again they go on from the newest that is sealed.
+ * Ranks in a ring, each with a field in memory that libckptfs protects; what its neighbour sends comes by MPI straight into such memory, too. Every
+ * few steps all take a checkpoint, and when all have it rank 0 seals it with the program SEAL. Started again they go on from the newest that
+ * is sealed.
  */
 #include <errno.h>
 #include <inttypes.h>

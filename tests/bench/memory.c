@@ -1,10 +1,12 @@
 /*
- * Usage: memory [--dir DIR] [--size MIB] [--order ascending|random|descending] [--iterations N] [--every N] [--shift PAGES] [--work-us N] [--stream PASSES]
+ * Usage: memory [--dir DIR] [--size MIB] [--order ascending|random|descending] [--iterations N] [--every N] [--shift PAGES]
+ *               [--work-us N] [--stream PASSES]
  *
- * The memory benchmark of AI-Ckpt: a region, of which each iteration touches every byte, page by page in a fixed order; a checkpoint every so many
- * iterations (at the beginning of a page that is --shift pages later each time: then epochs do not begin where iterations do). After each page it computes for as many microseconds as told:
- * what matters is how fast the program is beside the store. Without DIR no checkpoint is taken, and memory is not tracked. Options of libckptfs come by environment. With --stream it takes
- * one checkpoint and then writes over all memory so many times, which is all that is measured.
+ * The memory benchmark of AI-Ckpt: a region, of which each iteration touches every byte, page by page in a fixed order; a checkpoint
+ * every so many iterations (with --shift: so many pages later each time; then epochs do not begin where iterations do). After each page it
+ * computes for as many microseconds as told: what matters is how fast the program is beside the store. Without DIR no checkpoint is taken, and
+ * memory is not tracked. Options of libckptfs come by environment. With --stream it takes one checkpoint and then writes over all memory so
+ * many times, which is all that is measured.
  *
  * Prints one object of JSON.
  */

@@ -44,6 +44,17 @@ else
 fi
 ended
 
+# Memory of several processes that is equal is stored once: regions lie at pages of their files.
+stored() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "$MNT" | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["stored_bytes"])'; }
+"$client" "$MNT/first" 7 5 16 >/dev/null || fail "first"
+sync "$MNT/first/000001"
+once=$(stored)
+"$client" "$MNT/second" 7 5 16 >/dev/null || fail "second"
+sync "$MNT/second/000001"
+twice=$(stored)
+[ $((twice - once)) -lt 100000 ] || fail "16 MiB that another process has, too, take $((twice - once)) bytes more"
+echo "ok equal memory of two processes is stored once"
+
 # Where files cannot be cloned a checkpoint is copied, and that is said.
 [ "$(stat -f -c %T "$WORK")" = btrfs ] || [ "$(stat -f -c %T "$WORK")" = xfs ] || {
 	"$client" "$WORK/plain" 12 5 >/dev/null 2>"$WORK/said" || fail "on a plain directory"
