@@ -63,7 +63,8 @@ static int add(struct compressor *c, size_t len, bool last)
 }
 
 /* What cannot be read has been told of by others. 1: go on, 0: stop. */
-static int add_file(struct compressor *c, const struct file *f, bool (*step)(void *, uint64_t), void *userdata, uint64_t *done)
+static int add_file(struct compressor *c, const struct file *f, bool (*step)(void *, uint64_t), void *userdata,
+		    uint64_t *done)
 {
 	_cleanup_(closep) int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	ssize_t n;

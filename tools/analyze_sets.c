@@ -55,7 +55,7 @@ static void member_close(struct set_member *m)
 /* 1: it is open, 0: left out. */
 static int member_open(struct set_member *m, const struct classify_conf *conf, const struct file *file)
 {
-	char reason[REASON_ROOM];
+	char reason[REASON_ROOM] = "";
 	struct stat st;
 	int r;
 

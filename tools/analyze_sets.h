@@ -12,7 +12,7 @@ struct set_member {
 	const struct file *file;
 	int fd;
 	struct typed typed; /* without variables if it is plain */
-	struct typed_extent *rest; /* what no variable has, in the order of the file; the caller of set_open() does not free it */
+	struct typed_extent *rest; /* what no variable has, in the order of the file */
 	size_t nr_rest;
 	uint64_t rest_len;
 };
@@ -27,7 +27,7 @@ struct set {
 int set_open(struct set *s, const struct classify_conf *conf, struct file *const *files, size_t nr);
 void set_close(struct set *s); /* an empty one is fine */
 
-/* A variable of a member, or what it has besides (variable < 0), or all of its file (member_whole). */
+/* What of each member: a variable, what no variable has, or all of its file. */
 enum stream_of { STREAM_VARIABLE, STREAM_REST, STREAM_FILE };
 
 struct stream_part {
@@ -36,7 +36,7 @@ struct stream_part {
 	size_t nr_extents;
 	struct typed_extent whole; /* for STREAM_FILE, and then extent points here */
 	uint64_t len;
-	size_t at;	/* where merge_next() is: extent, and where that begins in the part */
+	size_t at; /* where merge_next() is: extent, and where that begins in the part */
 	uint64_t begin;
 };
 

@@ -118,8 +118,8 @@ static int code_block(struct variables *v, struct variable *x, struct coding *c,
 }
 
 /* Codes up to `most` bytes of a stream; *ret_coded: how many they become. */
-static int code_stream(struct variables *v, struct variable *x, struct coding *c, struct stream *now, struct stream *before,
-		       uint64_t most, bool count, uint64_t *ret_coded)
+static int code_stream(struct variables *v, struct variable *x, struct coding *c, struct stream *now,
+		       struct stream *before, uint64_t most, bool count, uint64_t *ret_coded)
 {
 	ssize_t len, base_len = 0;
 	int n;
@@ -155,7 +155,8 @@ static bool takes_turns(enum scheme s)
 }
 
 /* How large the start of a variable gets, merged in this way. */
-static int try_scheme(struct variables *v, struct variable *x, const struct sources *from, enum scheme scheme, uint64_t *ret)
+static int try_scheme(struct variables *v, struct variable *x, const struct sources *from, enum scheme scheme,
+		      uint64_t *ret)
 {
 	struct stream stream;
 	struct coding c;
@@ -175,7 +176,8 @@ static int try_scheme(struct variables *v, struct variable *x, const struct sour
 static int choose_scheme(struct variables *v, struct variable *x, const struct sources *from)
 {
 	bool typed = from->of == STREAM_VARIABLE;
-	enum scheme whole = typed ? SCHEME_AWARE : SCHEME_AGNOSTIC, block = typed ? SCHEME_AWARE_BLOCK : SCHEME_AGNOSTIC_BLOCK;
+	enum scheme whole = typed ? SCHEME_AWARE : SCHEME_AGNOSTIC,
+		    block = typed ? SCHEME_AWARE_BLOCK : SCHEME_AGNOSTIC_BLOCK;
 	uint64_t coded_whole, coded_block;
 	int r;
 

@@ -16,7 +16,7 @@ struct variables_conf {
 	unsigned group; /* ranks that are merged */
 	uint64_t block; /* bytes that take turns */
 	unsigned chain; /* steps that are coded one against the other; 0: each for itself */
-	double budget;	/* CPU seconds per GB */
+	double budget; /* CPU seconds per GB */
 	const char *helper; /* ckptfs-classify */
 
 	bool (*step)(void *userdata, uint64_t bytes); /* as in analyze.h */

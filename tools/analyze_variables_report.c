@@ -64,7 +64,8 @@ static void print_key(const char *key)
 	printf("%*s", width < KEY_WIDTH ? KEY_WIDTH - width : 0, "");
 }
 
-static void print_line(const char *name, const char *scheme, uint64_t plain, uint64_t coded, uint64_t in_ns, uint64_t out_ns, const char *coder)
+static void print_line(const char *name, const char *scheme, uint64_t plain, uint64_t coded, uint64_t in_ns,
+		       uint64_t out_ns, const char *coder)
 {
 	print_key(name);
 	printf(" %10s", human_size(plain).s);
@@ -80,13 +81,15 @@ void variables_text(const struct variables *v, const struct rival *rivals)
 {
 	struct sums s = sum_up(v);
 
-	printf("\nVariables, merged over up to %u ranks, blocks of %s taking turns, against up to %u steps before, %g CPU s/GB:\n", v->conf.group,
-	       human_size(v->conf.block).s, v->conf.chain, v->conf.budget);
-	printf("%-*s %10s %10s %7s %9s %9s  %-14s %s\n", KEY_WIDTH, "", "bytes", "coded", "ratio", "in MB/s", "out MB/s", "scheme", "coder");
+	printf("\nVariables, merged over up to %u ranks, blocks of %s taking turns, against up to %u steps before, %g CPU s/GB:\n",
+	       v->conf.group, human_size(v->conf.block).s, v->conf.chain, v->conf.budget);
+	printf("%-*s %10s %10s %7s %9s %9s  %-14s %s\n", KEY_WIDTH, "", "bytes", "coded", "ratio", "in MB/s",
+	       "out MB/s", "scheme", "coder");
 	for (size_t i = 0; i < v->nr; i++) {
 		const struct variable *x = v->variable[i];
 
-		print_line(shown_key(v, x), scheme_names[x->scheme], x->plain, x->coded, x->encode_ns, x->decode_ns, code_name(coder_of(x)).s);
+		print_line(shown_key(v, x), scheme_names[x->scheme], x->plain, x->coded, x->encode_ns, x->decode_ns,
+			   code_name(coder_of(x)).s);
 	}
 	print_line("together", "", s.plain, s.coded, s.encode_ns, s.decode_ns, "");
 	for (size_t i = 0; rivals && i < NR_RIVALS; i++)
@@ -99,9 +102,12 @@ static void print_variable(const struct variables *v, const struct variable *x)
 {
 	fputs("{\"key\":", stdout);
 	json_print_string(stdout, shown_key(v, x));
-	printf(",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",\"plain_bytes\":%" PRIu64 ",\"coded_bytes\":%" PRIu64 ",\"ratio\":%.4f",
-	       code_type_name(x->shape.type).s, scheme_names[x->scheme], code_name(coder_of(x)).s, x->plain, x->coded, ratio(x->plain, x->coded));
-	printf(",\"encode_ns\":%" PRIu64 ",\"decode_ns\":%" PRIu64 ",\"parts\":%" PRIu64 ",\"blocks\":%" PRIu64 ",\"based_blocks\":%" PRIu64 "}",
+	printf(",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",\"plain_bytes\":%" PRIu64
+	       ",\"coded_bytes\":%" PRIu64 ",\"ratio\":%.4f",
+	       code_type_name(x->shape.type).s, scheme_names[x->scheme], code_name(coder_of(x)).s, x->plain, x->coded,
+	       ratio(x->plain, x->coded));
+	printf(",\"encode_ns\":%" PRIu64 ",\"decode_ns\":%" PRIu64 ",\"parts\":%" PRIu64 ",\"blocks\":%" PRIu64
+	       ",\"based_blocks\":%" PRIu64 "}",
 	       x->encode_ns, x->decode_ns, x->nr_parts, x->nr_blocks, x->nr_based);
 }
 
@@ -109,19 +115,22 @@ void variables_json(const struct variables *v, const struct rival *rivals)
 {
 	struct sums s = sum_up(v);
 
-	printf(",\n\"aware\":{\"scheme\":\"%s\",\"group\":%u,\"block_bytes\":%" PRIu64 ",\"chain\":%u,\"budget\":%g,\"complete\":%s,\"variables\":[",
-	       scheme_names[v->conf.scheme], v->conf.group, v->conf.block, v->conf.chain, v->conf.budget, v->complete ? "true" : "false");
+	printf(",\n\"aware\":{\"scheme\":\"%s\",\"group\":%u,\"block_bytes\":%" PRIu64
+	       ",\"chain\":%u,\"budget\":%g,\"complete\":%s,\"variables\":[",
+	       scheme_names[v->conf.scheme], v->conf.group, v->conf.block, v->conf.chain, v->conf.budget,
+	       v->complete ? "true" : "false");
 	for (size_t i = 0; i < v->nr; i++) {
 		fputs(i > 0 ? ",\n" : "\n", stdout);
 		print_variable(v, v->variable[i]);
 	}
-	printf("],\n\"plain_bytes\":%" PRIu64 ",\"coded_bytes\":%" PRIu64 ",\"ratio\":%.4f,\"encode_ns\":%" PRIu64 ",\"decode_ns\":%" PRIu64, s.plain,
-	       s.coded, ratio(s.plain, s.coded), s.encode_ns, s.decode_ns);
+	printf("],\n\"plain_bytes\":%" PRIu64 ",\"coded_bytes\":%" PRIu64 ",\"ratio\":%.4f,\"encode_ns\":%" PRIu64
+	       ",\"decode_ns\":%" PRIu64,
+	       s.plain, s.coded, ratio(s.plain, s.coded), s.encode_ns, s.decode_ns);
 	if (rivals) {
 		fputs(",\"rivals\":[", stdout);
 		for (size_t i = 0; i < NR_RIVALS; i++)
-			printf("%s{\"name\":\"%s\",\"coded_bytes\":%" PRIu64 ",\"encode_ns\":%" PRIu64 "}", i > 0 ? "," : "", rivals[i].name,
-			       rivals[i].coded, rivals[i].ns);
+			printf("%s{\"name\":\"%s\",\"coded_bytes\":%" PRIu64 ",\"encode_ns\":%" PRIu64 "}",
+			       i > 0 ? "," : "", rivals[i].name, rivals[i].coded, rivals[i].ns);
 		putchar(']');
 	}
 	putchar('}');

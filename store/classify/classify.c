@@ -45,10 +45,13 @@ static int listen_to(int in, unsigned limit_ms, struct buf *ret)
 	while (ret->len <= TYPED_BYTES_MAX) {
 		struct pollfd ready = { .fd = in, .events = POLLIN };
 		uint64_t now = monotonic_ns();
+		int nr_ready = now < end ? poll(&ready, 1, (int)((end - now) / 1000000) + 1) : 0;
 		ssize_t n;
 
-		if (now >= end || poll(&ready, 1, (int)((end - now) / 1000000) + 1) == 0)
+		if (nr_ready == 0)
 			return -ETIMEDOUT;
+		if (nr_ready < 0)
+			continue; /* a signal */
 		if (buf_reserve(ret, PIECE) < 0)
 			return -ENOMEM;
 		n = read(in, ret->data + ret->len, PIECE);

@@ -9,7 +9,7 @@
 
 struct classify_conf {
 	const char *helper; /* path of ckptfs-classify */
-	unsigned limit_ms;  /* for one file; then it is ended */
+	unsigned limit_ms; /* for one file; then it is ended */
 };
 
 /*

@@ -2,8 +2,8 @@
 
 int format_any(const uint8_t *p, uint64_t len, struct typed *ret)
 {
-	static int (*const formats[])(const uint8_t *, uint64_t, struct typed *) = { format_netcdf, format_npy, format_zip,
-										     format_safetensors };
+	static int (*const formats[])(const uint8_t *, uint64_t, struct typed *) = { format_netcdf, format_npy,
+										     format_zip, format_safetensors };
 
 	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
 		int r = formats[i](p, len, ret);

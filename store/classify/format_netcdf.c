@@ -23,7 +23,7 @@ struct reader {
 struct variable {
 	uint64_t name, name_len; /* where it stands */
 	struct typed_array array;
-	bool record, known;	  /* of a type of ours */
+	bool record, known; /* of a type of ours */
 	uint64_t bytes, begin; /* of one record, or all */
 };
 
@@ -130,7 +130,8 @@ static void take_variable(struct reader *r, const uint64_t *dims, uint64_t nr_di
 		r->bad = true;
 }
 
-static int add_variable(const struct reader *r, const struct variable *v, uint64_t nr_records, uint64_t record_bytes, struct typed *ret)
+static int add_variable(const struct reader *r, const struct variable *v, uint64_t nr_records, uint64_t record_bytes,
+			struct typed *ret)
 {
 	struct typed_array a = v->array;
 	uint64_t off;

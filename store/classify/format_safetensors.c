@@ -132,7 +132,8 @@ static int header(struct json_pull *j, uint64_t data, struct typed *ret)
 			if (r == 0 && (__builtin_add_overflow(data, t.offset[1], &end) || end > ret->size))
 				r = -EBADMSG;
 			if (r == 0 && t.known)
-				r = typed_add_array(ret, name.text, name.len, &t.array, data + t.offset[0], t.offset[1] - t.offset[0]);
+				r = typed_add_array(ret, name.text, name.len, &t.array, data + t.offset[0],
+						    t.offset[1] - t.offset[0]);
 		}
 		if (r < 0)
 			return r;

@@ -45,9 +45,10 @@ static int set_type(struct typed_array *a, const struct pickle_node *class)
 		const char *name;
 		char kind;
 		unsigned bytes;
-	} types[] = { { "Double", 'f', 8 },   { "Float", 'f', 4 },  { "Half", 'f', 2 }, { "BFloat16", 'B', 2 },
-		      { "Long", 'i', 8 },     { "Int", 'i', 4 },    { "Short", 'i', 2 }, { "Char", 'i', 1 },
-		      { "Byte", 'u', 1 },     { "Bool", 'b', 1 },   { "ComplexFloat", 'c', 8 }, { "ComplexDouble", 'c', 16 } };
+	} types[] = { { "Double", 'f', 8 },   { "Float", 'f', 4 },	  { "Half", 'f', 2 },
+		      { "BFloat16", 'B', 2 }, { "Long", 'i', 8 },	  { "Int", 'i', 4 },
+		      { "Short", 'i', 2 },    { "Char", 'i', 1 },	  { "Byte", 'u', 1 },
+		      { "Bool", 'b', 1 },     { "ComplexFloat", 'c', 8 }, { "ComplexDouble", 'c', 16 } };
 	char name[32];
 
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
@@ -62,7 +63,8 @@ static int set_type(struct typed_array *a, const struct pickle_node *class)
 /* The tensor's sizes, if it is all of the storage; else the storage has one dimension. */
 static void set_shape(const struct torch *t, const struct pickle_node *tensor, uint64_t nr, struct typed_array *a)
 {
-	const struct pickle_node *offset = pickle_child(&t->pickle, tensor, 1), *sizes = pickle_child(&t->pickle, tensor, 2);
+	const struct pickle_node *offset = pickle_child(&t->pickle, tensor, 1),
+				 *sizes = pickle_child(&t->pickle, tensor, 2);
 	uint64_t product = 1;
 
 	a->nr_dims = 0;
@@ -95,7 +97,8 @@ static int add_tensor(struct torch *t, const struct pickle_node *tensor, const c
 	class = pickle_child(&t->pickle, id, 1);
 	key = pickle_child(&t->pickle, id, 2);
 	nr = pickle_child(&t->pickle, id, 4);
-	if (!class || class->kind != PICKLE_GLOBAL || !key || key->kind != PICKLE_TEXT || !nr || nr->kind != PICKLE_INT || nr->number < 0)
+	if (!class || class->kind != PICKLE_GLOBAL || !key || key->kind != PICKLE_TEXT || !nr ||
+	    nr->kind != PICKLE_INT || nr->number < 0)
 		return -EBADMSG;
 	want = (struct storage){ .key = key->text, .key_len = key->len };
 	s = t->nr > 0 ? bsearch(&want, t->storage, t->nr, sizeof(*s), by_key) : NULL;
@@ -116,7 +119,8 @@ static size_t add_name(char path[PATH_ROOM], size_t len, const struct pickle_nod
 	int n;
 
 	if (name && name->kind == PICKLE_TEXT)
-		n = snprintf(path + len, PATH_ROOM - len, "%s%.*s", len > 0 ? "/" : "", (int)MIN(name->len, (size_t)PATH_ROOM), name->text);
+		n = snprintf(path + len, PATH_ROOM - len, "%s%.*s", len > 0 ? "/" : "",
+			     (int)MIN(name->len, (size_t)PATH_ROOM), name->text);
 	else
 		n = snprintf(path + len, PATH_ROOM - len, "%s%lld", len > 0 ? "/" : "",
 			     name && name->kind == PICKLE_INT ? (long long)name->number : (long long)number);
@@ -173,7 +177,8 @@ static int list_storages(const struct zip_iter *entries, size_t prefix, struct t
 				return -ENOMEM;
 			t->storage = more;
 		}
-		t->storage[t->nr++] = (struct storage){ e.name + prefix + 5, e.name_len - prefix - 5, e.off, e.len, false };
+		t->storage[t->nr++] =
+			(struct storage){ e.name + prefix + 5, e.name_len - prefix - 5, e.off, e.len, false };
 	}
 	if (t->nr > 0)
 		qsort(t->storage, t->nr, sizeof(*t->storage), by_key);

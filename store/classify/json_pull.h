@@ -10,15 +10,15 @@
 enum json_token {
 	JSON_BAD,
 	JSON_END,
-	JSON_OBJECT,	 /* { */
+	JSON_OBJECT, /* { */
 	JSON_OBJECT_END, /* } */
-	JSON_ARRAY,	 /* [ */
-	JSON_ARRAY_END,	 /* ] */
+	JSON_ARRAY, /* [ */
+	JSON_ARRAY_END, /* ] */
 	JSON_COLON,
 	JSON_COMMA,
 	JSON_STRING, /* text, len: without quotes, escapes as they stand */
 	JSON_NUMBER, /* text, len */
-	JSON_WORD    /* true, false, null */
+	JSON_WORD /* true, false, null */
 };
 
 struct json_pull {

@@ -105,7 +105,8 @@ static int push_global(struct machine *m)
 			return -EBADMSG;
 		m->p = nl + 1;
 	}
-	return push(m, (struct pickle_node){ .kind = PICKLE_GLOBAL, .text = (const char *)from, .len = (size_t)(m->p - from) - 1 });
+	return push(m, (struct pickle_node){
+			       .kind = PICKLE_GLOBAL, .text = (const char *)from, .len = (size_t)(m->p - from) - 1 });
 }
 
 static struct pickle_node *top(struct machine *m)
@@ -238,7 +239,8 @@ static int reduce(struct machine *m)
 	arguments = &m->to->node[m->stack[m->nr_stack - 1]];
 	if (f->kind == PICKLE_MARK || arguments->kind == PICKLE_MARK)
 		return -EBADMSG;
-	if (arguments->kind == PICKLE_LIST && (ends_with(f, "\n_rebuild_tensor_v2") || ends_with(f, "\n_rebuild_tensor"))) {
+	if (arguments->kind == PICKLE_LIST &&
+	    (ends_with(f, "\n_rebuild_tensor_v2") || ends_with(f, "\n_rebuild_tensor"))) {
 		made = *arguments;
 		made.kind = PICKLE_TENSOR;
 	} else if (arguments->kind == PICKLE_LIST && ends_with(f, "\n_rebuild_parameter") && arguments->first > 0) {

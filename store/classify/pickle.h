@@ -13,11 +13,11 @@ enum pickle_kind {
 	PICKLE_MARK,
 	PICKLE_INT,
 	PICKLE_TEXT,
-	PICKLE_GLOBAL,	/* text: "module name" */
-	PICKLE_LIST,	/* tuples too; children in turn */
-	PICKLE_DICT,	/* children: key, value, key, value */
+	PICKLE_GLOBAL, /* text: "module name" */
+	PICKLE_LIST, /* tuples too; children in turn */
+	PICKLE_DICT, /* children: key, value, key, value */
 	PICKLE_STORAGE, /* of a persistent id: children as of its tuple */
-	PICKLE_TENSOR	/* children: arguments of its rebuild function, the storage first */
+	PICKLE_TENSOR /* children: arguments of its rebuild function, the storage first */
 };
 
 struct pickle_node {

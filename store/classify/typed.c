@@ -40,7 +40,8 @@ int typed_array_set_type(struct typed_array *a, char kind, uint64_t bytes, bool 
 		struct code_type t = { .class = kinds[i].class, .width = 1 };
 		uint64_t width = bytes / kinds[i].parts;
 
-		if (kinds[i].kind != kind || bytes % kinds[i].parts != 0 || width == 0 || width > 8 || (width & (width - 1)) != 0)
+		if (kinds[i].kind != kind || bytes % kinds[i].parts != 0 || width == 0 || width > 8 ||
+		    (width & (width - 1)) != 0)
 			continue;
 		t.width = (unsigned)width;
 		t.big_endian = big_endian && width > 1;
@@ -103,7 +104,8 @@ int typed_add_variable(struct typed *t, const char *name, size_t name_len, const
 		return -ENOMEM;
 	if (a->nr_dims > 0)
 		snprintf(class, sizeof(class), "Array%uD", a->nr_dims);
-	if (asprintf(&key, "%.*s_%s%s_%s", (int)name_len, name, a->parts > 1 ? "C" : "", code_type_name(a->type).s, class) < 0)
+	if (asprintf(&key, "%.*s_%s%s_%s", (int)name_len, name, a->parts > 1 ? "C" : "", code_type_name(a->type).s,
+		     class) < 0)
 		return -ENOMEM;
 	t->variable[t->nr_variables++] = (struct typed_variable){ .key = key, .shape = shape_of(a) };
 	return 1;
@@ -123,7 +125,8 @@ int typed_add_extent(struct typed *t, uint64_t off, uint64_t len)
 	return 0;
 }
 
-int typed_add_array(struct typed *t, const char *name, size_t name_len, const struct typed_array *a, uint64_t off, uint64_t len)
+int typed_add_array(struct typed *t, const char *name, size_t name_len, const struct typed_array *a, uint64_t off,
+		    uint64_t len)
 {
 	uint64_t bytes;
 	int r;

@@ -9,7 +9,7 @@
 
 #include "store/code/coding.h"
 
-#define TYPED_KEY_MAX 1024	  /* bytes; a variable with a longer name is left plain */
+#define TYPED_KEY_MAX 1024 /* bytes; a variable with a longer name is left plain */
 #define TYPED_VARIABLES_MAX 100000u
 #define TYPED_EXTENTS_MAX 1000000u
 #define TYPED_DIMS_MAX 32
@@ -53,7 +53,8 @@ int typed_add_variable(struct typed *t, const char *name, size_t name_len, const
 /* To the last variable. Nothing to add of no bytes. -EBADMSG: it is not in the file; -E2BIG, -ENOMEM. */
 int typed_add_extent(struct typed *t, uint64_t off, uint64_t len);
 /* Both, of an array that lies in one piece; off + len must be what it says: -EBADMSG. */
-int typed_add_array(struct typed *t, const char *name, size_t name_len, const struct typed_array *a, uint64_t off, uint64_t len);
+int typed_add_array(struct typed *t, const char *name, size_t name_len, const struct typed_array *a, uint64_t off,
+		    uint64_t len);
 /* Once all are added: -EBADMSG if two extents overlap. */
 int typed_check(const struct typed *t);
 /* Variables with fewer bytes than that are none: coded by themselves they would take more than among plain bytes. */

@@ -164,7 +164,8 @@ int typed_decode(const void *p, size_t len, uint64_t size, struct typed *ret, ch
 	reason = take(&r, d->reason_len);
 	if (!reason || d->reason_len > TYPED_REASON_MAX || (d->reason_len > 0) > (d->verdict == TYPED_REFUSED))
 		return -EBADMSG;
-	if (nr_variables > TYPED_VARIABLES_MAX || nr_extents > TYPED_EXTENTS_MAX || d->verdict < TYPED_KNOWN || d->verdict > TYPED_REFUSED)
+	if (nr_variables > TYPED_VARIABLES_MAX || nr_extents > TYPED_EXTENTS_MAX || d->verdict < TYPED_KNOWN ||
+	    d->verdict > TYPED_REFUSED)
 		return -EBADMSG;
 	if (d->verdict != TYPED_KNOWN && (nr_variables > 0 || nr_extents > 0))
 		return -EBADMSG;

@@ -15,7 +15,7 @@
 /* How to code: the steps of the format, and how hard to try. */
 struct coder_spec {
 	struct code_header steps; /* without lengths and sums */
-	int level;		  /* of zstd; lz4 has one */
+	int level; /* of zstd; lz4 has one */
 };
 
 struct code_work;
@@ -33,7 +33,8 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
  * A whole block to `ret`, which has `room`. Returns how many bytes it has. -EBADMSG: damaged, or the base has other bytes than the one
  * it was coded with, and `ret` holds anything; -EOPNOTSUPP: of a later version; -ENOBUFS: too little room; -ENOMEM.
  */
-int code_decode(struct code_work *w, const void *p, size_t len, const void *base, size_t base_len, void *ret, size_t room);
+int code_decode(struct code_work *w, const void *p, size_t len, const void *base, size_t base_len, void *ret,
+		size_t room);
 
 /* "sub-base delta(1,64) zigzag bytes zstd:1" */
 struct code_name {

@@ -110,8 +110,8 @@ static void predict_back(struct code_work *w, const struct code_header *h, uint8
 }
 
 /* All steps but the last; returns the array with the sections one behind the other. */
-static uint8_t *transform(struct code_work *w, const struct code_header *h, const uint8_t *p, size_t len, const void *base,
-			  size_t base_len)
+static uint8_t *transform(struct code_work *w, const struct code_header *h, const uint8_t *p, size_t len,
+			  const void *base, size_t base_len)
 {
 	size_t nr = len / h->type.width, planes = nr * h->type.width;
 	uint8_t which[CODE_PLAIN_MAX / 64], *a, *to;
@@ -167,8 +167,8 @@ static int section_in(struct code_work *w, const struct coder_spec *spec, const 
 }
 
 /* Stored bytes of all sections, fewer than len; 0: not fewer; -ENOMEM. */
-static int sections_in(struct code_work *w, const struct coder_spec *spec, const struct code_header *h, const uint8_t *a,
-		       uint8_t *ret)
+static int sections_in(struct code_work *w, const struct coder_spec *spec, const struct code_header *h,
+		       const uint8_t *a, uint8_t *ret)
 {
 	/* The base is not needed any more. Its room is that of one section, or of all: they are no longer than the plain bytes
 	 * and what CODE_ROOM has besides. */
@@ -196,8 +196,8 @@ static int sections_in(struct code_work *w, const struct coder_spec *spec, const
 /* Bytes that no step changes: they lie behind the header, without sections. */
 static bool is_plain(const struct code_header *h)
 {
-	return h->type.class == CODE_BYTES && h->base == CODE_BASE_NONE && h->predict == CODE_PREDICT_NONE && !h->zigzag &&
-	       h->split == CODE_SPLIT_NONE && h->entropy == CODE_ENTROPY_NONE;
+	return h->type.class == CODE_BYTES && h->base == CODE_BASE_NONE && h->predict == CODE_PREDICT_NONE &&
+	       !h->zigzag && h->split == CODE_SPLIT_NONE && h->entropy == CODE_ENTROPY_NONE;
 }
 
 int code_encode(struct code_work *w, const struct coder_spec *spec, const void *p, size_t len, const void *base,
@@ -272,7 +272,8 @@ static int sections_out(struct code_work *w, const struct code_header *h, const 
 	return left == 0 ? 0 : -EBADMSG;
 }
 
-static void transform_back(struct code_work *w, const struct code_header *h, const void *base, size_t base_len, uint8_t *ret)
+static void transform_back(struct code_work *w, const struct code_header *h, const void *base, size_t base_len,
+			   uint8_t *ret)
 {
 	size_t nr = h->plain_len / h->type.width, planes = nr * h->type.width;
 	uint8_t *a = w->array[1], *from = w->array[0];

@@ -5,13 +5,13 @@
 
 #include "base/util.h"
 
-#define NEARLY 1.01	    /* times the smallest: as good, if it is faster */
+#define NEARLY 1.01 /* times the smallest: as good, if it is faster */
 #define STOPPED_PAYING 1.10 /* times what was promised */
-#define TOO_DEAR 1.5	    /* times the budget: one slow block is none */
-#define SETTLED 8	    /* blocks before it is judged */
-#define MANY 4096	    /* blocks, 1 GiB of whole ones: others may pay more by now */
-#define LATELY (1.0 / 8)    /* weight of the newest block in what is known of late */
-#define TRIALS (1.0 / 4)    /* of the budget */
+#define TOO_DEAR 1.5 /* times the budget: one slow block is none */
+#define SETTLED 8 /* blocks before it is judged */
+#define MANY 4096 /* blocks, 1 GiB of whole ones: others may pay more by now */
+#define LATELY (1.0 / 8) /* weight of the newest block in what is known of late */
+#define TRIALS (1.0 / 4) /* of the budget */
 #define ROUNDS 4
 
 void code_choice_init(struct code_choice *c, unsigned nr, double budget)
@@ -87,7 +87,8 @@ static bool trial_affordable(const struct code_choice *c)
 
 static bool stopped_paying(const struct code_choice *c)
 {
-	return c->ratio > c->promised * STOPPED_PAYING || (c->budget > 0 && c->cost > c->budget * TOO_DEAR) || c->nr_blocks >= MANY;
+	return c->ratio > c->promised * STOPPED_PAYING || (c->budget > 0 && c->cost > c->budget * TOO_DEAR) ||
+	       c->nr_blocks >= MANY;
 }
 
 static void tell_trial(struct code_choice *c, const struct code_trial *t)

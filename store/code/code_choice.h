@@ -31,8 +31,8 @@ struct code_choice {
 	struct code_trial trial[CODE_CANDIDATES_MAX];
 
 	double promised, ratio, cost; /* of the chosen one: coded / plain in the trial, and lately; ns per byte lately */
-	uint64_t nr_blocks;	      /* since it was chosen */
-	uint64_t plain, trial_ns;     /* of all blocks, and of all trials */
+	uint64_t nr_blocks; /* since it was chosen */
+	uint64_t plain, trial_ns; /* of all blocks, and of all trials */
 	unsigned nr_trials;
 };
 

@@ -36,7 +36,8 @@ void code_entropy_free(struct code_entropy_work *w)
 	free(w);
 }
 
-int code_entropy_in(struct code_entropy_work *w, enum code_entropy entropy, int level, const void *p, size_t len, void *ret)
+int code_entropy_in(struct code_entropy_work *w, enum code_entropy entropy, int level, const void *p, size_t len,
+		    void *ret)
 {
 	size_t n;
 
@@ -49,11 +50,12 @@ int code_entropy_in(struct code_entropy_work *w, enum code_entropy entropy, int 
 		return (int)n;
 	if (ZSTD_getErrorCode(n) == ZSTD_error_dstSize_tooSmall)
 		return 0;
-	return log_errno(ZSTD_getErrorCode(n) == ZSTD_error_memory_allocation ? -ENOMEM : -EINVAL, "zstd level %d: %s", level,
-			 ZSTD_getErrorName(n));
+	return log_errno(ZSTD_getErrorCode(n) == ZSTD_error_memory_allocation ? -ENOMEM : -EINVAL, "zstd level %d: %s",
+			 level, ZSTD_getErrorName(n));
 }
 
-int code_entropy_out(struct code_entropy_work *w, enum code_entropy entropy, const void *p, size_t len, void *ret, size_t ret_len)
+int code_entropy_out(struct code_entropy_work *w, enum code_entropy entropy, const void *p, size_t len, void *ret,
+		     size_t ret_len)
 {
 	size_t n;
 

@@ -8,7 +8,8 @@ struct code_entropy_work *code_entropy_new(void); /* NULL: no memory */
 void code_entropy_free(struct code_entropy_work *w); /* NULL is fine */
 
 /* Fewer than len bytes, or 0: it does not get shorter; -ENOMEM. `ret` has room for len. */
-int code_entropy_in(struct code_entropy_work *w, enum code_entropy entropy, int level, const void *p, size_t len, void *ret);
+int code_entropy_in(struct code_entropy_work *w, enum code_entropy entropy, int level, const void *p, size_t len,
+		    void *ret);
 /* Exactly ret_len bytes: 0, -EBADMSG, -ENOMEM. */
 int code_entropy_out(struct code_entropy_work *w, enum code_entropy entropy, const void *p, size_t len, void *ret,
 		     size_t ret_len);

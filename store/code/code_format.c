@@ -11,9 +11,10 @@
 
 static bool type_valid(struct code_type t)
 {
-	static const uint8_t widths[NR_CODE_CLASSES] = { /* a bit for each width */
-		[CODE_BYTES] = 1, [CODE_INT] = 1 | 2 | 4 | 8, [CODE_UINT] = 1 | 2 | 4 | 8, [CODE_FLOAT] = 2 | 4 | 8,
-		[CODE_BFLOAT] = 2,
+	static const uint8_t widths[NR_CODE_CLASSES] = {
+		/* a bit for each width */
+		[CODE_BYTES] = 1,	  [CODE_INT] = 1 | 2 | 4 | 8, [CODE_UINT] = 1 | 2 | 4 | 8,
+		[CODE_FLOAT] = 2 | 4 | 8, [CODE_BFLOAT] = 2,
 	};
 
 	return t.class < NR_CODE_CLASSES && (t.width & (t.width - 1)) == 0 && (widths[t.class] & t.width) != 0 &&

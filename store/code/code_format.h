@@ -37,10 +37,10 @@ enum code_map {
 enum code_base { CODE_BASE_NONE, CODE_BASE_XOR, CODE_BASE_SUB, NR_CODE_BASES };
 enum code_predict {
 	CODE_PREDICT_NONE,
-	CODE_PREDICT_XOR,   /* with the element stride[0] before */
+	CODE_PREDICT_XOR, /* with the element stride[0] before */
 	CODE_PREDICT_DELTA, /* for each stride in turn: minus the element that far before. Row and plane make it a Lorenzo
 			     * predictor of two and three dimensions */
-	CODE_PREDICT_FPC,   /* the better of two tables of contexts, of doubles */
+	CODE_PREDICT_FPC, /* the better of two tables of contexts, of doubles */
 	NR_CODE_PREDICTS
 };
 enum code_split { CODE_SPLIT_NONE, CODE_SPLIT_BYTES, CODE_SPLIT_BITS, NR_CODE_SPLITS };
@@ -55,8 +55,8 @@ struct code_header {
 	enum code_split split;
 	enum code_entropy entropy;
 	uint32_t stride[CODE_NR_STRIDES]; /* in elements; 0: none */
-	uint32_t plain_len, stored_len;	  /* stored: behind the header */
-	uint32_t base_crc;		  /* of as many bytes of the base as were used */
+	uint32_t plain_len, stored_len; /* stored: behind the header */
+	uint32_t base_crc; /* of as many bytes of the base as were used */
 };
 
 struct code_header_disk {
@@ -73,7 +73,7 @@ static_assert(sizeof(struct code_header_disk) == 40 && offsetof(struct code_head
 
 /* Before each section's bytes. */
 enum code_section_kind { CODE_SECTION_RAW, CODE_SECTION_CODED, CODE_SECTION_CONSTANT };
-#define CODE_SECTION_LEN(word) ((word) & 0x3fffffffu)
+#define CODE_SECTION_LEN(word) ((word)&0x3fffffffu)
 #define CODE_SECTION_KIND(word) ((word) >> 30)
 
 /* A type as one byte, and back: 0, -EBADMSG. */

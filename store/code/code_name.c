@@ -33,7 +33,8 @@ static void add_predict(struct code_name *to, const struct code_header *h)
 	else if (h->stride[2] == 0)
 		add(to, "%s(%" PRIu32 ",%" PRIu32 ")", names[h->predict], h->stride[0], h->stride[1]);
 	else
-		add(to, "%s(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", names[h->predict], h->stride[0], h->stride[1], h->stride[2]);
+		add(to, "%s(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", names[h->predict], h->stride[0], h->stride[1],
+		    h->stride[2]);
 }
 
 struct code_name code_name(const struct coder_spec *spec)
@@ -67,6 +68,8 @@ struct code_type_name code_type_name(struct code_type type)
 	struct code_type_name name;
 
 	snprintf(name.s, sizeof(name.s), "%s%u%s", classes[type.class], type.width * 8,
-		 type.width == 1 ? "" : type.big_endian ? "BE" : "LE");
+		 type.width == 1 ? "" :
+		 type.big_endian ? "BE" :
+				   "LE");
 	return name;
 }

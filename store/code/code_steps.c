@@ -32,21 +32,21 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are loaded as
 #define NAME(f) f##_64
 #include "store/code/code_words.h"
 
-#define FOR_WIDTH(width, f, ...)                \
-	do {                                    \
-		switch (width) {                \
-		case 1:                         \
-			f##_8(__VA_ARGS__);     \
-			break;                  \
-		case 2:                         \
-			f##_16(__VA_ARGS__);    \
-			break;                  \
-		case 4:                         \
-			f##_32(__VA_ARGS__);    \
-			break;                  \
-		default:                        \
-			f##_64(__VA_ARGS__);    \
-		}                               \
+#define FOR_WIDTH(width, f, ...)             \
+	do {                                 \
+		switch (width) {             \
+		case 1:                      \
+			f##_8(__VA_ARGS__);  \
+			break;               \
+		case 2:                      \
+			f##_16(__VA_ARGS__); \
+			break;               \
+		case 4:                      \
+			f##_32(__VA_ARGS__); \
+			break;               \
+		default:                     \
+			f##_64(__VA_ARGS__); \
+		}                            \
 	} while (0)
 
 void code_swap(void *a, size_t nr, unsigned width)

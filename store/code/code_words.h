@@ -22,7 +22,7 @@ static void NAME(ordered_in)(WORD *restrict a, size_t nr)
 static void NAME(ordered_out)(WORD *restrict a, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++)
-		a[i] = (WORD)(a[i] ^ ((WORD)~((SWORD)a[i] >> (BITS - 1)) | TOP));
+		a[i] = (WORD)(a[i] ^ ((WORD) ~((SWORD)a[i] >> (BITS - 1)) | TOP));
 }
 
 #undef TOP
@@ -66,7 +66,7 @@ static void NAME(zigzag_in)(WORD *restrict a, size_t nr)
 static void NAME(zigzag_out)(WORD *restrict a, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++)
-		a[i] = (WORD)(a[i] >> 1 ^ (WORD)-(a[i] & 1));
+		a[i] = (WORD)(a[i] >> 1 ^ (WORD) - (a[i] & 1));
 }
 
 static void NAME(xor_in)(const WORD *restrict a, WORD *restrict ret, size_t nr, size_t stride)
@@ -111,7 +111,7 @@ static void NAME(bytes_in)(const WORD *restrict a, uint8_t *restrict ret, size_t
 			ret[b * nr + i] = (uint8_t)(a[i] >> (BITS - 8 - 8 * b));
 }
 
-#define PLANE(b) ((WORD)((WORD)planes[(b) * nr + i] << (BITS - 8 - 8 * (b))))
+#define PLANE(b) ((WORD)((WORD)planes[(b)*nr + i] << (BITS - 8 - 8 * (b))))
 
 static void NAME(bytes_out)(const uint8_t *restrict planes, WORD *restrict ret, size_t nr)
 {

@@ -104,8 +104,8 @@ unsigned coding_candidates(const struct coding_shape *s, bool with_base, struct 
 	return to.nr;
 }
 
-int coding_init(struct coding *c, struct code_work *work, const struct coding_shape *shape, bool with_base, double budget,
-		uint64_t (*cpu_ns)(void))
+int coding_init(struct coding *c, struct code_work *work, const struct coding_shape *shape, bool with_base,
+		double budget, uint64_t (*cpu_ns)(void))
 {
 	*c = (struct coding){ .work = work, .cpu_ns = cpu_ns ? cpu_ns : thread_cpu_ns };
 	c->room = malloc(CODE_BLOCK_MAX(SAMPLE));

@@ -9,7 +9,7 @@
 /* What is known of a variable. */
 struct coding_shape {
 	struct code_type type;
-	uint32_t parts;	     /* of an element that lie side by side: 2 of complex numbers, 0 or 1 else */
+	uint32_t parts; /* of an element that lie side by side: 2 of complex numbers, 0 or 1 else */
 	uint32_t row, plane; /* elements from one row, or plane, to the next; 0: unknown, or there is none */
 };
 
@@ -23,12 +23,12 @@ struct coding {
 	struct coder_spec spec[CODE_CANDIDATES_MAX];
 	struct code_choice choice;
 	size_t sampled; /* bytes that the last trial was of */
-	uint8_t *room;	/* for trials */
+	uint8_t *room; /* for trials */
 };
 
 /* The work is borrowed. cpu_ns: NULL for the thread's own time. -ENOMEM. */
-int coding_init(struct coding *c, struct code_work *work, const struct coding_shape *shape, bool with_base, double budget,
-		uint64_t (*cpu_ns)(void));
+int coding_init(struct coding *c, struct code_work *work, const struct coding_shape *shape, bool with_base,
+		double budget, uint64_t (*cpu_ns)(void));
 void coding_release(struct coding *c);
 /* As code_encode(), in the way that pays; it may try all others on a part of the block before. */
 int coding_block(struct coding *c, const void *p, size_t len, const void *base, size_t base_len, void *ret);

@@ -15,8 +15,8 @@ struct merge {
 	struct merge_part *part; /* borrowed; done is ours, 0 at first */
 	size_t nr;
 	uint64_t block; /* 0: whole parts */
-	size_t at;	/* whose turn it is */
-	uint64_t turn;	/* bytes of it so far */
+	size_t at; /* whose turn it is */
+	uint64_t turn; /* bytes of it so far */
 };
 
 /* The next piece of at most `max` bytes: 1 with its part, its offset there and its length, 0 at the end. */

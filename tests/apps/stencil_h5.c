@@ -2,7 +2,7 @@
  * Usage: mpirun -n N stencil_h5 DIR [EDGE [CHECKPOINTS [STEPS-BETWEEN]]]
  *
  * Air in a box, as a code would compute it that writes HDF5: a warm bubble rises, waves of pressure run through, moisture is carried along. Each rank has a
- * column of EDGE x EDGE x EDGE cells of a square of ranks, exchanges its sides with its neighbours, and writes DIR/ckpt.STEP.RANK.h5 with eight
+ * column of EDGE x EDGE x EDGE cells of a square of ranks, exchanges its sides with its neighbours, and writes DIR/ckpt.rankRANK.stepSTEP.h5 with eight
  * variables: pressure, temperature, energy (double), east, north, up (float), material (int), parcel (64-bit int). Neighbours in place are neighbours in
  * value, ranks have the same variables of other places, and steps differ little: what data-aware storage is for.
  */
@@ -90,10 +90,13 @@ static void exchange(void)
 	for (int f = 0; f < NR_FIELDS; f++) {
 		double *p = now[f];
 
-		MPI_Sendrecv(p + 1, 1, column, west, f, p + edge + 1, 1, column, east, f, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Sendrecv(p + 1, 1, column, west, f, p + edge + 1, 1, column, east, f, MPI_COMM_WORLD,
+			     MPI_STATUS_IGNORE);
 		MPI_Sendrecv(p + edge, 1, column, east, f, p, 1, column, west, f, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-		MPI_Sendrecv(p + edge + 2, 1, row, south, f, p + (edge + 1) * (edge + 2), 1, row, north, f, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-		MPI_Sendrecv(p + edge * (edge + 2), 1, row, north, f, p, 1, row, south, f, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Sendrecv(p + edge + 2, 1, row, south, f, p + (edge + 1) * (edge + 2), 1, row, north, f,
+			     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Sendrecv(p + edge * (edge + 2), 1, row, north, f, p, 1, row, south, f, MPI_COMM_WORLD,
+			     MPI_STATUS_IGNORE);
 	}
 	MPI_Type_free(&column);
 	MPI_Type_free(&row);
@@ -107,21 +110,27 @@ static void compute(void)
 	for (int l = 0; l < edge; l++)
 		for (int y = 0; y < edge; y++)
 			for (int x = 0; x < edge; x++) {
-				size_t i = at(l, y, x), below = l > 0 ? i - (size_t)plane : i, above = l < edge - 1 ? i + (size_t)plane : i;
+				size_t i = at(l, y, x), below = l > 0 ? i - (size_t)plane : i,
+				       above = l < edge - 1 ? i + (size_t)plane : i;
 				double u = now[EAST][i], v = now[NORTH][i], w = now[UP][i];
 
 				for (int f = 0; f < NR_FIELDS; f++) {
 					const double *p = now[f];
-					double spread = p[i - 1] + p[i + 1] + p[i - (size_t)line] + p[i + (size_t)line] - 4 * p[i];
-					double carried = u * (p[i + 1] - p[i - 1]) + v * (p[i + (size_t)line] - p[i - (size_t)line]) +
+					double spread = p[i - 1] + p[i + 1] + p[i - (size_t)line] +
+							p[i + (size_t)line] - 4 * p[i];
+					double carried = u * (p[i + 1] - p[i - 1]) +
+							 v * (p[i + (size_t)line] - p[i - (size_t)line]) +
 							 w * (p[above] - p[below]);
 
 					next[f][i] = p[i] + dt * (diffusion * spread - 0.5 * carried);
 				}
 				next[EAST][i] -= dt * 1e-3 * (now[PRESSURE][i + 1] - now[PRESSURE][i - 1]);
-				next[NORTH][i] -= dt * 1e-3 * (now[PRESSURE][i + (size_t)line] - now[PRESSURE][i - (size_t)line]);
+				next[NORTH][i] -=
+					dt * 1e-3 * (now[PRESSURE][i + (size_t)line] - now[PRESSURE][i - (size_t)line]);
 				next[UP][i] += dt * 1e-2 * (now[TEMPERATURE][i] - 290);
-				next[PRESSURE][i] -= dt * 20 * (now[EAST][i + 1] - now[EAST][i - 1] + now[NORTH][i + (size_t)line] - now[NORTH][i - (size_t)line]);
+				next[PRESSURE][i] -= dt * 20 *
+						     (now[EAST][i + 1] - now[EAST][i - 1] +
+						      now[NORTH][i + (size_t)line] - now[NORTH][i - (size_t)line]);
 			}
 	for (int f = 0; f < NR_FIELDS; f++) {
 		double *p = now[f];
@@ -151,7 +160,8 @@ static double value(int variable, size_t i)
 	case 1:
 		return now[TEMPERATURE][i];
 	case 2:
-		return 718 * now[TEMPERATURE][i] + 0.5 * (now[EAST][i] * now[EAST][i] + now[NORTH][i] * now[NORTH][i] + now[UP][i] * now[UP][i]);
+		return 718 * now[TEMPERATURE][i] +
+		       0.5 * (now[EAST][i] * now[EAST][i] + now[NORTH][i] * now[NORTH][i] + now[UP][i] * now[UP][i]);
 	case 3:
 		return now[EAST][i];
 	case 4:
@@ -172,7 +182,7 @@ static void save(const char *dir, int step)
 	hid_t file, group;
 
 	check(p != NULL, "no memory");
-	snprintf(path, sizeof(path), "%s/ckpt.%04d.%04d.h5", dir, step, rank);
+	snprintf(path, sizeof(path), "%s/ckpt.rank%04d.step%04d.h5", dir, rank, step);
 	file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
 	check(file >= 0, path);
 	group = H5Gcreate2(file, "air", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
@@ -182,7 +192,11 @@ static void save(const char *dir, int step)
 			for (int y = 0; y < edge; y++)
 				for (int x = 0; x < edge; x++)
 					p[k++] = value(v, at(l, y, x));
-		write_variable(group, names[v], v < 3 ? H5T_IEEE_F64LE : v < 6 ? H5T_IEEE_F32LE : H5T_STD_I32LE, H5T_NATIVE_DOUBLE, p);
+		write_variable(group, names[v],
+			       v < 3 ? H5T_IEEE_F64LE :
+			       v < 6 ? H5T_IEEE_F32LE :
+				       H5T_STD_I32LE,
+			       H5T_NATIVE_DOUBLE, p);
 	}
 	write_variable(group, "parcel", H5T_STD_I64LE, H5T_NATIVE_INT64, parcel);
 	H5Gclose(group);
@@ -196,7 +210,8 @@ int main(int argc, char *argv[])
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &nr_ranks);
 	width = (int)lround(sqrt(nr_ranks));
-	check(argc >= 2 && argc <= 5 && width * width == nr_ranks, "usage: mpirun -n SQUARE stencil_h5 DIR [EDGE [CHECKPOINTS [STEPS-BETWEEN]]]");
+	check(argc >= 2 && argc <= 5 && width * width == nr_ranks,
+	      "usage: mpirun -n SQUARE stencil_h5 DIR [EDGE [CHECKPOINTS [STEPS-BETWEEN]]]");
 	edge = argc > 2 ? atoi(argv[2]) : edge;
 	nr_checkpoints = argc > 3 ? atoi(argv[3]) : nr_checkpoints;
 	between = argc > 4 ? atoi(argv[4]) : between;

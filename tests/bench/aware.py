@@ -72,7 +72,7 @@ def measure_set(data):
 
 def last_step(data):
     """A checkpoint set: steps do not matter where each is coded for itself."""
-    names = sorted(os.listdir(data))  # ckpt.STEP.RANK.h5
+    names = sorted(os.listdir(data), key=lambda name: name.split(".step")[1])  # ckpt.rankRANK.stepSTEP.h5
     return [os.path.join(data, name) for name in names[-RANKS:]]
 
 

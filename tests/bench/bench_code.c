@@ -20,7 +20,10 @@ struct way {
 	struct coder_spec spec;
 };
 
-#define STEPS(...) { .steps = { __VA_ARGS__ }, .level = 1 }
+#define STEPS(...)                                   \
+	{                                            \
+		.steps = { __VA_ARGS__ }, .level = 1 \
+	}
 #define F64 .type = { CODE_FLOAT, 8, false }
 #define F32 .type = { CODE_FLOAT, 4, false }
 #define BF16 .type = { CODE_BFLOAT, 2, false }
@@ -36,15 +39,19 @@ static const struct way ways[] = {
 	{ "f64", STEPS(F64, .split = CODE_SPLIT_BITS, .entropy = CODE_ENTROPY_ZSTD) },
 	{ "f64", STEPS(F64, .map = CODE_MAP_ROTATED, BYTES_ZSTD) },
 	{ "f64", STEPS(F64, .predict = CODE_PREDICT_XOR, .stride = { 1 }, BYTES_ZSTD) },
-	{ "f64", STEPS(F64, .map = CODE_MAP_ORDERED, .predict = CODE_PREDICT_DELTA, .stride = { 1 }, .zigzag = true, BYTES_ZSTD) },
-	{ "f64", STEPS(F64, .map = CODE_MAP_ORDERED, .predict = CODE_PREDICT_DELTA, .stride = { 1, NX }, .zigzag = true, BYTES_ZSTD) },
+	{ "f64", STEPS(F64, .map = CODE_MAP_ORDERED, .predict = CODE_PREDICT_DELTA, .stride = { 1 }, .zigzag = true,
+		       BYTES_ZSTD) },
+	{ "f64", STEPS(F64, .map = CODE_MAP_ORDERED, .predict = CODE_PREDICT_DELTA, .stride = { 1, NX }, .zigzag = true,
+		       BYTES_ZSTD) },
 	{ "f64", STEPS(F64, .predict = CODE_PREDICT_FPC, BYTES_ZSTD) },
 	{ "f64", STEPS(F64, .base = CODE_BASE_XOR, BYTES_ZSTD) },
 	{ "f64", STEPS(F64, .map = CODE_MAP_ORDERED, .base = CODE_BASE_SUB, .zigzag = true, BYTES_ZSTD) },
-	{ "f64", STEPS(F64, .map = CODE_MAP_ORDERED, .base = CODE_BASE_SUB, .predict = CODE_PREDICT_DELTA, .stride = { 1 }, .zigzag = true, BYTES_ZSTD) },
+	{ "f64", STEPS(F64, .map = CODE_MAP_ORDERED, .base = CODE_BASE_SUB, .predict = CODE_PREDICT_DELTA,
+		       .stride = { 1 }, .zigzag = true, BYTES_ZSTD) },
 	{ "f32", STEPS(.type = { CODE_BYTES, 1, false }, .entropy = CODE_ENTROPY_ZSTD) },
 	{ "f32", STEPS(F32, BYTES_ZSTD) },
-	{ "f32", STEPS(F32, .map = CODE_MAP_ORDERED, .predict = CODE_PREDICT_DELTA, .stride = { 1, NX }, .zigzag = true, BYTES_ZSTD) },
+	{ "f32", STEPS(F32, .map = CODE_MAP_ORDERED, .predict = CODE_PREDICT_DELTA, .stride = { 1, NX }, .zigzag = true,
+		       BYTES_ZSTD) },
 	{ "bf16", STEPS(.type = { CODE_BYTES, 1, false }, .entropy = CODE_ENTROPY_ZSTD) },
 	{ "bf16", STEPS(BF16, BYTES_ZSTD) },
 	{ "bf16", STEPS(BF16, .map = CODE_MAP_ROTATED, BYTES_ZSTD) },
@@ -116,7 +123,8 @@ int main(void)
 		}
 		if (memcmp(got, plain, len) != 0)
 			return 1;
-		printf("%-5s %-44s %7.3f %9.0f %9.0f\n", ways[i].data, code_name(&ways[i].spec).s, (double)len / n, rate(len, in), rate(len, out));
+		printf("%-5s %-44s %7.3f %9.0f %9.0f\n", ways[i].data, code_name(&ways[i].spec).s, (double)len / n,
+		       rate(len, in), rate(len, out));
 	}
 	code_work_free(work);
 	free(plain);

@@ -39,9 +39,13 @@ static void encode(const uint8_t *p, size_t len)
 	uint8_t *block, *got;
 	int n;
 
-	spec.steps = (struct code_header){ .map = p[1] % NR_CODE_MAPS, .base = p[2] % NR_CODE_BASES, .predict = p[3] % NR_CODE_PREDICTS,
-					   .zigzag = p[4] % 2, .split = p[5] % NR_CODE_SPLITS,
-					   .entropy = p[6] % NR_CODE_ENTROPIES, .stride = { p[7], p[8], p[9] } };
+	spec.steps = (struct code_header){ .map = p[1] % NR_CODE_MAPS,
+					   .base = p[2] % NR_CODE_BASES,
+					   .predict = p[3] % NR_CODE_PREDICTS,
+					   .zigzag = p[4] % 2,
+					   .split = p[5] % NR_CODE_SPLITS,
+					   .entropy = p[6] % NR_CODE_ENTROPIES,
+					   .stride = { p[7], p[8], p[9] } };
 	if (code_type_decode(p[0], &spec.steps.type) < 0 || !code_steps_valid(&spec.steps))
 		return;
 	block = malloc(CODE_BLOCK_MAX(len));

@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 
 	assert(r == 0 || r == 1 || r == -EBADMSG || r == -E2BIG);
 	for (size_t i = 0; i < t.nr_extents; i++)
-		assert(t.extent[i].off <= len && t.extent[i].len <= len - t.extent[i].off && t.extent[i].variable < t.nr_variables);
+		assert(t.extent[i].off <= len && t.extent[i].len <= len - t.extent[i].off &&
+		       t.extent[i].variable < t.nr_variables);
 	assert(r <= 0 || typed_check(&t) == 0);
 	typed_release(&t);
 	if (pickle_parse(p, len, &pickle) == 0)

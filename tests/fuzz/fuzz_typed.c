@@ -26,7 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	d->crc = le32_put(crc32c_add(crc32c(d + 1, len - sizeof(*d)), d, offsetof(struct typed_head_disk, crc)));
 	if (typed_decode(d, len, size, &t, reason) > 0) {
 		for (size_t i = 0; i < t.nr_extents; i++)
-			assert(t.extent[i].off <= size && t.extent[i].len <= size - t.extent[i].off && t.extent[i].variable < t.nr_variables);
+			assert(t.extent[i].off <= size && t.extent[i].len <= size - t.extent[i].off &&
+			       t.extent[i].variable < t.nr_variables);
 		typed_release(&t);
 	}
 	free(d);

@@ -48,7 +48,8 @@ static void tell(FILE *to, const char *name, int r, const struct typed *t)
 		fprintf(to, "  %s row %u plane %u:", t->variable[i].key, s->row, s->plane);
 		for (size_t k = 0; k < t->nr_extents; k++)
 			if (t->extent[k].variable == i)
-				fprintf(to, " %llu+%llu", (unsigned long long)t->extent[k].off, (unsigned long long)t->extent[k].len);
+				fprintf(to, " %llu+%llu", (unsigned long long)t->extent[k].off,
+					(unsigned long long)t->extent[k].len);
 		fputc('\n', to);
 	}
 }
@@ -147,10 +148,10 @@ static void a_pickle_runs_nothing_and_ends(void **state)
 	} pickles[] = {
 		{ "\x80\2cos\nsystem\nX\4\0\0\0true\x85R.", 30, 0 }, /* a call is a thing */
 		{ "\x80\2}.", 4, 0 },
-		{ "\x80\2}", 3, -EBADMSG },	  /* no end */
-		{ "\x80\2(.", 4, -EBADMSG },	  /* a mark is no value */
-		{ "\x80\2.", 3, -EBADMSG },	  /* nothing */
-		{ "\x80\2]h\0.", 6, -EBADMSG },	  /* not in the memo */
+		{ "\x80\2}", 3, -EBADMSG }, /* no end */
+		{ "\x80\2(.", 4, -EBADMSG }, /* a mark is no value */
+		{ "\x80\2.", 3, -EBADMSG }, /* nothing */
+		{ "\x80\2]h\0.", 6, -EBADMSG }, /* not in the memo */
 		{ "\x80\2}X\377\377\377\377.", 9, -EBADMSG },
 		{ "\x80\2ibuiltins\nexec\n.", 18, -EBADMSG }, /* what torch does not write */
 		{ "\x80\2t.", 4, -EBADMSG },

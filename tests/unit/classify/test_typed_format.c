@@ -85,7 +85,8 @@ static void a_classifier_that_was_taken_over_is_not_believed(void **state)
 		nr_refused += r < 0;
 		if (r > 0) {
 			for (size_t k = 0; k < got.nr_extents; k++)
-				assert_true(got.extent[k].off + got.extent[k].len <= SIZE && got.extent[k].variable < got.nr_variables);
+				assert_true(got.extent[k].off + got.extent[k].len <= SIZE &&
+					    got.extent[k].variable < got.nr_variables);
 			typed_release(&got);
 		}
 		p[i / 8] ^= (uint8_t)(1u << i % 8);

@@ -32,9 +32,9 @@ static uint64_t smooth(struct code_type t, size_t i)
 	memcpy(&small, &f, 4);
 	memcpy(&bits, &d, 8);
 	return t.class != CODE_FLOAT && t.class != CODE_BFLOAT ? (uint64_t)(int64_t)d :
-	       t.width == 8				      ? bits :
-	       t.width == 4				      ? small :
-								small >> 16;
+	       t.width == 8				       ? bits :
+	       t.width == 4				       ? small :
+								 small >> 16;
 }
 
 static uint64_t element(enum pattern pattern, struct code_type t, size_t i)
@@ -78,7 +78,9 @@ void fill_pattern(enum pattern pattern, struct code_type t, uint8_t *p, size_t l
 
 int next_spec(struct code_type type, unsigned *at, struct coder_spec *ret)
 {
-	static const uint32_t strides[][CODE_NR_STRIDES] = { { 0 }, { 1 }, { 2 }, { 40 }, { 1, 37 }, { 1, 10, 170 }, { CODE_PLAIN_MAX } };
+	static const uint32_t strides[][CODE_NR_STRIDES] = {
+		{ 0 }, { 1 }, { 2 }, { 40 }, { 1, 37 }, { 1, 10, 170 }, { CODE_PLAIN_MAX }
+	};
 	const unsigned all = NR_CODE_MAPS * NR_CODE_BASES * NR_CODE_PREDICTS * 2 * NR_CODE_SPLITS * NR_CODE_ENTROPIES *
 			     (unsigned)ARRAY_SIZE(strides);
 

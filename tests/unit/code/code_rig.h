@@ -15,12 +15,12 @@
 
 enum pattern {
 	ZEROS,
-	ONES,	   /* all bits */
-	SMOOTH,	   /* a sine in the type of the elements */
-	COUNTING,  /* integers that grow, and wrap */
-	NANS,	   /* quiet and signalling, with payloads, of both signs */
+	ONES, /* all bits */
+	SMOOTH, /* a sine in the type of the elements */
+	COUNTING, /* integers that grow, and wrap */
+	NANS, /* quiet and signalling, with payloads, of both signs */
 	DENORMALS, /* the smallest there are, of both signs */
-	EDGES,	   /* 0, -0, infinities, the largest, in turn */
+	EDGES, /* 0, -0, infinities, the largest, in turn */
 	SINGLE_BITS,
 	NOISE,
 	NR_PATTERNS
@@ -33,8 +33,8 @@ void fill_pattern(enum pattern pattern, struct code_type type, uint8_t *p, size_
 int next_spec(struct code_type type, unsigned *at, struct coder_spec *ret);
 
 static const struct code_type all_types[] = {
-	{ CODE_BYTES, 1, false }, { CODE_INT, 1, false },   { CODE_INT, 2, false },  { CODE_INT, 4, true },
-	{ CODE_UINT, 4, false },  { CODE_UINT, 8, false },  { CODE_INT, 8, true },   { CODE_FLOAT, 2, false },
+	{ CODE_BYTES, 1, false }, { CODE_INT, 1, false },    { CODE_INT, 2, false },   { CODE_INT, 4, true },
+	{ CODE_UINT, 4, false },  { CODE_UINT, 8, false },   { CODE_INT, 8, true },    { CODE_FLOAT, 2, false },
 	{ CODE_FLOAT, 2, true },  { CODE_BFLOAT, 2, false }, { CODE_FLOAT, 4, false }, { CODE_FLOAT, 4, true },
 	{ CODE_FLOAT, 8, false }, { CODE_FLOAT, 8, true },
 };

@@ -37,7 +37,8 @@ static void round_trip(struct rig *rig, const struct coder_spec *spec, const uin
 	memset(rig->got, 0xee, sizeof(rig->got));
 	assert_int_equal(code_decode(rig->work, rig->block, (size_t)n, rig->base + 1, base_len, rig->got, len), (int)len);
 	if (memcmp(rig->got, p, len) != 0)
-		fail_msg("%s %s: %zu bytes come back as others", code_type_name(spec->steps.type).s, code_name(spec).s, len);
+		fail_msg("%s %s: %zu bytes come back as others", code_type_name(spec->steps.type).s, code_name(spec).s,
+			 len);
 	assert_int_equal(rig->got[len], 0xee);
 }
 
@@ -82,7 +83,8 @@ static void every_length_comes_back(void **state)
 static void the_longest_block_comes_back(void **state)
 {
 	struct rig *rig = *state;
-	uint8_t *plain = malloc(CODE_PLAIN_MAX), *got = malloc(CODE_PLAIN_MAX), *block = malloc(CODE_BLOCK_MAX(CODE_PLAIN_MAX));
+	uint8_t *plain = malloc(CODE_PLAIN_MAX), *got = malloc(CODE_PLAIN_MAX),
+		*block = malloc(CODE_BLOCK_MAX(CODE_PLAIN_MAX));
 
 	for (size_t t = 0; t < ARRAY_SIZE(all_types); t++) {
 		struct coder_spec spec;
@@ -96,7 +98,9 @@ static void the_longest_block_comes_back(void **state)
 			fill_pattern(nr % NR_PATTERNS, all_types[t], plain, CODE_PLAIN_MAX);
 			n = code_encode(rig->work, &spec, plain, CODE_PLAIN_MAX, plain, CODE_PLAIN_MAX, block);
 			assert_in_range(n, 1, CODE_BLOCK_MAX(CODE_PLAIN_MAX));
-			assert_int_equal(code_decode(rig->work, block, (size_t)n, plain, CODE_PLAIN_MAX, got, CODE_PLAIN_MAX), CODE_PLAIN_MAX);
+			assert_int_equal(code_decode(rig->work, block, (size_t)n, plain, CODE_PLAIN_MAX, got,
+						     CODE_PLAIN_MAX),
+					 CODE_PLAIN_MAX);
 			assert_memory_equal(got, plain, CODE_PLAIN_MAX);
 		}
 	}
@@ -109,8 +113,13 @@ static struct coder_spec delta_zstd(struct code_type type)
 {
 	struct coder_spec s = { .level = 1 };
 
-	s.steps = (struct code_header){ .type = type, .map = CODE_MAP_ORDERED, .predict = CODE_PREDICT_DELTA, .zigzag = true,
-					.split = CODE_SPLIT_BYTES, .entropy = CODE_ENTROPY_ZSTD, .stride = { 1 } };
+	s.steps = (struct code_header){ .type = type,
+					.map = CODE_MAP_ORDERED,
+					.predict = CODE_PREDICT_DELTA,
+					.zigzag = true,
+					.split = CODE_SPLIT_BYTES,
+					.entropy = CODE_ENTROPY_ZSTD,
+					.stride = { 1 } };
 	return s;
 }
 

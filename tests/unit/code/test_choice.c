@@ -154,7 +154,9 @@ static void candidates_are_valid_and_fit(void **state)
 	for (size_t t = 0; t < ARRAY_SIZE(all_types); t++)
 		for (unsigned base = 0; base < 2; base++)
 			for (unsigned rank = 0; rank < 4; rank++) {
-				struct coding_shape shape = { .type = all_types[t], .parts = rank % 2 + 1, .row = rank > 0 ? 64 : 0,
+				struct coding_shape shape = { .type = all_types[t],
+							      .parts = rank % 2 + 1,
+							      .row = rank > 0 ? 64 : 0,
 							      .plane = rank > 1 ? 4096 : 0 };
 				unsigned nr = coding_candidates(&shape, base, spec), nr_base = 0;
 

@@ -32,14 +32,17 @@ static void parts_are_merged_in_order(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct merge_part part[3] = { { .len = cases[i].len[0] }, { .len = cases[i].len[1] }, { .len = cases[i].len[2] } };
+		struct merge_part part[3] = { { .len = cases[i].len[0] },
+					      { .len = cases[i].len[1] },
+					      { .len = cases[i].len[2] } };
 		struct merge m = { .part = part, .nr = cases[i].nr, .block = cases[i].block };
 		char order[200] = "";
 		uint64_t off, len;
 		size_t which;
 
 		while (merge_next(&m, cases[i].max, &which, &off, &len) > 0)
-			snprintf(order + strlen(order), sizeof(order) - strlen(order), "%c%d+%d ", 'a' + (char)which, (int)off, (int)len);
+			snprintf(order + strlen(order), sizeof(order) - strlen(order), "%c%d+%d ", 'a' + (char)which,
+				 (int)off, (int)len);
 		assert_string_equal(order, cases[i].order);
 	}
 }
