@@ -73,7 +73,9 @@ unsigned coding_candidates(const struct coding_shape *s, bool with_base, struct 
 	bytes.entropy = CODE_ENTROPY_LZ4;
 	add(&to, bytes, 0);
 	bytes.entropy = CODE_ENTROPY_ZSTD;
-	add(&to, bytes, 1);
+	/* Of bytes of all kinds samples cannot tell: level 1 is as good on some of them, and far worse on others. */
+	if (s->type.class != CODE_BYTES)
+		add(&to, bytes, 1);
 	add(&to, bytes, 3);
 	h.entropy = CODE_ENTROPY_ZSTD;
 	h.split = CODE_SPLIT_BYTES;

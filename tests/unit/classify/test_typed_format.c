@@ -100,12 +100,18 @@ static void a_classifier_that_was_taken_over_is_not_believed(void **state)
 
 static void extents_over_one_another_are_refused(void **state)
 {
-	struct typed t = example();
+	struct typed t = example(), got;
+	char reason[TYPED_REASON_MAX + 1];
+	uint8_t *p;
+	size_t len;
 
 	(void)state;
 	assert_int_equal(typed_check(&t), 0);
 	t.extent[2].off = 1799;
 	assert_int_equal(typed_check(&t), -EBADMSG);
+	assert_int_equal(typed_encode(&t, TYPED_KNOWN, "", &p, &len), 0);
+	assert_int_equal(typed_decode(p, len, SIZE, &got, reason), -EBADMSG);
+	free(p);
 	t.extent[2].off = 1800;
 	assert_int_equal(typed_check(&t), 0);
 	typed_release(&t);

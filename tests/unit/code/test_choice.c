@@ -160,7 +160,7 @@ static void candidates_are_valid_and_fit(void **state)
 							      .plane = rank > 1 ? 4096 : 0 };
 				unsigned nr = coding_candidates(&shape, base, spec), nr_base = 0;
 
-				assert_in_range(nr, 4, CODE_CANDIDATES_MAX);
+				assert_in_range(nr, 3, CODE_CANDIDATES_MAX);
 				for (unsigned i = 0; i < nr; i++) {
 					assert_true(code_steps_valid(&spec[i].steps));
 					nr_base += spec[i].steps.base != CODE_BASE_NONE;
