@@ -66,7 +66,7 @@ static void NAME(zigzag_in)(WORD *restrict a, size_t nr)
 static void NAME(zigzag_out)(WORD *restrict a, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++)
-		a[i] = (WORD)(a[i] >> 1 ^ (WORD) - (a[i] & 1));
+		a[i] = (WORD)(a[i] >> 1 ^ (WORD)(0 - (a[i] & 1)));
 }
 
 static void NAME(xor_in)(const WORD *restrict a, WORD *restrict ret, size_t nr, size_t stride)
