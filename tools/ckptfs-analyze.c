@@ -182,6 +182,8 @@ static int analyze(struct request *q, char *paths[], int nr)
 		refuse("there are no files to look at");
 	for (size_t i = 0; i < q->files.nr; i++)
 		failed = q->files.file[i].error < 0 ? q->files.file[i].error : failed;
+	if (v.work && !v.complete && failed == 0)
+		failed = -EIO; /* has been told of */
 	return failed;
 }
 

@@ -86,9 +86,9 @@ def sweep(files, option, values, unit, schemes):
     return table
 
 
-def run(base, size):
+def run(base, size, sets):
     report = {"sets": {}}
-    for name in SETS:
+    for name in sets:
         data = os.path.join(base, name)
         why_not = make(name, data, size)
         print(f"aware, {name}" + (f": skipped: {why_not}" if why_not else ""), flush=True)
