@@ -173,7 +173,7 @@ static int lend_records(void *userdata, const void *p, size_t len)
 		if (rec.type == CATALOG_PIECES)
 			r = lend_pieces(h, &rec);
 	}
-	return r;
+	return r == 0 && h->reader.at_end ? lend_some(h, 0) : r; /* all of it, before the seal is looked at */
 }
 
 static int hold(struct answers *a, const struct subject *s)
@@ -183,8 +183,6 @@ static int hold(struct answers *a, const struct subject *s)
 
 	if (r == 0)
 		r = catalog_write(a->fs, s->dir, &(struct catalog_sink){ lend_records, &h });
-	if (r == 0)
-		r = lend_some(&h, 0);
 	free(h.fps);
 	return r < 0 ? r : h.all ? 0 : -EAGAIN;
 }
