@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/answers.h"
 #include "fs/attr.h"
 #include "fs/catalog.h"
 #include "fs/catalog_format.h"
@@ -23,6 +24,7 @@
 #include "fs/namespace.h"
 #include "fs/nodes.h"
 #include "fs/options.h"
+#include "fs/question_format.h"
 #include "fs/seal.h"
 #include "fs/view.h"
 #include "fs/xattr.h"
@@ -601,6 +603,60 @@ static void a_chunk_that_nobody_has_is_an_error_of_who_reads_it(void **state)
 	file_close(w->fs[HERE], f);
 }
 
+/* --- what is answered --- */
+
+static int give(struct answers *a, const struct question *q, struct buf *ret)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int r;
+
+	question_encode(q, &b);
+	do {
+		buf_clear(ret);
+		r = answers_give(a, b.data, b.len, ret);
+	} while (r == -EINPROGRESS);
+	return r;
+}
+
+static void a_directory_is_told_and_lent(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct world *w = *state;
+	struct question q = { .kind = QUESTION_CATALOG, .ino = w->top, .sealed_ns = w->seal.sealed_ns };
+	struct engine_stats before, after;
+	struct answers *a;
+	const void *p;
+	bool is_last;
+	size_t len;
+
+	memcpy(q.store, w->s.from.id, sizeof(q.store));
+	assert_int_equal(answers_new(w->fs[OTHER], w->dir, &a), 0);
+	q.off = 100;
+	assert_int_equal(give(a, &q, &b), 0);
+	assert_int_equal(told_catalog_decode(b.data, b.len, &is_last, &p, &len), 0);
+	assert_true(is_last);
+	assert_int_equal(len, w->catalog.len - 100);
+	assert_memory_equal(p, w->catalog.data + 100, len);
+	q.off = w->catalog.len + 1;
+	assert_int_equal(give(a, &q, &b), -EINVAL);
+	engine_stats(w->fs[OTHER]->engine, &before);
+	q.kind = QUESTION_HOLD;
+	q.off = 0;
+	assert_int_equal(give(a, &q, &b), 0);
+	engine_stats(w->fs[OTHER]->engine, &after);
+	assert_int_equal(before.lent_bytes, 0);
+	assert_int_equal(after.lent_bytes, after.stored_bytes); /* all there is lies in that directory */
+	q.sealed_ns++;
+	assert_int_equal(give(a, &q, &b), -ENODATA);
+	q.sealed_ns--;
+	unseal(w);
+	assert_int_equal(give(a, &q, &b), -ENODATA);
+	q.kind = QUESTION_CATALOG;
+	assert_int_equal(give(a, &q, &b), -ENODATA); /* though it has been told before */
+	assert_int_equal(answers_give(a, "what?", 5, &b), -EOPNOTSUPP);
+	answers_free(a);
+}
+
 /* --- crashes --- */
 
 /* In a process of its own, which ends without closing anything. */
@@ -657,6 +713,7 @@ int main(void)
 		with_world(another_catalog_than_was_said_is_refused),
 		with_world(what_a_liar_tells_is_refused),
 		with_world(a_chunk_that_nobody_has_is_an_error_of_who_reads_it),
+		with_world(a_directory_is_told_and_lent),
 		with_world(a_crash_while_a_copy_is_made_leaves_the_older_one),
 	};
 
