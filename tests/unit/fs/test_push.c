@@ -58,7 +58,7 @@ struct world {
 	unsigned lose_at; /* and the one at which the connection ends; 0: none */
 	unsigned fail_at;
 	int error; /* that the one at `fail_at` is answered with */
-	bool collect_at_copy; /* nodes collect together before the first COPY */
+	bool collect_at_copy; /* nodes collect together before the first COPY, and only the catalog is left */
 };
 
 static const struct who owner = { .uid = 1000, .gid = 100 };
@@ -204,6 +204,24 @@ static void collect(struct fs *fs)
 	assert_true(report.freed_chunks > 0);
 }
 
+/* All but the catalog is given up. */
+static void collect_all_but(struct fs *fs, const struct link_copy *copy)
+{
+	struct cluster_chunk *chunks = calloc(copy->nr_chunks, sizeof(*chunks));
+
+	for (uint32_t i = 0; i < copy->nr_chunks; i++) {
+		void *bytes = malloc(copy->chunks[i].len);
+
+		assert_int_equal(engine_cluster_chunk(fs->engine, copy->chunks[i].fp, copy->chunks[i].len, bytes), 1);
+		chunks[i] = (struct cluster_chunk){ copy->chunks[i].fp, copy->chunks[i].len, bytes };
+	}
+	collect(fs);
+	assert_int_equal(engine_cluster_keep(fs->engine, chunks, copy->nr_chunks), 0);
+	for (uint32_t i = 0; i < copy->nr_chunks; i++)
+		free((void *)chunks[i].data);
+	free(chunks);
+}
+
 static void do_put(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes, int error, struct buf *ret)
 {
 	struct link_put p;
@@ -229,7 +247,7 @@ static void do_copy(struct world *w, uint64_t number, const struct buf *body, co
 	assert_int_equal(link_decode_copy(body->data, body->len, c), 0);
 	memcpy(c->node, nodes[HERE].id, CLUSTER_ID_LEN);
 	if (w->collect_at_copy)
-		collect(w->fs[PARTNER]);
+		collect_all_but(w->fs[PARTNER], c);
 	w->collect_at_copy = false;
 	r = error < 0 ? error : keeper_copy(w->fs[PARTNER], c, nodes, NR_STORES);
 	link_encode_error(LINK_COPIED, number, r, ret);
