@@ -8,7 +8,8 @@ seal() { "$BUILD/tools/ckptfs-seal" "$@"; }
 epoch() {
 	local dir="$TOP/mnt/$1/$2" plain="$TOP/plain/$1/$2"
 	mkdir -p "$plain/sub" "$dir"
-	cp "$TOP/common" "$plain/common"
+	[ -e "$TOP/common.$2" ] || head -c 3M /dev/urandom >"$TOP/common.$2"
+	cp "$TOP/common.$2" "$plain/common"
 	head -c $((2000000 + $1)) /dev/urandom >"$plain/own"
 	head -c 100 /dev/urandom >"$plain/sub/small"
 	truncate -s 1M "$plain/hole"
@@ -36,7 +37,6 @@ lose() { # NODE: with all that it has
 }
 is_unprotected() { [ "$("$BUILD/tools/ckptfs-seal" --list --json "$TOP/mnt/$1" | grep -c '"protected": true')" = 0 ]; } # NODE
 
-head -c 3M /dev/urandom >"$TOP/common"
 for i in 0 1 2 3; do
 	node_start $i protect=partner
 	epoch $i first
@@ -47,16 +47,17 @@ seal --wait=replicated "$TOP/mnt/0/first" 2>"$TOP/log/seal" && fail "protected w
 grep -q 'there is no ckptfs-agent' "$TOP/log/seal" || fail "no reason was told"
 is_unprotected 0 || fail "protected without an agent, it says"
 agents_start
-for i in 0 1 2 3; do
-	seal --quiet --wait=replicated "$TOP/mnt/$i/first"
-	epoch $i second
-	seal --quiet --wait=replicated "$TOP/mnt/$i/second"
-done
+for i in 0 1 2 3; do seal --quiet --wait=replicated "$TOP/mnt/$i/first"; done
+for i in 0 1 2 3; do epoch $i second; done # all of it pends, and is in one round
+for i in 0 1 2 3; do seal --quiet --wait=replicated "$TOP/mnt/$i/second"; done
 for i in 0 1 2 3; do
 	NAMES[$i]=$(name_of $i)
 	[ -n "${NAMES[$i]}" ] || fail "node $i has no name"
 done
-# What several nodes have is not sent once more.
+# What several nodes have is not sent once more. Of the second epoch most is elsewhere for most.
+elsewhere=0
+for i in 0 1 2 3; do elsewhere=$((elsewhere + $(node_figure $i '["cluster"]["elsewhere_bytes"]'))); done
+[ $elsewhere -ge $((3 << 20)) ] || fail "nodes share only $elsewhere bytes: this would test little"
 sent=$(node_figure 3 '["cluster"]["protect_sent_bytes"]')
 echo "node 3 sent $sent bytes"
 [ "$sent" -lt 5000000 ] || fail "node 3 sent $sent bytes of 4 MB that are its own"
