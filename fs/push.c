@@ -123,21 +123,27 @@ static bool is_live(const struct pushing *g, const uint8_t id[CLUSTER_ID_LEN])
 	return false;
 }
 
+/* Other than the one this goes to. */
 static unsigned nr_live_owners(const struct pushing *g, const struct cluster_want *w)
 {
 	unsigned nr = 0;
 
 	for (uint32_t i = 0; i < w->nr_owners; i++)
-		nr += is_live(g, w->owners[i]);
+		nr += is_live(g, w->owners[i]) && memcmp(w->owners[i], target(g), CLUSTER_ID_LEN) != 0;
 	return nr;
 }
 
-/* Is one more node to have it? */
 static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w, uint8_t kept)
 {
 	if (kept == LINK_IS_HERE)
 		return false;
 	return w->got ? kept == LINK_NOT_KEPT : nr_live_owners(g, w) < 2;
+}
+
+/* It is elsewhere, and nobody is known to have it but the other node, which would take it along. */
+static bool is_to_be_kept(const struct pushing *g, const struct cluster_want *w)
+{
+	return !w->got && nr_live_owners(g, w) == 0;
 }
 
 /* Those that are not here, from whoever has them. */
@@ -197,6 +203,44 @@ static int send_some(struct pushing *g, struct cluster_want *wants, size_t nr, s
 	return r;
 }
 
+/* They are here from now on, too. */
+static int keep_here(struct pushing *g, struct cluster_want *wants, size_t nr, size_t *ret)
+{
+	_cleanup_(freep) struct cluster_chunk *chunks = calloc(nr, sizeof(*chunks));
+	_cleanup_(freep) uint8_t *bytes = malloc(LINK_PUT_BYTES_MAX);
+	size_t n = 0, len = 0;
+	int r;
+
+	if (!chunks || !bytes)
+		return -ENOMEM;
+	for (; n < nr && len + wants[n].len <= LINK_PUT_BYTES_MAX; n++) {
+		wants[n].buf = bytes + len;
+		chunks[n] = (struct cluster_chunk){ wants[n].fp, wants[n].len, wants[n].buf };
+		len += wants[n].len;
+	}
+	r = read_chunks(g, wants, n);
+	if (r == 0)
+		r = engine_cluster_keep(g->p->fs->engine, chunks, n);
+	*ret = n;
+	return r;
+}
+
+static int keep_what_only_it_has(struct pushing *g)
+{
+	_cleanup_(freep) struct cluster_want *mine = calloc(g->nr, sizeof(*mine));
+	size_t n = 0, done;
+	int r = 0;
+
+	if (!mine)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->nr; i++)
+		if (is_to_be_kept(g, &g->wants[i]))
+			mine[n++] = g->wants[i];
+	for (size_t i = 0; r == 0 && i < n; i += done)
+		r = keep_here(g, mine + i, n - i, &done);
+	return r;
+}
+
 /* Which of these does the other node have? */
 static int ask(struct pushing *g, uint8_t *ret_kept)
 {
@@ -253,6 +297,8 @@ static int see_to_chunks(struct pushing *g)
 	if (r == 0)
 		r = engine_cluster_locate(g->p->fs->engine, g->wants, g->nr);
 	g->figures->asked += g->nr;
+	if (r == 0)
+		r = keep_what_only_it_has(g);
 	for (size_t i = 0; r == 0 && i < g->nr; i++)
 		if (is_to_be_sent(g, &g->wants[i], kept[i]))
 			g->wants[n++] = g->wants[i];
