@@ -1,5 +1,5 @@
 /*
- * Which nodes have which pages, as far as memory goes: a table of fixed size, in which a page has one of eight places. If all are taken, what has not been asked for
+ * Which nodes have which pages, as far as memory goes: a table of bounded size, in which a page has one of eight places. It grows with what is known; if it may not, and all are taken, what has not been asked for
  * for longest goes: forgetting costs space on some disk, and no more. One thread.
  */
 #pragma once
@@ -22,7 +22,7 @@ struct holders {
 /* false: there is no room for more. */
 bool holders_add(struct holders *h, uint16_t node);
 
-/* `bytes`: no more than these, all taken at once; 0: it knows nothing. -ENOMEM */
+/* `bytes`: no more than these, and half as much again while it grows; 0: it knows nothing. -ENOMEM */
 int known_new(size_t bytes, struct known **ret);
 void known_free(struct known *k); /* NULL is fine */
 void known_clear(struct known *k);

@@ -4,10 +4,12 @@
  *
  * One thread has the socket: it listens, takes one agent at a time, reads, writes, and waits for nothing else. Another reads chunks that
  * other nodes want, so that a slow disk does not hold rounds up, and a third has the store commit when a round begins and something is
- * pending. A fourth takes the steps of a collection of all nodes (service_collect.c), a fifth answers what daemons of other nodes ask (service_query.c), and a sixth does what they want to be kept (service_keep.c). Who calls struct cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
+ * pending, or when the engine wants one. A fourth takes the steps of a collection of all nodes (service_collect.c), a fifth answers what
+ * daemons of other nodes ask (service_query.c), and a sixth does what they want to be kept (service_keep.c). Who calls struct
+ * cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
  * there, or one that has been silent for that long, until it speaks of a round again.
  *
- * Nothing here makes rounds happen by themselves. What is pending is committed after `commit=` seconds at the latest, when too much is, and
+ * Nothing here makes rounds happen by themselves. What is pending is committed after `commit=` seconds at the latest, taken to a round when much is, and committed
  * when somebody waits for it (engine.h); each of these comes to decide(), which asks for a round.
  */
 #pragma once
