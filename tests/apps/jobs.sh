@@ -141,7 +141,7 @@ names = {}
 exec(compile(text, sys.argv[1], "exec"), names)
 package = names["Ckptfs"]()
 assert package.__doc__
-assert set(calls["variant"]) == {"mpi", "cuda", "metrics", "python"}
+assert set(calls["variant"]) == {"mpi", "cuda", "hdf5", "metrics", "python"}
 for when in (d.get("when") for ds in calls["depends_on"].values() for d in ds):
     assert when is None or when.lstrip("+~") in calls["variant"], when
 options = set(re.findall(r"option\('(\w+)'", open(sys.argv[2]).read()))
@@ -152,5 +152,5 @@ class Spec:
 package.spec = Spec()
 arguments = package.meson_args()
 assert {a[2:].split("=")[0] for a in arguments} <= options, arguments
-assert arguments[:3] == ["-Dmpi=disabled", "-Dgpu=enabled", "-Dmetrics=disabled"], arguments
+assert arguments[:4] == ["-Dmpi=disabled", "-Dgpu=enabled", "-Dhdf5=disabled", "-Dmetrics=disabled"], arguments
 PY

@@ -12,6 +12,7 @@ class Ckptfs(MesonPackage):
 
     variant("mpi", default=True, description="the agents that let nodes share what they have in common")
     variant("cuda", default=False, description="deltas of GPU memory found on the GPU")
+    variant("hdf5", default=True, description="variables of HDF5 files")
     variant("metrics", default=True, description="figures over HTTP for Prometheus")
     variant("python", default=True, description="the Python modules")
 
@@ -26,6 +27,8 @@ class Ckptfs(MesonPackage):
     depends_on("openssl@3:")
     depends_on("lz4@1.9:")
     depends_on("zstd@1.5:")
+    depends_on("zlib-api")
+    depends_on("hdf5+hl", when="+hdf5")
     depends_on("libmicrohttpd", when="+metrics")
     depends_on("mpi", when="+mpi")
     depends_on("cuda@11.8:", when="+cuda")
@@ -37,4 +40,4 @@ class Ckptfs(MesonPackage):
         def feature(option, variant):
             return f"-D{option}={'enabled' if self.spec.satisfies('+' + variant) else 'disabled'}"
 
-        return [feature("mpi", "mpi"), feature("gpu", "cuda"), feature("metrics", "metrics"), "-Dtests=false"]
+        return [feature("mpi", "mpi"), feature("gpu", "cuda"), feature("hdf5", "hdf5"), feature("metrics", "metrics"), "-Dtests=false"]
