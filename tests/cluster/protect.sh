@@ -39,7 +39,7 @@ lose() { # NODE: with all that it has
 	node_dies "$1"
 	rm -r "$TOP/store/$1"
 }
-is_unprotected() { [ "$("$BUILD/tools/ckptfs-seal" --list --json "$TOP/mnt/$1" | grep -c '"protected": true')" = 0 ]; } # NODE
+is_unprotected() { [ "$("$BUILD/tools/ckptfs-seal" --list --json "$TOP/mnt/$1" | grep -c '"durable": "partner"')" = 0 ]; } # NODE
 
 for i in 0 1 2 3; do
 	node_start $i $options
@@ -52,6 +52,7 @@ grep -q 'there is no ckptfs-agent' "$TOP/log/seal" || fail "no reason was told"
 is_unprotected 0 || fail "protected without an agent, it says"
 agents_start
 for i in 0 1 2 3; do seal --quiet --wait=replicated "$TOP/mnt/$i/first"; done
+! is_unprotected 0 || fail "protected, and it does not say so"
 for i in 0 1 2 3; do epoch $i second; done # all of it pends, and is in one round
 for i in 0 1 2 3; do seal --quiet --wait=replicated "$TOP/mnt/$i/second"; done
 for i in 0 1 2 3; do
