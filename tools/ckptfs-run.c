@@ -50,6 +50,7 @@ enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_OURS = 125, EXIT_NOT_EXEC
 /* What happens to one mount, from before the program to after it. */
 struct session {
 	struct run_mount mount;
+	char *drain_to; /* NULL: nowhere */
 	uint64_t start_ns; /* since 1970 */
 	uint64_t written, new; /* bytes, before the program */
 	uint64_t drain_until_ns;
@@ -70,12 +71,35 @@ static void read_figures(const char *path, uint64_t *written, uint64_t *new)
 	*new = json_flat_u64(&a.j, "written_by_cause.new_bytes");
 }
 
+/* The last directory of its path is made, those above it are not: where they are missing, the parallel filesystem may be. */
+static int make_drain_to(const char *to)
+{
+	_cleanup_(closep) int fd = -1;
+	int r = mkdir(to, 0777) < 0 ? -errno : 0;
+
+	if (r == -ENOENT) {
+		run_complain("--drain-to %s: its parent directory does not exist; mkdir it first", to);
+		return r;
+	}
+	if (r < 0 && r != -EEXIST)
+		return run_complain_errno(r, "--drain-to %s", to);
+	fd = open(to, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || faccessat(fd, ".", W_OK | X_OK, 0) < 0)
+		return run_complain_errno(-errno, "--drain-to %s", to);
+	return 0;
+}
+
+/* What would keep it from draining is known before the program runs, if it can be. */
 static int begin(const struct run_request *q, struct session *s)
 {
 	int r = run_job_expand(&q->job, q->store, &s->mount.store);
 
 	if (r == 0)
 		r = run_job_expand(&q->job, q->mount, &s->mount.point);
+	if (r == 0 && q->drain_to)
+		r = run_job_expand(&q->job, q->drain_to, &s->drain_to);
+	if (r == 0 && s->drain_to)
+		r = make_drain_to(s->drain_to);
 	if (r == 0)
 		r = run_mount_begin(&s->mount, q->options, q->shared);
 	if (r < 0)
@@ -86,6 +110,12 @@ static int begin(const struct run_request *q, struct session *s)
 	return 0;
 }
 
+static void end(struct session *s)
+{
+	run_mount_release(&s->mount);
+	free(s->drain_to);
+}
+
 static bool may_drain(void *userdata)
 {
 	const struct session *s = userdata;
@@ -93,18 +123,12 @@ static bool may_drain(void *userdata)
 	return monotonic_ns() < s->drain_until_ns && !(s->is_stopped && s->is_stopped(s->q));
 }
 
-static int drain(const struct run_request *q, struct session *s, const struct seals *epochs)
+static int drain(struct session *s, const struct seals *epochs)
 {
-	_cleanup_(freep) char *to = NULL;
-	struct run_drain d = { .mountpoint = s->mount.point, .go_on = may_drain, .userdata = s };
-	int r = run_job_expand(&q->job, q->drain_to, &to);
+	const struct run_drain d = { .mountpoint = s->mount.point, .to = s->drain_to, .go_on = may_drain, .userdata = s };
+	int r = make_drain_to(s->drain_to);
 
-	if (r < 0)
-		return r;
-	if (mkdir(to, 0777) < 0 && errno != EEXIST)
-		return run_complain_errno(-errno, "--drain-to %s", to);
-	d.to = to;
-	return run_drain_epochs(&d, epochs);
+	return r < 0 ? r : run_drain_epochs(&d, epochs);
 }
 
 static void report(const struct session *s, const struct seals *epochs)
@@ -133,7 +157,7 @@ static void report(const struct session *s, const struct seals *epochs)
 }
 
 /* While agents are there: what is read for it may be on other nodes. */
-static int drain_and_report(const struct run_request *q, struct session *s)
+static int drain_and_report(struct session *s)
 {
 	_cleanup_(closep) int fd = open(s->mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_(seals_release) struct seals epochs = { 0 };
@@ -143,8 +167,8 @@ static int drain_and_report(const struct run_request *q, struct session *s)
 		return -ENOTCONN; /* told when it is unmounted */
 	if (r < 0)
 		run_complain_errno(r, "%s: what is sealed is not known", s->mount.point);
-	if (r == 0 && q->drain_to)
-		r = drain(q, s, &epochs);
+	if (r == 0 && s->drain_to)
+		r = drain(s, &epochs);
 	report(s, &epochs);
 	return r;
 }
@@ -263,13 +287,13 @@ static int run_here(const struct run_request *q, const sigset_t *signals)
 		r = run_keeper_start(&keeper, &s.mount, q->grace_ns);
 		if (r == 0)
 			status = run_program(q, &nobody, &keeper, signals, s.mount.store, s.mount.point);
-		r = drain_and_report(q, &s);
+		r = drain_and_report(&s);
 		run_keeper_end(&keeper);
 		e = run_mount_end(&s.mount);
 		if ((r < 0 || e < 0) && status == 0)
 			status = EXIT_OURS;
 	}
-	run_mount_release(&s.mount);
+	end(&s);
 	return status;
 }
 
@@ -372,7 +396,7 @@ static int hold(const struct run_request *q)
 		run_nodes_say_ready(is_member(s.mount.point));
 		if (run_nodes_await_word(by_signal) == RUN_DRAIN)
 			s.is_stopped = is_end_said;
-		r = drain_and_report(q, &s);
+		r = drain_and_report(&s);
 		if (s.is_stopped) {
 			run_nodes_say_drained();
 			run_nodes_await_word(by_signal);
@@ -381,7 +405,7 @@ static int hold(const struct run_request *q)
 	}
 	if (r < 0 || e < 0)
 		run_nodes_say_failed();
-	run_mount_release(&s.mount);
+	end(&s);
 	return EXIT_DONE;
 }
 

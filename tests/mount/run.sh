@@ -196,8 +196,13 @@ exits 125 run --drain-to "$to" --time-limit 2s --drain-before 1s sh -c 'trap "" 
 says "no time left: 0 of 3"
 exits 0 run --drain-to "$to" true
 exits 0 run bash "$WORK/compare" "$to"
-exits 125 run --drain-to "$WORK/plain" true
-says "drain-to $WORK/plain"
+# Where nothing can be brought, no program is run in vain.
+exits 125 run --drain-to "$WORK/plain" touch "$WORK/ran"
+says "drain-to $WORK/plain: Not a directory"
+exits 125 run --drain-to "$WORK/nowhere/to" touch "$WORK/ran"
+says "drain-to $WORK/nowhere/to: its parent directory does not exist; mkdir it first"
+[ ! -e "$WORK/ran" ] || fail "the program has run, though nothing can be drained"
+nothing_mounted "after a drain that cannot be"
 
 # Killed at some moment of a drain: never half of an epoch under its name, and the next one goes on.
 exits 0 run bash -c 'mkdir "$CKPTFS_MOUNT/many" && for i in $(seq 12); do head -c 300K /dev/urandom >"$CKPTFS_MOUNT/many/$i"; done; ckptfs-seal -q "$CKPTFS_MOUNT/many"'
