@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/options.h"
+#include "fs/protect.h"
 #include "index/namespace.h"
 
 #define AWAIT_TRIES 600
@@ -172,6 +173,23 @@ static int check_store(const struct options *o, char **ret)
 	return 0;
 }
 
+/* A store that is made without a key would be refused for ever once one is given. Of one that is there, the superblock says. */
+static int check_cluster(const struct options *o, const struct checks *c)
+{
+	const char *option = o->protect != PROTECT_NONE ? "protect" : o->agent ? "agent" : NULL;
+	_cleanup_(freep) char *superblock = NULL;
+
+	if (!option || o->cluster)
+		return 0;
+	if (asprintf(&superblock, "%s/superblock", c->store) < 0)
+		return -ENOMEM;
+	if (access(superblock, F_OK) == 0)
+		return 0;
+	log_error("option %s=: store %s is to be made, and is one of a cluster only with cluster=KEYFILE; nothing was made", option,
+		  c->store);
+	return -EINVAL;
+}
+
 /* Is `path` the directory `dir` or something below it? */
 static bool inside(const char *path, const char *dir)
 {
@@ -235,6 +253,8 @@ int checks_run(const struct options *o, struct checks *ret)
 		r = check_store(o, &c.store);
 	if (r == 0)
 		r = check_apart(&c);
+	if (r == 0)
+		r = check_cluster(o, &c);
 	if (r == 0)
 		r = check_log(o, &c);
 	if (r == 0)

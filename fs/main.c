@@ -392,7 +392,7 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 	log_set_level(run->o.verbose ? LOG_LEVEL_INFO : LOG_LEVEL_NOTICE);
 	r = checks_run(&run->o, &run->paths);
 	if (r < 0)
-		return status_of(r == -EACCES ? r : r == -ENOMEM ? r : -ENXIO);
+		return status_of(r == -EACCES || r == -EINVAL || r == -ENOMEM ? r : -ENXIO);
 	if (run->o.fake) {
 		log_info("store %s: not mounted on %s, as -f says; options and paths are right", run->paths.store,
 			 run->paths.mountpoint);

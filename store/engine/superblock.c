@@ -324,7 +324,8 @@ static int check_options(const struct store_dirs *d, const char *path, const str
 	if (r < 0)
 		return r;
 	if (memcmp(secret, d->sb.secret, sizeof(secret)) != 0)
-		return log_errno(-EINVAL, "store %s: made with another cluster= key, which cannot be changed", path);
+		return log_errno(-EINVAL, "store %s: made with%s, which cannot be changed; use another store", path,
+				 d->sb.flags & SUPERBLOCK_CLUSTER ? " another cluster= key" : "out cluster=");
 	return 0;
 }
 

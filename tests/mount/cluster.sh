@@ -44,7 +44,12 @@ is member False
 "$stat" "$MNT" | grep -q "^Nodes of the cluster" && fail "ckptfs-stat shows a cluster where there is none"
 fs_umount
 refused 1 'made without cluster=' "agent=$WORK/s"
+refused 1 'made without cluster=, which cannot be changed' "cluster=$WORK/key"
 rm -r "$STORE"
+# One that is to be made is not made without a key, to be refused ever after.
+refused 1 'only with cluster=KEYFILE' protect=partner
+refused 1 'only with cluster=KEYFILE' "agent=$WORK/s"
+[ ! -e "$STORE" ] || fail "a store was made all the same"
 fs_mount "cluster=$WORK/key"
 [ "$(stat -c '%F %a' "$STORE/agent.sock")" = "socket 600" ] || fail "agent.sock is $(stat -c '%F %a' "$STORE/agent.sock")"
 is member True
@@ -52,6 +57,8 @@ is agent False
 page "$MNT/alone" 1
 fs_umount
 [ ! -e "$STORE/agent.sock" ] || fail "agent.sock is there after the mount"
+head -c 32 /dev/urandom >"$WORK/other-key"
+refused 1 'made with another cluster= key' "cluster=$WORK/other-key"
 refused 32 'No such file' "agent=$WORK/none/s"
 touch "$WORK/file"
 refused 32 'no socket' "agent=$WORK/file"
