@@ -47,7 +47,7 @@ struct request {
 static void help(FILE *to)
 {
 	fprintf(to,
-		"Usage: ckptfs-diff [--summary] [--unit SIZE] [--json] [--quiet] A B\n"
+		"Usage: ckptfs-diff [--summary] [--unit SIZE] [--json | --quiet] A B\n"
 		"Tell which bytes of two files differ, or which files of two directories, such as sealed ones, and which of their\n"
 		"bytes. On one ckptfs mount what they share is known without reading it; else all is read, and that is said.\n\n"
 		"  --summary         how much differs in each file and in all, without the places\n"

@@ -61,7 +61,7 @@ static void help(FILE *to)
 {
 	fprintf(to,
 		"Usage: ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place]\n"
-		"                 [--local] [--epochs] [--json | --quiet] MOUNT|STORE\n"
+		"                 [--local] [--epochs [--verify]] [--json | --quiet] MOUNT|STORE\n"
 		"       ckptfs-gc --keep-last N | --keep-every N | --keep-within TIME | --keep-tagged ... [--verify] [--delete]\n"
 		"                 [--json | --quiet] DIRECTORY\n"
 		"Tell how much of a store no file refers to any more; with --delete, give it back to the disk.\n"

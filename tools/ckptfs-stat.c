@@ -70,7 +70,7 @@ static void request_release(struct request *q)
 static void help(FILE *to)
 {
 	fputs("Usage: ckptfs-stat [--json | --prometheus | --html FILE] [--watch [SECONDS]] [PATH...]\n"
-	      "       ckptfs-stat --epochs [--json] [MOUNTPOINT...]\n"
+	      "       ckptfs-stat --epochs [--json] [--watch [SECONDS]] [MOUNTPOINT...]\n"
 	      "       ckptfs-stat --verify [--quick] [--json] EPOCH...\n"
 	      "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"
 	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"

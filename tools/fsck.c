@@ -50,7 +50,7 @@ struct fsck {
 
 static void help(FILE *to)
 {
-	fputs("Usage: fsck.ckptfs [-n | -p | -y] [--read-data] [--rebuild] [--json] [--cache SIZE] STORE\n"
+	fputs("Usage: fsck.ckptfs [-n | -p | -y] [-v] [--read-data] [--rebuild] [--json] [--cache SIZE] STORE\n"
 	      "Check a store that is not mounted: superblock, journal, index, packs, names, recipes and fingerprints.\n\n"
 	      "  -n             change nothing, not even the time of a file (the default)\n"
 	      "  -p, -a         mend what can be mended without losing anything\n"

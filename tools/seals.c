@@ -196,9 +196,13 @@ static void print_text(FILE *to, const struct seals *s)
 {
 	size_t width = path_columns(s);
 
-	if (s->nr > 0)
-		fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "EPOCH", "STATE", "DURABLE", "SIZE", "NEW",
-			"FILES", "AGE");
+	if (s->nr == 0) {
+		text_print_path(to, s, &(struct ckptfs_seal){ 0 });
+		fputs(": nothing is sealed\n", to);
+		return;
+	}
+	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "EPOCH", "STATE", "DURABLE", "SIZE", "NEW", "FILES",
+		"AGE");
 	for (size_t i = 0; i < s->nr; i++) {
 		const struct ckptfs_seal *e = &s->v[i];
 		size_t columns;
@@ -223,7 +227,7 @@ int seals_get(const char *tool, const char *path, struct seals *ret)
 	}
 	r = seals_ask(fd, ret);
 	if (r == -ENOTTY)
-		fprintf(stderr, "%s: %s: not on a ckptfs; give a mountpoint\n", tool, path);
+		fprintf(stderr, "%s: %s: not on a ckptfs; give a mountpoint, or a directory below it\n", tool, path);
 	else if (r < 0)
 		tell_refusal(tool, path, "it", "list what is sealed", r);
 	else

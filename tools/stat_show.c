@@ -208,8 +208,9 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	if (json_flat_u64(j, "cluster.protect_errno") != 0)
 		fprintf(to, "  some could not be protected: %s; it is tried again\n", strerror((int)json_flat_u64(j, "cluster.protect_errno")));
 	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
-	number_line(to, "  copies of what others have sealed", json_flat_u64(j, "cluster.copies"));
-	fprintf(to, "  %s more because somebody looked\n", json_flat_get(j, "cluster.copies_cached"));
+	fputc('\n', to);
+	number_line(to, "  copies for other nodes", json_flat_u64(j, "cluster.copies"));
+	fprintf(to, "  of what they have sealed; %s more because somebody looked\n", json_flat_get(j, "cluster.copies_cached"));
 	fputc('\n', to);
 }
 
