@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
-"""Usage: mpirun -n 4 mpi.py DIRECTORY STEPS: each rank writes its part, and when all have, rank 0 makes it one checkpoint. One node, or one mount for each rank's node."""
+"""Usage: mpirun -n 4 mpi.py DIRECTORY STEPS: each rank writes its part, and when all have, each node makes its parts one checkpoint.
+
+One node, or several with a mount on each; then ranks are where they were when it goes on.
+"""
 import os
+import shutil
 import sys
 
 import ckptfs
@@ -8,24 +12,34 @@ import numpy as np
 from mpi4py import MPI
 
 world = MPI.COMM_WORLD
+node = world.Split_type(MPI.COMM_TYPE_SHARED)  # the ranks that share a mount
 top, steps = sys.argv[1], int(sys.argv[2])
-last = world.bcast(ckptfs.newest(top) if world.rank == 0 else None)  # all of them begin at the same step
-if last is None:
-    step, mine = 0, np.random.default_rng(world.rank).random(100_000)
+
+
+def number(epoch):
+    return int(epoch.path.name.split(".")[1])
+
+
+last = ckptfs.newest(top)
+step = world.allreduce(number(last) if last is not None else 0, MPI.MIN)  # what all nodes have
+if node.rank == 0 and last is not None and number(last) > step:  # a crash before others had sealed it, too
+    ckptfs.unseal(last.path)
+    shutil.rmtree(last.path)
+if step == 0:
+    mine = np.random.default_rng(world.rank).random(100_000)
 else:
-    step = int(last.path.name.split(".")[1])
-    mine = np.load(last.path / f"rank{world.rank}.npy")
+    mine = np.load(f"{top}/step.{step:04}/rank{world.rank}.npy")
 
 while step < steps:
     mine[step::100] *= 1.01  # a hundredth of it
     step += 1
     where = f"{top}/step.{step:04}"
-    if world.rank == 0:
+    if node.rank == 0:
         os.makedirs(where, exist_ok=True)  # what a crash has left is not sealed, and written anew
-    world.Barrier()
+    node.Barrier()
     np.save(f"{where}/rank{world.rank}.npy", mine)
     world.Barrier()  # all parts are there, and closed
-    if world.rank == 0:
+    if node.rank == 0:
         ckptfs.seal(where)
     world.Barrier()
 total = world.reduce(mine.sum())

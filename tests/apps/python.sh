@@ -100,6 +100,9 @@ for call in (ckptfs.figures, ckptfs.stat, ckptfs.sync, ckptfs.seal, ckptfs.unsea
 
 # seal, unseal, epochs, newest
 assert ckptfs.epochs(mnt) == [] and ckptfs.newest(mnt) is None
+assert ckptfs.newest(mnt / "not/there/yet") is None  # a first run
+refused(errno.ENOTTY, OSError, ckptfs.newest, outside / "not/there/yet")  # its mount is missing
+refused(errno.ENOENT, FileNotFoundError, ckptfs.epochs, mnt / "not/there/yet")
 (mnt / "run/one").mkdir(parents=True)
 (mnt / "run/one/file").write_bytes(b"12345")
 e = ckptfs.seal(mnt / "run/one")
@@ -153,7 +156,6 @@ PY
 # --- the examples: killed in the middle, they end where one that was not ends ---
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
 run_example() { # NAME DIRECTORY STEPS [LAUNCHER...]
-	mkdir -p "$2"
 	"${@:4}" "$PYTHON" -W error "$top/docs/examples/$1" "$2" "$3" 2>"$WORK/said"
 }
 goes_on() { # NAME [LAUNCHER...]

@@ -209,8 +209,16 @@ def epochs(path: Path) -> "list[Epoch]":
 
 
 def newest(path: Path) -> Optional[Epoch]:
-    """The last one that was sealed at or below a directory: where a restart begins. None: there is none."""
-    return max(epochs(path), key=lambda e: (e.sealed_ns, e.inode), default=None)
+    """The last one that was sealed at or below a directory: where a restart begins. None: there is none.
+
+    A directory that is not there yet, since the first epoch() in it makes it, has none. What is not on a ckptfs is an error there, too:
+    where the mount is missing, nothing is to begin anew.
+    """
+    top = pathlib.Path(path).absolute()
+    if top.exists():
+        return max(epochs(top), key=lambda e: (e.sealed_ns, e.inode), default=None)
+    epochs(next(above for above in top.parents if above.exists()))  # is it a ckptfs?
+    return None
 
 
 _MARK = "user.ckptfs_epoch"  # of directories that epoch() has made: unsealed, they are what a crash has left
