@@ -148,6 +148,8 @@ assert ckptfs.newest(mnt / "series").path.name == "2"
 (mnt / "series/x/3").mkdir()
 (mnt / "series/x/3/precious").touch()
 refused(errno.EEXIST, FileExistsError, ckptfs.epoch(mnt / "series/x/3").__enter__)
+refused(errno.ENOTTY, OSError, ckptfs.epoch(outside / "series/1").__enter__)  # its mount is missing
+assert not (outside / "series").exists(), "a checkpoint was begun where it cannot be sealed"
 assert (mnt / "series/x/3/precious").exists(), "a directory that epoch() has not made was removed"
 PY
 "$PYTHON" -W error "$WORK/calls.py" "$MNT" "$WORK" || fail "a call"

@@ -191,19 +191,32 @@ def unseal(path: Path) -> bool:
     return True
 
 
+def _next_seal(fd: int, s: _ioctl.Seal, path: Path) -> bool:
+    """The one after `s`, into it. False: there is none."""
+    try:
+        _ioctl.call(fd, _ioctl.SEAL, s)
+    except OSError as e:
+        if e.errno != errno.ENOENT:
+            raise OSError(e.errno, _WHY.get(e.errno or 0, e.strerror), os.fspath(path)) from None
+        return False
+    return True
+
+
+def _require_ckptfs(path: Path) -> None:
+    """ENOTTY unless `path`, or of the directories above it the first that is there, is on a ckptfs."""
+    top = pathlib.Path(path).absolute()
+    there = next(p for p in (top, *top.parents) if p.exists())
+    with _opened(there, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        _next_seal(fd, _ioctl.Seal(command=_ioctl.SEAL_NEXT), there)
+
+
 def epochs(path: Path) -> "list[Epoch]":
     """The sealed directories at and below a directory of a mount, the oldest first: those that the caller may know of."""
     top, found = pathlib.Path(path).resolve(strict=True), []
     root = mountpoint(top)
     with _opened(top, os.O_RDONLY | os.O_DIRECTORY) as fd:
         s = _ioctl.Seal(command=_ioctl.SEAL_NEXT)
-        while True:
-            try:
-                _ioctl.call(fd, _ioctl.SEAL, s)
-            except OSError as e:
-                if e.errno != errno.ENOENT:
-                    raise OSError(e.errno, _WHY.get(e.errno or 0, e.strerror), os.fspath(path)) from None
-                break
+        while _next_seal(fd, s, path):
             found.append(_epoch_of(s, root / os.fsdecode(s.path)))
     return sorted((e for e in found if e.path == top or top in e.path.parents), key=lambda e: (e.sealed_ns, e.inode))
 
@@ -214,10 +227,9 @@ def newest(path: Path) -> Optional[Epoch]:
     A directory that is not there yet, since the first epoch() in it makes it, has none. What is not on a ckptfs is an error there, too:
     where the mount is missing, nothing is to begin anew.
     """
-    top = pathlib.Path(path).absolute()
-    if top.exists():
-        return max(epochs(top), key=lambda e: (e.sealed_ns, e.inode), default=None)
-    epochs(next(above for above in top.parents if above.exists()))  # is it a ckptfs?
+    if pathlib.Path(path).exists():
+        return max(epochs(path), key=lambda e: (e.sealed_ns, e.inode), default=None)
+    _require_ckptfs(path)
     return None
 
 
@@ -239,11 +251,12 @@ def _make_anew(where: pathlib.Path) -> None:
 def epoch(path: Path) -> Iterator[pathlib.Path]:
     """A directory to be filled, then sealed. If the block raises, or sealing fails, the directory is removed.
 
-    Directories above it are made. A directory that an earlier epoch() was filling when its process died, and that is not sealed
-    therefore, is removed first; any other that is there is FileExistsError. For one process: where several fill a directory, one of
-    them calls seal() when all have closed their files.
+    Directories above it are made, on a ckptfs; elsewhere it is ENOTTY before anything is written. A directory that an earlier epoch()
+    was filling when its process died, and that is not sealed therefore, is removed first; any other that is there is FileExistsError.
+    For one process: where several fill a directory, one of them calls seal() when all have closed their files.
     """
     where = pathlib.Path(path)
+    _require_ckptfs(where.parent)
     where.parent.mkdir(parents=True, exist_ok=True)
     _make_anew(where)
     try:
