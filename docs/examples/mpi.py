@@ -21,8 +21,11 @@ def number(epoch):
 
 
 last = ckptfs.newest(top)
-step = world.allreduce(number(last) if last is not None else 0, MPI.MIN)  # what all nodes have
-if node.rank == 0 and last is not None and number(last) > step:  # a crash before others had sealed it, too
+here = number(last) if last is not None else 0
+step = world.allreduce(here, MPI.MIN)  # what all nodes have
+if world.allreduce(here, MPI.MAX) > step + 1:
+    sys.exit("a node has lost its checkpoints")
+if node.rank == 0 and here > step:  # a crash before others had sealed it, too
     ckptfs.unseal(last.path)
     shutil.rmtree(last.path)
 if step == 0:
