@@ -75,7 +75,8 @@ struct ckptfs_options {
 
 /*
  * `dir` is made if it is not there; its parent has to be. `options` may be NULL. Whatever was being written there by a process that
- * has died is removed. -EBUSY: this has been called before; -EINVAL: an option. On a filesystem that cannot clone, each checkpoint
+ * has died is removed. -EBUSY: this has been called before, or another process takes checkpoints there, of the same
+ * member; -EINVAL: an option. On a filesystem that cannot clone, each checkpoint
  * copies the last one first, which a line on stderr and ckptfs_status() say.
  */
 int ckptfs_init(const char *dir, const struct ckptfs_options *options);
@@ -121,7 +122,7 @@ int ckptfs_wait(void);
  * Brings memory back as checkpoint `number` has it, 0: the newest that is valid. Regions that are there get their content by name; others are made,
  * for ckptfs_malloc(), ckptfs_protect() (which copies it to where the program wants it) or ckptfs_find() of the same name. Later
  * checkpoints have higher numbers than any that is there. -ENOENT: there is no (such) checkpoint; -EBADMSG: that file is none, or
- * damaged; -ERANGE: a region is of another length: then nothing has changed.
+ * damaged; -EIO: what is in it cannot be read, and with 0 no older one is left: memory may have some of it; -ERANGE: a region is of another length: then nothing has changed.
  */
 int ckptfs_restart(uint32_t number, uint32_t flags, uint32_t *ret_number);
 

@@ -26,6 +26,7 @@
 struct image_dir {
 	char *path, *member;
 	int fd;
+	int lock; /* the file whose lock is ours; -1: none was to be had */
 	unsigned clone_kind; /* enum ckptfs_clone_kind */
 	bool warned; /* that it copies */
 };
@@ -142,6 +143,30 @@ static int remove_parts(const struct image_dir *d)
 	return 0;
 }
 
+/*
+ * Of two that make files of the same names one would take the other's for its own, clone it, and have its pages between those of the other. The
+ * lock is of the process: it goes with it, however that ends, and a child that outlives it has none. Who may not write here does no
+ * harm, and some filesystems have no locks.
+ */
+static int take_lock(struct image_dir *d)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char name[NAME_LEN];
+
+	snprintf(name, sizeof(name), ".%s%slock", d->member ? d->member : "", d->member ? "." : "");
+	d->lock = openat(d->fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (d->lock < 0 && (errno == EROFS || errno == EPERM || (errno == EACCES && faccessat(d->fd, ".", W_OK, AT_EACCESS) < 0)))
+		return 0;
+	if (d->lock < 0)
+		return log_errno(-errno, "checkpoints %s: %s cannot be opened", d->path, name);
+	if (fcntl(d->lock, F_SETLK, &lock) == 0)
+		return 0;
+	if (errno == EAGAIN || errno == EACCES)
+		return log_errno(-EBUSY, "checkpoints %s: another process makes them: give each a directory or a member's name of its own", d->path);
+	log_notice("checkpoints %s: nobody sees to it that only one process makes them: %s", d->path, strerror(errno));
+	return 0;
+}
+
 int image_dir_open(const char *path, const char *member, bool require, struct image_dir **ret)
 {
 	struct image_dir *d = calloc(1, sizeof(*d));
@@ -149,7 +174,7 @@ int image_dir_open(const char *path, const char *member, bool require, struct im
 
 	if (!d)
 		return -ENOMEM;
-	d->fd = -1;
+	d->fd = d->lock = -1;
 	d->path = strdup(path);
 	d->member = member ? strdup(member) : NULL;
 	if (!d->path || (member && !d->member))
@@ -173,6 +198,8 @@ int image_dir_open(const char *path, const char *member, bool require, struct im
 			r = log_errno(-ENOTTY, "checkpoints %s: not on a ckptfs mount", path);
 	}
 	if (r == 0)
+		r = take_lock(d);
+	if (r == 0)
 		r = remove_parts(d);
 	if (r < 0) {
 		image_dir_close(d);
@@ -187,6 +214,7 @@ void image_dir_close(struct image_dir *d)
 	if (!d)
 		return;
 	closep(&d->fd);
+	closep(&d->lock);
 	free(d->member);
 	free(d->path);
 	free(d);
@@ -345,27 +373,34 @@ static int clone_parent(struct image_dir *d, uint32_t parent, int to)
 }
 
 /* A daemon that has ended and been started anew is another filesystem, at the same path. */
-static void reconnect(struct image_dir *d)
+static int reconnect(struct image_dir *d)
 {
+	struct image_dir anew = *d;
 	struct statfs st;
-	int fd;
+	int r;
 
 	if (fstatfs(d->fd, &st) == 0 || errno != ENOTCONN)
-		return;
-	fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	closep(&d->fd);
-	d->fd = fd;
+		return 0;
+	anew.fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (anew.fd < 0)
+		return 0; /* whoever uses the old one is told why */
+	r = take_lock(&anew);
+	closep(r < 0 ? &anew.fd : &d->fd);
+	closep(r < 0 ? &anew.lock : &d->lock);
+	if (r < 0)
+		return r;
+	*d = anew;
 	log_notice("checkpoints %s: mounted anew", d->path);
+	return 0;
 }
 
 int image_stage(struct image_dir *d, uint32_t number, uint32_t parent)
 {
 	char name[NAME_LEN], part[NAME_LEN], directory[NUMBER_LEN];
-	int fd, r = 0;
+	int fd, r = reconnect(d);
 
-	reconnect(d);
+	if (r < 0)
+		return r;
 	names_of(d, number, name, part);
 	number_name(number, directory);
 	if (d->member && mkdirat(d->fd, directory, 0777) < 0 && errno != EEXIST)

@@ -1,5 +1,6 @@
 /*
- * The files of a directory of checkpoints: DIR/NNNNNN, or DIR/NNNNNN/MEMBER. One process at a time makes them.
+ * The files of a directory of checkpoints: DIR/NNNNNN, or DIR/NNNNNN/MEMBER. One process at a time makes them: it has a
+ * lock on DIR/.lock, or DIR/.MEMBER.lock, an empty file that stays.
  *
  * A checkpoint becomes a file like this; only the order makes it safe:
  *   1. .NAME.part is made, and is a clone of the last one      crash: that, which the next image_dir_open() removes
@@ -17,7 +18,7 @@
 
 struct image_dir;
 
-/* Makes `path` if it is not there. `member` may be NULL. -ENOTTY: `require` and not a ckptfs mount. */
+/* Makes `path` if it is not there. `member` may be NULL. -ENOTTY: `require` and not a ckptfs mount; -EBUSY: another process has it. */
 int image_dir_open(const char *path, const char *member, bool require, struct image_dir **ret);
 void image_dir_close(struct image_dir *d); /* NULL is fine */
 const char *image_dir_path(const struct image_dir *d);

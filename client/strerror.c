@@ -14,7 +14,7 @@ const char *ckptfs_strerror(int error)
 	} texts[] = {
 		{ ENODEV, "not begun: call ckptfs_init() first, in a child of fork(2), too" },
 		{ ENOTTY, "not a directory of a ckptfs mount: mount one with mount.ckptfs, or give a path below it" },
-		{ EBUSY, "ckptfs_init() has been called before" },
+		{ EBUSY, "ckptfs_init() has been called before, here or by another process for the same directory and member: see stderr" },
 		{ EEXIST, "that name, some of that memory or that address is taken: see stderr" },
 		{ ENOENT, "there is no such checkpoint or region, or no directory to make the checkpoints in" },
 		{ ERANGE, "the region has another length in the checkpoint" },

@@ -35,6 +35,8 @@
 		}                                                                            \
 	} while (0)
 
+#define HUGE_LEN (PAGE << 33) /* more pages than numbers */
+
 static char dir[4096];
 static int nr_dirs;
 static const char *top;
@@ -603,9 +605,45 @@ static void mistakes_are_told(void)
 	CHECK(ckptfs_free(p + 1) == -EINVAL && ckptfs_unprotect(p) == -EINVAL && ckptfs_free(NULL) == 0);
 	CHECK(ckptfs_restart(0, 0, NULL) == -ENOENT && ckptfs_restart(0, 8, NULL) == -EINVAL);
 	CHECK(ckptfs_free(p) == 0);
+	p = mmap(NULL, HUGE_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(p == MAP_FAILED || (ckptfs_protect("huge", p, HUGE_LEN) == -EFBIG && munmap(p, HUGE_LEN) == 0));
 	take(); /* of nothing */
 	CHECK(ckptfs_restart(0, 0, NULL) == 0);
 	end();
+}
+
+/* Else each would make its checkpoints from the other's. */
+static void a_directory_has_one_process(void)
+{
+	const struct ckptfs_options members[] = { { .size = sizeof(members[0]), .member = "a" }, { .size = sizeof(members[0]), .member = "b" } };
+	int state, to_child[2], from_child[2];
+	char c;
+	pid_t pid;
+
+	CHECK(pipe(to_child) == 0 && pipe(from_child) == 0);
+	begin(NULL);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		CHECK(ckptfs_init(dir, NULL) == -EBUSY);
+		CHECK(ckptfs_init(dir, &members[0]) == 0);
+		CHECK(write(from_child[1], "x", 1) == 1 && read(to_child[0], &c, 1) == 1);
+		CHECK(ckptfs_finish() == 0);
+		_exit(0);
+	}
+	CHECK(read(from_child[0], &c, 1) == 1);
+	again(); /* whoever is left of us and has our descriptors does not count */
+	CHECK(ckptfs_finish() == 0);
+	CHECK(ckptfs_init(dir, &members[0]) == -EBUSY);
+	CHECK(ckptfs_init(dir, &members[1]) == 0);
+	CHECK(write(to_child[1], "x", 1) == 1 && waitpid(pid, &state, 0) == pid && WIFEXITED(state) && WEXITSTATUS(state) == 0);
+	CHECK(ckptfs_finish() == 0);
+	CHECK(ckptfs_init(dir, &members[0]) == 0);
+	end();
+	for (int i = 0; i < 2; i++) {
+		close(to_child[i]);
+		close(from_child[i]);
+	}
 }
 
 static void a_full_disk_is_told_and_the_program_goes_on(const char *full)
@@ -692,6 +730,7 @@ int main(int argc, char **argv)
 		{ "huge pages are tracked", huge_pages_are_tracked },
 		{ "memory in many pieces is tracked", memory_in_many_pieces_is_tracked },
 		{ "mistakes are told", mistakes_are_told },
+		{ "a directory has one process", a_directory_has_one_process },
 	};
 
 	if (argc != 3) {
