@@ -290,6 +290,8 @@ int region_add(struct region *r, uint32_t slot)
 	sigset_t before;
 	int error;
 
+	if (r->len / client.page_size >= PAGES_NONE)
+		return log_errno(-EFBIG, "region %s: %zu bytes", r->name, r->len);
 	r->unit = unit_of(r);
 	set_pages(r, 0);
 	found = slot != 0 && slot_is_free(slot, r->nr_slot) ? slot : find_slot(r->nr_slot);

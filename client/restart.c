@@ -4,6 +4,8 @@
  *
  * A region that has as many bytes into its first page as it had keeps its place in the file, and is clean: the next checkpoint is
  * made from this file. One that does not, or whose place another one has, is dirty as a whole.
+ *
+ * If not all of it can be read, and the newest was asked for, what was made for it goes and the next older one is taken.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -74,7 +76,8 @@ static int make_region(const struct image_region *in, const char *name, uint32_t
 /* Where the file has it is where the next one can have it, if it lies in its pages as it did. */
 static uint32_t slot_of(const struct image_region *in, const struct image_header *header, uintptr_t address)
 {
-	if (header->page_size != client.page_size || in->off % client.page_size != address % client.page_size)
+	if (header->page_size != client.page_size || in->off % client.page_size != address % client.page_size ||
+	    in->off / client.page_size >= PAGES_NONE)
 		return 0;
 	return (uint32_t)(in->off / client.page_size);
 }
@@ -83,14 +86,20 @@ static uint32_t slot_of(const struct image_region *in, const struct image_header
 struct aside {
 	struct region **region; /* NULL: it is back */
 	uint32_t nr;
+	struct region **made; /* for the file */
+	uint32_t nr_made;
 };
 
-static int take_aside(struct aside *a)
+static int take_aside(struct aside *a, uint32_t nr_in_file)
 {
-	a->nr = client.nr_regions;
+	*a = (struct aside){ .nr = client.nr_regions };
 	a->region = calloc((size_t)a->nr + 1, sizeof(struct region *));
-	if (!a->region)
+	a->made = calloc((size_t)nr_in_file + 1, sizeof(struct region *));
+	if (!a->region || !a->made) {
+		free(a->region);
+		free(a->made);
 		return -ENOMEM;
+	}
 	for (uint32_t i = 0; i < a->nr; i++) {
 		struct region *region = client.by_slot[0];
 
@@ -123,6 +132,7 @@ static int put_back_rest(struct aside *a) REQUIRES(client.call)
 		error = error < 0 ? error : r;
 	}
 	free(a->region);
+	free(a->made);
 	return error;
 }
 
@@ -148,6 +158,8 @@ static int restore_region(int fd, const struct image_region *in, const struct im
 		r = put_back(region, slot_of(in, header, (uintptr_t)region->p));
 	} else {
 		r = make_region(in, name, slot_of(in, header, 0), flags, &region);
+		if (r == 0)
+			a->made[a->nr_made++] = region;
 	}
 	if (r == 0)
 		r = read_all(fd, region, in->off);
@@ -160,21 +172,23 @@ static int restore(int fd, const struct image_header *header, struct image_iter 
 {
 	struct image_region in;
 	struct aside aside;
-	int r = take_aside(&aside), back;
+	int r = take_aside(&aside, header->nr_regions), back;
 
 	if (r < 0)
 		return r;
 	while (r == 0 && (r = image_next(&it, &in)) > 0)
 		r = restore_region(fd, &in, header, flags, &aside);
+	for (uint32_t i = 0; r < 0 && i < aside.nr_made; i++)
+		client_drop_region(aside.made[i]);
 	back = put_back_rest(&aside);
 	return r < 0 ? r : back;
 }
 
-/* The one that is asked for, or the newest that can be used: of all, or of those that are sealed. */
-static int find(uint32_t number, struct image_header *header, struct buf *table, uint32_t *ret_number)
+/* The one that is asked for, or the newest below `below` that is one: of all, or of those that are sealed. */
+static int find(uint32_t number, uint32_t below, struct image_header *header, struct buf *table, uint32_t *ret_number)
 {
 	bool sealed = client.options.flags & CKPTFS_SEALED;
-	uint32_t below = UINT32_MAX, found;
+	uint32_t found;
 	int r, fd;
 
 	if (number != 0) {
@@ -195,7 +209,14 @@ static int find(uint32_t number, struct image_header *header, struct buf *table,
 	return r < 0 ? r : -ENOENT;
 }
 
-static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number) REQUIRES(client.call)
+/* Of these an older checkpoint knows nothing. */
+static bool is_of_the_file(int r)
+{
+	return r == -EIO || r == -EBADMSG;
+}
+
+/* *ret_number: of the checkpoint that was found, whatever became of it; else 0. */
+static int restart_below(uint32_t number, uint32_t below, uint32_t flags, uint32_t *ret_number) REQUIRES(client.call)
 {
 	_cleanup_(buf_release) struct buf table = BUF_EMPTY;
 	_cleanup_(closep) int fd = -1;
@@ -203,10 +224,8 @@ static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number) REQUIR
 	struct image_iter it;
 	int r;
 
-	if (flags & ~CKPTFS_RESTART_ADDRESSES)
-		return log_errno(-EINVAL, "restart: unknown flags %#" PRIx32, flags);
-	writer_wait();
-	fd = find(number, &header, &table, &number);
+	*ret_number = 0;
+	fd = find(number, below, &header, &table, ret_number);
 	if (fd < 0)
 		return fd;
 	r = image_table_decode(&header, table.data, table.len, &it);
@@ -216,13 +235,29 @@ static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number) REQUIR
 		return r;
 	r = restore(fd, &header, it, flags);
 	mutex_lock(&client.job_lock);
-	client.last = r == 0 && header.page_size == client.page_size ? number : 0;
+	client.last = r == 0 && header.page_size == client.page_size ? *ret_number : 0;
 	client.last_end = client.last > 0 ? header.table_off : 0;
 	client.last_lost = client.last == 0;
 	mutex_unlock(&client.job_lock);
-	if (r == 0)
-		*ret_number = number;
 	return r;
+}
+
+static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number) REQUIRES(client.call)
+{
+	uint32_t found, below = UINT32_MAX;
+	int r, why = 0;
+
+	if (flags & ~CKPTFS_RESTART_ADDRESSES)
+		return log_errno(-EINVAL, "restart: unknown flags %#" PRIx32, flags);
+	writer_wait();
+	while (is_of_the_file(r = restart_below(number, below, flags, &found)) && number == 0 && found > 0) {
+		log_warning("checkpoint %s/%06" PRIu32 ": cannot be used: %s", image_dir_path(client.dir), found, strerror(-r));
+		why = r;
+		below = found;
+	}
+	if (r == 0)
+		*ret_number = found;
+	return r == -ENOENT && why < 0 ? why : r; /* memory has changed: nobody is to begin at the beginning */
 }
 
 int ckptfs_restart(uint32_t number, uint32_t flags, uint32_t *ret_number)

@@ -55,6 +55,22 @@ twice=$(stored)
 [ $((twice - once)) -lt 100000 ] || fail "16 MiB that another process has, too, take $((twice - once)) bytes more"
 echo "ok equal memory of two processes is stored once"
 
+# The newest checkpoint has a page that cannot be read any more: the one before it is taken, and all comes out as it would have.
+"$client" "$WORK/undisturbed" 20 100 >"$WORK/out" 2>/dev/null || fail "undisturbed"
+right=$(tail -n 1 "$WORK/out")
+"$client" "$MNT/damaged" 10 3 >/dev/null || fail "before it is damaged"
+page=$({ cmp -l "$MNT/damaged/000002" "$MNT/damaged/000003" || true; } | awk '$1 > 65536 && !page { page = int(($1 - 1) / 4096) * 4096 } END { print page }')
+flip_chunk "$MNT/damaged/000003" "$page"
+fs_remount # whatever has been read is forgotten
+mkdir "$MNT/older"
+mv "$MNT"/damaged/00000[12] "$MNT/older"
+! "$client" "$MNT/damaged" 20 3 >"$WORK/out" 2>"$WORK/said" || fail "begun at the beginning, with memory that is half a checkpoint"
+mv "$MNT"/older/* "$MNT/damaged"
+"$client" "$MNT/damaged" 20 3 >"$WORK/out" 2>"$WORK/said" || { cat "$WORK/said"; fail "a damaged checkpoint ends the program"; }
+grep -q '^restarted 6 from 000002' "$WORK/out" || fail "not from the one before: $(head -n 1 "$WORK/out")"
+[ "$(tail -n 1 "$WORK/out")" = "$right" ] || fail "$(tail -n 1 "$WORK/out"), undisturbed: $right"
+echo "ok a checkpoint that cannot be read is passed over"
+
 # Where files cannot be cloned a checkpoint is copied, and that is said.
 [ "$(stat -f -c %T "$WORK")" = btrfs ] || [ "$(stat -f -c %T "$WORK")" = xfs ] || {
 	"$client" "$WORK/plain" 12 5 >/dev/null 2>"$WORK/said" || fail "on a plain directory"

@@ -196,6 +196,27 @@ with open(sys.argv[1], "r+b") as f:
 PY
 }
 
+# flip_chunk CONTENT OFFSET: change one byte of the pack, where it has the 64 bytes at this offset of a file
+flip_chunk() {
+	"$PYTHON" - "$STORE" "$1" "$2" <<'PY'
+import glob, os, sys
+store, name, off = sys.argv[1], sys.argv[2], int(sys.argv[3])
+with open(name, "rb") as f:
+    f.seek(off)
+    want = f.read(64)
+for pack in sorted(glob.glob(store + "/packs/*.pack")):
+    with open(pack, "r+b") as f:
+        at = f.read().find(want)
+        if at >= 0:
+            f.seek(at)
+            f.write(bytes([want[0] ^ 1]))
+            f.flush()
+            os.fsync(f.fileno())
+            sys.exit(0)
+sys.exit("no such bytes in any pack")
+PY
+}
+
 # strike FILE: damage the last page of this file of a mount, which no other has and is not compressed, where it is stored
 strike() {
 	local at
