@@ -1,6 +1,9 @@
 /*
  * What is sealed does not change, so it is told without a lock: each name and inode as the view has it at the moment.
  * Who unseals it meanwhile takes the note of the seal away, or another one is there: that is looked at in the end.
+ *
+ * Directories above it are not told, and others let anybody pass where they were. So the top is told with fewer permissions if they
+ * do not let everybody pass here: what cannot be reached on its own node cannot be read on another one.
  */
 #include "fs/catalog.h"
 
@@ -13,6 +16,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/acl.h"
 #include "fs/attr.h"
 #include "fs/catalog_format.h"
 #include "fs/fs.h"
@@ -38,6 +42,7 @@ struct telling {
 	size_t nr_dirs, room;
 	uint64_t nr_files;
 	struct twins twins;
+	bool narrowed; /* the top has permissions that are not told */
 };
 
 static void telling_release(struct telling *t)
@@ -130,8 +135,12 @@ static int tell_xattrs(struct telling *t, const struct ns_inode *in)
 	if (!(in->flags & INODE_HAS_XATTRS))
 		return 0;
 	r = ns_list_xattrs(t->fs->db, in->ino, &names);
-	for (size_t at = 0; r >= 0 && at < names.len; at += strlen((const char *)names.data + at) + 1)
-		r = tell_xattr(t, in->ino, (const char *)names.data + at);
+	for (size_t at = 0; r >= 0 && at < names.len; at += strlen((const char *)names.data + at) + 1) {
+		const char *name = (const char *)names.data + at;
+
+		if (!t->narrowed || t->nr_dirs > 0 || strcmp(name, ACL_ACCESS_NAME) != 0)
+			r = tell_xattr(t, in->ino, name);
+	}
 	return MIN(r, 0);
 }
 
@@ -317,18 +326,55 @@ static int find_head(struct fs *fs, uint64_t dir, struct catalog_head *ret)
 	return 1;
 }
 
+/* Permissions of `top` that mean nothing where nobody passes `above`, with or without a list of who does. 1/0/<0: known. */
+static int take_away(struct fs *fs, const struct ns_inode *above, struct ns_inode *top)
+{
+	_cleanup_(buf_release) struct buf list = BUF_EMPTY;
+	bool group = above->gid == top->gid ? above->mode & S_IXGRP : (above->mode & (S_IXGRP | S_IXOTH)) == (S_IXGRP | S_IXOTH);
+	int r = above->flags & INODE_HAS_XATTRS ? ns_get_xattr(fs->db, above->ino, ACL_ACCESS_NAME, &list) : 0;
+
+	if (r < 0)
+		return r;
+	if (r > 0 || !group)
+		top->mode &= ~(uint32_t)S_IRWXG;
+	if (r > 0 || (above->mode & (S_IXGRP | S_IXOTH)) != (S_IXGRP | S_IXOTH))
+		top->mode &= ~(uint32_t)S_IRWXO;
+	return 1;
+}
+
+/* The owner is left with his. */
+static int narrow(struct fs *fs, struct ns_inode *top)
+{
+	struct ns_inode above = *top;
+	int r = 1;
+
+	rwlock_lock_shared(&fs->names);
+	while (r > 0 && above.ino != NS_ROOT_INO) {
+		r = attr_load(fs, above.parent, &above);
+		if (r > 0)
+			r = take_away(fs, &above, top);
+	}
+	rwlock_unlock_shared(&fs->names);
+	return r < 0 ? r : r == 0 ? -ESTALE : 0;
+}
+
 int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to)
 {
 	_cleanup_(telling_release) struct telling t = { .fs = fs, .to = to };
 	struct catalog_head head = { 0 }, then = { 0 };
 	struct ns_inode top;
+	uint32_t mode;
 	int r = find_head(fs, dir, &head);
 
 	if (r > 0)
 		r = attr_load(fs, dir, &top);
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
-	r = tell_all(&t, &top, &head);
+	mode = top.mode;
+	r = memcmp(head.store, engine_store_id(fs->engine), sizeof(head.store)) == 0 ? narrow(fs, &top) : 0;
+	t.narrowed = top.mode != mode;
+	if (r == 0)
+		r = tell_all(&t, &top, &head);
 	if (find_head(fs, dir, &then) <= 0 || then.sealed_ns != head.sealed_ns)
 		return -ESTALE;
 	return r;

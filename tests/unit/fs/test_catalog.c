@@ -339,6 +339,49 @@ static void set_mode(struct world *w, uint64_t ino, uint32_t mode)
 	names_put(w->fs, i);
 }
 
+static uint32_t told_mode(struct world *w)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct catalog_reader reader = { 0 };
+	struct catalog_record rec;
+	size_t at, used;
+
+	assert_int_equal(catalog_write(w->fs, w->top, &(struct catalog_sink){ collect, &b }), 0);
+	assert_int_equal(catalog_reader_next(&reader, b.data, b.len, &at, &rec), 1);
+	assert_int_equal(catalog_reader_next(&reader, b.data + at, b.len - at, &used, &rec), 1);
+	assert_int_equal(rec.type, CATALOG_INODE);
+	return rec.in.mode;
+}
+
+/* Others make up the directories above, and let anybody pass. */
+static void who_cannot_reach_it_here_is_not_told_to_read_it(void **state)
+{
+	static const struct {
+		uint32_t above, told;
+	} cases[] = { { 0755, 0755 }, { 0711, 0755 }, { 0700, 0700 }, { 0750, 0700 }, { 0705, 0700 } };
+	struct world *w = *state;
+	struct ns_seal s;
+
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		set_mode(w, NS_ROOT_INO, S_IFDIR | cases[i].above);
+		assert_int_equal(told_mode(w), S_IFDIR | cases[i].told);
+	}
+}
+
+/* Of the same group as what is above it. */
+static void a_group_that_may_pass_is_told(void **state)
+{
+	struct world *w = *state;
+	uint64_t above = w->top;
+	struct ns_seal s;
+
+	w->top = make(w, above, "inner", S_IFDIR | 0755, NULL);
+	set_mode(w, above, S_IFDIR | 0750);
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	assert_int_equal(told_mode(w), S_IFDIR | 0750);
+}
+
 static void set_xattr(struct world *w, uint64_t ino, const char *value)
 {
 	struct inode *i;
@@ -450,6 +493,8 @@ int main(void)
 		with_world(half_a_seal_is_no_seal_and_is_taken_back),
 		with_world(a_root_is_of_names_attributes_and_content),
 		with_world(new_is_what_nothing_else_has),
+		with_world(who_cannot_reach_it_here_is_not_told_to_read_it),
+		with_world(a_group_that_may_pass_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
