@@ -78,10 +78,15 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 	[ "$stored" -lt 8192 ] || fail_showing "three nodes store $stored KiB: nothing was shared"
 	nothing_left "after a program"
 
-	# One cannot drain.
+	# One cannot drain: which is known before the program runs, or comes about meanwhile.
 	rm -r "$WORK/to.1"
 	: >"$WORK/to.1"
-	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --drain-to "$WORK/to.%n" true
+	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --drain-to "$WORK/to.%n" touch "$WORK/ran"
+	says "drain-to $WORK/to.1: Not a directory"
+	says "not all nodes have mounted"
+	[ ! -e "$WORK/ran" ] || fail "the program has run though one node cannot drain"
+	rm "$WORK/to.1"
+	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --drain-to "$WORK/to.%n" sh -c "rmdir '$WORK/to.1' && : >'$WORK/to.1'"
 	says "drain-to $WORK/to.1: Not a directory"
 	says "not all nodes have ended well"
 	rm "$WORK/to.1"
