@@ -20,7 +20,7 @@
 
 #define LINE_SIZE 2048 /* longer ones are cut: a log that allocates fails when it is needed most */
 
-enum sink { SINK_STDERR, SINK_FILE, SINK_SYSLOG, SINK_FUNCTION };
+enum sink { SINK_STDERR, SINK_CALLER, SINK_FILE, SINK_SYSLOG, SINK_FUNCTION };
 
 static const struct {
 	const char *name;
@@ -36,6 +36,7 @@ static _Atomic(enum log_level) level_max = LOG_LEVEL_INFO;
 static atomic_int file_fd = -1; /* never closed once open */
 static log_fn *function;
 static void *function_userdata;
+static const char *command;
 
 static struct mutex file_lock = MUTEX_INIT; /* leaf */
 static char *file_path GUARDED_BY(file_lock);
@@ -103,6 +104,12 @@ void log_to_syslog(const char *ident)
 void log_to_stderr(void)
 {
 	atomic_store(&sink, SINK_STDERR);
+}
+
+void log_to_caller(const char *name)
+{
+	command = name;
+	atomic_store(&sink, SINK_CALLER);
 }
 
 void log_to_function(log_fn *fn, void *userdata)
@@ -193,6 +200,8 @@ static _printf_(3, 0) void log_list(enum log_level level, int r, const char *fmt
 	l.len = 0;
 	if (to == SINK_STDERR || to == SINK_FILE)
 		line_add_head(&l, level);
+	else if (to == SINK_CALLER)
+		line_add(&l, "%s: %s", command, level == LOG_LEVEL_WARNING ? "warning: " : "");
 	line_add_list(&l, fmt, ap);
 	if (r < 0)
 		line_add(&l, ": %s", strerror_r(-r, why, sizeof(why)));

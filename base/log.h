@@ -2,8 +2,8 @@
  * Logs are for people: object first, values bare, the cause met and not the one guessed.
  * Whoever detects a cause logs it, once; all above pass the errno on.
  *
- * Sinks: stderr (default), a file, syslog, a function. Lines are "2026-01-31T12:00:00.123Z error pack 7: ..."
- * (syslog adds its own time). Safe from any thread.
+ * Sinks: stderr (default), whoever has called a command, a file, syslog, a function. Lines are
+ * "2026-01-31T12:00:00.123Z error pack 7: ..." (syslog adds its own time). Safe from any thread.
  */
 #pragma once
 
@@ -17,6 +17,8 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_NOTICE, LOG_LEVEL
 int log_to_file(const char *path); /* appends; reopened by log_reopen() after rotation */
 void log_to_syslog(const char *ident);
 void log_to_stderr(void);
+/* "umount.ckptfs: ...", on stderr, as commands speak. `name` is kept; set it before threads start. */
+void log_to_caller(const char *name);
 /* Every line, without time and level, to whoever shows it. Set it before threads start; called from any of them. */
 typedef void log_fn(void *userdata, enum log_level level, const char *line);
 void log_to_function(log_fn *fn, void *userdata);

@@ -398,7 +398,9 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 			 run->paths.mountpoint);
 		return EXIT_MOUNTED;
 	}
-	if (!run->o.foreground) {
+	if (run->o.foreground) {
+		log_to_stderr();
+	} else {
 		r = fork_daemon(run, &status);
 		if (r != 0)
 			return status;
@@ -424,6 +426,7 @@ int main(int argc, char *argv[])
 	enum exit_status status = EXIT_SYSTEM;
 
 	keep_heaps_small();
+	log_to_caller("mount.ckptfs");
 	if (options_init(&run.o) == 0)
 		status = run_main(&run, argc, argv);
 	options_release(&run.o);

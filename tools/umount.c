@@ -224,8 +224,10 @@ static int parse(int argc, char *argv[], struct request *ret)
 int main(int argc, char *argv[])
 {
 	struct request req = { 0 };
-	int r = parse(argc, argv, &req);
+	int r;
 
+	log_to_caller("umount.ckptfs");
+	r = parse(argc, argv, &req);
 	if (r == 0)
 		r = run(&req);
 	switch (r) {

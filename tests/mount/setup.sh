@@ -127,7 +127,7 @@ works "umount" umount "$MNT"
 works "the daemon ends" gone "$pid"
 
 works "-f checks and mounts nothing" "$helper" -f "$STORE" "$MNT"
-works "-v says that nothing was mounted" sh -c "'$helper' -f -v '$STORE' '$MNT' 2>&1 | grep -q 'not mounted on $MNT'"
+works "-v says that nothing was mounted, as commands speak" sh -c "'$helper' -f -v '$STORE' '$MNT' 2>&1 | grep -q '^mount.ckptfs: store $STORE: not mounted on $MNT'"
 works "really nothing" sh -c "! grep -q ' $MNT ' /proc/mounts"
 works "fsck at boot finds nothing" "$CKPTFS_BUILD/tools/fsck.ckptfs" -a "$STORE"
 refused "fsck at boot of nothing" 8 "No such file" "$CKPTFS_BUILD/tools/fsck.ckptfs" -a "$WORK/nowhere"

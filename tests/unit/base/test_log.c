@@ -178,6 +178,26 @@ static void stderr_takes_the_same_lines(void **state _unused_)
 	assert_string_equal(logged(path), "info to stderr\n");
 }
 
+static void a_caller_hears_the_command(void **state _unused_)
+{
+	_cleanup_(closep) int saved = dup(STDERR_FILENO);
+	int fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
+	char said[200] = "";
+
+	assert_true(saved >= 0 && fd >= 0);
+	log_to_caller("mount.ckptfs");
+	dup2(fd, STDERR_FILENO);
+	log_errno(-ENOENT, "store");
+	log_warning("log");
+	log_info("store: mounted");
+	dup2(saved, STDERR_FILENO);
+	log_to_stderr();
+	assert_true(pread(fd, said, sizeof(said) - 1, 0) > 0);
+	close(fd);
+	assert_string_equal(said, "mount.ckptfs: store: No such file or directory\nmount.ckptfs: warning: log\n"
+				  "mount.ckptfs: store: mounted\n");
+}
+
 static void level_names_are_parsed(void **state _unused_)
 {
 	static const char *const names[] = { "error", "warning", "notice", "info", "debug" };
@@ -265,6 +285,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_there_is_appended_to, begin, end),
 		cmocka_unit_test_setup_teardown(a_file_that_cannot_be_opened_is_logged_where_we_were, begin, end),
 		cmocka_unit_test_setup_teardown(stderr_takes_the_same_lines, begin, end),
+		cmocka_unit_test_setup_teardown(a_caller_hears_the_command, begin, end),
 		cmocka_unit_test_setup_teardown(a_function_gets_the_bare_line, begin, end),
 		cmocka_unit_test(level_names_are_parsed),
 		cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix_or_vanish_while_reopening, begin, end),
