@@ -142,30 +142,7 @@ static int begin_epoch(struct ckptfs_stats *last, bool complete) REQUIRES(client
 	return r < 0 ? log_errno(r, "checkpoint: memory cannot be protected") : 0;
 }
 
-/* With no job under way. */
-static int begin(struct job *job) REQUIRES(client.call)
-{
-	struct ckptfs_stats *stats = &client.stats[client.number % CKPTFS_STATS_KEPT];
-	bool complete = client.last == 0 && client.last_lost;
-	int r;
-
-	if (client.number == UINT32_MAX)
-		return log_errno(-EOVERFLOW, "checkpoint: there is no higher number than %" PRIu32, client.number);
-	r = region_size_copies();
-	if (r == 0)
-		r = describe(job, client.last, client.last_end);
-	if (r == 0)
-		r = begin_epoch(stats->number == client.number ? stats : NULL, complete);
-	if (r < 0)
-		return r;
-	client.last_lost = false;
-	job->number = ++client.number;
-	job->header.number = job->number;
-	stats = &client.stats[job->number % CKPTFS_STATS_KEPT];
-	*stats = (struct ckptfs_stats){ .size = sizeof(*stats), .number = job->number, .pages = client.pages.nr_queue };
-	return 0;
-}
-
+/* Signals are blocked. */
 static void give(struct job *job) REQUIRES(client.call)
 {
 	mutex_lock(&client.job_lock);
@@ -176,15 +153,54 @@ static void give(struct job *job) REQUIRES(client.call)
 	mutex_unlock(&client.job_lock);
 }
 
+/* Signals are blocked: a handler that waits for a page waits for a writer that has its job. */
+static int begin_and_give(struct job *job) REQUIRES(client.call)
+{
+	struct ckptfs_stats *stats = &client.stats[client.number % CKPTFS_STATS_KEPT];
+	bool complete = client.last == 0 && client.last_lost;
+	int r = begin_epoch(stats->number == client.number ? stats : NULL, complete);
+
+	if (r < 0)
+		return r;
+	client.last_lost = false;
+	job->number = ++client.number;
+	job->header.number = job->number;
+	stats = &client.stats[job->number % CKPTFS_STATS_KEPT];
+	*stats = (struct ckptfs_stats){ .size = sizeof(*stats), .number = job->number, .pages = client.pages.nr_queue };
+	give(job);
+	return 0;
+}
+
+/* With no job under way. */
+static int begin(struct job *job) REQUIRES(client.call)
+{
+	sigset_t all, before;
+	int r;
+
+	if (client.number == UINT32_MAX)
+		return log_errno(-EOVERFLOW, "checkpoint: there is no higher number than %" PRIu32, client.number);
+	r = region_size_copies();
+	if (r == 0)
+		r = describe(job, client.last, client.last_end);
+	if (r < 0)
+		return r;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = begin_and_give(job);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
+}
+
 /* The error that nobody has been told of, if there is one. */
 static int tell(void)
 {
+	sigset_t before;
 	int r;
 
-	mutex_lock(&client.job_lock);
+	client_job_lock(&before);
 	r = client.told ? 0 : client.error;
 	client.told = true;
-	mutex_unlock(&client.job_lock);
+	client_job_unlock(&before);
 	return r;
 }
 
@@ -200,9 +216,7 @@ int ckptfs_checkpoint(void)
 	job.asked_ns = monotonic_ns();
 	if (r == 0)
 		r = begin(&job);
-	if (r == 0)
-		give(&job);
-	else
+	if (r < 0)
 		client_job_clear(&job);
 	if (r == 0 && client.options.mode == CKPTFS_MODE_SYNC) {
 		writer_wait();
@@ -228,6 +242,7 @@ int ckptfs_wait(void)
 int ckptfs_status(struct ckptfs_status *ret)
 {
 	struct ckptfs_status status = { .size = sizeof(status) };
+	sigset_t before;
 	int r = 0;
 
 	if (ret->size != sizeof(*ret))
@@ -242,11 +257,11 @@ int ckptfs_status(struct ckptfs_status *ret)
 	status.cow_bytes = region_copies_bytes();
 	for (uint32_t i = 0; i < client.nr_regions; i++)
 		status.regions_userfaultfd += client.by_slot[i]->track != &track_mprotect;
-	mutex_lock(&client.job_lock);
+	client_job_lock(&before);
 	status.last = client.last;
 	status.under_way = client.job.number;
 	status.error = client.error;
-	mutex_unlock(&client.job_lock);
+	client_job_unlock(&before);
 	mutex_unlock(&client.call);
 	*ret = status;
 	return 0;
@@ -263,9 +278,9 @@ int ckptfs_stats(uint32_t number, struct ckptfs_stats *ret)
 	if (!client_enter(&r))
 		return r;
 	number = number == 0 ? client.number : number;
-	mutex_lock(&client.job_lock);
+	client_job_lock(&before);
 	stats = client.stats[number % CKPTFS_STATS_KEPT];
-	mutex_unlock(&client.job_lock);
+	client_job_unlock(&before);
 	r = number != 0 && stats.number == number ? 0 : -ENOENT;
 	if (r == 0 && number == client.number) {
 		siglock_enter(&client.lock, &before);

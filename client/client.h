@@ -8,6 +8,8 @@
  *
  * Locks: `call`, held by a call from beginning to end; inside it `job_lock`, and inside that `lock`, which handlers of signals
  * take, too. Who holds `lock` writes to no protected memory, allocates nothing and does no I/O but mprotect(2) and ioctl(2) of a userfaultfd.
+ * A handler may wait for the writer, and the writer for `job_lock`: so a thread of the program has signals blocked while it has that (client_job_lock()), and
+ * from the moment at which pages are scheduled until the writer has been given the job.
  */
 #pragma once
 
@@ -77,6 +79,7 @@ struct client {
 	uint64_t waiting_since_ns, wait_ns; /* the program waits (0: it does not); it has, in this epoch */
 	_Atomic(uint64_t) epoch_ns; /* when the last checkpoint was asked for */
 	_Atomic(uint32_t) progress; /* a futex: changes when somebody who waits should look again */
+	_Atomic(uint32_t) nr_ended; /* jobs; a futex, too */
 
 	struct mutex job_lock;
 	struct cond job_changed;
@@ -98,6 +101,22 @@ extern struct client client;
 static inline bool client_alive(void)
 {
 	return client.alive && *client.alive != 0;
+}
+
+/* `job_lock`, for all threads but the writer. */
+static inline void client_job_lock(sigset_t *before) ACQUIRE(client.job_lock)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, before);
+	mutex_lock(&client.job_lock);
+}
+
+static inline void client_job_unlock(const sigset_t *before) RELEASE(client.job_lock)
+{
+	mutex_unlock(&client.job_lock);
+	pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
 /* Microseconds since the last checkpoint was asked for. */

@@ -222,6 +222,7 @@ static int restart_below(uint32_t number, uint32_t below, uint32_t flags, uint32
 	_cleanup_(closep) int fd = -1;
 	struct image_header header;
 	struct image_iter it;
+	sigset_t before;
 	int r;
 
 	*ret_number = 0;
@@ -234,11 +235,11 @@ static int restart_below(uint32_t number, uint32_t below, uint32_t flags, uint32
 	if (r < 0)
 		return r;
 	r = restore(fd, &header, it, flags);
-	mutex_lock(&client.job_lock);
+	client_job_lock(&before);
 	client.last = r == 0 && header.page_size == client.page_size ? *ret_number : 0;
 	client.last_end = client.last > 0 ? header.table_off : 0;
 	client.last_lost = client.last == 0;
-	mutex_unlock(&client.job_lock);
+	client_job_unlock(&before);
 	return r;
 }
 

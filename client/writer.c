@@ -232,7 +232,8 @@ static void do_job(struct writer *w) REQUIRES(client.job_lock) NO_THREAD_SAFETY_
 	client.error = r;
 	client.told = r == 0;
 	client_job_clear(&client.job);
-	cond_broadcast(&client.job_changed);
+	atomic_fetch_add(&client.nr_ended, 1);
+	futex_wake_all(&client.nr_ended);
 }
 
 static void *run(void *arg)
@@ -288,20 +289,32 @@ int writer_start(void)
 
 void writer_stop(void)
 {
+	sigset_t before;
+
 	if (!client.has_thread)
 		return;
-	mutex_lock(&client.job_lock);
+	client_job_lock(&before);
 	client.stop = true;
 	cond_broadcast(&client.job_changed);
-	mutex_unlock(&client.job_lock);
+	client_job_unlock(&before);
 	pthread_join(client.thread, NULL);
 	client.has_thread = false;
 }
 
+/* Signals come while it waits, and find no lock held but `call`. */
 void writer_wait(void)
 {
-	mutex_lock(&client.job_lock);
-	while (client.job.number != 0)
-		cond_wait(&client.job_changed, &client.job_lock);
-	mutex_unlock(&client.job_lock);
+	uint32_t nr_ended;
+	sigset_t before;
+	bool busy;
+
+	for (;;) {
+		client_job_lock(&before);
+		nr_ended = atomic_load(&client.nr_ended);
+		busy = client.job.number != 0;
+		client_job_unlock(&before);
+		if (!busy)
+			return;
+		futex_wait(&client.nr_ended, nr_ended);
+	}
 }

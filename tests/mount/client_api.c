@@ -530,6 +530,47 @@ static void handlers_of_the_program_are_called_and_may_write(void)
 	end();
 }
 
+/* A signal comes whenever the library lets one come. */
+static bool storm;
+static int nr_storms;
+
+int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+	int r = syscall(SYS_rt_sigprocmask, how, set, old, 8) < 0 ? errno : 0;
+
+	if (storm && getpid() == gettid() && set && !sigismember(set, SIGUSR1))
+		raise(SIGUSR1);
+	return r;
+}
+
+static void on_storm(int number)
+{
+	(void)number;
+	nr_storms++;
+	for (int i = 0; i < 20; i++)
+		shared_page[i * PAGE]++;
+}
+
+/* Without room for copies it waits for the writer, which must be able to come then. */
+static void a_handler_may_wait_at_any_moment(void)
+{
+	const struct ckptfs_options options = { .size = sizeof(options), .cow_bytes = CKPTFS_COW_NONE };
+	struct sigaction action = { .sa_handler = on_storm };
+
+	begin(&options);
+	shared_page = ckptfs_malloc("p", 20 * PAGE);
+	memset(shared_page, 0, 20 * PAGE);
+	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+	for (int i = 0; i < 20; i++) {
+		storm = true;
+		CHECK(ckptfs_checkpoint() == 0 && status().under_way <= (uint32_t)i + 1);
+		storm = false;
+	}
+	CHECK(ckptfs_wait() == 0 && nr_storms > 20 && shared_page[19 * PAGE] == (uint8_t)nr_storms);
+	signal(SIGUSR1, SIG_DFL);
+	end();
+}
+
 /* --- huge pages, and pages in many pieces --- */
 
 static void huge_pages_are_tracked(void)
@@ -727,6 +768,7 @@ int main(int argc, char **argv)
 		{ "threads write while checkpoints are taken", threads_write_while_checkpoints_are_taken },
 		{ "children are not tracked and parents are", children_are_not_tracked_and_parents_are },
 		{ "handlers of the program are called and may write", handlers_of_the_program_are_called_and_may_write },
+		{ "a handler may wait at any moment", a_handler_may_wait_at_any_moment },
 		{ "huge pages are tracked", huge_pages_are_tracked },
 		{ "memory in many pieces is tracked", memory_in_many_pieces_is_tracked },
 		{ "mistakes are told", mistakes_are_told },
