@@ -12,7 +12,8 @@ fs_umount
 empty=$(disk_kib "$STORE")
 
 fs_mount
-for i in 1 2 3 4; do noise $i 24 >"$MNT/file.$i"; done
+# In whole pages: requests end where pages of the writer's buffer do, and half a page, stored by a commit just then, is garbage when the other half has come.
+for i in 1 2 3 4; do noise $i 24 | dd of="$MNT/file.$i" bs=1M iflag=fullblock status=none; done
 cp "$MNT/file.1" "$MNT/copy"
 sync "$MNT/file.4"
 exits 0 "$gc" "$MNT"
