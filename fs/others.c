@@ -613,17 +613,14 @@ static ssize_t receive(void *userdata, void *buf, size_t len)
 	return (ssize_t)n;
 }
 
-/* Whom to ask for its chunks: who has told the catalog, and whose it is. */
-static uint32_t owners_of(const struct others_seal *s, struct cluster_node ret[2])
+/* Whom to ask for its chunks first: whose it is. Who has told the catalog may itself only refer to them, and who is noted as having a chunk is believed to (fs/push.h). */
+static struct cluster_node owner_of(const struct others_seal *s)
 {
-	uint32_t nr = 0;
+	struct cluster_node n = { 0 };
 
-	memset(ret, 0, 2 * sizeof(*ret));
-	memcpy(ret[nr++].id, s->holder, sizeof(ret->id));
-	if (!is_id(s->holder, s->store))
-		memcpy(ret[nr++].id, s->store, sizeof(ret->id));
-	memcpy(ret[nr - 1].name, s->name, sizeof(ret->name)); /* the holder's comes with NODES, and is not needed */
-	return nr;
+	memcpy(n.id, s->store, sizeof(n.id));
+	memcpy(n.name, s->name, sizeof(n.name));
+	return n;
 }
 
 static int make_copy(struct others *o, const struct others_seal *s)
@@ -632,13 +629,12 @@ static int make_copy(struct others *o, const struct others_seal *s)
 	struct receiving rc = { .o = o, .seal = s };
 	struct question hold = question_about(QUESTION_HOLD, s);
 	_cleanup_(buf_release) struct buf nothing = BUF_EMPTY;
-	struct cluster_node owners[2];
-	uint32_t nr_owners = owners_of(s, owners);
+	struct cluster_node owner = owner_of(s);
 	int r;
 
 	memcpy(seal.from.id, s->store, sizeof(seal.from.id));
 	memcpy(seal.from.name, s->name, sizeof(seal.from.name));
-	r = nodes_take(o->fs, &seal, &(struct nodes_source){ receive, &rc }, owners, nr_owners);
+	r = nodes_take(o->fs, &seal, &(struct nodes_source){ receive, &rc }, &owner, 1);
 	buf_release(&rc.part);
 	if (r == -ENODATA || r == -ESTALE)
 		return -ENOENT;
