@@ -10,6 +10,7 @@ unset "${!SLURM_@}" "${!PBS_@}" "${!FLUX_@}" "${!OMPI_@}" CKPTFS_STORE CKPTFS_MO
 spaced="$WORK/a store"
 run() { ckptfs-run --store "$spaced" --mount "$WORK/a mount" "$@"; }
 start_run() { # ...: beside the test, with what it says in $WORK/first
+	: >"$WORK/first" # what the one before has said is not taken for this one's
 	ckptfs-run --store "$spaced" --mount "$WORK/a mount" "$@" >"$WORK/first" 2>&1 &
 	first=$!
 	await grep -q started "$WORK/first"
