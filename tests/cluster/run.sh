@@ -106,6 +106,7 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 	nothing_left "after one could not mount"
 
 	# ckptfs-run is killed: who holds the mounts sees it.
+	: >"$WORK/first"
 	ckptfs-run "${nodes[@]}" --no-agent sh -c 'echo started; exec sleep 1000' >"$WORK/first" 2>&1 &
 	first=$!
 	await grep -q started "$WORK/first"
