@@ -135,7 +135,9 @@ static unsigned nr_live_owners(const struct pushing *g, const struct cluster_wan
 
 static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w, uint8_t kept)
 {
-	return kept != LINK_IS_HERE && (w->got || nr_live_owners(g, w) < 2);
+	if (kept == LINK_IS_HERE)
+		return false;
+	return w->got || kept == LINK_NOT_KEPT || nr_live_owners(g, w) < 2;
 }
 
 /* It is elsewhere, and nobody is known to have it but the other node, which would take it along. */

@@ -15,6 +15,10 @@ epoch() {
 	[ -e "$TOP/common.$2" ] || head -c 3M /dev/urandom >"$TOP/common.$2"
 	cp "$TOP/common.$2" "$plain/common"
 	head -c $((2000000 + $1)) /dev/urandom >"$plain/own"
+	for but in 0 1 2 3; do # what all have but one, which may be the partner of whoever only refers to it
+		[ -e "$TOP/but.$but.$2" ] || head -c 200000 /dev/urandom >"$TOP/but.$but.$2"
+		[ "$but" = "$1" ] || cp "$TOP/but.$but.$2" "$plain/but.$but"
+	done
 	head -c 100 /dev/urandom >"$plain/sub/small"
 	truncate -s 1M "$plain/hole"
 	ln -s own "$plain/link"
