@@ -52,14 +52,15 @@ node_start() {
 node_figure() { "$BUILD/tools/ckptfs-stat" --json "$TOP/mnt/$1" | "${PYTHON:-python3}" -c "import json, sys; print(json.load(sys.stdin)$2)"; } # NODE EXPRESSION
 has_agent() { [ "$(node_figure "$1" '["cluster"]["nodes"]')" = "$2" ]; } # NODE NR
 
-# agents_start: one for each node, each on a host of its own
+# agents_start [NODE...]: one for each node, in this order, each on a host of its own
 agents_start() {
 	local i
+	[ $# -gt 0 ] || set -- "${!DAEMONS[@]}"
 	# shellcheck disable=SC2016
-	mpirun -n ${#DAEMONS[@]} sh -c 'set -- '"${!DAEMONS[*]}"'; shift $OMPI_COMM_WORLD_RANK
-		CKPTFS_AGENT_HOST=host$1 exec "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$1"' >>"$TOP/log/agents" 2>&1 &
+	mpirun -n $# sh -c 'shift $OMPI_COMM_WORLD_RANK; CKPTFS_AGENT_HOST=host$1 exec "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$1"' sh "$@" \
+		>>"$TOP/log/agents" 2>&1 &
 	AGENTS=$!
-	for i in "${!DAEMONS[@]}"; do eventually 60 "node $i has no agent" has_agent "$i" ${#DAEMONS[@]}; done
+	for i; do eventually 60 "node $i has no agent" has_agent "$i" $#; done
 }
 
 # program_start RANKS-PER-NODE COMMAND...: in the background, ranks in the order of nodes; $NODE is the number of a rank's node

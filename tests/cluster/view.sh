@@ -1,78 +1,28 @@
 #!/bin/bash
 # Three mounts and their agents over real MPI: what nodes 0 and 1 seal is read on node 2, byte by byte and with all attributes, by one node, by another, and after its node is lost;
 # what is not sealed is not there, nothing can be changed, and nothing is wrong when it is unsealed, deleted and collected, or its node dies, meanwhile.
-set -euo pipefail
-build=${CKPTFS_BUILD:?is the build directory and must be set}
-agent=$build/mpi-agent/ckptfs-agent
-skip() { echo "skipped: $*"; exit 77; }
-[ -x "$agent" ] || skip "built without MPI"
-command -v mpirun >/dev/null || skip "no mpirun"
+. "$(dirname "$0")/nodes.sh"
 command -v setfattr >/dev/null || skip "no setfattr"
-[ -c /dev/fuse ] || skip "no /dev/fuse"
-[ "$(id -u)" != 0 ] || root=--allow-run-as-root
-export OMPI_MCA_btl=self,vader OMPI_MCA_odls_base_sigkill_timeout=0
 
-top=$(mktemp -d "${TMPDIR:-/tmp}/ckptfs-view.XXXXXX")
-declare -A daemons=()
-world=
-cleanup() {
-	local i
-	[ -z "$world" ] || kill -9 "$world" 2>/dev/null || true
-	for i in "${daemons[@]}"; do kill -9 "$i" 2>/dev/null || true; done
-	for i in 0 1 2 3; do umount -l "$top/m$i" 2>/dev/null || true; done
-	rm -rf --one-file-system "$top"
-}
-trap cleanup EXIT
-
-fail() {
-	echo "$*"
-	tail -v -n 20 "$top"/*.log 2>/dev/null | cut -c 1-300 || true
-	exit 1
-}
-await() { # SECONDS WHAT COMMAND...: until it succeeds
-	local until=$((SECONDS + $1)) what=$2
-	shift 2
-	until "$@"; do
-		[ $SECONDS -lt $until ] || fail "$what: not within the time there is"
-		sleep 0.05
-	done
-}
 is_gone() { [ ! -e "/proc/$1" ]; }
-is_mounted() { grep -qs " $top/m$1 fuse" /proc/mounts; }
-figure() { # NODE NAME
-	"$build/tools/ckptfs-stat" --json "$top/m$1" | python3 -c 'import json, sys
-print(json.load(sys.stdin)["cluster"][sys.argv[1]])' "$2"
-}
-knows() { [ "$(figure "$1" nodes)" = "$2" ]; }
+figure() { node_figure "$1" "[\"cluster\"][\"$2\"]"; } # NODE NAME
 is_alone() { [ "$(figure "$1" agent)" = False ]; }
-mount_node() { # NODE
-	"$build/fs/mount.ckptfs" "$top/s$1" "$top/m$1" --foreground -o "cluster=$top/key,replicas=2" >>"$top/daemon$1.log" 2>&1 &
-	daemons[$1]=$!
-	await 60 "mount $1" is_mounted "$1"
-}
-start_agents() { # NODE...: rank by rank
-	local i
-	# shellcheck disable=SC2016
-	timeout -k 5 300 mpirun ${root:-} --oversubscribe -n $# sh -c \
-		'top=$1; shift; shift $OMPI_COMM_WORLD_RANK; CKPTFS_AGENT_HOST=h$1 exec "$0" --mount "$top/m$1"' "$agent" "$top" "$@" >>"$top/agents.log" 2>&1 &
-	world=$!
-	for i; do await 60 "agent $i" knows "$i" $#; done
-}
+mount_node() { node_start "$1" replicas=2; } # NODE
 end_agents() { # NODE...: which are there
 	local i
-	kill -TERM "$world"
-	wait "$world" || true
-	world=
-	for i; do await 60 "daemon $i without an agent" is_alone "$i"; done
+	kill -TERM "$AGENTS"
+	wait "$AGENTS" || true
+	AGENTS=
+	for i; do eventually 60 "daemon $i has an agent" is_alone "$i"; done
 }
 unmount() { # NODE
-	umount "$top/m$1"
-	wait "${daemons[$1]}" || fail "daemon $1: exit status $?"
-	unset "daemons[$1]"
-	"$build/tools/fsck.ckptfs" "$top/s$1" >"$top/fsck.log" 2>&1 || fail "store $1: fsck.ckptfs exit status $?"
+	umount "$TOP/mnt/$1"
+	wait "${DAEMONS[$1]}" || fail "daemon $1: exit status $?"
+	unset "DAEMONS[$1]"
+	"$BUILD/tools/fsck.ckptfs" "$TOP/store/$1" >"$TOP/fsck.log" 2>&1 || fail "store $1: fsck.ckptfs exit status $?"
 }
 name_of() { # NODE: how others know it
-	find "$top/m$1/.ckptfs/nodes/" -mindepth 1 -maxdepth 1 -type l -printf '%f\n'
+	find "$TOP/mnt/$1/.ckptfs/nodes/" -mindepth 1 -maxdepth 1 -type l -printf '%f\n'
 }
 # What stat(2), readlink(2) and getfattr(1) tell of a directory, and all bytes. Times of reading the kernel remembers as they were before it was sealed.
 describe() { # DIRECTORY
@@ -84,17 +34,17 @@ same() { # NODE PATH, READER...
 	local node=$1 path=$2 i
 	shift 2
 	for i; do
-		describe "$top/m$i/.ckptfs/nodes/${name[$node]}/$path" >"$top/there" || fail "$path of node $node cannot be read on node $i"
-		cmp "$top/was.$node.${path//\//_}" "$top/there" || { diff "$top/was.$node.${path//\//_}" "$top/there" | head -20; fail "$path of node $node is not the same on node $i"; }
+		describe "$TOP/mnt/$i/.ckptfs/nodes/${name[$node]}/$path" >"$TOP/there" || fail "$path of node $node cannot be read on node $i"
+		cmp "$TOP/was.$node.${path//\//_}" "$TOP/there" || { diff "$TOP/was.$node.${path//\//_}" "$TOP/there" | head -20; fail "$path of node $node is not the same on node $i"; }
 	done
 }
 make_tree() { # NODE PATH: files with holes, of odd sizes and in common with other nodes, links, attributes
-	local d=$top/m$1/$2
+	local d=$TOP/mnt/$1/$2
 	mkdir -p "$d/sub/deep"
 	head -c 3000001 /dev/urandom >"$d/own"
-	cp "$top/common" "$d/sub/common"
+	cp "$TOP/common" "$d/sub/common"
 	truncate -s 20M "$d/sparse"
-	dd if="$top/common" of="$d/sparse" bs=1000 count=700 seek=9000 conv=notrunc status=none
+	dd if="$TOP/common" of="$d/sparse" bs=1000 count=700 seek=9000 conv=notrunc status=none
 	: >"$d/empty"
 	ln "$d/own" "$d/sub/deep/twin"
 	ln -s ../own "$d/sub/link"
@@ -103,26 +53,25 @@ make_tree() { # NODE PATH: files with holes, of odd sizes and in common with oth
 	chmod 2750 "$d/sub"
 	chmod 0400 "$d/sub/common"
 	touch -d '2001-02-03 04:05:06.789' "$d/sub/common" "$d/empty"
-	cp -p "$d/own" "$top/m$1/not-sealed"
+	cp -p "$d/own" "$TOP/mnt/$1/not-sealed"
 }
 seal() { # NODE PATH
-	"$build/tools/ckptfs-seal" "$top/m$1/$2" >/dev/null || fail "$2 of node $1 cannot be sealed"
-	describe "$top/m$1/$2" >"$top/was.$1.${2//\//_}"
+	"$BUILD/tools/ckptfs-seal" "$TOP/mnt/$1/$2" >/dev/null || fail "$2 of node $1 cannot be sealed"
+	describe "$TOP/mnt/$1/$2" >"$TOP/was.$1.${2//\//_}"
 }
 refused() { # WHAT COMMAND...: because nothing changes here
 	local what=$1
 	shift
-	! "$@" 2>"$top/said" || fail "$what: can be done"
-	grep -q "Read-only file system" "$top/said" || fail "$what: $(cat "$top/said")"
+	! "$@" 2>"$TOP/said" || fail "$what: can be done"
+	grep -q "Read-only file system" "$TOP/said" || fail "$what: $(cat "$TOP/said")"
 }
 
-head -c 32 /dev/urandom >"$top/key"
-head -c 4M /dev/urandom >"$top/common"
-for i in 0 1 2; do mkdir -p "$top/m$i"; mount_node $i; done
-start_agents 0 1 2
+head -c 4M /dev/urandom >"$TOP/common"
+for i in 0 1 2; do mount_node $i; done
+agents_start 0 1 2
 declare -A name=()
 for i in 0 1 2; do name[$i]=$(name_of $i); done
-nodes2=$top/m2/.ckptfs/nodes
+nodes2=$TOP/mnt/2/.ckptfs/nodes
 
 echo "two nodes seal, and all read"
 make_tree 0 job/step-1
@@ -135,11 +84,11 @@ same 1 job/step-2 2
 [ "$(ls "$nodes2" | sort)" = "$(printf '%s\n' "${name[@]}" | sort)" ] || fail "nodes: $(ls "$nodes2")"
 [ "$(ls "$nodes2/${name[1]}")" = job ] || fail "what is not sealed: $(ls "$nodes2/${name[1]}")"
 [ "$(ls "$nodes2/${name[1]}/job")" = $'step-1\nstep-2' ] || fail "in job: $(ls "$nodes2/${name[1]}/job")"
-[ "$(readlink -f "$nodes2/${name[2]}")" = "$top/m2" ] || fail "the node itself is $(readlink -f "$nodes2/${name[2]}")"
+[ "$(readlink -f "$nodes2/${name[2]}")" = "$TOP/mnt/2" ] || fail "the node itself is $(readlink -f "$nodes2/${name[2]}")"
 [ ! -e "$nodes2/${name[0]}/not-sealed" ] || fail "not-sealed is there"
 [ ! -e "$nodes2/nobody" ] || fail "there is a node nobody"
-cmp "$nodes2/${name[0]}/job/step-1/sub/common" "$top/common"
-python3 - "$nodes2/${name[0]}/job/step-1/own" "$top/m0/job/step-1/own" <<'END'
+cmp "$nodes2/${name[0]}/job/step-1/sub/common" "$TOP/common"
+python3 - "$nodes2/${name[0]}/job/step-1/own" "$TOP/mnt/0/job/step-1/own" <<'END'
 import mmap, sys
 a, b = (open(p, "rb") for p in sys.argv[1:])
 assert mmap.mmap(a.fileno(), 0, prot=mmap.PROT_READ)[:] == b.read()
@@ -155,41 +104,41 @@ refused "rename" mv "$step/own" "$step/other"
 refused "setfattr" setfattr -n user.a -v b "$step/own"
 refused "mkdir among nodes" mkdir "$nodes2/mine"
 refused "mkdir among paths" mkdir "$nodes2/${name[0]}/job/mine"
-refused "removing the view" rmdir "$top/m2/.ckptfs"
-refused "moving onto the view" python3 -c "import os, sys; os.mkdir(sys.argv[1] + '/d'); os.rename(sys.argv[1] + '/d', sys.argv[1] + '/.ckptfs')" "$top/m2"
-rmdir "$top/m2/d"
-[ -z "$(ls -A "$top/m2")" ] || fail "the root has $(ls -A "$top/m2")"
-[ "$(find "$top/m2" | wc -l)" = 1 ] || fail "find comes to $(find "$top/m2")"
-echo mine >"$top/m2/file"
-rm -rf "$top/m2"/*
+refused "removing the view" rmdir "$TOP/mnt/2/.ckptfs"
+refused "moving onto the view" python3 -c "import os, sys; os.mkdir(sys.argv[1] + '/d'); os.rename(sys.argv[1] + '/d', sys.argv[1] + '/.ckptfs')" "$TOP/mnt/2"
+rmdir "$TOP/mnt/2/d"
+[ -z "$(ls -A "$TOP/mnt/2")" ] || fail "the root has $(ls -A "$TOP/mnt/2")"
+[ "$(find "$TOP/mnt/2" | wc -l)" = 1 ] || fail "find comes to $(find "$TOP/mnt/2")"
+echo mine >"$TOP/mnt/2/file"
+rm -rf "$TOP/mnt/2"/*
 same 0 job/step-1 2
 
 echo "it is unsealed, changed and sealed again"
 f=$step/own
 exec 7<"$f"
-cp "$f" "$top/before"
-"$build/tools/ckptfs-seal" --unseal "$top/m0/job/step-1" >/dev/null
-echo more >>"$top/m0/job/step-1/own"
+cp "$f" "$TOP/before"
+"$BUILD/tools/ckptfs-seal" --unseal "$TOP/mnt/0/job/step-1" >/dev/null
+echo more >>"$TOP/mnt/0/job/step-1/own"
 is_not_there() { [ ! -e "$1" ]; }
-await 10 "what is not sealed any more" is_not_there "$step"
-cmp "$top/before" - <&7 || fail "what was open reads otherwise"
+eventually 10 "what is not sealed any more" is_not_there "$step"
+cmp "$TOP/before" - <&7 || fail "what was open reads otherwise"
 exec 7<&-
 seal 0 job/step-1
-cp "$top/m0/job/step-1/own" "$top/m0.own"
+cp "$TOP/mnt/0/job/step-1/own" "$TOP/m0.own"
 is_there() { [ -e "$1" ]; }
-await 10 "what is sealed again" is_there "$step"
+eventually 10 "what is sealed again" is_there "$step"
 same 0 job/step-1 2
 
 echo "it is deleted and collected while it is read: what was open reads on, and then it is gone"
 f=$nodes2/${name[1]}/job/step-2/own
-cp "$f" "$top/before"
+cp "$f" "$TOP/before"
 echo 3 2>/dev/null >/proc/sys/vm/drop_caches || true # else the kernel may have it all
 exec 7<"$f"
-"$build/tools/ckptfs-seal" --unseal "$top/m1/job/step-2" >/dev/null
-rm -rf "$top/m1/job/step-2" "$top/m1/not-sealed" # which had the same bytes
-"$build/tools/ckptfs-gc" --delete "$top/m1" >"$top/gc.log"
-cmp "$top/before" - <&7 || fail "what was open and is deleted there cannot be read: $(cat "$top/gc.log")"
-await 10 "what was deleted" is_not_there "$f"
+"$BUILD/tools/ckptfs-seal" --unseal "$TOP/mnt/1/job/step-2" >/dev/null
+rm -rf "$TOP/mnt/1/job/step-2" "$TOP/mnt/1/not-sealed" # which had the same bytes
+"$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/1" >"$TOP/gc.log"
+cmp "$TOP/before" - <&7 || fail "what was open and is deleted there cannot be read: $(cat "$TOP/gc.log")"
+eventually 10 "what was deleted" is_not_there "$f"
 exec 7<&-
 
 same 0 job/step-1 2 1
@@ -198,27 +147,26 @@ echo "fewer nodes, and in another order: what they have is right, and what only 
 end_agents 0 1 2
 for i in 0 1 2; do unmount $i; done
 for i in 2 1; do mount_node $i; done
-start_agents 2 1
+agents_start 2 1
 same 1 job/step-1 2
 lost() { # READER: names and attributes are as they were, and so is what others have
-	local d=$top/m$1/.ckptfs/nodes/${name[0]}/job/step-1
-	diff <(head -n "$names" "$top/was.0.job_step-1") <(cd "$d" && find . -printf '%p %y %m %U %G %s %n %T@ %l\n' | sort) ||
+	local d=$TOP/mnt/$1/.ckptfs/nodes/${name[0]}/job/step-1
+	diff <(head -n "$names" "$TOP/was.0.job_step-1") <(cd "$d" && find . -printf '%p %y %m %U %G %s %n %T@ %l\n' | sort) ||
 		fail "names of a lost node on node $1"
-	cmp "$d/sub/common" "$top/common" || fail "what others have of a lost node on node $1"
-	! timeout 60 cat "$d/own" >"$top/after" 2>"$top/said" || fail "node $1: bytes out of nowhere"
-	grep -q "Input/output error" "$top/said" || fail "node $1: $(cat "$top/said")"
+	cmp "$d/sub/common" "$TOP/common" || fail "what others have of a lost node on node $1"
+	! timeout 60 cat "$d/own" >"$TOP/after" 2>"$TOP/said" || fail "node $1: bytes out of nowhere"
+	grep -q "Input/output error" "$TOP/said" || fail "node $1: $(cat "$TOP/said")"
 }
-names=$(grep -c '^\.[^ ]* [a-z] ' "$top/was.0.job_step-1")
+names=$(grep -c '^\.[^ ]* [a-z] ' "$TOP/was.0.job_step-1")
 lost 2
 lost 1
 
 echo "a new node gets the catalog of a lost one from another"
 end_agents 1 2
 unmount 2
-mkdir "$top/m3"
 mount_node 3
-start_agents 1 3
-[ "$(ls "$top/m3/.ckptfs/nodes" | wc -l)" = 3 ] || fail "nodes: $(ls "$top/m3/.ckptfs/nodes")"
+agents_start 1 3
+[ "$(ls "$TOP/mnt/3/.ckptfs/nodes" | wc -l)" = 3 ] || fail "nodes: $(ls "$TOP/mnt/3/.ckptfs/nodes")"
 lost 3
 same 1 job/step-1 3
 
@@ -226,7 +174,7 @@ echo "more nodes, and the lost one is there again"
 end_agents 1 3
 mount_node 0
 mount_node 2
-start_agents 3 0 2 1
+agents_start 3 0 2 1
 same 0 job/step-1 3 2 1
 same 1 job/step-1 0
 [ "$(figure 3 copies_cached)" = 2 ] || fail "node 3 has $(figure 3 copies_cached) copies"
@@ -235,34 +183,31 @@ echo "a collection drops copies that nobody looks at any more"
 end_agents 0 1 2 3
 unmount 3
 mount_node 3
-start_agents 0 1 2 3
-"$build/tools/ckptfs-gc" --delete "$top/m3" >/dev/null
+agents_start 0 1 2 3
+"$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/3" >/dev/null
 [ "$(figure 3 copies_cached)" = 0 ] || fail "node 3 has $(figure 3 copies_cached) copies"
 same 0 job/step-1 3
 
 echo "its node dies while it is read"
 end_agents 0 1 2 3
 for i in 1 2 3; do unmount $i; mount_node $i; done
-start_agents 0 1 2 3
-d=$top/m2/.ckptfs/nodes/${name[0]}/job/step-1
+agents_start 0 1 2 3
+d=$TOP/mnt/2/.ckptfs/nodes/${name[0]}/job/step-1
 (
-	while dd if="$d/own" of="$top/after" bs=64k iflag=direct status=none 2>/dev/null; do # around the kernel's cache
-		cmp "$top/m0.own" "$top/after" || echo "wrong bytes" >"$top/wrong"
+	while dd if="$d/own" of="$TOP/after" bs=64k iflag=direct status=none 2>/dev/null; do # around the kernel's cache
+		cmp "$TOP/m0.own" "$TOP/after" || echo "wrong bytes" >"$TOP/wrong"
 	done
 ) &
 reader=$!
-has_read() { cmp -s "$top/m0.own" "$top/after"; }
-: >"$top/after"
-await 60 "the reader" has_read
-kill -9 "${daemons[0]}"
-wait "${daemons[0]}" 2>/dev/null || true
-unset "daemons[0]"
-umount -l "$top/m0"
-await 90 "a reader of a node that has died" is_gone $reader
-wait "$world" || true
-world=
-[ ! -e "$top/wrong" ] || fail "wrong bytes while its node died"
-cmp -n "$(stat -c %s "$top/after")" "$top/m0.own" "$top/after" || fail "wrong bytes of a node that has died"
+has_read() { cmp -s "$TOP/m0.own" "$TOP/after"; }
+: >"$TOP/after"
+eventually 60 "the reader" has_read
+node_dies 0
+eventually 90 "a reader of a node that has died" is_gone $reader
+wait "$AGENTS" || true
+AGENTS=
+[ ! -e "$TOP/wrong" ] || fail "wrong bytes while its node died"
+cmp -n "$(stat -c %s "$TOP/after")" "$TOP/m0.own" "$TOP/after" || fail "wrong bytes of a node that has died"
 
 for i in 1 2 3; do unmount $i; done
 mount_node 0
