@@ -6,6 +6,9 @@
  *   3. close all pages                          from here on a write to a page is noticed
  *   4. those that are dirty are scheduled, and given to the writer
  *
+ * During 3 client.lock is held, without which nobody opens a page: a thread that writes to one that is closed already waits until all are. So
+ * with userfaultfd the checkpoint is the memory of one moment, the end of 3, whatever other threads do.
+ *
  * Nothing has changed if one of them fails: pages that were closed and are said to be open are opened by the next write to them.
  */
 #include <errno.h>
@@ -55,7 +58,7 @@ static int describe(struct job *job, uint32_t last, uint64_t last_end) REQUIRES(
 							 .off = region_off(r),
 							 .len = r->len,
 							 .address = (uintptr_t)r->p,
-							 .flags = r->ours ? IMAGE_REGION_OURS : 0,
+							 .flags = r->ours || r->captured ? IMAGE_REGION_OURS : 0,
 							 .name_len = (uint32_t)strlen(r->name),
 							 .name = r->name,
 						 });
@@ -179,7 +182,9 @@ static int begin(struct job *job) REQUIRES(client.call)
 
 	if (client.number == UINT32_MAX)
 		return log_errno(-EOVERFLOW, "checkpoint: there is no higher number than %" PRIu32, client.number);
-	r = region_size_copies();
+	r = client_world ? client_world->gather() : 0;
+	if (r == 0)
+		r = region_size_copies();
 	if (r == 0)
 		r = describe(job, client.last, client.last_end);
 	if (r < 0)
@@ -204,20 +209,48 @@ static int tell(void)
 	return r;
 }
 
-int ckptfs_checkpoint(void)
+/* With nothing under way. */
+static int take(void) REQUIRES(client.call)
 {
-	struct job job = { 0 };
+	struct job job = { .asked_ns = monotonic_ns() };
+	int r = begin(&job);
+
+	if (r < 0)
+		client_job_clear(&job);
+	return r;
+}
+
+/* Where memory is captured: who maps some does not have to wait for the last one, too. */
+static int enter_world(const struct client_world *world)
+{
 	int r;
 
 	if (!client_enter(&r))
 		return r;
 	writer_wait();
-	r = tell();
-	job.asked_ns = monotonic_ns();
-	if (r == 0)
-		r = begin(&job);
+	mutex_unlock(&client.call);
+	world->enter();
+	return 0;
+}
+
+int ckptfs_checkpoint(void)
+{
+	const struct client_world *world = client_world;
+	int r = world ? enter_world(world) : 0;
+
 	if (r < 0)
-		client_job_clear(&job);
+		return r;
+	if (!client_enter(&r)) {
+		if (world)
+			world->leave();
+		return r;
+	}
+	writer_wait();
+	r = tell();
+	if (r == 0)
+		r = take();
+	if (world)
+		world->leave();
 	if (r == 0 && client.options.mode == CKPTFS_MODE_SYNC) {
 		writer_wait();
 		r = tell();

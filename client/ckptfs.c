@@ -20,6 +20,7 @@
 #define COW_PERCENT 5u /* of the protected memory: what the paper found to be enough */
 
 struct client client = { .call = MUTEX_INIT, .job_lock = MUTEX_INIT };
+const struct client_world *client_world;
 
 uint32_t client_epoch_us(uint64_t now_ns)
 {
@@ -203,7 +204,8 @@ int client_add_region(const char *name, void *p, size_t len, enum client_region_
 	strcpy(r->name, name); /* as long as check_name() and image_format.c say */
 	r->p = p;
 	r->len = len;
-	r->ours = kind != REGION_PROGRAMS;
+	r->ours = kind != REGION_PROGRAMS && kind != REGION_CAPTURED;
+	r->captured = kind == REGION_CAPTURED;
 	r->claimed = kind != REGION_RESTORED;
 	error = region_add(r, slot);
 	if (error < 0) {
@@ -345,7 +347,7 @@ static int drop(void *p, bool ours)
 	if (!client_enter(&r))
 		return r;
 	region = region_at(p);
-	if (region && region->ours == ours)
+	if (region && region->ours == ours && !region->captured)
 		client_drop_region(region);
 	else
 		r = log_errno(-EINVAL, "region at %p: %s", p, ours ? "not of ckptfs_malloc()" : "not protected");
@@ -386,6 +388,8 @@ static int protect(const char *name, uint8_t *p, size_t len) REQUIRES(client.cal
 		return log_errno(-EINVAL, "region %s: %zu bytes at %p", name, len, (void *)p);
 	if (tracks_stack(p, len))
 		return log_errno(-EINVAL, "region %s: pages of a stack", name);
+	if (client_world && client_world->has(p, len))
+		return log_errno(-EEXIST, "region %s: it is captured, and so in checkpoints already", name);
 	if ((restored && restored->claimed) || region_overlaps(p, len))
 		return log_errno(-EEXIST, "region %s: %s", name,
 				 restored && restored->claimed ? "the name is taken" : "some of it is protected already");
@@ -400,12 +404,19 @@ static int protect(const char *name, uint8_t *p, size_t len) REQUIRES(client.cal
 
 int ckptfs_protect(const char *name, void *p, size_t len)
 {
+	const struct client_world *world = client_world;
 	int r = check_name(name);
 
-	if (r < 0 || !client_enter(&r))
+	if (r < 0)
 		return r;
-	r = protect(name, p, len);
-	mutex_unlock(&client.call);
+	if (world)
+		world->enter();
+	if (client_enter(&r)) {
+		r = protect(name, p, len);
+		mutex_unlock(&client.call);
+	}
+	if (world)
+		world->leave();
 	return r;
 }
 

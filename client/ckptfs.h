@@ -26,6 +26,8 @@
  *	CKPTFS_COW       bytes for copies, with K, M or G behind it, or N% of the protected memory
  *	CKPTFS_RATE      bytes per second to write at most, likewise
  *	CKPTFS_KEPT      checkpoints to keep
+ *
+ * Programs that are not written for it: LD_PRELOAD=libckptfs-preload.so, see ckptfs(3). There -EOPNOTSUPP is what ckptfs_restart() returns.
  */
 #pragma once
 

@@ -32,6 +32,7 @@ struct region {
 	uint8_t *p; /* constant, as all but `claimed` and `unit` */
 	size_t len;
 	bool ours; /* mapped by us */
+	bool captured; /* the program's, of whole pages, and it does not know */
 	bool claimed; /* by the program; false: restored, and not asked for yet */
 	uint32_t since; /* the first checkpoint that can have it: what an earlier file has in its place is somebody else's */
 	uint32_t slot, nr_slot; /* pages of the file that it has */
@@ -96,6 +97,18 @@ struct client {
 };
 
 extern struct client client;
+
+/*
+ * Who captures memory of a program that does not ask for it (client/preload). Called in this order by ckptfs_checkpoint(); after enter(), leave()
+ * always comes.
+ */
+struct client_world {
+	void (*enter)(void); /* `call` is not held yet */
+	int (*gather)(void); /* with `call`, and no checkpoint under way: adds regions; none comes or goes until leave() */
+	void (*leave)(void);
+	bool (*has)(const void *p, size_t len); /* some of it is captured; after enter() */
+};
+extern const struct client_world *client_world; /* NULL: nobody */
 
 /* false: nothing has begun, or this is a child of whoever began it. */
 static inline bool client_alive(void)
@@ -174,9 +187,10 @@ enum client_region_kind {
 	REGION_ZEROED, /* mapped by us, and zeros */
 	REGION_OURS, /* mapped by us */
 	REGION_PROGRAMS,
+	REGION_CAPTURED, /* the program's, which does not know */
 	REGION_RESTORED, /* mapped by us; content is to come, then client_pages_restored() */
 };
-/* Takes over what is mapped, but for REGION_PROGRAMS, if it succeeds. `slot`: where the last file has it; 0: it does not. */
+/* Takes over what is mapped, but for REGION_PROGRAMS and REGION_CAPTURED, if it succeeds. `slot`: where the last file has it; 0: it does not. */
 int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot, struct region **ret)
 	REQUIRES(client.call);
 void client_drop_region(struct region *r) REQUIRES(client.call); /* and unmaps it, if it is ours; waits for the checkpoint under way */

@@ -32,7 +32,7 @@ struct image_header_disk {
 };
 static_assert(sizeof(struct image_header_disk) == 64 && offsetof(struct image_header_disk, crc32c) == 60, "on disk");
 
-#define IMAGE_REGION_OURS 1u /* memory that ckptfs_malloc() gave, not the program's own */
+#define IMAGE_REGION_OURS 1u /* memory that ckptfs_malloc() gave, or that was captured: whole pages, which can be put where they were */
 
 /* By `off`, without overlap. Followed by the name. */
 struct image_region_disk {

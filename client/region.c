@@ -209,13 +209,13 @@ static void set_pages(struct region *r, uint32_t slot)
 	r->first = slot + (uint32_t)((start - round_down(begin, page)) / page);
 }
 
-/* Huge pages are protected as a whole or not at all. Memory of ours is of small ones. */
+/* Huge pages are protected as a whole or not at all. Memory of ours, and what is captured, is of small ones. */
 static uint32_t unit_of(const struct region *r)
 {
 	size_t size = client.page_size;
 	FILE *f;
 
-	if (r->ours || r->len < 2 * (size_t)client.page_size)
+	if (r->ours || r->captured || r->len < 2 * (size_t)client.page_size)
 		return 1;
 	f = fopen("/proc/self/smaps", "re");
 	if (f) {

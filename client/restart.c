@@ -268,7 +268,10 @@ int ckptfs_restart(uint32_t number, uint32_t flags, uint32_t *ret_number)
 
 	if (!client_enter(&r))
 		return r;
-	r = restart(number, flags, &done);
+	if (client_world) /* its heap would be written over while it is in use */
+		r = log_errno(-EOPNOTSUPP, "restart: the memory of this program is captured: another one can read its checkpoints");
+	else
+		r = restart(number, flags, &done);
 	if (r == 0 && ret_number)
 		*ret_number = done;
 	mutex_unlock(&client.call);

@@ -59,7 +59,7 @@ int track_attach(struct region *r)
 	int error = preferred->attach(r);
 
 	r->track = preferred;
-	if (error == 0 || preferred == &track_mprotect)
+	if (error == 0 || preferred == &track_mprotect || r->captured)
 		return error;
 	log_debug("region %s: by mprotect(2): %s", r->name, strerror(-error));
 	r->track = &track_mprotect;

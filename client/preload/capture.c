@@ -1,0 +1,194 @@
+#include "client/preload/capture.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "client/client.h"
+#include "client/preload/heap.h"
+
+struct piece {
+	uintptr_t start, end; /* whole pages */
+	bool heap;
+};
+
+static struct siglock lock;
+static _Atomic(const void *) holder;
+static _Thread_local char self __attribute__((tls_model("initial-exec")));
+static uint32_t depth; /* of whoever holds it: handlers of fork(2) map memory, too */
+
+static struct piece *pieces; /* by address, without overlap */
+static size_t nr_pieces, size_pieces;
+static struct heap *captured_heap; /* NULL: nothing is captured yet */
+static uintptr_t heap_seen[2]; /* up to where its extents are pieces */
+static bool stopped;
+
+void capture_lock(void) NO_THREAD_SAFETY_ANALYSIS
+{
+	if (atomic_load(&holder) != &self) {
+		siglock_lock(&lock);
+		atomic_store(&holder, &self);
+	}
+	depth++;
+}
+
+void capture_unlock(void) NO_THREAD_SAFETY_ANALYSIS
+{
+	if (--depth == 0) {
+		atomic_store(&holder, NULL);
+		siglock_unlock(&lock);
+	}
+}
+
+void capture_start(struct heap *heap)
+{
+	captured_heap = heap;
+}
+
+void capture_stop(void)
+{
+	stopped = true;
+}
+
+static bool make_room(void)
+{
+	size_t size = MAX(2 * size_pieces, (size_t)1024);
+	struct piece *p;
+
+	if (nr_pieces + 2 <= size_pieces)
+		return true;
+	p = mmap(NULL, size * sizeof(*p), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return false;
+	if (pieces) {
+		memcpy(p, pieces, nr_pieces * sizeof(*p));
+		munmap(pieces, size_pieces * sizeof(*p));
+	}
+	pieces = p;
+	size_pieces = size;
+	return true;
+}
+
+/* The first piece that ends behind it. */
+static size_t find(uintptr_t address)
+{
+	size_t low = 0, high = nr_pieces;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (pieces[middle].end > address)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+static void insert(size_t at, struct piece piece)
+{
+	memmove(pieces + at + 1, pieces + at, (nr_pieces - at) * sizeof(*pieces));
+	pieces[at] = piece;
+	nr_pieces++;
+}
+
+static void take_out(size_t at)
+{
+	memmove(pieces + at, pieces + at + 1, (nr_pieces - at - 1) * sizeof(*pieces));
+	nr_pieces--;
+}
+
+static void add(uintptr_t start, uintptr_t end, bool heap)
+{
+	if (stopped || start == end)
+		return;
+	if (make_room())
+		insert(find(start), (struct piece){ start, end, heap });
+	else
+		log_warning("memory at %#" PRIxPTR ": %zu bytes are not captured: no memory", start, (size_t)(end - start));
+}
+
+void capture_add(const void *p, size_t len)
+{
+	add((uintptr_t)p, (uintptr_t)p + round_up(len, (uint64_t)sysconf(_SC_PAGESIZE)), false);
+}
+
+bool capture_has(const void *p, size_t len)
+{
+	size_t i = find((uintptr_t)p);
+
+	return i < nr_pieces && pieces[i].start < (uintptr_t)p + len;
+}
+
+/* Its pages are the program's again. */
+static void forget_region(uintptr_t start)
+{
+	struct region *r;
+	int error;
+
+	if (!captured_heap || !client_enter(&error))
+		return;
+	r = region_at((const void *)start);
+	if (r)
+		client_drop_region(r);
+	mutex_unlock(&client.call);
+}
+
+bool capture_cut(const void *p, size_t len)
+{
+	uintptr_t start = (uintptr_t)p, end = start + round_up(len, (uint64_t)sysconf(_SC_PAGESIZE));
+	size_t i = find(start);
+	bool any = false;
+
+	while (!stopped && i < nr_pieces && pieces[i].start < end) {
+		struct piece was = pieces[i];
+
+		any = true;
+		forget_region(was.start);
+		take_out(i);
+		if (was.start < start)
+			add(was.start, start, was.heap);
+		if (was.end > end)
+			add(end, was.end, was.heap);
+		i = find(start);
+	}
+	return any;
+}
+
+static void add_heap(void)
+{
+	struct heap_extent extent[2];
+
+	heap_extents(captured_heap, extent);
+	for (int i = 0; i < 2; i++) {
+		uintptr_t start = MAX((uintptr_t)extent[i].p, heap_seen[i]), end = (uintptr_t)extent[i].p + extent[i].len;
+
+		if (extent[i].len == 0 || start == end)
+			continue;
+		add(start, end, true);
+		heap_seen[i] = end;
+	}
+}
+
+int capture_gather(void) NO_THREAD_SAFETY_ANALYSIS
+{
+	add_heap();
+	for (size_t i = 0; i < nr_pieces; i++) {
+		void *p = (void *)pieces[i].start;
+		char name[IMAGE_NAME_MAX + 1];
+		struct region *r;
+		int error;
+
+		if (region_at(p))
+			continue;
+		snprintf(name, sizeof(name), "%s.%" PRIxPTR, pieces[i].heap ? "heap" : "map", pieces[i].start);
+		error = client_add_region(name, p, pieces[i].end - pieces[i].start, REGION_CAPTURED, 0, &r);
+		if (error < 0)
+			return error;
+	}
+	return 0;
+}

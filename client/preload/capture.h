@@ -1,0 +1,34 @@
+/*
+ * Which memory of an unmodified program is captured: what its heap has, and what it maps for itself: private, anonymous, for reading and writing. In
+ * checkpoints each piece is a region, heap.ADDRESS or map.ADDRESS. Not captured, because nobody could put it back, or it is not the program's alone:
+ *
+ *   stacks, data of the program and its libraries, thread-local storage   the program has them anew when it starts
+ *   files that are mapped, shared memory, memory of devices               are elsewhere
+ *   memory that is mapped without being readable and writable             it may become code, or never be used
+ *   memory whose protection is changed, that is moved or huge pages       what has been captured of it is left out from then on, which is logged
+ *
+ * Pieces become regions when a checkpoint is taken, never before: so nobody who allocates or maps memory waits for one. Whoever takes memory
+ * away that is a region waits for the checkpoint under way, which may have to be read from it.
+ *
+ * Lock: capture_lock(), taken before client.call, and before the heap is held.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct heap;
+
+void capture_lock(void);
+void capture_unlock(void);
+
+/* The rest with the lock. */
+void capture_start(struct heap *heap); /* checkpoints have been begun: from now on pieces are regions */
+void capture_stop(void); /* in a child of fork(2): nothing is captured any more */
+/* This has been mapped. Without memory for its tables it is not captured, which is logged. */
+void capture_add(const void *p, size_t len);
+/* Of what is captured, nothing of this is any more. true: there was something. */
+bool capture_cut(const void *p, size_t len);
+bool capture_has(const void *p, size_t len); /* some of it */
+/* All pieces become regions. With client.call and the heap held, and no checkpoint under way. */
+int capture_gather(void);

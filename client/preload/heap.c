@@ -1,0 +1,559 @@
+#include "client/preload/heap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+
+#include "base/util.h"
+
+#define NONE UINT32_MAX
+#define ALIGN 16u
+#define NR_CLASSES 32u
+#define NR_BINS 32u
+#define RESERVE_MIN GiB(64) /* of addresses, which cost nothing; what is used of them counts */
+#define RESERVE_LEAST MiB(64)
+#define GROW_MIN 64u /* units: the range grows by a quarter, within these bounds */
+#define GROW_MAX 1024u
+
+enum unit_kind { UNIT_INSIDE, UNIT_FREE, UNIT_SPAN, UNIT_LARGE };
+
+struct unit {
+	uint32_t next, prev; /* free: runs of about that size; span: those of its class with room */
+	uint32_t nr; /* of a run: at its first unit and, if it is free, at its last; of a large block: at its first */
+	uint8_t kind, class;
+};
+
+struct heap_state {
+	size_t reserved, table_len; /* bytes of the range; of them for this and the units, readable by now */
+	uint8_t *data;
+	uint32_t nr, top, readable; /* units: there can be; that have ever been used; that can be used at once */
+	uint32_t free[NR_BINS], spans[NR_CLASSES];
+	struct unit unit[];
+};
+
+struct span {
+	uint32_t nr, nr_free; /* objects */
+	uint32_t first; /* offset of the first */
+	uint32_t hint; /* no word before it has a free one */
+	uint64_t free[];
+};
+
+static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* its address tells threads apart, from the first instruction on */
+
+/* --- lock --- */
+
+/* Whoever holds the heap allocates without it. */
+static bool enter(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
+{
+	if (atomic_load_explicit(&h->holder, memory_order_relaxed) == &self)
+		return false;
+	siglock_lock(&h->lock);
+	return true;
+}
+
+static void leave(struct heap *h, bool entered) NO_THREAD_SAFETY_ANALYSIS
+{
+	if (entered)
+		siglock_unlock(&h->lock);
+}
+
+void heap_hold(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
+{
+	siglock_lock(&h->lock);
+	atomic_store(&h->holder, &self);
+}
+
+void heap_let_go(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
+{
+	atomic_store(&h->holder, NULL);
+	siglock_unlock(&h->lock);
+}
+
+/* --- the range --- */
+
+static _Noreturn void die(const char *why)
+{
+	if (write(STDERR_FILENO, why, strlen(why)) < 0)
+		abort();
+	abort();
+}
+
+static bool make_readable(void *p, size_t len)
+{
+	return len == 0 || syscall(SYS_mprotect, p, len, PROT_READ | PROT_WRITE) == 0;
+}
+
+static void *reserve(uintptr_t at, size_t len)
+{
+	long p = syscall(SYS_mmap, at, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+
+	return p == -1 ? MAP_FAILED : (void *)p;
+}
+
+/* As large as the limits of this process allow. */
+static uint8_t *reserve_most(uintptr_t wanted, size_t most, size_t *ret_len)
+{
+	struct sysinfo info;
+	struct rlimit limit;
+	size_t len = RESERVE_MIN;
+
+	if (sysinfo(&info) == 0)
+		len = MAX(len, (size_t)round_up(4 * (uint64_t)info.totalram * info.mem_unit, MiB(1)));
+	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		len = (size_t)round_down(limit.rlim_cur / 2, MiB(1)); /* others need addresses, too */
+	len = MIN(len, most);
+	for (; len >= RESERVE_LEAST; len = round_down(len / 2, MiB(1))) {
+		void *p = wanted ? reserve(wanted, len) : MAP_FAILED;
+
+		if (p == MAP_FAILED)
+			p = reserve(0, len);
+		if (p != MAP_FAILED) {
+			*ret_len = len;
+			return p;
+		}
+	}
+	return NULL;
+}
+
+static size_t table_bytes(uint32_t nr_units)
+{
+	return (size_t)round_up(sizeof(struct heap_state) + nr_units * sizeof(struct unit), HEAP_UNIT);
+}
+
+static struct heap_state *start(struct heap *h)
+{
+	size_t len;
+	uint8_t *p = reserve_most(h->wanted, h->most ? h->most : SIZE_MAX, &len);
+	struct heap_state *s = (struct heap_state *)p;
+	uint32_t nr;
+
+	if (!p)
+		return NULL;
+	if (!make_readable(p, HEAP_UNIT)) {
+		syscall(SYS_munmap, p, len);
+		return NULL;
+	}
+	nr = (uint32_t)MIN(len / (HEAP_UNIT + sizeof(struct unit)), (size_t)NONE - 1);
+	s->reserved = len;
+	s->table_len = HEAP_UNIT;
+	s->data = (uint8_t *)round_up((uintptr_t)p + table_bytes(nr), HEAP_UNIT);
+	s->nr = (uint32_t)MIN((size_t)(p + len - s->data) / HEAP_UNIT, (size_t)nr);
+	memset(s->free, 0xff, sizeof(s->free)); /* NONE */
+	memset(s->spans, 0xff, sizeof(s->spans));
+	atomic_store(&h->state, s);
+	return s;
+}
+
+static struct heap_state *state_of(struct heap *h)
+{
+	struct heap_state *s = atomic_load_explicit(&h->state, memory_order_relaxed);
+
+	return s ? s : start(h);
+}
+
+static bool grow(struct heap_state *s, uint32_t upto)
+{
+	uint32_t step = MIN(s->readable / 4, GROW_MAX), want;
+	size_t table;
+
+	if (upto > s->nr)
+		return false;
+	if (upto <= s->readable)
+		return true;
+	step = MAX(step, GROW_MIN);
+	want = MAX(upto, s->readable + step);
+	want = MIN(want, s->nr);
+	table = table_bytes(want);
+	if (!make_readable((uint8_t *)s + s->table_len, table - MIN(table, s->table_len)))
+		return false;
+	s->table_len = MAX(table, s->table_len);
+	if (!make_readable(s->data + (size_t)s->readable * HEAP_UNIT, (size_t)(want - s->readable) * HEAP_UNIT)) {
+		want = upto; /* the kernel counts what may be used: perhaps there is as much as is needed */
+		if (!make_readable(s->data + (size_t)s->readable * HEAP_UNIT, (size_t)(want - s->readable) * HEAP_UNIT))
+			return false;
+	}
+	s->readable = want;
+	return true;
+}
+
+/* --- runs of units --- */
+
+static void list_add(struct heap_state *s, uint32_t *head, uint32_t u)
+{
+	s->unit[u].prev = NONE;
+	s->unit[u].next = *head;
+	if (*head != NONE)
+		s->unit[*head].prev = u;
+	*head = u;
+}
+
+static void list_remove(struct heap_state *s, uint32_t *head, uint32_t u)
+{
+	const struct unit *it = &s->unit[u];
+
+	if (it->prev != NONE)
+		s->unit[it->prev].next = it->next;
+	else
+		*head = it->next;
+	if (it->next != NONE)
+		s->unit[it->next].prev = it->prev;
+}
+
+static uint32_t bin_of(uint32_t nr)
+{
+	return 31 - (uint32_t)__builtin_clz(nr);
+}
+
+static void take_out(struct heap_state *s, uint32_t u)
+{
+	list_remove(s, &s->free[bin_of(s->unit[u].nr)], u);
+}
+
+static void give_run(struct heap_state *s, uint32_t u, uint32_t nr)
+{
+	if (nr == 0)
+		return;
+	if (u + nr < s->top && s->unit[u + nr].kind == UNIT_FREE) {
+		take_out(s, u + nr);
+		nr += s->unit[u + nr].nr;
+	}
+	if (u > 0 && s->unit[u - 1].kind == UNIT_FREE) {
+		uint32_t before = s->unit[u - 1].nr;
+
+		take_out(s, u - before);
+		u -= before;
+		nr += before;
+	}
+	s->unit[u].kind = s->unit[u + nr - 1].kind = UNIT_FREE;
+	s->unit[u].nr = s->unit[u + nr - 1].nr = nr;
+	list_add(s, &s->free[bin_of(nr)], u);
+}
+
+/* The first unit of a run that is nobody's now; NONE. *ret_fresh: it is zeros. */
+static uint32_t take_run(struct heap_state *s, uint32_t nr, bool *ret_fresh)
+{
+	uint32_t u;
+
+	for (uint32_t bin = bin_of(nr); bin < NR_BINS; bin++)
+		for (u = s->free[bin]; u != NONE; u = s->unit[u].next)
+			if (s->unit[u].nr >= nr) {
+				take_out(s, u);
+				for (uint32_t i = u; i < u + nr; i++) /* before the rest becomes one of its own */
+					s->unit[i].kind = UNIT_INSIDE;
+				give_run(s, u + nr, s->unit[u].nr - nr);
+				*ret_fresh = false;
+				return u;
+			}
+	if (nr > s->nr - s->top || !grow(s, s->top + nr))
+		return NONE;
+	u = s->top;
+	s->top += nr;
+	*ret_fresh = true;
+	return u;
+}
+
+static uint8_t *address_of(const struct heap_state *s, uint32_t u)
+{
+	return s->data + (size_t)u * HEAP_UNIT;
+}
+
+/* --- small objects --- */
+
+/* 16 to 128 in steps of 16, then four to each doubling. */
+static uint32_t class_of(size_t size)
+{
+	uint32_t shift;
+
+	if (size <= 128)
+		return (uint32_t)((MAX(size, (size_t)1) + 15) / 16 - 1);
+	shift = 63 - (uint32_t)__builtin_clzll(size - 1);
+	return 8 + (shift - 7) * 4 + (uint32_t)(((size - 1) >> (shift - 2)) & 3);
+}
+
+static size_t class_size(uint32_t class)
+{
+	uint32_t doubling = class < 8 ? 0 : (class - 8) / 4;
+
+	return class < 8 ? (class + 1) * 16u : (128u << doubling) + ((class - 8) % 4 + 1) * (32u << doubling);
+}
+
+static uint32_t make_span(struct heap_state *s, uint32_t class)
+{
+	uint32_t size = (uint32_t)class_size(class), words = (HEAP_UNIT / size + 63) / 64, u;
+	struct span *span;
+	bool fresh;
+
+	u = take_run(s, 1, &fresh);
+	if (u == NONE)
+		return NONE;
+	s->unit[u].kind = UNIT_SPAN;
+	s->unit[u].class = (uint8_t)class;
+	span = (struct span *)address_of(s, u);
+	span->first = (uint32_t)round_up(sizeof(*span) + words * sizeof(span->free[0]), ALIGN);
+	span->nr = span->nr_free = (HEAP_UNIT - span->first) / size;
+	span->hint = 0;
+	for (uint32_t w = 0; w < words; w++) {
+		uint32_t left = span->nr - MIN(span->nr, w * 64);
+
+		span->free[w] = left >= 64 ? UINT64_MAX : (UINT64_C(1) << left) - 1;
+	}
+	list_add(s, &s->spans[class], u);
+	return u;
+}
+
+static void *take_small(struct heap_state *s, uint32_t class)
+{
+	uint32_t u = s->spans[class], bit;
+	struct span *span;
+
+	if (u == NONE)
+		u = make_span(s, class);
+	if (u == NONE)
+		return NULL;
+	span = (struct span *)address_of(s, u);
+	while (span->free[span->hint] == 0)
+		span->hint++;
+	bit = (uint32_t)__builtin_ctzll(span->free[span->hint]);
+	span->free[span->hint] &= ~(UINT64_C(1) << bit);
+	if (--span->nr_free == 0)
+		list_remove(s, &s->spans[class], u);
+	return (uint8_t *)span + span->first + (span->hint * 64 + bit) * class_size(class);
+}
+
+/* Which object of the span this is in, also if it was moved on for its alignment. */
+static uint32_t object_of(const struct heap_state *s, uint32_t u, const void *p)
+{
+	const struct span *span = (const struct span *)address_of(s, u);
+	size_t off = (size_t)((const uint8_t *)p - (const uint8_t *)span), size = class_size(s->unit[u].class);
+	uint32_t i;
+
+	if (off < span->first || (off - span->first) / size >= span->nr)
+		die("ckptfs: pointer to no object was given back\n");
+	i = (uint32_t)((off - span->first) / size);
+	if (span->free[i / 64] >> i % 64 & 1)
+		die("ckptfs: memory was given back twice\n");
+	return i;
+}
+
+static void give_small(struct heap_state *s, uint32_t u, const void *p)
+{
+	struct span *span = (struct span *)address_of(s, u);
+	uint32_t i = object_of(s, u, p), *head = &s->spans[s->unit[u].class];
+
+	span->free[i / 64] |= UINT64_C(1) << i % 64;
+	span->hint = MIN(span->hint, i / 64);
+	if (span->nr_free++ == 0)
+		list_add(s, head, u);
+	/* The last one with room stays, for whoever takes and gives one in turn. */
+	if (span->nr_free == span->nr && !(s->unit[u].next == NONE && s->unit[u].prev == NONE)) {
+		list_remove(s, head, u);
+		give_run(s, u, 1);
+	}
+}
+
+/* --- large blocks --- */
+
+static uint32_t units_of(size_t size)
+{
+	return (uint32_t)((MAX(size, (size_t)1) + HEAP_UNIT - 1) / HEAP_UNIT);
+}
+
+static void set_large(struct heap_state *s, uint32_t u, uint32_t nr)
+{
+	for (uint32_t i = u + 1; i < u + nr; i++)
+		s->unit[i].kind = UNIT_INSIDE;
+	s->unit[u].kind = UNIT_LARGE;
+	s->unit[u].nr = nr;
+}
+
+static void *take_large(struct heap_state *s, size_t size, size_t align, bool *ret_fresh)
+{
+	uint32_t nr = units_of(size), spare = align > HEAP_UNIT ? (uint32_t)(align / HEAP_UNIT) - 1 : 0, u, skip;
+
+	u = take_run(s, nr + spare, ret_fresh);
+	if (u == NONE)
+		return NULL;
+	skip = (uint32_t)((round_up((uintptr_t)address_of(s, u), align) - (uintptr_t)address_of(s, u)) / HEAP_UNIT);
+	set_large(s, u + skip, nr);
+	give_run(s, u, skip);
+	give_run(s, u + skip + nr, spare - skip);
+	return address_of(s, u + skip);
+}
+
+/* Where it is. false: there is no room. */
+static bool resize_large(struct heap_state *s, uint32_t u, uint32_t nr)
+{
+	uint32_t old = s->unit[u].nr, next = u + old, more = nr - MIN(nr, old);
+
+	if (more > 0 && next == s->top) {
+		if (more > s->nr - s->top || !grow(s, s->top + more))
+			return false;
+		s->top += more;
+	} else if (more > 0) {
+		uint32_t found = s->unit[next].kind == UNIT_FREE ? s->unit[next].nr : 0;
+
+		if (found < more)
+			return false;
+		take_out(s, next);
+		set_large(s, u, nr);
+		give_run(s, u + nr, found - more);
+		return true;
+	}
+	set_large(s, u, nr);
+	give_run(s, u + nr, old - MIN(old, nr));
+	return true;
+}
+
+/* --- what is to be seen --- */
+
+bool heap_has(const struct heap *h, const void *p)
+{
+	const struct heap_state *s = atomic_load_explicit(&h->state, memory_order_relaxed);
+
+	return s && (uintptr_t)p - (uintptr_t)s < s->reserved;
+}
+
+static uint32_t unit_at(const struct heap_state *s, const void *p)
+{
+	size_t u = (size_t)((const uint8_t *)p - s->data) / HEAP_UNIT;
+
+	if ((const uint8_t *)p < s->data || u >= s->top || (s->unit[u].kind != UNIT_SPAN && s->unit[u].kind != UNIT_LARGE) ||
+	    (s->unit[u].kind == UNIT_LARGE && p != address_of(s, (uint32_t)u)))
+		die("ckptfs: pointer to nothing that was allocated\n");
+	return (uint32_t)u;
+}
+
+void *heap_alloc(struct heap *h, size_t size, size_t align, bool zeroed)
+{
+	size_t room = align > ALIGN ? size + align : size;
+	bool entered, fresh = false;
+	struct heap_state *s;
+	void *p = NULL;
+
+	if (size > PTRDIFF_MAX || align > PTRDIFF_MAX / 2) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	entered = enter(h);
+	s = state_of(h);
+	if (s && room <= HEAP_SMALL_MAX)
+		p = take_small(s, class_of(room));
+	else if (s && size / HEAP_UNIT + align / HEAP_UNIT < s->nr)
+		p = take_large(s, size, align, &fresh);
+	leave(h, entered);
+	if (!p) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	p = (void *)round_up((uintptr_t)p, align);
+	if (zeroed && !fresh)
+		memset(p, 0, size);
+	return p;
+}
+
+static size_t usable(const struct heap_state *s, const void *p)
+{
+	uint32_t u = unit_at(s, p);
+	const uint8_t *end = address_of(s, u) + (size_t)s->unit[u].nr * HEAP_UNIT;
+
+	if (s->unit[u].kind == UNIT_SPAN)
+		end = address_of(s, u) + ((const struct span *)address_of(s, u))->first +
+		      (object_of(s, u, p) + 1) * class_size(s->unit[u].class);
+	return (size_t)(end - (const uint8_t *)p);
+}
+
+size_t heap_usable(struct heap *h, const void *p)
+{
+	bool entered = enter(h);
+	size_t n = usable(atomic_load(&h->state), p);
+
+	leave(h, entered);
+	return n;
+}
+
+void heap_free(struct heap *h, void *p)
+{
+	bool entered = enter(h);
+	struct heap_state *s = atomic_load(&h->state);
+	uint32_t u = unit_at(s, p);
+
+	if (s->unit[u].kind == UNIT_SPAN)
+		give_small(s, u, p);
+	else
+		give_run(s, u, s->unit[u].nr);
+	leave(h, entered);
+}
+
+void *heap_realloc(struct heap *h, void *p, size_t size)
+{
+	bool entered = enter(h), stays;
+	struct heap_state *s = atomic_load(&h->state);
+	uint32_t u = unit_at(s, p);
+	size_t had = usable(s, p);
+	void *q;
+
+	if (s->unit[u].kind == UNIT_SPAN)
+		stays = size <= had && class_of(size) + 4 > s->unit[u].class; /* at most a half is lost */
+	else
+		stays = size > HEAP_SMALL_MAX && size / HEAP_UNIT < s->nr && resize_large(s, u, units_of(size));
+	leave(h, entered);
+	if (stays)
+		return p;
+	q = heap_alloc(h, size, ALIGN, false);
+	if (!q)
+		return NULL;
+	memcpy(q, p, MIN(had, size));
+	heap_free(h, p);
+	return q;
+}
+
+void heap_extents(const struct heap *h, struct heap_extent ret[2])
+{
+	struct heap_state *s = atomic_load(&h->state);
+
+	ret[0] = (struct heap_extent){ (uint8_t *)s, s ? s->table_len : 0 };
+	ret[1] = (struct heap_extent){ s ? s->data : NULL, s ? (size_t)s->readable * HEAP_UNIT : 0 };
+}
+
+/* --- whether it is whole --- */
+
+static bool is_listed(const struct heap_state *s, uint32_t head, uint32_t u)
+{
+	while (head != NONE && head != u)
+		head = s->unit[head].next;
+	return head == u;
+}
+
+static bool span_is_whole(const struct heap_state *s, uint32_t u)
+{
+	const struct span *span = (const struct span *)address_of(s, u);
+	uint32_t nr = 0;
+
+	for (uint32_t i = 0; i < (span->nr + 63) / 64; i++) {
+		nr += (uint32_t)__builtin_popcountll(span->free[i]);
+		if (span->free[i] != 0 && i < span->hint)
+			return false;
+	}
+	return nr == span->nr_free && is_listed(s, s->spans[s->unit[u].class], u) == (nr > 0);
+}
+
+bool heap_is_whole(const struct heap *h)
+{
+	const struct heap_state *s = atomic_load(&h->state);
+	uint32_t u = 0;
+
+	while (s && u < s->top) {
+		const struct unit *it = &s->unit[u];
+		uint32_t nr = it->kind == UNIT_SPAN ? 1 : it->nr;
+
+		if (it->kind == UNIT_INSIDE || nr == 0 || nr > s->top - u || (it->kind == UNIT_SPAN && !span_is_whole(s, u)))
+			return false;
+		if (it->kind == UNIT_FREE && (s->unit[u + nr - 1].nr != nr || !is_listed(s, s->free[bin_of(nr)], u)))
+			return false;
+		u += nr;
+	}
+	return true;
+}

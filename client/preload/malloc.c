@@ -1,0 +1,358 @@
+/*
+ * What the program calls instead of the C library's: functions that allocate, and that map. They work from the first call on, which comes
+ * before any constructor: nothing is looked up, nothing is asked of the environment, and all state is zeros at the beginning.
+ *
+ * Two heaps: the program's, whose memory is captured, and one for libckptfs. The second is also for whatever the C library allocates in threads of
+ * libckptfs: they write checkpoints, and would have to wait for themselves if they wrote to memory that is in one.
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "client/preload/capture.h"
+#include "client/preload/heap.h"
+#include "client/preload/preload.h"
+
+#define ALIGN 16u
+/* Where nothing else is put on the machines that there are: so it can be had there again. */
+#define HEAP_AT UINT64_C(0x100000000000)
+#define MAPS_AT UINT64_C(0x300000000000)
+#define MAPS_END UINT64_C(0x500000000000)
+
+struct heap preload_heap = { .wanted = HEAP_AT };
+static struct heap own_heap = { .most = GiB(16) };
+_Thread_local bool preload_own __attribute__((tls_model("initial-exec")));
+
+static struct heap *heap_for_us(void)
+{
+	return preload_own ? &own_heap : &preload_heap;
+}
+
+static struct heap *heap_of(const void *p)
+{
+	return heap_has(&own_heap, p) ? &own_heap : &preload_heap;
+}
+
+/* --- for the program --- */
+
+void *malloc(size_t size)
+{
+	return heap_alloc(heap_for_us(), size, ALIGN, false);
+}
+
+void free(void *p)
+{
+	if (p)
+		heap_free(heap_of(p), p);
+}
+
+static void *allocate_array(struct heap *h, size_t nr, size_t size)
+{
+	size_t sum;
+
+	if (__builtin_mul_overflow(nr, size, &sum)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return heap_alloc(h, sum, ALIGN, true);
+}
+
+void *calloc(size_t nr, size_t size)
+{
+	return allocate_array(heap_for_us(), nr, size);
+}
+
+static void *reallocate(struct heap *h, void *p, size_t size)
+{
+	if (!p)
+		return heap_alloc(h, size, ALIGN, false);
+	if (size == 0) { /* as the C library */
+		heap_free(heap_of(p), p);
+		return NULL;
+	}
+	return heap_realloc(heap_of(p), p, size);
+}
+
+void *realloc(void *p, size_t size)
+{
+	return reallocate(heap_for_us(), p, size);
+}
+
+void *reallocarray(void *p, size_t nr, size_t size)
+{
+	size_t sum;
+
+	if (__builtin_mul_overflow(nr, size, &sum)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return reallocate(heap_for_us(), p, sum);
+}
+
+static bool is_alignment(size_t align)
+{
+	return align != 0 && (align & (align - 1)) == 0;
+}
+
+int posix_memalign(void **ret, size_t align, size_t size)
+{
+	int saved = errno;
+	void *p;
+
+	if (!is_alignment(align) || align % sizeof(void *) != 0)
+		return EINVAL;
+	p = heap_alloc(heap_for_us(), size, align, false);
+	errno = saved;
+	if (!p)
+		return ENOMEM;
+	*ret = p;
+	return 0;
+}
+
+void *aligned_alloc(size_t align, size_t size)
+{
+	if (!is_alignment(align)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return heap_alloc(heap_for_us(), size, MAX(align, (size_t)ALIGN), false);
+}
+
+void *memalign(size_t align, size_t size)
+{
+	return aligned_alloc(align, size);
+}
+
+void *valloc(size_t size)
+{
+	return aligned_alloc((size_t)sysconf(_SC_PAGESIZE), size);
+}
+
+void *pvalloc(size_t size)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return aligned_alloc(page, round_up(size, page));
+}
+
+size_t malloc_usable_size(void *p)
+{
+	return p ? heap_usable(heap_of(p), p) : 0;
+}
+
+static void *map(void *at, size_t len, int protection, int flags, int fd, off_t off)
+{
+	return (void *)syscall(SYS_mmap, at, len, protection, flags, fd, off); /* -1 is MAP_FAILED */
+}
+
+static bool is_captured_kind(int protection, int flags)
+{
+	int wanted = MAP_PRIVATE | MAP_ANONYMOUS, may = wanted | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK;
+
+	return protection == (PROT_READ | PROT_WRITE) && (flags & wanted) == wanted && (flags & ~may) == 0;
+}
+
+void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t off)
+{
+	static uint64_t next = MAPS_AT; /* with the lock */
+	bool captured = is_captured_kind(protection, flags);
+	void *p;
+
+	capture_lock();
+	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE))
+		capture_cut(at, len);
+	if (captured && !at && len <= MAPS_END - MAPS_AT && next < MAPS_END - len) {
+		at = (void *)next; /* a hint */
+		next += round_up(len, HEAP_UNIT);
+	}
+	p = map(at, len, protection, flags, fd, off);
+	if (p != MAP_FAILED && captured)
+		capture_add(p, len);
+	capture_unlock();
+	return p;
+}
+
+void *mmap64(void *at, size_t len, int protection, int flags, int fd, off64_t off)
+{
+	return mmap(at, len, protection, flags, fd, off);
+}
+
+int munmap(void *p, size_t len)
+{
+	int r;
+
+	capture_lock();
+	capture_cut(p, len);
+	r = (int)syscall(SYS_munmap, p, len);
+	capture_unlock();
+	return r;
+}
+
+/* What has been captured cannot be in a checkpoint any more. */
+static void leave_out(const void *p, size_t len, const char *why)
+{
+	if (capture_cut(p, len))
+		log_info("memory at %p: %zu bytes are left out of checkpoints: %s", p, len, why);
+}
+
+void *mremap(void *p, size_t len, size_t new_len, int flags, ...)
+{
+	void *to = NULL, *q;
+	va_list args;
+
+	va_start(args, flags);
+	if (flags & MREMAP_FIXED)
+		to = va_arg(args, void *);
+	va_end(args);
+	capture_lock();
+	if (flags & MREMAP_FIXED)
+		capture_cut(to, new_len);
+	if (capture_cut(p, len)) {
+		q = (void *)syscall(SYS_mremap, p, len, new_len, flags, to);
+		if (q != MAP_FAILED)
+			capture_add(q, new_len);
+		else
+			capture_add(p, len);
+	} else {
+		q = (void *)syscall(SYS_mremap, p, len, new_len, flags, to);
+	}
+	capture_unlock();
+	return q;
+}
+
+int mprotect(void *p, size_t len, int protection)
+{
+	int r;
+
+	capture_lock();
+	if (protection != (PROT_READ | PROT_WRITE))
+		leave_out(p, len, "mprotect(2)");
+	r = (int)syscall(SYS_mprotect, p, len, protection);
+	capture_unlock();
+	return r;
+}
+
+/* Pages that become zeros without a write would not be noticed. */
+int madvise(void *p, size_t len, int advice)
+{
+	int r = 0;
+
+	capture_lock();
+	if (capture_has(p, len) && advice == MADV_DONTNEED && !heap_has(&preload_heap, p)) {
+		capture_cut(p, len);
+		r = (int)syscall(SYS_madvise, p, len, advice);
+		capture_add(p, len);
+	} else if (advice == MADV_DONTNEED && heap_has(&preload_heap, p)) {
+		memset(p, 0, len);
+	} else if (advice != MADV_FREE || !capture_has(p, len)) { /* which the kernel may as well not do */
+		if (advice == MADV_DONTFORK || advice == MADV_WIPEONFORK || advice == MADV_REMOVE)
+			leave_out(p, len, "madvise(2)");
+		r = (int)syscall(SYS_madvise, p, len, advice);
+	}
+	capture_unlock();
+	return r;
+}
+
+/* --- for libckptfs, which is linked with --wrap --- */
+
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t nr, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+void *__wrap_mmap(void *at, size_t len, int protection, int flags, int fd, off_t off);
+void *__wrap_mmap64(void *at, size_t len, int protection, int flags, int fd, off64_t off);
+int __wrap_munmap(void *p, size_t len);
+int __wrap_mprotect(void *p, size_t len, int protection);
+int __wrap_madvise(void *p, size_t len, int advice);
+int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+int __real_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+
+void *__wrap_malloc(size_t size)
+{
+	return heap_alloc(&own_heap, size, ALIGN, false);
+}
+
+void *__wrap_calloc(size_t nr, size_t size)
+{
+	return allocate_array(&own_heap, nr, size);
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+	return reallocate(&own_heap, p, size);
+}
+
+void *__wrap_mmap(void *at, size_t len, int protection, int flags, int fd, off_t off)
+{
+	return map(at, len, protection, flags, fd, off);
+}
+
+void *__wrap_mmap64(void *at, size_t len, int protection, int flags, int fd, off64_t off)
+{
+	return map(at, len, protection, flags, fd, off);
+}
+
+int __wrap_munmap(void *p, size_t len)
+{
+	return (int)syscall(SYS_munmap, p, len);
+}
+
+int __wrap_mprotect(void *p, size_t len, int protection)
+{
+	return (int)syscall(SYS_mprotect, p, len, protection);
+}
+
+int __wrap_madvise(void *p, size_t len, int advice)
+{
+	return (int)syscall(SYS_madvise, p, len, advice);
+}
+
+struct start {
+	void *(*run)(void *);
+	void *arg;
+};
+
+static void *run_own(void *arg)
+{
+	struct start start = *(struct start *)arg;
+
+	preload_own = true;
+	heap_free(&own_heap, arg);
+	return start.run(start.arg);
+}
+
+int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+	struct start *start = heap_alloc(&own_heap, sizeof(*start), ALIGN, false);
+	int r;
+
+	if (!start)
+		return ENOMEM;
+	*start = (struct start){ .run = run, .arg = arg };
+	r = __real_pthread_create(ret, attr, run_own, start);
+	if (r != 0)
+		heap_free(&own_heap, start);
+	return r;
+}
+
+void preload_fork_begins(void)
+{
+	capture_lock();
+	heap_hold(&preload_heap);
+	heap_hold(&own_heap);
+}
+
+void preload_fork_ends(void)
+{
+	heap_let_go(&own_heap);
+	heap_let_go(&preload_heap);
+	capture_unlock();
+}

@@ -1,0 +1,240 @@
+/*
+ * Begins before main(), if CKPTFS_DIR is set, and takes checkpoints in a thread of its own: when a period has passed, or a signal has come. Whoever calls
+ * ckptfs_checkpoint() in the program takes one as well. Programs that this one starts do not: CKPTFS_DIR is taken from the environment.
+ *
+ * The moment of a checkpoint, for checkpoint.c:
+ *
+ *   enter     nobody maps memory or takes it away
+ *   gather    nobody allocates, so the heap is whole; all that is captured becomes regions
+ *   leave     memory is allocated and mapped again
+ *
+ * In between pages are closed. Threads need not be stopped for that: whoever writes to a closed page waits until all are (checkpoint.c).
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/preload/preload.h"
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "client/ckptfs.h"
+#include "client/client.h"
+#include "client/preload/capture.h"
+#include "client/preload/heap.h"
+
+static uint64_t period_ns; /* 0: none */
+static _Atomic(uint32_t) wanted; /* a futex: signals that have come, and the end */
+static _Atomic(bool) ending;
+static pthread_t thread;
+static bool has_thread;
+static bool heap_is_held;
+
+/* --- for checkpoint.c --- */
+
+static int gather(void)
+{
+	heap_hold(&preload_heap);
+	heap_is_held = true;
+	return capture_gather();
+}
+
+static void leave(void)
+{
+	if (heap_is_held)
+		heap_let_go(&preload_heap);
+	heap_is_held = false;
+	capture_unlock();
+}
+
+static const struct client_world world = {
+	.enter = capture_lock,
+	.gather = gather,
+	.leave = leave,
+	.has = capture_has,
+};
+
+/* --- when --- */
+
+static void on_signal(int number _unused_)
+{
+	int saved = errno;
+
+	atomic_fetch_add(&wanted, 1);
+	futex_wake_all(&wanted);
+	errno = saved;
+}
+
+/* false: the end. */
+static bool wait_until_wanted(uint32_t *seen, uint64_t *next_ns)
+{
+	while (!ending) {
+		uint64_t now = monotonic_ns(), left = *next_ns - MIN(now, *next_ns);
+		struct timespec timeout = { .tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000) };
+
+		if (atomic_load(&wanted) != *seen || (period_ns != 0 && left == 0)) {
+			*seen = atomic_load(&wanted);
+			*next_ns = now + period_ns;
+			return !ending;
+		}
+		syscall(SYS_futex, &wanted, FUTEX_WAIT_PRIVATE, *seen, period_ns ? &timeout : NULL, NULL, 0);
+	}
+	return false;
+}
+
+static void *run(void *arg _unused_)
+{
+	uint64_t next_ns = monotonic_ns() + period_ns;
+	uint32_t seen = 0;
+
+	while (wait_until_wanted(&seen, &next_ns)) {
+		int r = ckptfs_checkpoint(); /* which has said why not; the next one is tried all the same */
+
+		if (r == -ENODEV)
+			break;
+	}
+	return NULL;
+}
+
+static int start_thread(void)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = -pthread_create(&thread, NULL, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	has_thread = r == 0;
+	return r < 0 ? log_errno(r, "checkpoints: thread") : 0;
+}
+
+/* --- the environment --- */
+
+static int parse_signal(const char *s, int *ret)
+{
+	char *end;
+	long n = strtol(s, &end, 10);
+
+	if (strncmp(s, "SIG", 3) == 0)
+		s += 3;
+	for (int i = 1; *end != '\0' && i < 32; i++)
+		if (sigabbrev_np(i) && strcmp(sigabbrev_np(i), s) == 0) {
+			n = i;
+			end = (char *)"";
+		}
+	if (*end != '\0' || n < 1 || n > SIGRTMAX || n == SIGSEGV || n == SIGKILL || n == SIGSTOP)
+		return -EINVAL;
+	*ret = (int)n;
+	return 0;
+}
+
+static int set_signal(void)
+{
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	const char *s = getenv("CKPTFS_SIGNAL");
+	int number, r;
+
+	if (!s || *s == '\0')
+		return 0;
+	r = parse_signal(s, &number);
+	if (r == 0 && sigaction(number, &action, NULL) < 0)
+		r = -errno;
+	return r < 0 ? log_errno(r, "checkpoints: CKPTFS_SIGNAL=%s", s) : 0;
+}
+
+static int set_period(void)
+{
+	const char *s = getenv("CKPTFS_PERIOD");
+	int r;
+
+	if (!s || *s == '\0')
+		return 0;
+	r = parse_time(s, &period_ns);
+	return r < 0 ? log_errno(r, "checkpoints: CKPTFS_PERIOD=%s", s) : 0;
+}
+
+/* --- beginning and end --- */
+
+/* A child goes on as if nobody captured it. */
+static void in_child(void)
+{
+	capture_stop();
+	client_world = NULL;
+	has_thread = false;
+	preload_fork_ends();
+}
+
+/* What a program that knows of nothing cannot live with: system calls that fail on a closed page, and a writer that expects it to wait. */
+static int check_ways(void)
+{
+	const char *tracking = getenv("CKPTFS_TRACKING"), *mode = getenv("CKPTFS_MODE");
+
+	if (tracking && strcmp(tracking, "mprotect") == 0)
+		return log_errno(-EINVAL, "checkpoints: CKPTFS_TRACKING=mprotect is for programs that are linked with libckptfs");
+	if (mode && strcmp(mode, "sync") == 0)
+		return log_errno(-EINVAL, "checkpoints: CKPTFS_MODE=sync is for programs that are linked with libckptfs");
+	return 0;
+}
+
+static int begin(const char *dir)
+{
+	struct ckptfs_options options = {
+		.size = sizeof(options),
+		.tracking = CKPTFS_TRACKING_USERFAULTFD,
+		.member = getenv("CKPTFS_MEMBER"),
+	};
+	int r = check_ways();
+
+	if (r == 0)
+		r = set_period();
+	if (r == 0)
+		r = set_signal();
+	if (r == 0)
+		r = -pthread_atfork(preload_fork_begins, preload_fork_ends, in_child);
+	if (r == 0)
+		r = ckptfs_init(dir, &options);
+	if (r < 0)
+		return r;
+	capture_lock();
+	capture_start(&preload_heap);
+	capture_unlock();
+	client_world = &world;
+	return start_thread();
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	const char *dir = getenv("CKPTFS_DIR");
+	char path[4096];
+
+	if (!dir || *dir == '\0')
+		return;
+	preload_own = true;
+	if (strlen(dir) >= sizeof(path)) {
+		log_errno(-ENAMETOOLONG, "checkpoints: CKPTFS_DIR");
+	} else {
+		strcpy(path, dir);
+		unsetenv("CKPTFS_DIR");
+		if (begin(path) < 0)
+			log_error("checkpoints %s: none are taken, the program goes on without", path);
+	}
+	preload_own = false;
+}
+
+/* The checkpoint that is under way becomes complete. */
+__attribute__((destructor)) static void end(void)
+{
+	if (!has_thread)
+		return;
+	ending = true;
+	atomic_fetch_add(&wanted, 1);
+	futex_wake_all(&wanted);
+	pthread_join(thread, NULL);
+	ckptfs_wait();
+}

@@ -1,0 +1,106 @@
+#!/bin/bash
+# Programs that know nothing of checkpoints run on libckptfs-preload.so: they come to the same results, and each checkpoint is their memory at one moment.
+. "$(dirname "$0")/lib.sh"
+need_mount
+
+preload=$CKPTFS_BUILD/client/libckptfs-preload.so
+[ -e "$preload" ] || skip "not built with sanitizers, which have an allocator of their own"
+captured=$(program captured) check=$(program captured_check)
+
+fs_mount
+CKPTFS_TRACKING=userfaultfd "$(program client)" "$MNT/probe" 1 1 >/dev/null 2>"$WORK/said" || {
+	grep -q 'no userfaultfd' "$WORK/said" || { cat "$WORK/said"; fail "userfaultfd"; }
+	LD_PRELOAD=$preload CKPTFS_DIR=$MNT/none /bin/true 2>"$WORK/said" || fail "without userfaultfd it does not run"
+	grep -q 'none are taken' "$WORK/said" || fail "nobody was told that there are no checkpoints"
+	skip "no userfaultfd"
+}
+
+in_preload() { # DIR COMMAND...: a checkpoint every 50 ms
+	local dir=$1
+	shift
+	CKPTFS_DIR=$dir CKPTFS_PERIOD=0.05 LD_PRELOAD=$preload "$@"
+}
+counts() { find "$1" -maxdepth 1 -name '[0-9]*' 2>/dev/null | wc -l; }
+has_at_least() { [ "$(counts "$1")" -ge "$2" ]; } # DIR N
+
+# Memory of one moment: four threads, children, memory that comes and goes, a checkpoint that the program asks for.
+mkfifo "$WORK/in"
+in_preload "$MNT/captured" "$captured" <"$WORK/in" >"$WORK/out" 2>"$WORK/errors" &
+pid=$!
+exec 3>"$WORK/in"
+for n in 3 6 9; do
+	await has_at_least "$MNT/captured" $n || { cat "$WORK/out" "$WORK/errors"; fail "no checkpoint $n"; }
+	echo >&3
+done
+await has_at_least "$MNT/captured" 12 || fail "no checkpoint after its memory has been mapped and unmapped"
+exec 3>&-
+wait $pid || { cat "$WORK/out" "$WORK/errors"; fail "captured"; }
+grep -qx 'asked 0' "$WORK/out" || fail "it does not find ckptfs_checkpoint(): $(cat "$WORK/out")"
+grep -q 'left out of checkpoints: mprotect' "$WORK/errors" || fail "nobody was told what is left out: $(cat "$WORK/errors")"
+root=$(sed -n 's/^root //p' "$WORK/out")
+for n in $(find "$MNT/captured" -name '[0-9]*' -printf '%f\n'); do
+	"$check" "$MNT/captured" "$n" "$root" >/dev/null 2>"$WORK/errors" || fail "checkpoint $n: $(cat "$WORK/errors")"
+done
+echo "ok $(counts "$MNT/captured") checkpoints of threads that go on, each of one moment"
+
+# At a signal, and only then.
+CKPTFS_DIR=$MNT/signal CKPTFS_SIGNAL=USR1 LD_PRELOAD=$preload "$captured" <"$WORK/in" >"$WORK/out" 2>"$WORK/errors" &
+pid=$!
+exec 3>"$WORK/in"
+await grep -q ^asked "$WORK/out"
+for n in 2 3; do
+	[ "$(counts "$MNT/signal")" -lt $n ] || fail "a checkpoint without a signal"
+	kill -USR1 $pid
+	await has_at_least "$MNT/signal" $n || fail "no checkpoint at a signal: $(cat "$WORK/errors")"
+done
+exec 3>&-
+wait $pid || fail "signal"
+echo "ok a checkpoint at a signal"
+
+# What real programs print, without and with it.
+same() { # NAME COMMAND...
+	local name=$1
+	shift
+	"$@" >"$WORK/right" 2>/dev/null </dev/null || fail "$name"
+	in_preload "$MNT/$name" "$@" >"$WORK/out" 2>"$WORK/errors" </dev/null || { cat "$WORK/errors"; fail "$name does not run"; }
+	cmp "$WORK/right" "$WORK/out" || fail "$name comes to another result"
+	! grep -v 'info memory' "$WORK/errors" | grep . || fail "$name: it was said that something is wrong"
+	[ "$(counts "$MNT/$name")" -gt 0 ] || fail "$name: no checkpoint"
+	echo "ok $name: $(counts "$MNT/$name") checkpoints"
+}
+same python "$PYTHON" -c '
+import hashlib, json, os, subprocess, threading
+words, sums = {}, []
+def work(k):
+    lists = [[(i * i + k) % 1009 for i in range(200)] for _ in range(300)]
+    for _ in range(20):
+        lists = [sorted((7 * a + 1) % 1009 for a in l) for l in lists]
+    sums.append(hashlib.sha256(json.dumps(lists).encode()).hexdigest())
+threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(sorted(sums), subprocess.run(["echo", "child"], capture_output=True).stdout, len(os.listdir("/proc/self/fd")) > 0)'
+if command -v perl >/dev/null; then
+	same perl perl -e 'my %h; for my $r (1 .. 12) { $h{$_ % 5003} .= chr(97 + $_ % 26) for 1 .. 60000; $_ = substr($_, -50) for values %h; }
+		print join(",", map { "$_=$h{$_}" } sort keys %h), "\n"; print `echo child`;'
+fi
+if command -v sqlite3 >/dev/null; then
+	same sqlite sqlite3 :memory: "create table t(a integer primary key, b text); with recursive c(i) as (select 1 union all select i + 1 from c where i < 200000)
+		insert into t select i, hex(i * 7919) from c; create index x on t(b); select count(*), sum(a), min(b), max(b) from t where b > '32';
+		delete from t where a % 3 = 0; select count(*), sum(length(b)) from t;"
+fi
+
+# What it cannot do is refused, with a reason, and the program runs all the same.
+refused() { # VARIABLE=VALUE WHAT-IT-SAYS
+	env "$1" CKPTFS_DIR="$MNT/refused" LD_PRELOAD="$preload" /bin/echo runs >"$WORK/out" 2>"$WORK/errors" || fail "$1: it does not run"
+	grep -q "$2" "$WORK/errors" || fail "$1: $(cat "$WORK/errors")"
+	grep -q 'none are taken' "$WORK/errors" || fail "$1: $(cat "$WORK/errors")"
+}
+refused CKPTFS_TRACKING=mprotect 'is for programs that are linked'
+refused CKPTFS_MODE=sync 'is for programs that are linked'
+refused CKPTFS_PERIOD=soon 'CKPTFS_PERIOD=soon'
+refused CKPTFS_SIGNAL=KILL 'CKPTFS_SIGNAL=KILL'
+LD_PRELOAD=$preload "$captured" </dev/null >"$WORK/out" 2>"$WORK/errors" || fail "without CKPTFS_DIR"
+[ ! -s "$WORK/errors" ] || fail "without CKPTFS_DIR: $(cat "$WORK/errors")"
+echo "ok what cannot be done is refused"
+fs_umount
