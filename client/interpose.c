@@ -6,6 +6,9 @@
  *
  * And sigaction(2) and signal(2): a handler of SIGSEGV that the program, or MPI, installs is called for what is none of ours; ours stays.
  *
+ * They are called before anything has been initialised: by constructors, by the loader, by sanitizers that begin. So up to the look at that variable
+ * they use nothing but static data; functions are looked for when they are first called; and this file is compiled without sanitizers.
+ *
  * None of it costs more than a look at a variable where no region is tracked that way. A call that is not here (see ckptfs(3)) wants
  * ckptfs_touch() before it.
  */
@@ -213,7 +216,7 @@ size_t __fread_chk(void *p, size_t room, size_t size, size_t nr, FILE *f)
 
 int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
-	if (number == SIGSEGV && track_mprotect_action(action, old))
+	if (number == SIGSEGV && track_mprotect_installed && track_mprotect_action(action, old))
 		return 0;
 	return NEXT(sigaction)(number, action, old);
 }
@@ -222,7 +225,7 @@ sighandler_t signal(int number, sighandler_t handler)
 {
 	struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, old;
 
-	if (number == SIGSEGV && track_mprotect_action(&action, &old))
+	if (number == SIGSEGV && track_mprotect_installed && track_mprotect_action(&action, &old))
 		return old.sa_flags & SA_SIGINFO ? SIG_DFL : old.sa_handler;
 	return NEXT(signal)(number, handler);
 }

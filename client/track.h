@@ -3,8 +3,10 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct region;
 struct sigaction;
@@ -22,7 +24,12 @@ extern const struct track track_mprotect;
 
 void track_mprotect_stop(void);
 void track_mprotect_forget(void); /* in a child of fork(2), when all is open */
-bool track_mprotect_used(void); /* by any region */
+extern _Atomic(uint32_t) track_mprotect_regions; /* that are tracked so */
+extern _Atomic(bool) track_mprotect_installed; /* our handler of SIGSEGV */
+static inline bool track_mprotect_used(void) /* by any region; may be asked before anything has been initialised */
+{
+	return atomic_load_explicit(&track_mprotect_regions, memory_order_relaxed) > 0;
+}
 /* The program's handler of SIGSEGV: the next one (NULL: as it is), and the last. false: ours is not there. */
 bool track_mprotect_action(const struct sigaction *action, struct sigaction *old);
 

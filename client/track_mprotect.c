@@ -17,8 +17,8 @@
 #include "client/track.h"
 
 static struct sigaction programs; /* what the program has installed, or would have; under client.lock once ours is there */
-static _Atomic(bool) installed;
-static _Atomic(uint32_t) nr_attached; /* regions */
+_Atomic(bool) track_mprotect_installed;
+_Atomic(uint32_t) track_mprotect_regions;
 
 /* Not that of interpose.c. */
 static int real_sigaction(const struct sigaction *action, struct sigaction *old)
@@ -78,12 +78,12 @@ static int install(void)
 {
 	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART };
 
-	if (installed)
+	if (track_mprotect_installed)
 		return 0;
 	sigfillset(&action.sa_mask);
 	if (real_sigaction(&action, &programs) < 0)
 		return log_errno(-errno, "checkpoints: handler of SIGSEGV");
-	installed = true;
+	track_mprotect_installed = true;
 	return 0;
 }
 
@@ -92,9 +92,9 @@ void track_mprotect_stop(void)
 	struct sigaction now;
 
 	/* Whoever has gone around sigaction() calls ours, perhaps: it stays, and passes on what is not ours, which is all. */
-	if (installed && real_sigaction(NULL, &now) == 0 && now.sa_sigaction == on_fault) {
+	if (track_mprotect_installed && real_sigaction(NULL, &now) == 0 && now.sa_sigaction == on_fault) {
 		real_sigaction(&programs, NULL);
-		installed = false;
+		track_mprotect_installed = false;
 	}
 }
 
@@ -103,7 +103,7 @@ bool track_mprotect_action(const struct sigaction *action, struct sigaction *old
 	struct sigaction was, next;
 	sigset_t before;
 
-	if (!installed)
+	if (!track_mprotect_installed)
 		return false;
 	if (action)
 		next = *action; /* it may lie in memory that is protected */
@@ -115,11 +115,6 @@ bool track_mprotect_action(const struct sigaction *action, struct sigaction *old
 	if (old)
 		*old = was;
 	return true;
-}
-
-bool track_mprotect_used(void)
-{
-	return nr_attached > 0;
 }
 
 static int set(void *p, size_t len, int protection)
@@ -147,7 +142,7 @@ static int mprotect_attach(struct region *r)
 	error = mprotect_open(r->start, (size_t)r->nr_pages * client.page_size);
 	if (error < 0)
 		return log_errno(error, "region %s: cannot be protected", r->name);
-	nr_attached++;
+	track_mprotect_regions++;
 	return 0;
 }
 
@@ -155,14 +150,14 @@ static void mprotect_detach(struct region *r)
 {
 	if (r->nr_pages == 0)
 		return;
-	nr_attached--;
+	track_mprotect_regions--;
 	if (mprotect_open(r->start, (size_t)r->nr_pages * client.page_size) < 0)
 		log_warning("region %s: %s", r->name, strerror(errno));
 }
 
 void track_mprotect_forget(void)
 {
-	nr_attached = 0;
+	track_mprotect_regions = 0;
 }
 
 const struct track track_mprotect = {
