@@ -2,6 +2,8 @@
  * ioctls on files of a ckptfs mount. Every argument starts with its size and version, so that it can grow: a caller
  * sets them, the daemon refuses what it does not know (EINVAL). A kernel that does not have ckptfs under the
  * descriptor says ENOTTY. What changes a file needs a descriptor open for writing (EBADF).
+ *
+ * Installed as <ckptfs/ioctl.h>; programs need no library for it. C and C++.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The examples of libckptfs, in C and Fortran, as they are compiled by whoever has installed it: killed in the middle, they go on and come to the same
-# result.
+# result. And <ckptfs/ioctl.h>, without the library.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need cc pkg-config
@@ -38,4 +38,16 @@ if [ -e "$pc/ckptfs-fortran.pc" ]; then
 else
 	echo "ok (no Fortran compiler when this was built)"
 fi
+
+# The headers, in both languages, without the library: what they ask a mount for.
+for language in c c++; do
+	command -v "${language/c++/g++}" >/dev/null || [ $language = c ] || continue
+	cc -x $language -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags ckptfs) "$HERE/ioctl_user.c" -o "$WORK/ioctl_user" || fail "$language: the headers do not compile"
+	mkdir "$MNT/ioctl.$language"
+	"$WORK/ioctl_user" "$MNT/ioctl.$language" || fail "$language: ioctl_user"
+	! { : >"$MNT/ioctl.$language/more"; } 2>/dev/null || fail "$language: a directory that has been sealed is written to"
+done
+"$WORK/ioctl_user" "$WORK" 2>"$WORK/said" && fail "elsewhere it says that it has been done"
+grep -q 'Inappropriate ioctl' "$WORK/said" || fail "elsewhere: $(cat "$WORK/said")"
+echo "ok the headers, in C and C++"
 fs_umount
