@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "client/client.h"
 #include "client/preload/heap.h"
+#include "client/preload/preload.h"
 
 struct piece {
 	uintptr_t start, end; /* whole pages */
@@ -23,9 +24,8 @@ static uint32_t depth; /* of whoever holds it: handlers of fork(2) map memory, t
 
 static struct piece *pieces; /* by address, without overlap */
 static size_t nr_pieces, size_pieces;
-static struct heap *captured_heap; /* NULL: nothing is captured yet */
-static uintptr_t heap_seen[2]; /* up to where its extents are pieces */
-static bool stopped;
+static uintptr_t heap_seen[2]; /* up to where the heap's extents are pieces */
+static bool started, stopped;
 
 void capture_lock(void) NO_THREAD_SAFETY_ANALYSIS
 {
@@ -44,9 +44,9 @@ void capture_unlock(void) NO_THREAD_SAFETY_ANALYSIS
 	}
 }
 
-void capture_start(struct heap *heap)
+void capture_start(void)
 {
-	captured_heap = heap;
+	started = true;
 }
 
 void capture_stop(void)
@@ -114,14 +114,39 @@ static void add(uintptr_t start, uintptr_t end, bool heap)
 
 void capture_add(const void *p, size_t len)
 {
-	add((uintptr_t)p, (uintptr_t)p + round_up(len, (uint64_t)sysconf(_SC_PAGESIZE)), false);
+	add((uintptr_t)p, (uintptr_t)p + round_up(len, (uint64_t)sysconf(_SC_PAGESIZE)), heap_has(&preload_heap, p));
+}
+
+/* What the heap has now becomes pieces. It is held. */
+static void add_heap(void)
+{
+	struct heap_extent extent[2];
+
+	heap_extents(&preload_heap, extent);
+	for (int i = 0; i < 2; i++) {
+		uintptr_t start = MAX((uintptr_t)extent[i].p, heap_seen[i]), end = (uintptr_t)extent[i].p + extent[i].len;
+
+		if (extent[i].len == 0 || start == end)
+			continue;
+		add(start, end, true);
+		heap_seen[i] = end;
+	}
 }
 
 bool capture_has(const void *p, size_t len)
 {
 	size_t i = find((uintptr_t)p);
 
-	return i < nr_pieces && pieces[i].start < (uintptr_t)p + len;
+	return heap_has(&preload_heap, p) || (i < nr_pieces && pieces[i].start < (uintptr_t)p + len);
+}
+
+bool capture_covers(const void *p, size_t len)
+{
+	uintptr_t at = (uintptr_t)p, end = at + len;
+
+	for (size_t i = find(at); at < end && i < nr_pieces && pieces[i].start <= at; i++)
+		at = pieces[i].end;
+	return at >= end;
 }
 
 /* Its pages are the program's again. */
@@ -130,7 +155,7 @@ static void forget_region(uintptr_t start)
 	struct region *r;
 	int error;
 
-	if (!captured_heap || !client_enter(&error))
+	if (!started || !client_enter(&error))
 		return;
 	r = region_at((const void *)start);
 	if (r)
@@ -141,9 +166,15 @@ static void forget_region(uintptr_t start)
 bool capture_cut(const void *p, size_t len)
 {
 	uintptr_t start = (uintptr_t)p, end = start + round_up(len, (uint64_t)sysconf(_SC_PAGESIZE));
-	size_t i = find(start);
 	bool any = false;
+	size_t i;
 
+	if (heap_has(&preload_heap, p)) { /* it may have grown since the last checkpoint */
+		heap_hold(&preload_heap);
+		add_heap();
+		heap_let_go(&preload_heap);
+	}
+	i = find(start);
 	while (!stopped && i < nr_pieces && pieces[i].start < end) {
 		struct piece was = pieces[i];
 
@@ -156,22 +187,7 @@ bool capture_cut(const void *p, size_t len)
 			add(end, was.end, was.heap);
 		i = find(start);
 	}
-	return any;
-}
-
-static void add_heap(void)
-{
-	struct heap_extent extent[2];
-
-	heap_extents(captured_heap, extent);
-	for (int i = 0; i < 2; i++) {
-		uintptr_t start = MAX((uintptr_t)extent[i].p, heap_seen[i]), end = (uintptr_t)extent[i].p + extent[i].len;
-
-		if (extent[i].len == 0 || start == end)
-			continue;
-		add(start, end, true);
-		heap_seen[i] = end;
-	}
+	return any && started;
 }
 
 int capture_gather(void) NO_THREAD_SAFETY_ANALYSIS

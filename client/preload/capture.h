@@ -17,18 +17,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct heap;
-
 void capture_lock(void);
 void capture_unlock(void);
 
 /* The rest with the lock. */
-void capture_start(struct heap *heap); /* checkpoints have been begun: from now on pieces are regions */
+void capture_start(void); /* checkpoints have been begun: from now on pieces are regions */
 void capture_stop(void); /* in a child of fork(2): nothing is captured any more */
-/* This has been mapped. Without memory for its tables it is not captured, which is logged. */
+/* This has been mapped, or is memory of the heap that was cut out. Without memory for tables it is not captured, which is logged. */
 void capture_add(const void *p, size_t len);
-/* Of what is captured, nothing of this is any more. true: there was something. */
+/* Of what is captured, nothing of this is any more. true: there was something, and checkpoints have begun. */
 bool capture_cut(const void *p, size_t len);
 bool capture_has(const void *p, size_t len); /* some of it */
+bool capture_covers(const void *p, size_t len); /* all of it */
 /* All pieces become regions. With client.call and the heap held, and no checkpoint under way. */
 int capture_gather(void);

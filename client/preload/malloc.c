@@ -207,6 +207,7 @@ static void leave_out(const void *p, size_t len, const char *why)
 void *mremap(void *p, size_t len, size_t new_len, int flags, ...)
 {
 	void *to = NULL, *q;
+	bool captured;
 	va_list args;
 
 	va_start(args, flags);
@@ -216,48 +217,51 @@ void *mremap(void *p, size_t len, size_t new_len, int flags, ...)
 	capture_lock();
 	if (flags & MREMAP_FIXED)
 		capture_cut(to, new_len);
-	if (capture_cut(p, len)) {
-		q = (void *)syscall(SYS_mremap, p, len, new_len, flags, to);
-		if (q != MAP_FAILED)
-			capture_add(q, new_len);
-		else
-			capture_add(p, len);
-	} else {
-		q = (void *)syscall(SYS_mremap, p, len, new_len, flags, to);
-	}
+	captured = capture_covers(p, len);
+	capture_cut(p, len);
+	q = (void *)syscall(SYS_mremap, p, len, new_len, flags, to);
+	if (captured && q != MAP_FAILED)
+		capture_add(q, new_len);
+	else if (captured)
+		capture_add(p, len);
 	capture_unlock();
 	return q;
 }
 
 int mprotect(void *p, size_t len, int protection)
 {
+	bool whole = protection == (PROT_READ | PROT_WRITE);
 	int r;
 
 	capture_lock();
-	if (protection != (PROT_READ | PROT_WRITE))
+	if (!whole)
 		leave_out(p, len, "mprotect(2)");
 	r = (int)syscall(SYS_mprotect, p, len, protection);
+	if (r == 0 && whole && heap_has(&preload_heap, p) && !capture_covers(p, len)) { /* which others will be given */
+		capture_cut(p, len);
+		capture_add(p, len);
+	}
 	capture_unlock();
 	return r;
 }
 
-/* Pages that become zeros without a write would not be noticed. */
+/* Pages that become zeros without a write would not be noticed: these are written anew. MADV_FREE the kernel may as well not do. */
 int madvise(void *p, size_t len, int advice)
 {
+	bool has, covered, frees = advice == MADV_DONTNEED || advice == MADV_REMOVE || advice == MADV_DONTFORK || advice == MADV_WIPEONFORK;
 	int r = 0;
 
 	capture_lock();
-	if (capture_has(p, len) && advice == MADV_DONTNEED && !heap_has(&preload_heap, p)) {
+	has = capture_has(p, len);
+	covered = advice == MADV_DONTNEED && capture_covers(p, len);
+	if (covered)
 		capture_cut(p, len);
+	else if (has && frees)
+		leave_out(p, len, "madvise(2)");
+	if (!has || advice != MADV_FREE)
 		r = (int)syscall(SYS_madvise, p, len, advice);
+	if (covered)
 		capture_add(p, len);
-	} else if (advice == MADV_DONTNEED && heap_has(&preload_heap, p)) {
-		memset(p, 0, len);
-	} else if (advice != MADV_FREE || !capture_has(p, len)) { /* which the kernel may as well not do */
-		if (advice == MADV_DONTFORK || advice == MADV_WIPEONFORK || advice == MADV_REMOVE)
-			leave_out(p, len, "madvise(2)");
-		r = (int)syscall(SYS_madvise, p, len, advice);
-	}
 	capture_unlock();
 	return r;
 }
@@ -332,12 +336,15 @@ static void *run_own(void *arg)
 int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
 	struct start *start = heap_alloc(&own_heap, sizeof(*start), ALIGN, false);
+	bool own = preload_own;
 	int r;
 
 	if (!start)
 		return ENOMEM;
 	*start = (struct start){ .run = run, .arg = arg };
+	preload_own = true; /* what the C library allocates for the thread is changed by it */
 	r = __real_pthread_create(ret, attr, run_own, start);
+	preload_own = own;
 	if (r != 0)
 		heap_free(&own_heap, start);
 	return r;

@@ -202,7 +202,7 @@ static int begin(const char *dir)
 	if (r < 0)
 		return r;
 	capture_lock();
-	capture_start(&preload_heap);
+	capture_start();
 	capture_unlock();
 	client_world = &world;
 	return start_thread();

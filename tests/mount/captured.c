@@ -86,6 +86,12 @@ static struct root *make_root(void)
 	for (int k = 0; k < NR_RINGS; k++)
 		for (uint64_t i = 0; i < RING_PAGES; i++)
 			*ring_page(&root->ring[k], i) = i;
+	/* Guards in memory of the heap, one for good. */
+	if (posix_memalign(&p, 65536, 3 * 65536) != 0 || mprotect(p, 65536, PROT_NONE) < 0 || mprotect((char *)p + 65536, 65536, PROT_NONE) < 0 ||
+	    mprotect((char *)p + 65536, 65536, PROT_READ | PROT_WRITE) < 0)
+		die("mprotect");
+	root->guarded = (uint8_t *)p + 65536;
+	memset(root->guarded, 'g', 2 * 65536);
 	root->blocks = calloc(NR_BLOCKS, sizeof(*root->blocks));
 	root->magic = ROOT_MAGIC;
 	return root;

@@ -32,6 +32,7 @@ struct root {
 	uint64_t magic;
 	struct ring ring[NR_RINGS]; /* of malloc(), of posix_memalign(), of mmap() */
 	struct block *blocks;
+	uint8_t *guarded; /* 128 KiB, which could not be read for a while */
 };
 #define ROOT_MAGIC UINT64_C(0x636b707466732121)
 
@@ -50,6 +51,9 @@ static inline const char *root_wrong(const struct root *root)
 {
 	unsigned changing = 0;
 
+	for (uint32_t i = 0; root->magic == ROOT_MAGIC && i < 2 * 65536; i++)
+		if (root->guarded[i] != 'g')
+			return "memory that could not be read for a while is not there";
 	if (root->magic != ROOT_MAGIC)
 		return "no root";
 	for (int k = 0; k < NR_RINGS; k++) {
