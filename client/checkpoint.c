@@ -7,7 +7,7 @@
  *   4. those that are dirty are scheduled, and given to the writer
  *
  * During 3 client.lock is held, without which nobody opens a page: a thread that writes to one that is closed already waits until all are. So
- * with userfaultfd the checkpoint is the memory of one moment, the end of 3, whatever other threads do.
+ * with userfaultfd, but for its asynchronous kind, the checkpoint is the memory of one moment, the end of 3, whatever other threads do.
  *
  * Nothing has changed if one of them fails: pages that were closed and are said to be open are opened by the next write to them.
  */

@@ -1,5 +1,6 @@
 #include "client/preload/capture.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -203,8 +204,13 @@ int capture_gather(void) NO_THREAD_SAFETY_ANALYSIS
 			continue;
 		snprintf(name, sizeof(name), "%s.%" PRIxPTR, pieces[i].heap ? "heap" : "map", pieces[i].start);
 		error = client_add_region(name, p, pieces[i].end - pieces[i].start, REGION_CAPTURED, 0, &r);
-		if (error < 0)
+		if (error == -ENOMEM || error == -EFBIG)
 			return error;
+		if (error < 0) { /* it is not there any more, or another userfaultfd has it */
+			log_warning("memory at %p: %zu bytes are left out of checkpoints: %s", p, (size_t)(pieces[i].end - pieces[i].start),
+				    strerror(-error));
+			take_out(i--);
+		}
 	}
 	return 0;
 }

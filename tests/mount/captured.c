@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,6 +130,10 @@ static void try_maps(void)
 		die("mremap");
 	munmap(q, 4 * page);
 	munmap(p, len);
+	/* Behind the back of whoever captures it. */
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED || syscall(SYS_munmap, p, len) < 0)
+		die("munmap");
 }
 
 int main(void)
