@@ -11,6 +11,9 @@
  * A checkpoint is a file of each rank, DIR/ckpt.STEP.RANK: a page of header, the tables, and for each of its tiles a page that says which one it is and its
  * fields. Whoever finds a tile in its DIR when restarting reads it for all, so any number of ranks can go on from it, and a checkpoint of
  * which a tile is nowhere is none: the last one before it is taken.
+ *
+ * With --memory, on libckptfs (LD_PRELOAD=libckptfs.so.0), checkpoints are left to that: tiles and tables are its regions, DIR/NNNNNN/RANK its files. Then it says
+ * how long its steps took, and does not restart: ./bench client.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,6 +27,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "client/ckptfs.h"
+
+#pragma weak ckptfs_init
+#pragma weak ckptfs_malloc
+#pragma weak ckptfs_checkpoint
+#pragma weak ckptfs_finish
+#pragma weak ckptfs_strerror
 
 #define PAGE 4096
 #define MAGIC UINT64_C(0x314c49434e455453)
@@ -43,7 +54,7 @@ struct conf {
 	int width, height; /* tiles */
 	int edge, levels; /* of a tile: cells */
 	int steps, every, hold;
-	bool restart;
+	bool restart, memory;
 };
 
 struct tile {
@@ -77,6 +88,52 @@ static void *allocate(size_t nr, size_t size)
 	if (!p)
 		die("allocate", "memory");
 	return p;
+}
+
+/* --- with libckptfs --- */
+
+static void check_memory(int r, const char *what)
+{
+	if (r >= 0)
+		return;
+	errno = -r;
+	die(what, ckptfs_strerror(r));
+}
+
+/* All count from the same number: nobody takes one before all are there. */
+static void start_memory(void)
+{
+	char member[32];
+	struct ckptfs_options options = { .size = sizeof(options), .member = member };
+
+	if (!ckptfs_init) {
+		errno = ENOSYS;
+		die("--memory:", "not on libckptfs");
+	}
+	snprintf(member, sizeof(member), "%04d", rank);
+	check_memory(ckptfs_init(conf.dirs[0], &options), "checkpoints");
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* Doubles of which there are checkpoints. */
+static double *allocate_saved(size_t nr, const char *what, int number)
+{
+	char name[64];
+	double *p;
+
+	if (!conf.memory)
+		return allocate(nr, sizeof(*p));
+	snprintf(name, sizeof(name), "%s %d", what, number);
+	p = ckptfs_malloc(name, nr * sizeof(*p));
+	if (!p)
+		die("allocate", name);
+	return p;
+}
+
+static void free_saved(double *p)
+{
+	if (!conf.memory)
+		free(p);
 }
 
 /* --- who has what --- */
@@ -160,7 +217,7 @@ static void fill(struct tile *t)
 
 static void make_tables(void)
 {
-	tables = allocate((size_t)conf.levels * ENTRIES, sizeof(*tables));
+	tables = allocate_saved((size_t)conf.levels * ENTRIES, "tables", 0);
 	for (int k = 0; k < conf.levels; k++)
 		for (int i = 0; i < ENTRIES; i++) {
 			double p = (double)(i / VAPOURS) / PRESSURES, q = (double)(i % VAPOURS) / VAPOURS, excess = q * (k + 1) - 0.3 - 0.1 * p;
@@ -176,8 +233,8 @@ static void make_tiles(void)
 	tiles = allocate((size_t)nr_tiles + 1, sizeof(*tiles));
 	for (int i = 0; i < nr_tiles; i++) {
 		tiles[i].number = first_tile(rank) + i;
-		tiles[i].now = allocate(tile_len(), sizeof(double));
-		tiles[i].next = allocate(tile_len(), sizeof(double));
+		tiles[i].now = allocate_saved(tile_len(), "now", tiles[i].number);
+		tiles[i].next = allocate_saved(tile_len(), "next", tiles[i].number);
 		fill(&tiles[i]);
 	}
 }
@@ -571,7 +628,7 @@ static void usage(void)
 {
 	if (rank == 0)
 		fprintf(stderr, "usage: stencil --dir DIR [--dir DIR...] [--width TILES] [--height TILES] [--edge CELLS] [--levels CELLS]\n"
-				"  [--steps N] [--every N] [--restart] [--hold STEP: wait to be killed when its checkpoint is complete]\n");
+				"  [--steps N] [--every N] [--restart] [--hold STEP: wait to be killed when its checkpoint is complete] [--memory]\n");
 	MPI_Finalize();
 	exit(1);
 }
@@ -580,7 +637,7 @@ static void parse(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "dir", 1, NULL, 'd' },   { "width", 1, NULL, 'w' }, { "height", 1, NULL, 'h' }, { "edge", 1, NULL, 'e' }, { "levels", 1, NULL, 'l' },
-		{ "steps", 1, NULL, 's' }, { "every", 1, NULL, 'n' }, { "restart", 0, NULL, 'r' }, { "hold", 1, NULL, 'o' }, { 0 },
+		{ "steps", 1, NULL, 's' }, { "every", 1, NULL, 'n' }, { "restart", 0, NULL, 'r' }, { "hold", 1, NULL, 'o' }, { "memory", 0, NULL, 'm' }, { 0 },
 	};
 	int *numbers[128] = {
 		['w'] = &conf.width, ['h'] = &conf.height, ['e'] = &conf.edge, ['l'] = &conf.levels, ['s'] = &conf.steps, ['n'] = &conf.every, ['o'] = &conf.hold,
@@ -589,6 +646,8 @@ static void parse(int argc, char **argv)
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) >= 0;) {
 		if (c == 'r')
 			conf.restart = true;
+		else if (c == 'm')
+			conf.memory = true;
 		else if (c == 'd' && conf.nr_dirs < DIRS_MAX)
 			conf.dirs[conf.nr_dirs++] = optarg;
 		else if (c < 128 && numbers[c])
@@ -597,38 +656,51 @@ static void parse(int argc, char **argv)
 			usage();
 	}
 	if (conf.nr_dirs == 0 || optind != argc || conf.width < 1 || conf.height < 1 || conf.edge < 4 || conf.levels < 1 || conf.every < 1 ||
-	    conf.width > 1000 || conf.height > 1000 || conf.edge > 1000 || conf.levels > 100)
+	    conf.width > 1000 || conf.height > 1000 || conf.edge > 1000 || conf.levels > 100 || (conf.restart && conf.memory))
 		usage();
 }
 
 int main(int argc, char **argv)
 {
+	double start;
 	int step = 0;
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &nr_ranks);
 	parse(argc, argv);
+	if (conf.memory)
+		start_memory();
 	make_tables();
 	make_tiles();
 	if (conf.restart)
 		step = restart();
+	start = MPI_Wtime();
 	while (step < conf.steps) {
 		exchange();
 		for (int i = 0; i < nr_tiles; i++)
 			step_tile(&tiles[i]);
-		if (++step % conf.every == 0)
+		if (++step % conf.every == 0 && conf.memory)
+			check_memory(ckptfs_checkpoint(), "checkpoint");
+		else if (step % conf.every == 0)
 			checkpoint(step);
 		if (step == conf.hold)
 			pause();
 	}
+	if (conf.memory) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == 0)
+			printf("seconds %.4f\n", MPI_Wtime() - start);
+	}
 	print_result(step);
 	for (int i = 0; i < nr_tiles; i++) {
-		free(tiles[i].now);
-		free(tiles[i].next);
+		free_saved(tiles[i].now);
+		free_saved(tiles[i].next);
 	}
 	free(tiles);
-	free(tables);
+	free_saved(tables);
+	if (conf.memory)
+		check_memory(ckptfs_finish(), "checkpoints");
 	MPI_Finalize();
 	return 0;
 }

@@ -6,6 +6,7 @@ import shutil
 import statistics
 import subprocess
 
+import cluster
 from common import BUILD, ckptfs
 
 MEMORY = os.path.join(BUILD, "tests/bench/memory")
@@ -14,6 +15,7 @@ PACE = 0.7  # what the program computes per page beside what the store takes for
 TOUCH_US = 3  # of a page, byte by byte
 MODES = ["sync", "async", "adaptive", "predictive"]
 ORDERS = ["ascending", "random", "descending"]
+PARTS = ["modes", "cow", "unaligned", "tracking", "scaling"]
 COW = [0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1]  # of the memory
 
 
@@ -102,21 +104,53 @@ def tracking(mount, rounds):
     return result
 
 
-def run(base, size, rounds):
+def scaling(base, mount, rounds):
+    """The stencil on 1 to 8 ranks, each with as many cells: how long 60 steps take, with 4 checkpoints and without."""
+    program, library = os.path.join(BUILD, "tests/cluster/stencil"), os.path.join(BUILD, "client/libckptfs.so.0")
+    if not os.path.exists(program):
+        print("  scaling: not measured: built without MPI", flush=True)
+        return None
+    rows, where, kinds = [], os.path.join(mount, "stencil"), ["none"] + MODES[:3]
+    for ranks in 1, 2, 4, 8:
+        seconds, results = {kind: [] for kind in kinds}, set()
+        for kind in kinds * rounds:  # each in turn, since the machine is not the same all the time
+            options = f"--memory --width {ranks} --height 1 --edge 128 --levels 8 --steps 60 --every {13 if kind != 'none' else 1000} --dir {where}"
+            out = cluster.mpirun(ranks, 'LD_PRELOAD="$LIBRARY" exec "$STENCIL" $OPTIONS', log=os.path.join(base, "stencil.log"), STENCIL=program,
+                                 LIBRARY=library, OPTIONS=options, CKPTFS_MODE=kind if kind != "none" else "adaptive").splitlines()
+            seconds[kind] += [float(line.split()[1]) for line in out if line.startswith("seconds ")]
+            results.add(out[-1])
+            shutil.rmtree(where)
+        if len(results) != 1:
+            raise RuntimeError(f"the stencil comes to different results: {results}")
+        row = {"ranks": ranks, **{kind: min(s) for kind, s in seconds.items()}}  # the least disturbed
+        rows.append(row)
+        print(f"  {ranks} ranks  {row['none']:6.2f} s" + "".join(f"   {m} + {row[m] - row['none']:5.2f} s = {100 * (row[m] / row['none'] - 1):5.1f} %"
+                                                                  for m in MODES[:3]), flush=True)
+    return rows
+
+
+def run(base, size, rounds, parts):
     mount = ckptfs(base, "mount")
     work_us = PACE * 4096 / RATE * 1e6 - TOUCH_US
     mount.start()
     report = {"size_mib": size, "rate": RATE, "work_us": work_us}
     try:
-        print(f"client: {size} MiB, checkpoints at {RATE / 1e6:.0f} MB/s, {work_us:.0f} us of work per page", flush=True)
-        report["limited"] = compare(mount.dir, size, RATE, work_us)
-        ratios(report["limited"])
-        print("client: no limit, no work but touching", flush=True)
-        report["unlimited"] = compare(mount.dir, size, 0, 0)
-        print("client: room for copies, random order", flush=True)
-        report["cow"] = curve(mount.dir, size, work_us)
-        report["unaligned"] = unaligned(mount.dir, size, work_us)
-        report["tracking"] = tracking(mount.dir, rounds)
+        if "modes" in parts:
+            print(f"client: {size} MiB, checkpoints at {RATE / 1e6:.0f} MB/s, {work_us:.0f} us of work per page", flush=True)
+            report["limited"] = compare(mount.dir, size, RATE, work_us)
+            ratios(report["limited"])
+            print("client: no limit, no work but touching", flush=True)
+            report["unlimited"] = compare(mount.dir, size, 0, 0)
+        if "cow" in parts:
+            print("client: room for copies, random order", flush=True)
+            report["cow"] = curve(mount.dir, size, work_us)
+        if "unaligned" in parts:
+            report["unaligned"] = unaligned(mount.dir, size, work_us)
+        if "tracking" in parts:
+            report["tracking"] = tracking(mount.dir, rounds)
+        if "scaling" in parts:
+            print("client: the stencil, 128 x 128 x 8 cells for each rank", flush=True)
+            report["scaling"] = scaling(base, mount.dir, rounds)
     finally:
         mount.stop()
     return report
