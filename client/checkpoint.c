@@ -177,7 +177,7 @@ static int begin_and_give(struct job *job) REQUIRES(client.call)
 /* With no job under way. */
 static int begin(struct job *job) REQUIRES(client.call)
 {
-	sigset_t all, before;
+	sigset_t before;
 	int r;
 
 	if (client.number == UINT32_MAX)
@@ -189,10 +189,9 @@ static int begin(struct job *job) REQUIRES(client.call)
 		r = describe(job, client.last, client.last_end);
 	if (r < 0)
 		return r;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	signals_block(&before);
 	r = begin_and_give(job);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	signals_restore(&before);
 	return r;
 }
 

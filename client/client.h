@@ -119,17 +119,14 @@ static inline bool client_alive(void)
 /* `job_lock`, for all threads but the writer. */
 static inline void client_job_lock(sigset_t *before) ACQUIRE(client.job_lock)
 {
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, before);
+	signals_block(before);
 	mutex_lock(&client.job_lock);
 }
 
 static inline void client_job_unlock(const sigset_t *before) RELEASE(client.job_lock)
 {
 	mutex_unlock(&client.job_lock);
-	pthread_sigmask(SIG_SETMASK, before, NULL);
+	signals_restore(before);
 }
 
 /* Microseconds since the last checkpoint was asked for. */

@@ -162,16 +162,15 @@ static uintptr_t next_region(uintptr_t address, uintptr_t end)
 void ckptfs_touch(const void *p, size_t len)
 {
 	uintptr_t page = client.page_size, address = (uintptr_t)p, end = address + len;
-	sigset_t all, before;
+	sigset_t before;
 
 	if (!client_alive() || len == 0 || end < address)
 		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	signals_block(&before);
 	for (address = round_down(address, page); address < end; address += page)
 		if (!fault_touch(address, true))
 			address = round_up(next_region(address + page, end), page) - page;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	signals_restore(&before);
 }
 
 void fault_done(const uint32_t *p, uint32_t nr)

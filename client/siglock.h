@@ -17,6 +17,20 @@
 
 #include "base/mutex.h"
 
+/* Of this thread, and of those that it starts meanwhile. */
+static inline void signals_block(sigset_t *before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static inline void signals_restore(const sigset_t *before)
+{
+	pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 struct CAPABILITY("mutex") siglock {
 	_Atomic(uint32_t) word; /* 0: free, 1: held, 2: held and perhaps waited for */
 };
@@ -55,15 +69,12 @@ static inline void siglock_unlock(struct siglock *l) RELEASE(*l) NO_THREAD_SAFET
 /* The same for all others: signals are blocked meanwhile. */
 static inline void siglock_enter(struct siglock *l, sigset_t *before) ACQUIRE(*l) NO_THREAD_SAFETY_ANALYSIS
 {
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, before);
+	signals_block(before);
 	siglock_lock(l);
 }
 
 static inline void siglock_leave(struct siglock *l, const sigset_t *before) RELEASE(*l) NO_THREAD_SAFETY_ANALYSIS
 {
 	siglock_unlock(l);
-	pthread_sigmask(SIG_SETMASK, before, NULL);
+	signals_restore(before);
 }

@@ -229,17 +229,16 @@ static int start_noted(const char **why)
 
 static int start_thread(const char **why)
 {
-	sigset_t all, before;
+	sigset_t before;
 	int r;
 
 	*why = "no thread";
 	stop_fd = eventfd(0, EFD_CLOEXEC);
 	if (stop_fd < 0)
 		return -errno;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	signals_block(&before);
 	r = -pthread_create(&thread, NULL, run, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	signals_restore(&before);
 	has_thread = r == 0;
 	return r;
 }

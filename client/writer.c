@@ -258,7 +258,7 @@ static void *run(void *arg)
 int writer_start(void)
 {
 	struct writer *w = calloc(1, sizeof(*w));
-	sigset_t all, before;
+	sigset_t before;
 	int r = 0;
 
 	if (!w)
@@ -272,11 +272,10 @@ int writer_start(void)
 		r = io_rate_new(client.options.write_rate, &w->rate);
 	client.stop = false;
 	/* The program's signals are not for it. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	signals_block(&before);
 	if (r == 0)
 		r = -pthread_create(&client.thread, NULL, run, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	signals_restore(&before);
 	if (r < 0) {
 		io_rate_free(w->rate);
 		munmap(w->buffer, (size_t)BATCH_MAX * client.page_size);

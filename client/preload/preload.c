@@ -103,13 +103,12 @@ static void *run(void *arg _unused_)
 
 static int start_thread(void)
 {
-	sigset_t all, before;
+	sigset_t before;
 	int r;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	signals_block(&before);
 	r = -pthread_create(&thread, NULL, run, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	signals_restore(&before);
 	has_thread = r == 0;
 	return r < 0 ? log_errno(r, "checkpoints: thread") : 0;
 }
