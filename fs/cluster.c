@@ -14,6 +14,7 @@
 #include "fs/keeper.h"
 #include "fs/options.h"
 #include "fs/protect.h"
+#include "fs/stripes.h"
 #include "fs/view.h"
 #include "mpi-agent/link_format.h"
 #include "mpi-agent/service.h"
@@ -86,14 +87,52 @@ static int keep(void *userdata, const struct link_put *put, const struct cluster
 	return keeper_keep(((struct cluster *)userdata)->fs, put, nodes, nr_nodes, kept);
 }
 
-static int copy(void *userdata, const struct link_copy *c, const struct cluster_node *nodes, uint32_t nr_nodes)
+static struct stripe_io io_of(struct cluster *c)
 {
-	return keeper_copy(((struct cluster *)userdata)->fs, c, nodes, nr_nodes);
+	return (struct stripe_io){ c->fs, service_fetch_whole, c->service };
+}
+
+static int copy(void *userdata, const struct link_copy *copied, const struct cluster_node *nodes, uint32_t nr_nodes)
+{
+	struct cluster *c = userdata;
+	struct stripe_io io = io_of(c);
+	struct service_world w = { 0 };
+	int r;
+
+	if (copied->step == LINK_COPY_MAKE)
+		return keeper_copy(c->fs, copied, nodes, nr_nodes);
+	r = service_world(c->service, &w);
+	if (r == 0)
+		r = copied->step == LINK_COPY_COVER ? keeper_cover(c->fs, copied, &io, &w) : keeper_settle(c->fs, copied, &w);
+	service_world_release(&w);
+	return r;
 }
 
 static int drop(void *userdata, const struct link_drop *d)
 {
-	return keeper_drop(((struct cluster *)userdata)->fs, d);
+	struct cluster *c = userdata;
+	struct service_world w = { 0 };
+	int r = keeper_drop(c->fs, d);
+
+	if (r == 0)
+		r = service_world(c->service, &w);
+	if (r == 0)
+		r = keeper_uncover(c->fs, &w);
+	service_world_release(&w);
+	return r;
+}
+
+static int rebuild(void *userdata, struct cluster_want *wants, size_t nr)
+{
+	struct cluster *c = userdata;
+	struct stripe_io io = io_of(c);
+	struct service_world w = { 0 };
+	int r = service_world(c->service, &w);
+
+	if (r == 0)
+		r = stripes_rebuild(c->fs->stripes, &io, &w, wants, nr);
+	service_world_release(&w);
+	return r;
 }
 
 static void met(void *userdata)
@@ -231,7 +270,7 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, answer, keep, copy, drop, met };
+	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, answer, keep, copy, drop, met, rebuild };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 

@@ -22,6 +22,7 @@
 #include "fs/nodes.h"
 #include "fs/options.h"
 #include "fs/protect.h"
+#include "fs/stripes.h"
 #include "fs/scrubber.h"
 #include "mpi-agent/service.h"
 #include "store/engine/engine.h"
@@ -237,6 +238,16 @@ static void add_protect(struct json *j, struct protect *p)
 	json_u64(j, "protect_errno", (uint64_t)-s.error);
 }
 
+static void add_stripes(struct json *j, struct stripes *s)
+{
+	struct stripes_figures f = { 0 };
+
+	stripes_figures(s, &f); /* zeros if they cannot be read, which is logged */
+	json_u64(j, "stripes", f.nr);
+	json_u64(j, "stripe_parity_bytes", f.parity_bytes);
+	json_u64(j, "stripe_covered_bytes", f.covered_bytes);
+}
+
 /* Zeros in a store that is of no cluster. */
 static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats *s)
 {
@@ -268,6 +279,7 @@ static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats
 	json_u64(j, "kept_chunks", st.nr_kept);
 	json_u64(j, "copies_taken", st.nr_copied);
 	add_protect(j, fs->protect);
+	add_stripes(j, fs->stripes);
 	json_close(j);
 }
 

@@ -19,6 +19,7 @@
 #include "fs/scrubber.h"
 #include "fs/seal.h"
 #include "fs/series.h"
+#include "fs/stripes.h"
 #include "fs/view.h"
 
 static void fs_free(struct fs *fs)
@@ -26,6 +27,7 @@ static void fs_free(struct fs *fs)
 	if (!fs)
 		return;
 	protect_free(fs->protect);
+	stripes_free(fs->stripes);
 	inodes_free(fs->inodes);
 	attr_cache_free(fs->attrs);
 	collect_free(fs->collect);
@@ -76,6 +78,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	if (r == 0)
 		r = protect_new(fs, (enum protect_mode)o->protect, &fs->protect);
 	if (r == 0)
+		r = stripes_new(fs, &fs->stripes);
+	if (r == 0)
 		r = names_open_root(fs);
 	if (r == 0 && !fs->read_only)
 		r = names_clear_orphans(fs);
@@ -110,6 +114,7 @@ int fs_close(struct fs *fs)
 		return 0;
 	autoseal_free(TAKE(fs->autoseal));
 	protect_free(TAKE(fs->protect));
+	stripes_free(TAKE(fs->stripes));
 	collect_free(TAKE(fs->collect)); /* first: a scrub may wait for it */
 	scrubber_free(TAKE(fs->scrubber));
 	inquiries_free(TAKE(fs->inquiries));

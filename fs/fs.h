@@ -26,6 +26,7 @@ struct options;
 struct protect;
 struct scrubber;
 struct series;
+struct stripes;
 struct view;
 
 struct fs {
@@ -44,6 +45,7 @@ struct fs {
 	struct cluster *cluster; /* borrowed */
 	struct view *view; /* NULL: there is none */
 	struct protect *protect;
+	struct stripes *stripes;
 	bool read_only, noatime;
 	bool sync; /* every change of names is durable before it is answered */
 

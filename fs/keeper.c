@@ -16,6 +16,7 @@
 #include "fs/catalog_format.h"
 #include "fs/fs.h"
 #include "fs/nodes.h"
+#include "fs/stripes.h"
 #include "mpi-agent/link_format.h"
 #include "store/engine/cluster.h"
 
@@ -34,7 +35,7 @@ static bool is_another(const uint8_t id[CLUSTER_ID_LEN], const uint8_t from[CLUS
 
 static bool is_with_others(const struct cluster_want *w, const uint8_t from[CLUSTER_ID_LEN], const struct cluster_node *nodes, uint32_t nr_nodes)
 {
-	for (uint32_t i = 0; i < w->nr_owners; i++)
+	for (uint32_t i = 0; i < w->nr_owners && cluster_owners_are_sure(w); i++)
 		if (is_another(w->owners[i], from, nodes, nr_nodes))
 			return true;
 	return false;
@@ -205,31 +206,85 @@ static int take(const struct looking *l, const struct nodes_seal *seal)
 
 	for (uint32_t i = 0; i < l->nr_nodes && r == -ENOTCONN; i++)
 		if (memcmp(l->nodes[i].id, l->copy->node, CLUSTER_ID_LEN) == 0)
-			r = nodes_take(l->fs, seal, &(struct nodes_source){ read_stored, &s }, &l->nodes[i], 1);
+			r = nodes_take(l->fs, seal, &(struct nodes_source){ read_stored, &s }, &l->nodes[i]);
 	buf_release(&s.bytes);
 	return r;
 }
 
-/* Is the very same here already? 1/0/<0 */
+/* The very same, if it is here already. 1/0/<0 */
+static int find_copied(struct fs *fs, const struct link_copy *copy, uint64_t *ret_top, struct ns_copy *ret)
+{
+	int r;
+
+	*ret_top = 0;
+	while ((r = nodes_next(fs, *ret_top, ret_top, ret)) > 0)
+		if (ret->state == NS_COPY_KEPT && ret->ino == copy->ino && ret->sealed_ns == copy->sealed_ns &&
+		    memcmp(ret->store, copy->origin, sizeof(ret->store)) == 0)
+			return 1;
+	return r;
+}
+
 static int is_copied(struct fs *fs, const struct link_copy *copy)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
-	uint64_t top = 0;
-	int r = c ? 0 : -ENOMEM;
+	uint64_t top;
 
-	while (r == 0 && (r = nodes_next(fs, top, &top, c)) > 0) {
-		if (c->state == NS_COPY_KEPT && c->ino == copy->ino && c->sealed_ns == copy->sealed_ns &&
-		    memcmp(c->store, copy->origin, sizeof(c->store)) == 0)
-			return 1;
-		r = 0;
+	return c ? find_copied(fs, copy, &top, c) : -ENOMEM;
+}
+
+/* Slots are as the sender says, and noted only when all others have covered theirs: until then what they were is what is needed. */
+int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io, const struct service_world *w)
+{
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	uint64_t top;
+	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM;
+
+	if (r > 0) {
+		c->slot = (uint8_t)copy->slot;
+		c->nr_slots = (uint8_t)copy->nr_slots;
+		memcpy(c->sender, copy->node, sizeof(c->sender));
+		r = stripes_cover(fs->stripes, io, w, top, c);
+	} else if (r == 0) {
+		r = -ESTALE; /* dropped by somebody, meanwhile */
 	}
-	return r;
+	return r < 0 ? log_errno(r, "copy of %s of node %s: is not covered here", copy->path, copy->name) : 0;
+}
+
+int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w)
+{
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	uint64_t top;
+	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM;
+
+	if (r > 0)
+		r = nodes_set_slots(fs, top, (uint8_t)copy->slot, (uint8_t)copy->nr_slots, copy->node);
+	else if (r == 0)
+		r = -ESTALE;
+	if (r == 0)
+		r = engine_sync(fs->engine);
+	if (r == 0)
+		r = stripes_sweep(fs->stripes, w);
+	return r < 0 ? log_errno(r, "copy of %s of node %s: what covered it stays", copy->path, copy->name) : 0;
+}
+
+int keeper_uncover(struct fs *fs, const struct service_world *w)
+{
+	int r = stripes_sweep(fs->stripes, w);
+
+	return r < 0 ? log_errno(r, "stripes that nobody needs stay") : 0;
 }
 
 int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes)
 {
 	struct looking *l = calloc(1, sizeof(*l));
-	struct nodes_seal seal = { .ino = copy->ino, .sealed_ns = copy->sealed_ns, .path = copy->path };
+	struct nodes_seal seal = {
+		.ino = copy->ino,
+		.sealed_ns = copy->sealed_ns,
+		.path = copy->path,
+		.slot = (uint8_t)copy->slot,
+		.nr_slots = (uint8_t)copy->nr_slots,
+		.sender = copy->node,
+	};
 	int r;
 
 	if (!l)
@@ -237,12 +292,12 @@ int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluste
 	*l = (struct looking){ .fs = fs, .copy = copy, .nodes = nodes, .nr_nodes = nr_nodes };
 	memcpy(seal.from.id, copy->origin, sizeof(seal.from.id));
 	memcpy(seal.from.name, copy->name, sizeof(seal.from.name));
-	r = look_for_all(l);
+	r = copy->nr_slots > 0 ? 0 : look_for_all(l);
 	if (r == 0)
 		r = is_copied(fs, copy);
 	if (r == 0) {
 		r = take(l, &seal);
-		if (r == 0)
+		if (r == 0 && copy->nr_slots == 0)
 			r = look_for_all(l);
 		if (r == -ESTALE)
 			nodes_drop(fs, &seal.from, seal.ino);

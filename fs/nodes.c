@@ -1,8 +1,8 @@
 /*
  * Making a copy. Only the order makes it all or nothing:
  *   1. a transaction makes the top, with a note that it is partial       crash: nothing, or a partial copy
- *   2. records of the catalog, in as many transactions as it takes; files get their chunks when they are known to be, durably, with
- *      the owners                                                        crash: a partial copy
+ *   2. records of the catalog, in as many transactions as it takes; files get their chunks when it is noted, durably, whom
+ *      to ask for them                                                   crash: a partial copy
  *   3. the catalog was whole: a transaction makes the note say so, and that of an older copy that it is partial
  *   4. sync: COMMIT POINT                                                crash: the older copy, and a partial one; after it, the new one
  *   5. the older copy goes: names first, deepest first, its top and note last        crash: a partial copy
@@ -48,8 +48,7 @@ struct run {
 struct making {
 	struct fs *fs;
 	const struct nodes_seal *s;
-	const struct cluster_node *owners;
-	uint32_t nr_owners;
+	const struct cluster_node *owner;
 	struct ns_copy note;
 	struct ns_inode *dirs; /* by number: what the view says of them */
 	uint64_t *files; /* by number: inodes */
@@ -264,7 +263,7 @@ static int refer(struct making *m, const struct cluster_run *runs)
 	uint64_t until = monotonic_ns() + BUSY_WAIT_NS;
 	int r;
 
-	while ((r = engine_cluster_refer_runs(m->fs->engine, runs, m->nr_runs, m->pieces, m->owners, m->nr_owners)) == -EAGAIN &&
+	while ((r = engine_cluster_refer_runs(m->fs->engine, runs, m->nr_runs, m->pieces, m->owner)) == -EAGAIN &&
 	       monotonic_ns() < until)
 		nanosleep(&(struct timespec){ .tv_nsec = BUSY_STEP_NS }, NULL);
 	return r == -EINVAL ? -EBADMSG : r; /* chunks of lengths that there are not */
@@ -524,7 +523,7 @@ static int show(struct making *m, uint64_t *ret_older) REQUIRES(m->fs->names)
 
 	if (r < 0)
 		return r;
-	m->note.state = m->s->cached ? NS_COPY_CACHED : NS_COPY_KEPT;
+	m->note.state = m->s->is_stripe ? NS_COPY_STRIPE : m->s->cached ? NS_COPY_CACHED : NS_COPY_KEPT;
 	put_note(&tx, m->dirs[0].ino, &m->note);
 	k = fs_apply(m->fs, &tx);
 	return k < 0 ? k : r;
@@ -532,7 +531,7 @@ static int show(struct making *m, uint64_t *ret_older) REQUIRES(m->fs->names)
 
 static int finish(struct making *m)
 {
-	uint64_t older;
+	uint64_t older = 0;
 	int r, synced;
 
 	rwlock_lock(&m->fs->names);
@@ -551,7 +550,7 @@ static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *
 	size_t len = strnlen(s->from.name, sizeof(s->from.name));
 
 	static_assert(NS_STORE_ID_LEN == CLUSTER_ID_LEN && sizeof(ret->name) == sizeof(s->from.name), "as they come");
-	if (memcmp(s->from.id, engine_store_id(fs->engine), CLUSTER_ID_LEN) == 0 || !ns_node_name_is_valid(s->from.name, len) ||
+	if ((memcmp(s->from.id, engine_store_id(fs->engine), CLUSTER_ID_LEN) == 0) != s->is_stripe || !ns_node_name_is_valid(s->from.name, len) ||
 	    !ns_path_is_valid(s->path, strlen(s->path)))
 		return -EINVAL;
 	ret->state = NS_COPY_PARTIAL;
@@ -560,13 +559,16 @@ static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *
 	ret->sealed_ns = s->sealed_ns;
 	memcpy(ret->name, s->from.name, len + 1);
 	memcpy(ret->path, s->path, strlen(s->path) + 1);
+	ret->slot = s->slot;
+	ret->nr_slots = s->nr_slots;
+	if (s->nr_slots > 0)
+		memcpy(ret->sender, s->sender, sizeof(ret->sender));
 	return 0;
 }
 
-int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog, const struct cluster_node *owners,
-	       uint32_t nr_owners)
+int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog, const struct cluster_node *owner)
 {
-	_cleanup_(making_release) struct making m = { .fs = fs, .s = s, .owners = owners, .nr_owners = nr_owners };
+	_cleanup_(making_release) struct making m = { .fs = fs, .s = s, .owner = owner };
 	int r = fs->read_only ? -EROFS : fill_note(fs, s, &m.note);
 
 	if (r < 0)
@@ -580,7 +582,7 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
 		r = finish(&m);
 	if (r < 0 && m.nr_dirs > 0 && m.note.state == NS_COPY_PARTIAL)
 		remove_copy(fs, m.dirs[0].ino);
-	if (r == 0)
+	if (r == 0 && !s->is_stripe)
 		log_info("node %s, %s: a copy with %zu directories and %zu files", s->from.name, *s->path ? s->path : "/", m.nr_dirs,
 			 m.nr_files);
 	return r;
@@ -618,10 +620,46 @@ int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy 
 {
 	int r;
 
-	while ((r = ns_next_copy(fs->db, after, &after, ret)) > 0 && ret->state == NS_COPY_PARTIAL)
+	while ((r = ns_next_copy(fs->db, after, &after, ret)) > 0 && (ret->state == NS_COPY_PARTIAL || ret->state == NS_COPY_STRIPE))
 		;
 	if (r > 0)
 		*ret_top = after;
+	return r;
+}
+
+int nodes_next_stripe(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret)
+{
+	int r;
+
+	while ((r = ns_next_copy(fs->db, after, &after, ret)) > 0 && ret->state != NS_COPY_STRIPE)
+		;
+	if (r > 0)
+		*ret_top = after;
+	return r;
+}
+
+static int set_slots(struct fs *fs, uint64_t top, uint8_t slot, uint8_t nr_slots, const uint8_t *sender) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
+	struct ns_copy c;
+	int r = ns_get_copy(fs->db, top, &c);
+
+	if (r <= 0)
+		return r < 0 ? r : -ESTALE;
+	c.slot = slot;
+	c.nr_slots = nr_slots;
+	memcpy(c.sender, sender, sizeof(c.sender));
+	put_note(&tx, top, &c);
+	return fs_apply(fs, &tx);
+}
+
+int nodes_set_slots(struct fs *fs, uint64_t top, uint8_t slot, uint8_t nr_slots, const uint8_t sender[CLUSTER_ID_LEN])
+{
+	int r;
+
+	rwlock_lock(&fs->names);
+	r = set_slots(fs, top, slot, nr_slots, sender);
+	rwlock_unlock(&fs->names);
 	return r;
 }
 

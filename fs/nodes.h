@@ -29,6 +29,9 @@ struct nodes_seal {
 	int64_t sealed_ns;
 	const char *path; /* from that node's root; "": that is sealed itself */
 	bool cached; /* a copy that may go at any time */
+	bool is_stripe; /* no copy: `from` is this store, and `ino` the stripe's number */
+	uint8_t slot, nr_slots; /* as struct ns_copy has them, ... */
+	const uint8_t *sender; /* if nr_slots > 0 */
 };
 
 /* A catalog's bytes (fs/catalog_format.h), one behind the other. How many there are, up to len; 0: no more; <0. */
@@ -40,15 +43,17 @@ struct nodes_source {
 /*
  * Durable when this returns, in place of any older copy of the same directory of the same node. Nothing in the catalog is trusted: -EBADMSG, also if it is
  * another directory's or another seal's than `s` says. -EINVAL: what `s` says is no name or no path, or it is this node. -E2BIG: more than SEAL_INODES_MAX
- * inodes. -EAGAIN: nodes collect together, and did not come to an end for long. -EROFS, -ENOSPC; whatever `read` returns. What is not known here the `owners`
- * have, 1 to CLUSTER_OWNERS_MAX of them. Long; any thread. Memory for each directory and file, 96 and 8 bytes, beside 1 MiB.
+ * inodes. -EAGAIN: nodes collect together, and did not come to an end for long. -EROFS, -ENOSPC; whatever `read` returns. What is not known here
+ * `owner` is believed to have. Long; any thread. Memory for each directory and file, 96 and 8 bytes, beside 1 MiB.
  */
-int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog, const struct cluster_node *owners,
-	       uint32_t nr_owners);
+int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog, const struct cluster_node *owner);
 /* 0 also if there is none. What somebody has open stays readable for him, like a file that is deleted. */
 int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino);
 /* The next whole copy behind `after`, which is 0 or a top: 1/0/<0. */
 int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret);
+int nodes_next_stripe(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret); /* likewise */
+/* A kept copy is covered by others from now on, and who is behind it is another one. Durable with the next sync. */
+int nodes_set_slots(struct fs *fs, uint64_t top, uint8_t slot, uint8_t nr_slots, const uint8_t sender[CLUSTER_ID_LEN]);
 
 /* At mount: what was being made, or removed, when the last one ended. */
 int nodes_clear(struct fs *fs);

@@ -634,7 +634,7 @@ static int make_copy(struct others *o, const struct others_seal *s)
 
 	memcpy(seal.from.id, s->store, sizeof(seal.from.id));
 	memcpy(seal.from.name, s->name, sizeof(seal.from.name));
-	r = nodes_take(o->fs, &seal, &(struct nodes_source){ receive, &rc }, &owner, 1);
+	r = nodes_take(o->fs, &seal, &(struct nodes_source){ receive, &rc }, &owner);
 	buf_release(&rc.part);
 	if (r == -ENODATA || r == -ESTALE)
 		return -ENOENT;

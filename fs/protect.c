@@ -64,17 +64,37 @@ static int compare_behind(const uint8_t *origin, const uint8_t *a, const uint8_t
 	return a_is_behind != b_is_behind ? (a_is_behind ? -1 : 1) : memcmp(a, b, CLUSTER_ID_LEN);
 }
 
+static bool is_host_of(const struct service_world *w, uint32_t host, const uint32_t *nodes, uint32_t nr)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		if (w->hosts[nodes[i]] == host)
+			return true;
+	return false;
+}
+
+uint32_t protect_group(const struct service_world *w, const uint8_t *origin, uint32_t ret[PROTECT_GROUP_MAX])
+{
+	uint32_t nr = 0;
+
+	for (uint32_t best = w->nr; nr < PROTECT_GROUP_MAX; best = w->nr) {
+		for (uint32_t i = 0; i < w->nr; i++)
+			if (w->hosts[i] != w->hosts[w->self] && !is_host_of(w, w->hosts[i], ret, nr) && memcmp(w->nodes[i].id, origin, CLUSTER_ID_LEN) != 0 &&
+			    (best == w->nr || compare_behind(origin, w->nodes[i].id, w->nodes[best].id) < 0))
+				best = i;
+		if (best == w->nr)
+			break;
+		ret[nr++] = best;
+	}
+	return nr;
+}
+
 int protect_partner(const struct service_world *w, const uint8_t *origin, uint32_t *ret)
 {
-	uint32_t best = w->nr;
+	uint32_t group[PROTECT_GROUP_MAX];
 
-	for (uint32_t i = 0; i < w->nr; i++)
-		if (w->hosts[i] != w->hosts[w->self] && memcmp(w->nodes[i].id, origin, CLUSTER_ID_LEN) != 0 &&
-		    (best == w->nr || compare_behind(origin, w->nodes[i].id, w->nodes[best].id) < 0))
-			best = i;
-	if (best == w->nr)
+	if (protect_group(w, origin, group) == 0)
 		return -EHOSTUNREACH;
-	*ret = best;
+	*ret = group[0];
 	return 0;
 }
 
@@ -154,11 +174,33 @@ static struct push push_to(const struct pass *s, uint32_t to)
 	return (struct push){ s->p->fs, s->p->service, &s->world, to, goes_on, s->p };
 }
 
-/* A directory as copy->origin and so on have it. Its note is with *before, if it has one. */
-static int protect_dir(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
+static struct guard guard_of(const struct pass *s, const struct link_copy *copy, const uint32_t *holders, uint32_t nr)
+{
+	struct guard g = { .state = GUARD_BEGUN, .ino = copy->ino, .sealed_ns = copy->sealed_ns, .nr_more = nr - 1 };
+
+	static_assert(PROTECT_GROUP_MAX - 1 == GUARD_MORE_MAX && PROTECT_GROUP_MAX == LINK_SLOTS_MAX, "as they are noted and told");
+	memcpy(g.holder, s->world.nodes[holders[0]].id, sizeof(g.holder));
+	memcpy(g.holder_name, s->world.nodes[holders[0]].name, sizeof(g.holder_name));
+	memcpy(g.origin, copy->origin, sizeof(g.origin));
+	memcpy(g.origin_name, copy->name, sizeof(g.origin_name));
+	for (uint32_t i = 1; i < nr; i++) {
+		memcpy(g.more[i - 1].id, s->world.nodes[holders[i]].id, sizeof(g.more[i - 1].id));
+		memcpy(g.more[i - 1].name, s->world.nodes[holders[i]].name, sizeof(g.more[i - 1].name));
+	}
+	return g;
+}
+
+static int note_done(struct pass *s, uint64_t dir, struct guard *g)
+{
+	g->state = GUARD_DONE;
+	return note(s->p->fs, dir, g);
+}
+
+/* All of it to one other node. */
+static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
 {
 	struct push_figures figures = { 0 };
-	struct guard g = { .state = GUARD_BEGUN, .ino = copy->ino, .sealed_ns = copy->sealed_ns };
+	struct guard g;
 	struct push push;
 	uint32_t to;
 	int r = 0;
@@ -167,23 +209,89 @@ static int protect_dir(struct pass *s, uint64_t dir, struct link_copy *copy, con
 		r = protect_partner(&s->world, copy->origin, &to);
 	if (r < 0)
 		return r;
-	memcpy(g.holder, s->world.nodes[to].id, sizeof(g.holder));
-	memcpy(g.holder_name, s->world.nodes[to].name, sizeof(g.holder_name));
-	memcpy(g.origin, copy->origin, sizeof(g.origin));
-	memcpy(g.origin_name, copy->name, sizeof(g.origin_name));
+	g = guard_of(s, copy, &to, 1);
 	r = note(s->p->fs, dir, &g);
 	if (r < 0)
 		return r;
 	push = push_to(s, to);
 	r = push_directory(&push, dir, copy, &figures);
 	count_sent(s->p, &figures);
-	if (r < 0)
-		return r;
-	g.state = GUARD_DONE;
-	r = note(s->p->fs, dir, &g);
+	if (r == 0)
+		r = note_done(s, dir, &g);
 	if (r == 0)
 		log_info("%s of node %s: is with node %s, too; %" PRIu64 " of %" PRIu64 " chunks were sent there, %" PRIu64 " bytes", copy->path,
 			 copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
+	return r;
+}
+
+/* 1: that node has been told, or is this one; 0: it is away */
+static int drop_copy(struct pass *s, const struct guard *g, const uint8_t *holder)
+{
+	struct push push;
+	uint32_t node;
+	int r;
+
+	if (find_node(&s->world, holder, &node) == 0)
+		return 0;
+	push = push_to(s, node);
+	r = node == s->world.self ? 0 : push_drop(&push, g->origin, g->origin_name, g->ino);
+	return r < 0 ? r : 1;
+}
+
+static bool is_among(const struct pass *s, const uint32_t *group, uint32_t nr, const uint8_t *id)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		if (memcmp(s->world.nodes[group[i]].id, id, CLUSTER_ID_LEN) == 0)
+			return true;
+	return false;
+}
+
+/* Those that had it, and are not of the group any more, if they are there. */
+static int drop_from_others(struct pass *s, const struct guard *before, const uint32_t *group, uint32_t nr)
+{
+	int r = is_among(s, group, nr, before->holder) ? 0 : drop_copy(s, before, before->holder);
+
+	for (uint32_t i = 0; r >= 0 && i < before->nr_more; i++)
+		r = is_among(s, group, nr, before->more[i].id) ? 0 : drop_copy(s, before, before->more[i].id);
+	return MIN(r, 0);
+}
+
+/* Its catalog to several, each of which covers a part of what only this one has. */
+static int protect_by_parity(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
+{
+	uint32_t group[PROTECT_GROUP_MAX], nr = protect_group(&s->world, copy->origin, group);
+	struct push_figures figures = { 0 };
+	struct push push;
+	struct guard g;
+	int r;
+
+	if (nr == 0)
+		return -EHOSTUNREACH;
+	g = guard_of(s, copy, group, nr);
+	r = note(s->p->fs, dir, &g);
+	copy->nr_slots = nr;
+	for (copy->slot = 0; r == 0 && copy->slot < nr; copy->slot++) {
+		push = push_to(s, group[copy->slot]);
+		r = push_catalog(&push, dir, copy, &figures);
+	}
+	count_sent(s->p, &figures);
+	push = push_to(s, group[0]);
+	if (r == 0)
+		r = push_hold(&push, dir, copy);
+	for (copy->slot = 0; r == 0 && copy->slot < nr; copy->slot++) {
+		push = push_to(s, group[copy->slot]);
+		r = push_cover(&push, copy);
+	}
+	for (copy->slot = 0; r == 0 && copy->slot < nr; copy->slot++) {
+		push = push_to(s, group[copy->slot]);
+		r = push_settle(&push, copy);
+	}
+	if (r == 0 && before)
+		r = drop_from_others(s, before, group, nr);
+	if (r == 0)
+		r = note_done(s, dir, &g);
+	if (r == 0)
+		log_info("%s of node %s: is covered by %" PRIu32 " other nodes", copy->path, copy->name, nr);
 	return r;
 }
 
@@ -227,7 +335,10 @@ static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal
 	memcpy(copy->name, self->name, sizeof(copy->name));
 	if (path->len > 0)
 		memcpy(copy->path, path->data, MIN(path->len, (size_t)LINK_PATH_MAX));
-	r = path->len > LINK_PATH_MAX ? -ENAMETOOLONG : protect_dir(s, dir, copy, r > 0 ? &g : NULL);
+	if (path->len > LINK_PATH_MAX)
+		r = -ENAMETOOLONG;
+	else
+		r = (s->p->mode == PROTECT_XOR ? protect_by_parity : protect_by_copy)(s, dir, copy, r > 0 ? &g : NULL);
 	s->nr_protected += r == 0;
 	return settle(s, dir, copy, r);
 }
@@ -248,6 +359,14 @@ static int protect_seals(struct pass *s, struct link_copy *copy)
 	return r;
 }
 
+/* Of those that cover a directory the first takes the sender's place when that is lost, and has all of it from then on. */
+static bool is_ours_to_protect(const struct pass *s, const struct ns_copy *c)
+{
+	uint32_t node;
+
+	return c->nr_slots == 0 || (c->slot == 0 && find_node(&s->world, c->sender, &node) == 0);
+}
+
 /* Copies of what lost nodes have sealed. */
 static int protect_copies(struct pass *s, struct link_copy *copy)
 {
@@ -260,7 +379,7 @@ static int protect_copies(struct pass *s, struct link_copy *copy)
 		struct guard g;
 
 		r = 0;
-		if (c->state != NS_COPY_KEPT || find_node(&s->world, c->store, &node) > 0)
+		if (c->state != NS_COPY_KEPT || find_node(&s->world, c->store, &node) > 0 || !is_ours_to_protect(s, c))
 			continue;
 		r = guard_get(s->p->fs->db, top, &g);
 		if (r < 0)
@@ -269,7 +388,7 @@ static int protect_copies(struct pass *s, struct link_copy *copy)
 		memcpy(copy->origin, c->store, sizeof(copy->origin));
 		memcpy(copy->name, c->name, sizeof(copy->name));
 		memcpy(copy->path, c->path, sizeof(copy->path));
-		r = protect_dir(s, top, copy, r > 0 ? &g : NULL);
+		r = (c->nr_slots > 0 ? protect_by_parity : protect_by_copy)(s, top, copy, r > 0 ? &g : NULL);
 		s->nr_copies += r == 0;
 		r = settle(s, top, copy, r);
 	}
@@ -290,34 +409,41 @@ static int is_wanted(struct fs *fs, uint64_t dir)
 	return r;
 }
 
+/* 1: all that had it have been told; 0: some are away */
+static int drop_copies(struct pass *s, const struct guard *g)
+{
+	int r = drop_copy(s, g, g->holder), all = r;
+
+	for (uint32_t i = 0; r >= 0 && i < g->nr_more; i++) {
+		r = drop_copy(s, g, g->more[i].id);
+		all = MIN(all, r);
+	}
+	return r < 0 ? r : all;
+}
+
 /* What is not sealed any more other nodes need not have. One that is away hears of it when it is there. */
 static int drop_rest(struct pass *s)
 {
 	struct guard g;
 	uint64_t dir = 0;
-	uint32_t node;
 	int r;
 
 	while ((r = guard_next(s->p->fs->db, dir, &dir, &g)) > 0) {
 		r = is_wanted(s->p->fs, dir);
 		if (r < 0)
 			return r;
-		if (r > 0 || find_node(&s->world, g.holder, &node) == 0)
+		if (r > 0)
 			continue;
-		if (node != s->world.self) {
-			struct push push = push_to(s, node);
-
-			r = push_drop(&push, g.origin, g.origin_name, g.ino);
-		}
+		r = drop_copies(s, &g);
 		if (r == -ENOTCONN || r == -ECANCELED)
 			return r;
 		if (r < 0) {
 			s->error = r;
-			log_warning("a copy of directory %" PRIu64 ", which nobody needs any more, stays with node %s: %s", dir, g.holder_name,
-				    strerror(-r));
+			log_warning("a copy of directory %" PRIu64 ", which nobody needs any more, stays with node %s: %s", dir,
+				    g.nr_more > 0 ? "that has one" : g.holder_name, strerror(-r));
 			continue;
 		}
-		r = note(s->p->fs, dir, NULL);
+		r = r > 0 ? note(s->p->fs, dir, NULL) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -463,6 +589,22 @@ int protect_heal(struct protect *p, uint64_t *ret)
 	return 0;
 }
 
+/* 1: it was one of them, which are one less now. */
+static int remove_holder(struct guard *g, const char *name)
+{
+	for (uint32_t i = 0; i < g->nr_more; i++)
+		if (strcmp(g->more[i].name, name) == 0) {
+			g->more[i] = g->more[--g->nr_more];
+			return 1;
+		}
+	if (g->nr_more == 0 || strcmp(g->holder_name, name) != 0)
+		return 0;
+	g->nr_more--;
+	memcpy(g->holder, g->more[g->nr_more].id, sizeof(g->holder));
+	memcpy(g->holder_name, g->more[g->nr_more].name, sizeof(g->holder_name));
+	return 1;
+}
+
 /* What it had is to be had by another one, or nobody needs to be told that it is not wanted any more. */
 static int drop_notes_of(struct fs *fs, const char *holder)
 {
@@ -471,7 +613,12 @@ static int drop_notes_of(struct fs *fs, const char *holder)
 	int r;
 
 	while ((r = guard_next(fs->db, dir, &dir, &g)) > 0) {
-		r = strcmp(g.holder_name, holder) == 0 ? note(fs, dir, NULL) : 0;
+		if (remove_holder(&g, holder) > 0) {
+			g.state = GUARD_BEGUN;
+			r = note(fs, dir, &g);
+		} else {
+			r = strcmp(g.holder_name, holder) == 0 ? note(fs, dir, NULL) : 0;
+		}
 		if (r < 0)
 			return r;
 	}

@@ -1,5 +1,5 @@
 /*
- * Sealed directories are also with another node: what is sealed here goes to this node's partner (fs/push.h), by itself, as soon as an agent is there, and what is not sealed any more goes from
+ * Sealed directories are also with another node, or with several that have the catalog and parity of what only one has (protect=xor, fs/stripes.h): what is sealed here goes to this node's partner (fs/push.h), by itself, as soon as an agent is there, and what is not sealed any more goes from
  * there. A thread does that; it is noted which node has what (index/guards.h).
  *
  * The partner is the next node in the order of store ids, and around, that is on another host. Nodes that come later may change that for what is sealed later; what a node has stays with it for as
@@ -15,7 +15,8 @@ struct protect;
 struct service;
 struct service_world;
 
-enum protect_mode { PROTECT_NONE, PROTECT_PARTNER };
+enum protect_mode { PROTECT_NONE, PROTECT_PARTNER, PROTECT_XOR };
+#define PROTECT_GROUP_MAX 7u
 
 struct protect_status {
 	enum protect_mode mode;
@@ -49,3 +50,5 @@ void protect_status(struct protect *p, struct protect_status *ret);
 
 /* The partner of a node, for one that has its directory: of a world its number. 0; -EHOSTUNREACH: none. Pure. */
 int protect_partner(const struct service_world *w, const uint8_t *origin, uint32_t *ret);
+/* protect=xor: up to PROTECT_GROUP_MAX of them, each on a host of its own. How many; 0: none. */
+uint32_t protect_group(const struct service_world *w, const uint8_t *origin, uint32_t ret[PROTECT_GROUP_MAX]);

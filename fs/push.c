@@ -12,6 +12,7 @@
 #include "fs/catalog.h"
 #include "fs/catalog_format.h"
 #include "fs/fs.h"
+#include "fs/gather.h"
 #include "mpi-agent/link_format.h"
 #include "mpi-agent/service.h"
 
@@ -21,8 +22,12 @@
 
 static_assert(BATCH <= LINK_CHUNKS_MAX && CATALOG_CHUNK * BATCH > LINK_PUT_BYTES_MAX, "as messages are");
 
+/* What is to be done with a catalog: it goes to the other node, and so do chunks that it tells of; it alone; or nothing goes anywhere, and chunks are held. */
+enum purpose { CHUNKS_TOO, CATALOG_ONLY, HOLD };
+
 struct pushing {
 	const struct push *p;
+	enum purpose purpose;
 	struct push_figures *figures;
 	struct link_copy *copy;
 
@@ -123,13 +128,13 @@ static bool is_live(const struct pushing *g, const uint8_t id[CLUSTER_ID_LEN])
 	return false;
 }
 
-/* Other than the one this goes to. */
+/* Other than the one this goes to, if it does. */
 static unsigned nr_live_owners(const struct pushing *g, const struct cluster_want *w)
 {
 	unsigned nr = 0;
 
 	for (uint32_t i = 0; i < w->nr_owners; i++)
-		nr += is_live(g, w->owners[i]) && memcmp(w->owners[i], target(g), CLUSTER_ID_LEN) != 0;
+		nr += is_live(g, w->owners[i]) && (g->purpose == HOLD || memcmp(w->owners[i], target(g), CLUSTER_ID_LEN) != 0);
 	return nr;
 }
 
@@ -140,42 +145,20 @@ static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w,
 	return w->got || kept == LINK_NOT_KEPT || nr_live_owners(g, w) < 2;
 }
 
-/* It is elsewhere, and nobody is known to have it but the other node, which would take it along. */
+/* It is elsewhere, and nobody is known to have it but the other node, which would take it along. Or what is held would be lost with one node, and nobody covers it. */
 static bool is_to_be_kept(const struct pushing *g, const struct cluster_want *w)
 {
-	return !w->got && nr_live_owners(g, w) == 0;
-}
-
-/* Those that are not here, from whoever has them. */
-static int fetch_rest(struct pushing *g, struct cluster_want *wants, size_t nr)
-{
-	const struct cluster_calls *calls = service_calls(g->p->service);
-	_cleanup_(freep) struct cluster_want *away = calloc(MAX(nr, (size_t)1), sizeof(*away));
-	size_t n = 0;
-	int r;
-
-	if (!away)
-		return -ENOMEM;
-	for (size_t i = 0; i < nr; i++)
-		if (!wants[i].got)
-			away[n++] = wants[i];
-	r = n > 0 ? calls->fetch(calls->userdata, away, n) : 0;
-	n = 0;
-	for (size_t i = 0; r == 0 && i < nr; i++)
-		if (!wants[i].got)
-			wants[i].got = away[n++].got;
-	return r;
+	return !w->got && nr_live_owners(g, w) < (g->purpose == HOLD ? 2 : 1);
 }
 
 /* Their bytes, into memory that is there for them. */
 static int read_chunks(struct pushing *g, struct cluster_want *wants, size_t nr)
 {
-	int r = engine_cluster_chunks(g->p->fs->engine, wants, nr);
+	const struct cluster_calls *calls = service_calls(g->p->service);
+	int r = gather_chunks(g->p->fs, calls->fetch, calls->userdata, wants, nr);
 
-	if (r == 0)
-		r = fetch_rest(g, wants, nr);
 	for (size_t i = 0; r == 0 && i < nr; i++)
-		if (!wants[i].got || !fp_equal(fp_of(g->p->fs->key, wants[i].buf, wants[i].len), wants[i].fp))
+		if (!wants[i].got)
 			r = log_errno(-EIO, "a chunk of %s, which is to be with another node, too, cannot be read", g->copy->path);
 	return r;
 }
@@ -225,7 +208,7 @@ static int keep_here(struct pushing *g, struct cluster_want *wants, size_t nr, s
 	return r;
 }
 
-static int keep_what_only_it_has(struct pushing *g)
+static int keep_what_is_missing(struct pushing *g)
 {
 	_cleanup_(freep) struct cluster_want *mine = calloc(g->nr, sizeof(*mine));
 	size_t n = 0, done;
@@ -282,6 +265,24 @@ static void drop_twins(struct pushing *g)
 	g->nr = n;
 }
 
+/* What is here others may rely on, and what is elsewhere is with two nodes, or here, too. */
+static int hold_chunks(struct pushing *g)
+{
+	_cleanup_(freep) struct fp *fps = calloc(MAX(g->nr, (size_t)1), sizeof(*fps));
+	int r = fps ? engine_cluster_locate(g->p->fs->engine, g->wants, g->nr) : -ENOMEM;
+	size_t n = 0;
+
+	if (r == 0)
+		r = keep_what_is_missing(g);
+	for (size_t i = 0; r == 0 && i < g->nr; i++)
+		if (g->wants[i].got)
+			fps[n++] = g->wants[i].fp;
+	if (r == 0)
+		r = engine_cluster_lend_all(g->p->fs->engine, fps, n);
+	g->nr = 0;
+	return r;
+}
+
 /* All that was gathered. */
 static int see_to_chunks(struct pushing *g)
 {
@@ -292,13 +293,15 @@ static int see_to_chunks(struct pushing *g)
 	drop_twins(g);
 	if (g->nr == 0)
 		return 0;
+	if (g->purpose == HOLD)
+		return hold_chunks(g);
 	kept = calloc(g->nr, 1);
 	r = kept ? ask(g, kept) : -ENOMEM;
 	if (r == 0)
 		r = engine_cluster_locate(g->p->fs->engine, g->wants, g->nr);
 	g->figures->asked += g->nr;
 	if (r == 0)
-		r = keep_what_only_it_has(g);
+		r = keep_what_is_missing(g);
 	for (size_t i = 0; r == 0 && i < g->nr; i++)
 		if (is_to_be_sent(g, &g->wants[i], kept[i]))
 			g->wants[n++] = g->wants[i];
@@ -362,13 +365,15 @@ static int put(void *userdata, const void *p, size_t len)
 	size_t at = 0, used;
 	int r = 0;
 
-	buf_add(&g->catalog, p, len);
-	buf_add(&g->unread, p, len);
+	if (g->purpose != HOLD)
+		buf_add(&g->catalog, p, len);
+	if (g->purpose != CATALOG_ONLY)
+		buf_add(&g->unread, p, len);
 	if (buf_error(&g->catalog) < 0 || buf_error(&g->unread) < 0)
 		return -ENOMEM;
 	while (r >= 0 && g->catalog.len >= CATALOG_CHUNK)
 		r = put_catalog(g, CATALOG_CHUNK);
-	while (r >= 0) {
+	while (r >= 0 && g->purpose != CATALOG_ONLY) {
 		struct catalog_record rec;
 
 		r = catalog_reader_next(&g->reader, g->unread.data + at, g->unread.len - at, &used, &rec);
@@ -377,22 +382,23 @@ static int put(void *userdata, const void *p, size_t len)
 		at += used;
 		r = rec.type == CATALOG_PIECES ? gather_pieces(g, &rec) : 0;
 	}
-	memmove(g->unread.data, g->unread.data + at, g->unread.len - at);
+	if (at > 0)
+		memmove(g->unread.data, g->unread.data + at, g->unread.len - at);
 	g->unread.len -= at;
 	return MIN(r, 0);
 }
 
-static int send_copy(struct pushing *g)
+static int send_copy(const struct push *p, struct link_copy *copy)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
 	struct service_call *c;
-	int error, r = service_call_new(g->p->service, LINK_COPIED, &c);
+	int error, r = service_call_new(p->service, LINK_COPIED, &c);
 
 	if (r < 0)
 		return r;
-	memcpy(g->copy->node, target(g), sizeof(g->copy->node));
-	link_encode_copy(service_call_number(c), g->copy, &b);
-	r = call(g->p, c, &b, &answer);
+	memcpy(copy->node, p->world->nodes[p->to].id, sizeof(copy->node));
+	link_encode_copy(service_call_number(c), copy, &b);
+	r = call(p, c, &b, &answer);
 	service_call_free(c);
 	if (r == 0)
 		r = link_decode_error(answer.data, answer.len, &error);
@@ -409,7 +415,7 @@ static int push_all(struct pushing *g, uint64_t dir)
 		r = put_catalog(g, g->catalog.len);
 	while (r == 0 && g->nr_calls > 0)
 		r = await_oldest(g);
-	return r < 0 ? r : send_copy(g);
+	return r < 0 || g->purpose == HOLD ? r : send_copy(g->p, g->copy);
 }
 
 static void pushing_free(struct pushing *g)
@@ -425,7 +431,7 @@ static void pushing_free(struct pushing *g)
 	free(g);
 }
 
-int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures)
+static int push(const struct push *p, uint64_t dir, enum purpose purpose, struct link_copy *copy, struct push_figures *figures)
 {
 	struct pushing *g = calloc(1, sizeof(*g));
 	int r;
@@ -433,6 +439,7 @@ int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, s
 	if (!g)
 		return -ENOMEM;
 	g->p = p;
+	g->purpose = purpose;
 	g->figures = figures;
 	g->copy = copy;
 	copy->chunks = NULL;
@@ -440,6 +447,46 @@ int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, s
 	r = push_all(g, dir);
 	pushing_free(g);
 	return r;
+}
+
+int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures)
+{
+	copy->slot = copy->nr_slots = 0;
+	return push(p, dir, CHUNKS_TOO, copy, figures);
+}
+
+int push_catalog(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures)
+{
+	return push(p, dir, CATALOG_ONLY, copy, figures);
+}
+
+static int push_step(const struct push *p, struct link_copy *copy, enum link_copy_step step)
+{
+	int r;
+
+	copy->nr_chunks = 0;
+	copy->step = step;
+	r = send_copy(p, copy);
+	copy->step = LINK_COPY_MAKE;
+	return r;
+}
+
+int push_cover(const struct push *p, struct link_copy *copy)
+{
+	return push_step(p, copy, LINK_COPY_COVER);
+}
+
+int push_settle(const struct push *p, struct link_copy *copy)
+{
+	return push_step(p, copy, LINK_COPY_SETTLE);
+}
+
+int push_hold(const struct push *p, uint64_t dir, struct link_copy *copy)
+{
+	struct push_figures none = { 0 };
+	int r = engine_cluster_meet(p->fs->engine, p->world->nodes, p->world->nr); /* they refer to what is here */
+
+	return r < 0 ? r : push(p, dir, HOLD, copy, &none);
 }
 
 int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino)

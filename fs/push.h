@@ -37,5 +37,17 @@ struct push {
  * other node has. -ECANCELED: goes_on(). -EIO: something of it cannot be read. All else is the other node's error.
  */
 int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures);
+/*
+ * The same without its chunks, in four steps, since what is covered (fs/stripes.h) must not go afterwards, nor what covered it before:
+ *   1. each of several nodes, in copy->slot of nr_slots, makes a copy, and refers to chunks that only this one has;
+ *   2. chunks that would be lost with one other node are brought here, all that are here are lent, and it is looked whether the directory is still sealed: `to` does not matter;
+ *   3. each of them covers those of its part;
+ *   4. each of them may let go what the copy does not need any more.
+ * Errors likewise.
+ */
+int push_catalog(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures);
+int push_hold(const struct push *p, uint64_t dir, struct link_copy *copy);
+int push_cover(const struct push *p, struct link_copy *copy);
+int push_settle(const struct push *p, struct link_copy *copy);
 /* The other node's copy is not wanted any more. */
 int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino);

@@ -16,6 +16,8 @@ enum guard_state {
 	GUARD_DONE = 2, /* it has all of it */
 };
 
+#define GUARD_MORE_MAX (NS_COPY_SLOTS_MAX - 1)
+
 struct guard {
 	enum guard_state state;
 	uint8_t holder[NS_STORE_ID_LEN];
@@ -25,6 +27,12 @@ struct guard {
 	char origin_name[NS_NODE_NAME_MAX + 1];
 	uint64_t ino;
 	int64_t sealed_ns;
+	/* Parity: the holder is the first of several, each of which has a copy, and covers a part. */
+	uint32_t nr_more;
+	struct guard_holder {
+		uint8_t id[NS_STORE_ID_LEN];
+		char name[NS_NODE_NAME_MAX + 1];
+	} more[GUARD_MORE_MAX];
 };
 
 struct ns_key guard_key(uint64_t ino);

@@ -320,12 +320,15 @@ void ns_copy_encode(const struct ns_copy *c, struct buf *ret)
 		.version = COPY_VERSION,
 		.state = (uint8_t)c->state,
 		.name_len = (uint8_t)strlen(c->name),
+		.slots = (uint8_t)(c->nr_slots << 4 | c->slot),
 		.ino = le64_put(c->ino),
 		.sealed_ns = le64_put((uint64_t)c->sealed_ns),
 	};
 
 	memcpy(d.store, c->store, sizeof(d.store));
 	buf_add(ret, &d, sizeof(d));
+	if (c->nr_slots > 0)
+		buf_add(ret, c->sender, sizeof(c->sender));
 	buf_add(ret, c->name, d.name_len);
 	buf_add(ret, c->path, strlen(c->path));
 }
@@ -350,16 +353,27 @@ bool ns_node_name_is_valid(const char *name, size_t len)
 	return len <= NS_NODE_NAME_MAX && name_is_valid(name, len);
 }
 
+static bool slots_are_valid(uint8_t slots)
+{
+	unsigned nr = slots >> 4, slot = slots & 15;
+
+	return slots == 0 || (nr <= NS_COPY_SLOTS_MAX && slot < nr);
+}
+
 int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret)
 {
 	const struct copy_value_disk *d = p;
 	const char *name = (const char *)p + sizeof(*d);
-	size_t path_len;
+	size_t path_len, sender_len;
 
-	if (len < sizeof(*d) || d->version != COPY_VERSION || d->state > NS_COPY_CACHED || d->reserved != 0 ||
-	    len - sizeof(*d) < d->name_len || !ns_node_name_is_valid(name, d->name_len))
+	if (len < sizeof(*d) || d->version != COPY_VERSION || d->state > NS_COPY_STRIPE || !slots_are_valid(d->slots))
 		return -EBADMSG;
-	path_len = len - sizeof(*d) - d->name_len;
+	sender_len = d->slots == 0 ? 0 : NS_STORE_ID_LEN;
+	len -= sizeof(*d);
+	if (len < sender_len + d->name_len || !ns_node_name_is_valid(name + sender_len, d->name_len))
+		return -EBADMSG;
+	path_len = len - sender_len - d->name_len;
+	name += sender_len;
 	if (!ns_path_is_valid(name + d->name_len, path_len))
 		return -EBADMSG;
 	ret->state = (enum ns_copy_state)d->state;
@@ -370,6 +384,10 @@ int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret)
 	ret->name[d->name_len] = '\0';
 	memcpy(ret->path, name + d->name_len, path_len);
 	ret->path[path_len] = '\0';
+	ret->nr_slots = d->slots >> 4;
+	ret->slot = d->slots & 15;
+	memset(ret->sender, 0, sizeof(ret->sender));
+	memcpy(ret->sender, d + 1, sender_len);
 	return 0;
 }
 

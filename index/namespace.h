@@ -71,7 +71,9 @@ enum ns_copy_state {
 	NS_COPY_PARTIAL = 0, /* being made, or on its way out: removed at the next mount */
 	NS_COPY_KEPT = 1, /* until it is dropped */
 	NS_COPY_CACHED = 2, /* made because somebody looked; whoever wants the space may drop it */
+	NS_COPY_STRIPE = 3, /* no copy, but a tree like one: parity over chunks of other nodes (fs/stripes.h). `store` is this one, `ino` its number */
 };
+#define NS_COPY_SLOTS_MAX 7u
 #define NS_STORE_ID_LEN 16u
 #define NS_NODE_NAME_MAX 63u
 #define NS_PATH_MAX 4095u
@@ -82,6 +84,9 @@ struct ns_copy {
 	int64_t sealed_ns;
 	char name[NS_NODE_NAME_MAX + 1]; /* of the node; for people */
 	char path[NS_PATH_MAX + 1]; /* from that node's root; "": the root itself */
+	/* KEPT: nr_slots nodes have such a copy, each of which covers a part of the chunks that only `sender` has. 0: nobody has to cover any. */
+	uint8_t slot, nr_slots;
+	uint8_t sender[NS_STORE_ID_LEN];
 };
 
 /* Keys, on the stack. */

@@ -42,7 +42,7 @@
 #include "base/fp.h"
 #include "base/le.h"
 
-#define LINK_VERSION 3u
+#define LINK_VERSION 4u
 #define LINK_LEN_MAX (64u << 20) /* of a message; more is refused unread */
 #define LINK_CHUNKS_MAX 4096u /* that are asked for at once, ... */
 #define LINK_BYTES_MAX (16u << 20) /* with as many bytes together */
@@ -198,6 +198,14 @@ enum link_kept {
 	LINK_WITH_OTHERS, /* not here, but this node refers to it, and knows another than the one that asks to have it, who takes part now */
 };
 
+#define LINK_SLOTS_MAX 7u
+enum link_copy_step {
+	LINK_COPY_MAKE,
+	/* With slots, of a copy that is there: */
+	LINK_COPY_COVER, /* what it needs is to be covered, ... */
+	LINK_COPY_SETTLE, /* and all others have done so */
+};
+
 /* COPY: this, the path, and for each chunk of the catalog, in order, an entry as of GET. COPIED: le32, an errno or 0. */
 struct link_copy_wire {
 	uint8_t node[16];
@@ -205,8 +213,10 @@ struct link_copy_wire {
 	uint8_t name[LINK_NAME_LEN]; /* of that node */
 	struct le64 ino, sealed_ns; /* there */
 	struct le32 path_len, nr_chunks;
+	struct le32 slot, nr_slots; /* nr_slots, at most LINK_SLOTS_MAX, nodes cover what only the sender has; 0: nothing is to be covered */
+	struct le32 step; /* enum link_copy_step: chunks follow in the first only */
 };
-static_assert(sizeof(struct link_copy_wire) == 120, "on the wire");
+static_assert(sizeof(struct link_copy_wire) == 132, "on the wire");
 
 /* DROP: that is not wanted any more. DROPPED: le32, an errno or 0. */
 struct link_drop_wire {
@@ -275,6 +285,8 @@ struct link_copy {
 	char path[LINK_PATH_MAX + 1]; /* from the root, without a slash at either end; "": it is the root */
 	struct link_want *chunks; /* of its catalog; the caller's to free */
 	uint32_t nr_chunks;
+	uint32_t slot, nr_slots;
+	enum link_copy_step step;
 };
 
 struct link_drop {

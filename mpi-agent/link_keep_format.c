@@ -54,6 +54,9 @@ void link_encode_copy(uint64_t number, const struct link_copy *c, struct buf *re
 		.sealed_ns = le64_put((uint64_t)c->sealed_ns),
 		.path_len = le32_put((uint32_t)strlen(c->path)),
 		.nr_chunks = le32_put(c->nr_chunks),
+		.slot = le32_put(c->slot),
+		.nr_slots = le32_put(c->nr_slots),
+		.step = le32_put(c->step),
 	};
 
 	memcpy(d.node, c->node, sizeof(d.node));
@@ -183,10 +186,13 @@ int link_decode_copy(const void *p, size_t len, struct link_copy *ret)
 		.ino = le64_get(d->ino),
 		.sealed_ns = (int64_t)le64_get(d->sealed_ns),
 		.nr_chunks = le32_get(d->nr_chunks),
+		.slot = le32_get(d->slot),
+		.nr_slots = le32_get(d->nr_slots),
+		.step = (enum link_copy_step)le32_get(d->step),
 	};
 	path_len = le32_get(d->path_len);
-	if (path_len > LINK_PATH_MAX || copy.nr_chunks < 1 || copy.nr_chunks > LINK_COPY_CHUNKS_MAX ||
-	    link_name_decode(d->name, copy.name) < 0)
+	if (path_len > LINK_PATH_MAX || le32_get(d->step) > LINK_COPY_SETTLE || copy.nr_chunks > LINK_COPY_CHUNKS_MAX ||
+	    (copy.nr_chunks == 0) != (copy.step != LINK_COPY_MAKE) || (copy.nr_slots == 0 && copy.step != LINK_COPY_MAKE) || copy.nr_slots > LINK_SLOTS_MAX || copy.slot >= MAX(copy.nr_slots, UINT32_C(1)) || link_name_decode(d->name, copy.name) < 0)
 		return -EBADMSG;
 	path = cursor_take(&c, path_len);
 	if (!path || !is_path(path, path_len) || cursor_left(&c) != copy.nr_chunks * sizeof(struct link_want_wire))

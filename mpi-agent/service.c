@@ -162,6 +162,7 @@ static void disconnect(struct connection *c)
 		out_remove(s);
 	service_fail_requests(s);
 	service_queue_clear(&s->gets);
+	service_queue_clear(&s->rebuilds);
 	service_queue_clear(&s->keeps);
 	service_drop_questions(s);
 	service_leave_collection(s);
@@ -547,7 +548,8 @@ static int start_threads(struct service *s)
 		pthread_t *thread;
 		void *(*run)(void *);
 	} threads[] = { { &s->io, run }, { &s->server, service_server }, { &s->committer, service_committer },
-		      { &s->collector, service_collector }, { &s->answerer, service_answerer }, { &s->keeper, service_keeper } };
+		      { &s->collector, service_collector }, { &s->answerer, service_answerer }, { &s->keeper, service_keeper },
+		      { &s->rebuilder, service_rebuilder } };
 	size_t nr = 0;
 	int r = 0;
 
@@ -601,6 +603,7 @@ void service_stop(struct service *s)
 	pthread_join(s->collector, NULL);
 	pthread_join(s->answerer, NULL);
 	pthread_join(s->keeper, NULL);
+	pthread_join(s->rebuilder, NULL);
 	listener_close(&s->listener);
 	s->is_started = false;
 }

@@ -5,7 +5,8 @@
  * One thread has the socket: it listens, takes one agent at a time, reads, writes, and waits for nothing else. Another reads chunks that
  * other nodes want, so that a slow disk does not hold rounds up, and a third has the store commit when a round begins and something is
  * pending, or when the engine wants one. A fourth takes the steps of a collection of all nodes (service_collect.c), a fifth answers what
- * daemons of other nodes ask (service_query.c), and a sixth does what they want to be kept (service_keep.c). Who calls struct
+ * daemons of other nodes ask (service_query.c), a sixth does what they want to be kept (service_keep.c), and a seventh rebuilds chunks that other nodes want and nobody has: it waits for
+ * these nodes, which must not wait for it in turn. Who calls struct
  * cluster_calls waits for these, each time no longer than the limits below; nobody waits when no agent is
  * there, or one that has been silent for that long, until it speaks of a round again.
  *
@@ -62,6 +63,8 @@ struct service_store {
 	int (*drop)(void *userdata, const struct link_drop *drop);
 	/* NODES has come: what waited for others can go on. Returns at once. NULL: nothing waits */
 	void (*met)(void *userdata);
+	/* Chunks that no node has any more, of what several others have (`got`: those that are there already). May take as long as fetch(). NULL: nothing can be */
+	int (*rebuild)(void *userdata, struct cluster_want *wants, size_t nr);
 };
 
 /*
@@ -75,6 +78,9 @@ int service_start(struct service *s, const char *path, const struct link_welcome
 		  const struct service_store *store);
 void service_stop(struct service *s); /* started or not; NULL is fine */
 void service_free(struct service *s); /* NULL is fine */
+
+/* As fetch() of its calls, but nothing is rebuilt: for whoever does that. */
+int service_fetch_whole(void *service, struct cluster_want *wants, size_t nr);
 
 /*
  * All nodes collect together: wait for the end of that. -ENOTCONN: no agent is there, or it has gone; -ECANCELED: goes_on(), which is asked now and then. What

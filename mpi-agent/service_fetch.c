@@ -246,7 +246,7 @@ static int fetch_all(struct service *s, uint64_t agent, struct cluster_want *wan
 	return first;
 }
 
-int service_fetch(void *userdata, struct cluster_want *wants, size_t nr)
+int service_fetch_whole(void *userdata, struct cluster_want *wants, size_t nr)
 {
 	struct service *s = userdata;
 	size_t nr_got = 0;
@@ -268,6 +268,24 @@ int service_fetch(void *userdata, struct cluster_want *wants, size_t nr)
 		log_warning("agent: chunks of other nodes have not come within %" PRIu64 " ms",
 			    s->limits.fetch_ns / 1000000);
 	return nr_got > 0 ? 0 : r == -ENOMEM ? -ENOTCONN : r;
+}
+
+static bool have_all(const struct cluster_want *wants, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		if (!wants[i].got)
+			return false;
+	return true;
+}
+
+int service_fetch(void *userdata, struct cluster_want *wants, size_t nr)
+{
+	struct service *s = userdata;
+	int r = service_fetch_whole(s, wants, nr);
+
+	if (r == 0 && s->store.rebuild && !have_all(wants, nr))
+		s->store.rebuild(s->store.userdata, wants, nr); /* what has come is there in any case */
+	return r;
 }
 
 void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body)
@@ -302,11 +320,28 @@ void service_get_free(struct service_get *g)
 	free(g);
 }
 
+/* false: it would be more bytes than `max` in all. */
+static bool service_queue_put(struct service *s, struct service_queue *q, size_t max, struct service_get *g)
+{
+	bool has_room;
+
+	mutex_lock(&s->lock);
+	has_room = q->bytes + g->body.len <= max;
+	if (has_room) {
+		q->bytes += g->body.len;
+		g->next = NULL;
+		*(q->end ?: &q->first) = g;
+		q->end = &g->next;
+		cond_broadcast(&s->changed);
+	}
+	mutex_unlock(&s->lock);
+	return has_room;
+}
+
 bool service_queue_add(struct service *s, struct service_queue *q, size_t max, enum link_type type, uint64_t number, struct buf *body,
 		       struct service_get **ret)
 {
 	struct service_get *g = calloc(1, sizeof(*g));
-	bool has_room = false;
 
 	*ret = g;
 	if (!g)
@@ -316,15 +351,8 @@ bool service_queue_add(struct service *s, struct service_queue *q, size_t max, e
 	buf_move(&g->body, body);
 	mutex_lock(&s->lock);
 	g->agent = s->agent;
-	has_room = q->bytes + g->body.len <= max;
-	if (has_room) {
-		q->bytes += g->body.len;
-		*(q->end ?: &q->first) = g;
-		q->end = &g->next;
-		cond_broadcast(&s->changed);
-	}
 	mutex_unlock(&s->lock);
-	return has_room;
+	return service_queue_put(s, q, max, g);
 }
 
 struct service_get *service_queue_take(struct service_queue *q)
@@ -344,8 +372,8 @@ void service_queue_clear(struct service_queue *q)
 		service_get_free(service_queue_take(q));
 }
 
-/* Into `bytes`, those that are here one behind the other. */
-static int read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, uint8_t *bytes, bool *is_here, size_t *ret)
+/* Into `bytes`, those that are here one behind the other. -EXDEV: not all are, and with `rebuilds` it may do better. */
+static int read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, bool rebuilds, uint8_t *bytes, bool *is_here, size_t *ret)
 {
 	_cleanup_(freep) struct cluster_want *v = calloc(MAX(nr, 1u), sizeof(*v));
 	uint8_t *end = bytes;
@@ -362,6 +390,11 @@ static int read_chunks(struct service *s, const struct link_want *wants, uint32_
 	r = s->store.chunks(s->store.userdata, v, nr);
 	if (r < 0)
 		return r;
+	if (s->store.rebuild && !have_all(v, nr)) {
+		if (!rebuilds)
+			return -EXDEV;
+		s->store.rebuild(s->store.userdata, v, nr); /* without it there is less */
+	}
 	for (uint32_t i = 0; i < nr; i++) {
 		is_here[i] = v[i].got;
 		if (!v[i].got)
@@ -396,7 +429,7 @@ static int answer_none(struct service *s, const struct service_get *g, const str
 }
 
 /* Chunks begin at a page: they are read from the disk to where they are sent from. */
-static int encode_answer(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr, struct buf *b,
+static int encode_answer(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr, bool rebuilds, struct buf *b,
 			 size_t *ret_from)
 {
 	_cleanup_(freep) bool *is_here = calloc(MAX(nr, 1u), sizeof(*is_here));
@@ -409,7 +442,7 @@ static int encode_answer(struct service *s, const struct service_get *g, const s
 	if (!is_here || buf_reserve(b, head + PAGE + bytes) < 0)
 		return -ENOMEM;
 	at = (uint8_t *)round_up((uintptr_t)(b->data + head), PAGE);
-	r = read_chunks(s, wants, nr, at, is_here, &bytes);
+	r = read_chunks(s, wants, nr, rebuilds, at, is_here, &bytes);
 	if (r < 0)
 		return r;
 	link_put_chunks_head(g->number, is_here, nr, bytes, at - head);
@@ -418,7 +451,7 @@ static int encode_answer(struct service *s, const struct service_get *g, const s
 	return 0;
 }
 
-static int answer_get(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr)
+static int answer_get(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr, bool rebuilds)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	size_t from;
@@ -427,7 +460,7 @@ static int answer_get(struct service *s, const struct service_get *g, const stru
 	mutex_lock(&s->lock);
 	service_take_spare(s, &b);
 	mutex_unlock(&s->lock);
-	r = encode_answer(s, g, wants, nr, &b, &from);
+	r = encode_answer(s, g, wants, nr, rebuilds, &b, &from);
 	mutex_lock(&s->lock);
 	if (r == 0)
 		r = service_send_from(s, g->agent, &b, from);
@@ -436,7 +469,9 @@ static int answer_get(struct service *s, const struct service_get *g, const stru
 	return r;
 }
 
-static int serve_get(struct service *s, const struct service_get *g, bool is_too_much)
+enum service_way { SERVE, REBUILD, TOO_MUCH };
+
+static int serve_get(struct service *s, const struct service_get *g, enum service_way way)
 {
 	_cleanup_(freep) struct link_want *wants = NULL;
 	uint32_t nr;
@@ -444,7 +479,7 @@ static int serve_get(struct service *s, const struct service_get *g, bool is_too
 
 	if (r < 0)
 		return r;
-	return is_too_much ? answer_none(s, g, wants, nr) : answer_get(s, g, wants, nr);
+	return way == TOO_MUCH ? answer_none(s, g, wants, nr) : answer_get(s, g, wants, nr, way == REBUILD);
 }
 
 /* What cannot be noted is not lent. */
@@ -477,14 +512,21 @@ static int serve_lend(struct service *s, const struct service_get *g, bool is_to
 	return r;
 }
 
-static void serve(struct service *s, const struct service_get *g, bool is_too_much)
+/* Takes it. */
+static void serve(struct service *s, struct service_get *g, enum service_way way)
 {
-	int r = g->type == LINK_LEND ? serve_lend(s, g, is_too_much) : serve_get(s, g, is_too_much);
+	int r = g->type == LINK_LEND ? serve_lend(s, g, way == TOO_MUCH) : serve_get(s, g, way);
 
+	if (r == -EXDEV) {
+		if (service_queue_put(s, &s->rebuilds, GETS_BYTES_MAX, g))
+			return;
+		r = serve_get(s, g, TOO_MUCH);
+	}
 	if (r == -EBADMSG)
 		service_hang_up(s, g->agent, "what other nodes want,");
 	else if (r < 0 && r != -ENOTCONN)
 		log_errno(r, "chunks for other nodes");
+	service_get_free(g);
 }
 
 void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body)
@@ -493,27 +535,38 @@ void service_get(struct service *s, enum link_type type, uint64_t number, struct
 
 	if (service_queue_add(s, &s->gets, GETS_BYTES_MAX, type, number, body, &g) || !g)
 		return; /* without memory: who asked will ask another in time */
-	serve(s, g, true);
-	service_get_free(g);
+	serve(s, g, TOO_MUCH);
+}
+
+static void *serve_queue(struct service *s, struct service_queue *q, enum service_way way)
+{
+	struct service_get *g;
+
+	mutex_lock(&s->lock);
+	while (!s->stopping) {
+		if (!q->first || s->out_bytes > OUT_BYTES_MAX) {
+			cond_wait(&s->changed, &s->lock);
+			continue;
+		}
+		g = service_queue_take(q);
+		mutex_unlock(&s->lock);
+		serve(s, g, way);
+		mutex_lock(&s->lock);
+	}
+	mutex_unlock(&s->lock);
+	return NULL;
 }
 
 void *service_server(void *userdata)
 {
 	struct service *s = userdata;
-	struct service_get *g;
 
-	mutex_lock(&s->lock);
-	while (!s->stopping) {
-		if (!s->gets.first || s->out_bytes > OUT_BYTES_MAX) {
-			cond_wait(&s->changed, &s->lock);
-			continue;
-		}
-		g = service_queue_take(&s->gets);
-		mutex_unlock(&s->lock);
-		serve(s, g, false);
-		service_get_free(g);
-		mutex_lock(&s->lock);
-	}
-	mutex_unlock(&s->lock);
-	return NULL;
+	return serve_queue(s, &s->gets, SERVE);
+}
+
+void *service_rebuilder(void *userdata)
+{
+	struct service *s = userdata;
+
+	return serve_queue(s, &s->rebuilds, REBUILD);
 }

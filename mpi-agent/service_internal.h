@@ -84,7 +84,7 @@ struct service {
 	struct link_welcome welcome;
 	struct listener listener;
 	int wake_fd; /* for the thread that has the socket */
-	pthread_t io, server, committer, collector, answerer, keeper;
+	pthread_t io, server, committer, collector, answerer, keeper, rebuilder;
 	bool is_started;
 
 	struct mutex lock; /* leaf */
@@ -114,6 +114,7 @@ struct service {
 	uint64_t number GUARDED_BY(lock); /* of the last request */
 	struct service_request *requests GUARDED_BY(lock);
 	struct service_queue gets GUARDED_BY(lock); /* GET, LEND */
+	struct service_queue rebuilds GUARDED_BY(lock); /* GETs of what is not here, or not all of it */
 	struct service_queue keeps GUARDED_BY(lock); /* PUT, COPY, DROP */
 	struct service_get *questions GUARDED_BY(lock), **questions_end GUARDED_BY(lock);
 	unsigned nr_questions GUARDED_BY(lock);
@@ -176,6 +177,7 @@ struct service_get *service_queue_take(struct service_queue *q);
 void service_queue_clear(struct service_queue *q);
 void service_get_free(struct service_get *g); /* NULL is fine */
 void *service_server(void *userdata); /* a thread's */
+void *service_rebuilder(void *userdata); /* another one's */
 
 /* --- service_keep.c --- */
 

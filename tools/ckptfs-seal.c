@@ -42,7 +42,7 @@ static void help(FILE *to)
 	      "Make a directory of a ckptfs, with all that is in it, durable and then immutable: a checkpoint that is\n"
 	      "complete. A crash leaves all of it sealed or nothing.\n\n"
 	      "  --wait=local     until it is durable on this node, as without this option\n"
-	      "  --wait=replicated   until another node has a copy, too, which goes by itself with the mount option protect=partner\n"
+	      "  --wait=replicated   until another node has a copy, too, which goes by itself with the mount option protect=partner; or parity, protect=xor\n"
 	      "  --unseal         let it be changed again; it must be, before it can be deleted\n"
 	      "  --list           what is sealed; *: the newest in its directory\n"
 	      "  --json           the list as one JSON document for each mount; keys keep their meaning (schema_version)\n"
@@ -126,7 +126,7 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 	}
 	fprintf(stderr, TOOL ": %s: sealed, but no other node has a copy: ", path);
 	if (r == -EOPNOTSUPP)
-		fputs("the mount does not make any, without protect=partner\n", stderr);
+		fputs("the mount does not make any, without protect=partner or protect=xor\n", stderr);
 	else if (r == -ENOTCONN)
 		fputs("there is no ckptfs-agent; it will have one when that runs\n", stderr);
 	else if (r == -EHOSTUNREACH)

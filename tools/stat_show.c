@@ -207,6 +207,10 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 			json_flat_get(j, "cluster.sealed"));
 	if (json_flat_u64(j, "cluster.protect_errno") != 0)
 		fprintf(to, "  some could not be protected: %s; it is tried again\n", strerror((int)json_flat_u64(j, "cluster.protect_errno")));
+	if (json_flat_u64(j, "cluster.stripes") > 0) {
+		fprintf(to, "  %s of parity here", human_size(json_flat_u64(j, "cluster.stripe_parity_bytes")).s);
+		fprintf(to, " cover %s of other nodes\n", human_size(json_flat_u64(j, "cluster.stripe_covered_bytes")).s);
+	}
 	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
 	fputc('\n', to);
 	number_line(to, "  copies for other nodes", json_flat_u64(j, "cluster.copies"));

@@ -93,6 +93,14 @@ int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t n
 int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf); /* one: 1/0/<0 */
 /* Where they are, without reading any: `got`, here; else `owners` are those who have it as far as this store knows, of whom there are none if it does not know it. */
 int engine_cluster_locate(struct engine *e, struct cluster_want *wants, size_t nr);
+/*
+ * Do they have it? One that is named alone may be named on the word of a catalog (engine_cluster_refer()), whose teller may only refer to it; several are named by a round alone, in which each of them has
+ * said that it is there, durable and lent.
+ */
+static inline bool cluster_owners_are_sure(const struct cluster_want *w)
+{
+	return w->nr_owners >= 2;
+}
 
 /*
  * A chunk that this node is to have for others, whether it has a use for it or not: durable, and lent, when this returns. One whose bytes
@@ -127,11 +135,10 @@ struct content;
 /* What c has from `off` on: up to `max` pieces, one behind the other. How many; 0: nothing more. */
 int engine_cluster_pieces(struct content *c, uint64_t off, struct cluster_piece *ret, size_t max);
 /*
- * c gets that from `off` on, without any bytes being moved: what is not known here is elsewhere from now on, with these
- * nodes. When this returns that is durable, and the change of c is in the log. -EAGAIN: as above.
+ * c gets that from `off` on, without any bytes being moved: what is not known here is elsewhere from now on, with this
+ * node. When this returns that is durable, and the change of c is in the log. -EAGAIN: as above.
  */
-int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr,
-			 const struct cluster_node *owners, uint32_t nr_owners);
+int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr, const struct cluster_node *owner);
 /* The same for several files at once, which costs one sync: pieces of the first run, then those of the next. */
 struct cluster_run {
 	struct content *c;
@@ -139,7 +146,7 @@ struct cluster_run {
 	size_t nr; /* pieces */
 };
 int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, size_t nr_runs, const struct cluster_piece *pieces,
-			      const struct cluster_node *owners, uint32_t nr_owners);
+			      const struct cluster_node *owner);
 
 /*
  * Collecting together (together.c): what no node refers to any more is not lent any more, and then each node's own collection frees it.

@@ -506,14 +506,13 @@ static size_t nr_pieces(const struct cluster_run *runs, size_t nr_runs)
 	return nr;
 }
 
-int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr,
-			 const struct cluster_node *owners, uint32_t nr_owners)
+int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr, const struct cluster_node *owner)
 {
-	return engine_cluster_refer_runs(c->e, &(struct cluster_run){ c, off, nr }, 1, pieces, owners, nr_owners);
+	return engine_cluster_refer_runs(c->e, &(struct cluster_run){ c, off, nr }, 1, pieces, owner);
 }
 
 int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, size_t nr_runs, const struct cluster_piece *pieces,
-			      const struct cluster_node *owners, uint32_t nr_owners)
+			      const struct cluster_node *owner)
 {
 	size_t nr = nr_pieces(runs, nr_runs);
 	_cleanup_(freep) struct addr *where = calloc(MAX(nr, (size_t)1), sizeof(*where));
@@ -521,19 +520,16 @@ int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, 
 	_cleanup_(freep) bool *is_new = calloc(MAX(nr, (size_t)1), sizeof(*is_new));
 	struct referring rf = { e, pieces, where, number, is_new, nr, { 0 } };
 	unsigned ticket;
-	int r = 0;
+	int r;
 
 	if (!where || !number || !is_new)
 		return -ENOMEM;
-	if (nr_owners == 0 || nr_owners > SHARE_OWNERS_MAX)
-		return -EINVAL;
 	if (e->conf.read_only)
 		return -EROFS;
 	mutex_lock(&e->shares.lock);
-	for (uint32_t i = 0; i < nr_owners && r == 0; i++)
-		r = shares_number(e, &owners[i], &rf.owners.node[i]);
+	r = shares_number(e, owner, &rf.owners.node[0]);
 	mutex_unlock(&e->shares.lock);
-	rf.owners.nr = (uint8_t)nr_owners;
+	rf.owners.nr = 1;
 	if (r < 0)
 		return r;
 	r = shares_settling(e, false);

@@ -5,7 +5,8 @@
 
 # With one owner of each page any loss takes some that others only refer to; with two, pages that several nodes have are sent once more by those alone that own them.
 replicas=${PROTECT_REPLICAS:-1}
-options=protect=partner,replicas=$replicas
+protect=${PROTECT:-partner}
+options=protect=$protect,replicas=$replicas
 
 seal() { "$BUILD/tools/ckptfs-seal" "$@"; }
 # epoch NODE NAME: a sealed directory with what all nodes have, what this one alone has, and what is not a plain file; and the same outside
@@ -71,6 +72,17 @@ sent=$(node_figure 3 '["cluster"]["protect_sent_bytes"]')
 echo "node 3 sent $sent bytes"
 # Two epochs of 3 MiB in common: of the second one only owners send anything, of the first, which was written without agents, each node may.
 [ $replicas = 1 ] || [ "$sent" -lt 9000000 ] || fail "node 3 sent $sent bytes: 4 MB are its own, and it owns half of what was shared"
+
+if [ "$protect" = xor ]; then # of what only one node has, parity costs a third with four nodes, and less than half where strips differ in length
+	covered=0 parity=0
+	for i in 0 1 2 3; do
+		covered=$((covered + $(node_figure $i '["cluster"]["stripe_covered_bytes"]')))
+		parity=$((parity + $(node_figure $i '["cluster"]["stripe_parity_bytes"]')))
+	done
+	echo "$parity bytes of parity cover $covered"
+	[ $covered -ge 16000000 ] || fail "only $covered bytes are covered: of 8 files of 2 MB each has one node"
+	[ $((parity * 2)) -lt $covered ] || fail "$parity bytes of parity cover $covered"
+fi
 
 # An epoch that is not sealed any more is not with the others either.
 epoch 1 third

@@ -271,7 +271,7 @@ static ssize_t read_some(void *userdata, void *buf, size_t len)
 
 static int take_bytes(struct world *w, struct reading *r)
 {
-	return nodes_take(w->fs[HERE], &w->s, &(struct nodes_source){ read_some, r }, &w->owner, 1);
+	return nodes_take(w->fs[HERE], &w->s, &(struct nodes_source){ read_some, r }, &w->owner);
 }
 
 static int take(struct world *w)

@@ -56,12 +56,36 @@ static void two_nodes_care_for_a_lost_one(void **state _unused_)
 	assert_int_equal(partner(hosts, 4, 1, lost), 3);
 }
 
+/* On different hosts, the next first, and no more than there are slots. */
+static void a_group_is_the_next_ones_on_hosts_of_their_own(void **state _unused_)
+{
+	uint32_t four[] = { 0, 1, 2, 3 }, two[] = { 0, 1, 1, 0 }, one[] = { 0, 0, 0, 0 }, group[PROTECT_GROUP_MAX];
+	struct cluster_node many[PROTECT_GROUP_MAX + 3] = { 0 };
+	uint32_t hosts[PROTECT_GROUP_MAX + 3];
+
+	assert_int_equal(protect_group(&(struct service_world){ nodes, four, 4, 1 }, nodes[1].id, group), 3);
+	assert_int_equal(group[0], 3);
+	assert_int_equal(group[1], 2);
+	assert_int_equal(group[2], 0);
+	assert_int_equal(protect_group(&(struct service_world){ nodes, two, 4, 1 }, nodes[1].id, group), 1);
+	assert_int_equal(group[0], 3);
+	assert_int_equal(protect_group(&(struct service_world){ nodes, one, 4, 1 }, nodes[1].id, group), 0);
+	for (uint32_t i = 0; i < ARRAY_SIZE(many); i++) {
+		many[i].id[0] = (uint8_t)i;
+		hosts[i] = i;
+	}
+	assert_int_equal(protect_group(&(struct service_world){ many, hosts, ARRAY_SIZE(many), 5 }, many[5].id, group), PROTECT_GROUP_MAX);
+	for (uint32_t i = 0; i < PROTECT_GROUP_MAX; i++)
+		assert_int_equal(group[i], (6 + i) % ARRAY_SIZE(many));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_partner_is_the_next_and_around),
 		cmocka_unit_test(the_partner_is_on_another_host),
 		cmocka_unit_test(two_nodes_care_for_a_lost_one),
+		cmocka_unit_test(a_group_is_the_next_ones_on_hosts_of_their_own),
 	};
 
 	return cmocka_run_group_tests_name("protect", tests, NULL, NULL);

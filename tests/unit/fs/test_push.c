@@ -29,6 +29,7 @@
 #include "fs/options.h"
 #include "fs/protect.h"
 #include "fs/seal.h"
+#include "fs/stripes.h"
 #include "index/guards.h"
 #include "mpi-agent/link_format.h"
 #include "mpi-agent/listen.h"
@@ -239,6 +240,20 @@ static void do_put(struct world *w, uint64_t number, const struct buf *body, con
 	free(p.chunks);
 }
 
+static int fetch_from_here(void *userdata, struct cluster_want *wants, size_t nr)
+{
+	return engine_cluster_chunks(((struct world *)userdata)->fs[HERE]->engine, wants, nr);
+}
+
+static int do_step(struct world *w, const struct link_copy *c, struct cluster_node *nodes)
+{
+	const struct stripe_io io = { w->fs[PARTNER], fetch_from_here, w };
+	uint32_t hosts[] = { 0, 1 };
+	const struct service_world now = { nodes, hosts, NR_STORES, PARTNER };
+
+	return c->step == LINK_COPY_COVER ? keeper_cover(w->fs[PARTNER], c, &io, &now) : keeper_settle(w->fs[PARTNER], c, &now);
+}
+
 static void do_copy(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes, int error, struct buf *ret)
 {
 	struct link_copy *c = malloc(sizeof(*c));
@@ -249,19 +264,21 @@ static void do_copy(struct world *w, uint64_t number, const struct buf *body, co
 	if (w->collect_at_copy)
 		collect_all_but(w->fs[PARTNER], c);
 	w->collect_at_copy = false;
-	r = error < 0 ? error : keeper_copy(w->fs[PARTNER], c, nodes, NR_STORES);
+	r = error < 0 ? error : c->step == LINK_COPY_MAKE ? keeper_copy(w->fs[PARTNER], c, nodes, NR_STORES) : do_step(w, c, (struct cluster_node *)nodes);
 	link_encode_error(LINK_COPIED, number, r, ret);
 	free(c->chunks);
 	free(c);
 }
 
-static void do_drop(struct world *w, uint64_t number, const struct buf *body, int error, struct buf *ret)
+static void do_drop(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes, int error, struct buf *ret)
 {
 	struct link_drop d;
 	int r;
 
 	assert_int_equal(link_decode_drop(body->data, body->len, &d), 0);
 	r = error < 0 ? error : keeper_drop(w->fs[PARTNER], &d);
+	if (r == 0)
+		r = keeper_uncover(w->fs[PARTNER], &(struct service_world){ (struct cluster_node *)nodes, (uint32_t[]){ 0, 1 }, NR_STORES, PARTNER });
 	link_encode_error(LINK_DROPPED, number, r, ret);
 }
 
@@ -280,7 +297,7 @@ static void answer(struct world *w, const struct link_header *h, const struct bu
 	else if (h->type == LINK_COPY)
 		do_copy(w, h->number, body, nodes, error, &b);
 	else
-		do_drop(w, h->number, body, error, &b);
+		do_drop(w, h->number, body, nodes, error, &b);
 	say(w->fd, &b);
 }
 
@@ -400,7 +417,7 @@ static void stop(struct world *w)
 	service_free(w->service);
 }
 
-static int set_up(void **state)
+static int set_up_for(void **state, enum protect_mode mode)
 {
 	struct world *w = calloc(1, sizeof(*w));
 	struct names_new dir = { .mode = S_IFDIR | 0700 };
@@ -422,7 +439,7 @@ static int set_up(void **state)
 		assert_int_equal(options_init(&w->o[i]), 0);
 		w->o[i].store = w->o[i].mountpoint = w->path[i];
 		w->o[i].engine.cluster = w->key;
-		w->o[i].protect = PROTECT_PARTNER;
+		w->o[i].protect = mode;
 		mount(w, i);
 		w->nodes[i].host = i;
 		snprintf(w->nodes[i].name, sizeof(w->nodes[i].name), "%s", i == HERE ? "here" : "partner");
@@ -441,6 +458,16 @@ static int set_up(void **state)
 	start(w);
 	*state = w;
 	return 0;
+}
+
+static int set_up(void **state)
+{
+	return set_up_for(state, PROTECT_PARTNER);
+}
+
+static int set_up_parity(void **state)
+{
+	return set_up_for(state, PROTECT_XOR);
 }
 
 static int tear_down(void **state)
@@ -623,6 +650,57 @@ static void healing_gives_the_partner_what_it_has_lost(void **state)
 	expect_copy(w);
 }
 
+/* What the partner covers, of the one file that all directories here are made of. */
+static void expect_covered(struct world *w, bool is_whole)
+{
+	struct stripes_figures f;
+
+	assert_int_equal(stripes_figures(w->fs[PARTNER]->stripes, &f), 0);
+	if (is_whole)
+		assert_in_range(f.covered_bytes, BYTES - 123, BYTES + 4096); /* its last chunk may be here as the end of an older parity */
+	assert_true(f.parity_bytes >= f.covered_bytes); /* of one node alone parity is a copy */
+}
+
+static void parity_may_be_cut_off_at_any_message(void **state)
+{
+	struct world *w = *state;
+	unsigned last = 0;
+	bool held = false;
+
+	for (w->lose_at = 1; last == 0; w->lose_at++) {
+		agent_comes(w);
+		seal(w);
+		last = await_end(w) ? w->lose_at : 0;
+		agent_goes(w);
+		expect_covered(w, last > 0);
+		held |= last == 0 && nr_copies(w) > 0; /* a copy that is not covered yet does not count */
+		if (last == 0)
+			unseal(w);
+	}
+	assert_true(held);
+	assert_in_range(last, 5, 60);
+	assert_int_equal(nr_copies(w), 1);
+}
+
+static void parity_goes_with_the_seal(void **state)
+{
+	struct stripes_figures f;
+	struct world *w = *state;
+
+	agent_comes(w);
+	seal(w);
+	assert_int_equal(await_state(w), 0);
+	expect_covered(w, true);
+	collect(w->fs[PARTNER]); /* the catalog; neither parity nor what is lent here */
+	expect_covered(w, true);
+	unseal(w);
+	while (has_note(w))
+		sched_yield();
+	assert_int_equal(nr_copies(w), 0);
+	assert_int_equal(stripes_figures(w->fs[PARTNER]->stripes, &f), 0);
+	assert_int_equal(f.nr, 0);
+}
+
 int main(void)
 {
 #define with_world(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -635,6 +713,8 @@ int main(void)
 		with_world(what_was_collected_meanwhile_is_sent_again),
 		with_world(what_is_unsealed_is_dropped_there),
 		with_world(healing_gives_the_partner_what_it_has_lost),
+		cmocka_unit_test_setup_teardown(parity_may_be_cut_off_at_any_message, set_up_parity, tear_down),
+		cmocka_unit_test_setup_teardown(parity_goes_with_the_seal, set_up_parity, tear_down),
 	};
 
 	/* As the agent's thread has assertions of its own, from which there is no way back into a test. */

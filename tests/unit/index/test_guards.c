@@ -47,6 +47,31 @@ static void a_guard_round_trips_and_damage_is_refused(void **state _unused_)
 	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
 }
 
+static void several_holders_round_trip_and_damage_is_refused(void **state _unused_)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct guard got, g = sample;
+
+	for (uint32_t i = 0; i < GUARD_MORE_MAX; i++) {
+		memset(g.more[i].id, (int)('a' + i), sizeof(g.more[i].id));
+		snprintf(g.more[i].name, sizeof(g.more[i].name), "more-%u", i);
+	}
+	g.nr_more = GUARD_MORE_MAX;
+	guard_encode(&g, &b);
+	assert_int_equal(guard_decode(b.data, b.len, &got), 0);
+	expect_same(&got, &g);
+	assert_int_equal(got.nr_more, g.nr_more);
+	assert_memory_equal(got.more, g.more, sizeof(g.more));
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(guard_decode(b.data, len, &got), -EBADMSG);
+	buf_add_u8(&b, 0);
+	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
+	b.data[52 + 6 + 1] = 0; /* how many */
+	assert_int_equal(guard_decode(b.data, 52 + 6 + 2, &got), -EBADMSG);
+	b.data[52 + 6 + 1] = GUARD_MORE_MAX + 1;
+	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
+}
+
 static void guards_are_found_in_order(void **state)
 {
 	static const uint64_t inos[] = { 3, 256, UINT64_MAX };
@@ -78,6 +103,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_guard_round_trips_and_damage_is_refused),
+		cmocka_unit_test(several_holders_round_trip_and_damage_is_refused),
 		cmocka_unit_test_setup_teardown(guards_are_found_in_order, rig_setup, rig_teardown),
 	};
 

@@ -629,6 +629,32 @@ static void a_note_of_a_copy_round_trips_and_damage_is_refused(void **state)
 	expect_copy(&got, &c);
 }
 
+static void a_copy_with_slots_round_trips_and_damage_is_refused(void **state)
+{
+	static const uint8_t bad[] = { 0x01, 0x10 | 1, 0x33, 0x37, 0x80, 0xff };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct ns_copy got, c = sample_copy;
+
+	(void)state;
+	c.state = NS_COPY_KEPT;
+	c.slot = 2;
+	c.nr_slots = 7;
+	memcpy(c.sender, "who has the rest", sizeof(c.sender));
+	ns_copy_encode(&c, &b);
+	assert_int_equal(b.len, 36 + 16 + 6 + 12);
+	assert_int_equal(ns_copy_decode(b.data, b.len, &got), 0);
+	expect_copy(&got, &c);
+	assert_int_equal(got.slot, 2);
+	assert_int_equal(got.nr_slots, 7);
+	assert_memory_equal(got.sender, c.sender, sizeof(c.sender));
+	for (size_t len = 0; len < 36 + 16 + 6; len++)
+		assert_int_equal(ns_copy_decode(b.data, len, &got), -EBADMSG);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		b.data[3] = bad[i];
+		assert_int_equal(ns_copy_decode(b.data, b.len, &got), -EBADMSG);
+	}
+}
+
 static void paths_have_names_between_slashes(void **state)
 {
 	static const char *const good[] = { "", "a", "a/b", "...", ".a/..b/c " }, *const bad[] = { "/", "a/", "/a", "a//b", ".", "..", "a/../b", "a/." };
@@ -693,6 +719,7 @@ int main(void)
 		cmocka_unit_test(a_seal_may_have_no_root),
 		rig_test(seals_come_in_order),
 		cmocka_unit_test(a_note_of_a_copy_round_trips_and_damage_is_refused),
+		cmocka_unit_test(a_copy_with_slots_round_trips_and_damage_is_refused),
 		cmocka_unit_test(paths_have_names_between_slashes),
 		rig_test(copies_come_in_order),
 	};

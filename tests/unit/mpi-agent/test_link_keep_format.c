@@ -234,6 +234,37 @@ static void copies_have_a_catalog(void **state _unused_)
 	}
 }
 
+static void copies_have_slots_and_steps_that_can_be(void **state _unused_)
+{
+	static const struct {
+		uint32_t slot, nr_slots, step, nr_chunks;
+		int r;
+	} cases[] = {
+		{ 0, 0, LINK_COPY_MAKE, 3, 0 },	       { 6, 7, LINK_COPY_MAKE, 3, 0 },	  { 0, 1, LINK_COPY_COVER, 0, 0 },
+		{ 0, 1, LINK_COPY_SETTLE, 0, 0 },      { 1, 0, LINK_COPY_MAKE, 3, -EBADMSG }, { 1, 1, LINK_COPY_MAKE, 3, -EBADMSG },
+		{ 0, 8, LINK_COPY_MAKE, 3, -EBADMSG }, { 0, 0, LINK_COPY_COVER, 0, -EBADMSG }, { 0, 1, LINK_COPY_COVER, 3, -EBADMSG },
+		{ 0, 1, LINK_COPY_MAKE, 0, -EBADMSG }, { 0, 1, LINK_COPY_SETTLE + 1, 0, -EBADMSG },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		struct link_copy c = sample(), back;
+
+		c.slot = cases[i].slot;
+		c.nr_slots = cases[i].nr_slots;
+		c.step = (enum link_copy_step)cases[i].step;
+		c.nr_chunks = cases[i].nr_chunks;
+		link_encode_copy(9, &c, &b);
+		assert_int_equal(link_decode_copy(b.data + HEADER, b.len - HEADER, &back), cases[i].r);
+		if (cases[i].r < 0)
+			continue;
+		assert_int_equal(back.slot, c.slot);
+		assert_int_equal(back.nr_slots, c.nr_slots);
+		assert_int_equal(back.step, c.step);
+		free(back.chunks);
+	}
+}
+
 static void what_is_dropped_comes_back(void **state _unused_)
 {
 	const struct link_drop d = { .node = NODE, .origin = "who sealed it...", .name = "node-1", .ino = 12 };
@@ -266,6 +297,7 @@ int main(void)
 		cmocka_unit_test(copies_come_back),
 		cmocka_unit_test(copies_have_paths_and_names_that_can_be),
 		cmocka_unit_test(copies_have_a_catalog),
+		cmocka_unit_test(copies_have_slots_and_steps_that_can_be),
 		cmocka_unit_test(what_is_dropped_comes_back),
 	};
 
