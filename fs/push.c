@@ -224,29 +224,74 @@ static int keep_what_is_missing(struct pushing *g)
 	return r;
 }
 
-/* Which of these does the other node have? */
-static int ask(struct pushing *g, uint8_t *ret_kept)
+/* Which of these does that node have? */
+static int ask(const struct push *p, const uint8_t *node, const struct cluster_want *wants, size_t nr, uint8_t *ret_kept)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
-	_cleanup_(freep) struct link_want *v = calloc(g->nr, sizeof(*v));
-	_cleanup_(freep) const void **none = calloc(g->nr, sizeof(*none));
+	_cleanup_(freep) struct link_want *v = calloc(nr, sizeof(*v));
+	_cleanup_(freep) const void **none = calloc(nr, sizeof(*none));
 	struct service_call *c = NULL;
 	const uint8_t *kept;
-	int error, r = v && none ? service_call_new(g->p->service, LINK_KEPT, &c) : -ENOMEM;
+	int error, r = v && none ? service_call_new(p->service, LINK_KEPT, &c) : -ENOMEM;
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < g->nr; i++)
-		v[i] = (struct link_want){ .fp = g->wants[i].fp, .len = g->wants[i].len };
-	link_encode_put(service_call_number(c), target(g), v, none, (uint32_t)g->nr, &b);
-	r = call(g->p, c, &b, &answer);
+	for (size_t i = 0; i < nr; i++)
+		v[i] = (struct link_want){ .fp = wants[i].fp, .len = wants[i].len };
+	link_encode_put(service_call_number(c), node, v, none, (uint32_t)nr, &b);
+	r = call(p, c, &b, &answer);
 	service_call_free(c);
 	if (r == 0)
-		r = link_decode_kept(answer.data, answer.len, (uint32_t)g->nr, &error, &kept);
+		r = link_decode_kept(answer.data, answer.len, (uint32_t)nr, &error, &kept);
 	if (r < 0 || error < 0)
 		return r < 0 ? r : error;
-	memcpy(ret_kept, kept, g->nr);
+	memcpy(ret_kept, kept, nr);
 	return 0;
+}
+
+/* Somebody is believed to have it, beside the node this goes to. */
+static bool is_believed(const struct pushing *g, const struct cluster_want *w)
+{
+	return !w->got && !cluster_owners_are_sure(w) && nr_live_owners(g, w) > 0;
+}
+
+/* All that this node is believed to have; who does not say that it has a chunk, or says nothing, is not its owner. */
+static int ask_owner(struct pushing *g, const uint8_t *owner, bool *is_asked)
+{
+	_cleanup_(freep) struct cluster_want *v = calloc(g->nr, sizeof(*v));
+	_cleanup_(freep) size_t *which = calloc(g->nr, sizeof(*which));
+	_cleanup_(freep) uint8_t *kept = calloc(g->nr, 1);
+	size_t n = 0;
+	int r;
+
+	if (!v || !which || !kept)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->nr; i++)
+		if (is_believed(g, &g->wants[i]) && memcmp(g->wants[i].owners[0], owner, CLUSTER_ID_LEN) == 0) {
+			v[n] = g->wants[i];
+			which[n++] = i;
+			is_asked[i] = true;
+		}
+	r = ask(g->p, owner, v, n, kept);
+	for (size_t i = 0; i < n; i++)
+		if (kept[i] != LINK_IS_HERE)
+			g->wants[which[i]].nr_owners = 0;
+	return r == -ENOTCONN || r == -ECANCELED ? r : 0;
+}
+
+static int ask_owners(struct pushing *g)
+{
+	_cleanup_(freep) bool *is_asked = calloc(g->nr, sizeof(*is_asked));
+	int r = is_asked ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < g->nr; i++)
+		if (!is_asked[i] && is_believed(g, &g->wants[i])) {
+			uint8_t owner[CLUSTER_ID_LEN];
+
+			memcpy(owner, g->wants[i].owners[0], sizeof(owner));
+			r = ask_owner(g, owner, is_asked);
+		}
+	return r;
 }
 
 static int by_fp(const void *a, const void *b)
@@ -296,10 +341,12 @@ static int see_to_chunks(struct pushing *g)
 	if (g->purpose == HOLD)
 		return hold_chunks(g);
 	kept = calloc(g->nr, 1);
-	r = kept ? ask(g, kept) : -ENOMEM;
+	r = kept ? ask(g->p, target(g), g->wants, g->nr, kept) : -ENOMEM;
 	if (r == 0)
 		r = engine_cluster_locate(g->p->fs->engine, g->wants, g->nr);
 	g->figures->asked += g->nr;
+	if (r == 0)
+		r = ask_owners(g);
 	if (r == 0)
 		r = keep_what_is_missing(g);
 	for (size_t i = 0; r == 0 && i < g->nr; i++)

@@ -39,7 +39,7 @@
 #define BYTES (MiB(5) + 123) /* more than one message of chunks */
 #define FILTER CLUSTER_FILTER_MIN
 
-enum { HERE, PARTNER, NR_STORES };
+enum { HERE, PARTNER, NR_STORES, OTHER = NR_STORES, NR_NODES }; /* OTHER is not there but for what a test has it say */
 
 struct world {
 	char dir[64], path[NR_STORES][96], key[96], socket[96];
@@ -47,7 +47,8 @@ struct world {
 	struct fs *fs[NR_STORES];
 	struct service *service;
 	struct link_welcome welcome;
-	struct link_node nodes[NR_STORES];
+	struct link_node nodes[NR_NODES];
+	uint32_t nr_nodes; /* of them that take part */
 	uint8_t *bytes;
 	uint64_t top;
 
@@ -59,6 +60,8 @@ struct world {
 	unsigned lose_at; /* and the one at which the connection ends; 0: none */
 	unsigned fail_at; /* from which on they are answered with an error, so that trying again at once does no better; 0: none */
 	int error;
+	int other_says; /* of all it is asked for: enum link_kept, or why not */
+	atomic_uint nr_asked; /* chunks that it was */
 	atomic_bool collect_at_copy; /* nodes collect together before the first COPY, and only the catalog is left */
 };
 
@@ -230,14 +233,40 @@ static void do_put(struct world *w, uint64_t number, const struct buf *body, con
 	int r;
 
 	assert_int_equal(link_decode_put(body->data, body->len, &p), 0);
-	assert_memory_equal(p.node, nodes[PARTNER].id, CLUSTER_ID_LEN);
-	memcpy(p.node, nodes[HERE].id, CLUSTER_ID_LEN); /* as agents do */
 	kept = calloc(p.nr + 1, 1);
-	r = error < 0 ? error : keeper_keep(w->fs[PARTNER], &p, nodes, NR_STORES, kept);
+	if (memcmp(p.node, nodes[OTHER].id, CLUSTER_ID_LEN) == 0) {
+		w->nr_asked += p.nr;
+		r = MIN(w->other_says, 0);
+		memset(kept, MAX(w->other_says, 0), p.nr);
+	} else {
+		assert_memory_equal(p.node, nodes[PARTNER].id, CLUSTER_ID_LEN);
+		memcpy(p.node, nodes[HERE].id, CLUSTER_ID_LEN); /* as agents do */
+		r = error < 0 ? error : keeper_keep(w->fs[PARTNER], &p, nodes, w->nr_nodes, kept);
+	}
 	link_encode_kept(number, r, kept, p.nr, ret);
 	free(kept);
 	free(p.wants);
 	free(p.chunks);
+}
+
+static void do_fetch(struct world *w, uint64_t number, const struct buf *body, struct buf *ret)
+{
+	const uint8_t(*ids)[CLUSTER_ID_LEN];
+	struct link_want *wants;
+	uint32_t nr_ids, nr;
+	void **chunks;
+
+	assert_int_equal(link_decode_fetch(body->data, body->len, &ids, &nr_ids, &wants, &nr), 0);
+	chunks = calloc(nr + 1, sizeof(*chunks));
+	for (uint32_t i = 0; i < nr; i++) {
+		chunks[i] = malloc(wants[i].len);
+		assert_int_equal(engine_cluster_chunk(w->fs[PARTNER]->engine, wants[i].fp, wants[i].len, chunks[i]), 1);
+	}
+	link_encode_chunks(number, wants, (const void *const *)chunks, nr, ret);
+	for (uint32_t i = 0; i < nr; i++)
+		free(chunks[i]);
+	free(chunks);
+	free(wants);
 }
 
 static int fetch_from_here(void *userdata, struct cluster_want *wants, size_t nr)
@@ -264,7 +293,7 @@ static void do_copy(struct world *w, uint64_t number, const struct buf *body, co
 	if (w->collect_at_copy)
 		collect_all_but(w->fs[PARTNER], c);
 	w->collect_at_copy = false;
-	r = error < 0 ? error : c->step == LINK_COPY_MAKE ? keeper_copy(w->fs[PARTNER], c, nodes, NR_STORES) : do_step(w, c, (struct cluster_node *)nodes);
+	r = error < 0 ? error : c->step == LINK_COPY_MAKE ? keeper_copy(w->fs[PARTNER], c, nodes, w->nr_nodes) : do_step(w, c, (struct cluster_node *)nodes);
 	link_encode_error(LINK_COPIED, number, r, ret);
 	free(c->chunks);
 	free(c);
@@ -284,16 +313,18 @@ static void do_drop(struct world *w, uint64_t number, const struct buf *body, co
 
 static void answer(struct world *w, const struct link_header *h, const struct buf *body)
 {
-	struct cluster_node nodes[NR_STORES] = { 0 };
+	struct cluster_node nodes[NR_NODES] = { 0 };
 	struct buf b = BUF_EMPTY;
 	int error = w->fail_at > 0 && w->nr_messages >= w->fail_at ? w->error : 0;
 
-	for (unsigned i = 0; i < NR_STORES; i++) {
+	for (unsigned i = 0; i < NR_NODES; i++) {
 		memcpy(nodes[i].id, w->nodes[i].store_id, CLUSTER_ID_LEN);
 		memcpy(nodes[i].name, w->nodes[i].name, sizeof(nodes[i].name));
 	}
 	if (h->type == LINK_PUT)
 		do_put(w, h->number, body, nodes, error, &b);
+	else if (h->type == LINK_FETCH)
+		do_fetch(w, h->number, body, &b);
 	else if (h->type == LINK_COPY)
 		do_copy(w, h->number, body, nodes, error, &b);
 	else
@@ -312,10 +343,10 @@ static void *run_agent(void *userdata)
 	say(w->fd, &b);
 	assert_true(hear(w->fd, &h, &body));
 	assert_int_equal(h.type, LINK_WELCOME);
-	link_encode_nodes(w->nodes, NR_STORES, HERE, &b);
+	link_encode_nodes(w->nodes, w->nr_nodes, HERE, &b);
 	say(w->fd, &b);
 	while (hear(w->fd, &h, &body)) {
-		assert_true(h.type == LINK_PUT || h.type == LINK_COPY || h.type == LINK_DROP);
+		assert_true(h.type == LINK_PUT || h.type == LINK_COPY || h.type == LINK_DROP || h.type == LINK_FETCH);
 		if (++w->nr_messages == w->lose_at)
 			break;
 		answer(w, &h, &body);
@@ -445,6 +476,11 @@ static int set_up_for(void **state, enum protect_mode mode)
 		snprintf(w->nodes[i].name, sizeof(w->nodes[i].name), "%s", i == HERE ? "here" : "partner");
 		memcpy(w->nodes[i].store_id, engine_store_id(w->fs[i]->engine), 16);
 	}
+	w->nodes[OTHER] = (struct link_node){ .host = OTHER, .name = "other" };
+	memcpy(w->nodes[OTHER].store_id, w->nodes[PARTNER].store_id, 16);
+	for (unsigned i = 16; i-- > 0 && ++w->nodes[OTHER].store_id[i] == 0;) /* right behind the partner in the order of ids, and so nobody's */
+		;
+	w->nr_nodes = NR_STORES;
 	w->welcome = (struct link_welcome){ .hash = FP_CLMUL, .replicas = 1, .popular_max = 1, .name = "here" };
 	memcpy(w->welcome.store_id, w->nodes[HERE].store_id, 16);
 	w->bytes = malloc(BYTES);
@@ -597,6 +633,80 @@ static void what_was_collected_meanwhile_is_sent_again(void **state)
 	expect_copy(w);
 }
 
+#define REFERRED 10u
+
+/* A file here is made of pages that the partner has; this node has been told that another one does. */
+static void refer(struct world *w, struct cluster_piece pieces[REFERRED])
+{
+	struct cluster_node other = { .name = "other" };
+	struct names_new n = { .mode = S_IFREG | 0600 };
+	struct cluster_chunk chunks[REFERRED];
+	uint8_t bytes[REFERRED][4096];
+	struct content *c;
+	struct stat st;
+
+	memcpy(other.id, w->nodes[OTHER].store_id, sizeof(other.id));
+	for (unsigned i = 0; i < REFERRED; i++) {
+		memset(bytes[i], (int)i + 1, sizeof(bytes[i]));
+		chunks[i] = (struct cluster_chunk){ fp_of(w->fs[PARTNER]->key, bytes[i], sizeof(bytes[i])), sizeof(bytes[i]), bytes[i] };
+		pieces[i] = (struct cluster_piece){ .fp = chunks[i].fp, .chunk_len = sizeof(bytes[i]), .len = sizeof(bytes[i]) };
+	}
+	assert_int_equal(engine_cluster_keep(w->fs[PARTNER]->engine, chunks, REFERRED), 0);
+	assert_int_equal(names_make(w->fs[HERE], w->top, "referred", &n, &owner, &st), 0);
+	assert_int_equal(content_open(w->fs[HERE]->engine, st.st_ino, &c), 0);
+	assert_int_equal(engine_cluster_refer(c, 0, pieces, REFERRED, &other), 0);
+	assert_int_equal(content_sync(c, NULL), 0);
+	content_close(c);
+}
+
+static unsigned nr_here(struct world *w, const struct cluster_piece pieces[REFERRED])
+{
+	uint8_t bytes[4096];
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < REFERRED; i++)
+		nr += engine_cluster_chunk(w->fs[HERE]->engine, pieces[i].fp, pieces[i].chunk_len, bytes) == 1;
+	return nr;
+}
+
+static void protect_referred(struct world *w, int other_says)
+{
+	w->other_says = other_says;
+	w->nr_asked = 0;
+	agent_comes(w);
+	seal(w);
+	assert_int_equal(await_state(w), 0);
+	agent_goes(w);
+	assert_int_equal(w->nr_asked, REFERRED);
+	expect_copy(w);
+}
+
+static void who_is_said_to_have_a_chunk_is_asked(void **state)
+{
+	struct cluster_piece pieces[REFERRED];
+	struct world *w = *state;
+
+	w->nr_nodes = NR_NODES;
+	refer(w, pieces);
+	protect_referred(w, LINK_IS_HERE);
+	assert_int_equal(nr_here(w, pieces), 0);
+	unseal(w);
+	protect_referred(w, -EBUSY);
+	assert_int_equal(nr_here(w, pieces), REFERRED);
+}
+
+/* It has a copy of a directory, perhaps, whose chunks are with the partner, which would have been the only one. */
+static void who_only_refers_to_a_chunk_does_not_count(void **state)
+{
+	struct cluster_piece pieces[REFERRED];
+	struct world *w = *state;
+
+	w->nr_nodes = NR_NODES;
+	refer(w, pieces);
+	protect_referred(w, LINK_WITH_OTHERS);
+	assert_int_equal(nr_here(w, pieces), REFERRED);
+}
+
 static bool has_note(struct world *w)
 {
 	struct guard g;
@@ -711,6 +821,8 @@ int main(void)
 		with_world(agents_may_go_at_any_message),
 		with_world(an_error_of_the_partner_is_told_and_tried_again),
 		with_world(what_was_collected_meanwhile_is_sent_again),
+		with_world(who_is_said_to_have_a_chunk_is_asked),
+		with_world(who_only_refers_to_a_chunk_does_not_count),
 		with_world(what_is_unsealed_is_dropped_there),
 		with_world(healing_gives_the_partner_what_it_has_lost),
 		cmocka_unit_test_setup_teardown(parity_may_be_cut_off_at_any_message, set_up_parity, tear_down),
