@@ -7,8 +7,8 @@
  * tables of regions and pages, is changed under the lock alone and never lies in protected memory: it is mapped by us or in blocks of
  * malloc's, of which only pages that are whole within one block can be protected.
  *
- * A program that goes through its memory page by page, with no checkpoint under way, has nothing to be told: after STREAM_MIN pages in a row
- * pages before it are opened, too, half as many as the row has. If it stops, so many are written that have not changed, at most.
+ * A program that goes through its memory page by page, with no checkpoint under way, has nothing to be told: after some pages in a row those before it are
+ * opened, too (streams.h). If it stops, at most half as many are written that have not changed.
  *
  * Who waits does so for the writer, which never waits for the program: it writes from copies (writer.c), and takes the lock for moments.
  */
@@ -17,10 +17,8 @@
 
 #include "base/util.h"
 #include "client/client.h"
+#include "client/streams.h"
 #include "client/track.h"
-
-#define STREAM_MIN 8u
-#define STREAM_MAX 512u
 
 /* Opens a unit's pages for the program. -EAGAIN: some have yet to be written. */
 static int touch_unit(struct region *r, uint32_t first, uint32_t nr, uint32_t now_us) REQUIRES(client.lock)
@@ -67,34 +65,20 @@ static int touch_page(struct region *r, uint32_t page, uint32_t now_us) REQUIRES
 	}
 }
 
-/* Touches that follow each other; with client.lock. */
-static struct {
-	uint32_t next_up, next_down; /* pages that would go on with it */
-	uint32_t nr;
-} stream;
+static struct streams streams; /* with client.lock */
 
-/* Opens pages that will be written to soon, if that costs nobody anything. */
-static void open_ahead(struct region *r, uint32_t page, uint32_t now_us) REQUIRES(client.lock)
+/* This page and, with no checkpoint under way, those that will be written to next: then nobody has to be told of each, and nobody waits. */
+static int touch_row(struct region *r, uint32_t page, uint32_t now_us) REQUIRES(client.lock)
 {
-	bool up = page == stream.next_up, down = page == stream.next_down;
-	uint32_t ahead, first;
+	uint64_t low = (uintptr_t)r->start / client.page_size;
+	struct streams_range range;
 
-	stream.nr = up || down ? stream.nr + 1 : 1;
-	ahead = stream.nr < STREAM_MIN ? 0 : MIN(stream.nr / 2, STREAM_MAX);
 	if (r->unit > 1 || client.pages.under_way)
-		ahead = 0;
-	if (up)
-		ahead = MIN(ahead, r->first + r->nr_pages - 1 - page);
-	else if (down)
-		ahead = MIN(ahead, page - r->first);
-	else
-		ahead = 0;
-	first = up ? page + 1 : page - ahead;
-	if (ahead > 0 && touch_unit(r, first, ahead, now_us) < 0)
-		ahead = 0; /* they will be opened one by one */
-	stream.nr += ahead;
-	stream.next_up = up ? page + ahead + 1 : page + 1;
-	stream.next_down = down ? page - ahead - 1 : page - 1;
+		return touch_page(r, page, now_us);
+	range = streams_touch(&streams, low + (page - r->first), low, low + r->nr_pages);
+	if (range.nr > 1 && touch_unit(r, r->first + (uint32_t)(range.first - low), (uint32_t)range.nr, now_us) == 0)
+		return 0;
+	return touch_page(r, page, now_us);
 }
 
 /* The program waits while there is a page that it waits for. */
@@ -132,10 +116,8 @@ bool fault_touch(uintptr_t address, bool wait)
 		uint32_t page = r->first + (uint32_t)((address - (uintptr_t)r->start) / client.page_size), progress;
 		uint64_t now = monotonic_ns();
 
-		error = touch_page(r, page, client_epoch_us(now));
+		error = touch_row(r, page, client_epoch_us(now));
 		count_waiting(now);
-		if (error == 0)
-			open_ahead(r, page, client_epoch_us(now));
 		if (error != -EAGAIN || !wait)
 			break;
 		progress = atomic_load(&client.progress);
