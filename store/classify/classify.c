@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,21 +38,33 @@ static int start(const struct classify_conf *conf, int fd, int out, pid_t *ret)
 	return r ? log_errno(-r, "%s: cannot be started", conf->helper) : 0;
 }
 
-/* All it says until it closes the pipe: 0; -ETIMEDOUT, -EMSGSIZE, ... */
-static int listen_to(int in, unsigned limit_ms, struct buf *ret)
+/* Until there is something to read, or the process that a descriptor stands for has ended: 0, -ETIMEDOUT. */
+static int wait_for(int fd, uint64_t end_ns)
 {
-	uint64_t end = monotonic_ns() + (uint64_t)limit_ms * 1000000;
-
-	while (ret->len <= TYPED_BYTES_MAX) {
-		struct pollfd ready = { .fd = in, .events = POLLIN };
+	for (;;) {
+		struct pollfd ready = { .fd = fd, .events = POLLIN };
 		uint64_t now = monotonic_ns();
-		int nr_ready = now < end ? poll(&ready, 1, (int)((end - now) / 1000000) + 1) : 0;
-		ssize_t n;
+		int nr_ready = now < end_ns ? poll(&ready, 1, (int)((end_ns - now) / 1000000) + 1) : 0;
 
 		if (nr_ready == 0)
 			return -ETIMEDOUT;
-		if (nr_ready < 0)
-			continue; /* a signal */
+		if (nr_ready > 0)
+			return 0;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+/* All it says until it closes the pipe: 0; -ETIMEDOUT, -EMSGSIZE, ... */
+static int listen_to(int in, uint64_t end_ns, struct buf *ret)
+{
+	while (ret->len <= TYPED_BYTES_MAX) {
+		ssize_t n;
+		int r;
+
+		r = wait_for(in, end_ns);
+		if (r < 0)
+			return r;
 		if (buf_reserve(ret, PIECE) < 0)
 			return -ENOMEM;
 		n = read(in, ret->data + ret->len, PIECE);
@@ -62,6 +75,14 @@ static int listen_to(int in, unsigned limit_ms, struct buf *ret)
 		ret->len += n > 0 ? (size_t)n : 0;
 	}
 	return -EMSGSIZE;
+}
+
+/* Who has closed the pipe need not have ended: 0, -ETIMEDOUT, ... It is not reaped, so its number stays its own. */
+static int wait_for_end(pid_t pid, uint64_t end_ns)
+{
+	_cleanup_(closep) int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	return fd < 0 ? log_errno(-errno, "classifier: no descriptor of process %d", (int)pid) : wait_for(fd, end_ns);
 }
 
 /* How it ended, if not well. */
@@ -101,6 +122,7 @@ int classify_file(const struct classify_conf *conf, int fd, struct typed *ret, c
 {
 	_cleanup_(buf_release) struct buf said = BUF_EMPTY;
 	_cleanup_(closep) int in = -1;
+	uint64_t end_ns = monotonic_ns() + (uint64_t)conf->limit_ms * 1000000;
 	struct stat st;
 	int pipes[2], r;
 	bool well;
@@ -114,7 +136,9 @@ int classify_file(const struct classify_conf *conf, int fd, struct typed *ret, c
 	close(pipes[1]);
 	if (r < 0)
 		return r;
-	r = listen_to(in, conf->limit_ms, &said);
+	r = listen_to(in, end_ns, &said);
+	if (r == 0)
+		r = wait_for_end(pid, end_ns);
 	if (r < 0)
 		kill(pid, SIGKILL);
 	well = ended_well(pid, ret_reason, reason_room);

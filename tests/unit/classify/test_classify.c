@@ -22,6 +22,9 @@
 #include "store/classify/classify.h"
 #include "store/classify/sandbox.h"
 
+#define LONG 60000 /* ms */
+#define SHORT 200
+
 static char helper[200];
 static int file;
 
@@ -68,20 +71,23 @@ static void whatever_becomes_of_it_the_file_is_plain(void **state)
 {
 	static const struct {
 		const char *script, *reason;
+		unsigned limit_ms;
 	} cases[] = {
-		{ "exit 0", "said what cannot be" },
-		{ "echo nonsense", "said what cannot be" },
-		{ "cat", "said what cannot be" }, /* the file is its standard input */
-		{ "exit 7", "status 7" },
-		{ "kill -SEGV $$", "signal 11" },
-		{ "exec sleep 100", "not done after 200 ms" },
-		{ "exec cat /dev/zero", "said too much" },
+		{ "exit 0", "said what cannot be", LONG },
+		{ "echo nonsense", "said what cannot be", LONG },
+		{ "cat", "said what cannot be", LONG }, /* the file is its standard input */
+		{ "exit 7", "status 7", LONG },
+		{ "kill -SEGV $$", "signal 11", LONG },
+		{ "exec sleep 1000", "not done after 200 ms", SHORT },
+		{ "exec >&-; exec sleep 1000", "not done after 200 ms", SHORT }, /* has nothing more to say, but stays */
+		{ "sleep 3 & exit 0", "not done after 200 ms", SHORT }, /* is gone, but another has the pipe */
+		{ "exec cat /dev/zero", "said too much", LONG },
 	};
 	char reason[100];
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		assert_int_equal(ask(cases[i].script, i == 5 ? 200 : 60000, reason), 0);
+		assert_int_equal(ask(cases[i].script, cases[i].limit_ms, reason), 0);
 		if (!strstr(reason, cases[i].reason))
 			fail_msg("%s: %s", cases[i].script, reason);
 	}
