@@ -1,5 +1,6 @@
 #include "tools/analyze_sets.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -199,6 +200,25 @@ static int part_read(struct stream_part *p, uint8_t *to, uint64_t off, uint64_t 
 		len -= n;
 	}
 	return 0;
+}
+
+uint64_t variable_len(const struct set_member *m, uint32_t variable)
+{
+	struct stream_part p = { .member = m };
+
+	find_variable(&p, variable);
+	return p.len;
+}
+
+int variable_read(const struct set_member *m, uint32_t variable, uint64_t off, void *to, size_t len)
+{
+	struct stream_part p = { .member = m };
+
+	find_variable(&p, variable);
+	assert(off <= p.len && len <= p.len - off);
+	while (p.at < p.nr_extents && off - p.begin >= p.extent[p.at].len)
+		p.begin += p.extent[p.at++].len;
+	return part_read(&p, to, off, len);
 }
 
 ssize_t stream_read(struct stream *s, void *p, size_t len)

@@ -27,6 +27,10 @@ struct set {
 int set_open(struct set *s, const struct classify_conf *conf, struct file *const *files, size_t nr);
 void set_close(struct set *s); /* an empty one is fine */
 
+/* Bytes that a variable has in the file, and some of them: off + len is no more. A file that cannot be read has been complained about: < 0. */
+uint64_t variable_len(const struct set_member *m, uint32_t variable);
+int variable_read(const struct set_member *m, uint32_t variable, uint64_t off, void *p, size_t len);
+
 /* What of each member: a variable, what no variable has, or all of its file. */
 enum stream_of { STREAM_VARIABLE, STREAM_REST, STREAM_FILE };
 

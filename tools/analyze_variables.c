@@ -8,6 +8,7 @@
 #include "tools/analyze_complain.h"
 #include "tools/analyze_names.h"
 #include "tools/analyze_sets.h"
+#include "tools/analyze_twins.h"
 
 #define CLASSIFY_MS 120000u
 #define SCHEME_SAMPLE MiB(4) /* of a variable, to choose how it is merged */
@@ -21,11 +22,12 @@ int variables_init(struct variables *v, const struct variables_conf *conf)
 		.work = code_work_new(),
 		.plain = malloc(CODE_PLAIN_MAX),
 		.base = malloc(CODE_PLAIN_MAX),
+		.wide = malloc(2 * (size_t)CODE_PLAIN_MAX),
 		.decoded = malloc(CODE_PLAIN_MAX),
 		.block = malloc(CODE_BLOCK_MAX(CODE_PLAIN_MAX)),
 		.complete = true,
 	};
-	return v->work && v->plain && v->base && v->decoded && v->block ? 0 : -ENOMEM;
+	return v->work && v->plain && v->base && v->wide && v->decoded && v->block ? 0 : -ENOMEM;
 }
 
 static void variable_free(struct variable *x)
@@ -45,6 +47,7 @@ void variables_release(struct variables *v)
 	code_work_free(v->work);
 	free(v->plain);
 	free(v->base);
+	free(v->wide);
 	free(v->decoded);
 	free(v->block);
 	*v = (struct variables){ 0 };
@@ -86,12 +89,43 @@ static struct variable *variable_get(struct variables *v, const char *key, const
 	return x;
 }
 
-/* What a variable is made of in one set, and in the set of the step before. */
+/* What a variable is made of in one set, and what its base is made of: the same variable in the set of the step before, or the one
+ * that it was rounded from. */
 struct sources {
 	enum stream_of of;
-	const struct stream_source *now, *before;
-	size_t nr, nr_before; /* nr_before 0: no base */
+	const struct stream_source *now, *base;
+	size_t nr, nr_base; /* nr_base 0: no base */
+	struct code_type wide; /* of width 0 unless the base is to be rounded */
 };
+
+static bool is_rounded(const struct sources *from)
+{
+	return from->wide.width > 0;
+}
+
+/* Bytes of the base of `len` bytes, in v->base: how many. base: NULL if there is none. Whoever decodes has to round, too. */
+static ssize_t read_base(struct variables *v, struct variable *x, const struct sources *from, struct stream *base,
+			 size_t len)
+{
+	struct code_type narrow = x->shape.type;
+	uint64_t ns;
+	ssize_t n;
+
+	if (!base)
+		return 0;
+	if (!is_rounded(from))
+		return stream_read(base, v->base, len);
+	n = stream_read(base, v->wide, len / narrow.width * from->wide.width);
+	if (n < 0)
+		return n;
+	n /= (ssize_t)from->wide.width;
+	ns = thread_cpu_ns();
+	twin_round(narrow, from->wide, v->wide, (size_t)n, v->base);
+	ns = thread_cpu_ns() - ns;
+	x->encode_ns += ns;
+	x->decode_ns += ns;
+	return n * (ssize_t)narrow.width;
+}
 
 static int code_block(struct variables *v, struct variable *x, struct coding *c, size_t len, size_t base_len, bool count)
 {
@@ -118,10 +152,10 @@ static int code_block(struct variables *v, struct variable *x, struct coding *c,
 }
 
 /* Codes up to `most` bytes of a stream; *ret_coded: how many they become. */
-static int code_stream(struct variables *v, struct variable *x, struct coding *c, struct stream *now,
-		       struct stream *before, uint64_t most, bool count, uint64_t *ret_coded)
+static int code_stream(struct variables *v, struct variable *x, struct coding *c, const struct sources *from,
+		       struct stream *now, struct stream *base, uint64_t most, bool count, uint64_t *ret_coded)
 {
-	ssize_t len, base_len = 0;
+	ssize_t len, base_len;
 	int n;
 
 	*ret_coded = 0;
@@ -129,8 +163,7 @@ static int code_stream(struct variables *v, struct variable *x, struct coding *c
 		len = stream_read(now, v->plain, MIN((uint64_t)CODE_PLAIN_MAX, most));
 		if (len <= 0)
 			return (int)len;
-		if (before)
-			base_len = stream_read(before, v->base, (size_t)len);
+		base_len = read_base(v, x, from, base, (size_t)len);
 		if (base_len < 0)
 			return (int)base_len;
 		n = code_block(v, x, c, (size_t)len, (size_t)base_len, count);
@@ -139,6 +172,7 @@ static int code_stream(struct variables *v, struct variable *x, struct coding *c
 		*ret_coded += (uint64_t)n;
 		most -= (uint64_t)len;
 		if (count) {
+			x->nr_rounded += base_len > 0 && is_rounded(from);
 			v->looked_at += (uint64_t)len;
 			if (v->conf.step && !v->conf.step(v->conf.userdata, v->looked_at)) {
 				v->complete = false;
@@ -167,7 +201,7 @@ static int try_scheme(struct variables *v, struct variable *x, const struct sour
 		return r;
 	r = coding_init(&c, v->work, &x->shape, false, v->conf.budget, NULL);
 	if (r == 0)
-		r = code_stream(v, x, &c, &stream, NULL, SCHEME_SAMPLE, false, ret);
+		r = code_stream(v, x, &c, from, &stream, NULL, SCHEME_SAMPLE, false, ret);
 	coding_release(&c);
 	stream_release(&stream);
 	return r;
@@ -198,8 +232,8 @@ static int choose_scheme(struct variables *v, struct variable *x, const struct s
 
 static int code_variable(struct variables *v, struct variable *x, const struct sources *from)
 {
-	bool based = from->nr_before > 0;
-	struct stream now = { 0 }, before = { 0 };
+	bool based = from->nr_base > 0;
+	struct stream now = { 0 }, base = { 0 };
 	uint64_t coded, block;
 	int r = 0;
 
@@ -215,12 +249,13 @@ static int code_variable(struct variables *v, struct variable *x, const struct s
 	if (r == 0)
 		r = stream_init(&now, from->of, from->now, from->nr, block);
 	if (r == 0 && based)
-		r = stream_init(&before, from->of, from->before, from->nr_before, block);
+		r = stream_init(&base, from->of, from->base, from->nr_base,
+				is_rounded(from) ? block / x->shape.type.width * from->wide.width : block);
 	if (r == 0)
-		r = code_stream(v, x, &x->coding[based], &now, based ? &before : NULL, UINT64_MAX, true, &coded);
+		r = code_stream(v, x, &x->coding[based], from, &now, based ? &base : NULL, UINT64_MAX, true, &coded);
 	x->nr_parts += from->nr;
 	stream_release(&now);
-	stream_release(&before);
+	stream_release(&base);
 	return r;
 }
 
@@ -290,25 +325,68 @@ static size_t run_of(const struct catalog *c, const char *key, size_t *at)
 	return *at - from;
 }
 
-static int code_typed(struct variables *v, const struct set *set, const struct set *before)
+/* What each of these was rounded from, in `ret`, which has room for as many: 1; 0: not all were, or from other types. Their twins are
+ * as many as the members of the set. */
+static int find_wide(const struct set *set, const struct twins *twins, const struct sources *from,
+		     struct stream_source *ret, struct code_type *ret_type)
 {
-	struct catalog now, then = { 0 };
+	for (size_t i = 0; i < from->nr; i++) {
+		const struct set_member *m = from->now[i].member;
+		struct code_type type;
+
+		if (!twins_of(&twins[m - set->member], from->now[i].variable, &ret[i].variable))
+			return 0;
+		ret[i].member = m;
+		type = m->typed.variable[ret[i].variable].shape.type;
+		if (i > 0 && code_type_encode(type) != code_type_encode(*ret_type))
+			return 0;
+		*ret_type = type;
+	}
+	return 1;
+}
+
+static int code_catalog(struct variables *v, const struct set *set, const struct catalog *now, const struct catalog *then,
+			const struct twins *twins)
+{
+	_cleanup_(freep) struct stream_source *wide = reallocarray(NULL, now->nr + 1, sizeof(*wide));
 	size_t at = 0, at_then = 0;
-	int r;
+	int r = wide ? 0 : -ENOMEM;
 
-	r = catalog_init(&now, set);
-	if (r == 0 && before)
-		r = catalog_init(&then, before);
-	while (r == 0 && at < now.nr) {
-		const struct keyed *first = &now.entry[at];
+	while (r == 0 && at < now->nr) {
+		const struct keyed *first = &now->entry[at];
 		struct variable *x = variable_get(v, first->key, first->shape);
-		struct sources from = { .of = STREAM_VARIABLE, .now = &now.source[at] };
+		struct sources from = { .of = STREAM_VARIABLE, .now = &now->source[at] };
+		struct code_type type;
 
-		from.nr = run_of(&now, first->key, &at);
-		from.nr_before = run_of(&then, first->key, &at_then);
-		from.before = then.source + at_then - from.nr_before;
+		from.nr = run_of(now, first->key, &at);
+		from.nr_base = run_of(then, first->key, &at_then);
+		from.base = then->source + at_then - from.nr_base;
+		if (find_wide(set, twins, &from, wide, &type)) {
+			from.base = wide;
+			from.nr_base = from.nr;
+			from.wide = type;
+		}
 		r = x ? code_variable(v, x, &from) : -ENOMEM;
 	}
+	return r;
+}
+
+static int code_typed(struct variables *v, const struct set *set, const struct set *before)
+{
+	_cleanup_(freep) struct twins *twins = calloc(set->nr + 1, sizeof(*twins));
+	struct catalog now = { 0 }, then = { 0 };
+	int r = twins ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < set->nr && r == 0 && !v->conf.no_twins; i++)
+		r = twins_find(&twins[i], &set->member[i]);
+	if (r == 0)
+		r = catalog_init(&now, set);
+	if (r == 0 && before)
+		r = catalog_init(&then, before);
+	if (r == 0)
+		r = code_catalog(v, set, &now, &then, twins);
+	for (size_t i = 0; twins && i < set->nr; i++)
+		twins_release(&twins[i]);
 	catalog_release(&now);
 	catalog_release(&then);
 	return r;

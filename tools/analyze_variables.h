@@ -15,6 +15,7 @@ struct variables_conf {
 	enum scheme scheme;
 	unsigned group; /* ranks that are merged */
 	uint64_t block; /* bytes that take turns */
+	bool no_twins; /* do not look for variables that are others, rounded */
 	unsigned chain; /* steps that are coded one against the other; 0: each for itself */
 	double budget; /* CPU seconds per GB */
 	const char *helper; /* ckptfs-classify */
@@ -32,12 +33,13 @@ struct variable {
 
 	uint64_t plain, coded, encode_ns, decode_ns;
 	uint64_t nr_parts, nr_blocks, nr_based; /* blocks with a base */
+	uint64_t nr_rounded; /* of these, blocks whose base is another variable, rounded */
 };
 
 struct variables {
 	struct variables_conf conf;
 	struct code_work *work;
-	uint8_t *plain, *base, *block, *decoded;
+	uint8_t *plain, *base, *wide, *block, *decoded; /* wide: what the base is rounded from */
 	struct variable **variable; /* by key, once variables_run() is done */
 	size_t nr, room;
 	uint64_t looked_at;

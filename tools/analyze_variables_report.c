@@ -88,8 +88,10 @@ void variables_text(const struct variables *v, const struct rival *rivals)
 	for (size_t i = 0; i < v->nr; i++) {
 		const struct variable *x = v->variable[i];
 
-		print_line(shown_key(v, x), scheme_names[x->scheme], x->plain, x->coded, x->encode_ns, x->decode_ns,
-			   code_name(coder_of(x)).s);
+		char coder[CODE_NAME_MAX + 20];
+
+		snprintf(coder, sizeof(coder), "%s%s", x->nr_rounded > 0 ? "base rounded, " : "", code_name(coder_of(x)).s);
+		print_line(shown_key(v, x), scheme_names[x->scheme], x->plain, x->coded, x->encode_ns, x->decode_ns, coder);
 	}
 	print_line("together", "", s.plain, s.coded, s.encode_ns, s.decode_ns, "");
 	for (size_t i = 0; rivals && i < NR_RIVALS; i++)
@@ -107,8 +109,8 @@ static void print_variable(const struct variables *v, const struct variable *x)
 	       code_type_name(x->shape.type).s, scheme_names[x->scheme], code_name(coder_of(x)).s, x->plain, x->coded,
 	       ratio(x->plain, x->coded));
 	printf(",\"encode_ns\":%" PRIu64 ",\"decode_ns\":%" PRIu64 ",\"parts\":%" PRIu64 ",\"blocks\":%" PRIu64
-	       ",\"based_blocks\":%" PRIu64 "}",
-	       x->encode_ns, x->decode_ns, x->nr_parts, x->nr_blocks, x->nr_based);
+	       ",\"based_blocks\":%" PRIu64 ",\"rounded_blocks\":%" PRIu64 "}",
+	       x->encode_ns, x->decode_ns, x->nr_parts, x->nr_blocks, x->nr_based, x->nr_rounded);
 }
 
 void variables_json(const struct variables *v, const struct rival *rivals)

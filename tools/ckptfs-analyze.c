@@ -48,7 +48,7 @@ static void help(FILE *to)
 	fprintf(to,
 		"Usage: ckptfs-analyze [--json] [--page SIZE] [--min SIZE] [--avg SIZE] [--max SIZE] [--memory SIZE]\n"
 		"                      [--variables [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
-		"                      [--rivals]] [--quiet] FILE|DIRECTORY...\n"
+		"                      [--no-twins] [--rivals]] [--quiet] FILE|DIRECTORY...\n"
 		"Tell what ckptfs would store of these files, and with which mount options the least. Needs no mount.\n\n"
 		"  --page SIZE    look at pages of this size too, a power of two, 4K to 1M\n"
 		"  --min SIZE     content-defined chunks: the shortest (default %" PRIu32 ")\n"
@@ -62,6 +62,7 @@ static void help(FILE *to)
 		"  --block SIZE   what takes turns in the -block schemes (default 4K)\n"
 		"  --chain N      steps that are coded one against the other, 0 to 64 (default 4)\n"
 		"  --budget S     CPU seconds per GB that coding may take (default 10)\n"
+		"  --no-twins     do not look for variables that are other ones, rounded to fewer bytes\n"
 		"  --rivals       also what gzip -6, zstd -3 and zstd -19 make of all files as one stream\n"
 		"  --json         the result as one JSON document; keys keep their meaning (schema_version)\n"
 		"  -q, --quiet    no progress\n"
@@ -273,6 +274,9 @@ static int set_aware(struct request *q, int option, const char *text)
 	case 'U':
 		r = set_budget(q, text);
 		break;
+	case 'T':
+		q->aware.no_twins = true;
+		break;
 	case 'R':
 		q->rivals = true;
 		break;
@@ -295,6 +299,7 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "scheme", required_argument, NULL, 'S' }, { "group", required_argument, NULL, 'G' },
 		{ "block", required_argument, NULL, 'B' },  { "chain", required_argument, NULL, 'C' },
 		{ "budget", required_argument, NULL, 'U' }, { "rivals", no_argument, NULL, 'R' },
+		{ "no-twins", no_argument, NULL, 'T' },
 		{ 0 },
 	};
 	int c, r;
