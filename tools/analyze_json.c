@@ -65,7 +65,7 @@ static void print_file(const struct analysis *a, const struct file *f)
 }
 
 void report_json(const struct analysis *a, const struct files *files, const struct setting *s, const struct variables *v,
-		 const struct rival *rivals)
+		 const struct rival *rivals, const struct images *images)
 {
 	printf("{\"schema_version\":%d,\"complete\":%s,\"exact\":%s,\"files\":[", SCHEMA_VERSION,
 	       a->complete ? "true" : "false", analysis_is_exact(a) ? "true" : "false");
@@ -81,5 +81,7 @@ void report_json(const struct analysis *a, const struct files *files, const stru
 	       s->expected, s->why);
 	if (v)
 		variables_json(v, rivals);
+	if (images)
+		images_json(images);
 	puts("}");
 }

@@ -65,7 +65,7 @@ static int member_open(struct set_member *m, const struct classify_conf *conf, c
 		complain(-errno, "%s: cannot be opened", file->path);
 		return 0;
 	}
-	r = S_ISREG(st.st_mode) ? classify_file(conf, m->fd, &m->typed, reason, sizeof(reason)) : 0;
+	r = S_ISREG(st.st_mode) ? classify_file(conf, m->fd, file->path, &m->typed, reason, sizeof(reason)) : 0;
 	if (r < 0)
 		return r;
 	if (r == 0 && *reason)
@@ -163,8 +163,10 @@ void stream_release(struct stream *s)
 	*s = (struct stream){ 0 };
 }
 
-static int read_exactly(const struct set_member *m, uint8_t *p, size_t len, uint64_t off)
+int set_read(const struct set_member *m, void *to, size_t len, uint64_t off)
 {
+	uint8_t *p = to;
+
 	for (size_t n = 0; n < len;) {
 		ssize_t got = pread(m->fd, p + n, len - n, (off_t)(off + n));
 
@@ -192,7 +194,7 @@ static int part_read(struct stream_part *p, uint8_t *to, uint64_t off, uint64_t 
 			p->at++;
 			continue;
 		}
-		r = read_exactly(p->member, to, n, e->off + skip);
+		r = set_read(p->member, to, n, e->off + skip);
 		if (r < 0)
 			return r;
 		to += n;

@@ -26,6 +26,8 @@ struct set {
  * known is told. -ENOMEM, or what the classifier failed of. */
 int set_open(struct set *s, const struct classify_conf *conf, struct file *const *files, size_t nr);
 void set_close(struct set *s); /* an empty one is fine */
+/* Bytes of a member's file; all of them, or a negative errno after a complaint. */
+int set_read(const struct set_member *m, void *p, size_t len, uint64_t off);
 
 /* Bytes that a variable has in the file, and some of them: off + len is no more. A file that cannot be read has been complained about: < 0. */
 uint64_t variable_len(const struct set_member *m, uint32_t variable);

@@ -35,7 +35,7 @@ enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUP
 struct request {
 	struct analyze_conf conf;
 	struct variables_conf aware;
-	bool json, quiet, variables, rivals;
+	bool json, quiet, variables, rivals, images;
 	char helper[PATH_MAX]; /* ckptfs-classify */
 
 	struct files files;
@@ -48,7 +48,7 @@ static void help(FILE *to)
 	fprintf(to,
 		"Usage: ckptfs-analyze [--json] [--page SIZE] [--min SIZE] [--avg SIZE] [--max SIZE] [--memory SIZE]\n"
 		"                      [--variables [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
-		"                      [--no-twins] [--rivals]] [--quiet] FILE|DIRECTORY...\n"
+		"                      [--no-twins] [--rivals]] [--images] [--quiet] FILE|DIRECTORY...\n"
 		"Tell what ckptfs would store of these files, and with which mount options the least. Needs no mount.\n\n"
 		"  --page SIZE    look at pages of this size too, a power of two, 4K to 1M\n"
 		"  --min SIZE     content-defined chunks: the shortest (default %" PRIu32 ")\n"
@@ -64,6 +64,7 @@ static void help(FILE *to)
 		"  --budget S     CPU seconds per GB that coding may take (default 10)\n"
 		"  --no-twins     do not look for variables that are other ones, rounded to fewer bytes\n"
 		"  --rivals       also what gzip -6, zstd -3 and zstd -19 make of all files as one stream\n"
+		"  --images       look at images of processes (ELF core files, CRIU, DMTCP) by what memory was: heap, stack, code...\n"
 		"  --json         the result as one JSON document; keys keep their meaning (schema_version)\n"
 		"  -q, --quiet    no progress\n"
 		"  -h, --help     this text\n"
@@ -106,19 +107,22 @@ static void end_progress(struct request *q)
 	q->bar_shown = false;
 }
 
-/* v: NULL if variables are not wanted. */
-static void report(const struct request *q, const struct analysis *a, const struct variables *v, const struct rival *rivals)
+/* v, images: NULL if they are not wanted. */
+static void report(const struct request *q, const struct analysis *a, const struct variables *v, const struct rival *rivals,
+		   const struct images *images)
 {
 	struct setting s;
 
 	setting_recommend(a, &s);
 	if (q->json) {
-		report_json(a, &q->files, &s, v, rivals);
+		report_json(a, &q->files, &s, v, rivals, images);
 		return;
 	}
 	report_text(a, &q->files, &s);
 	if (v)
 		variables_text(v, rivals);
+	if (images)
+		images_text(images);
 }
 
 /* Beside this program, as in a build tree, or where it is installed. */
@@ -133,7 +137,6 @@ static void find_helper(struct request *q)
 		strcpy(slash + 1, "ckptfs-classify");
 	if (!slash || access(q->helper, X_OK) < 0)
 		snprintf(q->helper, sizeof(q->helper), "%s/ckptfs-classify", CKPTFS_LIBEXECDIR);
-	q->aware.helper = q->helper;
 }
 
 static int look_at_variables(struct request *q, struct variables *v, struct rival *rivals)
@@ -141,6 +144,7 @@ static int look_at_variables(struct request *q, struct variables *v, struct riva
 	int r;
 
 	find_helper(q);
+	q->aware.helper = q->helper;
 	r = variables_init(v, &q->aware);
 	q->started_ns = monotonic_ns();
 	if (r == 0)
@@ -152,10 +156,25 @@ static int look_at_variables(struct request *q, struct variables *v, struct riva
 	return r;
 }
 
+static int look_at_images(struct request *q, struct images *is)
+{
+	struct images_conf conf = { .cdc = q->conf.cdc, .memory = q->conf.memory, .helper = q->helper, .step = step, .userdata = q };
+	int r;
+
+	find_helper(q);
+	r = images_init(is, &conf);
+	q->started_ns = monotonic_ns();
+	if (r == 0)
+		r = images_run(is, &q->files);
+	end_progress(q);
+	return r;
+}
+
 static int analyze(struct request *q, char *paths[], int nr)
 {
 	_cleanup_(analysis_release) struct analysis a = { 0 };
 	_cleanup_(variables_release) struct variables v = { 0 };
+	_cleanup_(images_release) struct images images = { 0 };
 	struct rival rivals[NR_RIVALS] = { 0 };
 	int failed = 0, r;
 
@@ -175,15 +194,17 @@ static int analyze(struct request *q, char *paths[], int nr)
 	end_progress(q);
 	if (r == 0 && q->variables && !interrupted())
 		r = look_at_variables(q, &v, rivals);
+	if (r == 0 && q->images && !interrupted())
+		r = look_at_images(q, &images);
 	if (r < 0)
 		return r;
 	if (q->files.nr > 0 || (q->json && failed == 0))
-		report(q, &a, v.work ? &v : NULL, rivals[0].name ? rivals : NULL);
+		report(q, &a, v.work ? &v : NULL, rivals[0].name ? rivals : NULL, images.image ? &images : NULL);
 	else if (failed == 0)
 		refuse("there are no files to look at");
 	for (size_t i = 0; i < q->files.nr; i++)
 		failed = q->files.file[i].error < 0 ? q->files.file[i].error : failed;
-	if (v.work && !v.complete && failed == 0)
+	if (((v.work && !v.complete) || (images.image && !images.complete)) && failed == 0)
 		failed = -EIO; /* has been told of */
 	return failed;
 }
@@ -299,7 +320,7 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "scheme", required_argument, NULL, 'S' }, { "group", required_argument, NULL, 'G' },
 		{ "block", required_argument, NULL, 'B' },  { "chain", required_argument, NULL, 'C' },
 		{ "budget", required_argument, NULL, 'U' }, { "rivals", no_argument, NULL, 'R' },
-		{ "no-twins", no_argument, NULL, 'T' },
+		{ "no-twins", no_argument, NULL, 'T' },	    { "images", no_argument, NULL, 'I' },
 		{ 0 },
 	};
 	int c, r;
@@ -314,6 +335,9 @@ static int parse(int argc, char *argv[], struct request *q)
 			break;
 		case 'v':
 			q->variables = true;
+			break;
+		case 'I':
+			q->images = true;
 			break;
 		case 'h':
 			help(stdout);

@@ -1,10 +1,13 @@
 /*
- * ckptfs-classify: what variables a file has, and where. Started by those who want to know (store/classify/classify.h), not by
- * hand: the file is standard input, a pipe standard output. It restricts itself before it looks at the file.
+ * ckptfs-classify: what variables or segments a file has, and where. Started by those who want to know (store/classify/classify.h), not by
+ * hand: the file is standard input, a pipe standard output. Told the file's name, it has the file's directory as descriptor 3, and maps those files
+ * beside it that may say more. Then it restricts itself, and then looks at the first byte.
  *
  * Exit status: 0 it has said what it found, 1 it could not.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/close_range.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "store/classify/classify.h"
+#include "store/classify/format_criu.h"
 #include "store/classify/format_hdf5.h"
 #include "store/classify/formats.h"
 #include "store/classify/sandbox.h"
@@ -22,6 +27,17 @@
 
 #define MEMORY GiB(1) /* besides the file */
 #define CPU_SECONDS 60
+#define COMPANIONS_MAX 4096 /* of a tree with as many processes the rest is plain */
+#define COMPANION_MAX MiB(256)
+
+struct request {
+	const uint8_t *p;
+	uint64_t size;
+	const char *name; /* NULL: not told */
+	struct companion beside[COMPANIONS_MAX];
+	size_t nr_beside;
+	uint64_t beside_size;
+};
 
 static const char *reason_of(int r)
 {
@@ -56,13 +72,15 @@ static int say(const struct typed *t, enum typed_verdict verdict, const char *re
 	return EXIT_SUCCESS;
 }
 
-static int classify(const uint8_t *p, uint64_t size)
+static int classify(const struct request *q)
 {
-	struct typed t = TYPED_EMPTY(size);
-	int r = format_hdf5(p, size, &t), status;
+	struct typed t = TYPED_EMPTY(q->size);
+	int r = q->name ? format_criu(q->name, q->size, q->beside, q->nr_beside, &t) : 0, status;
 
 	if (r == 0)
-		r = format_any(p, size, &t);
+		r = format_hdf5(q->p, q->size, &t);
+	if (r == 0)
+		r = format_any(q->p, q->size, &t);
 	status = say(&t, r > 0 ? TYPED_KNOWN : r == 0 ? TYPED_UNKNOWN : TYPED_REFUSED, reason_of(r));
 	typed_release(&t);
 	return status;
@@ -70,36 +88,73 @@ static int classify(const uint8_t *p, uint64_t size)
 
 static int help(FILE *to)
 {
-	fputs("Usage: ckptfs-classify <FILE >PIPE\n"
-	      "Says, for other commands of ckptfs, what variables a file has and where. Not to be called by hand.\n\n"
+	fputs("Usage: ckptfs-classify [NAME 3<DIRECTORY] <FILE >PIPE\n"
+	      "Says, for other commands of ckptfs, what variables or segments a file has and where. Not to be called by hand.\n\n"
 	      "  -h, --help     this text\n"
 	      "  -V, --version  the version\n",
 	      to);
 	return to == stdout ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-int main(int argc, char *argv[])
+/* NULL of an empty file. */
+static const uint8_t *map(int fd, uint64_t *ret_size)
 {
 	struct stat st;
-	void *p = NULL;
+
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return MAP_FAILED;
+	*ret_size = (uint64_t)st.st_size;
+	return st.st_size > 0 ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+}
+
+/* What is beside it is left out if it cannot be had: then less is known. */
+static void map_companions(struct request *q)
+{
+	DIR *dir = fdopendir(CLASSIFY_DIR_FILENO);
+	struct dirent *d;
+
+	while (dir && q->nr_beside < COMPANIONS_MAX && (d = readdir(dir))) {
+		struct companion *c = &q->beside[q->nr_beside];
+		int fd;
+
+		if (!criu_is_companion(d->d_name))
+			continue;
+		fd = openat(CLASSIFY_DIR_FILENO, d->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		if (fd < 0)
+			continue;
+		c->p = map(fd, &c->len);
+		close(fd);
+		if (c->p == MAP_FAILED || c->len == 0 || c->len > COMPANION_MAX)
+			continue;
+		c->name = strdup(d->d_name);
+		if (!c->name)
+			break;
+		q->beside_size += c->len;
+		q->nr_beside++;
+	}
+	if (dir)
+		closedir(dir);
+}
+
+int main(int argc, char *argv[])
+{
+	static struct request q;
 
 	if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
 		return puts("ckptfs-classify " CKPTFS_VERSION) < 0;
-	if (argc > 1)
+	if (argc > 2 || (argc == 2 && argv[1][0] == '-'))
 		return help(strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ? stdout : stderr);
-	if (fstat(STDIN_FILENO, &st) < 0 || !S_ISREG(st.st_mode))
+	q.p = map(STDIN_FILENO, &q.size);
+	if (q.p == MAP_FAILED)
 		return help(stderr);
-	if (st.st_size > 0)
-		p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, STDIN_FILENO, 0);
-	if (p == MAP_FAILED) {
-		perror("ckptfs-classify: mmap");
-		return EXIT_FAILURE;
-	}
+	q.name = argv[1];
+	if (q.name && criu_is_pages(q.name))
+		map_companions(&q);
 	format_hdf5_prepare();
-	if (syscall(SYS_close_range, 3u, ~0u, 0) < 0 || sandbox_enter((uint64_t)st.st_size + MEMORY, CPU_SECONDS) < 0) {
+	if (syscall(SYS_close_range, 3u, ~0u, 0) < 0 || sandbox_enter(q.size + q.beside_size + MEMORY, CPU_SECONDS) < 0) {
 		perror("ckptfs-classify: cannot restrict itself");
 		return EXIT_FAILURE;
 	}
 	/* Without what libraries do in the end: it may not be permitted, and nothing is left to tidy. */
-	_exit(p ? classify(p, (uint64_t)st.st_size) : say(&TYPED_EMPTY(0), TYPED_UNKNOWN, ""));
+	_exit(q.p ? classify(&q) : say(&TYPED_EMPTY(0), TYPED_UNKNOWN, ""));
 }

@@ -20,9 +20,9 @@
 #define PIECE 65536 /* bytes read at once */
 
 /* Without an environment: nothing in it is for a process that trusts nobody. */
-static int start(const struct classify_conf *conf, int fd, int out, pid_t *ret)
+static int start(const struct classify_conf *conf, int fd, int dir, const char *name, int out, pid_t *ret)
 {
-	char *argv[] = { (char *)"ckptfs-classify", NULL }, *environment[] = { NULL };
+	char *argv[] = { (char *)"ckptfs-classify", dir >= 0 ? (char *)name : NULL, NULL }, *environment[] = { NULL };
 	posix_spawn_file_actions_t actions;
 	int r;
 
@@ -32,6 +32,8 @@ static int start(const struct classify_conf *conf, int fd, int out, pid_t *ret)
 	r = posix_spawn_file_actions_adddup2(&actions, fd, STDIN_FILENO);
 	if (r == 0)
 		r = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+	if (r == 0 && dir >= 0)
+		r = posix_spawn_file_actions_adddup2(&actions, dir, CLASSIFY_DIR_FILENO);
 	if (r == 0)
 		r = posix_spawn(ret, conf->helper, &actions, NULL, argv, environment);
 	posix_spawn_file_actions_destroy(&actions);
@@ -118,11 +120,24 @@ static int understand(const uint8_t *p, size_t len, uint64_t size, struct typed 
 	return 0;
 }
 
-int classify_file(const struct classify_conf *conf, int fd, struct typed *ret, char *ret_reason, size_t reason_room)
+/* The directory of a file that is known by its path, and its name there; -1: it cannot be opened, and nothing beside it is looked at. */
+static int open_directory(const char *path, const char **ret_name)
+{
+	_cleanup_(freep) char *dir = NULL;
+	const char *slash = strrchr(path, '/');
+
+	*ret_name = slash ? slash + 1 : path;
+	dir = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
+	return dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+}
+
+int classify_file(const struct classify_conf *conf, int fd, const char *path, struct typed *ret, char *ret_reason,
+		  size_t reason_room)
 {
 	_cleanup_(buf_release) struct buf said = BUF_EMPTY;
-	_cleanup_(closep) int in = -1;
+	_cleanup_(closep) int in = -1, dir = -1;
 	uint64_t end_ns = monotonic_ns() + (uint64_t)conf->limit_ms * 1000000;
+	const char *name = NULL;
 	struct stat st;
 	int pipes[2], r;
 	bool well;
@@ -132,7 +147,9 @@ int classify_file(const struct classify_conf *conf, int fd, struct typed *ret, c
 	if (fstat(fd, &st) < 0 || pipe2(pipes, O_CLOEXEC) < 0)
 		return log_errno(-errno, "classifier: no pipe");
 	in = pipes[0];
-	r = start(conf, fd, pipes[1], &pid);
+	if (path)
+		dir = open_directory(path, &name);
+	r = start(conf, fd, dir, name, pipes[1], &pid);
 	close(pipes[1]);
 	if (r < 0)
 		return r;

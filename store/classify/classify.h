@@ -12,8 +12,12 @@ struct classify_conf {
 	unsigned limit_ms; /* for one file; then it is ended */
 };
 
+#define CLASSIFY_DIR_FILENO 3 /* of the helper: the directory of the file whose name it is told */
+
 /*
+ * The path, unless it is NULL, is for formats that say in other files of its directory what is in this one.
  * 1: `ret` has what is known of it, 0: nothing is known, and ret_reason says why if the file is of a format that we know (else ""). What
  * fails for the next file too: -ENOENT and others if the helper cannot be started, -ENOMEM. The position of fd changes nothing.
  */
-int classify_file(const struct classify_conf *conf, int fd, struct typed *ret, char *ret_reason, size_t reason_room);
+int classify_file(const struct classify_conf *conf, int fd, const char *path, struct typed *ret, char *ret_reason,
+		  size_t reason_room);

@@ -12,6 +12,10 @@ int format_safetensors(const uint8_t *p, uint64_t len, struct typed *ret);
 int format_npy(const uint8_t *p, uint64_t len, struct typed *ret);
 int format_zip(const uint8_t *p, uint64_t len, struct typed *ret); /* npz, torch */
 
+/* Images of processes: their segments, by kind. */
+int format_core(const uint8_t *p, uint64_t len, struct typed *ret);
+int format_dmtcp(const uint8_t *p, uint64_t len, struct typed *ret);
+
 /* An .npy that lies at `off` of the file p, and has `len` bytes; its variable gets this name. */
 int npy_add(const uint8_t *p, uint64_t off, uint64_t len, const char *name, size_t name_len, struct typed *ret);
 

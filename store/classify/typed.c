@@ -54,6 +54,13 @@ int typed_array_set_type(struct typed_array *a, char kind, uint64_t bytes, bool 
 	return -EOPNOTSUPP;
 }
 
+const char *segment_kind_name(enum segment_kind kind)
+{
+	static const char *const names[NR_SEGMENT_KINDS] = { "", "heap", "stack", "code", "library", "anonymous", "file", "other" };
+
+	return names[kind];
+}
+
 static uint32_t stride(uint64_t n)
 {
 	return n <= UINT32_MAX ? (uint32_t)n : 0;
@@ -88,6 +95,21 @@ static int grow(void **list, size_t nr, size_t *room, size_t size)
 	return 0;
 }
 
+/* Takes the key: 1, or after freeing it -E2BIG, -ENOMEM. */
+static int add_keyed(struct typed *t, char *key, enum segment_kind kind, struct coding_shape shape)
+{
+	int r = t->nr_variables == TYPED_VARIABLES_MAX ? -E2BIG : 0;
+
+	if (r == 0)
+		r = grow((void **)&t->variable, t->nr_variables, &t->room_variables, sizeof(*t->variable));
+	if (r < 0) {
+		free(key);
+		return r;
+	}
+	t->variable[t->nr_variables++] = (struct typed_variable){ .key = key, .kind = kind, .shape = shape };
+	return 1;
+}
+
 int typed_add_variable(struct typed *t, const char *name, size_t name_len, const struct typed_array *a)
 {
 	char class[20] = "Scalar", *key;
@@ -98,17 +120,24 @@ int typed_add_variable(struct typed *t, const char *name, size_t name_len, const
 	}
 	if (name_len > TYPED_KEY_MAX - 32 || memchr(name, 0, name_len))
 		return 0;
-	if (t->nr_variables == TYPED_VARIABLES_MAX)
-		return -E2BIG;
-	if (grow((void **)&t->variable, t->nr_variables, &t->room_variables, sizeof(*t->variable)) < 0)
-		return -ENOMEM;
 	if (a->nr_dims > 0)
 		snprintf(class, sizeof(class), "Array%uD", a->nr_dims);
 	if (asprintf(&key, "%.*s_%s%s_%s", (int)name_len, name, a->parts > 1 ? "C" : "", code_type_name(a->type).s,
 		     class) < 0)
 		return -ENOMEM;
-	t->variable[t->nr_variables++] = (struct typed_variable){ .key = key, .shape = shape_of(a) };
-	return 1;
+	return add_keyed(t, key, SEGMENT_NONE, shape_of(a));
+}
+
+int typed_add_segments(struct typed *t, enum segment_kind kind, const char *name, size_t name_len)
+{
+	const char *word = segment_kind_name(kind);
+	char *key;
+
+	if (name_len > TYPED_KEY_MAX - 32 || memchr(name, 0, name_len))
+		name_len = 0;
+	if (asprintf(&key, "%s%s%.*s", word, name_len > 0 ? " " : "", (int)name_len, name) < 0)
+		return -ENOMEM;
+	return add_keyed(t, key, kind, (struct coding_shape){ .type = { .class = CODE_UINT, .width = 1 }, .parts = 1 });
 }
 
 int typed_add_extent(struct typed *t, uint64_t off, uint64_t len)

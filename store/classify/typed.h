@@ -14,8 +14,23 @@
 #define TYPED_EXTENTS_MAX 1000000u
 #define TYPED_DIMS_MAX 32
 
+/* What memory of a process was, in an image of it. A variable of any other file is SEGMENT_NONE. */
+enum segment_kind {
+	SEGMENT_NONE,
+	SEGMENT_HEAP, /* of brk; what malloc() has mapped is anonymous */
+	SEGMENT_STACK,
+	SEGMENT_CODE, /* the program's own file, its data and bss too */
+	SEGMENT_LIBRARY, /* likewise of shared libraries */
+	SEGMENT_ANONYMOUS,
+	SEGMENT_FILE,
+	SEGMENT_OTHER,
+	NR_SEGMENT_KINDS,
+};
+const char *segment_kind_name(enum segment_kind kind); /* "heap", ... "other"; "" of none */
+
 struct typed_variable {
-	char *key; /* Group/Variable_Datatype_Class: those of other files with the same key mean the same */
+	char *key; /* Group/Variable_Datatype_Class, or "library /path": those of other files with the same key mean the same */
+	enum segment_kind kind;
 	struct coding_shape shape;
 };
 
@@ -50,6 +65,8 @@ int typed_array_set_type(struct typed_array *a, char kind, uint64_t bytes, bool 
 
 /* Add a variable, to which typed_add_extent() then adds: 1; 0: it stays plain, as its name is too long; -E2BIG, -ENOMEM. */
 int typed_add_variable(struct typed *t, const char *name, size_t name_len, const struct typed_array *a);
+/* The same for segments of a kind, all those of the file of that name if it is not empty: 1, -E2BIG, -ENOMEM. */
+int typed_add_segments(struct typed *t, enum segment_kind kind, const char *name, size_t name_len);
 /* To the last variable. Nothing to add of no bytes. -EBADMSG: it is not in the file; -E2BIG, -ENOMEM. */
 int typed_add_extent(struct typed *t, uint64_t off, uint64_t len);
 /* Both, of an array that lies in one piece; off + len must be what it says: -EBADMSG. */

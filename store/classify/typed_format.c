@@ -51,6 +51,7 @@ int typed_encode(const struct typed *t, enum typed_verdict verdict, const char *
 			.key_len = le16_put((uint16_t)strlen(v->key)),
 			.row = le32_put(v->shape.row),
 			.plane = le32_put(v->shape.plane),
+			.kind = (uint8_t)v->kind,
 		};
 
 		memcpy(p, &v_disk, sizeof(v_disk));
@@ -94,6 +95,9 @@ static int take_variable(struct reader *r, struct typed_variable *v)
 		return -EBADMSG;
 	if (code_type_decode(d->type, &v->shape.type) < 0 || d->parts < 1 || d->parts > 2)
 		return -EBADMSG;
+	if (d->kind >= NR_SEGMENT_KINDS || d->reserved[0] || d->reserved[1] || d->reserved[2])
+		return -EBADMSG;
+	v->kind = d->kind;
 	v->shape.parts = d->parts;
 	v->shape.row = le32_get(d->row);
 	v->shape.plane = le32_get(d->plane);

@@ -8,7 +8,7 @@
 #include "store/classify/typed.h"
 
 #define TYPED_MAGIC "ckty"
-#define TYPED_VERSION 1
+#define TYPED_VERSION 2
 #define TYPED_REASON_MAX 200
 #define TYPED_BYTES_MAX (128u << 20)
 
@@ -29,8 +29,9 @@ struct typed_variable_disk {
 	uint8_t type, parts;
 	struct le16 key_len; /* the key follows */
 	struct le32 row, plane;
+	uint8_t kind, reserved[3];
 };
-static_assert(sizeof(struct typed_variable_disk) == 12, "on the wire");
+static_assert(sizeof(struct typed_variable_disk) == 16, "on the wire");
 
 struct typed_extent_disk {
 	struct le32 variable, reserved;

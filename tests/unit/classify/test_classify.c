@@ -61,7 +61,7 @@ static int ask(const char *script, unsigned limit_ms, char reason[100])
 	fprintf(f, "#!/bin/sh\n%s\n", script);
 	fclose(f);
 	chmod(helper, 0755);
-	r = classify_file(&conf, file, &t, reason, 100);
+	r = classify_file(&conf, file, NULL, &t, reason, 100);
 	if (r > 0)
 		typed_release(&t);
 	return r;
@@ -109,7 +109,7 @@ static void without_a_helper_it_is_an_error(void **state)
 
 	(void)state;
 	log_to_function(drop_line, NULL);
-	assert_int_equal(classify_file(&conf, file, &t, reason, sizeof(reason)), -ENOENT);
+	assert_int_equal(classify_file(&conf, file, NULL, &t, reason, sizeof(reason)), -ENOENT);
 	log_to_stderr();
 }
 
