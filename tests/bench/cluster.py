@@ -3,6 +3,7 @@ costs, and what it takes to read what others have. Needs MPI.
 
 Nodes share the processors and the disk, so times are those of all nodes together; counts are exact.
 """
+import contextlib
 import glob
 import json
 import math
@@ -60,6 +61,22 @@ def end(process, seconds=20):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def processor_seconds(pid):
+    """Of all its threads, those that have ended among them: the clock of clock_getcpuclockid(3)."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError as e:
+        raise FileNotFoundError(f"process {pid}") from e
+
+
+def difference(after, before):
+    return {key: after[key] - before[key] for key in after}
+
+
+def medians_of(rows):
+    return {key: statistics.median(row[key] for row in rows) for key in rows[0]}
 
 
 def mpirun(nr, script, *arguments, log, **more):
@@ -193,6 +210,14 @@ class Cluster:
         """Bytes of chunks, by node."""
         return [self.stat(node)["stored_bytes"] for node in self.nodes]
 
+    def processor_seconds(self):
+        """Of all daemons, of all agents, and of this program, which writes and reads: what a machine with other load measures, too."""
+        with contextlib.suppress(FileNotFoundError):  # an agent that is about to end
+            agents = open(f"/proc/{self.agents.pid}/task/{self.agents.pid}/children").read().split() if self.agents else []
+            return {"daemons": sum(processor_seconds(node.process.pid) for node in self.nodes),
+                    "agents": sum(processor_seconds(int(pid)) for pid in agents), "programs": time.process_time()}
+        raise RuntimeError(f"agents have ended: {open(self.log).read()[-2000:]}")
+
     def rounds(self):
         """Of node 0's agent: how many, and the seconds that they have taken so far, by part."""
         out = subprocess.run([os.path.join(BUILD, "mpi-agent/ckptfs-agent"), "--mount", self.nodes[0].dir, "--status"], check=True,
@@ -239,6 +264,10 @@ def same_rows(base, size, rounds):
 
 # --- b: what a round costs ---
 
+def told_seconds(used):
+    return " + ".join(f"{key} {value:.3f}" for key, value in used.items()) + f" = {sum(used.values()):.3f} s"
+
+
 def unique_rows(base, size, rounds):
     """Checkpoints of new pages, all nodes at once, in turn: with agents, with agents and one page in a hundred that all have, and
     without agents."""
@@ -246,6 +275,7 @@ def unique_rows(base, size, rounds):
     cases = {"with agents": (True, 0), "with agents, 1 % in common": (True, each * MIB // 100 // 4096 * 4096), "without": (False, 0)}
     seconds = {name: [] for name in cases}
     parts = {name: [] for name in cases if cases[name][0]}
+    used = {name: [] for name in cases}
     with Cluster(base, NODES, replicas=2, pending=f"{K * 4096 // MIB}M") as c:
         for number in range(max(rounds, 5) + 1):  # the first is not counted: files, packs and memory are new to all
             for name, (agents, common) in cases.items():
@@ -257,27 +287,31 @@ def unique_rows(base, size, rounds):
                 data = [same + os.urandom(each * MIB - common) for _ in c.nodes]
                 settle(False)
                 rest(c.nodes)
-                before = c.rounds() if agents else None
+                before, used_before = c.rounds() if agents else None, c.processor_seconds()
                 took = together([lambda n=node, d=d: write(os.path.join(n.dir, f"ckpt.{number}"), d) for node, d in zip(c.nodes, data)])
+                used_now = difference(c.processor_seconds(), used_before)
                 for node in c.nodes:
                     os.unlink(os.path.join(node.dir, f"ckpt.{number}"))
                 if number == 0:
                     continue
                 seconds[name].append(took)
+                used[name].append(used_now)
                 if agents:
-                    after = c.rounds()
-                    parts[name].append({key: after[key] - before[key] for key in after})
+                    parts[name].append(difference(c.rounds(), before))
     medians = {name: statistics.median(v) for name, v in seconds.items()}
+    of_processors = {name: medians_of(v) for name, v in used.items()}
     for name in parts:
         ratio = medians[name] / medians["without"]
-        told = {key: statistics.median(p[key] for p in parts[name]) for key in parts[name][0]}
+        told = medians_of(parts[name])
         print(f"  {each} MiB on each of {NODES} nodes, all new, {name}:".ljust(72) +
               f"{medians[name]:6.3f} s, without {medians['without']:.3f} s: {ratio:.3f} x "
               f"{judge(ratio, ROUND_LIMIT) if '%' not in name else ''}", flush=True)
         print(f"    of it {told['rounds']:.0f} rounds: {told['offering'] * 1e3:.0f} ms for offers, "
               f"{told['reducing'] * 1e3:.0f} ms reducing, {told['storing'] * 1e3:.0f} ms storing, "
               f"{told['gathering'] * 1e3:.0f} ms until all have", flush=True)
-    return {"size_mib": each, "seconds": seconds, "rounds": parts, "target": ROUND_LIMIT,
+        print(f"    of processors {told_seconds(of_processors[name])}, without {told_seconds(of_processors['without'])}: "
+              f"{sum(of_processors[name].values()) / sum(of_processors['without'].values()):.3f} x", flush=True)
+    return {"size_mib": each, "seconds": seconds, "processor_seconds": used, "rounds": parts, "target": ROUND_LIMIT,
             "ratio": {name: medians[name] / medians["without"] for name in parts}}
 
 
@@ -387,7 +421,7 @@ def make_remote(c, size):
 
 def remote_rows(base, size, rounds):
     size *= 4
-    speeds = {"local": [], "remote": []}
+    speeds, used = {"local": [], "remote": []}, {"local": [], "remote": []}
     with Cluster(base, 2, replicas=1, pending="256M", commit=600) as c:  # nothing is committed before both have written
         away = make_remote(c, size)
         for _ in range(rounds):
@@ -396,13 +430,16 @@ def remote_rows(base, size, rounds):
                 settle(True)
                 c.start()
                 rest(c.nodes)
+                before = c.processor_seconds()
                 speeds[name].append(read_all(os.path.join(c.nodes[0].dir, name)))
+                used[name].append(difference(c.processor_seconds(), before))
     medians = {name: statistics.median(v) for name, v in speeds.items()}
     ratio = medians["remote"] / medians["local"]
     print(f"  cold restore of {size} MiB, {away:.1%} of it on the other of 2 nodes:".ljust(64) +
           f"{medians['remote']:.0f} MiB/s, of its own {medians['local']:.0f} MiB/s: {ratio:.2f} x "
           f"{judge(ratio, REMOTE_LIMIT, True)}", flush=True)
-    return {"size_mib": size, "away": away, "mib_per_s": speeds, "ratio": ratio, "target": REMOTE_LIMIT}
+    print("    of processors " + "; ".join(f"{name} {told_seconds(medians_of(used[name]))}" for name in used), flush=True)
+    return {"size_mib": size, "away": away, "mib_per_s": speeds, "processor_seconds": used, "ratio": ratio, "target": REMOTE_LIMIT}
 
 
 PARTS = {"same": same_rows, "unique": unique_rows, "reduction": reduction_rows, "stencil": stencil_rows, "remote": remote_rows}
