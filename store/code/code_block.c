@@ -46,13 +46,13 @@ void code_work_free(struct code_work *w)
 	free(w);
 }
 
-/* Whole elements, as many as `nr`; what there is not is zeros. */
+/* Whole elements behind the lead, as many as `nr`; what there is not is zeros. */
 static void load(const struct code_header *h, const void *p, size_t len, uint8_t *ret, size_t nr)
 {
-	size_t have = MIN(len, nr * h->type.width);
+	size_t have = len > h->lead ? MIN(len - h->lead, nr * h->type.width) : 0;
 
 	if (have > 0)
-		memcpy(ret, p, have);
+		memcpy(ret, (const uint8_t *)p + h->lead, have);
 	memset(ret + have, 0, nr * h->type.width - have);
 	if (h->type.big_endian)
 		code_swap(ret, nr, h->type.width);
@@ -113,7 +113,7 @@ static void predict_back(struct code_work *w, const struct code_header *h, uint8
 static uint8_t *transform(struct code_work *w, const struct code_header *h, const uint8_t *p, size_t len,
 			  const void *base, size_t base_len)
 {
-	size_t nr = len / h->type.width, planes = nr * h->type.width;
+	size_t nr = code_nr_elements(h), planes = nr * h->type.width, behind = h->lead + planes;
 	uint8_t which[CODE_PLAIN_MAX / 64], *a, *to;
 
 	load(h, p, len, w->array[0], nr);
@@ -137,7 +137,8 @@ static uint8_t *transform(struct code_work *w, const struct code_header *h, cons
 		memcpy(to + planes, which, (nr + 7) / 8);
 		planes += (nr + 7) / 8;
 	}
-	memcpy(to + planes, p + nr * h->type.width, len % h->type.width);
+	memcpy(to + planes, p, h->lead);
+	memcpy(to + planes + h->lead, p + behind, len - behind);
 	return to;
 }
 
@@ -210,6 +211,8 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
 
 	assert(len <= CODE_PLAIN_MAX && code_steps_valid(&h));
 	h.plain_len = (uint32_t)len;
+	if (h.lead > len)
+		h.lead = 0;
 	h.base_crc = base_crc(&h, base, base_len);
 	n = is_plain(&h) ? 0 : sections_in(w, spec, &h, transform(w, &h, p, len, base, base_len), stored);
 	if (n < 0)
@@ -275,7 +278,7 @@ static int sections_out(struct code_work *w, const struct code_header *h, const 
 static void transform_back(struct code_work *w, const struct code_header *h, const void *base, size_t base_len,
 			   uint8_t *ret)
 {
-	size_t nr = h->plain_len / h->type.width, planes = nr * h->type.width;
+	size_t nr = code_nr_elements(h), planes = nr * h->type.width, behind = h->lead + planes;
 	uint8_t *a = w->array[1], *from = w->array[0];
 
 	if (h->split == CODE_SPLIT_NONE) {
@@ -298,8 +301,9 @@ static void transform_back(struct code_work *w, const struct code_header *h, con
 	code_map_out(a, nr, h->type.width, h->map);
 	if (h->type.big_endian)
 		code_swap(a, nr, h->type.width);
-	memcpy(ret, a, nr * h->type.width);
-	memcpy(ret + nr * h->type.width, from + planes, h->plain_len % h->type.width);
+	memcpy(ret, from + planes, h->lead);
+	memcpy(ret + h->lead, a, nr * h->type.width);
+	memcpy(ret + behind, from + planes + h->lead, h->plain_len - behind);
 }
 
 int code_decode(struct code_work *w, const void *p, size_t len, const void *base, size_t base_len, void *ret, size_t room)

@@ -8,6 +8,7 @@
 
 #define TYPE_BIG_ENDIAN 0x80u
 #define FPC_WIDTH 8
+#define LEAD_SHIFT 4
 
 static bool type_valid(struct code_type t)
 {
@@ -65,7 +66,7 @@ bool code_steps_valid(const struct code_header *h)
 
 	return type_valid(h->type) && h->map < NR_CODE_MAPS && h->base < NR_CODE_BASES && h->predict < NR_CODE_PREDICTS &&
 	       h->split < NR_CODE_SPLITS && h->entropy < NR_CODE_ENTROPIES && (h->map == CODE_MAP_NONE || is_float) &&
-	       (h->predict != CODE_PREDICT_FPC || h->type.width == FPC_WIDTH) && strides_valid(h);
+	       (h->predict != CODE_PREDICT_FPC || h->type.width == FPC_WIDTH) && strides_valid(h) && h->lead < h->type.width;
 }
 
 static uint32_t crc_of(const struct code_header_disk *d, const void *stored, size_t len)
@@ -76,12 +77,12 @@ static uint32_t crc_of(const struct code_header_disk *d, const void *stored, siz
 void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret)
 {
 	*ret = (struct code_header_disk){
-		.version = CODE_VERSION,
+		.version = h->lead > 0 ? CODE_VERSION_LEAD : CODE_VERSION,
 		.type = code_type_encode(h->type),
 		.map = (uint8_t)h->map,
 		.base = (uint8_t)h->base,
 		.predict = (uint8_t)h->predict,
-		.zigzag = h->zigzag,
+		.zigzag = (uint8_t)(h->zigzag | h->lead << LEAD_SHIFT),
 		.split = (uint8_t)h->split,
 		.entropy = (uint8_t)h->entropy,
 		.plain_len = le32_put(h->plain_len),
@@ -101,13 +102,14 @@ int code_header_decode(const void *p, size_t len, struct code_header *ret)
 
 	if (len < sizeof(*d) || memcmp(d->magic, CODE_MAGIC, sizeof(d->magic)) != 0)
 		return -EBADMSG;
-	if (d->version != CODE_VERSION)
+	if (d->version != CODE_VERSION && d->version != CODE_VERSION_LEAD)
 		return -EOPNOTSUPP;
 	h = (struct code_header){
 		.map = d->map,
 		.base = d->base,
 		.predict = d->predict,
-		.zigzag = d->zigzag,
+		.zigzag = d->zigzag & 1,
+		.lead = d->zigzag >> LEAD_SHIFT,
 		.split = d->split,
 		.entropy = d->entropy,
 		.plain_len = le32_get(d->plain_len),
@@ -116,7 +118,9 @@ int code_header_decode(const void *p, size_t len, struct code_header *ret)
 	};
 	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
 		h.stride[i] = le32_get(d->stride[i]);
-	if (code_type_decode(d->type, &h.type) < 0 || d->zigzag > 1 || !code_steps_valid(&h))
+	if (code_type_decode(d->type, &h.type) < 0 || d->zigzag != (h.zigzag | h.lead << LEAD_SHIFT) || !code_steps_valid(&h))
+		return -EBADMSG;
+	if ((d->version == CODE_VERSION_LEAD) != (h.lead > 0) || h.lead > h.plain_len)
 		return -EBADMSG;
 	if (h.plain_len > CODE_PLAIN_MAX || h.stored_len != len - sizeof(*d))
 		return -EBADMSG;
@@ -130,7 +134,7 @@ int code_header_decode(const void *p, size_t len, struct code_header *ret)
 
 unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SECTIONS_MAX])
 {
-	uint32_t nr = h->plain_len / h->type.width, over = h->plain_len % h->type.width;
+	uint32_t nr = code_nr_elements(h), over = h->plain_len - nr * h->type.width;
 	uint32_t plane = h->split == CODE_SPLIT_BITS ? (uint32_t)round_up(nr, 8) : nr;
 	unsigned n = 0;
 
@@ -139,7 +143,7 @@ unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SEC
 	else
 		while (n < h->type.width)
 			ret_len[n++] = plane;
-	/* which of the two tables was right, a bit each, and the bytes that are no whole element */
+	/* which of the two tables was right, a bit each, and the bytes that are no whole element, before and behind them */
 	if (h->predict == CODE_PREDICT_FPC)
 		over += (nr + 7) / 8;
 	if (over > 0)

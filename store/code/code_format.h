@@ -14,6 +14,8 @@
 
 #define CODE_MAGIC "ckcb"
 #define CODE_VERSION 1
+#define CODE_VERSION_LEAD 2 /* with a lead: older versions refuse it */
+#define CODE_LEAD_MAX 7u
 #define CODE_PLAIN_MAX (256u * 1024)
 #define CODE_NR_STRIDES 3
 #define CODE_NR_SECTIONS_MAX 9 /* a plane for each byte of the widest element, and what is left over */
@@ -55,6 +57,7 @@ struct code_header {
 	enum code_split split;
 	enum code_entropy entropy;
 	uint32_t stride[CODE_NR_STRIDES]; /* in elements; 0: none */
+	uint32_t lead; /* bytes before the first whole element: less than one has */
 	uint32_t plain_len, stored_len; /* stored: behind the header */
 	uint32_t base_crc; /* of as many bytes of the base as were used */
 };
@@ -63,7 +66,7 @@ struct code_header_disk {
 	uint8_t magic[4];
 	uint8_t version;
 	uint8_t type; /* class, | log2 of the width << 4, | 0x80 if big-endian */
-	uint8_t map, base, predict, zigzag, split, entropy;
+	uint8_t map, base, predict, zigzag, split, entropy; /* zigzag: | lead << 4 */
 	struct le32 plain_len, stored_len;
 	struct le32 stride[CODE_NR_STRIDES];
 	struct le32 base_crc;
@@ -85,5 +88,10 @@ bool code_steps_valid(const struct code_header *h);
 void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret);
 /* Of a whole block, header and stored bytes: nothing behind it. -EBADMSG, -EOPNOTSUPP (a later version). */
 int code_header_decode(const void *p, size_t len, struct code_header *ret);
+/* Whole elements of a block. */
+static inline uint32_t code_nr_elements(const struct code_header *h)
+{
+	return (h->plain_len - h->lead) / h->type.width;
+}
 /* The lengths of the sections that the steps make, and how many. */
 unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SECTIONS_MAX]);

@@ -126,8 +126,12 @@ void coding_release(struct coding *c)
 
 static int try_one(struct coding *c, const uint8_t *p, size_t len, const uint8_t *base, size_t base_len, void *ret)
 {
+	struct coder_spec spec = c->spec[code_choice_next(&c->choice)];
 	uint64_t from = c->cpu_ns();
-	int n = code_encode(c->work, &c->spec[code_choice_next(&c->choice)], p, len, base, base_len, ret);
+	int n;
+
+	spec.steps.lead = c->lead % spec.steps.type.width;
+	n = code_encode(c->work, &spec, p, len, base, base_len, ret);
 
 	if (n >= 0)
 		code_choice_tell(&c->choice, len, (uint64_t)n, c->cpu_ns() - from);

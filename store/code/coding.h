@@ -24,6 +24,7 @@ struct coding {
 	struct code_choice choice;
 	size_t sampled; /* bytes that the last trial was of */
 	uint8_t *room; /* for trials */
+	uint32_t lead; /* of the blocks that come, as in code_format.h: whoever codes sets it; 0 at first */
 };
 
 /* The work is borrowed. cpu_ns: NULL for the thread's own time. -ENOMEM. */

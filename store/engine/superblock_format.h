@@ -21,9 +21,10 @@
 #define SUPERBLOCK_ROOTS 32u	/* notes of seals may be of version 2 */
 #define SUPERBLOCK_COPIES 64u	/* there may be copies of what other nodes have sealed */
 #define SUPERBLOCK_STRIPES 128u	/* some of these may be stripes, or have slots; notes of who has a copy may be of version 2 */
+#define SUPERBLOCK_CODED 256u	/* frames may be coded with what is known of their bytes */
 #define SUPERBLOCK_INCOMPAT_KNOWN                                                                              \
 	(SUPERBLOCK_RECIPES_2 | SUPERBLOCK_CLONES | SUPERBLOCK_LAYERS | SUPERBLOCK_SHARES | SUPERBLOCK_SEALS | \
-	 SUPERBLOCK_ROOTS | SUPERBLOCK_COPIES | SUPERBLOCK_STRIPES)
+	 SUPERBLOCK_ROOTS | SUPERBLOCK_COPIES | SUPERBLOCK_STRIPES | SUPERBLOCK_CODED)
 
 struct superblock_disk {
 	uint8_t magic[8];

@@ -5,16 +5,19 @@
 #include <lz4.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <zstd.h>
 
 #include "base/util.h"
+#include "store/code/code.h"
 
-#define NR_FREE_MAX 8u /* at most half a megabyte each at the usual levels, and only where zstd is used */
+#define NR_FREE_MAX 8u /* at most half a megabyte each at the usual levels, and only where zstd is used; 1.5 with blocks */
 
 struct coder {
 	struct coder *next_free;
 	ZSTD_CCtx *compressor; /* NULL: not needed so far */
 	ZSTD_DCtx *decompressor;
+	struct code_work *blocks;
 };
 
 static void coder_free(struct coder *c)
@@ -23,6 +26,7 @@ static void coder_free(struct coder *c)
 		return;
 	ZSTD_freeCCtx(c->compressor);
 	ZSTD_freeDCtx(c->decompressor);
+	code_work_free(c->blocks);
 	free(c);
 }
 
@@ -94,7 +98,7 @@ size_t codec_compress(struct coder *c, enum pack_codec codec, int level, const v
 		return (size_t)LZ4_compress_default(p, ret, (int)len, (int)room);
 	case PACK_CODEC_ZSTD:
 		return zstd_compress(c, level, p, len, ret, room);
-	case PACK_CODEC_NONE:
+	default:
 		break;
 	}
 	return 0;
@@ -112,6 +116,18 @@ static int zstd_decompress(struct coder *c, const void *p, size_t len, void *ret
 	return ZSTD_isError(n) ? -EBADMSG : (int)n;
 }
 
+static int block_decode(struct coder *c, const void *p, size_t len, void *ret, size_t room)
+{
+	int n;
+
+	if (!c->blocks)
+		c->blocks = code_work_new();
+	if (!c->blocks)
+		return -ENOMEM;
+	n = code_decode(c->blocks, p, len, NULL, 0, ret, room);
+	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
+}
+
 int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t room)
 {
 	int n;
@@ -124,7 +140,9 @@ int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p,
 		return n < 0 ? -EBADMSG : n;
 	case PACK_CODEC_ZSTD:
 		return zstd_decompress(c, p, len, ret, room);
-	case PACK_CODEC_NONE:
+	case PACK_CODEC_CODED:
+		return block_decode(c, p, len, ret, room);
+	default:
 		break;
 	}
 	return -EBADMSG;
@@ -178,6 +196,33 @@ static size_t lz4_find_end(const uint8_t *p, size_t len)
 	return 0;
 }
 
+/* Bytes of the block that begins at p; 0: there is none. Its checksum tells. */
+static size_t block_len(const uint8_t *p, size_t len)
+{
+	struct code_header_disk d;
+	struct code_header h;
+	size_t n;
+
+	if (len < sizeof(d))
+		return 0;
+	memcpy(&d, p, sizeof(d));
+	n = sizeof(d) + le32_get(d.stored_len);
+	return n <= len && code_header_decode(p, n, &h) == 0 ? n : 0;
+}
+
+/* The one that ends with these bytes. */
+static int block_find_start(const uint8_t *p, size_t len, size_t plain_len, size_t *ret)
+{
+	struct code_header h;
+
+	for (size_t start = len; start-- > 0;)
+		if (code_header_decode(p + start, len - start, &h) == 0 && h.plain_len == plain_len) {
+			*ret = start;
+			return 1;
+		}
+	return 0;
+}
+
 size_t codec_find_end(enum pack_codec codec, const void *p, size_t len)
 {
 	size_t n;
@@ -188,7 +233,9 @@ size_t codec_find_end(enum pack_codec codec, const void *p, size_t len)
 	case PACK_CODEC_ZSTD:
 		n = ZSTD_findFrameCompressedSize(p, len);
 		return ZSTD_isError(n) ? 0 : n;
-	case PACK_CODEC_NONE:
+	case PACK_CODEC_CODED:
+		return block_len(p, len);
+	default:
 		break;
 	}
 	return 0;
@@ -229,6 +276,8 @@ int codec_find_start(enum pack_codec codec, const void *p, size_t len, size_t pl
 		return 0;
 	if (codec == PACK_CODEC_LZ4)
 		return lz4_find_start(p, len, plain_len, ret);
+	if (codec == PACK_CODEC_CODED)
+		return block_find_start(p, len, plain_len, ret);
 	for (size_t start = len; codec == PACK_CODEC_ZSTD && start-- > 0;)
 		if (codec_find_end(codec, bytes + start, len - start) == len - start &&
 		    ZSTD_getFrameContentSize(bytes + start, len - start) == plain_len) {

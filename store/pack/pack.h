@@ -44,6 +44,12 @@ struct pack_frame;
 #define PACK_PART_BYTES (64u << 10) /* plain */
 #define PACK_PARTS (PACK_FRAME_BYTES / PACK_PART_BYTES)
 
+/* Is it worth storing so many bytes another way? What saves less than 5 % costs more than it saves. */
+static inline bool pack_is_worth_it(uint64_t stored, uint64_t before)
+{
+	return stored * 100 <= before * 95;
+}
+
 /* A frame has chunks of one length, or PACK_VARIED ones: of any lengths up to a limit, and so many at most. */
 #define PACK_VARIED 0u
 #define PACK_VARIED_MAX 225u
@@ -140,6 +146,10 @@ uint8_t pack_frame_last(const struct pack_frame *f);
  * already shares them, and `f` lives on: write it again (PACK_SMALL, memory is ours) or abandon it. On success
  * frees f. A frame without chunks is dropped. */
 int packs_frame_write(struct packs *p, struct pack_frame *f);
+/* The same of bytes that the caller has coded (store/code), PACK_PART_BYTES at a time: block i of `stored` ends at part_end[i]. A part
+ * as long as its plain bytes is stored as it is. */
+int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *stored,
+			    const uint32_t part_end[PACK_PARTS]);
 void packs_frame_abandon(struct packs *p, struct pack_frame *f);
 /*
  * A frame of PACK_SMALL of which some chunks are to be elsewhere. First it is written without them: blocks that hold nothing

@@ -13,12 +13,6 @@
 
 #define SAMPLES 4u
 #define SAMPLE_BYTES (8u << 10)
-#define WORTH_PERCENT 95u /* of the plain bytes, or less */
-
-static bool is_worth_it(uint64_t stored, uint64_t plain)
-{
-	return stored * 100 <= plain * WORTH_PERCENT;
-}
 
 /* Plain bytes of a frame, where they are or, if their chunks lie apart, copied together. */
 static const uint8_t *plain_bytes(const struct pack_frame *f, uint32_t off, uint32_t len, uint8_t *scratch)
@@ -66,7 +60,7 @@ static bool samples_shrink(const struct press *s)
 		plain += n;
 		stored += r > 0 ? (uint32_t)r : n;
 	}
-	return is_worth_it(stored, plain);
+	return pack_is_worth_it(stored, plain);
 }
 
 static void press_part(const struct press *s, uint32_t part, struct pack_coding *ret)
@@ -98,13 +92,13 @@ static enum pressed press_all(const struct press *s, struct pack_coding *ret)
 			return DISTURBED;
 		press_part(s, i, ret);
 		stored = ret->part_end[i];
-		if (!is_worth_it(stored, s->plain_len))
+		if (!pack_is_worth_it(stored, s->plain_len))
 			return NO_SMALLER;
 	}
 	on_disk = (uint32_t)round_up(stored, PACK_BLOCK);
 	memset(s->to->data + stored, 0, on_disk - stored);
 	ret->codec = s->codec;
-	return is_worth_it(on_disk, s->plain_len) ? PRESSED : NO_SMALLER;
+	return pack_is_worth_it(on_disk, s->plain_len) ? PRESSED : NO_SMALLER;
 }
 
 static enum pack_time time_for(struct packs *p, const struct pack_frame *f, uint32_t plain_len)

@@ -203,7 +203,7 @@ int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint3
 	if (pack_table_seal(d, key) != le64_get(d->seal))
 		return -EBADMSG;
 	if (le32_get(d->version) != PACK_TABLE_VERSION || (d->kind != PACK_TABLE_EQUAL && d->kind != PACK_TABLE_VARIED) ||
-	    d->codec > PACK_CODEC_ZSTD || le16_get(d->flags) != 0 || !is_zero(d->reserved, sizeof(d->reserved)))
+	    d->codec >= NR_PACK_CODECS || le16_get(d->flags) != 0 || !is_zero(d->reserved, sizeof(d->reserved)))
 		return -EOPNOTSUPP;
 	nr_chunks = le32_get(d->nr_chunks);
 	if (le32_get(d->pack) != pack || le32_get(d->frame) != frame || nr_chunks == 0)

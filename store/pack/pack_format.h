@@ -6,7 +6,7 @@
  *
  * Chunks are of one length, a multiple of blocks, or of any lengths (cut by content), then one directly behind the
  * other. The chunk bytes of a frame are stored as they are or, with a codec, in parts of 64 KiB that are compressed
- * one by one and stand one behind the other; zeros fill up the last block. A part that did not get smaller is stored
+ * or coded one by one and stand one behind the other; zeros fill up the last block. A part that did not get smaller is stored
  * as it is.
  *
  * The seal of a table is keyed with the store's secret: bytes that a user wrote never pass for a table, so
@@ -59,7 +59,8 @@ enum pack_table_kind {
 	PACK_TABLE_EQUAL = 1, /* chunks of one length, side by side */
 	PACK_TABLE_VARIED = 2, /* chunks of any lengths, side by side */
 };
-enum pack_codec { PACK_CODEC_NONE = 0, PACK_CODEC_LZ4 = 1, PACK_CODEC_ZSTD = 2 };
+/* CODED: each part is a coded block (store/code) of what its bytes are known to be. */
+enum pack_codec { PACK_CODEC_NONE = 0, PACK_CODEC_LZ4 = 1, PACK_CODEC_ZSTD = 2, PACK_CODEC_CODED = 3, NR_PACK_CODECS };
 
 struct pack_varied_disk {
 	uint8_t fp[FP_LEN];

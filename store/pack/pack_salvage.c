@@ -266,7 +266,7 @@ static int read_whole(struct packs *p, uint32_t pack, uint32_t frame, struct pac
 int packs_salvage_table(struct packs *p, uint32_t pack, uint32_t frame, struct pack_salvage *ret)
 {
 	/* The one that is said comes first: others are taken only if they prove more. */
-	static const enum pack_codec codecs[] = { PACK_CODEC_NONE, PACK_CODEC_LZ4, PACK_CODEC_ZSTD };
+	static const enum pack_codec codecs[] = { PACK_CODEC_NONE, PACK_CODEC_LZ4, PACK_CODEC_ZSTD, PACK_CODEC_CODED };
 	struct pack_buffer *b = pack_buffer_get(&p->buffers), *plain = pack_buffer_get(&p->buffers);
 	struct best best = { .ret = ret };
 	uint32_t data_len = 0;

@@ -327,34 +327,64 @@ static void finish_empty(struct packs *p, struct pack_frame *f)
 	packs_frame_free(f);
 }
 
-int packs_frame_write(struct packs *p, struct pack_frame *f)
+/* One that has chunks is about to be written, perhaps again. */
+static void begin_write(struct packs *p, struct pack_frame *f)
 {
-	uint32_t nr_chunks = table_nr_chunks(f->table), plain_len = table_total(f->table), on_disk;
-	struct pack_coding coding = { 0 };
-	struct pack_buffer *compressed;
-	int r;
-
-	if (nr_chunks == 0) {
-		finish_empty(p, f);
-		return 0;
-	}
 	mutex_lock(&p->lock);
 	f->error = 0;
 	mutex_unlock(&p->lock);
+}
 
-	compressed = packs_frame_compress(p, f, plain_len, &coding);
-	on_disk = (uint32_t)round_up(pack_stored_len(&coding, plain_len), PACK_BLOCK);
+/* As `compressed` has it or, if that is NULL, as it is. */
+static int write_frame(struct packs *p, struct pack_frame *f, const struct pack_coding *coding,
+		       struct pack_buffer *compressed)
+{
+	uint32_t nr_chunks = table_nr_chunks(f->table), plain_len = table_total(f->table);
+	uint32_t on_disk = (uint32_t)round_up(pack_stored_len(coding, plain_len), PACK_BLOCK);
+	int r;
+
 	io_rate_wait(p->conf.write_rate, PACK_BLOCK + on_disk);
 	f->tried = true;
 	if (compressed)
-		r = write_compressed(f, &coding, on_disk, compressed);
+		r = write_compressed(f, coding, on_disk, compressed);
 	else
 		r = f->chunk_len ? write_plain(f, nr_chunks) : write_varied(f, plain_len);
 	pack_buffer_put(&p->buffers, compressed);
 	if (r < 0)
 		return packs_frame_failed(p, f, r);
-	finish_written(p, f, &coding, on_disk);
+	finish_written(p, f, coding, on_disk);
 	return 0;
+}
+
+int packs_frame_write(struct packs *p, struct pack_frame *f)
+{
+	struct pack_coding coding = { 0 };
+	struct pack_buffer *compressed;
+
+	if (table_nr_chunks(f->table) == 0) {
+		finish_empty(p, f);
+		return 0;
+	}
+	begin_write(p, f);
+	compressed = packs_frame_compress(p, f, table_total(f->table), &coding);
+	return write_frame(p, f, &coding, compressed);
+}
+
+int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *stored,
+			    const uint32_t part_end[PACK_PARTS])
+{
+	uint32_t nr = pack_nr_parts(table_total(f->table)), len = part_end[nr - 1];
+	struct pack_coding coding = { .codec = PACK_CODEC_CODED };
+	struct pack_buffer *b = pack_buffer_get(&p->buffers);
+
+	assert(nr > 0 && len <= PACK_FRAME_BYTES);
+	begin_write(p, f);
+	if (!b)
+		return packs_frame_failed(p, f, -ENOMEM);
+	memcpy(coding.part_end, part_end, nr * sizeof(*part_end));
+	memcpy(b->data, stored, len);
+	memset(b->data + len, 0, round_up(len, PACK_BLOCK) - len);
+	return write_frame(p, f, &coding, b);
 }
 
 int packs_frame_wipe(struct pack_frame *f)

@@ -46,7 +46,10 @@ static void encode(const uint8_t *p, size_t len)
 					   .split = p[5] % NR_CODE_SPLITS,
 					   .entropy = p[6] % NR_CODE_ENTROPIES,
 					   .stride = { p[7], p[8], p[9] } };
-	if (code_type_decode(p[0], &spec.steps.type) < 0 || !code_steps_valid(&spec.steps))
+	if (code_type_decode(p[0], &spec.steps.type) < 0)
+		return;
+	spec.steps.lead = (p[4] >> 1) % spec.steps.type.width;
+	if (!code_steps_valid(&spec.steps))
 		return;
 	block = malloc(CODE_BLOCK_MAX(len));
 	got = malloc(len);

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 
 	if (len < 5 || len > PACK_PART_BYTES)
 		return 0;
-	codec = p[0] % 2 ? PACK_CODEC_LZ4 : PACK_CODEC_ZSTD;
+	codec = PACK_CODEC_LZ4 + p[0] % (NR_PACK_CODECS - 1);
 	plain_len = 1 + ((size_t)p[1] << 8 | p[2]);
 	p += 3;
 	len -= 3;

@@ -42,7 +42,7 @@ static void round_trip(struct rig *rig, const struct coder_spec *spec, const uin
 	assert_int_equal(rig->got[len], 0xee);
 }
 
-/* Every type, every way, every kind of bits; at an odd address, with a base that is shorter, as long, or longer. */
+/* Every type, every way, every kind of bits; at an odd address, with any lead, with a base that is shorter, as long, or longer. */
 static void all_bits_come_back_from_every_way(void **state)
 {
 	struct rig *rig = *state;
@@ -51,7 +51,8 @@ static void all_bits_come_back_from_every_way(void **state)
 	for (size_t t = 0; t < ARRAY_SIZE(all_types); t++) {
 		struct coder_spec spec;
 
-		for (unsigned at = 0; next_spec(all_types[t], &at, &spec); nr_ways++)
+		for (unsigned at = 0; next_spec(all_types[t], &at, &spec); nr_ways++) {
+			spec.steps.lead = nr_ways % all_types[t].width;
 			for (enum pattern pattern = 0; pattern < NR_PATTERNS; pattern++) {
 				size_t len = 200 + (nr_ways * 7 + pattern) % 400;
 
@@ -59,6 +60,7 @@ static void all_bits_come_back_from_every_way(void **state)
 				fill_pattern((pattern + nr_ways) % NR_PATTERNS, all_types[t], rig->base + 1, LEN_MAX);
 				round_trip(rig, &spec, rig->plain + 1, len, (nr_ways + pattern) % 3 * 300);
 			}
+		}
 	}
 	assert_in_range(nr_ways, 3000, 20000);
 }
@@ -75,8 +77,10 @@ static void every_length_comes_back(void **state)
 		fill_pattern(COUNTING, all_types[t], rig->base + 1, LEN_MAX);
 		for (unsigned at = 0; next_spec(all_types[t], &at, &spec); nr++)
 			if (nr % 29 == 0)
-				for (size_t len = 0; len <= 140; len++)
+				for (size_t len = 0; len <= 140; len++) {
+					spec.steps.lead = len % all_types[t].width;
 					round_trip(rig, &spec, rig->plain, len, len);
+				}
 	}
 }
 
@@ -149,6 +153,25 @@ static void knowledge_pays(void **state)
 	rig->plain[2000]++;
 	spec.steps.base = CODE_BASE_SUB;
 	assert_true(code_encode(rig->work, &spec, rig->plain, 2400, rig->base, 2400, rig->block) < n / 4);
+}
+
+/* Elements that begin at another byte: with its lead it costs those bytes, without it everything. */
+static void a_lead_finds_the_elements(void **state)
+{
+	struct rig *rig = *state;
+	struct coder_spec spec = delta_zstd((struct code_type){ CODE_FLOAT, 8, false });
+	int right, off;
+
+	fill_pattern(SMOOTH, spec.steps.type, rig->plain + 3, 2400);
+	memset(rig->plain, 0xaa, 3);
+	off = code_encode(rig->work, &spec, rig->plain, 2403, NULL, 0, rig->block);
+	spec.steps.lead = 3;
+	right = code_encode(rig->work, &spec, rig->plain, 2403, NULL, 0, rig->block);
+	assert_int_equal(rig->block[4], CODE_VERSION_LEAD);
+	assert_true(right < off * 9 / 10);
+	spec.steps.lead = 0;
+	code_encode(rig->work, &spec, rig->plain + 3, 2400, NULL, 0, rig->block);
+	assert_int_equal(rig->block[4], CODE_VERSION); /* older versions read it */
 }
 
 static void another_base_is_an_error(void **state)
@@ -235,6 +258,8 @@ static void steps_that_do_not_go_together_are_refused(void **state)
 		{ .type = { CODE_FLOAT, 8, false }, .predict = CODE_PREDICT_XOR, .stride = { 1, 1 } },
 		{ .type = { CODE_FLOAT, 8, false }, .predict = CODE_PREDICT_NONE, .stride = { 1 } },
 		{ .type = { CODE_FLOAT, 8, false }, .split = NR_CODE_SPLITS },
+		{ .type = { CODE_FLOAT, 8, false }, .lead = 8 },
+		{ .type = { CODE_BYTES, 1, false }, .lead = 1 },
 	};
 
 	(void)state;
@@ -264,6 +289,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_longest_block_comes_back, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(what_does_not_shrink_is_stored_as_it_is, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(knowledge_pays, rig_new, rig_free),
+		cmocka_unit_test_setup_teardown(a_lead_finds_the_elements, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(another_base_is_an_error, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(every_damaged_byte_is_an_error, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(lies_with_a_checksum_are_found_or_harmless, rig_new, rig_free),

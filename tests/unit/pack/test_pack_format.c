@@ -222,7 +222,7 @@ static void a_sealed_table_that_makes_no_sense_is_refused(void **state)
 		case 0: d.version = le32_put(2); expected = -EOPNOTSUPP; break;
 		case 1: d.kind = 3; expected = -EOPNOTSUPP; break;
 		case 2: d.kind = 0; expected = -EOPNOTSUPP; break;
-		case 3: d.codec = 3; expected = -EOPNOTSUPP; break;
+		case 3: d.codec = NR_PACK_CODECS; expected = -EOPNOTSUPP; break;
 		case 4: d.flags = le16_put(1); expected = -EOPNOTSUPP; break;
 		case 5: d.reserved[147] = 1; expected = -EOPNOTSUPP; break;
 		case 6: d.chunk_len = le32_put(0); break;

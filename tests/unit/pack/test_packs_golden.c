@@ -1,9 +1,9 @@
 /*
- * golden/pack pins the bytes of format version 1: what is written today equals v1.txt and varied.txt, and what it holds
+ * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt and coded.txt, and what it holds
  * is read. What a codec makes of its bytes may differ from one version of it to the next, so compressed.txt is read
  * only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
  */
-#include "pack_rig.h"
+#include "coded_rig.h"
 
 #include <inttypes.h>
 
@@ -32,7 +32,8 @@ static void golden_chunk(uint8_t *p, uint8_t number, uint32_t len)
 	p[len - 1] = (uint8_t)~number;
 }
 
-static void write_frame(struct rig *rig, uint8_t number, uint32_t chunk_len, unsigned nr)
+/* lead: coded behind so many bytes; < 0: not coded. */
+static void write_frame_as(struct rig *rig, uint8_t number, uint32_t chunk_len, unsigned nr, int lead)
 {
 	uint8_t *memory = aligned_bytes((size_t)nr * chunk_len);
 	struct pack_frame *f;
@@ -44,8 +45,16 @@ static void write_frame(struct rig *rig, uint8_t number, uint32_t chunk_len, uns
 		golden_chunk(chunk, (uint8_t)(number + i), chunk_len);
 		pack_frame_add(f, fp_of(&rig->key, chunk, chunk_len), chunk);
 	}
-	assert_int_equal(packs_frame_write(rig->p, f), 0);
+	if (lead < 0)
+		assert_int_equal(packs_frame_write(rig->p, f), 0);
+	else
+		write_coded(rig, f, memory, nr * chunk_len, (unsigned)lead);
 	free(memory);
+}
+
+static void write_frame(struct rig *rig, uint8_t number, uint32_t chunk_len, unsigned nr)
+{
+	write_frame_as(rig, number, chunk_len, nr, -1);
 }
 
 static void check_frame(struct rig *rig, uint32_t frame, uint8_t number, uint32_t chunk_len, unsigned nr)
@@ -110,6 +119,21 @@ static uint8_t *compressed_now(void)
 	rig_reopen(&rig);
 	write_frame(&rig, 110, 65536, 3);
 	write_frame(&rig, 200 - 16, 4096, 17);
+	p = read_pack(&rig);
+	rig_release(&rig);
+	return p;
+}
+
+/* The second frame ends with a part that is stored as it is. */
+static uint8_t *coded_now(void)
+{
+	struct rig rig;
+	uint8_t *p;
+
+	rig_init(&rig, (struct packs_conf){ .node = 0x0102 });
+	write_frame_as(&rig, 1, 4096, 1, 0);
+	write_frame_as(&rig, 200 - 16, 4096, 17, 1);
+	write_frame_as(&rig, 20, 65536, 3, 2);
 	p = read_pack(&rig);
 	rig_release(&rig);
 	return p;
@@ -284,6 +308,20 @@ static void compressed_packs_of_version_1_are_read(void **state)
 	free(ours);
 }
 
+static void coded_packs_are_written_and_read_as_they_were_at_first(void **state)
+{
+	static const uint32_t expected[3][3] = { { 1, 4096, 1 }, { 184, 4096, 17 }, { 20, 65536, 3 } };
+	uint8_t *ours = coded_now(), *golden;
+
+	(void)state;
+	golden_save("coded.txt", "three frames of coded blocks: 1 chunk of 4 KiB, 17 of them, 3 of 64 KiB", ours);
+	golden = golden_load("coded.txt");
+	assert_memory_equal(ours, golden, NR_BYTES);
+	check_golden("coded.txt", expected);
+	free(ours);
+	free(golden);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -291,6 +329,7 @@ int main(void)
 		cmocka_unit_test(packs_of_version_1_are_read),
 		cmocka_unit_test(varied_chunks_are_written_and_read_as_in_version_1),
 		cmocka_unit_test(compressed_packs_of_version_1_are_read),
+		cmocka_unit_test(coded_packs_are_written_and_read_as_they_were_at_first),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -2,12 +2,13 @@
  * Tables that are mended, of frames stored in every way: as they are, with each codec, with parts that no codec made smaller, short
  * ones; chunks of one length and of varied ones. A table written anew is the one that was there, to the byte.
  */
-#include "pack_rig.h"
+#include "coded_rig.h"
 
 #include "store/pack/codec.h"
 #include "store/pack/pack_mend.h"
 
-static const enum pack_compress kinds[] = { PACK_COMPRESS_NONE, PACK_COMPRESS_LZ4, PACK_COMPRESS_ZSTD };
+static const enum pack_codec kinds[] = { PACK_CODEC_NONE, PACK_CODEC_LZ4, PACK_CODEC_ZSTD, PACK_CODEC_CODED };
+static const enum pack_compress compress_of[] = { PACK_COMPRESS_NONE, PACK_COMPRESS_LZ4, PACK_COMPRESS_ZSTD, PACK_COMPRESS_NONE };
 
 /* Frames, by how their chunks are cut and which parts are noise. */
 static const struct shape {
@@ -71,7 +72,7 @@ static uint32_t next_len(const struct shape *s, uint32_t at, unsigned i)
 }
 
 /* The parts of noise begin with these bytes. */
-static struct frame *frame_new_with(const struct shape *s, enum pack_compress kind, const void *p, size_t len)
+static struct frame *frame_new_with(const struct shape *s, enum pack_codec kind, const void *p, size_t len)
 {
 	struct frame *f = calloc(1, sizeof(*f));
 	struct pack_frame *open;
@@ -84,7 +85,7 @@ static struct frame *frame_new_with(const struct shape *s, enum pack_compress ki
 			fill_noise(f->bytes + i * PACK_PART_BYTES, PACK_PART_BYTES, i);
 			memcpy(f->bytes + i * PACK_PART_BYTES, p, len);
 		}
-	rig_init_in_memory(&f->rig, (struct packs_conf){ .table_memory = MiB(1), .compression.kind = kind });
+	rig_init_in_memory(&f->rig, (struct packs_conf){ .table_memory = MiB(1), .compression.kind = compress_of[kind] });
 	assert_int_equal(packs_frame_open(f->rig.p, PACK_SMALL, s->chunk_len, &open), 0);
 	for (uint32_t at = 0, i = 0, n; at < s->len; at += n, i++) {
 		struct fp fp;
@@ -95,17 +96,18 @@ static struct frame *frame_new_with(const struct shape *s, enum pack_compress ki
 		a = s->chunk_len ? pack_frame_add(open, fp, f->bytes + at) : pack_frame_add_varied(open, fp, f->bytes + at, n);
 		f->first = i == 0 ? a : f->first;
 	}
-	assert_int_equal(packs_frame_write(f->rig.p, open), 0);
+	if (kind == PACK_CODEC_CODED)
+		write_coded(&f->rig, open, f->bytes, s->len, 0);
+	else
+		assert_int_equal(packs_frame_write(f->rig.p, open), 0);
 	rig_sync(&f->rig);
 	read_table(f, f->table);
 	assert_int_equal(pack_table_decode(f->table, PACK_BLOCK, &f->rig.key, 1, 0, &f->t), 0);
-	assert_int_equal(f->t.coding.codec, kind == PACK_COMPRESS_LZ4  ? PACK_CODEC_LZ4 :
-					    kind == PACK_COMPRESS_ZSTD ? PACK_CODEC_ZSTD :
-									 PACK_CODEC_NONE);
+	assert_int_equal(f->t.coding.codec, kind);
 	return f;
 }
 
-static struct frame *frame_new(const struct shape *s, enum pack_compress kind)
+static struct frame *frame_new(const struct shape *s, enum pack_codec kind)
 {
 	return frame_new_with(s, kind, "", 0);
 }
@@ -147,7 +149,7 @@ static void change_bytes(struct frame *f, const char *how)
 {
 	struct pack_salvage *s = malloc(sizeof(*s));
 	uint8_t damaged[PACK_BLOCK];
-	static const uint32_t steps[] = { [PACK_CODEC_NONE] = 67, [PACK_CODEC_LZ4] = 1, [PACK_CODEC_ZSTD] = 3 };
+	static const uint32_t steps[] = { [PACK_CODEC_NONE] = 67, [PACK_CODEC_LZ4] = 1, [PACK_CODEC_ZSTD] = 3, [PACK_CODEC_CODED] = 5 };
 	uint32_t step = f->shape->every_byte ? steps[f->t.coding.codec] : 149;
 	unsigned nr_not = 0;
 
@@ -170,7 +172,7 @@ static void change_bytes(struct frame *f, const char *how)
 
 static void a_table_with_a_changed_byte_is_as_it_was(void **state)
 {
-	static const char *const names[] = { "as it is", "lz4", "zstd" };
+	static const char *const names[] = { "as it is", "lz4", "zstd", "coded" };
 
 	(void)state;
 	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++)
@@ -240,7 +242,7 @@ static void a_table_without_a_sector_is_mended(void **state)
 	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++)
 		for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
 			struct frame *f = frame_new(&shapes[i], kinds[k]);
-			bool hopeless = kinds[k] == PACK_COMPRESS_NONE && shapes[i].chunk_len == 0;
+			bool hopeless = kinds[k] == PACK_CODEC_NONE && shapes[i].chunk_len == 0;
 
 			for (uint32_t at = hopeless ? 512 : 0; at < PACK_BLOCK; at += 512) {
 				uint8_t damaged[PACK_BLOCK];
@@ -319,7 +321,6 @@ static void parts_that_are_lost_too_cost_no_others(void **state)
 /* Somebody stores what looks like a compressed part, and then noise so that it is not made smaller. */
 static void bytes_that_look_compressed_deceive_nobody(void **state)
 {
-	static const enum pack_codec codecs[] = { PACK_CODEC_NONE, PACK_CODEC_LZ4, PACK_CODEC_ZSTD };
 	uint8_t *plain = aligned_bytes(PACK_PART_BYTES), *stored = aligned_bytes(PACK_PART_BYTES);
 	struct coders cs;
 
@@ -328,7 +329,8 @@ static void bytes_that_look_compressed_deceive_nobody(void **state)
 	memset(plain, 'x', PACK_PART_BYTES);
 	for (size_t k = 1; k < ARRAY_SIZE(kinds); k++) {
 		struct coder *c = coder_get(&cs);
-		size_t n = codec_compress(c, codecs[k], 3, plain, PACK_PART_BYTES, stored);
+		size_t n = kinds[k] == PACK_CODEC_CODED ? code_numbers(plain, PACK_PART_BYTES, 0, stored) :
+							   codec_compress(c, kinds[k], 3, plain, PACK_PART_BYTES, stored);
 		struct frame *f = frame_new_with(&shapes[1], kinds[k], stored, n);
 
 		assert_in_range(n, 1, 1000);
