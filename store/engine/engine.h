@@ -24,6 +24,7 @@
 #include "base/cdc.h"
 #include "base/fp.h"
 #include "index/namespace.h"
+#include "store/code/coding.h"
 
 struct content;
 struct db;
@@ -263,6 +264,59 @@ struct gc_conf {
 	void *userdata;
 };
 int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *ret);
+
+/*
+ * Compacting: the chunks of variables, of all files that have them, are stored once more side by side, coded by what they are (store/code),
+ * and all files are pointed there. What does not get smaller stays where it is. Files keep their bytes, whoever reads them meanwhile
+ * notices nothing. Chunks that are coded already are passed over: a compaction may be stopped, or die, at any moment, and the
+ * next one does the rest. Not while a collection runs, nor another compaction (-EBUSY).
+ *
+ * What is said of a file need not be true: it would only be coded badly.
+ */
+struct compact_extent {
+	uint32_t file; /* number of its inode in compact_conf */
+	uint64_t off, len; /* len > 0, and the sum does not overflow */
+};
+struct compact_variable {
+	struct coding_shape shape;
+	const struct compact_extent *extent; /* those of one file after the other, each in the variable's order */
+	size_t nr_extents;
+};
+enum compact_order {
+	COMPACT_WHOLE, /* one file behind the other */
+	COMPACT_TURNS, /* blocks of them take turns */
+	COMPACT_BEST, /* for each variable whichever a sample shows to be smaller */
+};
+/* What became of a variable. Bytes of chunks, each counted once. */
+struct compact_result {
+	uint64_t plain; /* looked at */
+	uint64_t coded, before, after; /* plain bytes that are coded now; what those took before, and take now */
+	uint64_t kept; /* plain bytes that stay as they are: they do not get smaller */
+	uint64_t known; /* that were coded before */
+	uint64_t code_ns; /* CPU time of coding */
+	bool turns; /* the order that was taken */
+	struct coder_spec coder; /* that was used last; if `coded` is 0, it has no meaning */
+};
+struct compact_report {
+	uint64_t nr_variables; /* done */
+	struct compact_result sum; /* without order and coder */
+	bool complete;
+};
+struct compact_conf {
+	const uint64_t *inos;
+	const struct compact_variable *variable;
+	size_t nr_variables;
+	struct compact_result *result; /* of each, the caller's; written until the call returns, and between two steps only */
+	enum compact_order order;
+	uint64_t block; /* bytes that take turns */
+	double budget; /* CPU seconds per GB; <= 0: no limit */
+	bool dry_run; /* only tell what would be */
+	bool yields; /* waits while writers are busy */
+	uint64_t budget_ns, rate; /* as in gc_conf */
+	bool (*step)(void *userdata, const struct compact_report *so_far); /* often; false: stop. NULL: none */
+	void *userdata;
+};
+int engine_compact(struct engine *e, const struct compact_conf *conf, struct compact_report *ret);
 
 /*
  * Scrubbing: what is committed is read from the disk once and compared with its fingerprints, while everything else

@@ -57,7 +57,17 @@ void gc_pace(struct gc *g, uint64_t bytes)
 	io_rate_wait_while(g->rate, bytes, goes_on, g);
 }
 
-static int collect_packs(struct gc *g, const uint32_t *packs, size_t nr)
+int gc_write_back(struct engine *e)
+{
+	int r;
+
+	rwlock_lock(&e->view_lock);
+	r = view_write_back(e);
+	rwlock_unlock(&e->view_lock);
+	return r;
+}
+
+int gc_collect_packs(struct gc *g, const uint32_t *packs, size_t nr)
 {
 	int r;
 
@@ -112,7 +122,7 @@ static int move_sparse(struct gc *g)
 		if (r == -ENOSPC)
 			return 0; /* what could be punched has been; there is no room to move the rest */
 		if (r == 0)
-			r = collect_packs(g, packs, nr_moved);
+			r = gc_collect_packs(g, packs, nr_moved);
 		nr -= nr_moved;
 		memmove(sparse, sparse + nr_moved, nr * sizeof(*sparse));
 		free(TAKE(g->sparse)); /* of what was just moved */
@@ -135,7 +145,7 @@ static int collect_window(struct gc *g, uint32_t from, uint32_t *ret_next)
 		r = gc_choose_packs(g, from, &packs, &nr, &next);
 	if (r < 0 || nr == 0)
 		return r;
-	r = collect_packs(g, packs, nr);
+	r = gc_collect_packs(g, packs, nr);
 	if (r == 0)
 		r = move_sparse(g);
 	free(TAKE(g->sparse));

@@ -102,19 +102,32 @@ static void fill_frame(struct gc_copy *c, struct pack_frame *f)
 	mutex_unlock(&e->append_lock);
 }
 
-/* It is open no longer than it takes to write it: commits wait for it. On failure these chunks were never copied. */
-static int write_frame(struct gc_copy *c)
+/* The first frame is about to be written: from here on there may be copies. */
+static int begin_moving(struct gc_copy *c)
+{
+	int r = c->moving ? 0 : moving_begin(c->g->e);
+
+	c->moving |= r == 0;
+	return r;
+}
+
+/* It is open no longer than it takes to write it: commits wait for it. On failure these chunks were never copied. `stored`: as it was
+ * coded; NULL: it was not. */
+static int write_frame(struct gc_copy *c, const uint8_t *stored, const uint32_t end[PACK_PARTS])
 {
 	struct engine *e = c->g->e;
 	struct pack_frame *f;
 	int r;
 
+	r = begin_moving(c);
+	if (r < 0)
+		return r;
 	gc_pace(c->g, PACK_BLOCK + c->used);
 	r = packs_frame_open(e->packs, c->chunk_len == PACK_VARIED ? PACK_SMALL : PACK_BULK, c->chunk_len, &f);
 	if (r < 0)
 		return r;
 	fill_frame(c, f);
-	r = packs_frame_write(e->packs, f);
+	r = stored ? packs_frame_write_coded(e->packs, f, stored, end) : packs_frame_write(e->packs, f);
 	if (r < 0) {
 		mutex_lock(&e->append_lock);
 		for (unsigned i = 0; i < c->nr_next; i++)
@@ -130,13 +143,20 @@ static int write_frame(struct gc_copy *c)
 
 int gc_copy_flush(struct gc_copy *c)
 {
+	const uint8_t *stored = NULL;
+	uint32_t end[PACK_PARTS] = { 0 };
 	int r = c->nr_next > 0 ? read_chunks(c) : 0;
+	bool is_written = r == 0 && c->nr_next > 0;
 
-	if (r == 0 && c->nr_next > 0)
-		r = write_frame(c);
+	if (is_written && c->code) {
+		r = c->code(c->userdata, c, &stored, end);
+		is_written = r > 0;
+	}
+	if (is_written)
+		r = write_frame(c, stored, end);
 	c->nr_next = 0;
 	c->used = 0;
-	return r;
+	return MIN(r, 0);
 }
 
 int gc_copy_add(struct gc_copy *c, struct addr from, uint32_t len, uint32_t chunk_len, struct fp fp)
@@ -146,11 +166,8 @@ int gc_copy_add(struct gc_copy *c, struct addr from, uint32_t len, uint32_t chun
 
 	if (c->nr_next > 0 && (c->chunk_len != chunk_len || c->nr_next == max || len > PACK_FRAME_BYTES - c->used))
 		r = gc_copy_flush(c);
-	if (r == 0 && !c->moving)
-		r = moving_begin(c->g->e);
 	if (r < 0)
 		return r;
-	c->moving = true;
 	c->chunk_len = chunk_len;
 	c->next[c->nr_next++] = (struct gc_chunk){ .from = from, .len = len, .fp = fp };
 	c->used += len;

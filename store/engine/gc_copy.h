@@ -1,11 +1,21 @@
 /*
  * Storing live chunks once more, in the order in which they are given: the first half of moving them. The second is
  * repoint.h. Copies that nobody comes to refer to are garbage like any other.
+ *
+ * They are stored as the mount stores new bytes, or as a `gc_code` makes of each frame.
  */
 #pragma once
 
 #include "store/engine/gc.h"
 #include "store/engine/repoint.h"
+
+struct gc_copy;
+
+/*
+ * Codes the plain bytes of the next frame, c->buffer, c->used of them. 1: *ret_stored (valid until the next call) is to be written, of which
+ * part i ends at ret_end[i]; 0: these chunks stay where they are; <0.
+ */
+typedef int gc_code(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, uint32_t ret_end[PACK_PARTS]);
 
 struct gc_copy {
 	struct gc *g;
@@ -18,6 +28,7 @@ struct gc_copy {
 		struct fp fp;
 		bool replaced; /* memory knew it at the old place, */
 		uint8_t number; /* with this number */
+		uint32_t phase, stored; /* for those who code (compact.c) */
 	} next[PACK_FRAME_BLOCKS];
 	unsigned nr_next;
 	uint32_t chunk_len; /* of all of them, or PACK_VARIED */
@@ -25,6 +36,8 @@ struct gc_copy {
 	uint8_t *buffer;
 	uint64_t copied; /* bytes, ever */
 	bool moving; /* moving_begin() has been told */
+	gc_code *code; /* NULL: as the mount stores new bytes */
+	void *userdata; /* of it */
 };
 
 int gc_copy_init(struct gc_copy *c, struct gc *g, size_t max);

@@ -184,19 +184,20 @@ static int end_frame(struct place *p)
 /* Every chunk of the extent, in the order of the file. */
 static int move_extent(struct place *p, const struct extent *x)
 {
-	struct addr a = x->addr, start;
-	uint32_t end = x->addr.off + x->len, len;
-	struct fp fp;
+	struct addr a = x->addr;
+	uint32_t end = x->addr.off + x->len;
+	struct pack_chunk_info c;
 	int r = 0;
 
 	if (shares_has_pack(p->g->e, a.pack))
 		return 0; /* other nodes know it by where it is */
 	while (a.off < end && r == 0) {
-		r = packs_chunk_at(p->g->e->packs, a, &start, &len, &fp);
+		r = packs_chunk_info(p->g->e->packs, a, &c);
 		if (r <= 0)
 			return r == -EBADMSG ? 0 : r; /* damaged or gone since: it stays */
-		r = fp_is_none(fp) ? 0 : move_chunk(p, start, len, fp);
-		a.off = start.off + len;
+		/* What is coded lies among its like, and would be larger elsewhere. */
+		r = fp_is_none(c.fp) || c.is_coded ? 0 : move_chunk(p, c.start, c.len, c.fp);
+		a.off = c.start.off + c.len;
 	}
 	return r;
 }
@@ -253,17 +254,6 @@ static int move_rest(struct place *p, const struct extent *x, size_t nr, const s
 
 /* --- files --- */
 
-/* The view as it is now: recipes that were changed before this are read from RocksDB. */
-static int write_back(struct engine *e)
-{
-	int r;
-
-	rwlock_lock(&e->view_lock);
-	r = view_write_back(e);
-	rwlock_unlock(&e->view_lock);
-	return r;
-}
-
 static int repoint_moved(struct place *p)
 {
 	int r = end_frame(p);
@@ -273,7 +263,7 @@ static int repoint_moved(struct place *p)
 		memset(p->moved, 0, MOVED_SLOTS * sizeof(*p->moved));
 		p->nr_noted = 0;
 	}
-	return r == 0 ? write_back(p->g->e) : r;
+	return r == 0 ? gc_write_back(p->g->e) : r;
 }
 
 /* One pass over a file's recipe. */
@@ -392,7 +382,7 @@ int gc_place(struct gc *g)
 		return -ENOMEM;
 	r = gc_copy_init(&p.copy, g, MOVES_MAX);
 	if (r == 0)
-		r = write_back(g->e);
+		r = gc_write_back(g->e);
 	if (r == 0)
 		r = newest_files(g->e, files, &nr);
 	for (size_t i = 0; i < nr && r == 0 && p.nr_taken < TAKEN_MAX && gc_goes_on(g); i++)

@@ -212,6 +212,16 @@ int packs_chunks(struct packs *p, struct addr a, uint32_t len, unsigned n, struc
 /* Length and start of the chunk that holds `a`. 1/0/<0 as above. */
 int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp);
 
+/* All that is known of the chunk that holds `a`. 1/0/<0 as above. */
+struct pack_chunk_info {
+	struct addr start;
+	uint32_t len, chunk_len; /* chunk_len: of all in its frame, or PACK_VARIED */
+	struct fp fp; /* FP_NONE: it is gone */
+	uint32_t stored; /* bytes that it takes; of a part of what was compressed together its share */
+	bool is_coded, is_away;
+};
+int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret);
+
 /*
  * Hints. An index remembers 20 bits of where a chunk lies in its pack: the block it begins at. Chunks of varied lengths
  * begin anywhere, so of their frames it is the block that the chunk's number would be at, if each took one.

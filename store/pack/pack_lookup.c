@@ -190,6 +190,45 @@ int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint3
 	return 1;
 }
 
+/* What [from, to) of the plain bytes take. */
+static uint32_t stored_share(const struct table_view *v, uint32_t plain_len, uint32_t from, uint32_t to)
+{
+	uint64_t stored = 0;
+
+	if (v->coding.codec == PACK_CODEC_NONE)
+		return to - from;
+	for (uint32_t i = from / PACK_PART_BYTES; i * PACK_PART_BYTES < to; i++) {
+		uint32_t start = i * PACK_PART_BYTES, len = pack_part_len(plain_len, i);
+		uint64_t part = v->coding.part_end[i] - pack_part_start(&v->coding, i);
+
+		stored += part * (MIN(to, start + len) - MAX(from, start)) / len;
+	}
+	return (uint32_t)stored;
+}
+
+int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret)
+{
+	struct pack_cuts cuts;
+	struct table_view v;
+	uint32_t frame, i;
+	int r;
+
+	r = find_chunk(p, a, &frame, &i, &v);
+	if (r <= 0)
+		return r;
+	cuts = table_view_cuts(&v);
+	*ret = (struct pack_chunk_info){
+		.start = { .pack = a.pack, .off = pack_data_off(frame) + pack_cut_start(&cuts, i) },
+		.len = pack_cut_len(&cuts, i),
+		.chunk_len = cuts.chunk_len,
+		.fp = v.fps[i],
+		.stored = stored_share(&v, pack_cut_total(&cuts), pack_cut_start(&cuts, i), pack_cut_end(&cuts, i)),
+		.is_coded = v.coding.codec == PACK_CODEC_CODED,
+		.is_away = pack_is_away(v.away, i),
+	};
+	return 1;
+}
+
 int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp)
 {
 	struct pack_cuts cuts;

@@ -158,6 +158,7 @@ int model_apply(struct model *m, const struct work *op)
 		return 0;
 	case WORK_SYNC:
 	case WORK_COLLECT:
+	case WORK_COMPACT:
 		return 0;
 	default:
 		return apply_bytes(m, n, op);

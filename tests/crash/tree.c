@@ -306,6 +306,17 @@ int tree_set_xattr(struct engine *e, const char *path, const char *name, const c
 	return engine_tx_apply(e, &tx);
 }
 
+int tree_number(struct engine *e, const char *path, uint64_t *ret)
+{
+	struct ns_inode in;
+	int r = find_inode(e, path, &in);
+
+	if (r < 0)
+		return r;
+	*ret = in.ino;
+	return 0;
+}
+
 int tree_open(struct engine *e, const char *path, struct content **ret)
 {
 	static const enum chunking ways[] = { CHUNKING_PAGE, CHUNKING_AUTO, CHUNKING_CDC, CHUNKING_AUTO };

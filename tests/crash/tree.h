@@ -28,6 +28,7 @@ int tree_rename(struct engine *e, const char *path, const char *new_path); /* ov
 int tree_unlink(struct engine *e, const char *path);
 int tree_set_owner(struct engine *e, const char *path, uint32_t mode, uint32_t uid);
 int tree_set_xattr(struct engine *e, const char *path, const char *name, const char *value); /* NULL removes */
+int tree_number(struct engine *e, const char *path, uint64_t *ret); /* of its inode */
 int tree_open(struct engine *e, const char *path, struct content **ret); /* every other file is cut by content */
 
 /*

@@ -150,7 +150,7 @@ static const enum work_kind kinds[] = {
 	WORK_CREATE, WORK_CREATE, WORK_CREATE, WORK_MKDIR, WORK_SYMLINK, WORK_LINK,   WORK_RENAME,   WORK_RENAME,
 	WORK_UNLINK, WORK_UNLINK, WORK_OWNER,  WORK_XATTR, WORK_XATTR,	 WORK_MTIME,  WORK_WRITE,    WORK_WRITE,
 	WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_WRITE, WORK_APPEND,	 WORK_APPEND, WORK_TRUNCATE, WORK_PUNCH,
-	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,  WORK_SYNC,	 WORK_SYNC,   WORK_ALLOCATE, WORK_COLLECT,
+	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,  WORK_SYNC,	 WORK_SYNC,   WORK_ALLOCATE, WORK_COLLECT, WORK_COMPACT,
 	WORK_PATCH,  WORK_PATCH,  WORK_PATCH,  WORK_PATCH, /* most are drawn in vain */
 };
 
@@ -192,6 +192,9 @@ static bool choose(struct fate_rng *rng, struct model *m, struct work *op)
 		return present(rng, m, 0, op->path);
 	case WORK_MTIME:
 		return present(rng, m, S_IFREG, op->path);
+	case WORK_COMPACT:
+		op->seed = fate_random(rng, NR_SEEDS);
+		return present(rng, m, S_IFREG, op->path) && present(rng, m, S_IFREG, op->other);
 	default:
 		return choose_bytes(rng, m, op);
 	}
@@ -325,6 +328,31 @@ static int collect(struct engine *e)
 	return r == -EBUSY ? 0 : r; /* the other thread is at it */
 }
 
+/* As 64-bit numbers, which most pages hold, from a byte on at which they do not begin; in any order. */
+static int compact(struct engine *e, const char *path, const char *other, const struct work *op)
+{
+	const struct compact_extent x[] = { { 0, op->seed % 9, MiB(4) }, { 1, 0, MiB(4) } };
+	const struct compact_variable v = { { .type = { CODE_UINT, 8, false } }, x, ARRAY_SIZE(x) };
+	struct compact_result result;
+	struct compact_report report;
+	uint64_t inos[2];
+	struct compact_conf conf = {
+		.inos = inos,
+		.variable = &v,
+		.nr_variables = 1,
+		.result = &result,
+		.order = op->seed % 3,
+		.block = PAGE,
+	};
+	int r = tree_number(e, path, &inos[0]);
+
+	if (r == 0)
+		r = tree_number(e, other, &inos[1]);
+	if (r == 0)
+		r = engine_compact(e, &conf, &report);
+	return r == -EBUSY ? 0 : r; /* as above */
+}
+
 int work_apply(struct engine *e, const char *top, const struct work *op)
 {
 	char path[2 * WORKLOAD_PATH], other[2 * WORKLOAD_PATH];
@@ -353,6 +381,8 @@ int work_apply(struct engine *e, const char *top, const struct work *op)
 		return engine_sync(e);
 	case WORK_COLLECT:
 		return collect(e);
+	case WORK_COMPACT:
+		return compact(e, path, other, op);
 	default:
 		return apply_bytes(e, path, other, op);
 	}
@@ -363,7 +393,7 @@ struct work_text work_text(const struct work *op)
 	static const char *const verbs[] = {
 		"create", "mkdir", "symlink", "link",	  "rename", "unlink",	"owner", "xattr",
 		"mtime",  "write", "append",  "truncate", "punch",  "allocate", "clone", "patch",
-		"sync",	  "collect",
+		"sync",	  "collect", "compact",
 	};
 	struct work_text t;
 

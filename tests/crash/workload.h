@@ -35,6 +35,7 @@ enum work_kind {
 	WORK_PATCH, /* WORK_RANGES clones of `len` at once, so far apart there and here */
 	WORK_SYNC,
 	WORK_COLLECT,
+	WORK_COMPACT, /* a file, merged with another */
 };
 
 struct work {

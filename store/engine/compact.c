@@ -1,0 +1,430 @@
+/*
+ * Storing variables side by side, coded by what they are.
+ *
+ * Variable by variable, in the order of compact_walk.c, chunks are gathered into frames. A frame is coded part by part in the way that
+ * pays for the variable (store/code/coding.h); if it takes 5 % less than its chunks did it is written, else nothing of it moves. The rest
+ * is that of any move: gc_copy.c copies, and moving.c tells the order that makes it safe:
+ *
+ *   1. the note in the log, before the first frame             crash: nothing has happened
+ *   2. frames, for up to MOVES_MAX chunks                      crash: the next mount finds copies behind the note, and does 3
+ *   3. recipes, old places given up, the note taken out        crash: likewise, from whichever step it was
+ *   4. the space of the old places                             crash: the next collection gives it back
+ *
+ * Where elements begin differs from chunk to chunk, but hardly from one to the next: in a file they lie side by side. So a part has one
+ * lead, that of the chunk at its start. Where another phase follows in the part, it is coded badly, and no byte is lost.
+ *
+ * Memory: a frame and its coded twin, the moves, what has been seen, and of each file that has the variable a segment's recipe.
+ */
+#include "store/engine/compact.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "store/engine/gc_copy.h"
+
+#define MOVES_MAX (1024u * 1024) /* chunks between two passes over all recipes: 28 bytes each */
+#define SAMPLE MiB(4) /* of a variable, to find out in which order it is smaller */
+#define SWEPT_AT_ONCE 32u /* packs: as many frames as a window of the collector takes */
+#define YIELD_NS (20 * 1000 * 1000)
+
+struct compact {
+	const struct compact_conf *conf;
+	struct gc g;
+	struct gc_conf gc_conf;
+	struct gc_report gc_report;
+	struct compact_report report;
+	struct gc_copy copy;
+	struct layer_set seen; /* chunks, by place_of() */
+	uint32_t *left; /* packs that chunks have moved from */
+	size_t nr_left, size_left;
+	uint8_t *stored; /* a frame as coded, and room for a block that is larger than its part */
+	struct code_work *work;
+
+	/* The variable that is being coded. */
+	struct coding coding;
+	struct compact_result *result;
+	bool is_sample;
+	uint64_t sampled, sample_coded;
+};
+
+/* A number for the set: dense where chunks are pages. */
+static uint64_t place_of(struct addr a)
+{
+	uint64_t place = (uint64_t)a.pack << 32 | a.off;
+
+	return place % PACK_BLOCK == 0 ? place / PACK_BLOCK : UINT64_C(1) << 63 | place;
+}
+
+static bool step(void *userdata, const struct gc_report *so_far)
+{
+	struct compact *c = userdata;
+
+	(void)so_far;
+	return !c->conf->step || c->conf->step(c->conf->userdata, &c->report);
+}
+
+/* Until nobody who writes waits. */
+static void yield_to_writers(struct compact *c)
+{
+	while (c->conf->yields && compress_is_disturbed(c->g.e) && gc_goes_on(&c->g))
+		nanosleep(&(struct timespec){ .tv_nsec = YIELD_NS }, NULL);
+}
+
+/* --- coding a frame --- */
+
+/* The bytes before the first element of each part, and what all chunks take now. */
+static uint64_t find_leads(const struct gc_copy *copy, uint32_t ret[PACK_PARTS])
+{
+	uint32_t at = 0, part = 0;
+	uint64_t before = 0;
+
+	for (unsigned i = 0; i < copy->nr_next; at += copy->next[i++].len) {
+		before += copy->next[i].stored;
+		for (; part * PACK_PART_BYTES < at + copy->next[i].len; part++)
+			ret[part] = (copy->next[i].phase - (part * PACK_PART_BYTES - at)) % 8;
+	}
+	return before;
+}
+
+/* Bytes of all parts, which are in c->stored; <0 */
+static int code_parts(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, uint32_t ret_end[PACK_PARTS])
+{
+	uint32_t at = 0;
+
+	for (uint32_t off = 0, i = 0; off < copy->used; off += PACK_PART_BYTES, i++) {
+		uint32_t len = MIN(PACK_PART_BYTES, copy->used - off);
+		int n;
+
+		c->coding.lead = leads[i];
+		n = coding_block(&c->coding, copy->buffer + off, len, NULL, 0, c->stored + at);
+		if (n < 0)
+			return n;
+		if ((uint32_t)n >= len) {
+			memcpy(c->stored + at, copy->buffer + off, len);
+			n = (int)len;
+		}
+		at += (uint32_t)n;
+		ret_end[i] = at;
+	}
+	return (int)at;
+}
+
+static int code_frame(void *userdata, const struct gc_copy *copy, const uint8_t **ret_stored, uint32_t ret_end[PACK_PARTS])
+{
+	struct compact *c = userdata;
+	struct compact_result *res = c->result;
+	uint64_t from = thread_cpu_ns(), after, before;
+	uint32_t leads[PACK_PARTS];
+	bool is_worth_it;
+	int n;
+
+	yield_to_writers(c);
+	before = find_leads(copy, leads);
+	n = code_parts(c, copy, leads, ret_end);
+	if (n < 0)
+		return n;
+	if (c->is_sample) {
+		c->sampled += copy->used;
+		c->sample_coded += (uint64_t)n;
+		return 0;
+	}
+	res->code_ns += thread_cpu_ns() - from;
+	/* with the tables: that of this frame, and what the chunks had of theirs */
+	after = round_up((uint64_t)n, PACK_BLOCK) + PACK_BLOCK;
+	before += copy->used / PACK_FRAME_BLOCKS;
+	is_worth_it = pack_is_worth_it(after, before);
+	if (is_worth_it) {
+		res->coded += copy->used;
+		res->before += before;
+		res->after += after;
+		res->coder = *coding_chosen(&c->coding);
+	} else {
+		res->kept += copy->used;
+	}
+	*ret_stored = c->stored;
+	return is_worth_it && !c->conf->dry_run;
+}
+
+/* --- moving --- */
+
+static int note_packs_left(struct compact *c)
+{
+	for (size_t i = 0; i < c->copy.nr; i++) {
+		uint32_t pack = c->copy.m[i].pack;
+
+		if (c->nr_left > 0 && c->left[c->nr_left - 1] == pack)
+			continue;
+		if (c->nr_left == c->size_left) {
+			size_t size = MAX(2 * c->size_left, (size_t)256);
+			uint32_t *more = reallocarray(c->left, size, sizeof(*more));
+
+			if (!more)
+				return -ENOMEM;
+			c->left = more;
+			c->size_left = size;
+		}
+		c->left[c->nr_left++] = pack;
+	}
+	return 0;
+}
+
+/* What has been copied becomes what files refer to. */
+static int repoint_copies(struct compact *c, struct compact_walk *w)
+{
+	int r = gc_copy_flush(&c->copy);
+
+	if (r == 0)
+		r = note_packs_left(c);
+	if (r == 0)
+		r = gc_copy_repoint(&c->copy);
+	if (r == 0)
+		r = gc_write_back(c->g.e);
+	if (w)
+		compact_walk_forget(w);
+	return r;
+}
+
+static int add_chunk(struct compact *c, const struct compact_chunk *chunk)
+{
+	const struct pack_chunk_info *info = &chunk->info;
+	int r;
+
+	if (info->is_coded || shares_has_pack(c->g.e, info->start.pack)) { /* other nodes know it by where it is */
+		*(info->is_coded ? &c->result->known : &c->result->kept) += c->is_sample ? 0 : info->len;
+		return 0;
+	}
+	r = gc_copy_add(&c->copy, info->start, info->len, info->chunk_len, info->fp);
+	if (r == 0) {
+		struct gc_chunk *last = &c->copy.next[c->copy.nr_next - 1];
+
+		last->phase = chunk->phase;
+		last->stored = info->stored;
+	}
+	return r;
+}
+
+/* 1: for the first time. */
+static int set_seen(struct compact *c, struct addr a)
+{
+	uint64_t place = place_of(a);
+	int r;
+
+	if (layer_set_has(&c->seen, place))
+		return 0;
+	r = layer_set_add(&c->seen, place);
+	return r < 0 ? r : 1;
+}
+
+/* --- a variable --- */
+
+static int start_coding(struct compact *c, const struct compact_variable *v)
+{
+	return coding_init(&c->coding, c->work, &v->shape, false, c->conf->budget, NULL);
+}
+
+/* How much smaller it would be: stored bytes for each 1000 of a sample, coded in this order. */
+static int try_order(struct compact *c, const struct compact_variable *v, uint64_t block, uint64_t *ret)
+{
+	_cleanup_(compact_walk_release) struct compact_walk w = { 0 };
+	struct compact_chunk chunk;
+	uint64_t bytes = 0;
+	int r;
+
+	c->is_sample = true;
+	c->sampled = c->sample_coded = 0;
+	r = compact_walk_init(&w, c->g.e, v, c->conf->inos, block);
+	while (r >= 0 && bytes < SAMPLE && (r = compact_walk_next(&w, &chunk)) > 0) {
+		bytes += chunk.info.len;
+		r = add_chunk(c, &chunk);
+	}
+	if (r >= 0)
+		r = gc_copy_flush(&c->copy);
+	c->is_sample = false;
+	*ret = c->sample_coded * 1000 / MAX(c->sampled, (uint64_t)1);
+	return MIN(r, 0);
+}
+
+/* Which order, and coding that has begun to learn. The block to take turns with, or 0, is *ret. */
+static int choose_order(struct compact *c, const struct compact_variable *v, uint64_t *ret)
+{
+	bool has_one_file = v->nr_extents == 0 || v->extent[0].file == v->extent[v->nr_extents - 1].file;
+	uint64_t whole, turns;
+	struct coding of_whole;
+	int r = start_coding(c, v);
+
+	*ret = c->conf->order == COMPACT_TURNS && !has_one_file ? c->conf->block : 0;
+	if (r < 0 || c->conf->order != COMPACT_BEST || has_one_file)
+		return r;
+	r = try_order(c, v, 0, &whole);
+	if (r < 0)
+		return r;
+	of_whole = c->coding;
+	r = start_coding(c, v);
+	if (r == 0)
+		r = try_order(c, v, c->conf->block, &turns);
+	if (r == 0 && turns < whole) {
+		*ret = c->conf->block;
+		coding_release(&of_whole);
+		return 0;
+	}
+	coding_release(&c->coding);
+	c->coding = of_whole;
+	return r;
+}
+
+static int code_variable(struct compact *c, const struct compact_variable *v, uint64_t block)
+{
+	_cleanup_(compact_walk_release) struct compact_walk w = { 0 };
+	struct compact_chunk chunk;
+	int r;
+
+	c->result->turns = block > 0;
+	r = compact_walk_init(&w, c->g.e, v, c->conf->inos, block);
+	while (r >= 0 && gc_goes_on(&c->g) && (r = compact_walk_next(&w, &chunk)) > 0) {
+		r = set_seen(c, chunk.info.start);
+		if (r <= 0)
+			continue;
+		c->result->plain += chunk.info.len;
+		r = add_chunk(c, &chunk);
+		if (r == 0 && gc_copy_nr(&c->copy) == c->copy.max)
+			r = repoint_copies(c, &w);
+	}
+	return r < 0 ? r : gc_copy_flush(&c->copy); /* variables do not share frames */
+}
+
+static void add_up(struct compact_result *sum, const struct compact_result *r)
+{
+	sum->plain += r->plain;
+	sum->coded += r->coded;
+	sum->before += r->before;
+	sum->after += r->after;
+	sum->kept += r->kept;
+	sum->known += r->known;
+	sum->code_ns += r->code_ns;
+}
+
+static int compact_variable(struct compact *c, size_t i)
+{
+	const struct compact_variable *v = &c->conf->variable[i];
+	uint64_t block;
+	int r;
+
+	c->result = &c->conf->result[i];
+	*c->result = (struct compact_result){ 0 };
+	r = choose_order(c, v, &block);
+	if (r == 0)
+		r = code_variable(c, v, block);
+	coding_release(&c->coding);
+	add_up(&c->report.sum, c->result);
+	c->report.nr_variables++;
+	return r;
+}
+
+/* --- all of them --- */
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int sweep_packs(struct gc *g, const uint32_t *packs, size_t nr)
+{
+	int r = gc_collect_packs(g, packs, nr);
+
+	free(TAKE(g->sparse)); /* no more is moved */
+	g->nr_sparse = 0;
+	return r;
+}
+
+/* The space of what has moved. */
+static int sweep_left(struct compact *c)
+{
+	size_t nr = 0;
+	int r = 0;
+
+	qsort(c->left, c->nr_left, sizeof(*c->left), by_number);
+	for (size_t i = 0; i < c->nr_left; i++)
+		if (nr == 0 || c->left[i] != c->left[nr - 1])
+			c->left[nr++] = c->left[i];
+	for (size_t i = 0; i < nr && r == 0 && gc_goes_on(&c->g); i += SWEPT_AT_ONCE)
+		r = sweep_packs(&c->g, c->left + i, MIN(nr - i, (size_t)SWEPT_AT_ONCE));
+	return r == -ECANCELED ? 0 : r; /* stopped: the next collection does it */
+}
+
+static int compact_all(struct compact *c)
+{
+	struct engine *e = c->g.e;
+	size_t i = 0;
+	int r = e->conf.read_only ? 0 : engine_sync(e), q;
+
+	if (r == 0 && !e->conf.read_only)
+		r = gc_write_back(e);
+	for (; i < c->conf->nr_variables && r == 0 && gc_goes_on(&c->g); i++)
+		r = compact_variable(c, i);
+	c->report.complete = r == 0 && i == c->conf->nr_variables && !c->g.stopped;
+	if (c->conf->dry_run || (r < 0 && r != -ENOSPC))
+		return r;
+	q = repoint_copies(c, NULL); /* also of what was stopped, or had no more room */
+	if (q == 0)
+		q = sweep_left(c);
+	return r < 0 ? r : q;
+}
+
+static int compact_init(struct compact *c)
+{
+	int r = gc_copy_init(&c->copy, &c->g, MOVES_MAX);
+
+	c->copy.code = code_frame;
+	c->copy.userdata = c;
+	c->stored = malloc(PACK_FRAME_BYTES + CODE_BLOCK_MAX(PACK_PART_BYTES));
+	c->work = code_work_new();
+	if (r == 0 && c->stored && c->work)
+		r = io_rate_new(c->conf->rate, &c->g.rate);
+	else
+		r = -ENOMEM;
+	return r;
+}
+
+static void compact_release(struct compact *c)
+{
+	gc_copy_release(&c->copy);
+	layer_set_release(&c->seen);
+	layer_set_release(&c->g.layers.live);
+	free(c->left);
+	free(c->stored);
+	code_work_free(c->work);
+	io_rate_free(c->g.rate);
+}
+
+int engine_compact(struct engine *e, const struct compact_conf *conf, struct compact_report *ret)
+{
+	struct compact c = { .conf = conf };
+	int r;
+
+	if (!conf->dry_run && e->conf.read_only)
+		return -EROFS;
+	if (atomic_exchange(&e->gc.running, true))
+		return -EBUSY;
+	c.gc_conf = (struct gc_conf){ .delete = true, .rate = conf->rate, .step = step, .userdata = &c };
+	c.g = (struct gc){ .e = e, .conf = &c.gc_conf, .report = &c.gc_report };
+	if (conf->budget_ns > 0)
+		c.g.deadline_ns = monotonic_ns() + conf->budget_ns;
+	mutex_lock(&e->gc.lock);
+	r = compact_init(&c);
+	if (r == 0)
+		r = compact_all(&c);
+	compact_release(&c);
+	mutex_unlock(&e->gc.lock);
+	atomic_store(&e->gc.running, false);
+	if (r < 0)
+		return log_errno(r, "store %s: compacting ended early", e->path);
+	*ret = c.report;
+	return 0;
+}

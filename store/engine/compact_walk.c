@@ -1,0 +1,182 @@
+#include "store/engine/compact.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "index/recipes.h"
+#include "store/engine/engine_internal.h"
+#include "store/engine/stack.h"
+
+#define PIECE MiB(1) /* of a part that is walked through in one go, where nothing takes turns */
+
+void compact_walk_forget(struct compact_walk *w)
+{
+	for (size_t i = 0; w->part && i < w->merge.nr; i++) {
+		free(TAKE(w->part[i].x));
+		w->part[i].segment = 0;
+	}
+}
+
+void compact_walk_release(struct compact_walk *w)
+{
+	compact_walk_forget(w);
+	free(w->part);
+	free(w->merge_part);
+	*w = (struct compact_walk){ 0 };
+}
+
+static size_t count_parts(const struct compact_variable *v)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < v->nr_extents; i++)
+		nr += i == 0 || v->extent[i].file != v->extent[i - 1].file;
+	return nr;
+}
+
+int compact_walk_init(struct compact_walk *w, struct engine *e, const struct compact_variable *v, const uint64_t *inos,
+		      uint64_t block)
+{
+	size_t nr = count_parts(v);
+	struct compact_part *p;
+
+	*w = (struct compact_walk){ .e = e };
+	w->part = p = calloc(MAX(nr, (size_t)1), sizeof(*w->part));
+	w->merge_part = calloc(MAX(nr, (size_t)1), sizeof(*w->merge_part));
+	if (!w->part || !w->merge_part) {
+		compact_walk_release(w);
+		return -ENOMEM;
+	}
+	w->merge = (struct merge){ .part = w->merge_part, .nr = nr, .block = block };
+	for (size_t i = 0; i < v->nr_extents; i++) {
+		const struct compact_extent *x = &v->extent[i];
+
+		if (i > 0 && x->file != x[-1].file)
+			p++;
+		if (p->nr_extents == 0) {
+			p->ino = inos[x->file];
+			p->extent = x;
+		}
+		p->nr_extents++;
+		w->merge_part[p - w->part].len += x->len;
+		w->bytes += x->len;
+	}
+	return 0;
+}
+
+/* The next bytes of a file, up to where the turn of its part or an extent ends. 1/0 */
+static int next_piece(struct compact_walk *w)
+{
+	struct compact_part *p;
+	uint64_t off, len;
+	size_t part;
+
+	if (w->left == w->left_end) {
+		if (merge_next(&w->merge, PIECE, &part, &off, &len) == 0)
+			return 0;
+		w->in = &w->part[part];
+		w->left = off;
+		w->left_end = off + len;
+	}
+	p = w->in;
+	while (w->left >= p->begin + p->extent[p->at].len)
+		p->begin += p->extent[p->at++].len;
+	len = MIN(w->left_end, p->begin + p->extent[p->at].len) - w->left;
+	w->origin = p->extent[p->at].off;
+	w->begin = w->off = w->origin + (w->left - p->begin);
+	w->end = w->off + len;
+	w->left += len;
+	return 1;
+}
+
+/* A segment's extents as the view has them now. */
+static int load_segment(struct compact_walk *w, struct compact_part *p, uint64_t segment)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	int r;
+
+	if (p->segment == segment + 1)
+		return 0;
+	free(TAKE(p->x));
+	p->nr_x = 0;
+	p->segment = 0;
+	r = recipe_get(w->e->db, p->ino, segment, &value);
+	if (r > 0)
+		r = recipe_read(w->e->db, NULL, value.data, value.len, &p->x, &p->nr_x);
+	if (r < 0)
+		return r;
+	p->segment = segment + 1;
+	return 0;
+}
+
+/* The extent that has this byte of the segment, or the first behind it; NULL: there is none. */
+static const struct extent *extent_from(const struct compact_part *p, uint32_t in)
+{
+	size_t low = 0, high = p->nr_x;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (p->x[middle].off + p->x[middle].len <= in)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < p->nr_x ? &p->x[low] : NULL;
+}
+
+/* The chunk of which this extent shows the byte at w->off, and what it shows of it; w->off is behind that then. 1: it belongs to the
+ * piece. */
+static int look_at(struct compact_walk *w, const struct extent *x, uint64_t extent_off, struct compact_chunk *ret)
+{
+	struct pack_chunk_info *info = &ret->info;
+	struct addr a = x->addr;
+	uint64_t in_extent = w->off - extent_off, in_chunk, chunk_off, start, end, middle;
+	int r;
+
+	a.off += (uint32_t)in_extent;
+	r = a.node == 0 ? packs_chunk_info(w->e->packs, a, info) : 0;
+	if (r <= 0) { /* another node's, or damaged */
+		w->off = extent_off + x->len;
+		return r == -EBADMSG ? 0 : r;
+	}
+	in_chunk = a.off - info->start.off;
+	chunk_off = w->off - in_chunk; /* where the file does not show its start that may be before 0: it wraps, as phases do */
+	start = in_chunk > in_extent ? extent_off : chunk_off;
+	end = MIN(chunk_off + info->len, extent_off + x->len);
+	middle = start + (end - start) / 2;
+	ret->phase = (uint32_t)(w->origin - chunk_off) % 8;
+	w->off = end;
+	return !fp_is_none(info->fp) && !info->is_away && middle >= w->begin && middle < w->end;
+}
+
+int compact_walk_next(struct compact_walk *w, struct compact_chunk *ret)
+{
+	for (;;) {
+		uint64_t segment = w->off / SEGMENT_SIZE, base = segment * SEGMENT_SIZE;
+		const struct extent *x;
+		int r;
+
+		if (w->off >= w->end) {
+			if (next_piece(w) == 0)
+				return 0;
+			continue;
+		}
+		r = load_segment(w, w->in, segment);
+		if (r < 0)
+			return r;
+		x = extent_from(w->in, (uint32_t)(w->off - base));
+		if (!x) { /* a hole up to its end */
+			w->off = base + SEGMENT_SIZE;
+			continue;
+		}
+		w->off = MAX(w->off, base + x->off);
+		if (w->off >= w->end)
+			continue;
+		r = look_at(w, x, base + x->off, ret);
+		if (r != 0)
+			return r;
+	}
+}
