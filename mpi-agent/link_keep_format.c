@@ -171,6 +171,14 @@ static bool is_path(const char *path, size_t len)
 	return true;
 }
 
+/* Chunks come with the first step alone, and the others are of a copy with slots. */
+static bool steps_fit(const struct link_copy *c)
+{
+	if (c->nr_slots > LINK_SLOTS_MAX || c->slot >= MAX(c->nr_slots, UINT32_C(1)))
+		return false;
+	return c->step == LINK_COPY_MAKE ? c->nr_chunks > 0 : (uint32_t)c->step <= LINK_COPY_SETTLE && c->nr_slots > 0 && c->nr_chunks == 0;
+}
+
 int link_decode_copy(const void *p, size_t len, struct link_copy *ret)
 {
 	struct cursor c = cursor_of(p, len);
@@ -191,8 +199,7 @@ int link_decode_copy(const void *p, size_t len, struct link_copy *ret)
 		.step = (enum link_copy_step)le32_get(d->step),
 	};
 	path_len = le32_get(d->path_len);
-	if (path_len > LINK_PATH_MAX || le32_get(d->step) > LINK_COPY_SETTLE || copy.nr_chunks > LINK_COPY_CHUNKS_MAX ||
-	    (copy.nr_chunks == 0) != (copy.step != LINK_COPY_MAKE) || (copy.nr_slots == 0 && copy.step != LINK_COPY_MAKE) || copy.nr_slots > LINK_SLOTS_MAX || copy.slot >= MAX(copy.nr_slots, UINT32_C(1)) || link_name_decode(d->name, copy.name) < 0)
+	if (path_len > LINK_PATH_MAX || copy.nr_chunks > LINK_COPY_CHUNKS_MAX || !steps_fit(&copy) || link_name_decode(d->name, copy.name) < 0)
 		return -EBADMSG;
 	path = cursor_take(&c, path_len);
 	if (!path || !is_path(path, path_len) || cursor_left(&c) != copy.nr_chunks * sizeof(struct link_want_wire))

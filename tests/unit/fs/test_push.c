@@ -377,7 +377,8 @@ static void agent_goes(struct world *w)
 
 	shutdown(w->fd, SHUT_RDWR);
 	pthread_join(w->agent, NULL);
-	closep(&w->fd);
+	close(w->fd);
+	w->fd = -1;
 	do {
 		sched_yield();
 		service_stats(w->service, &s);
