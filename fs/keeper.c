@@ -228,8 +228,11 @@ static int is_copied(struct fs *fs, const struct link_copy *copy)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
 	uint64_t top;
+	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM, k = 0;
 
-	return c ? find_copied(fs, copy, &top, c) : -ENOMEM;
+	if (r > 0 && c->nr_slots > 0 && copy->nr_slots == 0) /* all of its chunks are here from now on, so that none has to be covered */
+		k = nodes_set_slots(fs, top, 0, 0, copy->node);
+	return k < 0 ? k : r;
 }
 
 /* Slots are as the sender says, and noted only when all others have covered theirs: until then what they were is what is needed. */

@@ -196,34 +196,6 @@ static int note_done(struct pass *s, uint64_t dir, struct guard *g)
 	return note(s->p->fs, dir, g);
 }
 
-/* All of it to one other node. */
-static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
-{
-	struct push_figures figures = { 0 };
-	struct guard g;
-	struct push push;
-	uint32_t to;
-	int r = 0;
-
-	if (!before || find_node(&s->world, before->holder, &to) == 0 || s->world.hosts[to] == s->world.hosts[s->world.self])
-		r = protect_partner(&s->world, copy->origin, &to);
-	if (r < 0)
-		return r;
-	g = guard_of(s, copy, &to, 1);
-	r = note(s->p->fs, dir, &g);
-	if (r < 0)
-		return r;
-	push = push_to(s, to);
-	r = push_directory(&push, dir, copy, &figures);
-	count_sent(s->p, &figures);
-	if (r == 0)
-		r = note_done(s, dir, &g);
-	if (r == 0)
-		log_info("%s of node %s: is with node %s, too; %" PRIu64 " of %" PRIu64 " chunks were sent there, %" PRIu64 " bytes", copy->path,
-			 copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
-	return r;
-}
-
 /* 1: that node has been told, or is this one; 0: it is away */
 static int drop_copy(struct pass *s, const struct guard *g, const uint8_t *holder)
 {
@@ -254,6 +226,36 @@ static int drop_from_others(struct pass *s, const struct guard *before, const ui
 	for (uint32_t i = 0; r >= 0 && i < before->nr_more; i++)
 		r = is_among(s, group, nr, before->more[i].id) ? 0 : drop_copy(s, before, before->more[i].id);
 	return MIN(r, 0);
+}
+
+/* All of it to one other node. */
+static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
+{
+	struct push_figures figures = { 0 };
+	struct guard g;
+	struct push push;
+	uint32_t to;
+	int r = 0;
+
+	if (!before || find_node(&s->world, before->holder, &to) == 0 || s->world.hosts[to] == s->world.hosts[s->world.self])
+		r = protect_partner(&s->world, copy->origin, &to);
+	if (r < 0)
+		return r;
+	g = guard_of(s, copy, &to, 1);
+	r = note(s->p->fs, dir, &g);
+	if (r < 0)
+		return r;
+	push = push_to(s, to);
+	r = push_directory(&push, dir, copy, &figures);
+	count_sent(s->p, &figures);
+	if (r == 0 && before)
+		r = drop_from_others(s, before, &to, 1);
+	if (r == 0)
+		r = note_done(s, dir, &g);
+	if (r == 0)
+		log_info("%s of node %s: is with node %s, too; %" PRIu64 " of %" PRIu64 " chunks were sent there, %" PRIu64 " bytes", copy->path,
+			 copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
+	return r;
 }
 
 /* Its catalog to several, each of which covers a part of what only this one has. */

@@ -510,6 +510,23 @@ static void a_stripe_that_has_lost_a_member_is_replaced(void **state)
 	expect_figures(w, 1, PAGES - 7, PAGES - 7);
 }
 
+/* The sender protects by whole copies now. */
+static void what_comes_whole_is_not_covered_any_more(void **state)
+{
+	struct world *w = *state;
+	const struct dir *d = &w->dirs[A][FIRST];
+
+	protect(w, A, FIRST);
+	protect(w, B, FIRST);
+	for (size_t i = 0; i < d->nr; i++)
+		assert_int_equal(engine_cluster_keep(w->fs->engine, &(struct cluster_chunk){ d->chunks[i].fp, d->chunks[i].len, d->chunks[i].bytes }, 1), 0);
+	take_copy(w, A, FIRST, (struct slots){ 0, 0 });
+	assert_int_equal(keeper_uncover(w->fs, &w->now), 0);
+	expect_figures(w, 1, PAGES, 2 * PAGES - 7); /* B needs it */
+	drop(w, B, FIRST);
+	expect_figures(w, 0, 0, 0);
+}
+
 /* As after a crash between a new stripe and the end of the old one. */
 static void of_two_that_cover_the_same_one_goes(void **state)
 {
@@ -727,6 +744,7 @@ int main(void)
 		with_world(nodes_of_one_host_share_no_stripe),
 		with_world(a_stripe_goes_with_the_last_that_needs_it),
 		with_world(a_stripe_that_has_lost_a_member_is_replaced),
+		with_world(what_comes_whole_is_not_covered_any_more),
 		with_world(of_two_that_cover_the_same_one_goes),
 		with_world(who_cannot_be_reached_is_not_covered),
 		with_world(who_only_refers_to_a_chunk_does_not_count),
