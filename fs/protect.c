@@ -313,7 +313,7 @@ static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, in
 		log_warning("%s of node %s: is not protected, no other node has a copy: %s", copy->path, copy->name,
 			    r == -EHOSTUNREACH ? "none is there on another host" : strerror(-r));
 	}
-	tell_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED ? 0 : r);
+	tell_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED || r == -ENOTCONN ? 0 : r); /* the last is told by whether an agent is there */
 	return r == -ENOTCONN || r == -ECANCELED ? r : 0;
 }
 

@@ -9,13 +9,13 @@ protect=${PROTECT:-partner}
 options=protect=$protect,replicas=$replicas
 
 seal() { "$BUILD/tools/ckptfs-seal" "$@"; }
-# epoch NODE NAME: a sealed directory with what all nodes have, what this one alone has, and what is not a plain file; and the same outside
+# epoch NODE NAME [BYTES]: a sealed directory with what all nodes have, what this one alone has, and what is not a plain file; and the same outside
 epoch() {
 	local dir="$TOP/mnt/$1/$2" plain="$TOP/plain/$1/$2"
 	mkdir -p "$plain/sub" "$dir"
 	[ -e "$TOP/common.$2" ] || head -c 3M /dev/urandom >"$TOP/common.$2"
 	cp "$TOP/common.$2" "$plain/common"
-	head -c $((2000000 + $1)) /dev/urandom >"$plain/own"
+	head -c $((${3:-2000000} + $1)) /dev/urandom >"$plain/own"
 	for but in 0 1 2 3; do # what all have but one, which may be the partner of whoever only refers to it
 		[ -e "$TOP/but.$but.$2" ] || head -c 200000 /dev/urandom >"$TOP/but.$but.$2"
 		[ "$but" = "$1" ] || cp "$TOP/but.$but.$2" "$plain/but.$but"
@@ -30,7 +30,7 @@ name_of() { # NODE: as the others see it
 	"$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$1" --status | sed -n 's/^Node: *\([^,]*\),.*/\1/p'
 }
 agents_end() {
-	kill -TERM "$AGENTS"
+	kill -TERM "$AGENTS" 2>/dev/null || true # they end by themselves when a node dies
 	wait "$AGENTS" || true
 	AGENTS=
 }
@@ -38,7 +38,8 @@ agents_end() {
 same() { diff -r --no-dereference "$TOP/plain/$2/$3" "$1" || fail "$1 is not what node $2 has sealed as $3"; }
 # whole NODE: it has all of node LOST, and all of its own
 whole() { same "$TOP/mnt/$1/.ckptfs/nodes/$LOST/$2" "$3" "$2"; }
-own_is_whole() { for e in first second; do same "$TOP/mnt/$1/$e" "$1" "$e"; done; }
+epochs_of() { echo first second; [ "$1" != 3 ] || ls "$TOP/plain/3" | grep '^cut' || true; } # NODE
+own_is_whole() { for e in $(epochs_of "$1"); do same "$TOP/mnt/$1/$e" "$1" "$e"; done; }
 lose() { # NODE: with all that it has
 	agents_end
 	node_dies "$1"
@@ -91,12 +92,30 @@ copies_of() { cat "$TOP"/log/daemon.* | grep -c "copy of directory .* of node $1
 seal --quiet --unseal "$TOP/mnt/1/third"
 eventually 60 "the copy of what was unsealed stays" copies_of "${NAMES[1]}" >/dev/null
 
+# Whoever dies while node 3's directory is protected, at whatever step of that: it is once all are there again.
+nr_said() { cat "$TOP"/log/daemon.* | grep -c "$1" || true; } # REGEX
+if [ "$protect" = xor ]; then
+	victim=0
+	for step in sealed 'a copy with' 'are covered here' 'are covered here'; do
+		epoch 3 cut.$victim 16000000
+		nr=$(nr_said "$step")
+		seal --quiet "$TOP/mnt/3/cut.$victim"
+		until [ "$(nr_said "$step")" -gt "$nr" ]; do :; done
+		node_dies $victim
+		agents_end
+		node_start $victim $options
+		agents_start
+		seal --quiet --wait=replicated "$TOP/mnt/3/cut.$victim"
+		victim=$((victim + 1))
+	done
+fi
+
 lose 3
 LOST=${NAMES[3]}
 agents_start
 for i in 0 1 2; do
 	own_is_whole $i
-	for e in first second; do whole $i $e 3; done
+	for e in $(epochs_of 3); do whole $i "$e" 3; done
 done
 echo "node 3 is lost, and all of it is there"
 
@@ -112,7 +131,7 @@ for i in 0 1 2 3; do
 	agents_start
 	for k in "${!DAEMONS[@]}"; do
 		LOST=${NAMES[3]}
-		for e in first second; do whole "$k" $e 3; done
+		for e in $(epochs_of 3); do whole "$k" "$e" 3; done
 		[ $i = 3 ] || { LOST=${NAMES[$i]}; for e in first second; do whole "$k" $e $i; done; }
 		[ "$k" = 3 ] || own_is_whole "$k"
 	done
@@ -134,7 +153,7 @@ for i in 0 1 2; do "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$i" --forge
 for i in 0 1 2; do
 	own_is_whole $i
 	LOST=${NAMES[3]}
-	for e in first second; do whole $i $e 3; done
+	for e in $(epochs_of 3); do whole $i "$e" 3; done
 done
 all_end
 for i in 0 1 2 3; do "$BUILD/tools/fsck.ckptfs" "$TOP/store/$i" >"$TOP/log/fsck.$i" 2>&1 || fail "store $i: fsck.ckptfs: exit status $?"; done
