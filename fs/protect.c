@@ -98,16 +98,6 @@ int protect_partner(const struct service_world *w, const uint8_t *origin, uint32
 	return 0;
 }
 
-static int find_node(const struct service_world *w, const uint8_t *id, uint32_t *ret)
-{
-	for (uint32_t i = 0; i < w->nr; i++)
-		if (memcmp(w->nodes[i].id, id, CLUSTER_ID_LEN) == 0) {
-			*ret = i;
-			return 1;
-		}
-	return 0;
-}
-
 /* --- notes --- */
 
 static int note(struct fs *fs, uint64_t dir, const struct guard *g)
@@ -203,7 +193,7 @@ static int drop_copy(struct pass *s, const struct guard *g, const uint8_t *holde
 	uint32_t node;
 	int r;
 
-	if (find_node(&s->world, holder, &node) == 0)
+	if (!service_world_find(&s->world, holder, &node))
 		return 0;
 	push = push_to(s, node);
 	r = node == s->world.self ? 0 : push_drop(&push, g->origin, g->origin_name, g->ino);
@@ -237,7 +227,7 @@ static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy,
 	uint32_t to;
 	int r = 0;
 
-	if (!before || find_node(&s->world, before->holder, &to) == 0 || s->world.hosts[to] == s->world.hosts[s->world.self])
+	if (!before || !service_world_find(&s->world, before->holder, &to) || s->world.hosts[to] == s->world.hosts[s->world.self])
 		r = protect_partner(&s->world, copy->origin, &to);
 	if (r < 0)
 		return r;
@@ -366,7 +356,7 @@ static bool is_ours_to_protect(const struct pass *s, const struct ns_copy *c)
 {
 	uint32_t node;
 
-	return c->nr_slots == 0 || (c->slot == 0 && find_node(&s->world, c->sender, &node) == 0);
+	return c->nr_slots == 0 || (c->slot == 0 && !service_world_find(&s->world, c->sender, &node));
 }
 
 /* Copies of what lost nodes have sealed. */
@@ -381,7 +371,7 @@ static int protect_copies(struct pass *s, struct link_copy *copy)
 		struct guard g;
 
 		r = 0;
-		if (c->state != NS_COPY_KEPT || find_node(&s->world, c->store, &node) > 0 || !is_ours_to_protect(s, c))
+		if (c->state != NS_COPY_KEPT || service_world_find(&s->world, c->store, &node) || !is_ours_to_protect(s, c))
 			continue;
 		r = guard_get(s->p->fs->db, top, &g);
 		if (r < 0)

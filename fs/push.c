@@ -120,12 +120,9 @@ static int put_chunks(struct pushing *g, const struct link_want *wants, const vo
 /* Does it take part, and is it another node than this? */
 static bool is_live(const struct pushing *g, const uint8_t id[CLUSTER_ID_LEN])
 {
-	const struct service_world *w = g->p->world;
+	uint32_t node;
 
-	for (uint32_t i = 0; i < w->nr; i++)
-		if (i != w->self && memcmp(w->nodes[i].id, id, CLUSTER_ID_LEN) == 0)
-			return true;
-	return false;
+	return service_world_find(g->p->world, id, &node) && node != g->p->world->self;
 }
 
 /* Other than the one this goes to, if it does. */

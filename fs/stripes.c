@@ -80,23 +80,13 @@ void stripes_free(struct stripes *s)
 
 /* --- who takes part --- */
 
-static bool find_node(const struct service_world *w, const uint8_t *id, uint32_t *ret)
-{
-	for (uint32_t i = 0; i < w->nr; i++)
-		if (memcmp(w->nodes[i].id, id, CLUSTER_ID_LEN) == 0) {
-			*ret = i;
-			return true;
-		}
-	return false;
-}
-
 /* All its members take part, each on a host of its own. */
 static bool is_whole(const struct service_world *w, const struct stripe *s)
 {
 	uint32_t at[STRIPE_MEMBERS_MAX];
 
 	for (uint32_t i = 0; i < s->nr; i++) {
-		if (!find_node(w, s->members[i].node, &at[i]) || w->hosts[at[i]] == w->hosts[w->self])
+		if (!service_world_find(w, s->members[i].node, &at[i]) || w->hosts[at[i]] == w->hosts[w->self])
 			return false;
 		for (uint32_t k = 0; k < i; k++)
 			if (w->hosts[at[k]] == w->hosts[at[i]])
@@ -109,10 +99,10 @@ static bool is_whole(const struct service_world *w, const struct stripe *s)
 static bool is_with_others(const struct service_world *w, const struct cluster_want *chunk, const uint8_t *sender)
 {
 	uint32_t at = w->nr, node;
-	bool is_there = find_node(w, sender, &at);
+	bool is_there = service_world_find(w, sender, &at);
 
 	for (uint32_t i = 0; i < chunk->nr_owners && cluster_owners_are_sure(chunk); i++)
-		if (find_node(w, chunk->owners[i], &node) && !(is_there && w->hosts[node] == w->hosts[at]))
+		if (service_world_find(w, chunk->owners[i], &node) && !(is_there && w->hosts[node] == w->hosts[at]))
 			return true;
 	return false;
 }
@@ -166,9 +156,9 @@ static int covers_load(struct fs *fs, const struct service_world *w, enum which 
 			continue;
 		c.nr_lost = 0;
 		for (uint32_t m = 0; m < s->nr; m++)
-			c.nr_lost += !find_node(w, s->members[m].node, &node);
+			c.nr_lost += !service_world_find(w, s->members[m].node, &node);
 		for (c.member = 0; r == 0 && c.member < s->nr; c.member++)
-			if (which != OF_LOST_NODES || !find_node(w, s->members[c.member].node, &node))
+			if (which != OF_LOST_NODES || !service_world_find(w, s->members[c.member].node, &node))
 				r = strip_each(fs, s->members[c.member].ino, covers_add, &c);
 	}
 	if (r < 0) {
@@ -292,7 +282,7 @@ static const struct stripe *choose(const struct covering *g, const struct stripe
 		uint32_t node;
 
 		for (uint32_t m = 0; fits && m < v[i].nr; m++)
-			fits = find_node(g->w, v[i].members[m].node, &node) && g->w->hosts[node] != g->w->hosts[g->sender];
+			fits = service_world_find(g->w, v[i].members[m].node, &node) && g->w->hosts[node] != g->w->hosts[g->sender];
 		if (fits && (!best || waste < best_waste)) {
 			best = &v[i];
 			best_waste = waste;
@@ -447,7 +437,7 @@ int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct se
 	if (r < 0)
 		return r;
 	*g = (struct covering){ .s = s, .io = io, .w = w, .copy = c };
-	r = !find_node(w, c->sender, &g->sender) || g->sender == w->self ? -EHOSTUNREACH : covers_load(s->fs, w, OF_WHOLE_ONES, &g->covers);
+	r = !service_world_find(w, c->sender, &g->sender) || g->sender == w->self ? -EHOSTUNREACH : covers_load(s->fs, w, OF_WHOLE_ONES, &g->covers);
 	if (r == 0)
 		r = walk_copy(s->fs, top, c, look_at, g);
 	if (r == 0)

@@ -104,6 +104,7 @@ struct service_world {
 };
 int service_world(struct service *s, struct service_world *ret);
 void service_world_release(struct service_world *w);
+bool service_world_find(const struct service_world *w, const uint8_t *id, uint32_t *ret); /* its number */
 
 /*
  * What another node's daemon is to do (PUT, COPY, DROP): several at once, perhaps. The message has the call's number. The agent answers each, with an error if that node does not, so there

@@ -122,6 +122,16 @@ void service_world_release(struct service_world *w)
 	free(TAKE(w->hosts));
 }
 
+bool service_world_find(const struct service_world *w, const uint8_t *id, uint32_t *ret)
+{
+	for (uint32_t i = 0; i < w->nr; i++)
+		if (memcmp(w->nodes[i].id, id, CLUSTER_ID_LEN) == 0) {
+			*ret = i;
+			return true;
+		}
+	return false;
+}
+
 /* --- for others --- */
 
 static int answer(struct service *s, const struct service_get *g, struct buf *b)
