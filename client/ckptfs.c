@@ -48,7 +48,7 @@ static void reset(void)
 /* In a child of fork(2) everything is the parent's, who goes on with it: it is let go of as it is. */
 static void forget_parent(void)
 {
-	if (!client.alive || *client.alive != 0)
+	if (!client_is_child())
 		return;
 	for (uint32_t i = 0; i < client.nr_regions; i++)
 		if (client.by_address[i]->track == &track_mprotect) /* other ways are not inherited */

@@ -116,6 +116,25 @@ static inline bool client_alive(void)
 	return client.alive && *client.alive != 0;
 }
 
+/* This is a child of whoever began it, and has not begun itself. */
+static inline bool client_is_child(void)
+{
+	return client.alive && *client.alive == 0;
+}
+
+/* `lock`, with signals blocked; not in a child, where it may be held for ever by a thread that the child does not have. */
+static inline void client_lock(void) ACQUIRE(client.lock) NO_THREAD_SAFETY_ANALYSIS
+{
+	if (!client_is_child())
+		siglock_lock(&client.lock);
+}
+
+static inline void client_unlock(void) RELEASE(client.lock) NO_THREAD_SAFETY_ANALYSIS
+{
+	if (!client_is_child())
+		siglock_unlock(&client.lock);
+}
+
 /* `job_lock`, for all threads but the writer. */
 static inline void client_job_lock(sigset_t *before) ACQUIRE(client.job_lock)
 {

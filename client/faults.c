@@ -134,9 +134,9 @@ static uintptr_t next_region(uintptr_t address, uintptr_t end)
 {
 	uintptr_t start;
 
-	siglock_lock(&client.lock);
+	client_lock();
 	start = region_next_address(address);
-	siglock_unlock(&client.lock);
+	client_unlock();
 	return start < end ? start : end;
 }
 
@@ -146,7 +146,7 @@ void ckptfs_touch(const void *p, size_t len)
 	uintptr_t page = client.page_size, address = (uintptr_t)p, end = address + len;
 	sigset_t before;
 
-	if (!client_alive() || len == 0 || end < address)
+	if (!client.alive || len == 0 || end < address)
 		return;
 	signals_block(&before);
 	for (address = round_down(address, page); address < end; address += page)

@@ -30,13 +30,16 @@ static int real_sigaction(const struct sigaction *action, struct sigaction *old)
 	return real ? real(SIGSEGV, action, old) : -1;
 }
 
-static struct sigaction programs_action(void)
+/* What the program has installed; `next`, if there is one, takes its place. With signals blocked. */
+static struct sigaction programs_action(const struct sigaction *next)
 {
 	struct sigaction action;
 
-	siglock_lock(&client.lock);
+	client_lock();
 	action = programs;
-	siglock_unlock(&client.lock);
+	if (next)
+		programs = *next;
+	client_unlock();
 	return action;
 }
 
@@ -52,7 +55,7 @@ static void set_mask(const struct sigaction *action, const ucontext_t *context)
 
 static void chain(int signal, siginfo_t *info, void *context)
 {
-	struct sigaction action = programs_action();
+	struct sigaction action = programs_action(NULL);
 
 	set_mask(&action, context);
 	if (action.sa_flags & SA_SIGINFO) {
@@ -107,11 +110,9 @@ bool track_mprotect_action(const struct sigaction *action, struct sigaction *old
 		return false;
 	if (action)
 		next = *action; /* it may lie in memory that is protected */
-	siglock_enter(&client.lock, &before);
-	was = programs;
-	if (action)
-		programs = next;
-	siglock_leave(&client.lock, &before);
+	signals_block(&before);
+	was = programs_action(action ? &next : NULL);
+	signals_restore(&before);
 	if (old)
 		*old = was;
 	return true;

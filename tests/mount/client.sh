@@ -17,17 +17,18 @@ ended() { # whatever comes
 	echo "$pages" >/proc/sys/vm/nr_hugepages 2>/dev/null || true
 }
 
-run() { # TRACKING
-	mkdir "$MNT/$1"
+run() { # TRACKING [MODE]
+	local name=$1${2:+-$2}
+	mkdir "$MNT/$name"
 	"$CKPTFS_BUILD/fs/mount.ckptfs" "$full_store" "$full"
 	fallocate -l 120M "$BALLAST"
-	CKPTFS_TRACKING=$1 timeout -k 5 120 "$api" "$MNT/$1" "$full" >"$WORK/said" 2>"$WORK/errors" || {
+	CKPTFS_TRACKING=$1 CKPTFS_MODE=${2:-} timeout -k 5 120 "$api" "$MNT/$name" "$full" >"$WORK/said" 2>"$WORK/errors" || {
 		ended
 		cat "$WORK/said" >&2
 		tail -n 5 "$WORK/errors" >&2
-		fail "$1"
+		fail "$name"
 	}
-	sed "s/^ok/ok $1:/" "$WORK/said"
+	sed "s/^ok/ok $name:/" "$WORK/said"
 	umount "$full"
 	rm -rf "$full_store"
 }
@@ -36,6 +37,7 @@ fs_mount
 run mprotect
 if CKPTFS_TRACKING=userfaultfd "$client" "$MNT/probe" 1 1 >/dev/null 2>"$WORK/said"; then
 	run userfaultfd
+	run userfaultfd sync # which the kernel notes by itself
 elif grep -q 'no userfaultfd' "$WORK/said"; then
 	echo "ok (without userfaultfd: $(tail -n 1 "$WORK/said"))"
 else

@@ -1,8 +1,8 @@
 /*
  * Usage: client_api DIR FULL|--outlive
  *
- * What libckptfs promises, on a mount (DIR) and where there is little room (FULL: another one). CKPTFS_TRACKING says how writes are
- * noticed, BALLAST what takes the room there is on FULL's disk. A line for each promise; exit 1 at the first that does not hold.
+ * What libckptfs promises, on a mount (DIR) and where there is little room (FULL: another one). CKPTFS_TRACKING and CKPTFS_MODE say how writes are
+ * noticed and when pages are written, BALLAST what takes the room there is on FULL's disk. A line for each promise; exit 1 at the first that does not hold.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -83,6 +83,15 @@ static void take(void)
 	CHECK(ckptfs_wait() == 0);
 }
 
+/* What comes of a checkpoint: the next call tells, unless the first one has waited for it. */
+static int outcome(int (*next)(void))
+{
+	int r = ckptfs_checkpoint();
+
+	CHECK(r == 0 || status().mode == CKPTFS_MODE_SYNC);
+	return r == 0 ? next() : r;
+}
+
 static bool all_are(const uint8_t *p, size_t len, int value)
 {
 	for (size_t i = 0; i < len; i++)
@@ -98,7 +107,7 @@ static void content_is_as_it_was_at_the_request(void)
 	size_t len = 4 << 20;
 	uint8_t *p;
 
-	begin(&(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .write_rate = 32 << 20 });
+	begin(&(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .write_rate = 32 << 20, .mode = CKPTFS_MODE_ADAPTIVE });
 	p = ckptfs_malloc("p", len);
 	memset(p, 1, len);
 	CHECK(ckptfs_checkpoint() == 0);
@@ -299,8 +308,7 @@ static void a_parent_that_is_gone_is_told_and_mended(void)
 	snprintf(path, sizeof(path), "%s/000001", dir);
 	CHECK(unlink(path) == 0);
 	p[0] = 5;
-	CHECK(ckptfs_checkpoint() == 0);
-	CHECK(ckptfs_checkpoint() == -ESTALE);
+	CHECK(outcome(ckptfs_checkpoint) == -ESTALE);
 	CHECK(status().error == -ESTALE && status().last == 0);
 	take();
 	CHECK(stats(3).pages == 50);
@@ -430,6 +438,104 @@ static void threads_write_while_checkpoints_are_taken(void)
 	end();
 }
 
+/* Reads into its memory until it is told to stop. */
+static void *read_on(void *arg)
+{
+	struct worker *w = arg;
+	int fd = open("/dev/zero", O_RDONLY);
+
+	while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
+		CHECK(read(fd, w->p, w->len) > 0);
+		__atomic_add_fetch(&w->rounds, 1, __ATOMIC_RELAXED);
+	}
+	close(fd);
+	return NULL;
+}
+
+static void no_call_fails_because_another_thread_takes_a_checkpoint(void)
+{
+	struct worker w = { .len = 100 * PAGE };
+
+	begin(NULL);
+	w.p = ckptfs_malloc("p", w.len);
+	CHECK(pthread_create(&w.thread, NULL, read_on, &w) == 0);
+	for (uint64_t i = 0; i < 100 || __atomic_load_n(&w.rounds, __ATOMIC_RELAXED) < 100; i++)
+		CHECK(ckptfs_checkpoint() == 0);
+	__atomic_store_n(&w.stop, true, __ATOMIC_RELAXED);
+	CHECK(pthread_join(w.thread, NULL) == 0);
+	end();
+}
+
+static void *call_on(void *arg)
+{
+	const char *name = arg;
+
+	for (int i = 0; i < 15; i++) {
+		uint8_t *p = ckptfs_malloc(name, 20 * PAGE);
+
+		CHECK(p);
+		memset(p, name[0], 20 * PAGE);
+		CHECK(ckptfs_checkpoint() == 0);
+		p = ckptfs_realloc(p, 30 * PAGE);
+		CHECK(p && all_are(p, 20 * PAGE, name[0]));
+		CHECK(ckptfs_wait() == 0 && (i == 14 || ckptfs_free(p) == 0));
+	}
+	return NULL;
+}
+
+static void threads_call_at_the_same_time(void)
+{
+	static const char *const names[] = { "a", "b", "c", "d" };
+	pthread_t threads[4];
+	uint8_t *p;
+
+	begin(NULL);
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_create(&threads[i], NULL, call_on, (void *)names[i]) == 0);
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	take();
+	again();
+	CHECK(ckptfs_restart(0, 0, NULL) == 0);
+	for (int i = 0; i < 4; i++) {
+		p = ckptfs_malloc(names[i], 30 * PAGE);
+		CHECK(p && all_are(p, 20 * PAGE, names[i][0]) && all_are(p + 20 * PAGE, 10 * PAGE, 0));
+	}
+	end();
+}
+
+/* Whatever threads of the parent were in the midst of, a child goes on with its handlers and its memory. */
+static void children_of_busy_parents_set_handlers(void)
+{
+	struct sigaction action = { .sa_handler = SIG_DFL };
+	struct worker w[2] = { 0 };
+	int state;
+	pid_t pid;
+
+	begin(NULL);
+	for (int i = 0; i < 2; i++) {
+		w[i].len = 500 * PAGE;
+		w[i].p = ckptfs_malloc(i == 0 ? "a" : "b", w[i].len);
+		CHECK(pthread_create(&w[i].thread, NULL, work, &w[i]) == 0);
+	}
+	fflush(stdout);
+	for (int i = 0; i < 30; i++) {
+		CHECK(ckptfs_checkpoint() == 0);
+		pid = fork();
+		if (pid == 0) {
+			w[0].p[0] = 1;
+			_exit(sigaction(SIGSEGV, &action, NULL));
+		}
+		CHECK(waitpid(pid, &state, 0) == pid && state == 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		__atomic_store_n(&w[i].stop, true, __ATOMIC_RELAXED);
+		pthread_join(w[i].thread, NULL);
+	}
+	CHECK(ckptfs_wait() == 0);
+	end();
+}
+
 static void children_are_not_tracked_and_parents_are(void)
 {
 	static uint8_t mine[20 * PAGE];
@@ -446,6 +552,8 @@ static void children_are_not_tracked_and_parents_are(void)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
+		state = open("/dev/zero", O_RDONLY);
+		CHECK(read(state, p + PAGE, PAGE) == (ssize_t)PAGE && close(state) == 0);
 		memset(p, 2, 20 * PAGE); /* its own */
 		memset(mine, 2, sizeof(mine));
 		CHECK(ckptfs_checkpoint() == -ENODEV);
@@ -473,7 +581,7 @@ static void children_are_not_tracked_and_parents_are(void)
 
 static sigjmp_buf back;
 static uint8_t *shared_page;
-static int nr_faults, nr_alarms;
+static int nr_faults, nr_alarms, nr_nested;
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
@@ -484,18 +592,32 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	siglongjmp(back, 1);
 }
 
+/* On a stack of its own. */
+static void on_nested(int number)
+{
+	(void)number;
+	nr_nested++;
+	for (int i = 0; i < 50; i += 10)
+		shared_page[(i * 80 + 1) * PAGE]++;
+}
+
 static void on_alarm(int number)
 {
 	(void)number;
 	nr_alarms++;
-	for (int i = 0; i < 50; i++)
+	for (int i = 0; i < 50; i++) {
 		shared_page[i * 80 * PAGE]++;
+		if (i == 25)
+			raise(SIGUSR2);
+	}
 }
 
 static void handlers_of_the_program_are_called_and_may_write(void)
 {
 	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO }, old, alarms = { .sa_handler = on_alarm };
 	struct itimerval often = { .it_interval.tv_usec = 150, .it_value.tv_usec = 150 }, never = { 0 };
+	struct sigaction nested = { .sa_handler = on_nested, .sa_flags = SA_ONSTACK };
+	stack_t stack = { .ss_sp = malloc(65536), .ss_size = 65536 }, none = { .ss_flags = SS_DISABLE };
 	uint8_t *p;
 
 	sigfillset(&action.sa_mask);
@@ -516,6 +638,7 @@ static void handlers_of_the_program_are_called_and_may_write(void)
 	begin(NULL);
 	shared_page = ckptfs_malloc("p", 50 * 80 * PAGE);
 	memset(shared_page, 0, 50 * 80 * PAGE);
+	CHECK(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR2, &nested, NULL) == 0);
 	CHECK(sigaction(SIGALRM, &alarms, NULL) == 0);
 	CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
 	for (int i = 0; i < 200; i++)
@@ -527,6 +650,10 @@ static void handlers_of_the_program_are_called_and_may_write(void)
 	signal(SIGALRM, SIG_DFL);
 	CHECK(ckptfs_wait() == 0);
 	CHECK(shared_page[49 * 80 * PAGE] == (uint8_t)nr_alarms);
+	CHECK(nr_nested == nr_alarms && shared_page[(40 * 80 + 1) * PAGE] == (uint8_t)nr_nested);
+	signal(SIGUSR2, SIG_DFL);
+	CHECK(sigaltstack(&none, NULL) == 0);
+	free(stack.ss_sp);
 	end();
 }
 
@@ -596,6 +723,38 @@ static void huge_pages_are_tracked(void)
 	memset(p, 3, len);
 	end();
 	munmap(p, len);
+}
+
+/* Which it splits as it likes. */
+static void pages_that_the_kernel_has_joined_are_tracked(void)
+{
+	size_t huge = 2 << 20, len = 4 * huge;
+	uint8_t *map = mmap(NULL, len + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *p;
+
+	CHECK(map != MAP_FAILED);
+	p = map + huge - (uintptr_t)map % huge;
+	if (madvise(p, len, MADV_HUGEPAGE) < 0)
+		printf("ok (the kernel joins no pages)\n");
+	memset(p, 1, len);
+	begin(NULL);
+	CHECK(ckptfs_protect("p", p, len) == 0);
+	take();
+	CHECK(stats(1).pages == len / PAGE);
+	p[5 * PAGE] = 2; /* one page of one, another one as a whole, half of the third, all again while that is being written */
+	memset(p + huge, 3, huge);
+	memset(p + 2 * huge, 4, huge / 2);
+	CHECK(ckptfs_checkpoint() == 0);
+	memset(p, 5, len);
+	CHECK(ckptfs_wait() == 0);
+	CHECK(stats(2).pages >= 1 + huge / PAGE + huge / 2 / PAGE && stats(2).pages <= 3 * huge / PAGE);
+	take();
+	CHECK(ckptfs_restart(2, 0, NULL) == 0);
+	CHECK(p[5 * PAGE] == 2 && all_are(p, 5 * PAGE, 1) && all_are(p + 5 * PAGE + 1, huge - 5 * PAGE - 1, 1) && all_are(p + huge, huge, 3));
+	CHECK(all_are(p + 2 * huge, huge / 2, 4) && all_are(p + 2 * huge + huge / 2, huge + huge / 2, 1));
+	CHECK(ckptfs_restart(3, 0, NULL) == 0 && all_are(p, len, 5));
+	CHECK(ckptfs_unprotect(p) == 0);
+	end();
+	munmap(map, len + huge);
 }
 
 /* Every other page of more than the kernel keeps pieces of. */
@@ -693,6 +852,7 @@ static void a_full_disk_is_told_and_the_program_goes_on(const char *full)
 	uint32_t number;
 	uint8_t *p;
 	uint64_t x = 88172645463325252u;
+	int r;
 
 	snprintf(dir, sizeof(dir), "%s/full", full);
 	CHECK(ckptfs_init(dir, NULL) == 0);
@@ -704,10 +864,11 @@ static void a_full_disk_is_told_and_the_program_goes_on(const char *full)
 		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
 		memcpy(p + i, &x, 8);
 	}
-	CHECK(ckptfs_checkpoint() == 0);
+	r = ckptfs_checkpoint();
+	CHECK(r == 0 || status().mode == CKPTFS_MODE_SYNC);
 	for (size_t i = 0; i < len; i += PAGE)
 		p[i]++;
-	CHECK(ckptfs_wait() == -ENOSPC);
+	CHECK((r < 0 ? r : ckptfs_wait()) == -ENOSPC);
 	CHECK(ckptfs_wait() == 0); /* told once */
 	CHECK(status().error == -ENOSPC && status().last == 1 && stats(2).error == -ENOSPC);
 	CHECK(unlink(getenv("BALLAST")) == 0); /* then there is room */
@@ -737,7 +898,7 @@ static int outlive(void)
 	CHECK(ckptfs_checkpoint() == 0);
 	memset(p, 3, 30 * PAGE);
 	r = ckptfs_wait();
-	CHECK(r == -ENOTCONN || r == -ECONNABORTED);
+	CHECK((r == -ENOTCONN || r == -ECONNABORTED) && status().error == r && status().last == 1);
 	printf("mount it\n");
 	fflush(stdout);
 	CHECK(getchar() == '\n');
@@ -766,10 +927,14 @@ int main(int argc, char **argv)
 		{ "a parent that is gone is told and mended", a_parent_that_is_gone_is_told_and_mended },
 		{ "system calls write to closed pages", calls_write_to_closed_pages },
 		{ "threads write while checkpoints are taken", threads_write_while_checkpoints_are_taken },
+		{ "no call fails because another thread takes a checkpoint", no_call_fails_because_another_thread_takes_a_checkpoint },
+		{ "threads call at the same time", threads_call_at_the_same_time },
+		{ "children of busy parents set handlers", children_of_busy_parents_set_handlers },
 		{ "children are not tracked and parents are", children_are_not_tracked_and_parents_are },
 		{ "handlers of the program are called and may write", handlers_of_the_program_are_called_and_may_write },
 		{ "a handler may wait at any moment", a_handler_may_wait_at_any_moment },
 		{ "huge pages are tracked", huge_pages_are_tracked },
+		{ "pages that the kernel has joined are tracked", pages_that_the_kernel_has_joined_are_tracked },
 		{ "memory in many pieces is tracked", memory_in_many_pieces_is_tracked },
 		{ "mistakes are told", mistakes_are_told },
 		{ "a directory has one process", a_directory_has_one_process },
