@@ -274,16 +274,40 @@ static bool head_is_urgent(struct pages *m, uint32_t now_us)
 	return p != PAGES_NONE && m->nr_free > m->nr_slots / 2 && m->order_us[m->head] < now + SOON_US;
 }
 
+/* Some of the list have been taken before, with a neighbour. */
+static uint32_t take_copied(struct pages *m)
+{
+	uint32_t p;
+
+	do
+		p = list_take(m, &m->copied);
+	while (p != PAGES_NONE && m->page[p].state != PAGE_SCHEDULED);
+	return p;
+}
+
 static uint32_t select_next(struct pages *m, uint32_t now_us)
 {
 	uint32_t p = list_take(m, &m->waiting);
 
 	if (p == PAGES_NONE && !(m->order == PAGES_BY_PREDICTION && head_is_urgent(m, now_us)))
-		p = list_take(m, &m->copied);
+		p = take_copied(m);
 	return p == PAGES_NONE ? queue_peek(m) : p;
 }
 
-uint32_t pages_next(struct pages *m, uint32_t now_us, uint32_t *ret, uint32_t max)
+/* Those of its block that nobody waits for, which have a turn of their own. Returns how many. */
+static uint32_t take_neighbours(struct pages *m, uint32_t p, uint32_t block, uint32_t *ret, uint32_t max)
+{
+	uint32_t first = p - p % block, end = MIN(first + block, m->nr), nr = 0;
+
+	for (uint32_t q = first; q < end && nr < max; q++)
+		if (m->page[q].state == PAGE_SCHEDULED && !m->page[q].waited) {
+			m->page[q].state = PAGE_IN_PROGRESS;
+			ret[nr++] = q;
+		}
+	return nr;
+}
+
+uint32_t pages_next(struct pages *m, uint32_t now_us, uint32_t block, uint32_t *ret, uint32_t max)
 {
 	uint32_t nr = 0;
 
@@ -294,6 +318,8 @@ uint32_t pages_next(struct pages *m, uint32_t now_us, uint32_t *ret, uint32_t ma
 			break;
 		m->page[p].state = PAGE_IN_PROGRESS;
 		ret[nr++] = p;
+		if (block > 1)
+			nr += take_neighbours(m, p, block, ret + nr, max - nr);
 	}
 	return nr;
 }
@@ -315,7 +341,8 @@ void pages_done(struct pages *m, const uint32_t *p, uint32_t nr)
 
 void pages_end(struct pages *m)
 {
-	assert(m->left == 0 && m->waiting.head == PAGES_NONE && m->copied.head == PAGES_NONE);
+	assert(m->left == 0 && m->waiting.head == PAGES_NONE);
+	m->copied = (struct page_list){ PAGES_NONE, PAGES_NONE }; /* what is left there was taken with a neighbour */
 	m->under_way = false;
 }
 

@@ -95,8 +95,11 @@ enum pages_verdict pages_touch(struct pages *m, uint32_t p, uint32_t now_us, uin
 /* The program has waited so long, and may go on. */
 void pages_waited(struct pages *m, uint32_t us);
 
-/* What to write next, at most `max`: page numbers; those with a copy (page[p].slot) from there. 0: nothing is left. */
-uint32_t pages_next(struct pages *m, uint32_t now_us, uint32_t *ret, uint32_t max);
+/*
+ * What to write next, at most `max`: page numbers; those with a copy (page[p].slot) from there. 0: nothing is left. Each comes with those of its block of so many
+ * pages that are to be written, too, and that nobody waits for; 1: it comes alone.
+ */
+uint32_t pages_next(struct pages *m, uint32_t now_us, uint32_t block, uint32_t *ret, uint32_t max);
 /* These have been taken and are no longer needed: slots are free again. */
 void pages_done(struct pages *m, const uint32_t *p, uint32_t nr);
 

@@ -10,6 +10,9 @@
  * for others. By address these are pages that nobody waits for; in an order that follows the program they are what it will want next, and
  * releasing it once for many pages is better than for each.
  *
+ * A program that goes through its memory in no order at all would have it written in requests of a page each. Where these take long for what is in them, pages bring their
+ * neighbours with them (block_of()), as many as make the most of a request: what is written early for that is avoided later.
+ *
  * A failure at any moment leaves the last checkpoint as it is. What was to be written is dirty again, and whoever waits goes on.
  */
 #include <assert.h>
@@ -29,6 +32,8 @@
 #define BATCH_MAX 256u /* pages: a MiB, the largest request that a mount takes at once */
 #define BATCH_NS 250000u
 #define BATCH_FOLLOWING_NS 1000000u
+#define BLOCK_MAX 16u /* pages */
+#define RUN_MIN (BLOCK_MAX / 2) /* from so many on a request shows what a page takes */
 
 struct writer {
 	int fd;
@@ -36,6 +41,7 @@ struct writer {
 	uint32_t batch[BATCH_MAX], nr; /* page numbers */
 	uint32_t size; /* of the next batch */
 	struct io_rate *rate; /* NULL: no limit */
+	uint64_t single_ns, page_ns; /* that a request of one page takes; a page of a long one. Means of this checkpoint; 0: there was none */
 	struct ckptfs_stats *stats;
 };
 
@@ -46,12 +52,17 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static int put(struct writer *w, const void *p, size_t len, uint64_t off)
+/* *took_ns (may be NULL): without what the limit makes it wait. */
+static int put(struct writer *w, const void *p, size_t len, uint64_t off, uint64_t *took_ns)
 {
+	uint64_t start;
 	int r;
 
 	io_rate_wait(w->rate, len);
+	start = monotonic_ns();
 	r = io_pwrite(w->fd, p, len, off);
+	if (took_ns)
+		*took_ns = monotonic_ns() - start;
 	if (r < 0)
 		return log_errno(r, "checkpoint %s/%06" PRIu32 ": %zu bytes at %" PRIu64, image_dir_path(client.dir), client.job.number, len, off);
 	w->stats->writes++;
@@ -59,13 +70,35 @@ static int put(struct writer *w, const void *p, size_t len, uint64_t off)
 	return 0;
 }
 
+static void learn(uint64_t *mean_ns, uint64_t ns)
+{
+	*mean_ns = *mean_ns == 0 ? ns : (15 * *mean_ns + ns) / 16;
+}
+
+/* Pages that a page brings with it: as many as it takes until what a request costs by itself is a quarter of what is in it, at most. */
+static uint32_t block_of(const struct writer *w)
+{
+	uint64_t limit_ns = client.options.write_rate > 0 ? client.page_size * UINT64_C(1000000000) / client.options.write_rate : 0;
+	uint64_t single_ns = MAX(w->single_ns, limit_ns), page_ns = MAX(w->page_ns, limit_ns);
+	uint32_t block = 1;
+
+	if (client.options.mode <= CKPTFS_MODE_ASYNC || w->single_ns == 0) /* by address neighbours come anyway */
+		return 1;
+	if (w->page_ns == 0)
+		return BLOCK_MAX; /* then it will be known */
+	while (block < BLOCK_MAX && single_ns > page_ns && 2 * block * page_ns <= 4 * (single_ns - page_ns))
+		block *= 2;
+	return block;
+}
+
 /* The next pages into the buffer, by their place in the file. From then on the program may change them. */
 static void take_batch(struct writer *w)
 {
 	const uint8_t *from[BATCH_MAX];
+	uint32_t block = block_of(w);
 
 	siglock_lock(&client.lock); /* this thread has all signals blocked */
-	w->nr = pages_next(&client.pages, client_epoch_us(monotonic_ns()), w->batch, w->size);
+	w->nr = pages_next(&client.pages, client_epoch_us(monotonic_ns()), block, w->batch, w->size);
 	qsort(w->batch, w->nr, sizeof(*w->batch), by_number);
 	for (uint32_t i = 0; i < w->nr; i++) {
 		uint32_t slot = client.pages.page[w->batch[i]].slot;
@@ -86,14 +119,19 @@ static void take_batch(struct writer *w)
 static int write_batch(struct writer *w)
 {
 	for (uint32_t i = 0, end; i < w->nr; i = end) {
+		uint64_t took_ns;
 		int r;
 
 		for (end = i + 1; end < w->nr && w->batch[end] == w->batch[end - 1] + 1; end++)
 			;
 		r = put(w, w->buffer + (size_t)i * client.page_size, (size_t)(end - i) * client.page_size,
-			(uint64_t)w->batch[i] * client.page_size);
+			(uint64_t)w->batch[i] * client.page_size, &took_ns);
 		if (r < 0)
 			return r;
+		if (end - i == 1)
+			learn(&w->single_ns, took_ns);
+		else if (end - i >= RUN_MIN)
+			learn(&w->page_ns, took_ns / (end - i));
 	}
 	return 0;
 }
@@ -115,6 +153,7 @@ static int write_pages(struct writer *w)
 	int r = 0;
 
 	w->size = client.options.mode == CKPTFS_MODE_SYNC ? BATCH_MAX : BATCH_MAX / 8;
+	w->single_ns = w->page_ns = 0;
 	while (r == 0) {
 		uint64_t start = monotonic_ns();
 
@@ -139,7 +178,7 @@ static int clear_holes(struct writer *w, const struct job *job)
 			memset(w->buffer, 0, client.page_size);
 			r = 0;
 			for (uint64_t off = 0; r == 0 && off < hole[i].len; off += client.page_size)
-				r = put(w, w->buffer, client.page_size, hole[i].off + off);
+				r = put(w, w->buffer, client.page_size, hole[i].off + off, NULL);
 		}
 		if (r < 0)
 			return log_errno(r, "checkpoint %s/%06" PRIu32 ": bytes of a region that is gone", image_dir_path(client.dir),
@@ -155,15 +194,15 @@ static int write_rest(struct writer *w, const struct job *job)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < job->extras.len / sizeof(*extra); i++)
-		r = put(w, job->extra_bytes.data + extra[i].at, extra[i].len, extra[i].off);
+		r = put(w, job->extra_bytes.data + extra[i].at, extra[i].len, extra[i].off, NULL);
 	if (r == 0 && job->table.len > 0)
-		r = put(w, job->table.data, job->table.len, job->header.table_off);
+		r = put(w, job->table.data, job->table.len, job->header.table_off, NULL);
 	if (r < 0)
 		return r;
 	image_header_encode(&job->header, &disk);
 	memset(w->buffer, 0, client.page_size);
 	memcpy(w->buffer, &disk, sizeof(disk));
-	return put(w, w->buffer, client.page_size, 0);
+	return put(w, w->buffer, client.page_size, 0, NULL);
 }
 
 static int write_image(struct writer *w, const struct job *job, uint32_t parent)

@@ -14,7 +14,7 @@ PACE = 0.7  # what the program computes per page beside what the store takes for
 TOUCH_US = 3  # of a page, byte by byte
 MODES = ["sync", "async", "adaptive", "predictive"]
 ORDERS = ["ascending", "random", "descending"]
-PARTS = ["modes", "cow", "unaligned", "tracking", "scaling"]
+PARTS = ["modes", "unlimited", "cow", "unaligned", "tracking", "scaling"]
 COW = [0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1]  # of the memory
 
 
@@ -142,7 +142,8 @@ def run(base, size, rounds, parts):
             print(f"client: {size} MiB, checkpoints at {RATE / 1e6:.0f} MB/s, {work_us:.0f} us of work per page", flush=True)
             report["limited"] = compare(mount.dir, size, RATE, work_us)
             ratios(report["limited"])
-            print("client: no limit, no work but touching", flush=True)
+        if "unlimited" in parts:
+            print(f"client: {size} MiB, no limit, no work but touching", flush=True)
             report["unlimited"] = compare(mount.dir, size, 0, 0)
         if "cow" in parts:
             print("client: room for copies, random order", flush=True)

@@ -41,7 +41,7 @@ static uint32_t next(struct rig *rig)
 {
 	uint32_t p = PAGES_NONE;
 
-	return pages_next(&rig->m, 0, &p, 1) == 1 ? p : PAGES_NONE;
+	return pages_next(&rig->m, 0, 1, &p, 1) == 1 ? p : PAGES_NONE;
 }
 
 /* Takes the next page and is done with it. */
@@ -316,7 +316,7 @@ static void copies_wait_while_a_page_is_about_to_be_wanted(void **state _unused_
 		assert_int_equal(touch_at(&rig, 2, soon ? 1000 : 1000000), PAGES_OPEN);
 		pages_begin(&rig.m, PAGES_BY_PREDICTION);
 		assert_int_equal(touch_at(&rig, 1, 10), PAGES_COPY);
-		assert_int_equal(pages_next(&rig.m, 20, &p, 1), 1);
+		assert_int_equal(pages_next(&rig.m, 20, 1, &p, 1), 1);
 		assert_int_equal(p, soon ? 2 : 1);
 	}
 }
@@ -365,6 +365,34 @@ static void a_program_that_is_where_it_was_changes_nothing(void **state _unused_
 	assert_int_equal(rig.m.count[ACCESS_AVOIDED], 1024);
 }
 
+static void pages_bring_their_neighbours_with_them(void **state _unused_)
+{
+	static const uint32_t touched[] = { 3, 2, 1, 0, 8, 9, 10, 11, 40, 41, 42, 43 };
+	static const uint32_t batches[][4] = {
+		{ 41, 40, 42, 43 }, /* who is waited for brings a copy and another one; the next who is comes for itself */
+		{ 10, 8, 9, 11 },
+		{ 3, 0, 1, 2 }, /* the queue's next; the list of copies has nothing left */
+	};
+	_cleanup_(rig_release) struct rig rig = rig_new(NR, 2);
+	uint32_t batch[4];
+
+	for (size_t i = 0; i < ARRAY_SIZE(touched); i++)
+		assert_int_equal(touch(&rig, touched[i]), PAGES_OPEN);
+	pages_begin(&rig.m, PAGES_BY_PATTERN);
+	assert_int_equal(touch(&rig, 9), PAGES_COPY);
+	assert_int_equal(touch(&rig, 40), PAGES_COPY);
+	assert_int_equal(touch(&rig, 41), PAGES_WAIT);
+	assert_int_equal(touch(&rig, 43), PAGES_WAIT);
+	assert_int_equal(touch(&rig, 10), PAGES_WAIT);
+	for (size_t i = 0; i < ARRAY_SIZE(batches); i++) {
+		assert_int_equal(pages_next(&rig.m, 0, 4, batch, 4), 4);
+		assert_memory_equal(batch, batches[i], sizeof(batch));
+		pages_done(&rig.m, batch, 4);
+	}
+	assert_int_equal(pages_next(&rig.m, 0, 4, batch, 4), 0);
+	pages_end(&rig.m);
+}
+
 /* Whatever the order and whoever touches what: each page is written once, with the content it had. */
 static void every_page_is_written_once_as_it_was(void **state _unused_)
 {
@@ -389,7 +417,7 @@ static void every_page_is_written_once_as_it_was(void **state _unused_)
 					if (v != PAGES_WAIT)
 						content[p] = ++version;
 				}
-				nr = pages_next(&rig.m, 0, batch, 1 + (uint32_t)rand_r(&random) % 4);
+				nr = pages_next(&rig.m, 0, 1u << rand_r(&random) % 4, batch, 1 + (uint32_t)rand_r(&random) % 4);
 				for (uint32_t i = 0; i < nr; i++) {
 					uint32_t slot = rig.m.page[batch[i]].slot;
 
@@ -430,6 +458,7 @@ int main(void)
 		cmocka_unit_test(what_the_program_waited_is_not_its_own_time),
 		cmocka_unit_test(the_queue_follows_the_program_to_where_it_is),
 		cmocka_unit_test(a_program_that_is_where_it_was_changes_nothing),
+		cmocka_unit_test(pages_bring_their_neighbours_with_them),
 		cmocka_unit_test(every_page_is_written_once_as_it_was),
 	};
 
