@@ -87,7 +87,7 @@ static void *work(void *seed)
 	struct slot *slots = calloc(SLOTS, sizeof(*slots));
 	uint64_t x = (uintptr_t)seed;
 
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < 2000; i++) {
 		struct slot *s = &slots[next(&x) % SLOTS];
 
 		if (!s->p) {
