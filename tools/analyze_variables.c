@@ -277,7 +277,10 @@ static int by_key_and_rank(const void *left, const void *right)
 	const struct keyed *a = left, *b = right;
 	int r = strcmp(a->key, b->key);
 
-	return r ? r : (a->source.member > b->source.member) - (a->source.member < b->source.member);
+	if (r == 0)
+		r = (a->source.member > b->source.member) - (a->source.member < b->source.member);
+	/* one file may have several, where rules say that they mean the same */
+	return r ? r : (a->source.variable > b->source.variable) - (a->source.variable < b->source.variable);
 }
 
 static void catalog_release(struct catalog *c)
@@ -423,7 +426,7 @@ static int code_set(struct variables *v, const struct set *set, const struct set
 /* The steps of a group of ranks, one after the other. The files of each step are together, and as many as nr[step]. */
 static int code_group(struct variables *v, struct file **file, const size_t *nr, size_t nr_steps)
 {
-	struct classify_conf conf = { .helper = v->conf.helper, .limit_ms = CLASSIFY_MS };
+	struct classify_conf conf = { .helper = v->conf.helper, .limit_ms = CLASSIFY_MS, .names = v->conf.names };
 	struct set sets[2] = { { 0 }, { 0 } };
 	int r = 0;
 

@@ -19,6 +19,7 @@ struct variables_conf {
 	unsigned chain; /* steps that are coded one against the other; 0: each for itself */
 	double budget; /* CPU seconds per GB */
 	const char *helper; /* ckptfs-classify */
+	const char *names; /* as in classify.h */
 
 	bool (*step)(void *userdata, uint64_t bytes); /* as in analyze.h */
 	void *userdata;

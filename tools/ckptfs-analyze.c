@@ -5,6 +5,7 @@
  * (the figures are of what was read until then).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -17,6 +18,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "store/classify/names.h"
 #include "tools/analyze.h"
 #include "tools/analyze_complain.h"
 #include "tools/analyze_report.h"
@@ -37,6 +39,7 @@ struct request {
 	struct variables_conf aware;
 	bool json, quiet, variables, rivals, images;
 	char helper[PATH_MAX]; /* ckptfs-classify */
+	char names[NAMES_TEXT_MAX + 1];
 
 	struct files files;
 	uint64_t started_ns, shown_ns;
@@ -48,7 +51,7 @@ static void help(FILE *to)
 	fprintf(to,
 		"Usage: ckptfs-analyze [--json] [--page SIZE] [--min SIZE] [--avg SIZE] [--max SIZE] [--memory SIZE]\n"
 		"                      [--variables [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
-		"                      [--no-twins] [--rivals]] [--images] [--quiet] FILE|DIRECTORY...\n"
+		"                      [--names FILE] [--no-twins] [--rivals]] [--images] [--quiet] FILE|DIRECTORY...\n"
 		"Tell what ckptfs would store of these files, and with which mount options the least. Needs no mount.\n\n"
 		"  --page SIZE    look at pages of this size too, a power of two, 4K to 1M\n"
 		"  --min SIZE     content-defined chunks: the shortest (default %" PRIu32 ")\n"
@@ -62,6 +65,7 @@ static void help(FILE *to)
 		"  --block SIZE   what takes turns in the -block schemes (default 4K)\n"
 		"  --chain N      steps that are coded one against the other, 0 to 64 (default 4)\n"
 		"  --budget S     CPU seconds per GB that coding may take (default 10)\n"
+		"  --names FILE   rules that say what variables are called instead: an expression and a new name a line\n"
 		"  --no-twins     do not look for variables that are other ones, rounded to fewer bytes\n"
 		"  --rivals       also what gzip -6, zstd -3 and zstd -19 make of all files as one stream\n"
 		"  --images       look at images of processes (ELF core files, CRIU, DMTCP) by what memory was: heap, stack, code...\n"
@@ -273,6 +277,34 @@ static int set_budget(struct request *q, const char *text)
 	return 0;
 }
 
+static int set_names(struct request *q, const char *path)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	struct names *names;
+	size_t len = 0;
+	char why[200];
+	ssize_t n;
+	int r;
+
+	do {
+		n = fd < 0 ? -1 : read(fd, q->names + len, sizeof(q->names) - len);
+		len += n > 0 ? (size_t)n : 0;
+	} while ((n > 0 && len < sizeof(q->names)) || (n < 0 && fd >= 0 && errno == EINTR));
+	if (n < 0)
+		return complain(-errno, "--names %s: cannot be read", path);
+	if (len == sizeof(q->names))
+		return refuse("--names %s: has more than %u bytes", path, NAMES_TEXT_MAX);
+	if (memchr(q->names, 0, len))
+		return refuse("--names %s: is no text", path);
+	q->names[len] = 0;
+	r = names_parse(q->names, &names, why, sizeof(why));
+	if (r < 0)
+		return r == -EINVAL ? refuse("--names %s: %s", path, why) : r;
+	names_free(names); /* ckptfs-classify parses them again, where time is limited */
+	q->aware.names = q->names;
+	return 0;
+}
+
 /* How variables are looked at: 1 it was such an option, 0 another one, < 0 refused. */
 static int set_aware(struct request *q, int option, const char *text)
 {
@@ -294,6 +326,9 @@ static int set_aware(struct request *q, int option, const char *text)
 		break;
 	case 'U':
 		r = set_budget(q, text);
+		break;
+	case 'N':
+		r = set_names(q, text);
 		break;
 	case 'T':
 		q->aware.no_twins = true;
@@ -321,6 +356,7 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "block", required_argument, NULL, 'B' },  { "chain", required_argument, NULL, 'C' },
 		{ "budget", required_argument, NULL, 'U' }, { "rivals", no_argument, NULL, 'R' },
 		{ "no-twins", no_argument, NULL, 'T' },	    { "images", no_argument, NULL, 'I' },
+		{ "names", required_argument, NULL, 'N' },
 		{ 0 },
 	};
 	int c, r;

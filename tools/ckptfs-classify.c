@@ -22,6 +22,7 @@
 #include "store/classify/format_criu.h"
 #include "store/classify/format_hdf5.h"
 #include "store/classify/formats.h"
+#include "store/classify/names.h"
 #include "store/classify/sandbox.h"
 #include "store/classify/typed_format.h"
 
@@ -34,6 +35,7 @@ struct request {
 	const uint8_t *p;
 	uint64_t size;
 	const char *name; /* NULL: not told */
+	const char *rules; /* for names of variables */
 	struct companion beside[COMPANIONS_MAX];
 	size_t nr_beside;
 	uint64_t beside_size;
@@ -75,21 +77,29 @@ static int say(const struct typed *t, enum typed_verdict verdict, const char *re
 static int classify(const struct request *q)
 {
 	struct typed t = TYPED_EMPTY(q->size);
-	int r = q->name ? format_criu(q->name, q->size, q->beside, q->nr_beside, &t) : 0, status;
+	struct names *names;
+	char why[200];
+	int r, status;
 
+	if (names_parse(q->rules, &names, why, sizeof(why)) < 0)
+		return EXIT_FAILURE;
+	t.names = names;
+	r = q->name ? format_criu(q->name, q->size, q->beside, q->nr_beside, &t) : 0;
 	if (r == 0)
 		r = format_hdf5(q->p, q->size, &t);
 	if (r == 0)
 		r = format_any(q->p, q->size, &t);
 	status = say(&t, r > 0 ? TYPED_KNOWN : r == 0 ? TYPED_UNKNOWN : TYPED_REFUSED, reason_of(r));
 	typed_release(&t);
+	names_free(names);
 	return status;
 }
 
 static int help(FILE *to)
 {
-	fputs("Usage: ckptfs-classify [NAME 3<DIRECTORY] <FILE >PIPE\n"
+	fputs("Usage: ckptfs-classify [--names RULES] [NAME 3<DIRECTORY] <FILE >PIPE\n"
 	      "Says, for other commands of ckptfs, what variables or segments a file has and where. Not to be called by hand.\n\n"
+	      "  --names RULES  what variables are called instead, as in ckptfs-analyze(1)\n"
 	      "  -h, --help     this text\n"
 	      "  -V, --version  the version\n",
 	      to);
@@ -138,10 +148,15 @@ static void map_companions(struct request *q)
 
 int main(int argc, char *argv[])
 {
-	static struct request q;
+	static struct request q = { .rules = "" };
 
 	if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
 		return puts("ckptfs-classify " CKPTFS_VERSION) < 0;
+	if (argc >= 3 && strcmp(argv[1], "--names") == 0) {
+		q.rules = argv[2];
+		argc -= 2;
+		argv += 2;
+	}
 	if (argc > 2 || (argc == 2 && argv[1][0] == '-'))
 		return help(strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ? stdout : stderr);
 	q.p = map(STDIN_FILENO, &q.size);

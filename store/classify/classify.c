@@ -22,7 +22,8 @@
 /* Without an environment: nothing in it is for a process that trusts nobody. */
 static int start(const struct classify_conf *conf, int fd, int dir, const char *name, int out, pid_t *ret)
 {
-	char *argv[] = { (char *)"ckptfs-classify", dir >= 0 ? (char *)name : NULL, NULL }, *environment[] = { NULL };
+	char *names = (char *)(conf->names ? conf->names : ""), *file = dir >= 0 ? (char *)name : NULL;
+	char *argv[] = { (char *)"ckptfs-classify", (char *)"--names", names, file, NULL }, *environment[] = { NULL };
 	posix_spawn_file_actions_t actions;
 	int r;
 

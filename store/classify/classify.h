@@ -10,6 +10,7 @@
 struct classify_conf {
 	const char *helper; /* path of ckptfs-classify */
 	unsigned limit_ms; /* for one file; then it is ended */
+	const char *names; /* rules that names_parse() has taken; NULL: none. Applied there, as matching may take long. */
 };
 
 #define CLASSIFY_DIR_FILENO 3 /* of the helper: the directory of the file whose name it is told */

@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "store/classify/names.h"
+
+#define NAME_MAX_BYTES (TYPED_KEY_MAX - 32) /* type and class come behind it */
 
 void typed_release(struct typed *t)
 {
@@ -112,14 +115,21 @@ static int add_keyed(struct typed *t, char *key, enum segment_kind kind, struct 
 
 int typed_add_variable(struct typed *t, const char *name, size_t name_len, const struct typed_array *a)
 {
-	char class[20] = "Scalar", *key;
+	char class[20] = "Scalar", mapped[NAME_MAX_BYTES], *key;
+	int r;
 
 	while (name_len > 0 && *name == '/') {
 		name++;
 		name_len--;
 	}
-	if (name_len > TYPED_KEY_MAX - 32 || memchr(name, 0, name_len))
+	if (name_len > NAME_MAX_BYTES || memchr(name, 0, name_len))
 		return 0;
+	if (t->names) {
+		r = names_map(t->names, name, name_len, mapped, sizeof(mapped), &name_len);
+		if (r < 0)
+			return r == -E2BIG ? 0 : r;
+		name = r > 0 ? mapped : name;
+	}
 	if (a->nr_dims > 0)
 		snprintf(class, sizeof(class), "Array%uD", a->nr_dims);
 	if (asprintf(&key, "%.*s_%s%s_%s", (int)name_len, name, a->parts > 1 ? "C" : "", code_type_name(a->type).s,

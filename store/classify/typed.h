@@ -39,8 +39,11 @@ struct typed_extent {
 	uint64_t off, len;
 };
 
+struct names;
+
 struct typed {
 	uint64_t size; /* of the file */
+	const struct names *names; /* borrowed: what variables that are added are called instead; NULL: as they are */
 	struct typed_variable *variable;
 	struct typed_extent *extent; /* those of a variable in its own order, one variable after the other */
 	size_t nr_variables, nr_extents, room_variables, room_extents;
@@ -63,7 +66,8 @@ int typed_array_bytes(const struct typed_array *a, uint64_t *ret);
  * and bytes of an element. -EOPNOTSUPP: none of ours. */
 int typed_array_set_type(struct typed_array *a, char kind, uint64_t bytes, bool big_endian);
 
-/* Add a variable, to which typed_add_extent() then adds: 1; 0: it stays plain, as its name is too long; -E2BIG, -ENOMEM. */
+/* Add a variable, to which typed_add_extent() then adds: 1; 0: it stays plain, as its name, or what it is mapped to, is too long; -E2BIG,
+ * -ENOMEM. */
 int typed_add_variable(struct typed *t, const char *name, size_t name_len, const struct typed_array *a);
 /* The same for segments of a kind, all those of the file of that name if it is not empty: 1, -E2BIG, -ENOMEM. */
 int typed_add_segments(struct typed *t, enum segment_kind kind, const char *name, size_t name_len);

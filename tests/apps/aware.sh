@@ -69,6 +69,24 @@ check 'v["h_BF16LE_Array1D"]["based_blocks"] == 0' d.safetensors
 # Merged in turns, too: the wider ones' turns are twice as long.
 check 'v["h_BF16LE_Array1D"]["parts"] == 2 and v["h_BF16LE_Array1D"]["coded_bytes"] < 100' --scheme aware-block --block 1K twin.rank*
 
+# Names by rules: ranks in one file, which are merged then.
+"$PYTHON" - "$HERE/../apps" <<'EOT'
+import struct, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import typed_files as t
+open("ranks.safetensors", "wb").write(t.safetensors([(f"rank_{i}/density", "F32", (1000,), struct.pack("<1000f", *[i + k / 7 for k in range(1000)])) for i in range(12)]))
+EOT
+check 'len(v) == 13 and v["rank_11/density_F32LE_Array1D"]["plain_bytes"] == 4000' ranks.safetensors
+printf '# comment\nrank_(\\d+)/density\tdensity\n' >rules
+check 'set(v) == {"density_F32LE_Array1D", "(no variable)"} and v["density_F32LE_Array1D"]["plain_bytes"] == 48000 and v["density_F32LE_Array1D"]["parts"] == 12' --names rules ranks.safetensors
+check 'v["array_F64LE_Array2D"]["plain_bytes"] == 80000' --names rules a.npy
+printf 'a b\n\n[x y\n' >rules
+exits 1 "$analyze" --names rules a.npy
+says '--names rules: line 3: \[ without \]'
+exits 1 "$analyze" --names nowhere a.npy
+says '--names nowhere: cannot be read'
+
 # Lies make a file plain, and it is said why; others are not touched by it.
 check 'set(v) == {"(no variable)"}' lie.safetensors
 says 'lie.safetensors: plain bytes: it is damaged, or not what it says it is'

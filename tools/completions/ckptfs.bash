@@ -13,8 +13,8 @@ _ckptfs() {
 	umount.ckptfs) flags="-f -l -n -r -v" ;;
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
 	ckptfs-agent) flags="--forget --heal --mount --no-lookup --remember --socket --status" ;;
-	ckptfs-analyze) flags="--page --min --avg --max --memory --variables --scheme --group --block --chain --budget --no-twins --rivals --images --json
-		-q --quiet" ;;
+	ckptfs-analyze) flags="--page --min --avg --max --memory --variables --scheme --group --block --chain --budget --names --no-twins --rivals --images
+		--json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --unit --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --epochs --keep-last --keep-every --keep-within --keep-tagged --verify
 		--json -q --quiet" files=-d ;;
