@@ -171,6 +171,125 @@ static void a_pickle_runs_nothing_and_ends(void **state)
 	}
 }
 
+static void fill(uint8_t *p, size_t nr, const char *piece, size_t len)
+{
+	for (size_t i = 0; i < nr; i++)
+		memcpy(p + i * len, piece, len);
+}
+
+/* Nested or repeated without an end in sight: they end, in bounded memory and without a stack that grows with them. */
+static void a_pickle_has_limits(void **state)
+{
+	const size_t len = 8000000;
+	static const struct {
+		const char *piece;
+		size_t piece_len;
+		int r;
+	} cases[] = {
+		{ "(", 1, -E2BIG }, /* marks in marks */
+		{ "]", 1, -E2BIG },
+		{ "]0", 2, -E2BIG }, /* nodes that nobody has */
+		{ "Nr\377\377\377\1770", 7, -EBADMSG }, /* a memo with two thousand million places */
+		{ "N\x85", 2, -E2BIG }, /* a tuple in a tuple in a tuple */
+		{ "(t", 2, -E2BIG },
+	};
+	uint8_t *p = malloc(len);
+	struct pickle pickle;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		fill(p, len / cases[i].piece_len, cases[i].piece, cases[i].piece_len);
+		assert_int_equal(pickle_parse(p, len / cases[i].piece_len * cases[i].piece_len, &pickle), cases[i].r);
+	}
+	free(p);
+}
+
+/* A state of torch's whose pickle has this many dictionaries in one another, around nothing. */
+static size_t deep_torch(uint8_t *file, uint32_t depth)
+{
+	static const char name[] = "a/data.pkl";
+	uint32_t name_len = sizeof(name) - 1, len = 4 * depth + 2, at = 30 + name_len;
+	uint8_t *pickle = file + at, *entry = pickle + len, *end = entry + 46 + name_len;
+
+	memset(file, 0, at + len + 46 + name_len + 22);
+	memcpy(file, "PK\3\4", 4);
+	file[26] = (uint8_t)name_len;
+	memcpy(file + 30, name, name_len);
+	fill(pickle, depth, "}K\1", 3); /* a dictionary, and a name in it */
+	pickle[3 * depth] = '}';
+	fill(pickle + 3 * depth + 1, depth, "s", 1);
+	pickle[4 * depth + 1] = '.';
+	memcpy(entry, "PK\1\2", 4);
+	memcpy(entry + 20, &len, 4);
+	memcpy(entry + 24, &len, 4);
+	entry[28] = (uint8_t)name_len;
+	memcpy(entry + 46, name, name_len);
+	memcpy(end, "PK\5\6", 4);
+	end[10] = 1;
+	len = 46 + name_len;
+	memcpy(end + 12, &len, 4);
+	len = (uint32_t)(entry - file);
+	memcpy(end + 16, &len, 4);
+	return (size_t)(end + 22 - file);
+}
+
+static void deep_files_end(void **state)
+{
+	static const char braces[] = "{\"__metadata__\":";
+	const size_t head = sizeof(braces) - 1, depth = 900000;
+	uint8_t *p = calloc(1, 2 * depth + 100);
+	struct typed t;
+
+	(void)state;
+	/* 90000 dictionaries: known, without a variable */
+	t = TYPED_EMPTY(deep_torch(p, 90000));
+	assert_int_equal(format_any(p, t.size, &t), 1);
+	assert_int_equal(t.nr_variables, 0);
+	typed_release(&t);
+
+	/* JSON in JSON, which is not closed, and which is */
+	memcpy(p, &(uint64_t){ head + 2 * depth + 1 }, 8);
+	memcpy(p + 8, braces, head);
+	memset(p + 8 + head, '[', 2 * depth);
+	p[8 + head + 2 * depth] = '}';
+	t = TYPED_EMPTY(8 + head + 2 * depth + 1);
+	assert_int_equal(format_any(p, t.size, &t), -EBADMSG);
+	memset(p + 8 + head + depth, ']', depth);
+	assert_int_equal(format_any(p, t.size, &t), 1);
+	typed_release(&t);
+	free(p);
+}
+
+/* Sizes whose products, sums or ends are beyond 64 bits. */
+static void sizes_that_wrap_are_lies(void **state)
+{
+	static const struct {
+		const char *head;
+		int r;
+	} cases[] = {
+		{ "{\"a\":{\"dtype\":\"F64\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", -EBADMSG },
+		{ "{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693953],\"data_offsets\":[0,8]}}", -EBADMSG },
+		{ "{\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[18446744073709551608,18446744073709551615]}}",
+		  -EBADMSG },
+		{ "{\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[8,0]}}", -EBADMSG },
+		{ "{\"a\":{\"dtype\":\"F64\",\"shape\":[99999999999999999999],\"data_offsets\":[0,8]}}", -EBADMSG },
+		{ "{\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		size_t head = strlen(cases[i].head), len = 8 + head + 8;
+		uint8_t *p = calloc(1, len);
+		struct typed t = TYPED_EMPTY(len);
+
+		memcpy(p, &(uint64_t){ head }, 8);
+		memcpy(p + 8, cases[i].head, head);
+		assert_int_equal(format_any(p, len, &t), cases[i].r);
+		typed_release(&t);
+		free(p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -178,6 +297,9 @@ int main(void)
 		cmocka_unit_test(lies_are_found_or_harmless),
 		cmocka_unit_test(overlapping_variables_are_refused),
 		cmocka_unit_test(a_pickle_runs_nothing_and_ends),
+		cmocka_unit_test(a_pickle_has_limits),
+		cmocka_unit_test(deep_files_end),
+		cmocka_unit_test(sizes_that_wrap_are_lies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
