@@ -267,6 +267,75 @@ struct ckptfs_cluster {
 	uint32_t is_busy;
 };
 
+/*
+ * Store variables of files side by side, coded by what they are. A plan is begun, gets files and variables, is run, and asked about until it is
+ * done. One at a time: EBUSY while another one is filled or runs, or a collection does; ESTALE of one that is not the last. One that
+ * nobody has touched for half a minute gives way. For root and whoever runs the mount (EPERM), on any descriptor of the mount.
+ *
+ *   BEGIN   plan is set
+ *   START   then CKPTFS_IOC_COMPACT_FILE and _ADD are over; EROFS unless it is a dry run
+ *   STATUS  running, error and figures
+ *   STOP    soon; what has been done stays, and the next plan does the rest. One that has not been started is given up
+ */
+enum ckptfs_compact_command { CKPTFS_COMPACT_STATUS, CKPTFS_COMPACT_BEGIN, CKPTFS_COMPACT_START, CKPTFS_COMPACT_STOP };
+#define CKPTFS_COMPACT_DRY_RUN 1u /* flag of START: only tell what would become of it */
+enum ckptfs_compact_order {
+	CKPTFS_COMPACT_WHOLE, /* of a variable one file behind the other */
+	CKPTFS_COMPACT_TURNS, /* `block` bytes of each in turn */
+	CKPTFS_COMPACT_BEST, /* whichever is smaller, for each variable */
+};
+
+struct ckptfs_compact {
+	uint32_t size, version;
+	uint32_t command, flags;
+	uint64_t plan; /* of all but BEGIN */
+	uint32_t order; /* START: as the three below */
+	uint32_t cpu_ms; /* milliseconds for each GB; 0: no limit */
+	uint64_t block, rate; /* rate: bytes of packs to read and write per second; 0: unlimited */
+	uint32_t running; /* out, as all below */
+	int32_t error; /* errno of one that failed, or 0 */
+	uint32_t complete;
+	uint32_t reserved;
+	uint64_t variables; /* done */
+	uint64_t plain; /* bytes looked at */
+	uint64_t coded, before, after; /* bytes that are coded now, what they took before, and take now */
+	uint64_t kept, known; /* that stay as they are: they would not get smaller; were coded before */
+	uint64_t code_ns; /* CPU time */
+};
+
+/* A file of the plan: on its descriptor, open for reading. */
+struct ckptfs_compact_file {
+	uint32_t size, version;
+	uint64_t plan;
+	uint32_t file; /* out: its number */
+	uint32_t reserved;
+};
+
+#define CKPTFS_COMPACT_EXTENTS 512
+#define CKPTFS_COMPACT_BEGINS 1u /* flag: a variable begins; else the last one goes on, and its shape has been told */
+struct ckptfs_compact_add {
+	uint32_t size, version;
+	uint64_t plan;
+	uint32_t flags;
+	uint32_t type; /* of the elements (docs/format.md section 12) */
+	uint32_t parts, row, plane; /* of an element that lie side by side; elements from row to row, and plane to plane; 0: none */
+	uint32_t nr; /* extents */
+	struct ckptfs_compact_extent {
+		uint32_t file, reserved;
+		uint64_t off, len;
+	} extent[CKPTFS_COMPACT_EXTENTS]; /* those of one file after the other, each in the variable's order */
+};
+
+/* What became of a variable, once the plan has been run. ENOENT: there is none, or it still runs. */
+struct ckptfs_compact_result {
+	uint32_t size, version;
+	uint64_t plan, variable; /* in: number of it, from 0 */
+	uint64_t plain, coded, before, after, kept, known, code_ns; /* out, as above */
+	uint32_t turns; /* out: enum ckptfs_compact_order that was taken */
+	uint32_t reserved;
+	char coder[88]; /* out: its steps; "": nothing was coded */
+};
+
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)
 #define CKPTFS_IOC_CLONE _IOWR(CKPTFS_IOC_TYPE, 2, struct ckptfs_clone)
 #define CKPTFS_IOC_SYNC _IOW(CKPTFS_IOC_TYPE, 3, struct ckptfs_sync)
@@ -281,3 +350,7 @@ struct ckptfs_cluster {
 #define CKPTFS_IOC_SEAL _IOWR(CKPTFS_IOC_TYPE, 12, struct ckptfs_seal)
 #define CKPTFS_IOC_COMPARE _IOWR(CKPTFS_IOC_TYPE, 13, struct ckptfs_compare)
 #define CKPTFS_IOC_CLUSTER _IOWR(CKPTFS_IOC_TYPE, 20, struct ckptfs_cluster)
+#define CKPTFS_IOC_COMPACT _IOWR(CKPTFS_IOC_TYPE, 24, struct ckptfs_compact)
+#define CKPTFS_IOC_COMPACT_FILE _IOWR(CKPTFS_IOC_TYPE, 25, struct ckptfs_compact_file)
+#define CKPTFS_IOC_COMPACT_ADD _IOW(CKPTFS_IOC_TYPE, 26, struct ckptfs_compact_add)
+#define CKPTFS_IOC_COMPACT_RESULT _IOWR(CKPTFS_IOC_TYPE, 27, struct ckptfs_compact_result)

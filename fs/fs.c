@@ -9,6 +9,7 @@
 #include "fs/attr_cache.h"
 #include "fs/autoseal.h"
 #include "fs/collect.h"
+#include "fs/compactor.h"
 #include "fs/control.h"
 #include "fs/inode.h"
 #include "fs/inquiry.h"
@@ -32,6 +33,7 @@ static void fs_free(struct fs *fs)
 	attr_cache_free(fs->attrs);
 	collect_free(fs->collect);
 	scrubber_free(fs->scrubber);
+	compactor_free(fs->compactor);
 	inquiries_free(fs->inquiries);
 	series_free(fs->series);
 	control_free(fs->control);
@@ -74,6 +76,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	if (r == 0)
 		r = scrubber_new(e, &fs->scrubber);
 	if (r == 0)
+		r = compactor_new(e, &fs->compactor);
+	if (r == 0)
 		r = inquiries_new(e, &fs->inquiries);
 	if (r == 0)
 		r = protect_new(fs, (enum protect_mode)o->protect, &fs->protect);
@@ -115,7 +119,8 @@ int fs_close(struct fs *fs)
 	autoseal_free(TAKE(fs->autoseal));
 	protect_free(TAKE(fs->protect));
 	stripes_free(TAKE(fs->stripes));
-	collect_free(TAKE(fs->collect)); /* first: a scrub may wait for it */
+	collect_free(TAKE(fs->collect)); /* first: a scrub may wait for it, and for the next */
+	compactor_free(TAKE(fs->compactor));
 	scrubber_free(TAKE(fs->scrubber));
 	inquiries_free(TAKE(fs->inquiries));
 	r = names_finish_all(fs);

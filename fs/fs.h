@@ -18,6 +18,7 @@ struct attr_cache;
 struct autoseal;
 struct cluster;
 struct collect;
+struct compactor;
 struct control;
 struct file;
 struct inodes;
@@ -40,6 +41,7 @@ struct fs {
 	struct control *control;
 	struct collect *collect;
 	struct scrubber *scrubber;
+	struct compactor *compactor;
 	struct inquiries *inquiries;
 	struct autoseal *autoseal; /* NULL: nothing is sealed by itself */
 	struct cluster *cluster; /* borrowed */

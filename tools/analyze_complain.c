@@ -8,7 +8,7 @@
 
 static _printf_(1, 0) void begin(const char *fmt, va_list args)
 {
-	fputs(isatty(STDERR_FILENO) ? "\r\033[Kckptfs-analyze: " : "ckptfs-analyze: ", stderr);
+	fprintf(stderr, "%s%s: ", isatty(STDERR_FILENO) ? "\r\033[K" : "", program_invocation_short_name);
 	vfprintf(stderr, fmt, args);
 }
 

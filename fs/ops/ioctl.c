@@ -132,8 +132,7 @@ static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
-/* What concerns the store as a whole. */
-static bool may_command(fuse_req_t req)
+bool ops_may_command(fuse_req_t req)
 {
 	uid_t uid = fuse_req_ctx(req)->uid;
 
@@ -156,7 +155,7 @@ static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
 		return -EINVAL;
 	if (arg->command == CKPTFS_GC_STATUS)
 		return 0;
-	if (!may_command(req))
+	if (!ops_may_command(req))
 		return -EPERM;
 	if (arg->command == CKPTFS_GC_START)
 		return fs->read_only && conf.delete ? -EROFS : collect_start(fs->collect, &conf, arg->flags & CKPTFS_GC_LOCAL);
@@ -229,7 +228,7 @@ static int scrub_command(fuse_req_t req, const struct ckptfs_scrub *arg)
 		return -EINVAL;
 	if (arg->command == CKPTFS_SCRUB_STATUS)
 		return 0;
-	if (!may_command(req))
+	if (!ops_may_command(req))
 		return -EPERM;
 	if (arg->command == CKPTFS_SCRUB_START)
 		return scrubber_start(fs->scrubber, &conf);
@@ -287,7 +286,7 @@ static void ioctl_scrub_hit(fuse_req_t req, const void *in)
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	r = may_command(req) ? scrubber_hit(fs_of(req)->scrubber, arg.run, arg.number, &hit) : -EPERM;
+	r = ops_may_command(req) ? scrubber_hit(fs_of(req)->scrubber, arg.run, arg.number, &hit) : -EPERM;
 	if (r < 0) {
 		ops_reply(req, r);
 		return;
@@ -517,7 +516,7 @@ static int cluster_command(fuse_req_t req, struct ckptfs_cluster *arg)
 
 	if (arg->flags != 0)
 		return -EINVAL;
-	if (!may_command(req))
+	if (!ops_may_command(req))
 		return -EPERM;
 	switch (arg->command) {
 	case CKPTFS_CLUSTER_STATUS:
@@ -588,6 +587,10 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_SEAL:
 	case CKPTFS_IOC_COMPARE:
 	case CKPTFS_IOC_CLUSTER:
+	case CKPTFS_IOC_COMPACT:
+	case CKPTFS_IOC_COMPACT_FILE:
+	case CKPTFS_IOC_COMPACT_ADD:
+	case CKPTFS_IOC_COMPACT_RESULT:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
@@ -599,7 +602,8 @@ static bool is_for_directories(unsigned cmd)
 {
 	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB ||
 	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL ||
-	       cmd == CKPTFS_IOC_CLUSTER;
+	       cmd == CKPTFS_IOC_CLUSTER || cmd == CKPTFS_IOC_COMPACT || cmd == CKPTFS_IOC_COMPACT_ADD ||
+	       cmd == CKPTFS_IOC_COMPACT_RESULT;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
@@ -643,6 +647,14 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_seal(req, ino, in);
 	else if (cmd == CKPTFS_IOC_CLUSTER)
 		ioctl_cluster(req, in);
+	else if (cmd == CKPTFS_IOC_COMPACT)
+		ioctl_compact(req, in);
+	else if (cmd == CKPTFS_IOC_COMPACT_FILE)
+		ioctl_compact_file(req, file_of(fi), in);
+	else if (cmd == CKPTFS_IOC_COMPACT_ADD)
+		ioctl_compact_add(req, in);
+	else if (cmd == CKPTFS_IOC_COMPACT_RESULT)
+		ioctl_compact_result(req, in);
 	else if (cmd == CKPTFS_IOC_DELTA_BEGIN)
 		ioctl_delta_begin(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_DELTA_COMMIT)

@@ -35,6 +35,7 @@ static inline struct file *file_of(const struct fuse_file_info *fi)
 }
 
 struct who ops_who(fuse_req_t req);
+bool ops_may_command(fuse_req_t req); /* what concerns the store as a whole */
 /* 0 or a negative errno. Damage is what applications know as EIO. */
 void ops_reply(fuse_req_t req, int r);
 int ops_errno(int r); /* as ops_reply() would send it, positive */
@@ -88,5 +89,9 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
+void ioctl_compact(fuse_req_t req, const void *in);
+void ioctl_compact_file(fuse_req_t req, struct file *f, const void *in);
+void ioctl_compact_add(fuse_req_t req, const void *in);
+void ioctl_compact_result(fuse_req_t req, const void *in);
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
 	      const void *in, size_t in_len, size_t out_len);

@@ -60,12 +60,26 @@ static uint64_t place_of(struct addr a)
 	return place % PACK_BLOCK == 0 ? place / PACK_BLOCK : UINT64_C(1) << 63 | place;
 }
 
+static void add_up(struct compact_result *sum, const struct compact_result *r)
+{
+	sum->plain += r->plain;
+	sum->coded += r->coded;
+	sum->before += r->before;
+	sum->after += r->after;
+	sum->kept += r->kept;
+	sum->known += r->known;
+	sum->code_ns += r->code_ns;
+}
+
 static bool step(void *userdata, const struct gc_report *so_far)
 {
 	struct compact *c = userdata;
+	struct compact_report report = c->report;
 
 	(void)so_far;
-	return !c->conf->step || c->conf->step(c->conf->userdata, &c->report);
+	if (c->result)
+		add_up(&report.sum, c->result);
+	return !c->conf->step || c->conf->step(c->conf->userdata, &report);
 }
 
 /* Until nobody who writes waits. */
@@ -297,17 +311,6 @@ static int code_variable(struct compact *c, const struct compact_variable *v, ui
 	return r < 0 ? r : gc_copy_flush(&c->copy); /* variables do not share frames */
 }
 
-static void add_up(struct compact_result *sum, const struct compact_result *r)
-{
-	sum->plain += r->plain;
-	sum->coded += r->coded;
-	sum->before += r->before;
-	sum->after += r->after;
-	sum->kept += r->kept;
-	sum->known += r->known;
-	sum->code_ns += r->code_ns;
-}
-
 static int compact_variable(struct compact *c, size_t i)
 {
 	const struct compact_variable *v = &c->conf->variable[i];
@@ -320,7 +323,7 @@ static int compact_variable(struct compact *c, size_t i)
 	if (r == 0)
 		r = code_variable(c, v, block);
 	coding_release(&c->coding);
-	add_up(&c->report.sum, c->result);
+	add_up(&c->report.sum, TAKE(c->result));
 	c->report.nr_variables++;
 	return r;
 }

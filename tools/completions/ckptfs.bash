@@ -15,6 +15,7 @@ _ckptfs() {
 	ckptfs-agent) flags="--forget --heal --mount --no-lookup --remember --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --variables --scheme --group --block --chain --budget --names --no-twins --rivals --images
 		--json -q --quiet" ;;
+	ckptfs-compact) flags="--scheme --group --block --budget --rate --dry-run --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --unit --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --epochs --keep-last --keep-every --keep-within --keep-tagged --verify
 		--json -q --quiet" files=-d ;;
@@ -43,4 +44,4 @@ _ckptfs() {
 		COMPREPLY=($(compgen $files -- "$cur"))
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat
+	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat

@@ -14,7 +14,7 @@ function __ckptfs_options
     end
 end
 
-for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat
+for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat
     complete -c $c -s h -l help -d 'tell the usage'
     complete -c $c -s V -l version -d 'tell the version'
 end
@@ -60,6 +60,15 @@ complete -c ckptfs-analyze -l max -x -d 'longest one'
 complete -c ckptfs-analyze -l memory -x -d 'for fingerprints'
 complete -c ckptfs-analyze -l json -d 'for machines'
 complete -c ckptfs-analyze -s q -l quiet -d 'no progress'
+
+complete -c ckptfs-compact -l scheme -x -a 'agnostic agnostic-block aware aware-block auto' -d 'how ranks are merged'
+complete -c ckptfs-compact -l group -x -d 'ranks that are merged'
+complete -c ckptfs-compact -l block -x -d 'what takes turns'
+complete -c ckptfs-compact -l budget -x -d 'CPU seconds per GB'
+complete -c ckptfs-compact -l rate -x -d 'of packs per second'
+complete -c ckptfs-compact -l dry-run -d 'only tell'
+complete -c ckptfs-compact -l json -d 'for machines'
+complete -c ckptfs-compact -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-diff -l summary -d 'how much, not where'
 complete -c ckptfs-diff -l unit -x -d 'tell places in pieces of this size'

@@ -1,0 +1,152 @@
+#!/bin/bash
+# ckptfs-compact on a mount: ranks of two steps become smaller and keep their bytes, under every scheme, while they are read, after kill -9
+# in the middle of it, of the daemon and of the command; what it says is right, and what it cannot do it says.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+compact=$CKPTFS_BUILD/tools/ckptfs-compact
+
+# Checkpoints of four ranks in two steps, as safetensors: a field of doubles, one of floats, integers that count, and what no variable has. The
+# head has an odd length, so that no element begins at a multiple of its size.
+make_steps() { # DIRECTORY SEED
+	"$PYTHON" - "$@" <<-'END'
+		import array, json, math, os, random, struct, sys
+		top, seed = sys.argv[1], int(sys.argv[2])
+		random.seed(seed)
+		n = 1 << 16
+		for step in (100, 200):
+		    os.makedirs(f"{top}/step-{step}", exist_ok=True)
+		    for rank in range(4):
+		        wave = [math.sin((rank * n + i + step + seed) / 700) for i in range(n)]
+		        parts = {
+		            "temperature": ("F64", array.array("d", [2 + x + random.random() * 1e-7 for x in wave])),
+		            "velocity": ("F32", array.array("f", [x * 3 + random.random() * 1e-4 for x in wave])),
+		            "id": ("I32", array.array("i", [rank * n + i * 2 + step for i in range(n)])),
+		        }
+		        head, data = {}, b""
+		        for name, (kind, values) in parts.items():
+		            bytes_ = values.tobytes()
+		            head[name] = {"dtype": kind, "shape": [len(values)], "data_offsets": [len(data), len(data) + len(bytes_)]}
+		            data += bytes_
+		        text = json.dumps(head).encode()
+		        text += b" " * (1 - (8 + len(text)) % 2)
+		        with open(f"{top}/step-{step}/rank{rank}.safetensors", "wb") as f:
+		            f.write(struct.pack("<Q", len(text)) + text + data)
+	END
+}
+same() { diff -r "$WORK/steps" "$MNT/steps" || fail "$1: other bytes"; }
+value() { "$PYTHON" -c 'import json,sys; print(eval(sys.argv[1], {"d": json.load(open(sys.argv[2]))}))' "$1" "$WORK/out"; } # EXPRESSION
+run() { "$compact" --json "$@" >"$WORK/out" || fail "compact $*: $?"; }
+
+make_steps "$WORK/steps" 1
+sizes=()
+for scheme in agnostic agnostic-block aware aware-block auto; do
+	rm -rf "$STORE"
+	fs_mount
+	cp -r "$WORK/steps" "$MNT/"
+	sync "$MNT"/steps/*/*
+	before=$(disk_kib "$STORE/packs")
+	run --dry-run --scheme "$scheme" "$MNT/steps"
+	would=$(value 'd["after_bytes"]')
+	[ "$(disk_kib "$STORE/packs")" = "$before" ] || fail "$scheme: a dry run has changed something"
+	run --scheme "$scheme" "$MNT/steps"
+	saved=$(value 'd["before_bytes"] - d["after_bytes"]')
+	[ "$(value 'd["complete"] and d["files"] == 8 and abs(d["after_bytes"] - '"$would"') <= d["after_bytes"] // 10')" = True ] ||
+		fail "$scheme: $(cat "$WORK/out")"
+	after=$(disk_kib "$STORE/packs")
+	[ $(((before - after) * 1024)) -ge $((saved * 9 / 10)) ] || fail "$scheme: of $saved bytes $((before - after)) KiB came back"
+	sizes+=("$after")
+	same "$scheme"
+	drop_caches
+	same "$scheme, from the disk"
+	run --scheme "$scheme" "$MNT/steps"
+	[ "$(value 'd["coded_bytes"]')" = 0 ] || fail "$scheme: coded twice"
+	collect
+	"$CKPTFS_BUILD/tools/ckptfs-gc" --delete --place --quiet "$MNT" >/dev/null
+	[ "$(disk_kib "$STORE/packs")" -le $((after + 64)) ] || fail "$scheme: a collection has undone it"
+	same "$scheme, collected"
+	fs_remount
+	same "$scheme, mounted again"
+	fs_umount
+	fs_sound "$scheme"
+done
+[ "${sizes[2]}" -lt $((sizes[0] * 9 / 10)) ] || fail "aware: ${sizes[2]} KiB, agnostic: ${sizes[0]} KiB"
+[ "${sizes[4]}" -le $((sizes[2] < sizes[3] ? sizes[2] * 102 / 100 : sizes[3] * 102 / 100)) ] || fail "auto is not the best: ${sizes[*]}"
+
+# What it says of each variable.
+fs_mount
+run --scheme aware --dry-run "$MNT/steps"
+keys=$(value '" ".join(v["key"] + ":" + v["type"] for v in d["variables"])')
+[ "$keys" = "(no variable):B8 id_I32LE_Array1D:I32LE temperature_F64LE_Array1D:F64LE velocity_F32LE_Array1D:F32LE" ] || fail "other variables: $keys"
+"$compact" --dry-run "$MNT/steps" | grep -q "^together" || fail "no table"
+fs_umount
+
+# Killed at any moment: the daemon, and the command. Readers beside it see nothing but the right bytes.
+for round in 1 2 3 4; do
+	rm -rf "$STORE"
+	fs_mount commit=1
+	cp -r "$WORK/steps" "$MNT/"
+	sync "$MNT"/steps/*/*
+	"$compact" --quiet --rate $((round * 8))M "$MNT/steps" >"$WORK/out" 2>&1 &
+	pid=$!
+	(while cmp -s "$WORK/steps/step-100/rank1.safetensors" "$MNT/steps/step-100/rank1.safetensors"; do :; done) &
+	reader=$!
+	sleep "0.$((RANDOM % 8 + 1))"
+	if [ $((round % 3)) = 0 ]; then
+		kill -KILL $pid
+		wait $pid 2>/dev/null || true
+		running $reader || fail "round $round: a reader met other bytes"
+		kill $reader; wait $reader 2>/dev/null || true
+		same "round $round, the command was killed"
+		await "$compact" --json "$MNT/steps" >"$WORK/out" # the daemon ends what it has begun
+		fs_umount
+	else
+		running $reader || fail "round $round: a reader met other bytes"
+		fs_kill
+		wait $pid 2>/dev/null || true
+		kill $reader 2>/dev/null || true; wait $reader 2>/dev/null || true
+	fi
+	fs_sound "round $round"
+	fs_mount
+	same "round $round"
+	run "$MNT/steps"
+	[ "$(value 'd["complete"]')" = True ] || fail "round $round: $(cat "$WORK/out")"
+	same "round $round, compacted"
+	fs_umount
+	fs_sound "round $round, compacted"
+done
+
+# What cannot be done is said.
+fs_mount
+exits 2 "$compact" "$WORK/steps/step-100"
+says "ioctl"
+exits 2 "$compact" "$MNT/steps/step-100" "$WORK/steps/step-100"
+says "same mount"
+exits 2 "$compact" "$MNT/nothing"
+says "No such file"
+exits 1 "$compact" --scheme best "$MNT/steps"
+says "scheme"
+exits 1 "$compact" --block 100 "$MNT/steps"
+says "block"
+exits 1 "$compact" --budget 0 "$MNT/steps"
+says "budget"
+exits 1 "$compact"
+says "must be given"
+mkdir "$MNT/empty"
+exits 2 "$compact" "$MNT/empty"
+says "no files"
+exits 0 "$compact" --help
+printf '\x40\0\0\0\0\0\0\0{"a":{"dtype":"F64","shape":[9999],"data_offsets":[0,10]}}' >"$MNT/liar.safetensors"
+exits 0 "$compact" "$MNT/liar.safetensors"
+tells "together"
+"$compact" --quiet "$MNT" >"$WORK/out" 2>&1 & # beside a writer
+cp -r "$WORK/steps" "$MNT/more"
+wait $! || fail "beside a writer: $(cat "$WORK/out")"
+diff -r "$WORK/steps" "$MNT/more"
+same "beside a writer"
+fs_remount ro
+exits 2 "$compact" "$MNT/steps"
+says "read-only"
+exits 0 "$compact" --dry-run "$MNT/steps"
+tells "together"
+fs_umount

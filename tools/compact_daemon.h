@@ -1,0 +1,24 @@
+/* Having a mount's daemon compact variables: a plan, piece by piece, and what became of it. Negative errno throughout, nothing is printed. */
+#pragma once
+
+#include "client/ioctl.h"
+#include "store/code/coding.h"
+
+struct compact_daemon {
+	int fd; /* of the mount; borrowed */
+	uint64_t plan;
+	struct ckptfs_compact_add *add; /* extents that wait to be sent */
+	uint32_t nr_variables;
+};
+
+/* A new plan. -ENOTTY: this is no ckptfs mount. */
+int compact_daemon_begin(struct compact_daemon *d, int fd);
+/* What has not been run is given up. Of zeros, too. */
+void compact_daemon_end(struct compact_daemon *d);
+int compact_daemon_file(struct compact_daemon *d, int fd, uint32_t *ret);
+int compact_daemon_variable(struct compact_daemon *d, const struct coding_shape *shape);
+int compact_daemon_extent(struct compact_daemon *d, uint32_t file, uint64_t off, uint64_t len); /* of the last variable */
+/* All of it; *how has what START wants, and then what STATUS says. `step` is called again and again meanwhile; false: it is to stop. */
+int compact_daemon_run(struct compact_daemon *d, struct ckptfs_compact *how,
+		       bool (*step)(void *userdata, const struct ckptfs_compact *so_far), void *userdata);
+int compact_daemon_result(const struct compact_daemon *d, uint32_t variable, struct ckptfs_compact_result *ret);

@@ -1,0 +1,30 @@
+/* What became of variables, added up by their keys, and how it is shown. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "client/ioctl.h"
+#include "store/code/coding.h"
+
+struct compact_row {
+	char *key; /* "": what no variable has, or whole files */
+	struct code_type type;
+	uint64_t plain, coded, before, after, kept, known, code_ns;
+	uint64_t turns; /* coded bytes of files that took turns */
+	char coder[sizeof(((struct ckptfs_compact_result *)0)->coder)]; /* the last one */
+};
+
+struct compact_rows {
+	bool dry_run, aware, complete;
+	uint64_t nr_files;
+	double seconds;
+	struct compact_row *row; /* by key */
+	size_t nr, room;
+};
+
+void compact_rows_release(struct compact_rows *r);
+/* -ENOMEM */
+int compact_rows_add(struct compact_rows *r, const char *key, struct code_type type, const struct ckptfs_compact_result *res);
+void compact_rows_text(const struct compact_rows *r);
+void compact_rows_json(const struct compact_rows *r);
