@@ -15,6 +15,7 @@
 
 #define FP_LEN 15 /* bytes on disk */
 #define FP_KEY_LEN 32
+#define FP_STRETCHED_LEN 192
 
 struct fp {
 	uint64_t lo, hi; /* the top byte of hi is zero */
@@ -32,8 +33,9 @@ struct fp_clmul_key {
 /* Derived once from the store's secret. Immutable afterwards, shared by all threads. */
 struct fp_key {
 	enum fp_kind kind;
-	uint8_t secret[192];
+	uint8_t secret[FP_STRETCHED_LEN];
 	uint8_t veil[FP_KEY_LEN]; /* of fp_veiled() */
+	uint8_t tweaks[FP_STRETCHED_LEN]; /* of fp_tweak() */
 	struct fp_clmul_key clmul; /* FP_CLMUL only */
 	struct fp (*clmul_hash)(const struct fp_clmul_key *k, const uint8_t *p, size_t len);
 };
@@ -50,6 +52,23 @@ struct fp fp_of(const struct fp_key *k, const void *p, size_t len);
 /* One fingerprint for each of `n` neighbouring pieces of `len` bytes. */
 void fp_of_each(const struct fp_key *k, const void *p, size_t len, size_t n, struct fp *ret);
 /*
+ * Domains: a chunk is shared inside one and never across. In a domain its fingerprint is that of its bytes, xored with
+ * the domain's tweak: 40 bits that tell which one it is, and 80 that only the key tells. So equal bytes never have equal
+ * fingerprints in two domains; and who has bytes and a fingerprint can tell whether they belong together without knowing
+ * the domain, which is then seen: what is left without that of the bytes is a tweak, or (2^-87) they do not.
+ */
+enum fp_domain_kind { FP_OF_ALL, FP_OF_GROUP, FP_OF_USER, NR_FP_DOMAIN_KINDS }; /* on disk */
+struct fp_domain {
+	enum fp_domain_kind kind;
+	uint32_t id; /* of the group or user; 0 of FP_OF_ALL */
+};
+struct fp fp_tweak(const struct fp_key *k, struct fp_domain d); /* zeros of FP_OF_ALL: such fingerprints are as they are */
+/* Of bytes whose fingerprint, of all, is `bytes`: is f theirs, and in which domain? */
+bool fp_domain_of(const struct fp_key *k, struct fp f, struct fp bytes, struct fp_domain *ret);
+bool fp_is_of(const struct fp_key *k, struct fp f, const void *p, size_t len);
+/* The same if a byte of f may be wrong: *ret is as it should be. Once in 2^68 it is not theirs. */
+bool fp_is_nearly_of(const struct fp_key *k, struct fp f, struct fp bytes, struct fp *ret);
+/*
  * What users may be told of a fingerprint: whether two are equal, and no more. The bound of FP_CLMUL is for chunks that
  * were chosen without the key, and a few of its values in plain give away what is needed to make collisions.
  */
@@ -63,6 +82,11 @@ uint64_t fp_hash64(const struct fp_key *k, const void *p, size_t len);
 static inline bool fp_equal(struct fp a, struct fp b)
 {
 	return a.lo == b.lo && a.hi == b.hi;
+}
+
+static inline struct fp fp_xor(struct fp a, struct fp b)
+{
+	return (struct fp){ .lo = a.lo ^ b.lo, .hi = a.hi ^ b.hi };
 }
 
 /* Some order. */

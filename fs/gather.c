@@ -24,7 +24,7 @@ int gather_chunks(struct fs *fs, int (*fetch)(void *userdata, struct cluster_wan
 	for (size_t i = 0; r == 0 && i < nr; i++) {
 		if (!wants[i].got)
 			wants[i].got = away[n++].got;
-		wants[i].got = wants[i].got && fp_equal(fp_of(fs->key, wants[i].buf, wants[i].len), wants[i].fp);
+		wants[i].got = wants[i].got && fp_is_of(fs->key, wants[i].fp, wants[i].buf, wants[i].len);
 	}
 	return r;
 }

@@ -32,6 +32,8 @@ static const struct conf_key keys[] = {
 	  "limit on pack writes per second, 0: none" },
 	{ "read_rate", CONF_SIZE, offsetof(struct options, engine.read_rate), "0", NULL,
 	  "limit on pack reads per second, 0: none" },
+	{ "dedup", CONF_CHOICE, offsetof(struct options, dedup), "auto", "auto|global|group|user",
+	  "whose equal chunks are stored once, chosen at the first mount: all, those of a file's group, of its owner (auto: as stored, or global)" },
 	{ "cluster", CONF_STRING, offsetof(struct options, cluster), NULL, NULL,
 	  "key file shared by the stores of a cluster, first mount only" },
 	{ "agent", CONF_STRING, offsetof(struct options, agent), NULL, NULL,
@@ -254,6 +256,7 @@ int options_parse_list(struct options *o, const char *list)
 		}
 	o->engine.chunking = (enum chunking)o->chunking;
 	o->engine.hash = o->hash;
+	o->engine.dedup = o->dedup;
 	o->engine.cluster = o->cluster;
 	return buf_error(&o->kernel);
 }

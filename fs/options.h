@@ -21,6 +21,7 @@ struct options {
 	char *compress, *cdc; /* as given; engine.compress and engine.cdc are what they mean */
 	int chunking, log_level;
 	int hash; /* enum fp_kind, 0: as stored */
+	int dedup; /* 1 + enum fp_domain_kind, 0: as stored */
 	bool noatime, sync, nonempty, private; /* private: only the user who mounted may look */
 	struct buf kernel; /* "nosuid,nodev": what goes to mount(2), no final NUL */
 

@@ -621,7 +621,7 @@ static int rebuild_locked(struct stripes *s, const struct stripe_io *io, const s
 		for (size_t i = 0; r == 0 && i < n; i++) {
 			struct cluster_want *v = &wants[which[i]];
 
-			v->got = !ranges[i].failed && fp_equal(fp_of(s->fs->key, v->buf, v->len), v->fp);
+			v->got = !ranges[i].failed && fp_is_of(s->fs->key, v->fp, v->buf, v->len);
 		}
 	}
 	return r;

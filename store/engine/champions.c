@@ -40,7 +40,7 @@ void content_set_champions(struct content *c, const uint64_t *inos, unsigned n)
 
 unsigned champions_get(struct content *c, bool even_useless, struct content **ret)
 {
-	unsigned n = 0;
+	unsigned n = 0, same = 0;
 
 	mutex_lock(&c->lock);
 	for (unsigned i = 0; i < c->nr_champions; i++)
@@ -48,7 +48,12 @@ unsigned champions_get(struct content *c, bool even_useless, struct content **re
 		    c->nr_submitted % RETRY_EACH == 0)
 			ret[n++] = content_ref(c->champions[i].c);
 	mutex_unlock(&c->lock);
-	return n;
+	for (unsigned i = 0; i < n; i++)
+		if (content_same_domain(c, ret[i]) > 0)
+			ret[same++] = ret[i];
+		else
+			content_close(ret[i]); /* its bytes must not be compared with: shifted.c would share them */
+	return same;
 }
 
 bool champion_is_useful(struct content *c, const struct content *champion)

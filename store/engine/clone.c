@@ -250,6 +250,9 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 		return -EINVAL;
 	if (to->e->conf.read_only)
 		return -EROFS;
+	r = content_may_share(from, to);
+	if (r < 0)
+		return r;
 	r = from_off == 0 && to_off == 0 ? clone_all(from, to, len) : 0;
 	if (r > 0)
 		*ret = len;

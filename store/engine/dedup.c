@@ -50,6 +50,8 @@ static void fingerprint(struct batch *b)
 			b->fps[k] = fp_of(&b->e->key, batch_chunk(b, k), batch_len(b, k));
 		if (b->page && i > start)
 			fp_of_each(&b->e->key, batch_chunk(b, start), b->page, i - start, b->fps + start);
+		for (unsigned k = start; k < i && !fp_is_none(b->tweak); k++)
+			b->fps[k] = fp_xor(b->fps[k], b->tweak);
 	}
 }
 
@@ -468,9 +470,13 @@ int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret)
 {
 	_cleanup_(freep) struct batch *b = malloc(sizeof(*b));
 	struct content *c = j->c;
+	int r;
 
 	if (!b)
 		return -ENOMEM;
+	r = content_tweak(c, &b->tweak);
+	if (r < 0)
+		return r;
 	b->e = e;
 	b->c = c;
 	b->data = j->data;

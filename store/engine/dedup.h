@@ -19,6 +19,7 @@ struct batch {
 	uint64_t off;
 	uint32_t page; /* of all; PACK_VARIED: they differ */
 	struct pack_compression compression;
+	struct fp tweak; /* of the domain they are stored for */
 	unsigned n;
 	uint32_t at[PAGES_MAX + 1]; /* where each begins in data, and where the last one ends */
 	struct fp fps[PAGES_MAX];

@@ -105,6 +105,12 @@ static void place(struct engine *e, struct batch *b, unsigned i, struct pack_fra
 	}
 }
 
+/* Whose the first chunk in it is. */
+static struct fp *shared_tweak(struct engine *e, const struct batch *b) REQUIRES(e->append_lock)
+{
+	return b->page ? &e->small_tweak : &e->varied_tweak;
+}
+
 /* The shared frame that takes a chunk like this. */
 static struct pack_frame **shared_frame(struct engine *e, const struct batch *b) REQUIRES(e->append_lock)
 {
@@ -124,16 +130,22 @@ static int small_frame(struct engine *e, const struct batch *b, unsigned i, stru
 			e->nr_filling++;
 		}
 	}
-	return *f ? 0 : packs_frame_open(e->packs, PACK_SMALL, b->page, f);
+	if (*f)
+		return 0;
+	*shared_tweak(e, b) = b->tweak;
+	return packs_frame_open(e->packs, PACK_SMALL, b->page, f);
 }
 
-/* A frame of its own is compressed as the file is to be; a shared one as anyone wants who is in it. */
+/* A frame of its own is compressed as the file is to be; a shared one as anyone wants who is in it, unless they are of
+ * several domains: how well bytes compress together tells how much alike they are. */
 static void set_compression(struct engine *e, const struct batch *b, struct pack_frame *bulk) REQUIRES(e->append_lock)
 {
 	struct pack_frame *shared = *shared_frame(e, b);
 
 	if (bulk)
 		pack_frame_set_compression(bulk, b->compression);
+	else if (shared && !fp_equal(b->tweak, *shared_tweak(e, b)))
+		pack_frame_set_uncompressed(shared);
 	else if (shared && b->compression.kind != PACK_COMPRESS_NONE)
 		pack_frame_set_compression(shared, b->compression);
 }

@@ -97,7 +97,7 @@ static int store_rests(const struct batch *b, const struct job *j, const struct 
 	int r = rest ? 0 : -ENOMEM;
 
 	if (rest)
-		*rest = (struct batch){ .e = b->e, .c = b->c, .page = PACK_VARIED, .compression = b->compression };
+		*rest = (struct batch){ .e = b->e, .c = b->c, .page = PACK_VARIED, .compression = b->compression, .tweak = b->tweak };
 	for (unsigned i = 0, f = 0; i < b->n && r == 0; i++) {
 		uint32_t end = MIN(b->at[i + 1], j->len);
 

@@ -61,6 +61,7 @@ struct engine_conf {
 	uint64_t commit_s;    /* a change is durable after this many seconds at the latest; 0: only when asked */
 	uint64_t write_rate, read_rate; /* bytes of pack I/O per second, 0: unlimited */
 	int hash;	      /* enum fp_kind, 0: FP_CLMUL for a new store, as stored for an old one */
+	int dedup;	      /* 1 + enum fp_domain_kind, 0: FP_OF_ALL for a new store, as stored for an old one */
 	const char *cluster;  /* file whose bytes are the fingerprint key of a new store; NULL: random */
 	const struct cluster_calls *cluster_calls; /* of such a store, borrowed; NULL: it goes by itself */
 	uint64_t pending;     /* memory for chunks that wait for a round */
@@ -194,13 +195,15 @@ int content_punch(struct content *c, uint64_t off, uint64_t len); /* zeros, no s
 /* Make [off, off+len) readable zeros where it is a hole and extend the size if told. Space is not reserved ahead:
  * nobody knows what will be new; but -ENOSPC if the store has less than len free. */
 int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend);
-/* Share bytes instead of copying them; ranges may be unaligned and, in one file, must not overlap. *ret: bytes done. */
+/* Share bytes instead of copying them; ranges may be unaligned and, in one file, must not overlap. *ret: bytes done.
+ * -EXDEV: the files are of different domains, which share nothing. */
 int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
 		  uint64_t *ret);
 /*
  * The same for many small ranges at once: one change per MiB of `to`, however many ranges lie in it. They are in order and
  * do not overlap in `to`, and have len > 0; what their sources do not have, behind their ends, becomes a hole. A source
- * may be `to` itself, if none of the ranges changes what another shares. After an error some have been done.
+ * may be `to` itself, if none of the ranges changes what another shares. After an error some have been done; -EXDEV as
+ * content_clone(), and none has.
  */
 struct content_patch {
 	struct content *from;

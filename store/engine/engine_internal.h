@@ -12,6 +12,7 @@
  *   later.c     changes that the log has before the segments
  *   jobs.c      data on its way from write() into the log: workers, order per file
  *   dedup.c     what a job does: new or known
+ *   domains.c   with whom it is shared
  *   dedup_append.c  new: its place in a pack
  *   dedup_shifted.c  or moved
  *   run.c       all segments of a file by one reference
@@ -318,6 +319,7 @@ struct engine {
 	} filter;
 	/* shared by jobs: few pages, chunks cut by content */
 	struct pack_frame *small, *varied GUARDED_BY(append_lock);
+	struct fp small_tweak, varied_tweak GUARDED_BY(append_lock); /* of the first chunk in each */
 	/* a job may add two past the limit */
 	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4] GUARDED_BY(append_lock);
 	unsigned nr_unwritten GUARDED_BY(append_lock);
@@ -505,6 +507,13 @@ void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->
 unsigned champions_get(struct content *c, bool even_useless, struct content **ret);
 bool champion_is_useful(struct content *c, const struct content *champion);
 void champion_knew(struct content *c, const struct content *champion, unsigned pages, unsigned of_pages);
+
+/* domains.c */
+/* What all new bytes of c are fingerprinted with, as who owns it now. */
+int content_tweak(struct content *c, struct fp *ret);
+/* Are new bytes of both of the same domain, as who owns them now? 1/0/<0. Costs a look-up each, if there are domains. */
+int content_same_domain(struct content *a, struct content *b);
+int content_may_share(struct content *from, struct content *to); /* 0 or -EXDEV, or <0 */
 
 /* dedup.c */
 int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);

@@ -111,6 +111,26 @@ static int begin_moving(struct gc_copy *c)
 	return r;
 }
 
+/* Chunks of different domains are not compressed together: dedup_append.c. */
+static bool is_mixed(const struct gc_copy *c)
+{
+	const struct engine *e = c->g->e;
+	struct fp_domain d, first = { 0 };
+	uint32_t at = 0;
+
+	if (superblock_domains(&e->dirs.sb) == FP_OF_ALL)
+		return false;
+	for (unsigned i = 0; i < c->nr_next; at += c->next[i++].len) {
+		if (!fp_domain_of(&e->key, c->next[i].fp, fp_of(&e->key, c->buffer + at, c->next[i].len), &d))
+			return true; /* it has just been read, and compared: never */
+		if (i == 0)
+			first = d;
+		if (d.kind != first.kind || d.id != first.id)
+			return true;
+	}
+	return false;
+}
+
 /* It is open no longer than it takes to write it: commits wait for it. On failure these chunks were never copied. `stored`: as it was
  * coded; NULL: it was not. */
 static int write_frame(struct gc_copy *c, const uint8_t *stored, const uint32_t end[PACK_PARTS])
@@ -126,6 +146,8 @@ static int write_frame(struct gc_copy *c, const uint8_t *stored, const uint32_t 
 	r = packs_frame_open(e->packs, c->chunk_len == PACK_VARIED ? PACK_SMALL : PACK_BULK, c->chunk_len, &f);
 	if (r < 0)
 		return r;
+	if (is_mixed(c))
+		pack_frame_set_uncompressed(f);
 	fill_frame(c, f);
 	r = stored ? packs_frame_write_coded(e->packs, f, stored, end) : packs_frame_write(e->packs, f);
 	if (r < 0) {
@@ -149,7 +171,7 @@ int gc_copy_flush(struct gc_copy *c)
 	bool is_written = r == 0 && c->nr_next > 0;
 
 	if (is_written && c->code) {
-		r = c->code(c->userdata, c, &stored, end);
+		r = is_mixed(c) ? 0 : c->code(c->userdata, c, &stored, end);
 		is_written = r > 0;
 	}
 	if (is_written)

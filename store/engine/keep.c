@@ -207,7 +207,7 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
 	if (e->conf.read_only)
 		return -EROFS;
 	for (size_t i = 0; i < nr; i++)
-		if (!is_chunk_len(chunks[i].len) || !fp_equal(fp_of(&e->key, chunks[i].data, chunks[i].len), chunks[i].fp))
+		if (!is_chunk_len(chunks[i].len) || !fp_is_of(&e->key, chunks[i].fp, chunks[i].data, chunks[i].len))
 			return -EBADMSG;
 	r = shares_settling(e, false);
 	if (r < 0)

@@ -241,8 +241,11 @@ int content_patch(struct content *to, const struct content_patch *p, size_t nr)
 	size_t at = 0;
 	int r = ranges && b ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < nr; i++)
+	for (size_t i = 0; i < nr; i++) {
 		assert(p[i].len > 0 && (i == 0 || p[i - 1].off + p[i - 1].len <= p[i].off));
+		if (r == 0 && (i == 0 || p[i].from != p[i - 1].from))
+			r = content_may_share(p[i].from, to);
+	}
 	if (nr > 0 && p[nr - 1].off + p[nr - 1].len > CONTENT_MAX_SIZE)
 		r = -EFBIG;
 	if (to->e->conf.read_only)

@@ -159,7 +159,7 @@ static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 		if (!wants[i].got)
 			return log_errno(-EIO, "chunk %s is on other nodes, and none of those that can be reached has it",
 					 fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
-		if (!fp_equal(fp_of(&e->key, wants[i].buf, wants[i].len), wants[i].fp))
+		if (!fp_is_of(&e->key, wants[i].fp, wants[i].buf, wants[i].len))
 			return log_errno(-EIO, "chunk %s came from another node with other bytes", fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
 		atomic_fetch_add_explicit(&e->shares.fetched, wants[i].len, memory_order_relaxed);
 	}

@@ -37,6 +37,8 @@ int superblock_decode(const void *p, size_t len, struct superblock *ret)
 	sb.created_ns = le64_get(d->created_ns);
 	sb.flags = le32_get(d->flags);
 	sb.incompat = le32_get(d->incompat);
+	if (superblock_domains(&sb) >= NR_FP_DOMAIN_KINDS)
+		return -EOPNOTSUPP;
 	*ret = sb;
 	return 0;
 }
@@ -100,6 +102,8 @@ static int superblock_make(const struct engine_conf *conf, struct superblock *re
 	int r;
 
 	sb.incompat = SUPERBLOCK_INCOMPAT_KNOWN;
+	if (conf->dedup > 0)
+		sb.flags |= (uint32_t)(conf->dedup - 1) << SUPERBLOCK_DOMAIN_SHIFT;
 	r = random_bytes(sb.store_id, sizeof(sb.store_id));
 	if (r < 0)
 		return r;
@@ -313,11 +317,15 @@ static int open_locked(struct store_dirs *d, const char *path, const struct engi
 
 static int check_options(const struct store_dirs *d, const char *path, const struct engine_conf *conf)
 {
+	static const char *const domains[NR_FP_DOMAIN_KINDS] = { "global", "group", "user" };
 	uint8_t secret[FP_KEY_LEN];
 	int r;
 
 	if (conf->hash && (enum fp_kind)conf->hash != d->sb.hash)
 		return log_errno(-EINVAL, "store %s: made with another hash=, which cannot be changed", path);
+	if (conf->dedup && (enum fp_domain_kind)(conf->dedup - 1) != superblock_domains(&d->sb))
+		return log_errno(-EINVAL, "store %s: made with dedup=%s, which cannot be changed; use another store", path,
+				 domains[superblock_domains(&d->sb)]);
 	if (!conf->cluster)
 		return 0;
 	r = read_keyfile(conf->cluster, secret);

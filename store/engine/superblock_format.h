@@ -22,9 +22,10 @@
 #define SUPERBLOCK_COPIES 64u	/* there may be copies of what other nodes have sealed */
 #define SUPERBLOCK_STRIPES 128u	/* some of these may be stripes, or have slots; notes of who has a copy may be of version 2 */
 #define SUPERBLOCK_CODED 256u	/* frames may be coded with what is known of their bytes */
+#define SUPERBLOCK_DOMAINS 512u	/* fingerprints may be of a domain */
 #define SUPERBLOCK_INCOMPAT_KNOWN                                                                              \
 	(SUPERBLOCK_RECIPES_2 | SUPERBLOCK_CLONES | SUPERBLOCK_LAYERS | SUPERBLOCK_SHARES | SUPERBLOCK_SEALS | \
-	 SUPERBLOCK_ROOTS | SUPERBLOCK_COPIES | SUPERBLOCK_STRIPES | SUPERBLOCK_CODED)
+	 SUPERBLOCK_ROOTS | SUPERBLOCK_COPIES | SUPERBLOCK_STRIPES | SUPERBLOCK_CODED | SUPERBLOCK_DOMAINS)
 
 struct superblock_disk {
 	uint8_t magic[8];
@@ -33,7 +34,7 @@ struct superblock_disk {
 	uint8_t store_id[16];
 	uint8_t secret[FP_KEY_LEN]; /* fingerprint key */
 	struct le64 created_ns;
-	struct le32 flags; /* SUPERBLOCK_CLUSTER */
+	struct le32 flags; /* SUPERBLOCK_CLUSTER, SUPERBLOCK_DOMAIN_KIND */
 	uint8_t reserved[4092 - 84];
 	struct le32 crc32c; /* over all bytes before it */
 };
@@ -41,6 +42,8 @@ static_assert(sizeof(struct superblock_disk) == SUPERBLOCK_SIZE, "on disk");
 static_assert(offsetof(struct superblock_disk, crc32c) == 4092, "on disk");
 
 #define SUPERBLOCK_CLUSTER 1u /* the secret came from a key file that other stores share */
+#define SUPERBLOCK_DOMAIN_KIND 6u /* enum fp_domain_kind */
+#define SUPERBLOCK_DOMAIN_SHIFT 1
 
 struct superblock {
 	enum fp_kind hash;
@@ -49,6 +52,12 @@ struct superblock {
 	uint64_t created_ns;
 	uint32_t flags, incompat;
 };
+
+/* Whose chunks are shared with whose. */
+static inline enum fp_domain_kind superblock_domains(const struct superblock *sb)
+{
+	return (enum fp_domain_kind)((sb->flags & SUPERBLOCK_DOMAIN_KIND) >> SUPERBLOCK_DOMAIN_SHIFT);
+}
 
 /* -EBADMSG: not a superblock or damaged; -EOPNOTSUPP: another version or unknown features. */
 int superblock_decode(const void *p, size_t len, struct superblock *ret);

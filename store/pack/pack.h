@@ -135,6 +135,7 @@ int packs_frame_open(struct packs *p, enum pack_stream s, uint32_t chunk_len, st
 unsigned pack_frame_room(const struct pack_frame *f);
 bool pack_frame_takes(const struct pack_frame *f, uint32_t len);
 void pack_frame_set_compression(struct pack_frame *f, struct pack_compression c);
+void pack_frame_set_uncompressed(struct pack_frame *f); /* whatever is set later */
 /* Add one chunk. PACK_BULK borrows `data` (4 KiB aligned) until the frame is written; PACK_SMALL copies it.
  * From here on its address can be given out: packs_fps() knows it, packs_read() has its bytes from memory. */
 struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data);

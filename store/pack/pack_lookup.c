@@ -328,7 +328,7 @@ int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t le
 	r = is_compressed(p, chunk);
 	if (r != 0)
 		return r < 0 ? r : -EOPNOTSUPP;
-	if (!addr_equal(start, chunk) || chunk_len != len || !fp_equal(fp_of(p->conf.key, data, len), fp))
+	if (!addr_equal(start, chunk) || chunk_len != len || !fp_is_of(p->conf.key, fp, data, len))
 		return -EINVAL;
 	r = packs_wait(p, chunk);
 	if (r < 0)

@@ -223,7 +223,7 @@ static int plan_verify(struct plan *pl, const struct fp *fps)
 	for (uint32_t i = 0; i < nr_planned(pl); i++) {
 		uint32_t off;
 
-		if (!is_read(pl, i) || fp_equal(fp_of(p->conf.key, pl->where[i], pack_cut_len(&pl->cuts, i)), fps[i]))
+		if (!is_read(pl, i) || fp_is_of(p->conf.key, fps[i], pl->where[i], pack_cut_len(&pl->cuts, i)))
 			continue;
 		r = -EBADMSG;
 		off = pack_data_off(pl->wants->frame) + pack_cut_start(&pl->cuts, i);

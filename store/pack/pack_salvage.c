@@ -62,15 +62,15 @@ static bool fp_nearly_equal(const uint8_t a[FP_LEN], const uint8_t b[FP_LEN])
 	return n >= PROOF_BYTES;
 }
 
-/* Chunk i has these bytes, and this is its entry. Do they belong together? */
-static bool compare(struct pack_salvage *s, uint32_t i, struct fp bytes, const uint8_t entry[FP_LEN])
+/* Chunk i has these bytes, and this is its entry. Do they belong together? Of a domain less may be wrong: which one it is has to be told. */
+static bool compare(const struct guess *g, struct pack_salvage *s, uint32_t i, struct fp bytes, const uint8_t entry[FP_LEN])
 {
 	uint8_t encoded[FP_LEN];
 
 	fp_encode(bytes, encoded);
 	s->bytes[i] = bytes;
-	s->proved[i] = fp_nearly_equal(encoded, entry);
-	s->fps[i] = s->proved[i] ? bytes : fp_decode(entry);
+	s->fps[i] = fp_nearly_equal(encoded, entry) ? bytes : fp_decode(entry);
+	s->proved[i] = fp_is_nearly_of(g->key, s->fps[i], bytes, &s->fps[i]);
 	return s->proved[i];
 }
 
@@ -109,7 +109,7 @@ static void try_length(const struct guess *g, uint32_t chunk_len, struct pack_sa
 		s->ends[i] = (i + 1) * chunk_len;
 		if (i >= nr)
 			s->fps[i] = fp_decode(g->d->fps[i]);
-		else if (compare(s, i, s->bytes[i], g->d->fps[i]))
+		else if (compare(g, s, i, s->bytes[i], g->d->fps[i]))
 			s->nr_chunks = i + 1;
 	}
 	if (s->nr_chunks > 0)
@@ -129,7 +129,7 @@ static uint32_t len_of(const struct guess *g, uint32_t i)
 static bool try_chunk(const struct guess *g, uint32_t i, uint32_t from, uint32_t end, struct pack_salvage *s)
 {
 	s->ends[i] = end;
-	return compare(s, i, fp_of(g->key, g->data + from, end - from), g->d->varied[i].fp);
+	return compare(g, s, i, fp_of(g->key, g->data + from, end - from), g->d->varied[i].fp);
 }
 
 /* Chunks [first, end) have these bytes, and nothing says what is whose: by their lengths if those can be, else all

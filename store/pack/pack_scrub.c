@@ -88,7 +88,7 @@ static int read_table(struct look *l)
 
 static bool is_same(const struct look *l, uint32_t i, const uint8_t *bytes)
 {
-	return fp_equal(fp_of(l->p->conf.key, bytes, pack_cut_len(&l->cuts, i)), l->t.fps[i]);
+	return fp_is_of(l->p->conf.key, l->t.fps[i], bytes, pack_cut_len(&l->cuts, i));
 }
 
 /* The parts that chunk i lies in. */

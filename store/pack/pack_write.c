@@ -179,7 +179,14 @@ bool pack_frame_takes(const struct pack_frame *f, uint32_t len)
 
 void pack_frame_set_compression(struct pack_frame *f, struct pack_compression c)
 {
-	f->compression = c;
+	if (!f->uncompressed)
+		f->compression = c;
+}
+
+void pack_frame_set_uncompressed(struct pack_frame *f)
+{
+	f->compression = (struct pack_compression){ .kind = PACK_COMPRESS_NONE };
+	f->uncompressed = true;
 }
 
 struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data)

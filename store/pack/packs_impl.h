@@ -35,6 +35,7 @@ struct pack_frame {
 	struct pack_buffer *buffer; /* PACK_SMALL: chunk bytes */
 	const uint8_t **chunks; /* PACK_BULK: where they are */
 	struct pack_compression compression;
+	bool uncompressed; /* it is to stay so */
 	bool tried; /* to write: the place may hold anything */
 	uint64_t away[PACK_GONE_WORDS]; /* of one that is written partly */
 

@@ -3,7 +3,7 @@
 _ckptfs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[0]##*/}
 	local options="agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compress=none compress=lz4 compress=zstd
-		compress=auto dirty= hash=auto hash=xxh3 hash=sha256 hash=clmul log=
+		compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto hash=xxh3 hash=sha256 hash=clmul log=
 		log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= nonempty page= pending= private
 		protect= read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec"
 	local flags files=-f

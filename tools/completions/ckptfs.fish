@@ -7,7 +7,7 @@ end
 # A list after -o, complete but for its last word.
 function __ckptfs_options
     set -l before (commandline -ct | string replace -r '^-o' '' | string replace -r '[^,]*$' '')
-    for o in agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compress=none compress=lz4 compress=zstd compress=auto dirty= hash=auto \
+    for o in agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compress=none compress=lz4 compress=zstd compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto \
         hash=xxh3 hash=sha256 hash=clmul log= log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= \
         nonempty page= pending= private protect= read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec
         echo $before$o

@@ -151,6 +151,70 @@ static void derived_keys_are_pinned(void **state _unused_)
 	assert_string_equal(hex, want);
 }
 
+/* Computed anew from format.md, with libxxhash called from Python. */
+static void tweaks_are_pinned(void **state _unused_)
+{
+	static const struct {
+		struct fp_domain d;
+		const char *want;
+	} table[] = {
+		{ { FP_OF_ALL, 0 }, "000000000000000000000000000000" },
+		{ { FP_OF_GROUP, 0 }, "00000000014ede64222c3b0b3eb281" },
+		{ { FP_OF_USER, 0 }, "00000000020e15a904447a082c7636" },
+		{ { FP_OF_USER, 1001 }, "e90300000216c6ba5e0b2b38c2769b" },
+		{ { FP_OF_USER, UINT32_MAX }, "ffffffff029a28784196cf0ee8a5f8" },
+	};
+	struct fp_key k;
+
+	fp_key_init(&k, FP_CLMUL, secret);
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+		assert_string_equal(fp_hex(fp_tweak(&k, table[i].d)).s, table[i].want);
+}
+
+static void whose_bytes_they_are_shows_in_a_fingerprint(void **state _unused_)
+{
+	static const struct fp_domain domains[] = {
+		{ FP_OF_ALL, 0 }, { FP_OF_GROUP, 0 }, { FP_OF_GROUP, 1001 }, { FP_OF_USER, 1001 }, { FP_OF_USER, 1002 },
+	};
+	struct fp_domain seen;
+	struct fp_key k;
+
+	fp_key_init(&k, FP_CLMUL, secret);
+	for (size_t i = 0; i < ARRAY_SIZE(domains); i++) {
+		struct fp bytes = fp_of(&k, page, 4096), f = fp_xor(bytes, fp_tweak(&k, domains[i]));
+
+		assert_int_equal(f.hi >> 56, 0);
+		assert_true(fp_domain_of(&k, f, bytes, &seen));
+		assert_int_equal(seen.kind, domains[i].kind);
+		assert_int_equal(seen.id, domains[i].id);
+		assert_true(fp_is_of(&k, f, page, 4096));
+		assert_false(fp_is_of(&k, f, page, 4095));
+		for (size_t other = 0; other < i; other++)
+			assert_false(fp_equal(f, fp_xor(bytes, fp_tweak(&k, domains[other]))));
+	}
+}
+
+static void a_wrong_byte_is_told_and_put_right(void **state _unused_)
+{
+	static const struct fp_domain domains[] = { { FP_OF_ALL, 0 }, { FP_OF_USER, 1001 } };
+	struct fp_key k;
+
+	fp_key_init(&k, FP_CLMUL, secret);
+	for (size_t i = 0; i < 2 * 15; i++) {
+		struct fp bytes = fp_of(&k, page, 4096), f = fp_xor(bytes, fp_tweak(&k, domains[i % 2])), wrong, right;
+		uint8_t encoded[FP_LEN];
+
+		fp_encode(f, encoded);
+		encoded[i / 2] ^= 0x5a;
+		wrong = fp_decode(encoded);
+		assert_false(fp_is_of(&k, wrong, page, 4096));
+		assert_true(fp_is_nearly_of(&k, wrong, bytes, &right));
+		assert_true(fp_equal(right, f));
+		encoded[(i / 2 + 7) % 15] ^= 0x5a;
+		assert_false(fp_is_nearly_of(&k, fp_decode(encoded), bytes, &right));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +226,9 @@ int main(void)
 		cmocka_unit_test(neighbouring_pieces_are_fingerprinted_one_by_one),
 		cmocka_unit_test(fifteen_bytes_hold_all_of_a_fingerprint),
 		cmocka_unit_test(the_top_byte_is_always_clear),
+		cmocka_unit_test(tweaks_are_pinned),
+		cmocka_unit_test(whose_bytes_they_are_shows_in_a_fingerprint),
+		cmocka_unit_test(a_wrong_byte_is_told_and_put_right),
 	};
 
 	return cmocka_run_group_tests_name("fp", tests, set_up, NULL);

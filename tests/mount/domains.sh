@@ -1,0 +1,87 @@
+#!/bin/bash
+# dedup=user and dedup=group: users on one mount. What one has written is stored again for the other, by no way found; nothing
+# tells whether somebody else has it. What is asked of a file is told to those who may read it.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+need setpriv
+
+M=$((1 << 20))
+as() { setpriv --reuid "$1" --regid "$2" --clear-groups "${@:3}"; } # UID GID COMMAND...
+is() { [ "$1" = "$2" ] || fail "$3: $1 instead of $2"; }
+put() { as "$1" "$2" sh -c 'cat >"$1" && sync "$1"' - "$MNT/$3"; } # UID GID NAME: from standard input
+found() { # what was not stored because it was known, by any way
+	figure written_by_cause.{champion,successor,memory,index,shifted}_bytes | awk '{ n += $1 } END { print n }'
+}
+known() { is "$(($(found) - before))" "$1" "bytes found"; } # BYTES: since `before` was taken
+stores() { # BYTES WHAT COMMAND...: it brings so many bytes to the packs
+	local was
+	was=$(figure stored_bytes)
+	"${@:3}"
+	is "$(($(figure stored_bytes) - was))" "$1" "$2"
+}
+
+fs_mount dedup=user
+chmod 1777 "$MNT"
+noise 1 8 >"$WORK/noise"
+chmod 644 "$WORK/noise"
+before=$(found)
+stores $((8 * M)) "the first" put 1001 2001 ckpt.1 <"$WORK/noise"
+stores $((8 * M)) "another user, next in a series" put 1002 2001 ckpt.2 <"$WORK/noise"
+known 0
+stores 0 "the first user again" put 1001 2002 again <"$WORK/noise"
+known $((8 * M))
+echo "ok users share with themselves only"
+
+# Zeros are holes for everybody.
+stores 0 "zeros" put 1002 2001 zeros < <(head -c "$M" /dev/zero)
+stores 0 "zeros of another" put 1001 2001 zeros.too < <(head -c "$M" /dev/zero)
+
+# Copies: by the kernel, that is with copy_file_range(2), they are bytes that are written; a clone is refused.
+chmod 644 "$MNT/ckpt.1"
+stores $((8 * M)) "a copy for another" as 1003 2003 sh -c 'cp "$1" "$2" && sync "$2"' - "$MNT/ckpt.1" "$MNT/copied"
+cmp "$MNT/copied" "$WORK/noise"
+cat >"$WORK/clone.py" <<'PY'
+import errno, sys
+import ckptfs
+try:
+    ckptfs.clone(sys.argv[1], sys.argv[2])
+except OSError as e:
+    sys.exit(errno.errorcode[e.errno])
+PY
+clone() { PYTHONPATH=$HERE/../../client/python as "$1" "$2" "$PYTHON" "$WORK/clone.py" "$MNT/$3" "$MNT/$4"; }
+exits 1 clone 1002 2001 ckpt.1 cloned
+says EXDEV
+stores 0 "a clone of one's own" clone 1001 2001 ckpt.1 mine
+cmp "$MNT/mine" "$WORK/noise"
+echo "ok nothing is cloned across"
+
+# Given away: its bytes are where they were, and readable; what is written is the new owner's.
+chown 1002 "$MNT/again"
+cmp "$MNT/again" "$WORK/noise"
+stores 0 "the same over it: it is known to be his" put 1002 2001 again <"$WORK/noise"
+
+# How a store is made it stays.
+fs_umount
+exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o dedup=group
+says "made with dedup=user, which cannot be changed"
+exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o dedup=everybody
+says 'option dedup=everybody'
+fs_mount
+stores $((8 * M)) "after a remount without the option" put 1004 2001 later <"$WORK/noise"
+"$CKPTFS_BUILD/tools/ckptfs-gc" --delete --quiet "$MNT"
+fs_umount
+exits 0 "$CKPTFS_BUILD/tools/fsck.ckptfs" -n --read-data "$STORE"
+
+# Groups: of the file, not of who writes it.
+STORE=$WORK/groups
+fs_mount dedup=group
+chmod 1777 "$MNT"
+mkdir -m 2777 "$MNT/project"
+chgrp 2002 "$MNT/project"
+stores $((8 * M)) "the first of a group" put 1001 2001 one <"$WORK/noise"
+stores 0 "another of the group" put 1002 2001 two <"$WORK/noise"
+stores $((8 * M)) "another group" put 1001 2002 three <"$WORK/noise"
+stores 0 "in a directory of that group" put 1003 2001 project/four <"$WORK/noise"
+echo "ok groups share with themselves only"
+fs_umount
