@@ -107,6 +107,9 @@ uint64_t view_parent(struct view *v, uint64_t ino)
 
 int view_stat(struct view *v, uint64_t ino, struct stat *ret)
 {
+	/* Names on the way to what is sealed may lie in directories there that are not for everybody: who knows his passes. */
+	static const mode_t modes[] = { [OF_VIEW] = S_IFDIR | 0555, [OF_NODES] = S_IFDIR | 0555, [OF_SELF] = S_IFLNK | 0777,
+					[OF_NODE] = S_IFDIR | 0511 };
 	struct entry e;
 	int r = get(v, ino, &e);
 
@@ -114,7 +117,7 @@ int view_stat(struct view *v, uint64_t ino, struct stat *ret)
 		return r;
 	*ret = (struct stat){
 		.st_ino = ino,
-		.st_mode = e.kind == OF_SELF ? S_IFLNK | 0777 : S_IFDIR | 0555,
+		.st_mode = modes[e.kind],
 		.st_nlink = e.kind == OF_SELF ? 1 : 2,
 		.st_uid = geteuid(),
 		.st_gid = getegid(),

@@ -1,7 +1,9 @@
 #include "client/ioctl.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +118,7 @@ static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	r = content_info(f->content, &info);
+	r = (f->flags & O_ACCMODE) == O_WRONLY ? -EBADF : content_info(f->content, &info); /* a fingerprint is for who reads */
 	if (r < 0) {
 		ops_reply(req, r);
 		return;
@@ -130,13 +132,6 @@ static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
 	memset(arg.fingerprint, 0, sizeof(arg.fingerprint));
 	fp_encode(info.fingerprint, arg.fingerprint);
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
-}
-
-bool ops_may_command(fuse_req_t req)
-{
-	uid_t uid = fuse_req_ctx(req)->uid;
-
-	return uid == 0 || uid == geteuid();
 }
 
 static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
@@ -300,32 +295,49 @@ static void ioctl_scrub_hit(fuse_req_t req, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
-/* A name that is there, as its place in the directory; "": all of them. */
-static int find_name(struct fs *fs, uint64_t dir, const char *name, struct exclusive_name *ret)
+/* All files of a directory, that is, if the caller may read them: what of a file is shared tells something of its bytes. */
+static int check_all(fuse_req_t req, uint64_t dir)
 {
+	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
 	struct ns_dirent d;
-	int r = 1;
+	int r = ops_may_command(req) ? 0 : ns_readdir_open(fs_of(req)->db, dir, 0, &it);
 
-	if (name[0] != '\0') {
+	while (it && r == 0 && (r = ns_readdir_next(it, &d)) > 0)
+		r = d.type == DT_REG ? ops_may(req, d.ino, R_OK) : 0;
+	return r;
+}
+
+/* A name that is there, as its place in the directory; "": all of them. */
+static int find_name(fuse_req_t req, uint64_t dir, const char *name, struct exclusive_name *ret)
+{
+	struct fs *fs = fs_of(req);
+	struct ns_dirent d = { .cookie = 0 };
+	int r;
+
+	if (name[0] == '\0') {
+		r = check_all(req, dir);
+	} else {
 		rwlock_lock_shared(&fs->names);
 		r = ns_find(fs->db, fs->key, dir, name, &d);
 		rwlock_unlock_shared(&fs->names);
+		r = r == 0 ? -ENOENT : r < 0 || d.type != DT_REG ? MIN(r, 0) : ops_may(req, d.ino, R_OK);
 	}
-	if (r <= 0)
-		return r < 0 ? r : -ENOENT;
-	*ret = (struct exclusive_name){ dir, name[0] != '\0' ? d.cookie : 0 };
-	return 0;
+	if (r == 0)
+		*ret = (struct exclusive_name){ dir, d.cookie };
+	return r;
 }
 
-static int exclusive_add(struct fs *fs, uint64_t dir, const struct ckptfs_exclusive *arg)
+static int exclusive_add(fuse_req_t req, uint64_t dir, const struct ckptfs_exclusive *arg)
 {
 	struct exclusive_name name;
 	int r;
 
 	if (strnlen(arg->name, sizeof(arg->name)) == sizeof(arg->name))
 		return -EINVAL;
-	r = find_name(fs, dir, arg->name, &name);
-	return r < 0 ? r : inquiry_add(fs->inquiries, arg->question, name);
+	r = ops_may(req, dir, R_OK | X_OK); /* as for ls -l */
+	if (r == 0)
+		r = find_name(req, dir, arg->name, &name);
+	return r < 0 ? r : inquiry_add(fs_of(req)->inquiries, arg->question, name);
 }
 
 static int exclusive_tell(struct fs *fs, struct ckptfs_exclusive *arg)
@@ -354,13 +366,15 @@ static int exclusive_tell(struct fs *fs, struct ckptfs_exclusive *arg)
 	return 0;
 }
 
-static int exclusive_command(struct fs *fs, uint64_t dir, struct ckptfs_exclusive *arg)
+static int exclusive_command(fuse_req_t req, uint64_t dir, struct ckptfs_exclusive *arg)
 {
+	struct fs *fs = fs_of(req);
+
 	switch (arg->command) {
 	case CKPTFS_EXCLUSIVE_BEGIN:
 		return inquiry_begin(fs->inquiries, &arg->question);
 	case CKPTFS_EXCLUSIVE_ADD:
-		return exclusive_add(fs, dir, arg);
+		return exclusive_add(req, dir, arg);
 	case CKPTFS_EXCLUSIVE_RUN:
 		return inquiry_start(fs->inquiries, arg->question);
 	case CKPTFS_EXCLUSIVE_STATUS:
@@ -378,7 +392,7 @@ static void ioctl_exclusive(fuse_req_t req, fuse_ino_t dir, const void *in)
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	r = exclusive_command(fs_of(req), dir, &arg);
+	r = exclusive_command(req, dir, &arg);
 	if (r < 0)
 		ops_reply(req, r);
 	else

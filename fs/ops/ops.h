@@ -5,6 +5,7 @@
 #pragma once
 
 #include <fuse_lowlevel.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -35,7 +36,10 @@ static inline struct file *file_of(const struct fuse_file_info *fi)
 }
 
 struct who ops_who(fuse_req_t req);
+bool ops_in_group(fuse_req_t req, gid_t gid); /* is the caller a member, or root? */
 bool ops_may_command(fuse_req_t req); /* what concerns the store as a whole */
+/* 0: the caller may do this with the inode, R_OK, W_OK or X_OK. -EACCES, <0. */
+int ops_may(fuse_req_t req, uint64_t ino, unsigned want);
 /* 0 or a negative errno. Damage is what applications know as EIO. */
 void ops_reply(fuse_req_t req, int r);
 int ops_errno(int r); /* as ops_reply() would send it, positive */

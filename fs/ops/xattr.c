@@ -13,31 +13,13 @@
 #include "fs/namespace.h"
 #include "fs/ops/ops.h"
 
-#define GROUPS_MAX 1024
-
-/* Is the caller a member of the group, or root? */
-static bool in_group(fuse_req_t req, gid_t gid)
-{
-	const struct fuse_ctx *ctx = fuse_req_ctx(req);
-	gid_t groups[GROUPS_MAX];
-	int n;
-
-	if (ctx->uid == 0 || ctx->gid == gid)
-		return true;
-	n = fuse_req_getgroups(req, GROUPS_MAX, groups);
-	for (int i = 0; i < MIN(n, GROUPS_MAX); i++)
-		if (groups[i] == gid)
-			return true;
-	return false;
-}
-
 static bool kills_setgid(fuse_req_t req, uint64_t ino, const char *name)
 {
 	struct ns_inode in;
 
 	if (strcmp(name, ACL_ACCESS_NAME) != 0 || attr_load(fs_of(req), ino, &in) <= 0)
 		return false;
-	return in.mode & S_ISGID && !in_group(req, in.gid);
+	return in.mode & S_ISGID && !ops_in_group(req, in.gid);
 }
 
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *p, size_t len, int flags)

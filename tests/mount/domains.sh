@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
-need setpriv
+need setpriv getfattr
 
 M=$((1 << 20))
 as() { setpriv --reuid "$1" --regid "$2" --clear-groups "${@:3}"; } # UID GID COMMAND...
@@ -61,6 +61,46 @@ chown 1002 "$MNT/again"
 cmp "$MNT/again" "$WORK/noise"
 stores 0 "the same over it: it is known to be his" put 1002 2001 again <"$WORK/noise"
 
+# What can be asked of a file is for those who may read it; of the store, for root.
+stat=$CKPTFS_BUILD/tools/ckptfs-stat
+cp "$stat" "$CKPTFS_BUILD/tools/ckptfs-gc" "$CKPTFS_BUILD/tools/ckptfs-scrub" "$WORK/" # the build directory may be closed
+chmod 600 "$MNT/ckpt.2"
+exits 0 as 1002 2001 "$WORK/ckptfs-stat" --if-deleted --json "$MNT/ckpt.2"
+exits 2 as 1001 2001 "$WORK/ckptfs-stat" --if-deleted --json "$MNT/ckpt.2"
+says 'Permission denied'
+exits 2 as 1001 2001 "$WORK/ckptfs-stat" --if-deleted --json "$MNT"
+says 'Permission denied'
+chmod 640 "$MNT/ckpt.2"
+exits 0 as 1001 2001 "$WORK/ckptfs-stat" --if-deleted --json "$MNT/ckpt.2"
+exits 2 as 1001 2002 "$WORK/ckptfs-stat" --if-deleted --json "$MNT/ckpt.2"
+exits 0 setpriv --reuid 1001 --regid 2002 --groups 2001 "$WORK/ckptfs-stat" --if-deleted --json "$MNT/ckpt.2"
+mkdir -m 744 "$MNT/shown" # names, but nothing else
+put 0 0 shown/file <"$WORK/noise"
+exits 2 as 1001 2001 "$WORK/ckptfs-stat" --if-deleted --json "$MNT/shown"
+for name in stat fingerprint; do
+	exits 0 as 1002 2001 getfattr -n user.ckptfs.$name "$MNT/ckpt.2"
+	exits 1 as 1003 2003 getfattr -n user.ckptfs.$name "$MNT/ckpt.2"
+	says 'Permission denied'
+done
+chmod 622 "$MNT/ckpt.2"
+as 1001 2001 "$PYTHON" - "$HERE/../../client/python" "$MNT/ckpt.2" "$MNT" <<'PY'
+import errno, fcntl, os, sys
+sys.path.insert(0, sys.argv[1])
+from ckptfs import _ioctl
+fd = os.open(sys.argv[2], os.O_WRONLY)
+for name, number in (("Stat", _ioctl.STAT), ("Handle", _ioctl.HANDLE)):
+    try:
+        _ioctl.call(fd, number, getattr(_ioctl, name)())
+    except OSError as e:
+        assert e.errno == errno.EBADF, (name, e)
+    else:
+        sys.exit(name + " of a file that may only be written")
+PY
+for command in "ckptfs-gc --delete" ckptfs-scrub; do
+	exits 2 as 1001 2001 "$WORK/"$command --quiet "$MNT"
+done
+echo "ok what may not be read is not told of"
+
 # How a store is made it stays.
 fs_umount
 exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o dedup=group
@@ -69,7 +109,7 @@ exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o dedup=everybody
 says 'option dedup=everybody'
 fs_mount
 stores $((8 * M)) "after a remount without the option" put 1004 2001 later <"$WORK/noise"
-"$CKPTFS_BUILD/tools/ckptfs-gc" --delete --quiet "$MNT"
+"$CKPTFS_BUILD/tools/ckptfs-gc" --delete --quiet "$MNT" >"$WORK/out"
 fs_umount
 exits 0 "$CKPTFS_BUILD/tools/fsck.ckptfs" -n --read-data "$STORE"
 

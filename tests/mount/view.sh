@@ -65,6 +65,11 @@ lies busy
 [ -e "$there~6f746865720000000000000000000000/a/b/file" ] || fail "not found by its whole name"
 [ ! -e "$there~6f746865720000000000000000000001" ] || fail "another id is found"
 [ "$(copies)" = 1 ] || fail "$(copies) copies"
+as_nobody ls "$MNT/.ckptfs/nodes" >"$WORK/out" || fail "names of nodes are for everybody"
+for dir in "$there" "$there/a"; do # what may be somebody's there
+	! as_nobody ls "$dir" 2>"$WORK/said" >&2 || fail "anybody may list $dir"
+done
+as_nobody stat "$there/a/b" >"$WORK/out" || fail "who knows the path cannot pass"
 kill "$LIAR"
 wait "$LIAR" 2>/dev/null || true
 until [ "$(nodes)" = 0 ]; do sleep 0.05; done
