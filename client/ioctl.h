@@ -144,7 +144,10 @@ struct ckptfs_scrub_hit {
  * mount.
  *
  *   BEGIN   question is set (EBUSY: too many at once)
- *   ADD     the name `name` of this directory; "": all names in it, but not what is in directories below
+ *   ADD     the name `name` of this directory; "": all names in it, but not what is in directories below. EACCES: a file that
+ *           the caller may not read
+ *   USER    instead of names, all files whose owner is `id`; GROUP: whose group. EPERM: of somebody else, and the caller is not
+ *           root, nor has mounted
  *   RUN
  *   STATUS  running, error and figures; in the end as of the moment of RUN
  *   END
@@ -155,11 +158,13 @@ enum ckptfs_exclusive_command {
 	CKPTFS_EXCLUSIVE_RUN,
 	CKPTFS_EXCLUSIVE_STATUS,
 	CKPTFS_EXCLUSIVE_END,
+	CKPTFS_EXCLUSIVE_USER,
+	CKPTFS_EXCLUSIVE_GROUP,
 };
 
 struct ckptfs_exclusive {
 	uint32_t size, version;
-	uint32_t command, reserved;
+	uint32_t command, id; /* id: of USER and GROUP */
 	uint64_t question;
 	char name[256]; /* with its final NUL */
 	uint32_t running; /* out, as all below */
@@ -172,6 +177,28 @@ struct ckptfs_exclusive {
 	uint64_t damaged; /* frames that cannot be read: what is in them is not counted */
 	uint64_t frames, frames_done, recipes; /* how far it has come: found, looked at, read */
 	uint64_t built; /* recipes read first, because the store is of a version before it could answer this */
+};
+
+/*
+ * Who has files: users, or groups, by ascending numbers, from `from` on, some at a time; on any directory of the mount. Root, and who
+ * has mounted, is told of all; others of themselves and their groups. What of it would be free without them EXCLUSIVE tells.
+ */
+enum ckptfs_owner_kind { CKPTFS_OWNER_GROUP = 1, CKPTFS_OWNER_USER = 2 };
+#define CKPTFS_OWNERS_MAX 128
+
+struct ckptfs_owner {
+	uint32_t id, reserved;
+	uint64_t files, file_size, mapped; /* their bytes, and those without holes */
+};
+
+struct ckptfs_owners {
+	uint32_t size, version;
+	uint32_t kind;
+	uint32_t nr; /* out: told in v */
+	uint64_t from; /* in; out: where to go on */
+	uint32_t more; /* out: there may be */
+	uint32_t reserved;
+	struct ckptfs_owner v[CKPTFS_OWNERS_MAX];
 };
 
 /*
@@ -354,3 +381,4 @@ struct ckptfs_compact_result {
 #define CKPTFS_IOC_COMPACT_FILE _IOWR(CKPTFS_IOC_TYPE, 25, struct ckptfs_compact_file)
 #define CKPTFS_IOC_COMPACT_ADD _IOW(CKPTFS_IOC_TYPE, 26, struct ckptfs_compact_add)
 #define CKPTFS_IOC_COMPACT_RESULT _IOWR(CKPTFS_IOC_TYPE, 27, struct ckptfs_compact_result)
+#define CKPTFS_IOC_OWNERS _IOWR(CKPTFS_IOC_TYPE, 28, struct ckptfs_owners)

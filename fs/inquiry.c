@@ -18,6 +18,7 @@ struct inquiry {
 	uint64_t heard_ns; /* from whoever asked */
 	struct exclusive_name *names; /* its thread's, once it has one */
 	size_t nr, size;
+	struct fp_domain owner; /* FP_OF_ALL: by names */
 	bool has_thread; /* to be joined */
 	bool stop;
 	pthread_t thread;
@@ -90,7 +91,7 @@ static bool step(void *userdata, const struct exclusive_report *so_far)
 static void *run(void *arg)
 {
 	struct inquiry *i = arg;
-	struct exclusive_conf conf = { .names = i->names, .nr_names = i->nr, .step = step, .userdata = i };
+	struct exclusive_conf conf = { .names = i->names, .nr_names = i->nr, .owner = i->owner, .step = step, .userdata = i };
 	struct exclusive_report report;
 	int r;
 
@@ -152,6 +153,8 @@ static int add_locked(struct inquiry *i, struct exclusive_name name)
 {
 	if (!i || i->has_thread)
 		return -ESTALE;
+	if (i->owner.kind != FP_OF_ALL)
+		return -EINVAL;
 	if (i->nr == NAMES_MAX)
 		return -E2BIG;
 	if (i->nr == i->size) {
@@ -173,6 +176,23 @@ int inquiry_add(struct inquiries *q, uint64_t number, struct exclusive_name name
 
 	mutex_lock(&q->lock);
 	r = add_locked(find(q, number), name);
+	mutex_unlock(&q->lock);
+	return r;
+}
+
+int inquiry_add_owner(struct inquiries *q, uint64_t number, struct fp_domain owner)
+{
+	struct inquiry *i;
+	int r = 0;
+
+	mutex_lock(&q->lock);
+	i = find(q, number);
+	if (!i || i->has_thread)
+		r = -ESTALE;
+	else if (i->nr > 0 || i->owner.kind != FP_OF_ALL)
+		r = -EINVAL;
+	else
+		i->owner = owner;
 	mutex_unlock(&q->lock);
 	return r;
 }

@@ -27,6 +27,8 @@ int inquiry_begin(struct inquiries *q, uint64_t *ret); /* -EBUSY: there are too 
 /* All names of a directory (cookie 0), or one. -ESTALE: no such question, or it is started. -E2BIG: more than it can
  * hold. */
 int inquiry_add(struct inquiries *q, uint64_t number, struct exclusive_name name);
+/* All files of a user or a group instead: of a question that has no names. */
+int inquiry_add_owner(struct inquiries *q, uint64_t number, struct fp_domain owner);
 int inquiry_start(struct inquiries *q, uint64_t number);
 int inquiry_status(struct inquiries *q, uint64_t number, struct inquiry_status *ret);
 int inquiry_end(struct inquiries *q, uint64_t number); /* does not wait for it */

@@ -32,6 +32,7 @@
 #include "tools/stat_ask.h"
 #include "tools/stat_exclusive.h"
 #include "tools/stat_show.h"
+#include "tools/stat_users.h"
 #include "tools/stat_watch.h"
 #include "tools/verify.h"
 
@@ -47,6 +48,7 @@ struct request {
 	const char *html; /* a page to write; NULL: none */
 	bool epochs; /* what is sealed in mounts */
 	bool verify, quick; /* does an epoch prove itself? quick: without reading its bytes */
+	bool users; /* who has how much in mounts */
 	bool if_deleted; /* what would be free, of all paths together */
 
 	char **paths; /* allocated, as are those below: one for each path */
@@ -73,12 +75,14 @@ static void help(FILE *to)
 	      "       ckptfs-stat --epochs [--json] [--watch [SECONDS]] [MOUNTPOINT...]\n"
 	      "       ckptfs-stat --verify [--quick] [--json] EPOCH...\n"
 	      "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"
+	      "       ckptfs-stat --users [--json] [MOUNTPOINT...]\n"
 	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"
 	      "of a file, or of all files below a directory.\n\n"
 	      "  --epochs           the sealed directories of a mount, *: the newest in its directory; NEW: bytes it brought\n"
 	      "  --verify           read all of a sealed directory: is it, to the last byte, what was sealed?\n"
 	      "  --quick            compare names, attributes and fingerprints only, and read no bytes\n"
 	      "  --if-deleted       what would be free if all PATHs, with all below them, were deleted together\n"
+	      "  --users            who has how much: users, then groups; EXCLUSIVE: bytes that are stored for them alone\n"
 	      "  --json             exact figures, one JSON document a line; keys keep their meaning (schema_version)\n"
 	      "  --prometheus       text exposition format, mounts only\n"
 	      "  --html FILE        a page about one mount; made anew, it also shows how things developed\n"
@@ -151,6 +155,19 @@ static int show_epochs(const struct request *q, FILE *to)
 		r = one < 0 ? one : r;
 	}
 	return r == -EINVAL ? -EIO : r;
+}
+
+static int show_users(const struct request *q, FILE *to)
+{
+	int r = 0, one;
+
+	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
+		if (i > 0 && q->format == FORMAT_HUMAN)
+			fputc('\n', to);
+		one = stat_users(q->paths[i], q->format == FORMAT_JSON, to);
+		r = one < 0 ? one : r;
+	}
+	return r;
 }
 
 static void show_verified(const struct request *q, FILE *to, const char *path, const struct verify_result *v, int r)
@@ -259,6 +276,8 @@ static int show_all(struct request *q, FILE *to)
 		return show_if_deleted(q, to);
 	if (q->epochs)
 		return show_epochs(q, to);
+	if (q->users)
+		return show_users(q, to);
 	if (q->verify)
 		return verify_epochs(q, to);
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
@@ -365,6 +384,14 @@ static int check_epochs(const struct request *q)
 	return -EINVAL;
 }
 
+static int check_users(const struct request *q)
+{
+	if (!q->html && q->format != FORMAT_PROMETHEUS && !q->if_deleted && !q->epochs && !q->verify && !q->quick && q->watch_ns == 0)
+		return 0;
+	fputs("ckptfs-stat: --users goes with --json only\n", stderr);
+	return -EINVAL;
+}
+
 static int check_verify(const struct request *q, bool has_paths)
 {
 	if (q->html || q->format == FORMAT_PROMETHEUS || q->if_deleted || q->epochs || q->watch_ns > 0) {
@@ -405,6 +432,7 @@ static int parse(int argc, char *argv[], struct request *ret)
 		{ "json", no_argument, NULL, 'j' },
 		{ "prometheus", no_argument, NULL, 'p' },
 		{ "quick", no_argument, NULL, 'Q' },
+		{ "users", no_argument, NULL, 'u' },
 		{ "verify", no_argument, NULL, 'v' },
 		{ "watch", optional_argument, NULL, 'w' },
 		{ "help", no_argument, NULL, 'h' },
@@ -433,6 +461,9 @@ static int parse(int argc, char *argv[], struct request *ret)
 		case 'Q':
 			ret->quick = true;
 			break;
+		case 'u':
+			ret->users = true;
+			break;
 		case 'v':
 			ret->verify = true;
 			break;
@@ -451,6 +482,8 @@ static int parse(int argc, char *argv[], struct request *ret)
 			return -EINVAL;
 		}
 	}
+	if (ret->users)
+		return check_users(ret);
 	if (ret->verify || ret->quick)
 		return check_verify(ret, optind < argc);
 	if (ret->epochs)

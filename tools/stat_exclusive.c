@@ -157,6 +157,24 @@ static int run(int fd, struct ckptfs_exclusive *x)
 	return r < 0 ? r : interrupted() ? -EINTR : -x->error;
 }
 
+int stat_exclusive_owner(int fd, uint32_t kind, uint32_t id, struct ckptfs_exclusive *ret)
+{
+	struct ckptfs_exclusive x = { 0 }, end = { 0 };
+	int r = command(fd, &x, CKPTFS_EXCLUSIVE_BEGIN);
+
+	if (r < 0)
+		return r;
+	end.question = x.question;
+	x.id = id;
+	r = command(fd, &x, kind == CKPTFS_OWNER_USER ? CKPTFS_EXCLUSIVE_USER : CKPTFS_EXCLUSIVE_GROUP);
+	if (r == 0)
+		r = run(fd, &x);
+	command(fd, &end, CKPTFS_EXCLUSIVE_END);
+	if (r == 0)
+		*ret = x;
+	return r;
+}
+
 /* Any directory of the mount will do. */
 static int open_near(const char *path)
 {

@@ -340,6 +340,20 @@ static int exclusive_add(fuse_req_t req, uint64_t dir, const struct ckptfs_exclu
 	return r < 0 ? r : inquiry_add(fs_of(req)->inquiries, arg->question, name);
 }
 
+static bool may_know_of(fuse_req_t req, enum fp_domain_kind kind, uint32_t id)
+{
+	if (ops_may_command(req))
+		return true;
+	return kind == FP_OF_USER ? fuse_req_ctx(req)->uid == id : ops_in_group(req, id);
+}
+
+static int exclusive_owner(fuse_req_t req, enum fp_domain_kind kind, const struct ckptfs_exclusive *arg)
+{
+	if (!may_know_of(req, kind, arg->id))
+		return -EPERM;
+	return inquiry_add_owner(fs_of(req)->inquiries, arg->question, (struct fp_domain){ kind, arg->id });
+}
+
 static int exclusive_tell(struct fs *fs, struct ckptfs_exclusive *arg)
 {
 	struct inquiry_status s = { 0 };
@@ -375,6 +389,10 @@ static int exclusive_command(fuse_req_t req, uint64_t dir, struct ckptfs_exclusi
 		return inquiry_begin(fs->inquiries, &arg->question);
 	case CKPTFS_EXCLUSIVE_ADD:
 		return exclusive_add(req, dir, arg);
+	case CKPTFS_EXCLUSIVE_USER:
+		return exclusive_owner(req, FP_OF_USER, arg);
+	case CKPTFS_EXCLUSIVE_GROUP:
+		return exclusive_owner(req, FP_OF_GROUP, arg);
 	case CKPTFS_EXCLUSIVE_RUN:
 		return inquiry_start(fs->inquiries, arg->question);
 	case CKPTFS_EXCLUSIVE_STATUS:
@@ -393,6 +411,42 @@ static void ioctl_exclusive(fuse_req_t req, fuse_ino_t dir, const void *in)
 
 	memcpy(&arg, in, sizeof(arg));
 	r = exclusive_command(req, dir, &arg);
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+}
+
+static int owners_tell(fuse_req_t req, struct ckptfs_owners *arg)
+{
+	struct engine_owner v[CKPTFS_OWNERS_MAX];
+	enum fp_domain_kind kind = arg->kind;
+	size_t nr;
+	int r;
+
+	static_assert(CKPTFS_OWNER_GROUP == (int)FP_OF_GROUP && CKPTFS_OWNER_USER == (int)FP_OF_USER, "told as it is");
+	if (arg->kind != CKPTFS_OWNER_GROUP && arg->kind != CKPTFS_OWNER_USER)
+		return -EINVAL;
+	r = engine_owners(fs_of(req)->engine, kind, arg->from, v, ARRAY_SIZE(v), &nr);
+	if (r < 0)
+		return r;
+	memset(arg->v, 0, sizeof(arg->v));
+	arg->nr = 0;
+	for (size_t i = 0; i < nr; i++)
+		if (may_know_of(req, kind, v[i].id))
+			arg->v[arg->nr++] = (struct ckptfs_owner){ v[i].id, 0, v[i].nr_files, v[i].size, v[i].mapped };
+	arg->more = nr == ARRAY_SIZE(v);
+	arg->from = nr > 0 ? (uint64_t)v[nr - 1].id + 1 : arg->from;
+	return 0;
+}
+
+static void ioctl_owners(fuse_req_t req, const void *in)
+{
+	struct ckptfs_owners arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = owners_tell(req, &arg);
 	if (r < 0)
 		ops_reply(req, r);
 	else
@@ -605,6 +659,7 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_COMPACT_FILE:
 	case CKPTFS_IOC_COMPACT_ADD:
 	case CKPTFS_IOC_COMPACT_RESULT:
+	case CKPTFS_IOC_OWNERS:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
@@ -617,7 +672,7 @@ static bool is_for_directories(unsigned cmd)
 	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB ||
 	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL ||
 	       cmd == CKPTFS_IOC_CLUSTER || cmd == CKPTFS_IOC_COMPACT || cmd == CKPTFS_IOC_COMPACT_ADD ||
-	       cmd == CKPTFS_IOC_COMPACT_RESULT;
+	       cmd == CKPTFS_IOC_COMPACT_RESULT || cmd == CKPTFS_IOC_OWNERS;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
@@ -669,6 +724,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_compact_add(req, in);
 	else if (cmd == CKPTFS_IOC_COMPACT_RESULT)
 		ioctl_compact_result(req, in);
+	else if (cmd == CKPTFS_IOC_OWNERS)
+		ioctl_owners(req, in);
 	else if (cmd == CKPTFS_IOC_DELTA_BEGIN)
 		ioctl_delta_begin(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_DELTA_COMMIT)

@@ -388,11 +388,20 @@ struct exclusive_report {
 struct exclusive_conf {
 	const struct exclusive_name *names;
 	size_t nr_names;
+	struct fp_domain owner; /* FP_OF_ALL: none; else all files of a user or a group, and no names */
 	/* now and then; false: -ECANCELED. NULL: none */
 	bool (*step)(void *userdata, const struct exclusive_report *so_far);
 	void *userdata;
 };
 int engine_exclusive(struct engine *e, const struct exclusive_conf *conf, struct exclusive_report *ret);
+
+/* What a user's files, or those of a group, come to. */
+struct engine_owner {
+	uint32_t id;
+	uint64_t nr_files, size, mapped;
+};
+/* Those who have files, by ascending numbers from `from` on, `max` at most; kind is not FP_OF_ALL. Takes time with all inodes. */
+int engine_owners(struct engine *e, enum fp_domain_kind kind, uint64_t from, struct engine_owner *v, size_t max, size_t *ret_nr);
 
 /* What ckptfs-stat shows. Bytes unless said. */
 struct engine_stats {

@@ -37,6 +37,7 @@
  *   repoint.c   files refer to other copies of their chunks
  *   scrub*.c    looking for damage
  *   name_walk.c names of inodes
+ *   owners.c    whose files there are
  *   moving.c    chunks that are stored in two places, and a crash
  *   vacate.c    the places that they have left
  *   shares.c    chunks that other nodes have, or have from here

@@ -29,6 +29,7 @@
 #include "store/engine/engine_internal.h"
 #include "store/engine/gc_window.h"
 #include "store/engine/marked.h"
+#include "store/engine/owners.h"
 #include "store/engine/referrers.h"
 #include "store/engine/stack.h"
 
@@ -499,11 +500,15 @@ static void unpin(struct question *q)
 
 static int answer(struct question *q)
 {
+	struct db_iter *inodes = NULL;
 	int r;
 
 	r = pin(q);
 	if (r == 0)
-		r = exclusive_set_find(q->it, q->conf, &q->set, &q->report);
+		r = owners_iter_new(q->e->db, q->state, &inodes);
+	if (r == 0)
+		r = exclusive_set_find(q->it, inodes, q->conf, &q->set, &q->report);
+	db_iter_free(inodes);
 	q->from = 0;
 	while (r == 0 && q->from != UINT64_MAX)
 		r = answer_window(q);

@@ -14,8 +14,8 @@ struct exclusive_set {
 	uint64_t *inos; /* sorted */
 	size_t nr;
 };
-/* `it` goes through the whole view, of one state. Counts them in *report. */
-int exclusive_set_find(struct db_iter *it, const struct exclusive_conf *conf, struct exclusive_set *ret,
+/* `it` goes through the whole view, of one state; `inodes` through its inodes. Counts them in *report. */
+int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct exclusive_conf *conf, struct exclusive_set *ret,
 		       struct exclusive_report *report);
 bool exclusive_set_has(const struct exclusive_set *s, uint64_t ino);
 void exclusive_set_release(struct exclusive_set *s);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "store/engine/owners.h"
 
 #define NAMES_PER_STEP 4096u
 
@@ -153,7 +154,26 @@ static int choose(struct search *s, uint64_t *inos, size_t *ret_nr)
 	return 0;
 }
 
-int exclusive_set_find(struct db_iter *it, const struct exclusive_conf *conf, struct exclusive_set *ret,
+/* All of an owner, with a name or without. */
+static int choose_owned(struct search *s, struct db_iter *inodes, uint64_t **ret, size_t *ret_nr)
+{
+	struct ns_inode in;
+	int r = 0;
+
+	while (r == 0 && (r = owners_next(inodes, &in)) > 0)
+		r = owner_has(&s->conf->owner, &in) ? add(s, &(struct found){ .ino = in.ino }) : 0;
+	*ret = r == 0 && s->nr > 0 ? calloc(s->nr, sizeof(**ret)) : NULL;
+	if (r == 0 && s->nr > 0 && !*ret)
+		r = -ENOMEM;
+	for (size_t i = 0; i < s->nr && r == 0; i++) {
+		(*ret)[i] = s->found[i].ino; /* they came in order */
+		r = count_content(s, s->found[i].ino);
+	}
+	*ret_nr = s->nr;
+	return r;
+}
+
+int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct exclusive_conf *conf, struct exclusive_set *ret,
 		       struct exclusive_report *report)
 {
 	struct search s = { .it = it, .conf = conf, .report = report };
@@ -161,9 +181,11 @@ int exclusive_set_find(struct db_iter *it, const struct exclusive_conf *conf, st
 	size_t nr;
 	int r = 0;
 
+	if (conf->owner.kind != FP_OF_ALL)
+		r = choose_owned(&s, inodes, &inos, &nr);
 	for (size_t i = 0; i < conf->nr_names && r == 0; i++)
 		r = add_names(&s, &conf->names[i]);
-	if (r == 0 && s.nr > 0) {
+	if (r == 0 && s.nr > 0 && !inos) {
 		qsort(s.found, s.nr, sizeof(*s.found), compare);
 		inos = calloc(s.nr, sizeof(*inos));
 		r = inos ? choose(&s, inos, &nr) : -ENOMEM;

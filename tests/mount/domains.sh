@@ -125,3 +125,29 @@ stores $((8 * M)) "another group" put 1001 2002 three <"$WORK/noise"
 stores 0 "in a directory of that group" put 1003 2001 project/four <"$WORK/noise"
 echo "ok groups share with themselves only"
 fs_umount
+
+# Who has how much: a store that all share, so that what is whose alone shows.
+STORE=$WORK/shared
+fs_mount
+chmod 1777 "$MNT"
+put 1001 2001 one <"$WORK/noise"
+put 1002 2001 two < <(cat "$WORK/noise"; noise 2 2)
+put 1002 2002 three < <(noise 3 1)
+as 1002 2002 truncate -s $((5 * M)) "$MNT/three"
+users() { # UID GID: whom it tells of, and what
+	as "$1" "$2" "$WORK/ckptfs-stat" --users --json "$MNT" | "$PYTHON" -c 'import json, sys
+j = json.load(sys.stdin)
+print(*(":".join(str(o[k] >> 20 if k.endswith("bytes") else o[k]) for k in ("id", "files", "size_bytes", "mapped_bytes", "exclusive_bytes"))
+        for kind in ("users", "groups") for o in j[kind]))'
+}
+is "$(users 0 0)" "1001:1:8:8:0 1002:2:15:11:3 2001:2:18:18:10 2002:1:5:1:1" "users and groups, for root"
+is "$(users 1001 2001)" "1001:1:8:8:0 2001:2:18:18:10" "users and groups, for one of them"
+is "$(users 1003 2003)" "" "users and groups, for somebody who has nothing"
+rm "$MNT/one"
+is "$(users 1002 2002)" "1002:2:15:11:11 2002:1:5:1:1" "users and groups, when one has deleted his"
+exits 0 as 1002 2002 "$WORK/ckptfs-stat" --users "$MNT"
+tells '^user   1002  *2  *15 MiB  *11 MiB  *11 MiB  *11 MiB$'
+exits 1 "$WORK/ckptfs-stat" --users --prometheus "$MNT"
+says 'with --json only'
+echo "ok who has how much"
+fs_umount
