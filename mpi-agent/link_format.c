@@ -240,12 +240,6 @@ void link_encode_query(uint64_t number, const uint8_t store_id[16], const void *
 	buf_add(ret, question, len);
 }
 
-void link_encode_question(uint64_t number, const void *question, size_t len, struct buf *ret)
-{
-	link_add_header(ret, LINK_QUESTION, number, len);
-	buf_add(ret, question, len);
-}
-
 void link_encode_answer(uint64_t number, int error, const void *p, size_t len, struct buf *ret)
 {
 	assert(len <= LINK_ANSWER_MAX && (error == 0 || len == 0));

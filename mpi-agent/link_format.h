@@ -328,7 +328,6 @@ void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct 
 void link_encode_step(uint64_t number, const struct link_step *s, struct buf *ret);
 void link_encode_done(enum link_type type, uint64_t number, const struct link_done *d, struct buf *ret); /* DONE, COLLECTED */
 void link_encode_query(uint64_t number, const uint8_t store_id[16], const void *question, size_t len, struct buf *ret);
-void link_encode_question(uint64_t number, const void *question, size_t len, struct buf *ret);
 void link_encode_answer(uint64_t number, int error, const void *p, size_t len, struct buf *ret); /* with an error, len is 0 */
 /* What follows the header, alone. */
 void link_encode_step_body(const struct link_step *s, struct buf *ret);

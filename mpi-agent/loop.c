@@ -17,7 +17,6 @@
 #include "mpi-agent/lookups.h"
 #include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/peers.h"
-#include "mpi-agent/queries.h"
 #include "mpi-agent/relays.h"
 #include "mpi-agent/rounds.h"
 #include "mpi-agent/serve.h"
@@ -47,7 +46,6 @@ struct loop {
 	struct collects *collects;
 	struct fetches *fetches;
 	struct serve *serve;
-	struct queries *queries;
 	struct relays *relays;
 
 	enum state state;
@@ -143,17 +141,15 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 		return collects_done(l->collects, h->number, body, h->len);
 	case LINK_CHUNKS:
 		return serve_chunks(l->serve, h->number, body, h->len);
-	case LINK_QUERY:
-		return queries_query(l->queries, h->number, body, h->len);
-	case LINK_ANSWER:
-		return queries_answer(l->queries, h->number, body, h->len);
 	case LINK_PUT:
 	case LINK_COPY:
 	case LINK_DROP:
+	case LINK_QUERY:
 		return relays_request(l->relays, h, body);
 	case LINK_KEPT:
 	case LINK_COPIED:
 	case LINK_DROPPED:
+	case LINK_ANSWER:
 		return relays_answer(l->relays, h, body);
 	default:
 		return -EBADMSG;
@@ -226,17 +222,15 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct buf *me
 		return l->state == RUNNING ? collects_peer_done(l->collects, h->from, h->number, body, len) : 0;
 	case PEER_COLLECTED:
 		return l->state == RUNNING ? collects_peer_collected(l->collects, h->from, h->number, body, len) : 0;
-	case PEER_QUESTION:
-		return l->daemon->fd < 0 ? 0 : queries_peer_question(l->queries, h->from, h->number, body, len);
-	case PEER_ANSWER:
-		return l->daemon->fd < 0 ? 0 : queries_peer_answer(l->queries, h->from, h->number, body, len);
 	case PEER_PUT:
 	case PEER_COPY:
 	case PEER_DROP:
+	case PEER_QUESTION:
 		return l->daemon->fd < 0 ? 0 : relays_peer_request(l->relays, h, body, len);
 	case PEER_KEPT:
 	case PEER_COPIED:
 	case PEER_DROPPED:
+	case PEER_ANSWER:
 		return l->daemon->fd < 0 ? 0 : relays_peer_answer(l->relays, h, body, len);
 	}
 	return -EBADMSG;
@@ -393,10 +387,6 @@ static int go_on(struct loop *l)
 		any |= r > 0;
 	}
 	if (r >= 0 && l->daemon->fd >= 0) {
-		r = queries_progress(l->queries, l->turn_ns);
-		any |= r > 0;
-	}
-	if (r >= 0 && l->daemon->fd >= 0) {
 		r = relays_progress(l->relays, l->turn_ns);
 		any |= r > 0;
 	}
@@ -470,13 +460,10 @@ int loop_run(const struct world *w, struct link *daemon, const struct waits *wai
 	if (r == 0)
 		r = serve_new(l.peers, daemon, waits, &l.serve);
 	if (r == 0)
-		r = queries_new(w, l.peers, daemon, waits, &l.queries);
-	if (r == 0)
 		r = relays_new(w, l.peers, daemon, waits, &l.relays);
 	if (r == 0)
 		r = run(&l);
 	relays_free(l.relays);
-	queries_free(l.queries);
 	serve_free(l.serve);
 	fetches_free(l.fetches);
 	collects_free(l.collects);

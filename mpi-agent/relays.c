@@ -12,18 +12,20 @@
 #include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
-#define RELAYS_MAX 16u /* of other nodes with the daemon at once, ... */
+#define QUESTIONS_MAX 64u /* of each direction: with the longest answers, 64 MiB; more are answered with -EBUSY */
+#define RELAYS_MAX 16u /* others than questions of other nodes, with the daemon at once, ... */
 #define RELAY_BYTES_MAX ((size_t)32 << 20) /* with so many bytes; one alone may have more */
 #define ID_LEN 16u
 
-/* Types of a request and its answer, on both ways. */
+/* A request, as the daemon says it and as the other daemon hears it, and its answer; and both between agents. */
 static const struct kind {
-	enum link_type link, link_answer;
+	enum link_type link, link_there, link_answer;
 	enum peer_type peer, peer_answer;
 } kinds[] = {
-	{ LINK_PUT, LINK_KEPT, PEER_PUT, PEER_KEPT },
-	{ LINK_COPY, LINK_COPIED, PEER_COPY, PEER_COPIED },
-	{ LINK_DROP, LINK_DROPPED, PEER_DROP, PEER_DROPPED },
+	{ LINK_PUT, LINK_PUT, LINK_KEPT, PEER_PUT, PEER_KEPT },
+	{ LINK_COPY, LINK_COPY, LINK_COPIED, PEER_COPY, PEER_COPIED },
+	{ LINK_DROP, LINK_DROP, LINK_DROPPED, PEER_DROP, PEER_DROPPED },
+	{ LINK_QUERY, LINK_QUESTION, LINK_ANSWER, PEER_QUESTION, PEER_ANSWER },
 };
 
 /* One that is not answered yet: of this node's daemon, or of another node. */
@@ -46,7 +48,8 @@ struct relays {
 	const struct waits *waits;
 	struct relays_figures figures;
 	struct relay *ours, *theirs;
-	uint32_t nr_theirs;
+	uint32_t nr_our_questions, nr_their_questions;
+	uint32_t nr_theirs; /* without questions */
 	size_t theirs_bytes;
 	uint64_t number; /* of the last one */
 };
@@ -81,9 +84,14 @@ void relays_free(struct relays *rs)
 	free(rs);
 }
 
+static bool is_question(const struct relay *y)
+{
+	return y->kind->link == LINK_QUERY;
+}
+
 /* --- what they say --- */
 
-/* Is it a request that can be right? Fills in what is to be known of it. */
+/* Is it a request that can be right, as it is between agents? Fills in what is to be known of it. */
 static int look_at(struct relay *y, const void *body, size_t len)
 {
 	struct link_put put;
@@ -109,8 +117,10 @@ static int look_at(struct relay *y, const void *body, size_t len)
 		if (r == 0)
 			free(copy.chunks);
 		return r;
-	default:
+	case LINK_DROP:
 		return link_decode_drop(body, len, &drop);
+	default:
+		return link_decode_question(body, len);
 	}
 }
 
@@ -118,7 +128,11 @@ static int look_at(struct relay *y, const void *body, size_t len)
 static int look_at_answer(const struct relay *y, const void *body, size_t len, int *ret_error)
 {
 	const uint8_t *kept;
+	const void *said;
+	size_t said_len;
 
+	if (is_question(y))
+		return link_decode_answer(body, len, ret_error, &said, &said_len);
 	return y->kind->link == LINK_PUT ? link_decode_kept(body, len, y->nr, ret_error, &kept) : link_decode_error(body, len, ret_error);
 }
 
@@ -130,6 +144,8 @@ static int encode_error(const struct relay *y, uint64_t number, int error, struc
 		return -ENOMEM;
 	if (y->kind->link == LINK_PUT)
 		link_encode_kept(number, error, none, y->nr, ret);
+	else if (is_question(y))
+		link_encode_answer(number, error, NULL, 0, ret);
 	else
 		link_encode_error(y->kind->link_answer, number, error, ret);
 	return buf_error(ret);
@@ -153,11 +169,13 @@ static const struct kind *kind_of_peer(enum peer_type type, bool is_answer)
 	return NULL;
 }
 
-/* To the node it is for; in its place it gets who wants it. */
+/* To the node it is for; in its place it gets who wants it, which a question does without. */
 static int send_on(struct relays *rs, const struct relay *y, const void *body, size_t len)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
+	if (is_question(y))
+		return peers_send(rs->peers, y->rank, y->kind->peer, y->number, (const uint8_t *)body + ID_LEN, len - ID_LEN);
 	buf_reserve(&b, len);
 	buf_add(&b, rs->w->nodes[rs->w->rank].store_id, ID_LEN);
 	buf_add(&b, (const uint8_t *)body + ID_LEN, len - ID_LEN);
@@ -166,23 +184,46 @@ static int send_on(struct relays *rs, const struct relay *y, const void *body, s
 	return peers_send(rs->peers, y->rank, y->kind->peer, y->number, b.data, b.len);
 }
 
+static uint64_t wait_ns(const struct relays *rs, const struct relay *y)
+{
+	return is_question(y) ? rs->waits->ask_ns : rs->waits->keep_ns;
+}
+
+static int look_at_ours(struct relay *y, const void *body, size_t len)
+{
+	const uint8_t *id;
+	const void *question;
+	size_t question_len;
+
+	return is_question(y) ? link_decode_query(body, len, &id, &question, &question_len) : look_at(y, body, len);
+}
+
+/* Why it cannot be passed on; 0: it can. */
+static int refuse(const struct relays *rs, struct relay *y, const void *body)
+{
+	if (world_find(rs->w, body, &y->rank) <= 0 || y->rank == rs->w->rank)
+		return -EHOSTUNREACH;
+	return is_question(y) && rs->nr_our_questions == QUESTIONS_MAX ? -EBUSY : 0;
+}
+
 int relays_request(struct relays *rs, const struct link_header *h, const void *body)
 {
 	struct relay *y = calloc(1, sizeof(*y));
-	int r;
+	int r, why;
 
 	if (!y)
 		return -ENOMEM;
 	*y = (struct relay){ .kind = kind_of_link(h->type, false), .asked_number = h->number };
 	assert(y->kind);
-	r = look_at(y, body, h->len);
-	if (r == 0 && (world_find(rs->w, body, &y->rank) <= 0 || y->rank == rs->w->rank)) {
-		r = encode_error(y, h->number, -EHOSTUNREACH, &rs->daemon->out);
+	r = look_at_ours(y, body, h->len);
+	why = r == 0 ? refuse(rs, y, body) : 0;
+	if (why < 0) {
+		r = encode_error(y, h->number, why, &rs->daemon->out);
 		free(y);
 		return r;
 	}
 	y->number = ++rs->number;
-	y->until_ns = monotonic_ns() + rs->waits->keep_ns;
+	y->until_ns = monotonic_ns() + wait_ns(rs, y);
 	if (r == 0)
 		r = send_on(rs, y, body, h->len);
 	if (r < 0) {
@@ -191,6 +232,7 @@ int relays_request(struct relays *rs, const struct link_header *h, const void *b
 	}
 	y->next = rs->ours;
 	rs->ours = y;
+	rs->nr_our_questions += is_question(y);
 	return 0;
 }
 
@@ -209,6 +251,12 @@ static void remove_relay(struct relay **at)
 	free(y);
 }
 
+static void remove_ours(struct relays *rs, struct relay **at)
+{
+	rs->nr_our_questions -= is_question(*at);
+	remove_relay(at);
+}
+
 int relays_peer_answer(struct relays *rs, const struct peer_header *h, const void *body, size_t len)
 {
 	struct relay **at = find(&rs->ours, h->number), *y = *at;
@@ -223,7 +271,7 @@ int relays_peer_answer(struct relays *rs, const struct peer_header *h, const voi
 		link_encode_body(y->kind->link_answer, y->asked_number, body, len, &rs->daemon->out);
 	else if (encode_error(y, y->asked_number, -EBADMSG, &rs->daemon->out) < 0)
 		return -ENOMEM;
-	remove_relay(at);
+	remove_ours(rs, at);
 	return r < 0 ? r : buf_error(&rs->daemon->out);
 }
 
@@ -239,6 +287,29 @@ static bool is_sender(const struct relays *rs, uint32_t from, const void *body)
 	return memcmp(body, rs->w->nodes[from].store_id, ID_LEN) == 0;
 }
 
+/* To a node whose request comes to nothing here. */
+static int send_error(struct relays *rs, const struct relay *y, int error)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int r = encode_error(y, 0, error, &b);
+
+	if (r < 0)
+		return r;
+	return peers_send(rs->peers, y->rank, y->kind->peer_answer, y->asked_number, b.data + sizeof(struct link_header_wire),
+			  b.len - sizeof(struct link_header_wire));
+}
+
+/* One more, or one less. Questions are short, and have a limit of their own. */
+static void count_theirs(struct relays *rs, const struct relay *y, int by)
+{
+	if (is_question(y)) {
+		rs->nr_their_questions += (uint32_t)by;
+		return;
+	}
+	rs->nr_theirs += (uint32_t)by;
+	rs->theirs_bytes += (size_t)by * y->bytes;
+}
+
 int relays_peer_request(struct relays *rs, const struct peer_header *h, const void *body, size_t len)
 {
 	struct relay *y = calloc(1, sizeof(*y));
@@ -249,26 +320,25 @@ int relays_peer_request(struct relays *rs, const struct peer_header *h, const vo
 	*y = (struct relay){ .kind = kind_of_peer(h->type, false), .asked_number = h->number, .rank = h->from, .bytes = len };
 	assert(y->kind);
 	r = look_at(y, body, len);
-	if (r == 0 && !is_sender(rs, h->from, body))
+	if (r == 0 && !is_question(y) && !is_sender(rs, h->from, body))
 		r = -EBADMSG;
-	if (r < 0) {
+	if (r < 0 || (is_question(y) && rs->nr_their_questions == QUESTIONS_MAX)) {
+		r = r < 0 ? r : send_error(rs, y, -EBUSY);
 		free(y);
 		return r;
 	}
 	y->number = ++rs->number;
-	y->until_ns = monotonic_ns() + rs->waits->keep_ns / 4 * 3; /* before it is too late there */
-	link_encode_body(y->kind->link, y->number, body, len, &rs->daemon->out);
+	y->until_ns = monotonic_ns() + wait_ns(rs, y) / 4 * 3; /* before it is too late there */
+	link_encode_body(y->kind->link_there, y->number, body, len, &rs->daemon->out);
 	y->next = rs->theirs;
 	rs->theirs = y;
-	rs->nr_theirs++;
-	rs->theirs_bytes += len;
+	count_theirs(rs, y, 1);
 	return buf_error(&rs->daemon->out);
 }
 
 static void remove_theirs(struct relays *rs, struct relay **at)
 {
-	rs->nr_theirs--;
-	rs->theirs_bytes -= (*at)->bytes;
+	count_theirs(rs, *at, -1);
 	remove_relay(at);
 }
 
@@ -296,17 +366,6 @@ int relays_answer(struct relays *rs, const struct link_header *h, const void *bo
 
 /* --- time --- */
 
-static int give_up_theirs(struct relays *rs, const struct relay *y)
-{
-	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	int r = encode_error(y, 0, -ETIMEDOUT, &b);
-
-	if (r < 0)
-		return r;
-	return peers_send(rs->peers, y->rank, y->kind->peer_answer, y->asked_number, b.data + sizeof(struct link_header_wire),
-			  b.len - sizeof(struct link_header_wire));
-}
-
 int relays_progress(struct relays *rs, uint64_t now_ns)
 {
 	int r = 0, any = 0;
@@ -314,14 +373,14 @@ int relays_progress(struct relays *rs, uint64_t now_ns)
 	for (struct relay **at = &rs->ours; *at && r == 0;)
 		if (now_ns >= (*at)->until_ns) {
 			r = encode_error(*at, (*at)->asked_number, -ETIMEDOUT, &rs->daemon->out);
-			remove_relay(at);
+			remove_ours(rs, at);
 			any = 1;
 		} else {
 			at = &(*at)->next;
 		}
 	for (struct relay **at = &rs->theirs; *at && r == 0;)
 		if (now_ns >= (*at)->until_ns) {
-			r = give_up_theirs(rs, *at);
+			r = send_error(rs, *at, -ETIMEDOUT);
 			remove_theirs(rs, at);
 			any = 1;
 		} else {

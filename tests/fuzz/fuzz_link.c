@@ -165,7 +165,7 @@ static int again_question(const struct link_header *h, const uint8_t *p, struct 
 	if (h->type == LINK_QUESTION) {
 		r = link_decode_question(p, h->len);
 		if (r == 0)
-			link_encode_question(h->number, p, h->len, b);
+			link_encode_body(LINK_QUESTION, h->number, p, h->len, b);
 		return r;
 	}
 	r = link_decode_answer(p, h->len, &error, &q, &len);

@@ -349,7 +349,7 @@ static void questions_come_back_and_lies_are_refused(void **state _unused_)
 	assert_memory_equal(p, "what", 4);
 	for (size_t n = 0; n <= sizeof(id); n++) /* to nobody, or nothing */
 		assert_int_equal(link_decode_query(body(&query), n, &to, &p, &len), -EBADMSG);
-	link_encode_question(8, "what", 4, &question);
+	link_encode_body(LINK_QUESTION, 8, "what", 4, &question);
 	assert_int_equal(link_decode_question(body(&question), check_header(&question, LINK_QUESTION, 8)), 0);
 	assert_int_equal(link_decode_question(large, 0), -EBADMSG);
 	assert_int_equal(link_decode_question(large, LINK_QUESTION_MAX), 0);

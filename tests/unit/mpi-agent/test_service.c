@@ -1599,8 +1599,8 @@ static void other_daemons_are_answered(void **state)
 
 	(void)state;
 	rig_with_agent(&rig, &patient);
-	SAY(&rig, question, 5, "who", 3);
-	SAY(&rig, question, 6, "no", 2);
+	SAY(&rig, body, LINK_QUESTION, 5, "who", 3);
+	SAY(&rig, body, LINK_QUESTION, 6, "no", 2);
 	hear_answer(&rig, 5, 0, "whowho");
 	hear_answer(&rig, 6, -ENODATA, "");
 	rig_release(&rig);
@@ -1614,7 +1614,7 @@ static void who_asks_too_much_is_told_so(void **state)
 	rig_with_agent(&rig, &patient);
 	rig.holds_answers = true;
 	for (uint64_t i = 0; i < 66; i++) /* one is being answered, or about to be, and 64 wait */
-		SAY(&rig, question, i, "x", 1);
+		SAY(&rig, body, LINK_QUESTION, i, "x", 1);
 	{
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 		const void *p;
