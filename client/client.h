@@ -5,6 +5,7 @@
  *   faults.c   a write to a closed page     track.h    how such a write is noticed
  *   writer.c   the thread that writes       pages.h    what it writes next
  *   image.c    the files                    restart.c  back from them
+ *   streams.h  what will be written to next
  *
  * Locks: `call`, held by a call from beginning to end; inside it `job_lock`, and inside that `lock`, which handlers of signals
  * take, too. Who holds `lock` writes to no protected memory, allocates nothing and does no I/O but mprotect(2) and ioctl(2) of a userfaultfd.

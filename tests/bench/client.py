@@ -108,7 +108,7 @@ def tracking(mount, rounds):
 
 
 def scaling(base, mount, rounds):
-    """The stencil on 1 to 8 ranks, each with as many cells: how long 60 steps take, with 4 checkpoints and without."""
+    """The stencil on 1 to 8 ranks, each with as many cells: how long 240 steps take, with 4 checkpoints and without."""
     program, library = os.path.join(BUILD, "tests/cluster/stencil"), os.path.join(BUILD, "client/libckptfs.so.0")
     if not os.path.exists(program):
         print("  scaling: not measured: built without MPI", flush=True)
@@ -117,7 +117,7 @@ def scaling(base, mount, rounds):
     for ranks in 1, 2, 4, 8:
         seconds, results = {kind: [] for kind in kinds}, set()
         for kind in kinds * rounds:  # each in turn, since the machine is not the same all the time
-            options = f"--memory --width {ranks} --height 1 --edge 128 --levels 8 --steps 60 --every {13 if kind != 'none' else 1000} --dir {where}"
+            options = f"--memory --width {ranks} --height 1 --edge 128 --levels 8 --steps 240 --every {53 if kind != 'none' else 1000} --dir {where}"
             out = cluster.mpirun(ranks, 'LD_PRELOAD="$LIBRARY" exec "$STENCIL" $OPTIONS', log=os.path.join(base, "stencil.log"), STENCIL=program,
                                  LIBRARY=library, OPTIONS=options, CKPTFS_MODE=kind if kind != "none" else "adaptive").splitlines()
             seconds[kind] += [float(line.split()[1]) for line in out if line.startswith("seconds ")]
