@@ -46,6 +46,18 @@ else
 fi
 ended
 
+# Who may not have userfaultfd is told so, and is tracked by mprotect(2).
+if [ "$(cat /proc/sys/vm/unprivileged_userfaultfd 2>/dev/null)" = 0 ] && ! as_nobody test -r /dev/userfaultfd; then
+	mkdir -m 777 "$MNT/nobody"
+	! CKPTFS_TRACKING=userfaultfd as_nobody "$client" "$MNT/nobody/uffd" 10 3 >/dev/null 2>"$WORK/said" || fail "nobody has userfaultfd"
+	grep -q 'no userfaultfd: userfaultfd(2) is for root' "$WORK/said" || fail "nobody is not told why: $(cat "$WORK/said")"
+	as_nobody "$client" "$MNT/nobody/run" 10 3 >"$WORK/out" 2>"$WORK/said" || { cat "$WORK/said"; fail "nobody"; }
+	grep -q 'writes are noticed by mprotect(2)' "$WORK/said" || fail "nobody was told how writes are noticed: $(cat "$WORK/said")"
+	CKPTFS_TRACKING=userfaultfd "$client" "$MNT/root" 10 3 >"$WORK/right" 2>/dev/null || fail "root"
+	cmp "$WORK/out" "$WORK/right" || fail "nobody comes to another result"
+	echo "ok without userfaultfd writes are noticed by mprotect(2), and that is said"
+fi
+
 # Memory of several processes that is equal is stored once: regions lie at pages of their files.
 stored() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "$MNT" | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["stored_bytes"])'; }
 "$client" "$MNT/first" 7 5 16 >/dev/null || fail "first"
