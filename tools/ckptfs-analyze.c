@@ -22,6 +22,7 @@
 #include "tools/analyze.h"
 #include "tools/analyze_complain.h"
 #include "tools/analyze_report.h"
+#include "tools/classifier.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
 
@@ -129,25 +130,11 @@ static void report(const struct request *q, const struct analysis *a, const stru
 		images_text(images);
 }
 
-/* Beside this program, as in a build tree, or where it is installed. */
-static void find_helper(struct request *q)
-{
-	ssize_t n = readlink("/proc/self/exe", q->helper, sizeof(q->helper) - sizeof("ckptfs-classify"));
-	char *slash;
-
-	q->helper[n > 0 ? n : 0] = 0;
-	slash = strrchr(q->helper, '/');
-	if (slash)
-		strcpy(slash + 1, "ckptfs-classify");
-	if (!slash || access(q->helper, X_OK) < 0)
-		snprintf(q->helper, sizeof(q->helper), "%s/ckptfs-classify", CKPTFS_LIBEXECDIR);
-}
-
 static int look_at_variables(struct request *q, struct variables *v, struct rival *rivals)
 {
 	int r;
 
-	find_helper(q);
+	classifier_find(q->helper);
 	q->aware.helper = q->helper;
 	r = variables_init(v, &q->aware);
 	q->started_ns = monotonic_ns();
@@ -165,7 +152,7 @@ static int look_at_images(struct request *q, struct images *is)
 	struct images_conf conf = { .cdc = q->conf.cdc, .memory = q->conf.memory, .helper = q->helper, .step = step, .userdata = q };
 	int r;
 
-	find_helper(q);
+	classifier_find(q->helper);
 	r = images_init(is, &conf);
 	q->started_ns = monotonic_ns();
 	if (r == 0)

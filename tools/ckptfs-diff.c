@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "base/util.h"
 #include "tools/diff_files.h"
+#include "tools/diff_parts.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
 
@@ -33,7 +34,7 @@ enum exit_status { EXIT_SAME = 0, EXIT_DIFFER = 1, EXIT_TROUBLE = 2, EXIT_INTERR
 struct request {
 	const char *a, *b;
 	uint64_t unit;
-	bool json, summary, quiet;
+	bool json, summary, quiet, by_parts;
 
 	/* What was found. */
 	uint64_t nr_files, nr_differ, nr_only_a, nr_only_b, nr_kinds, bytes, read_bytes, file_bytes;
@@ -42,15 +43,19 @@ struct request {
 
 	const char *name; /* of the file that is being compared, below both; "": they are files themselves */
 	bool has_range; /* of it */
+	const char *path_b;
+	int parts_known; /* as diff_parts_open() says, once there is a range; before -EAGAIN */
+	struct diff_parts parts;
 };
 
 static void help(FILE *to)
 {
 	fprintf(to,
-		"Usage: ckptfs-diff [--summary] [--unit SIZE] [--json | --quiet] A B\n"
+		"Usage: ckptfs-diff [--summary] [--parts] [--unit SIZE] [--json | --quiet] A B\n"
 		"Tell which bytes of two files differ, or which files of two directories, such as sealed ones, and which of their\n"
 		"bytes. On one ckptfs mount what they share is known without reading it; else all is read, and that is said.\n\n"
 		"  --summary         how much differs in each file and in all, without the places\n"
+		"  --parts           how much of each file's variables differs, or of an image of a process by what memory was\n"
 		"  --unit SIZE       tell places in whole pieces of this size, a power of two from 1 to 1M (default %u)\n"
 		"  --json            one JSON document; keys keep their meaning (schema_version)\n"
 		"  -q, --quiet       print nothing: the exit status says it\n"
@@ -82,6 +87,10 @@ static void show_range(void *userdata, uint64_t off, uint64_t len)
 {
 	struct request *q = userdata;
 
+	if (q->by_parts && q->parts_known == -EAGAIN)
+		q->parts_known = diff_parts_open(&q->parts, q->path_b);
+	if (q->by_parts && q->parts_known > 0)
+		diff_parts_add(&q->parts, off, len);
 	if (q->quiet || (q->summary && !q->json))
 		return;
 	if (q->json) {
@@ -99,14 +108,47 @@ static void show_range(void *userdata, uint64_t off, uint64_t len)
 	printf(": %" PRIu64 " +%" PRIu64 "\n", off, len);
 }
 
+/* Those that differ, each as the second file has it. */
+static void show_parts(const struct request *q)
+{
+	const char *between = "";
+
+	fputs(q->json ? ", \"parts\": [" : "", stdout);
+	for (size_t i = 0; i < q->parts.nr; i++) {
+		const struct diff_part *p = &q->parts.part[i];
+
+		if (p->bytes == 0)
+			continue;
+		if (q->json) {
+			printf("%s{\"key\": ", between);
+			json_print_string(stdout, p->key);
+			printf(", \"size_bytes\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", p->size, p->bytes);
+			between = ", ";
+			continue;
+		}
+		text_print(stdout, shown_name(q));
+		fputs(", ", stdout);
+		text_print(stdout, p->key[0] ? p->key : "the rest");
+		printf(": %s of %s\n", human_size(p->bytes).s, human_size(p->size).s);
+	}
+	fputs(q->json ? "]" : "", stdout);
+}
+
 static void show_file(struct request *q, const struct diff_result *d)
 {
 	if (q->quiet || d->nr_ranges == 0)
 		return;
 	if (q->json) {
-		printf("%s, \"size_a\": %" PRIu64 ", \"size_b\": %" PRIu64 ", \"nr_ranges\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+		printf("%s, \"size_a\": %" PRIu64 ", \"size_b\": %" PRIu64 ", \"nr_ranges\": %" PRIu64 ", \"bytes\": %" PRIu64,
 		       q->summary ? "" : "]", d->size_a, d->size_b, d->nr_ranges, d->bytes);
-	} else if (q->summary) {
+		if (q->by_parts && q->parts_known > 0)
+			show_parts(q);
+		putchar('}');
+		return;
+	}
+	if (q->by_parts && q->parts_known > 0)
+		show_parts(q);
+	if (q->summary) {
 		text_print(stdout, shown_name(q));
 		printf(": %s of %s in %" PRIu64 " places\n", human_size(d->bytes).s, human_size(MAX(d->size_a, d->size_b)).s,
 		       d->nr_ranges);
@@ -148,10 +190,13 @@ static int compare_files(struct request *q, const char *a, const char *b)
 	int r;
 
 	q->has_range = false;
+	q->path_b = b;
+	q->parts_known = -EAGAIN;
 	r = diff_files(a, b, q->unit, &sink, &d, &culprit);
 	if (r < 0) {
 		if (q->has_range) /* of a record that is not finished */
 			fputs(q->summary ? ", \"failed\": true}" : "], \"failed\": true}", stdout);
+		diff_parts_release(&q->parts);
 		return trouble(q, culprit, r);
 	}
 	if (!d.by_extents && !q->said_read && !q->quiet) {
@@ -159,6 +204,9 @@ static int compare_files(struct request *q, const char *a, const char *b)
 		q->said_read = true;
 	}
 	show_file(q, &d);
+	diff_parts_release(&q->parts);
+	if (q->parts_known < 0 && q->parts_known != -EAGAIN)
+		return trouble(q, b, q->parts_known);
 	q->nr_files++;
 	q->nr_differ += d.nr_ranges > 0;
 	q->bytes += d.bytes;
@@ -357,7 +405,7 @@ static int parse_unit(const char *text, uint64_t *ret)
 static int parse(int argc, char *argv[], struct request *q)
 {
 	static const struct option options[] = {
-		{ "summary", no_argument, NULL, 's' }, { "unit", required_argument, NULL, 'u' },
+		{ "summary", no_argument, NULL, 's' }, { "parts", no_argument, NULL, 'p' }, { "unit", required_argument, NULL, 'u' },
 		{ "json", no_argument, NULL, 'j' },    { "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },    { "version", no_argument, NULL, 'V' },
 		{ 0 },
@@ -368,6 +416,9 @@ static int parse(int argc, char *argv[], struct request *q)
 		switch (c) {
 		case 's':
 			q->summary = true;
+			break;
+		case 'p':
+			q->by_parts = true;
 			break;
 		case 'u':
 			if (parse_unit(optarg, &q->unit) < 0) {

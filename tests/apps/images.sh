@@ -61,6 +61,22 @@ check "t['stack']['original_bytes'] > 2 * 8000000 and t['stack']['redundancy'] >
 check "t['library']['redundancy'] > .7 and t['code']['redundancy'] > .5 and t['heap']['redundancy'] > .7" core.1 core.2 core.3 core.4
 check "t['all']['deduplicated_bytes'] < i['core.1']['all']['deduplicated_bytes'] + $changed + 1000000" core.1 core.2 core.3 core.4
 
+# Which memory differs.
+exits 1 "$CKPTFS_BUILD/tools/ckptfs-diff" --parts --json core.1 core.4
+"$PYTHON" - "$WORK/out" <<'EOT' || fail "ckptfs-diff --parts: not as it must be"
+import json, sys
+d = json.load(open(sys.argv[1]))["differences"][0]
+parts = {p["key"]: p for p in d["parts"]}
+assert sum(p["bytes"] for p in parts.values()) == d["bytes"] > 0, d["bytes"]
+assert all(p["bytes"] <= p["size_bytes"] for p in parts.values()), parts
+assert {"stack", "anonymous"} <= set(parts) <= {"", "heap", "stack", "code", "library", "anonymous", "other"}, parts
+assert parts["anonymous"]["bytes"] > d["bytes"] / 3, parts # pages that were counted
+EOT
+exits 1 "$CKPTFS_BUILD/tools/ckptfs-diff" --parts --summary core.1 core.4
+tells '^core.1, stack: .* of 16.1 MiB$'
+exits 1 "$CKPTFS_BUILD/tools/ckptfs-diff" --summary core.1 core.4
+says_not 'stack'
+
 # What is none, or lies.
 head -c $((size - 5000)) core.1 >cut
 head -c 100000 /dev/urandom >noise

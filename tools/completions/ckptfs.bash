@@ -16,7 +16,7 @@ _ckptfs() {
 	ckptfs-analyze) flags="--page --min --avg --max --memory --variables --scheme --group --block --chain --budget --names --no-twins --rivals --images
 		--json -q --quiet" ;;
 	ckptfs-compact) flags="--scheme --group --block --budget --rate --dry-run --json -q --quiet" ;;
-	ckptfs-diff) flags="--summary --unit --json -q --quiet" ;;
+	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --epochs --keep-last --keep-every --keep-within --keep-tagged --verify
 		--json -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;

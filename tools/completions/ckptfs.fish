@@ -71,6 +71,7 @@ complete -c ckptfs-compact -l json -d 'for machines'
 complete -c ckptfs-compact -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-diff -l summary -d 'how much, not where'
+complete -c ckptfs-diff -l parts -d 'by variable or kind of memory'
 complete -c ckptfs-diff -l unit -x -d 'tell places in pieces of this size'
 complete -c ckptfs-diff -l json -d 'for machines'
 complete -c ckptfs-diff -s q -l quiet -d 'the exit status says it'

@@ -1,0 +1,310 @@
+"""The group images of ./bench: what is stored of images of processes, by what memory was, and how long they take.
+
+The measure of Chen et al. (2016), "Optimizing Checkpoint Restart with Data Deduplication": redundancy of heaps and stacks, and how much smaller whole images get, of
+single programs and of distributed ones. Theirs are of DMTCP; these are core files (gcore -a) of programs that were started as DMTCP starts them, without randomised
+addresses and with the stack as large as it may be. Then how long CRIU takes to dump and restore a program into ckptfs, beside the plain filesystem.
+"""
+import json
+import os
+import pty
+import shutil
+import signal
+import statistics
+import subprocess
+import time
+
+import datasets
+from common import BUILD, Rival, ckptfs, settle, tool
+
+PRELOAD = os.path.join(BUILD, "tests/bench/libgrow_stack.so")
+KERNELS = os.path.join(BUILD, "tests/bench/kernels")
+WORKER = os.path.join(BUILD, "tests/mount/worker")
+RANKS = 2  # as many as in the paper
+DUMPS = 5
+RATE = "500M"  # bytes per second that the store may be written with
+STORES = {"page": {"chunking": "page"}, "cdc": {"chunking": "cdc"}, "auto": {"chunking": "auto"}}  # with compress=zstd:3
+# The paper's figures, in percent: heap and stack of single programs after dedup and gzip, of distributed ones after dedup; whole images.
+SINGLE = {"base": (99.6, 99.95, 35), "python3": (85.0, 99.93, 25), "vim": (87.0, 99.93, 24), "bc": (96.7, 99.93, 31), "perl": (90.9, 99.94, 29),
+          "emacs": (None, None, 10)}
+DISTRIBUTED = {"base": (61.52, 99.5, 47.7), "cg": (37.54, 99.45, 49.8), "ep": (43.53, 99.5, 47.7), "is": (51.13, 99.53, 50), "lammps": (None, None, None)}
+COMMANDS = {"base": [WORKER, "{dir}/count", "1", "0", "0"], "python3": ["python3", "-q"], "vim": ["vim", "-n", os.path.abspath(__file__)], "bc": ["bc", "-q"],
+            "perl": ["perl", "-e", "my @seen; push @seen, $_ while <STDIN>;"], "emacs": ["emacs", "-nw", "-Q", os.path.abspath(__file__)]}
+
+
+def gcore(pid, path):
+    subprocess.run(["gcore", "-a", "-o", path, str(pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.rename(f"{path}.{pid}", path)
+
+
+def as_dmtcp(command):
+    return ["setarch", "-R", "env", f"LD_PRELOAD={PRELOAD}", *command]
+
+
+def reader(fd):
+    """A terminal that nobody looks at: whoever writes to it must not wait."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            while os.read(fd, 65536):
+                pass
+        finally:
+            os._exit(0)
+    return pid
+
+
+def single_image(name, where):
+    """A core file of a program that has been started on a terminal and waits there; a reason if it is not installed."""
+    command = [part.format(dir=where) for part in COMMANDS[name]]
+    if not shutil.which(command[0]):
+        return f"{command[0]} is not installed"
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(["setsid", "-c", *as_dmtcp(command)], stdin=theirs, stdout=theirs, stderr=theirs, cwd=where,
+                               env={**os.environ, "TERM": "vt100"})
+    os.close(theirs)
+    terminal = reader(ours)
+    try:
+        time.sleep(2)
+        gcore(process.pid, os.path.join(where, "core"))
+    finally:
+        process.kill()
+        process.wait()
+        os.kill(terminal, signal.SIGKILL)
+        os.waitpid(terminal, 0)
+        os.close(ours)
+    return None
+
+
+def wait_for(paths, process):
+    for _ in range(600):
+        if all(os.path.exists(p) for p in paths):
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    raise RuntimeError("an MPI program does not begin")
+
+
+def distributed_images(name, where, size):
+    """Core files of all processes of an MPI program; a reason if it cannot be run."""
+    if name == "lammps":
+        command = ["lmp", "-in", datasets.lammps_input(where, RANKS * size * 2**20 // 700, 5, 1000000, ""), "-log", os.path.join(where, "log")]
+    else:
+        command = [KERNELS, name, str(size), where]
+    if not shutil.which(command[0]) or not shutil.which("mpirun"):
+        return f"{command[0]} or mpirun is not there"
+    process = subprocess.Popen(["setarch", "-R", "mpirun", "--oversubscribe", "--allow-run-as-root", "--mca", "btl_vader_single_copy_mechanism", "none",
+                                "--mca", "mpi_yield_when_idle", "1", "-np", str(RANKS), "-x", f"LD_PRELOAD={PRELOAD}", *command], cwd=where,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        if name == "lammps":
+            datasets.wait_for_step(where, process, 5)
+        else:
+            wait_for([os.path.join(where, str(rank)) for rank in range(RANKS)], process)
+        for rank, pid in enumerate(datasets.ranks_of(process)):
+            gcore(pid, os.path.join(where, f"core.{rank}"))
+    finally:
+        process.terminate()
+        process.wait()
+    return None
+
+
+def analyze(files):
+    out = subprocess.run([tool("ckptfs-analyze"), "-q", "--images", "--json", *files], check=True, stdout=subprocess.PIPE).stdout
+    return {k["kind"]: k for k in json.loads(out)["images"]["together"]}
+
+
+def store_bytes(base, files):
+    """What a store takes for them, beyond an empty one, in each way of cutting."""
+    taken = {}
+    for name, options in STORES.items():
+        store = ckptfs(base, f"store-{name}", compress="zstd:3", **options)
+        sizes = []
+        for what in [[], files]:
+            store.start()
+            for f in what:
+                shutil.copy(f, store.dir)
+            store.unmount()
+            out = subprocess.run(["du", "-s", "-B1", os.path.join(store.base, "store")], check=True, stdout=subprocess.PIPE, text=True).stdout
+            sizes.append(int(out.split()[0]))
+            store.stop()
+        os.rmdir(store.base)
+        taken[name] = sizes[1] - sizes[0]
+    return taken
+
+
+def percent(stored, original):
+    return 100 * (1 - stored / original)
+
+
+def show_row(name, kinds, stored, paper):
+    def cell(kind):
+        k = kinds.get(kind)
+        if not k:
+            return f"{'':>26}"
+        return (f"{k['original_bytes'] / 1024:9.0f} {percent(k['deduplicated_bytes'], k['original_bytes']):7.2f} "
+                f"{percent(k['deduplicated_zstd_bytes'], k['original_bytes']):7.2f}  ")
+
+    whole = kinds["all"]["original_bytes"]
+    given = " ".join(f"{p:6.2f}" if p is not None else "     -" for p in paper)
+    ours = " ".join(f"{percent(stored[way], whole):6.2f}" for way in STORES)
+    print(f"  {name:9}{cell('heap')}{cell('stack')}{whole / 2**20:8.1f} {percent(kinds['all']['deduplicated_bytes'], whole):7.2f}   {ours}   {given}", flush=True)
+
+
+def show_heads(title):
+    print(f"  {title}, % smaller: pages once, and with zstd:3; whole images also in stores of three kinds; then the paper's heap, stack, image")
+    print(f"  {'':9}{'heap KiB':>9} {'pages':>7} {'+ zstd':>7}  {'stack KiB':>9} {'pages':>7} {'+ zstd':>7}  {'all MiB':>8} {'pages':>7}   "
+          + " ".join(f"{way:>6}" for way in STORES))
+
+
+def reduction(base, size):
+    result = {}
+    sets = [("single", SINGLE, lambda name, where: single_image(name, where)),
+            ("distributed", DISTRIBUTED, lambda name, where: distributed_images(name, where, size))]
+    for title, programs, take in sets:
+        show_heads(f"{title} programs")
+        for name, paper in programs.items():
+            where = os.path.join(base, "programs")
+            os.mkdir(where)
+            why = take(name, where)
+            if why:
+                print(f"  {name:9}skipped: {why}")
+                result[f"{title}/{name}"] = {"skipped": why}
+            else:
+                files = sorted(os.path.join(where, f) for f in os.listdir(where) if f.startswith("core"))
+                kinds, stored = analyze(files), store_bytes(base, files)
+                show_row(name, kinds, stored, paper)
+                result[f"{title}/{name}"] = {"kinds": kinds, "stored_bytes": stored, "paper_percent": paper}
+            shutil.rmtree(where)
+    return result
+
+
+# --- how long it takes ---
+
+def criu_runs():
+    """A reason if not."""
+    if not shutil.which("criu"):
+        return "criu is not installed"
+    out = subprocess.run(["criu", "check"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return None if out.returncode == 0 else f"criu check: {out.stdout.strip().splitlines()[-1]}"
+
+
+class Worker:
+    """A program that has `size` MiB, of which pages change all the time, a few dozen a second."""
+
+    def __init__(self, base, size):
+        self.said = os.path.join(base, "count")
+        out = subprocess.run(["sh", "-c", '(setsid "$0" "$@" </dev/null >/dev/null 2>&1 & echo $!)', WORKER, self.said, str(size), "2", "0"], check=True,
+                             stdout=subprocess.PIPE, text=True).stdout
+        self.pid = int(out)
+        while not os.path.exists(self.said + ".0") or os.path.getsize(self.said + ".0") == 0:
+            time.sleep(0.1)
+
+    def await_end(self):
+        while subprocess.run(["ps", "-o", "pid=", "-s", str(self.pid)], stdout=subprocess.PIPE).stdout.strip():
+            time.sleep(0.02)
+
+    def end(self):
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:  # a dump or a restore has failed
+            pass
+        self.await_end()
+
+
+class Criu:
+    name = "criu"
+
+    def __init__(self, worker):
+        self.worker = worker
+
+    def run(self, what, where, *options):
+        start = time.monotonic()
+        subprocess.run(["criu", what, "-D", where, "-o", f"{what}.log", *options], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return time.monotonic() - start
+
+    def dump(self, where):
+        return self.run("dump", where, "-t", str(self.worker.pid), "--leave-running")
+
+    def restore(self, where):
+        """Of the step that was dumped last: the program goes on from there."""
+        self.worker.end()
+        settle(True)
+        return self.run("restore", where, "-d")
+
+
+class Gcore:
+    name = "gcore and cat"
+
+    def __init__(self, worker):
+        self.worker = worker
+
+    def dump(self, where):
+        start = time.monotonic()
+        gcore(self.worker.pid, os.path.join(where, "core"))
+        return time.monotonic() - start
+
+    def restore(self, where):
+        settle(True)
+        start = time.monotonic()
+        subprocess.run(["cat", os.path.join(where, "core")], check=True, stdout=subprocess.DEVNULL)
+        return time.monotonic() - start
+
+
+def make_durable(where):
+    start = time.monotonic()
+    for name in os.listdir(where) + ["."]:
+        fd = os.open(os.path.join(where, name), os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+    return time.monotonic() - start
+
+
+def measure(checkpointer, r):
+    """Dumps of the program as it goes on, each as a whole, and back to the last of them."""
+    taken, synced = [], []
+    for step in range(DUMPS):
+        where = os.path.join(r.dir, f"step-{step}")
+        os.mkdir(where)
+        settle(False)
+        taken.append(checkpointer.dump(where))
+        synced.append(taken[-1] + make_durable(where))
+    return {"rival": r.name, "first_s": taken[0], "first_durable_s": synced[0], "next_s": statistics.median(taken[1:]),
+            "next_durable_s": statistics.median(synced[1:]), "restore_s": checkpointer.restore(where)}
+
+
+def times(base, size, rounds, plain):
+    why = criu_runs()
+    worker = Worker(base, size)
+    checkpointer = Gcore(worker) if why else Criu(worker)
+    rows = []
+    print(f"  {checkpointer.name}, a program of {size} MiB, seconds" + (f" ({why})" if why else "") +
+          f": first dump, with fsync; median of {DUMPS - 1} more, with fsync; restore, nothing cached")
+    os.mkdir(os.path.join(base, plain))
+    rivals = [Rival(plain, os.path.join(base, plain)), ckptfs(base, "ckptfs"), ckptfs(base, "ckptfs-limited", write_rate=RATE)]
+    try:
+        for _ in range(rounds):
+            for r in rivals:
+                r.start()
+                try:
+                    rows.append(measure(checkpointer, r))
+                finally:
+                    r.stop()
+    finally:
+        worker.end()
+    return {"checkpointer": checkpointer.name, "size_mib": size, "rows": rows, "median": show_times(rows, plain)}
+
+
+def show_times(rows, plain):
+    keys = ["first_s", "first_durable_s", "next_s", "next_durable_s", "restore_s"]
+    medians = {}
+    for name in dict.fromkeys(r["rival"] for r in rows):
+        medians[name] = {k: statistics.median(r[k] for r in rows if r["rival"] == name) for k in keys}
+        print(f"  {name:16}" + " ".join(f"{medians[name][k]:8.3f} s {medians[name][k] / medians[plain][k]:5.2f} x" for k in keys), flush=True)
+    return medians
+
+
+def run(base, size, rounds, plain):
+    if not shutil.which("gcore"):
+        raise SystemExit("bench: images needs gdb")
+    print("images", flush=True)
+    return {"reduction": reduction(base, max(1, size // 16)), "times": times(base, size, rounds, plain)}
