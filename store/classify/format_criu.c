@@ -137,12 +137,13 @@ static int file_name(struct protobuf m, uint64_t id, struct area *ret)
 	int r;
 
 	while ((r = protobuf_next(&m, &f)) > 0) {
-		struct protobuf reg = { f.bytes, f.bytes + f.len };
+		struct protobuf reg;
 
 		if (f.number == 2)
 			is_it = f.value == id;
 		if (f.number != 3 || !f.bytes || !is_it)
 			continue;
+		reg = (struct protobuf){ f.bytes, f.bytes + f.len };
 		while ((r = protobuf_next(&reg, &inner)) > 0)
 			if (inner.number == 6 && inner.bytes) {
 				ret->name = (const char *)inner.bytes;
