@@ -62,6 +62,16 @@ static void commit(void *userdata)
 	engine_cluster_round(((struct cluster *)userdata)->engine); /* logged where it fails, and tried again by the next commit */
 }
 
+static void shared(void *userdata)
+{
+	engine_cluster_is_shared(((struct cluster *)userdata)->engine);
+}
+
+static uint64_t held_ns(void *userdata)
+{
+	return engine_cluster_held_ns(((struct cluster *)userdata)->engine);
+}
+
 static int chunks(void *userdata, struct cluster_want *wants, size_t nr)
 {
 	return engine_cluster_chunks(((struct cluster *)userdata)->engine, wants, nr);
@@ -270,7 +280,7 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, answer, keep, copy, drop, met, rebuild };
+	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, answer, keep, copy, drop, met, rebuild, shared, held_ns };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 

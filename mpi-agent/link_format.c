@@ -84,6 +84,11 @@ void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, stru
 	encode_pages(LINK_OFFER, round, pages, nr, ret);
 }
 
+void link_encode_tell(const struct fp *pages, uint32_t nr, struct buf *ret)
+{
+	encode_pages(LINK_TELL, 0, pages, nr, ret);
+}
+
 void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret)
 {
 	encode_pages(LINK_LEND, number, pages, nr, ret);
@@ -253,7 +258,13 @@ void link_encode_answer(uint64_t number, int error, const void *p, size_t len, s
 
 static bool is_type(enum link_type type)
 {
-	return (type >= LINK_HELLO && type <= LINK_DROPPED) || (type >= LINK_QUERY && type <= LINK_ANSWER);
+	return (type >= LINK_HELLO && type <= LINK_DROPPED) || (type >= LINK_QUERY && type <= LINK_ANSWER) || type == LINK_TELL ||
+	       type == LINK_SHARED;
+}
+
+static bool is_plain(enum link_type type)
+{
+	return type == LINK_WANT || type == LINK_BEGIN || type == LINK_REFUSED || type == LINK_WANT_COLLECT || type == LINK_SHARED;
 }
 
 int link_decode_header(const void *p, size_t len, struct link_header *ret)
@@ -267,8 +278,7 @@ int link_decode_header(const void *p, size_t len, struct link_header *ret)
 				  .len = le32_get(h->len),
 				  .number = le64_get(h->number) };
 	if (!is_type(d.type) || d.len > LINK_LEN_MAX || le16_get(h->reserved) != 0 ||
-	    ((d.type == LINK_WANT || d.type == LINK_BEGIN || d.type == LINK_REFUSED || d.type == LINK_WANT_COLLECT) &&
-	     d.len != 0))
+	    (is_plain(d.type) && d.len != 0))
 		return -EBADMSG;
 	*ret = d;
 	return 0;
@@ -354,7 +364,7 @@ int link_decode_nodes(const void *p, size_t len, struct link_node **ret, uint32_
 	return 0;
 }
 
-int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
+static int decode_pages(const void *p, size_t len, bool in_order, struct fp **ret, uint32_t *ret_nr)
 {
 	const uint8_t(*d)[FP_LEN] = p;
 	size_t nr = len / FP_LEN;
@@ -367,12 +377,22 @@ int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_
 		return -ENOMEM;
 	for (size_t i = 0; i < nr; i++) {
 		pages[i] = fp_decode(d[i]);
-		if (i > 0 && fp_compare(pages[i - 1], pages[i]) >= 0)
+		if (in_order && i > 0 && fp_compare(pages[i - 1], pages[i]) >= 0)
 			return -EBADMSG;
 	}
 	*ret = TAKE(pages);
 	*ret_nr = (uint32_t)nr;
 	return 0;
+}
+
+int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
+{
+	return decode_pages(p, len, true, ret, ret_nr);
+}
+
+int link_decode_tell(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
+{
+	return len > LINK_TELL_MAX * FP_LEN ? -EBADMSG : decode_pages(p, len, false, ret, ret_nr);
 }
 
 int link_decode_lend(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)

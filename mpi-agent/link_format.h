@@ -9,6 +9,8 @@
  *   BEGIN          ───▶  ◀─── OFFER            of round `number`: pages that this node is about to store
  *   DECISION       ───▶  ◀─── STORED           those that others have, too, and who stores each; what it is to store is durable
  *   SETTLED        ───▶                        who has done so
+ *                        ◀─── TELL             pages that are stored here, of which no round was: others may ask for them
+ *   SHARED         ───▶                        others have told the same: rounds would pay
  *                        ◀─── FETCH            chunks that are on other nodes
  *   CHUNKS         ───▶
  *   GET            ───▶  ◀─── CHUNKS           chunks that another node wants
@@ -42,7 +44,7 @@
 #include "base/fp.h"
 #include "base/le.h"
 
-#define LINK_VERSION 4u
+#define LINK_VERSION 5u
 #define LINK_LEN_MAX (64u << 20) /* of a message; more is refused unread */
 #define LINK_CHUNKS_MAX 4096u /* that are asked for at once, ... */
 #define LINK_BYTES_MAX (16u << 20) /* with as many bytes together */
@@ -55,6 +57,7 @@
 #define LINK_PUT_BYTES_MAX (4u << 20) /* of chunks that come with a PUT */
 #define LINK_PATH_MAX 4095u
 #define LINK_COPY_CHUNKS_MAX 65536u /* of a catalog */
+#define LINK_TELL_MAX (1u << 18) /* pages */
 
 enum link_type {
 	LINK_HELLO = 1,
@@ -85,6 +88,8 @@ enum link_type {
 	LINK_QUERY = 30,
 	LINK_QUESTION,
 	LINK_ANSWER,
+	LINK_TELL = 40,
+	LINK_SHARED,
 };
 
 struct link_header_wire {
@@ -120,6 +125,8 @@ struct link_node_wire {
 static_assert(sizeof(struct link_node_wire) == 84, "on the wire");
 
 /* OFFER: fingerprints of FP_LEN bytes, ascending, each once. */
+
+/* TELL: like OFFER, in any order, at most LINK_TELL_MAX. SHARED: nothing follows; `number` says of how many another node was told, too. */
 
 /* DECISION: entries, ascending by `index`, of those pages of the offer that at least one other node offers, too, or has already. */
 struct link_owners_wire {
@@ -308,7 +315,8 @@ struct buf;
 void link_encode_hello(struct buf *ret);
 void link_encode_welcome(const struct link_welcome *w, struct buf *ret);
 void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self, struct buf *ret);
-void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret); /* WANT, BEGIN, REFUSED: nothing follows */
+void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret); /* WANT, BEGIN, REFUSED, SHARED: nothing follows */
+void link_encode_tell(const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret);
 void link_encode_stored(uint64_t round, int error, struct buf *ret); /* error: 0 or negative */
@@ -348,6 +356,7 @@ int link_decode_hello(const void *p, size_t len);
 int link_decode_welcome(const void *p, size_t len, struct link_welcome *ret);
 int link_decode_nodes(const void *p, size_t len, struct link_node **ret, uint32_t *ret_nr, uint32_t *ret_self);
 int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr);
+int link_decode_tell(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr);
 int link_decode_decision(const void *p, size_t len, uint32_t nr_offered, uint32_t nr_nodes, struct link_owners **ret,
 			 uint32_t *ret_nr);
 int link_decode_stored(const void *p, size_t len, int *ret); /* 0 or negative */

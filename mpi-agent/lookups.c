@@ -13,6 +13,7 @@
 #include "mpi-agent/world.h"
 
 #define LENDS_MAX 1024u /* of others, with the daemon at once */
+#define TWICE_PART 256u /* less than one page of so many is not worth a word */
 
 enum state { IDLE, FINDING, LENDING };
 
@@ -157,10 +158,51 @@ static void sort_by_home(const struct lookups *ls, const struct fp *pages, const
 	from[0] = 0;
 }
 
-static void note(struct lookups *ls, const struct fp *pages, uint32_t nr, uint32_t node)
+static void tell_daemon_twice(struct lookups *ls, uint64_t nr)
 {
-	for (uint32_t i = 0; i < nr; i++)
-		known_add(ls->directory, pages[i], (uint16_t)node, ls->now);
+	if (ls->daemon->fd >= 0)
+		link_encode_plain(LINK_SHARED, nr, &ls->daemon->out);
+}
+
+static int tell_twice(struct lookups *ls, uint32_t node, uint64_t nr)
+{
+	if (node != ls->w->rank)
+		return peers_send(ls->peers, node, PEER_TWICE, nr, NULL, 0);
+	tell_daemon_twice(ls, nr);
+	return 0;
+}
+
+/* twice[n]: how many of them node n has told, too; all that somebody else has, of `node`. */
+static void note_pages(struct lookups *ls, const struct fp *pages, uint32_t nr, uint32_t node, uint32_t *twice)
+{
+	for (uint32_t i = 0; i < nr; i++) {
+		struct holders h = { 0 };
+		bool is_others = false;
+
+		known_find(ls->directory, pages[i], ls->now, &h);
+		for (uint32_t k = 0; k < h.nr; k++)
+			if (h.nodes[k] != node) {
+				twice[h.nodes[k]]++;
+				is_others = true;
+			}
+		twice[node] += is_others;
+		if (holders_add(&h, (uint16_t)node))
+			known_set(ls->directory, pages[i], &h, ls->now);
+	}
+}
+
+static int note(struct lookups *ls, const struct fp *pages, uint32_t nr, uint32_t node)
+{
+	_cleanup_(freep) uint32_t *twice = calloc(ls->w->nr, sizeof(*twice));
+	int r = 0;
+
+	if (!twice)
+		return -ENOMEM;
+	note_pages(ls, pages, nr, node, twice);
+	for (uint32_t n = 0; n < ls->w->nr && twice[node] > 0 && r == 0; n++)
+		if (twice[n] > 0 && twice[n] >= nr / TWICE_PART)
+			r = tell_twice(ls, n, twice[n]);
+	return r;
 }
 
 int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr)
@@ -180,7 +222,7 @@ int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uin
 		uint32_t n = from[h + 1] - from[h];
 
 		if (h == ls->w->rank)
-			note(ls, sorted + from[h], n, h);
+			r = note(ls, sorted + from[h], n, h);
 		else if (n > 0)
 			r = send_pages(ls, h, PEER_TELL, round, sorted + from[h], n);
 	}
@@ -432,9 +474,7 @@ static int hear_tell(struct lookups *ls, uint32_t from, const void *body, size_t
 
 	if (r == 0 && nr > LOOKUPS_MAX)
 		r = -EBADMSG;
-	if (r == 0)
-		note(ls, pages, nr, from);
-	return r;
+	return r < 0 ? r : note(ls, pages, nr, from);
 }
 
 /* What the daemon does not answer is forgotten: who asked has gone on. */
@@ -514,6 +554,9 @@ int lookups_hear(struct lookups *ls, const struct peer_header *h, const void *bo
 		return hear_found(ls, h->from, h->number, body, len);
 	case PEER_TELL:
 		return hear_tell(ls, h->from, body, len);
+	case PEER_TWICE:
+		tell_daemon_twice(ls, h->number);
+		return 0;
 	case PEER_LEND:
 		return hear_lend(ls, h->from, h->number, body, len);
 	case PEER_LENT:

@@ -5,6 +5,8 @@
  *   in the next       ASK ──▶ home ──▶ FOUND      who may have the pages that nothing is known of here
  *                     LEND ─▶ holder ─▶ LENT      its daemon looks, and notes, durably, that others rely on it
  *
+ * A home that is told of a page by two nodes says so to both (TWICE), if it is more than a few: they store the same, and would better find that out in a round.
+ *
  * Only what LENT says counts: that a home remembers is a hint. A node that does not answer in time, or has it no longer: the page is as if nobody had it. What is lent, and by then
  * not wanted any more, stays lent: space, not bytes. One look-up is under way at a time, of LOOKUPS_MAX pages at most.
  */
@@ -49,7 +51,7 @@ void lookups_stop(struct lookups *ls);
 /* This node has these: pages, ascending. */
 int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr);
 
-/* What other nodes say: ASK, FOUND, TELL, LEND, LENT. -EBADMSG: what cannot be. */
+/* What other nodes say: ASK, FOUND, TELL, TWICE, LEND, LENT. -EBADMSG: what cannot be. */
 int lookups_hear(struct lookups *ls, const struct peer_header *h, const void *body, size_t len);
 /* The daemon's LENT. */
 int lookups_lent(struct lookups *ls, uint64_t number, const void *body, size_t len);

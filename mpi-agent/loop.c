@@ -27,8 +27,7 @@
 #define EAGER_TURNS 4u /* without anything to do, before the first nap; ... */
 #define EAGER_MOVING 200u /* while messages are on their way: there the other end is at it, too, in pieces */
 #define NAP_MIN_NS 20000u
-#define NAP_MAX_NS 2000000u
-#define NAP_REDUCING_NS 500000u /* MPI goes on only when it is called */
+#define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more */
 #define NAP_FETCHING_NS 100000u /* somebody reads a file */
 #define MESSAGES_MAX 64u /* of one source, before others are heard */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
@@ -57,6 +56,7 @@ struct loop {
 	uint64_t heard_ns; /* from the rank before this one, ... */
 	uint64_t told_ns; /* and the one behind it heard from here */
 	unsigned idle_turns;
+	uint64_t busy_ns; /* when something has happened last */
 	bool daemon_has_said; /* something, or has gone */
 	uint64_t started_ns;
 };
@@ -131,6 +131,8 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 		return rounds_offer(l->rounds, h->number, body, h->len);
 	case LINK_STORED:
 		return rounds_stored(l->rounds, h->number, body, h->len);
+	case LINK_TELL:
+		return rounds_tell(l->rounds, body, h->len);
 	case LINK_FETCH:
 		return fetches_fetch(l->fetches, h->number, body, h->len);
 	case LINK_LENT:
@@ -206,6 +208,7 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct buf *me
 	case PEER_ASK:
 	case PEER_FOUND:
 	case PEER_TELL:
+	case PEER_TWICE:
 	case PEER_LEND:
 	case PEER_LENT:
 		return rounds_peer_page(l->rounds, h, body, len);
@@ -343,13 +346,12 @@ static void tell_status(const struct loop *l)
 static uint64_t nap_ns(const struct loop *l)
 {
 	bool moving = peers_moving(l->peers);
-	uint64_t max = moving || fetches_waiting(l->fetches) ? NAP_FETCHING_NS : rounds_reducing(l->rounds) ? NAP_REDUCING_NS : NAP_MAX_NS;
-	unsigned eager = moving ? EAGER_MOVING : EAGER_TURNS, doublings;
+	uint64_t max = moving || fetches_waiting(l->fetches) ? NAP_FETCHING_NS : rounds_nap_ns(l->rounds), nap;
 
-	if (l->idle_turns < eager)
+	if (l->idle_turns < (moving ? EAGER_MOVING : EAGER_TURNS))
 		return 0;
-	doublings = MIN(l->idle_turns - eager, 10u);
-	return MIN((uint64_t)NAP_MIN_NS << doublings, max);
+	nap = MAX((l->turn_ns - l->busy_ns) / NAP_PART, (uint64_t)NAP_MIN_NS);
+	return MIN(nap, max);
 }
 
 static void nap(struct loop *l)
@@ -427,6 +429,8 @@ static int turn(struct loop *l)
 	if (r >= 0)
 		r = wind_up(l);
 	l->idle_turns = any ? 0 : l->idle_turns + 1;
+	if (any)
+		l->busy_ns = l->turn_ns;
 	return r < 0 ? r : 0;
 }
 

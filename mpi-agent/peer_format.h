@@ -10,6 +10,7 @@
  *   ASK      who has these pages? (body as that of LINK_OFFER)
  *   FOUND    the answer: those that somebody is said to have (body as that of LINK_DECISION)
  *   TELL     the sender has these (body as that of LINK_OFFER)
+ *   TWICE    of what the receiver has told, another node has told `number` pages, too
  *   LEND     for the receiver's daemon (body as that of LINK_LEND)
  *   LENT     the answer (body as that of LINK_LENT)
  *   COLLECT  to rank 0: a daemon wants all nodes to collect together
@@ -63,6 +64,7 @@ enum peer_type {
 	PEER_DROPPED,
 	PEER_QUESTION = 30,
 	PEER_ANSWER,
+	PEER_TWICE = 40,
 };
 
 struct peer_header_wire {

@@ -19,6 +19,11 @@
 
 #define SAMPLE_MAX 1024u /* one page in 200 that is popular is missed in one round of 150 */
 
+#define NAP_NS UINT64_C(500000)
+#define NAP_IDLE_NS UINT64_C(2000000)
+#define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round; or it is the daemon's turn, which wakes this agent */
+#define TELL_AFTER_NS UINT64_C(200000000) /* homes need not be told before the checkpoint is written that it is of; but before the next round */
+
 enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, HELD };
 
 /* What each node says at the end. */
@@ -45,12 +50,16 @@ struct rounds {
 	uint64_t since_ns; /* that it is in this state */
 
 	bool has_offered, has_stored; /* the daemon, in time */
+	bool is_awaited; /* by daemons that want to hear the end of it: something is in common */
 	bool has_failed; /* to hear what was decided, here: others may have heard that this node is to store something */
 	struct fp *pages; /* of the offer */
 	uint32_t nr_pages;
 	struct known *remembered;
 	struct lookups *lookups;
 	bool lookup; /* use them */
+	struct fp *untold; /* pages that the daemon has stored without a round, in any order */
+	uint32_t nr_untold;
+	uint64_t tell_ns; /* when they are told */
 	struct holders *had; /* of each page: who is known to have it, durable and lent */
 	struct fp *entered; /* pages that enter the reduction, ... */
 	uint32_t *entered_index, nr_entered; /* and which these are */
@@ -104,6 +113,7 @@ void rounds_free(struct rounds *rs)
 	if (!rs)
 		return;
 	drop(rs);
+	free(rs->untold);
 	known_free(rs->remembered);
 	lookups_free(rs->lookups);
 	free(rs->ends);
@@ -146,8 +156,14 @@ static uint64_t enter_state(struct rounds *rs, enum state state)
 	return now_ns;
 }
 
+static int tell_untold(struct rounds *rs);
+
 static int start_offering(struct rounds *rs, uint64_t number)
 {
+	int r = tell_untold(rs);
+
+	if (r < 0)
+		return r;
 	rs->number = number;
 	rs->has_offered = rs->has_stored = rs->has_failed = false;
 	rs->until_ns = enter_state(rs, OFFERING) + rs->waits->offer_ns;
@@ -276,6 +292,41 @@ static int tell_alone(struct rounds *rs)
 	return lookups_tell(rs->lookups, rs->number, alone, nr);
 }
 
+static int by_fp(const void *a, const void *b)
+{
+	return fp_compare(*(const struct fp *)a, *(const struct fp *)b);
+}
+
+/* What was stored without a round. */
+static int tell_untold(struct rounds *rs)
+{
+	_cleanup_(freep) struct fp *pages = TAKE(rs->untold);
+	uint32_t nr = 0;
+
+	if (rs->nr_untold == 0)
+		return 0;
+	qsort(pages, rs->nr_untold, sizeof(*pages), by_fp);
+	for (uint32_t i = 0; i < rs->nr_untold; i++)
+		if (nr == 0 || !fp_equal(pages[nr - 1], pages[i]))
+			pages[nr++] = pages[i];
+	rs->nr_untold = 0;
+	return lookups_tell(rs->lookups, rs->number, pages, nr);
+}
+
+static int add_untold(struct rounds *rs, const struct fp *pages, uint32_t nr)
+{
+	struct fp *all;
+
+	nr = MIN(nr, LOOKUPS_MAX - rs->nr_untold);
+	all = reallocarray(rs->untold, MAX(rs->nr_untold + nr, UINT32_C(1)), sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	rs->untold = all;
+	memcpy(all + rs->nr_untold, pages, nr * sizeof(*pages));
+	rs->nr_untold += nr;
+	return 0;
+}
+
 /* --- reducing --- */
 
 static int reduce(struct rounds *rs, size_t max, bool is_sample)
@@ -360,6 +411,7 @@ static int start_storing(struct rounds *rs)
 	rs->figures.shared += nr;
 	rs->figures.popular_last = nr_popular(&rs->result);
 	rs->figures.popular += rs->figures.popular_last;
+	rs->is_awaited = nr > 0 || rs->figures.popular_last > 0;
 	if (has_daemon(rs) && rs->has_offered)
 		link_encode_decision(rs->number, owners, nr, &rs->daemon->out);
 	rs->until_ns = enter_state(rs, STORING) + rs->waits->stored_ns;
@@ -508,6 +560,23 @@ int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t l
 		       -EBADMSG; /* late; the end of it will be told. Before anything was decided it cannot be. */
 }
 
+/* Where homes are told nothing nobody would find out that several nodes store the same. */
+int rounds_tell(struct rounds *rs, const void *body, size_t len)
+{
+	_cleanup_(freep) struct fp *pages = NULL;
+	uint32_t nr;
+	int r = link_decode_tell(body, len, &pages, &nr);
+
+	if (r < 0)
+		return r;
+	if (!rs->lookup) {
+		link_encode_plain(LINK_SHARED, nr, &rs->daemon->out);
+		return 0;
+	}
+	rs->tell_ns = monotonic_ns() + TELL_AFTER_NS;
+	return add_untold(rs, pages, nr);
+}
+
 int rounds_lent(struct rounds *rs, uint64_t number, const void *body, size_t len)
 {
 	return lookups_lent(rs->lookups, number, body, len);
@@ -547,7 +616,10 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 
 	switch (rs->state) {
 	case IDLE:
-		r = start_next(rs);
+		if (rs->nr_untold > 0 && now_ns >= rs->tell_ns)
+			r = tell_untold(rs);
+		if (r == 0)
+			r = start_next(rs);
 		break;
 	case OFFERING:
 		if (is_late || !has_daemon(rs))
@@ -597,9 +669,11 @@ bool rounds_wanted(const struct rounds *rs)
 	return rs->is_wanted && !rs->is_ending;
 }
 
-bool rounds_reducing(const struct rounds *rs)
+uint64_t rounds_nap_ns(const struct rounds *rs)
 {
-	return rs->state == ASKING || rs->state == REDUCING || rs->state == GATHERING;
+	bool is_urgent = rs->state == ASKING || rs->state == REDUCING || (rs->state == GATHERING && rs->is_awaited);
+
+	return is_urgent ? NAP_NS : rs->state == GATHERING || rs->state == STORING ? NAP_ALONE_NS : NAP_IDLE_NS;
 }
 
 const struct rounds_figures *rounds_figures(struct rounds *rs)

@@ -61,6 +61,7 @@ int rounds_want(struct rounds *rs);
 int rounds_offer(struct rounds *rs, uint64_t number, const void *body, size_t len);
 int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t len);
 int rounds_lent(struct rounds *rs, uint64_t number, const void *body, size_t len);
+int rounds_tell(struct rounds *rs, const void *body, size_t len);
 /* What other nodes say. */
 int rounds_peer_want(struct rounds *rs, uint64_t number);
 int rounds_peer_begin(struct rounds *rs, uint64_t number);
@@ -79,6 +80,6 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns);
 void rounds_hold(struct rounds *rs, bool hold);
 bool rounds_wanted(const struct rounds *rs); /* rank 0: another one would begin */
 bool rounds_idle(const struct rounds *rs);
-bool rounds_reducing(const struct rounds *rs); /* MPI has to be looked after soon */
+uint64_t rounds_nap_ns(const struct rounds *rs); /* MPI, which goes on only when it is called, is to be looked after again */
 const struct rounds_figures *rounds_figures(struct rounds *rs);
 const struct lookups_figures *rounds_lookups(struct rounds *rs);

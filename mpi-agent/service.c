@@ -328,6 +328,10 @@ static int take_message(struct connection *c)
 	case LINK_DROP:
 		service_keep(s, c->header.type, c->header.number, &c->body);
 		return 0;
+	case LINK_SHARED:
+		if (s->store.shared)
+			s->store.shared(s->store.userdata);
+		return 0;
 	case LINK_QUESTION:
 		return service_question(s, c->header.number, &c->body);
 	case LINK_GET:
@@ -461,11 +465,12 @@ static bool turn(struct connection *c)
 		{ .fd = c->fd, .events = POLLIN },
 	};
 	bool stopping, hang_up;
-	uint64_t until_ns, count;
+	uint64_t until_ns, look_ns, count;
 	ssize_t n _unused_;
 
+	look_ns = service_await_writers(s, monotonic_ns());
 	mutex_lock(&s->lock);
-	until_ns = service_begin_alone(s, monotonic_ns());
+	until_ns = MIN(service_begin_alone(s, monotonic_ns()), look_ns);
 	stopping = s->stopping;
 	hang_up = s->hang_up;
 	fds[2].events |= s->out ? POLLOUT : 0;
@@ -519,6 +524,7 @@ int service_new(const struct service_limits *limits, struct service **ret)
 		.settle = service_settle,
 		.fetch = service_fetch,
 		.want = service_want,
+		.stored = service_stored,
 	};
 	s->listener = LISTENER_NONE;
 	s->out_end = &s->out;

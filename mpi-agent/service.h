@@ -65,6 +65,10 @@ struct service_store {
 	void (*met)(void *userdata);
 	/* Chunks that no node has any more, of what several others have (`got`: those that are there already). May take as long as fetch(). NULL: nothing can be */
 	int (*rebuild)(void *userdata, struct cluster_want *wants, size_t nr);
+	/* SHARED has come: engine_cluster_is_shared(). Returns at once. NULL: nobody wants to know */
+	void (*shared)(void *userdata);
+	/* engine_cluster_held_ns(); returns soon. NULL: nobody waits for what is being written */
+	uint64_t (*held_ns)(void *userdata);
 };
 
 /*

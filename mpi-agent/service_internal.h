@@ -106,6 +106,7 @@ struct service {
 	uint64_t round GUARDED_BY(lock); /* the agent's number for it, of which a new agent begins anew, ... */
 	uint64_t serial GUARDED_BY(lock); /* and ours, which is never used again */
 	uint64_t begun_ns GUARDED_BY(lock); /* when BEGUN began */
+	uint64_t look_ns GUARDED_BY(lock); /* BEGUN: whether a program still writes what others may have, too; 0: it does not matter */
 	struct service_waiter *waiter GUARDED_BY(lock); /* OFFERED, STORED: who waits for the round to go on; NULL: nobody yet */
 	unsigned nr_deciding GUARDED_BY(lock); /* callers in decide() that no round has begun for */
 	bool is_wanted GUARDED_BY(lock); /* WANT was sent, and no BEGIN has come since */
@@ -152,12 +153,15 @@ bool service_is_there(void *userdata);
 int service_decide(void *userdata, const struct fp *offer, size_t nr, struct cluster_decision *ret);
 int service_settle(void *userdata, const struct cluster_decision *d, int stored, bool *has_stored);
 void service_want(void *userdata);
+void service_stored(void *userdata, const struct fp *fps, size_t nr);
 /* Its round is over, whatever comes. */
 void service_end_round(struct service *s, int r) REQUIRES(s->lock);
 void service_begin(struct service *s, uint64_t round); /* BEGIN has come */
 void service_answer(struct service *s, enum link_type type, uint64_t round, struct buf *body); /* DECISION or SETTLED */
 /* Offer nothing where nobody has come. Returns when to call again, UINT64_MAX: no need. */
 uint64_t service_begin_alone(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
+/* A round waits for those who write. Returns when to call again, UINT64_MAX: no need. */
+uint64_t service_await_writers(struct service *s, uint64_t now_ns);
 void *service_committer(void *userdata); /* a thread's */
 
 /* --- service_fetch.c --- */

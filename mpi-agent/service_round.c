@@ -9,6 +9,9 @@
 #include "base/util.h"
 #include "mpi-agent/service_internal.h"
 
+#define QUIET_NS UINT64_C(50000000) /* without a new page: the program has paused */
+#define WRITERS_PART 4u /* of the time that a round waits for this node, for programs to do so */
+
 static bool is_there(struct service *s) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));
@@ -301,6 +304,7 @@ void service_begin(struct service *s, uint64_t round)
 	serial = ++s->serial;
 	s->begun_ns = monotonic_ns();
 	s->is_wanted = s->is_silent = false;
+	s->look_ns = 0;
 	enter(s, SERVICE_BEGUN);
 	is_awaited = s->nr_deciding > 0;
 	mutex_unlock(&s->lock);
@@ -309,12 +313,41 @@ void service_begin(struct service *s, uint64_t round)
 	pending = s->store.pending(s->store.userdata);
 	mutex_lock(&s->lock);
 	if (pending) {
-		s->commit_wanted = true;
-		cond_broadcast(&s->changed);
+		s->look_ns = 1; /* service_await_writers() goes on */
 	} else if (s->serial == serial && s->nr_deciding == 0) {
 		s->begun_ns = 0; /* it has waited long enough */
 	}
 	mutex_unlock(&s->lock);
+}
+
+/*
+ * What is pending here is for this round; but if nodes are likely to have the same, and a program is still writing it, those who have it already would store all that this node does not offer yet. So it
+ * goes on until the program pauses, or comes to decide() by itself.
+ */
+uint64_t service_await_writers(struct service *s, uint64_t now_ns)
+{
+	uint64_t serial, look_ns, until_ns, held_ns;
+
+	mutex_lock(&s->lock);
+	if (s->state != SERVICE_BEGUN || s->nr_deciding > 0)
+		s->look_ns = 0;
+	look_ns = s->look_ns;
+	serial = s->serial;
+	until_ns = s->begun_ns + s->limits.begin_ns / WRITERS_PART;
+	mutex_unlock(&s->lock);
+	if (look_ns == 0 || now_ns < look_ns)
+		return look_ns ?: UINT64_MAX;
+	held_ns = s->store.held_ns ? s->store.held_ns(s->store.userdata) : 0;
+	look_ns = held_ns == 0 || held_ns + QUIET_NS <= now_ns || now_ns >= until_ns ? 0 : MIN(held_ns + QUIET_NS, until_ns);
+	mutex_lock(&s->lock);
+	if (s->serial == serial)
+		s->look_ns = look_ns;
+	if (s->serial == serial && look_ns == 0) {
+		s->commit_wanted = true;
+		cond_broadcast(&s->changed);
+	}
+	mutex_unlock(&s->lock);
+	return look_ns ?: UINT64_MAX;
 }
 
 uint64_t service_begin_alone(struct service *s, uint64_t now_ns)
@@ -368,6 +401,18 @@ void service_want(void *userdata)
 		s->commit_wanted = true;
 		cond_broadcast(&s->changed);
 	}
+	mutex_unlock(&s->lock);
+}
+
+void service_stored(void *userdata, const struct fp *fps, size_t nr)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct service *s = userdata;
+
+	link_encode_tell(fps, (uint32_t)MIN(nr, (size_t)LINK_TELL_MAX), &b);
+	mutex_lock(&s->lock);
+	if (is_there(s))
+		service_send(s, s->agent, &b); /* else nobody is told, which costs space */
 	mutex_unlock(&s->lock);
 }
 

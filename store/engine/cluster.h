@@ -68,6 +68,8 @@ struct cluster_calls {
 	int (*fetch)(void *userdata, struct cluster_want *wants, size_t nr);
 	/* Enough is held for a round: have engine_cluster_round() called soon, by another thread. Does not wait. NULL: commits alone come to rounds. */
 	void (*want)(void *userdata);
+	/* These were stored without a round (alone.h), in no order: others may be told. Does not wait. NULL: nobody is. */
+	void (*stored)(void *userdata, const struct fp *fps, size_t nr);
 };
 
 /* --- for the other nodes --- */
@@ -87,6 +89,13 @@ int engine_cluster_identity(const struct engine *e, struct cluster_identity *ret
  * written goes to the disk, as it does without a cluster.
  */
 int engine_cluster_round(struct engine *e);
+/* Of what stored() has told, other nodes have stored some, too: the next chunks are held for rounds. */
+void engine_cluster_is_shared(struct engine *e);
+/*
+ * When something was held last (monotonic_ns()), if others are likely to bring the same; else 0. Of pages that a program is about to write, and others offer already, these
+ * would store all.
+ */
+uint64_t engine_cluster_held_ns(struct engine *e);
 bool engine_cluster_pending(struct engine *e); /* something is held that a round would be about */
 /* Of chunks that have these fingerprints and lengths, those that are here, in as few reads as they lie together; `got` says which. -ENOMEM. */
 int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t nr);

@@ -12,7 +12,8 @@
  * Then the commit goes on to the log, which refers to these chunks. So a chunk is lent before anybody relies on it, and relied on before
  * anybody is told that it is durable.
  *
- * If nobody has anything of what was offered, steps 1 and 2 are all there is, and the commit waits for nobody's disk but its own.
+ * If nobody has anything of what was offered, steps 1 and 2 are all there is, and the commit waits for nobody's disk but its own. If that is likely to be so (alone.h), what
+ * comes behind the first frames is neither held nor offered, as without a cluster; others hear of it when it is durable, and may ask for it to be lent.
  *
  * What fails at 1, or is not heard of at 4, costs space: all is written here. What fails at 2, 3, 5 or 6 fails the commit; frames that
  * are written partly stay in memory, and the next commit begins with them.
@@ -29,7 +30,7 @@
 
 #define HELD_DEFAULT MiB(64)
 #define ROUND_FRAMES 16u /* of a MiB; 8 or 32 made no difference that could be measured */
-#define ALONE_PART 8u /* less than one page of so many is on other nodes */
+#define MOSTLY_ALONE_PART 8u /* less than one page of so many is on other nodes */
 
 struct offered {
 	struct fp fp;
@@ -63,11 +64,35 @@ static void round_release(struct round *rd)
 	free(rd->fates);
 }
 
-bool collective_holds(struct engine *e)
+static bool has_agent(const struct engine *e)
 {
 	const struct cluster_calls *calls = e->conf.cluster_calls;
 
 	return calls && calls->is_there(calls->userdata);
+}
+
+bool collective_holds(struct engine *e)
+{
+	return e->alone.state != ALONE_LETTING_GO && has_agent(e);
+}
+
+bool collective_lets_go(const struct engine *e)
+{
+	return e->alone.state == ALONE_LETTING_GO;
+}
+
+void collective_committed(struct engine *e)
+{
+	mutex_lock(&e->append_lock);
+	alone_committed(&e->alone);
+	mutex_unlock(&e->append_lock);
+}
+
+void engine_cluster_is_shared(struct engine *e)
+{
+	mutex_lock(&e->append_lock);
+	alone_found_out(&e->alone);
+	mutex_unlock(&e->append_lock);
 }
 
 static size_t held_max(const struct engine *e)
@@ -85,6 +110,8 @@ static size_t round_frames(const struct engine *e) REQUIRES(e->append_lock)
 {
 	size_t half = (held_max(e) + 1) / 2;
 
+	if (e->alone.state == ALONE_PROBING)
+		return e->is_offering ? SIZE_MAX : MIN((size_t)ALONE_PROBE_FRAMES, half);
 	return e->is_mostly_alone ? MIN((size_t)ROUND_FRAMES, half) : half;
 }
 
@@ -153,9 +180,19 @@ bool engine_cluster_pending(struct engine *e)
 	bool pending;
 
 	mutex_lock(&e->append_lock);
-	pending = e->nr_held > 0 || e->is_offering || e->small || e->varied;
+	pending = e->nr_held > 0 || e->is_offering || (!collective_lets_go(e) && (e->small || e->varied));
 	mutex_unlock(&e->append_lock);
 	return pending;
+}
+
+uint64_t engine_cluster_held_ns(struct engine *e)
+{
+	uint64_t ns;
+
+	mutex_lock(&e->append_lock);
+	ns = e->alone.state == ALONE_SHARING && !e->is_mostly_alone ? e->held_ns : 0;
+	mutex_unlock(&e->append_lock);
+	return ns;
 }
 
 /* --- without a round --- */
@@ -237,6 +274,7 @@ void collective_release(struct engine *e)
 		free(u);
 		shares_settled(e);
 	}
+	alone_release(&e->alone);
 	for (size_t i = 0; i < e->nr_held; i++)
 		packs_frame_abandon(e->packs, e->held[i]);
 	e->nr_held = e->size_held = 0;
@@ -475,27 +513,95 @@ static int run_alone(struct round *rd, struct pack_frame **frames, struct pack_m
 	return r;
 }
 
+/* What is held is nothing that others have. Those that cannot be written stay. */
+static void let_go(struct engine *e, struct pack_frame **frames, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		int r = packs_frame_write(e->packs, frames[i]);
+
+		if (r == 0)
+			continue;
+		mutex_lock(&e->append_lock);
+		collective_put_back(e, frames[i]);
+		mutex_unlock(&e->append_lock);
+	}
+	free(frames);
+}
+
+static size_t take_held(struct engine *e, struct pack_frame ***ret) REQUIRES(e->append_lock)
+{
+	size_t nr = e->nr_held;
+
+	for (size_t i = 0; i < nr; i++)
+		for (uint32_t k = 0; k < pack_frame_nr(e->held[i]); k++)
+			alone_wrote(&e->alone, pack_frame_fp(e->held[i], k));
+	*ret = TAKE(e->held);
+	e->nr_held = e->size_held = 0;
+	return nr;
+}
+
 /* A round that begins now is another. */
 static void stop_offering(struct engine *e, const struct round *rd, bool is_decided)
 {
+	struct pack_frame **frames = NULL;
+	size_t nr = 0;
+
 	mutex_lock(&e->append_lock);
 	e->is_offering = false;
-	if (is_decided)
-		e->is_mostly_alone = rd->d.nr < rd->nr_offered / ALONE_PART;
+	if (is_decided) {
+		e->is_mostly_alone = rd->d.nr < rd->nr_offered / MOSTLY_ALONE_PART;
+		if (alone_decided(&e->alone, rd->nr, rd->nr_offered, rd->d.nr))
+			nr = take_held(e, &frames);
+	}
 	mutex_unlock(&e->append_lock);
+	let_go(e, frames, nr);
+}
+
+/* Others may find it from now on. That is a hint, and no promise: whoever wants to rely on it asks. */
+static void tell_untold(struct engine *e)
+{
+	const struct cluster_calls *calls = e->conf.cluster_calls;
+	_cleanup_(freep) struct fp *fps = NULL;
+	size_t nr;
+
+	mutex_lock(&e->append_lock);
+	nr = alone_take_untold(&e->alone, &fps);
+	mutex_unlock(&e->append_lock);
+	if (nr > 0 && calls->stored)
+		calls->stored(calls->userdata, fps, nr);
+}
+
+/* Without a round: what was let go since the last commit, and what is in frames that are not full. */
+static int sync_alone(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret)
+{
+	int r = write_all(e, frames, nr, ret);
+
+	if (r == 0)
+		tell_untold(e);
+	return r;
+}
+
+static bool is_for_round(struct engine *e)
+{
+	bool yes;
+
+	mutex_lock(&e->append_lock);
+	yes = collective_holds(e);
+	mutex_unlock(&e->append_lock);
+	return yes;
 }
 
 int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret)
 {
 	_cleanup_(round_release) struct round rd = { .e = e, .nr = nr };
-	bool may = nr > 0 && collective_holds(e) && !atomic_load(&e->shares.paused);
+	bool may = nr > 0 && is_for_round(e) && !atomic_load(&e->shares.paused);
 	int r = may ? make_offer(&rd, frames) : -ENOTCONN;
 
 	if (r == 0)
 		r = decide(&rd);
 	stop_offering(e, &rd, r == 0);
 	if (r < 0) {
-		r = write_all(e, frames, nr, ret);
+		r = sync_alone(e, frames, nr, ret);
 	} else if (rd.d.nr == 0) {
 		r = run_alone(&rd, frames, ret);
 	} else {

@@ -85,6 +85,8 @@ static void sync_packs(struct engine *e) REQUIRES(e->log.lock)
 	r = dedup_sync_frames(e, &marks);
 	if (r == -ENOSPC && reserve_release(e))
 		r = dedup_sync_frames(e, &marks);
+	if (r == 0)
+		collective_committed(e);
 	mutex_lock(&e->log.lock);
 	e->log.syncing_packs = false;
 	cond_broadcast(&e->log.leader_cond); /* commit_frames() may wait for it */

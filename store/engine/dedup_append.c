@@ -206,6 +206,13 @@ static int write_bulk(struct batch *b, struct pack_frame *f)
 	return r;
 }
 
+static void note_written(struct engine *e, const struct batch *b) REQUIRES(e->append_lock)
+{
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] == CLAIMED)
+			alone_wrote(&e->alone, b->fps[i]);
+}
+
 int batch_append(struct batch *b, uint64_t generation)
 {
 	struct pack_frame *bulk = NULL, *full[2]; /* 256 chunks of 1 MiB at most fill one up, and perhaps another */
@@ -227,6 +234,10 @@ int batch_append(struct batch *b, uint64_t generation)
 		r = place_all(e, b, nr, &bulk, full, &nr_full);
 	if (r < 0)
 		unclaim(e, b);
+	else if (collective_lets_go(e))
+		note_written(e, b);
+	else if (e->conf.cluster_calls && nr > 0)
+		e->held_ns = monotonic_ns();
 	wants_round = e->wants_round;
 	e->wants_round = false;
 	mutex_unlock(&e->append_lock);

@@ -64,6 +64,7 @@
 #include "index/freed.h"
 #include "index/recipes.h"
 #include "index/shares.h"
+#include "store/engine/alone.h"
 #include "store/engine/cluster.h"
 #include "store/engine/engine.h"
 #include "store/engine/fptable.h"
@@ -333,6 +334,8 @@ struct engine {
 	bool is_round_due GUARDED_BY(append_lock); /* enough is held, and since then nobody has taken it */
 	bool wants_round GUARDED_BY(append_lock); /* and nobody was told that yet */
 	bool is_offering GUARDED_BY(append_lock); /* a commit has taken what was held, and is on its way to a round */
+	uint64_t held_ns GUARDED_BY(append_lock); /* when a chunk was added last to a frame that is held, or will be */
+	struct alone alone GUARDED_BY(append_lock); /* of a store in a cluster: are chunks held at all? */
 	struct unsettled *unsettled; /* of whoever is at the first half of a commit */
 	struct unsettled *arriving GUARDED_BY(append_lock); /* for the next one */
 	struct cond filling_cond;
@@ -523,9 +526,11 @@ int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* all frames there are, durable */
 
 /* collective.c */
-bool collective_holds(struct engine *e); /* are full frames kept for a round? */
+bool collective_holds(struct engine *e) REQUIRES(e->append_lock); /* are full frames kept for a round? */
 /* Keeps one that is full; returns the one that is to be written now, if any: there is no more room. */
 struct pack_frame *collective_hold(struct engine *e, struct pack_frame *f) REQUIRES(e->append_lock);
+bool collective_lets_go(const struct engine *e) REQUIRES(e->append_lock); /* others are told of new chunks after they are written */
+void collective_committed(struct engine *e); /* what comes now is for the next commit */
 void collective_put_back(struct engine *e, struct pack_frame *f) REQUIRES(e->append_lock); /* it could not be written */
 /* Writes frames that packs_sync_begin() has taken, in a round if there can be one, and syncs. Those that could not be
  * written are left in `frames`, the others NULL. */

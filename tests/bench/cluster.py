@@ -268,6 +268,22 @@ def told_seconds(used):
     return " + ".join(f"{key} {value:.3f}" for key, value in used.items()) + f" = {sum(used.values()):.3f} s"
 
 
+def unique_checkpoint(c, size, common):
+    """Seconds, those of processors, and what the agent of node 0 says of rounds."""
+    same = os.urandom(common)
+    data = [same + os.urandom(size * MIB - common) for _ in c.nodes]
+    paths = [os.path.join(node.dir, "ckpt") for node in c.nodes]
+    settle(False)
+    rest(c.nodes)
+    before, used_before = c.rounds() if c.agents else {}, c.processor_seconds()
+    took = together([lambda p=path, d=d: write(p, d) for path, d in zip(paths, data)])
+    used = difference(c.processor_seconds(), used_before)
+    told = difference(c.rounds(), before) if c.agents else {}
+    for path in paths:
+        os.unlink(path)
+    return took, used, told
+
+
 def unique_rows(base, size, rounds):
     """Checkpoints of new pages, all nodes at once, in turn: with agents, with agents and one page in a hundred that all have, and
     without agents."""
@@ -283,21 +299,13 @@ def unique_rows(base, size, rounds):
                     c.start_agents()
                 if not agents:
                     c.end_agents()
-                same = os.urandom(common)
-                data = [same + os.urandom(each * MIB - common) for _ in c.nodes]
-                settle(False)
-                rest(c.nodes)
-                before, used_before = c.rounds() if agents else None, c.processor_seconds()
-                took = together([lambda n=node, d=d: write(os.path.join(n.dir, f"ckpt.{number}"), d) for node, d in zip(c.nodes, data)])
-                used_now = difference(c.processor_seconds(), used_before)
-                for node in c.nodes:
-                    os.unlink(os.path.join(node.dir, f"ckpt.{number}"))
-                if number == 0:
-                    continue
-                seconds[name].append(took)
-                used[name].append(used_now)
-                if agents:
-                    parts[name].append(difference(c.rounds(), before))
+                for is_counted in False, number > 0:  # nodes go by what the last one had in common
+                    took, used_now, told = unique_checkpoint(c, each, common)
+                    if is_counted:
+                        seconds[name].append(took)
+                        used[name].append(used_now)
+                        if agents:
+                            parts[name].append(told)
     medians = {name: statistics.median(v) for name, v in seconds.items()}
     of_processors = {name: medians_of(v) for name, v in used.items()}
     for name in parts:

@@ -213,6 +213,29 @@ agents 0
 hosts=
 told 2 "decision 2 1:0* 2:0* 3:0* 4:0*"
 
+begin what-no-round-was-about-is-found-by-who-comes-later
+node tells=1-4 pages=20/ rounds=2 quit=1
+node pages=/1-4
+agents 0
+told 1 "decision 2 1:0* 2:0* 3:0* 4:0*"
+not_told 0 shared
+
+begin who-stores-the-same-without-a-round-hears-of-it
+node tells=1-1000 shared=1 quit=1
+node tells=501-1500
+node tells=5000-5100
+agents 0
+told 0 shared
+not_told 2 shared
+
+begin without-homes-who-stores-without-a-round-hears-that-it-is-no-use
+options=--no-lookup
+node tells=1-10 shared=1 quit=1
+node pages=1
+agents 0
+options=
+told 0 shared
+
 begin without-memory-nothing-is-remembered
 options="--remember 0"
 node pages=1-10/ rounds=2 quit=1

@@ -6,7 +6,7 @@
  *   nodes NR SELF NAME...          decision ROUND PAGE:OWNER,OWNER*...         settled ROUND 1011
  *   chunk PAGE ok|missing|wrong    served PAGE...    lent PAGE...              closed
  *   prepare NUMBER                 mark NUMBER WINDOW/NR                       unlend NUMBER WINDOW/NR PAGE...: those that are kept
- *   collected NUMBER ERRNO NR_DROPPED MISSING
+ *   collected NUMBER ERRNO NR_DROPPED MISSING                                 shared
  *
  * An owner with an asterisk has the page already.
  *
@@ -17,6 +17,7 @@
  * fetch=PAGE:ID.ID,A-B:...    of stores with these ids, times=N at once; then it is done
  * collect=N        it wants so many collections after the rounds; refers=A-B,C are pages that it has elsewhere, lent=A-B,C those it has lent,
  * referred=N       is how many it says they are, missing=NAME a node that it knows of and is not here
+ * tells=A-B,C      that it has stored without a round, the last one first; shared=1: it is not done before it hears that others have told the same
  * quit=1           hang up when it is done; else it goes on until the agent hangs up
  * silent=MESSAGE   of that kind it answers none          late=MS        it takes so long to answer BEGIN
  * stored=ERRNO     is how it has stored                  refused=ERRNO  is what it says instead of WELCOME
@@ -55,6 +56,8 @@ static struct {
 	unsigned nr_lists; /* of these */
 	unsigned holds[PAGES_MAX], nr_holds;
 	unsigned lost[PAGES_MAX], nr_lost;
+	unsigned tells[PAGES_MAX], nr_tells;
+	bool awaits_shared, is_shared;
 	unsigned refers[PAGES_MAX], nr_refers;
 	unsigned lent[PAGES_MAX], nr_lent;
 	unsigned collections, nr_collected, referred;
@@ -221,6 +224,10 @@ static void parse(char *arg)
 		d.late_ms = (unsigned)atoi(value);
 	else if (strcmp(arg, "refused") == 0)
 		d.refused = (unsigned)atoi(value);
+	else if (strcmp(arg, "tells") == 0)
+		parse_pages(value, d.tells, &d.nr_tells);
+	else if (strcmp(arg, "shared") == 0)
+		d.awaits_shared = atoi(value) != 0;
 	else if (strcmp(arg, "quit") == 0)
 		d.quit = atoi(value) != 0;
 	else if (strcmp(arg, "stored") == 0)
@@ -257,6 +264,18 @@ static void offer(uint64_t round)
 	link_encode_offer(round, pages, p->nr, &d.link.out);
 }
 
+static void tell(void)
+{
+	_cleanup_(freep) struct fp *pages = calloc(d.nr_tells + 1, sizeof(*pages));
+
+	if (!pages)
+		fail("memory");
+	for (unsigned i = 0; i < d.nr_tells; i++)
+		pages[i] = fp_of_page(d.tells[d.nr_tells - 1 - i]);
+	if (d.nr_tells > 0)
+		link_encode_tell(pages, d.nr_tells, &d.link.out);
+}
+
 static void next_step(void)
 {
 	if (d.nr_settled < d.rounds)
@@ -267,7 +286,7 @@ static void next_step(void)
 		for (unsigned i = 1; i <= d.times; i++)
 			link_encode_fetch(i, d.ids, d.nr_ids, d.wants, d.nr_wants, &d.link.out);
 	else
-		d.is_done = d.quit;
+		d.is_done = d.quit && (!d.awaits_shared || d.is_shared);
 }
 
 /* --- what it hears --- */
@@ -283,7 +302,16 @@ static void hear_nodes(const struct link_header *h, const void *body)
 	for (uint32_t i = 0; i < d.nr_nodes; i++)
 		printf(" %s", nodes[i].name);
 	puts("");
+	tell();
 	next_step();
+}
+
+static void hear_shared(void)
+{
+	puts("shared");
+	d.is_shared = true;
+	if (d.awaits_shared)
+		next_step();
 }
 
 static void hear_decision(const struct link_header *h, const void *body)
@@ -369,7 +397,7 @@ static bool lends(unsigned page)
 	for (uint64_t round = 1; round <= d.nr_settled; round++)
 		if (has(pages_of(round)->v, pages_of(round)->nr, page))
 			return true;
-	return false;
+	return has(d.tells, d.nr_tells, page);
 }
 
 static void hear_lend(const struct link_header *h, const void *body)
@@ -553,6 +581,9 @@ static void hear(const struct link_header *h, const void *body)
 		break;
 	case LINK_COLLECTED:
 		hear_collected(h, body);
+		break;
+	case LINK_SHARED:
+		hear_shared();
 		break;
 	default:
 		fail("a message that is not for a daemon");

@@ -130,7 +130,7 @@ static int fetch(void *userdata, struct cluster_want *wants, size_t nr)
 
 void peer_join(struct engine_conf *conf)
 {
-	static const struct cluster_calls calls = { NULL, is_there, decide, settle, fetch, NULL };
+	static const struct cluster_calls calls = { NULL, is_there, decide, settle, fetch, NULL, NULL };
 
 	if (peer.fd >= 0)
 		conf->cluster_calls = &calls;

@@ -49,6 +49,17 @@ static int again_offer(const struct link_header *h, const uint8_t *p, struct buf
 	return r;
 }
 
+static int again_tell(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	_cleanup_(freep) struct fp *pages = NULL;
+	uint32_t nr;
+	int r = link_decode_tell(p, h->len, &pages, &nr);
+
+	if (r == 0)
+		link_encode_tell(pages, nr, b);
+	return r;
+}
+
 static int again_lend(const struct link_header *h, const uint8_t *p, struct buf *b)
 {
 	_cleanup_(freep) struct fp *pages = NULL;
@@ -236,10 +247,13 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 	case LINK_BEGIN:
 	case LINK_REFUSED:
 	case LINK_WANT_COLLECT:
+	case LINK_SHARED:
 		link_encode_plain(h->type, h->number, b);
 		return 0;
 	case LINK_OFFER:
 		return again_offer(h, p, b);
+	case LINK_TELL:
+		return again_tell(h, p, b);
 	case LINK_LEND:
 	case LINK_LENT:
 		return again_lend(h, p, b);

@@ -41,6 +41,7 @@ struct node {
 	int stored;
 	uint64_t load;
 	unsigned nr_wanted; /* rounds, before a commit */
+	size_t nr_told; /* pages that no round was about */
 	bool takes_none; /* others store what it has in common with them */
 };
 
@@ -54,6 +55,7 @@ struct world {
 	int fail_store; /* the node that has not stored what it was to, less 1 */
 	unsigned nr_away; /* the first nodes cannot be reached */
 	void (*before_settle)(struct node *n);
+	struct node *held_meanwhile; /* writes something while it is decided; NULL: nobody does */
 
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -151,6 +153,10 @@ static int decide(void *node, const struct fp *offer, size_t nr, struct cluster_
 		return -ETIMEDOUT;
 	n->offer = offer;
 	n->nr_offered = nr;
+	if (n->w->held_meanwhile == n) {
+		n->w->held_meanwhile = NULL;
+		rig_write(n->rig, 12, MiB(6), 3);
+	}
 	if (!meet(n->w, decide_all))
 		return -ETIMEDOUT;
 	*ret = n->d;
@@ -196,6 +202,15 @@ static void want(void *node)
 	((struct node *)node)->nr_wanted++;
 }
 
+static void told(void *node, const struct fp *fps, size_t nr)
+{
+	struct node *n = node;
+
+	for (size_t i = 0; i < nr; i++)
+		assert_false(fp_equal(fps[i], FP_NONE));
+	n->nr_told += nr;
+}
+
 /* --- */
 
 static int set_up(void **state)
@@ -219,7 +234,7 @@ static int set_up(void **state)
 
 		n->w = w;
 		n->number = i;
-		w->calls[i] = (struct cluster_calls){ n, is_there, decide, settle, fetch, want };
+		w->calls[i] = (struct cluster_calls){ n, is_there, decide, settle, fetch, want, told };
 		snprintf(rig->path, sizeof(rig->path), "/tmp/ckptfs-unit-XXXXXX");
 		if (!mkdtemp(rig->path))
 			return -1;
@@ -640,7 +655,12 @@ static void a_round_is_wanted_early_where_little_is_in_common(void **state)
 
 	rig_write(n->rig, 10, MiB(20), 1); /* nobody knows yet */
 	assert_int_equal(n->nr_wanted, 0);
-	commit(w, 1);
+	rig_write(n->rig, 9, MiB(1), 9);
+	rig_write(w->nodes[1].rig, 9, MiB(1), 9);
+	w->nodes[0].takes_none = true;
+	commit(w, 2);
+	w->nr_in_round = 1;
+	w->nodes[1].nr_offered = 0;
 	rig_write(n->rig, 11, MiB(15), 2);
 	assert_int_equal(n->nr_wanted, 0);
 	rig_write(n->rig, 12, MiB(4), 3);
@@ -659,6 +679,137 @@ static void a_round_is_wanted_early_where_little_is_in_common(void **state)
 	rig_check(n->rig, 10, MiB(20), 1);
 	rig_check_absent(n->rig, 11);
 	rig_fsck(n->rig);
+}
+
+/* Two nodes go to a round that nobody waits for. */
+static void *round_of_node(void *node)
+{
+	struct node *n = node;
+
+	n->result = engine_cluster_round(n->rig->e);
+	return NULL;
+}
+
+static void round_of_two(struct world *w)
+{
+	w->nr_in_round = 2;
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&w->nodes[i].thread, NULL, round_of_node, &w->nodes[i]), 0);
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(w->nodes[i].thread, NULL);
+}
+
+static bool was_offered(struct node *n)
+{
+	bool yes = n->nr_offered != SIZE_MAX;
+
+	n->nr_offered = SIZE_MAX;
+	return yes;
+}
+
+static void where_nothing_is_in_common_only_the_first_frames_are_held(void **state)
+{
+	struct world *w = *state;
+	struct node *n = &w->nodes[0];
+
+	rig_write(n->rig, 10, MiB(5), 1);
+	commit(w, 1);
+	assert_true(was_offered(n));
+	rig_write(n->rig, 11, MiB(4), 2); /* the last of them is not full */
+	assert_int_equal(n->nr_wanted, 0);
+	rig_write(n->rig, 12, MiB(3), 3);
+	assert_int_equal(n->nr_wanted, 1);
+	assert_int_equal(engine_cluster_round(n->rig->e), 0);
+	assert_true(was_offered(n));
+	rig_write(n->rig, 13, MiB(7), 4);
+	assert_int_equal(n->nr_wanted, 1);
+	assert_false(engine_cluster_pending(n->rig->e));
+	assert_int_equal(n->nr_told, 0);
+	commit(w, 1);
+	assert_int_equal(n->result, 0);
+	assert_false(was_offered(n));
+	assert_int_equal(n->nr_told, MiB(7) / 4096);
+
+	/* The next commit begins as this one did. */
+	rig_write(n->rig, 14, MiB(1), 5);
+	assert_true(engine_cluster_pending(n->rig->e));
+	commit(w, 1);
+	assert_true(was_offered(n));
+	w->open = false;
+	rig_crash(n->rig);
+	for (uint64_t ino = 10; ino <= 14; ino++)
+		rig_check(n->rig, ino, (const size_t[]){ MiB(5), MiB(4), MiB(3), MiB(7), MiB(1) }[ino - 10], ino - 9);
+	rig_fsck(n->rig);
+}
+
+static void what_comes_while_the_first_frames_are_decided_about_goes_with_them(void **state)
+{
+	struct world *w = *state;
+	struct node *n = &w->nodes[0];
+
+	rig_write(n->rig, 10, MiB(5), 1);
+	commit(w, 1);
+	rig_write(n->rig, 11, MiB(5), 2);
+	w->held_meanwhile = n;
+	assert_int_equal(engine_cluster_round(n->rig->e), 0);
+	assert_null(w->held_meanwhile);
+	assert_true(was_offered(n));
+	assert_int_equal(n->nr_wanted, 1);
+	commit(w, 1);
+	assert_false(was_offered(n));
+	assert_in_range(n->nr_told, MiB(5) / 4096, MiB(6) / 4096);
+	rig_check(n->rig, 12, MiB(6), 3);
+	w->open = false;
+	rig_crash(n->rig);
+	rig_check(n->rig, 12, MiB(6), 3);
+	rig_fsck(n->rig);
+}
+
+static void what_others_have_after_all_is_held_again(void **state)
+{
+	struct world *w = *state;
+
+	for (unsigned i = 0; i < 2; i++)
+		rig_write(w->nodes[i].rig, 10, MiB(5), OWN + i);
+	commit(w, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		rig_write(w->nodes[i].rig, 11, MiB(6), 1);
+		assert_int_equal(w->nodes[i].nr_wanted, 1);
+	}
+	round_of_two(w);
+	for (unsigned i = 0; i < 2; i++)
+		rig_write(w->nodes[i].rig, 12, MiB(6), 2);
+	commit(w, 2);
+	assert_int_equal(stored_by_all(w), 2 * MiB(5) + 2 * MiB(6));
+	assert_int_equal(w->nodes[0].nr_told + w->nodes[1].nr_told, 0);
+	w->open = false;
+}
+
+static void what_others_have_told_too_is_held_the_next_time(void **state)
+{
+	struct world *w = *state;
+
+	for (unsigned i = 0; i < 2; i++)
+		rig_write(w->nodes[i].rig, 10, MiB(5), OWN + i);
+	commit(w, 2);
+	for (unsigned i = 0; i < 2; i++)
+		rig_write(w->nodes[i].rig, 11, MiB(5), OWN + 2 + i);
+	round_of_two(w);
+	for (unsigned i = 0; i < 2; i++)
+		rig_write(w->nodes[i].rig, 12, MiB(3), 1); /* by both: nobody has asked */
+	commit(w, 2);
+	assert_int_equal(stored_by_all(w), 2 * MiB(5 + 5 + 3));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(w->nodes[i].nr_told, MiB(3) / 4096);
+		engine_cluster_is_shared(w->nodes[i].rig->e);
+		w->nodes[i].nr_wanted = 0;
+		rig_write(w->nodes[i].rig, 13, MiB(6), OWN + 4 + i);
+		assert_int_equal(w->nodes[i].nr_wanted, 0);
+		rig_write(w->nodes[i].rig, 14, MiB(6), 2);
+	}
+	commit(w, 2);
+	assert_int_equal(stored_by_all(w), 2 * MiB(5 + 5 + 3 + 6) + MiB(6));
+	w->open = false;
 }
 
 static void no_round_is_wanted_early_where_much_is_in_common(void **state)
@@ -1298,6 +1449,10 @@ int main(void)
 		world_test(a_new_index_knows_it_all),
 		world_test(past_the_limit_it_is_stored_here),
 		world_test(a_round_is_wanted_early_where_little_is_in_common),
+		world_test(where_nothing_is_in_common_only_the_first_frames_are_held),
+		world_test(what_comes_while_the_first_frames_are_decided_about_goes_with_them),
+		world_test(what_others_have_after_all_is_held_again),
+		world_test(what_others_have_told_too_is_held_the_next_time),
 		world_test(no_round_is_wanted_early_where_much_is_in_common),
 		world_test(chunks_cut_by_content_are_shared_too),
 		world_test(chunks_are_given_in_whatever_order_they_are_asked_for),

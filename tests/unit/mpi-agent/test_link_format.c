@@ -199,6 +199,27 @@ static void chunks_come_back(void **state _unused_)
 	assert_null(back[1]);
 }
 
+static void pages_are_told_in_any_order_and_not_too_many(void **state _unused_)
+{
+	static uint8_t many[(LINK_TELL_MAX + 1) * FP_LEN];
+	const struct fp told[] = { { .lo = 3 }, { .lo = 1 }, { .lo = 3 } };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	_cleanup_(freep) struct fp *back = NULL;
+	size_t len;
+	uint32_t nr;
+
+	link_encode_tell(told, 3, &b);
+	len = check_header(&b, LINK_TELL, 0);
+	assert_int_equal(link_decode_tell(body(&b), len, &back, &nr), 0);
+	assert_int_equal(nr, 3);
+	assert_memory_equal(back, told, sizeof(told));
+	free(TAKE(back));
+	assert_int_equal(link_decode_offer(body(&b), len, &back, &nr), -EBADMSG);
+	assert_int_equal(link_decode_tell(body(&b), len - 1, &back, &nr), -EBADMSG);
+	assert_int_equal(link_decode_tell(many, sizeof(many), &back, &nr), -EBADMSG);
+	assert_int_equal(link_decode_tell(many, sizeof(many) - FP_LEN, &back, &nr), 0);
+}
+
 /* --- lies --- */
 
 static void lying_headers_are_refused(void **state _unused_)
@@ -209,7 +230,7 @@ static void lying_headers_are_refused(void **state _unused_)
 	} lies[] = {
 		{ 3, 0xff }, /* too long */
 		{ 0, 1 }, /* BEGIN has nothing behind it */
-		{ 4, 0 },    { 4, LINK_DROPPED + 1 }, { 4, LINK_QUERY - 1 }, { 4, LINK_ANSWER + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
+		{ 4, 0 },    { 4, LINK_DROPPED + 1 }, { 4, LINK_QUERY - 1 }, { 4, LINK_ANSWER + 1 }, { 4, LINK_TELL - 1 }, { 4, LINK_SHARED + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct link_header h;
@@ -615,6 +636,7 @@ int main(void)
 		cmocka_unit_test(fetches_come_back),
 		cmocka_unit_test(gets_come_back_without_owners),
 		cmocka_unit_test(chunks_come_back),
+		cmocka_unit_test(pages_are_told_in_any_order_and_not_too_many),
 		cmocka_unit_test(lying_headers_are_refused),
 		cmocka_unit_test(other_versions_are_told),
 		cmocka_unit_test(lying_welcomes_are_refused),

@@ -66,7 +66,7 @@ static void lies_are_refused(void **state _unused_)
 	static const struct {
 		enum peer_type type;
 		size_t len;
-	} lies[] = { { 0, 0 }, { PEER_DROPPED + 1, 0 }, { PEER_QUESTION - 1, 0 }, { PEER_ANSWER + 1, 0 }, { PEER_COLLECT, 1 }, { PEER_BEGIN, 1 }, { PEER_END, 8 } };
+	} lies[] = { { 0, 0 }, { PEER_DROPPED + 1, 0 }, { PEER_QUESTION - 1, 0 }, { PEER_ANSWER + 1, 0 }, { PEER_TWICE + 1, 0 }, { PEER_TWICE, 1 }, { PEER_COLLECT, 1 }, { PEER_BEGIN, 1 }, { PEER_END, 8 } };
 	struct peer_header h;
 
 	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {

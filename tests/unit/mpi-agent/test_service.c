@@ -55,7 +55,9 @@ struct rig {
 	atomic_uint nr_commits;
 	atomic_uint nr_steps, nr_over, nr_freed; /* of collections of all nodes */
 	atomic_bool was_ours;
-	atomic_uint nr_keeps, nr_met;
+	atomic_uint nr_keeps, nr_met, nr_shared;
+	atomic_bool writes; /* a program, what others may have, too */
+	atomic_uint nr_looks; /* whether it does */
 	atomic_bool holds_answers; /* until it does not */
 	int agent; /* its end of the socket; -1: none */
 };
@@ -184,6 +186,19 @@ static void rig_met(void *userdata)
 	((struct rig *)userdata)->nr_met++;
 }
 
+static void rig_shared(void *userdata)
+{
+	((struct rig *)userdata)->nr_shared++;
+}
+
+static uint64_t rig_held_ns(void *userdata)
+{
+	struct rig *rig = userdata;
+
+	rig->nr_looks++;
+	return rig->writes ? monotonic_ns() : 1;
+}
+
 static const struct service_limits patient = { LONG_NS, LONG_NS, LONG_NS };
 
 static void rig_start(struct rig *rig)
@@ -201,6 +216,8 @@ static void rig_start(struct rig *rig)
 		.drop = rig_drop,
 		.met = rig_met,
 		.answer = rig_answer,
+		.shared = rig_shared,
+		.held_ns = rig_held_ns,
 	};
 
 	assert_int_equal(service_start(rig->s, rig->path, &welcome, &store), 0);
@@ -584,6 +601,62 @@ static void a_round_has_what_is_pending_committed(void **state)
 	hear_offer(&rig, 5, 2);
 	assert_int_equal(rig.nr_commits, 1);
 	go(&rig);
+	rig_release(&rig);
+}
+
+static void a_round_waits_for_a_program_that_still_writes(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	rig.pending = rig.commit_decides = rig.writes = true;
+	SAY(&rig, plain, LINK_BEGIN, 5);
+	while (rig.nr_looks < 3)
+		usleep(1000);
+	assert_int_equal(rig.nr_commits, 0);
+	rig.writes = false;
+	hear_offer(&rig, 5, 2);
+	assert_int_equal(rig.nr_commits, 1);
+	go(&rig);
+	rig_release(&rig);
+}
+
+static void a_round_does_not_wait_for_ever_for_a_program(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, SHORT_NS, LONG_NS });
+	rig.pending = rig.writes = true;
+	SAY(&rig, plain, LINK_BEGIN, 5);
+	hear_offer(&rig, 5, 0); /* a commit has come to no round, or time is up */
+	SAY(&rig, decision, 5, NULL, 0);
+	hear_stored(&rig, 5, 0);
+	rig_release(&rig);
+}
+
+static void pages_that_no_round_was_about_are_told(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	_cleanup_(freep) struct fp *back = NULL;
+	const struct fp in_any_order[] = { pages[2], pages[0] };
+	struct rig rig;
+	uint32_t nr;
+
+	(void)state;
+	rig_with_agent(&rig, &patient);
+	rig.calls->stored(rig.calls->userdata, in_any_order, 2);
+	assert_int_equal(hear(rig.agent, LINK_TELL, &b), 0);
+	assert_int_equal(link_decode_tell(b.data, b.len, &back, &nr), 0);
+	assert_int_equal(nr, 2);
+	assert_memory_equal(back, in_any_order, sizeof(in_any_order));
+	SAY(&rig, plain, LINK_SHARED, 2);
+	while (rig.nr_shared == 0)
+		usleep(1000);
+	go(&rig);
+	rig.calls->stored(rig.calls->userdata, in_any_order, 2); /* nobody is there for it */
+	come(&rig);
 	rig_release(&rig);
 }
 
@@ -1900,6 +1973,9 @@ int main(void)
 		cmocka_unit_test(a_failure_to_store_is_told_and_not_waited_for),
 		cmocka_unit_test(a_round_that_nothing_is_pending_for_is_answered_at_once),
 		cmocka_unit_test(a_round_has_what_is_pending_committed),
+		cmocka_unit_test(a_round_waits_for_a_program_that_still_writes),
+		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_program),
+		cmocka_unit_test(pages_that_no_round_was_about_are_told),
 		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_commit),
 		cmocka_unit_test(a_commit_that_comes_to_no_round_does_not_hold_it_up),
 		cmocka_unit_test(a_round_that_is_wanted_has_the_store_commit),

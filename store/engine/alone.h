@@ -1,0 +1,48 @@
+/*
+ * Is it worth holding new chunks back for a round (collective.c)? Where nodes have nothing in common it costs time and memory, and finds nothing.
+ *
+ *             a commit of which little was found          a round about the first frames of one          the commit
+ *             on other nodes                               has found little
+ *   SHARING ─────────────────────────────▶ PROBING ────────────────────────────────────▶ LETTING_GO ────────▶ PROBING
+ *      ▲                                      │                                               │
+ *      └── a round has found more, or others say that they have stored the same ─────────────┴── the latter alone: there is no round
+ *
+ * SHARING: everything is held until a round has decided. PROBING: likewise, but a round is wanted as soon as there is enough to tell by. LETTING_GO: what is held and what comes
+ * until the commit is written at once, and no round is about it. Other nodes are told of it afterwards; they tell if they were told the same by others, so that what nodes have in common only
+ * behind the first frames is stored by each of them once, and not for ever.
+ *
+ * Whoever has a struct alone keeps others from it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+
+enum alone_state { ALONE_SHARING, ALONE_PROBING, ALONE_LETTING_GO };
+
+#define ALONE_PART 256u /* fewer than one page of so many is with others */
+#define ALONE_PAGES 1024u /* of commits, at least, to tell by: as many as the sample of a round has of each node */
+#define ALONE_PROBE_FRAMES 4u /* which have as many, of 4 KiB, are worth a round, ... */
+#define ALONE_FRAMES 2u /* and so many are enough if somebody else has wanted it */
+#define ALONE_UNTOLD_MAX (1u << 18) /* more are not told: 4 MiB */
+
+struct alone {
+	enum alone_state state;
+	uint64_t nr_asked, nr_found; /* pages that rounds were about since this was judged last; and of these, with others */
+	struct fp *untold; /* what was let go, in no order */
+	size_t nr_untold, size_untold;
+};
+
+void alone_release(struct alone *a);
+/* A round about so many frames has come to a decision. true: what is held is to be written now. */
+bool alone_decided(struct alone *a, size_t nr_frames, size_t nr_offered, size_t nr_found);
+void alone_committed(struct alone *a);
+/* Others have stored some of what was let go. */
+void alone_found_out(struct alone *a);
+/* It was let go. Without memory it is not told. */
+void alone_wrote(struct alone *a, struct fp fp);
+/* Takes what is to be told, for the caller to free. */
+size_t alone_take_untold(struct alone *a, struct fp **ret);

@@ -1,0 +1,84 @@
+/* alone.h: are chunks held back for a round? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "store/engine/alone.h"
+
+/* One step of what is decided and committed, and the state behind it. */
+struct step {
+	enum { DECIDED, COMMITTED, FOUND_OUT } what;
+	size_t nr_frames, nr_offered, nr_found;
+	enum alone_state then;
+};
+
+static void it_goes_by_what_was_found(void **state _unused_)
+{
+	static const struct step steps[] = {
+		{ DECIDED, 4, 1023, 0, ALONE_SHARING },
+		{ COMMITTED, .then = ALONE_SHARING }, /* too little to tell by, ... */
+		{ DECIDED, 1, 1, 0, ALONE_SHARING },
+		{ COMMITTED, .then = ALONE_PROBING }, /* but all commits count */
+		{ DECIDED, 1, 256, 0, ALONE_PROBING },
+		{ DECIDED, 2, 512, 1, ALONE_LETTING_GO },
+		{ COMMITTED, .then = ALONE_PROBING },
+		{ DECIDED, 4, 1024, 4, ALONE_SHARING },
+		{ COMMITTED, .then = ALONE_PROBING }, /* of 1792 pages */
+		{ DECIDED, 4, 1024, 1024, ALONE_SHARING },
+		{ DECIDED, 40, 10240, 0, ALONE_SHARING }, /* not before the commit */
+		{ COMMITTED, .then = ALONE_SHARING },
+		{ DECIDED, 4, 1024, 0, ALONE_SHARING },
+		{ COMMITTED, .then = ALONE_PROBING },
+		{ DECIDED, 4, 1024, 0, ALONE_LETTING_GO },
+		{ FOUND_OUT, .then = ALONE_SHARING },
+		{ COMMITTED, .then = ALONE_SHARING }, /* what was asked before does not count */
+		{ DECIDED, 0, 0, 0, ALONE_SHARING },
+	};
+	struct alone a = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		const struct step *s = &steps[i];
+
+		if (s->what == DECIDED)
+			assert_int_equal(alone_decided(&a, s->nr_frames, s->nr_offered, s->nr_found), s->then == ALONE_LETTING_GO);
+		else if (s->what == COMMITTED)
+			alone_committed(&a);
+		else
+			alone_found_out(&a);
+		if (a.state != s->then)
+			fail_msg("step %zu: state %d", i, (int)a.state);
+	}
+}
+
+static void what_was_let_go_is_told_once_and_not_without_end(void **state _unused_)
+{
+	struct alone a = { 0 };
+	struct fp *fps;
+
+	assert_int_equal(alone_take_untold(&a, &fps), 0);
+	free(fps);
+	for (uint64_t i = 0; i < ALONE_UNTOLD_MAX + 5; i++)
+		alone_wrote(&a, (struct fp){ .lo = i });
+	assert_int_equal(alone_take_untold(&a, &fps), ALONE_UNTOLD_MAX);
+	for (uint64_t i = 0; i < ALONE_UNTOLD_MAX; i++)
+		assert_int_equal(fps[i].lo, i);
+	free(fps);
+	assert_int_equal(alone_take_untold(&a, &fps), 0);
+	alone_wrote(&a, (struct fp){ .lo = 7 });
+	alone_release(&a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_goes_by_what_was_found),
+		cmocka_unit_test(what_was_let_go_is_told_once_and_not_without_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
