@@ -198,11 +198,11 @@ int reduction_test(struct reduction *red)
 	int is_done, r;
 
 	if (red->state == DONE)
-		return 1;
+		return REDUCTION_DONE;
 	r = mpi_errno(MPI_Test(&red->request, &is_done, MPI_STATUS_IGNORE), "round");
 	if (r == 0 && is_done)
 		r = step(red);
-	return r < 0 ? r : red->state == DONE;
+	return r < 0 ? r : red->state == DONE ? REDUCTION_DONE : is_done ? REDUCTION_GOES_ON : REDUCTION_WAITS;
 }
 
 int reduction_result(struct reduction *red, struct popular_set *ret, struct reduce_cost *cost)

@@ -24,7 +24,8 @@ struct reduction;
  */
 int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key, const struct popular_set *own,
 		    struct reduction **ret);
-int reduction_test(struct reduction *red); /* 1: it is done; 0: not yet. -EIO is the end of MPI here. */
+enum { REDUCTION_WAITS, REDUCTION_DONE, REDUCTION_GOES_ON /* a step further */ };
+int reduction_test(struct reduction *red); /* One of these; -EIO is the end of MPI here. */
 /* Once it is done: the result is the same on all ranks. */
 int reduction_result(struct reduction *red, struct popular_set *ret, struct reduce_cost *cost);
 void reduction_free(struct reduction *red); /* done, or failed; NULL is fine */

@@ -19,7 +19,7 @@
 
 #define SAMPLE_MAX 1024u /* one page in 200 that is popular is missed in one round of 150 */
 
-#define NAP_NS UINT64_C(500000)
+#define NAP_NS UINT64_C(1000000) /* somebody waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
 #define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round; or it is the daemon's turn, which wakes this agent */
 #define TELL_AFTER_NS UINT64_C(200000000) /* homes need not be told before the checkpoint is written that it is of; but before the next round */
@@ -424,9 +424,9 @@ static int finish_reducing(struct rounds *rs)
 	struct reduce_cost cost;
 	int r = reduction_test(rs->reduction);
 
-	if (r == 0)
-		return 0;
-	if (r > 0)
+	if (r == REDUCTION_WAITS || r == REDUCTION_GOES_ON)
+		return r == REDUCTION_GOES_ON;
+	if (r == REDUCTION_DONE)
 		r = reduction_result(rs->reduction, &rs->result, &cost);
 	if (r == -EIO)
 		return r;
