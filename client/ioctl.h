@@ -347,6 +347,7 @@ struct ckptfs_compact_add {
 	uint32_t type; /* of the elements (docs/format.md section 12) */
 	uint32_t parts, row, plane; /* of an element that lie side by side; elements from row to row, and plane to plane; 0: none */
 	uint32_t nr; /* extents */
+	char key[1032]; /* of a variable that begins: Group/Variable_Datatype_Class, with a final NUL, at most 1024 bytes before it */
 	struct ckptfs_compact_extent {
 		uint32_t file, reserved;
 		uint64_t off, len;
@@ -361,6 +362,18 @@ struct ckptfs_compact_result {
 	uint32_t turns; /* out: enum ckptfs_compact_order that was taken */
 	uint32_t reserved;
 	char coder[88]; /* out: its steps; "": nothing was coded */
+};
+
+/* What became of variables of this store, ever, by their keys. ENOENT: no more. For root and whoever runs the mount (EPERM), on any descriptor. */
+struct ckptfs_variable {
+	uint32_t size, version;
+	uint64_t number; /* in: from 0 */
+	uint64_t coded, before, after, code_ns; /* out, as above */
+	uint64_t last_ns; /* out: the last time, since 1970 */
+	uint32_t turns; /* out: enum ckptfs_compact_order that was taken last */
+	uint32_t reserved;
+	char type[8], coder[88]; /* out, as of the last time */
+	char key[1032]; /* out */
 };
 
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)
@@ -382,3 +395,4 @@ struct ckptfs_compact_result {
 #define CKPTFS_IOC_COMPACT_ADD _IOW(CKPTFS_IOC_TYPE, 26, struct ckptfs_compact_add)
 #define CKPTFS_IOC_COMPACT_RESULT _IOWR(CKPTFS_IOC_TYPE, 27, struct ckptfs_compact_result)
 #define CKPTFS_IOC_OWNERS _IOWR(CKPTFS_IOC_TYPE, 28, struct ckptfs_owners)
+#define CKPTFS_IOC_VARIABLE _IOWR(CKPTFS_IOC_TYPE, 29, struct ckptfs_variable)

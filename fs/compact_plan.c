@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/util.h"
 
@@ -9,6 +10,8 @@
 
 void compact_plan_release(struct compact_plan *p)
 {
+	for (size_t i = 0; i < p->nr_variables; i++)
+		free((char *)p->variable[i].key);
 	free(p->inos);
 	free(p->variable);
 	free(p->extent);
@@ -49,11 +52,15 @@ static int begin_variable(struct compact_plan *p, const struct ckptfs_compact_ad
 	struct compact_variable v = { .shape = { .parts = a->parts, .row = a->row, .plane = a->plane } };
 	int r;
 
-	if (a->type > UINT8_MAX || code_type_decode((uint8_t)a->type, &v.shape.type) < 0 || a->parts > PARTS_MAX)
+	if (a->type > UINT8_MAX || code_type_decode((uint8_t)a->type, &v.shape.type) < 0 || a->parts > PARTS_MAX ||
+	    strnlen(a->key, sizeof(a->key)) > VARIABLE_KEY_MAX)
 		return -EINVAL;
 	r = make_room((void **)&p->variable, p->nr_variables, &p->room_variables, sizeof(*p->variable), COMPACT_VARIABLES_MAX);
 	if (r < 0)
 		return r;
+	v.key = strdup(a->key);
+	if (!v.key)
+		return -ENOMEM;
 	p->variable[p->nr_variables++] = v;
 	return 0;
 }

@@ -184,7 +184,7 @@ static int note_variable(struct request *q, const struct compact_piece *p)
 	if (!more->key)
 		return -ENOMEM;
 	q->nr_planned++;
-	return compact_daemon_variable(&q->daemon, p->shape);
+	return compact_daemon_variable(&q->daemon, p->key, p->shape);
 }
 
 static int add_pieces(struct request *q, const struct compact_pieces *p, const uint32_t *file)

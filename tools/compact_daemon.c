@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 
@@ -68,7 +69,7 @@ static int send_extents(struct compact_daemon *d)
 	return 0;
 }
 
-int compact_daemon_variable(struct compact_daemon *d, const struct coding_shape *shape)
+int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape)
 {
 	int r = send_extents(d);
 
@@ -79,6 +80,8 @@ int compact_daemon_variable(struct compact_daemon *d, const struct coding_shape 
 	d->add->parts = shape->parts;
 	d->add->row = shape->row;
 	d->add->plane = shape->plane;
+	memset(d->add->key, 0, sizeof(d->add->key));
+	strncpy(d->add->key, key, sizeof(d->add->key) - 1);
 	d->nr_variables++;
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* Requests of ckptfs-compact. */
+/* Requests of ckptfs-compact, and about what it has done. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,4 +143,42 @@ void ioctl_compact_result(fuse_req_t req, const void *in)
 	if (res.coded > 0)
 		snprintf(arg.coder, sizeof(arg.coder), "%s", code_name(&res.coder).s);
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+}
+
+static void fill_variable(const struct variable_note *v, struct ckptfs_variable *arg)
+{
+	*arg = (struct ckptfs_variable){
+		.size = arg->size,
+		.version = arg->version,
+		.number = arg->number,
+		.coded = v->coded,
+		.before = v->before,
+		.after = v->after,
+		.code_ns = v->code_ns,
+		.last_ns = v->last_ns,
+		.turns = v->turns,
+	};
+	snprintf(arg->type, sizeof(arg->type), "%s", code_type_name(v->coder.steps.type).s);
+	snprintf(arg->coder, sizeof(arg->coder), "%s", code_name(&v->coder).s);
+	snprintf(arg->key, sizeof(arg->key), "%s", v->key);
+}
+
+void ioctl_variable(fuse_req_t req, const void *in)
+{
+	struct variable_note *v = NULL;
+	struct ckptfs_variable arg;
+	size_t nr = 0;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = ops_may_command(req) ? engine_variables(fs_of(req)->engine, &v, &nr) : -EPERM;
+	if (r == 0 && arg.number < nr)
+		fill_variable(&v[arg.number], &arg);
+	else if (r == 0)
+		r = -ENOENT;
+	engine_variables_free(v, nr);
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }

@@ -660,6 +660,7 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_COMPACT_ADD:
 	case CKPTFS_IOC_COMPACT_RESULT:
 	case CKPTFS_IOC_OWNERS:
+	case CKPTFS_IOC_VARIABLE:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
@@ -672,7 +673,7 @@ static bool is_for_directories(unsigned cmd)
 	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB ||
 	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL ||
 	       cmd == CKPTFS_IOC_CLUSTER || cmd == CKPTFS_IOC_COMPACT || cmd == CKPTFS_IOC_COMPACT_ADD ||
-	       cmd == CKPTFS_IOC_COMPACT_RESULT || cmd == CKPTFS_IOC_OWNERS;
+	       cmd == CKPTFS_IOC_COMPACT_RESULT || cmd == CKPTFS_IOC_OWNERS || cmd == CKPTFS_IOC_VARIABLE;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
@@ -726,6 +727,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_compact_result(req, in);
 	else if (cmd == CKPTFS_IOC_OWNERS)
 		ioctl_owners(req, in);
+	else if (cmd == CKPTFS_IOC_VARIABLE)
+		ioctl_variable(req, in);
 	else if (cmd == CKPTFS_IOC_DELTA_BEGIN)
 		ioctl_delta_begin(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_DELTA_COMMIT)

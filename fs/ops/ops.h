@@ -97,5 +97,6 @@ void ioctl_compact(fuse_req_t req, const void *in);
 void ioctl_compact_file(fuse_req_t req, struct file *f, const void *in);
 void ioctl_compact_add(fuse_req_t req, const void *in);
 void ioctl_compact_result(fuse_req_t req, const void *in);
+void ioctl_variable(fuse_req_t req, const void *in);
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
 	      const void *in, size_t in_len, size_t out_len);

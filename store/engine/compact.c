@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine/gc_copy.h"
+#include "store/engine/variables.h"
 
 #define MOVES_MAX (1024u * 1024) /* chunks between two passes over all recipes: 28 bytes each */
 #define SAMPLE MiB(4) /* of a variable, to find out in which order it is smaller */
@@ -375,6 +376,8 @@ static int compact_all(struct compact *c)
 	if (c->conf->dry_run || (r < 0 && r != -ENOSPC))
 		return r;
 	q = repoint_copies(c, NULL); /* also of what was stopped, or had no more room */
+	if (q == 0)
+		q = variables_remember(e, c->conf);
 	if (q == 0)
 		q = sweep_left(c);
 	return r < 0 ? r : q;

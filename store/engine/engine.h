@@ -281,6 +281,7 @@ struct compact_extent {
 	uint64_t off, len; /* len > 0, and the sum does not overflow */
 };
 struct compact_variable {
+	const char *key; /* under which it is remembered what became of it, up to VARIABLE_KEY_MAX bytes; NULL: it is not */
 	struct coding_shape shape;
 	const struct compact_extent *extent; /* those of one file after the other, each in the variable's order */
 	size_t nr_extents;
@@ -320,6 +321,20 @@ struct compact_conf {
 	void *userdata;
 };
 int engine_compact(struct engine *e, const struct compact_conf *conf, struct compact_report *ret);
+
+/* What became of variables that were compacted, ever, by their keys: sums, and how it was done last. A few bytes for each of the last 1000. */
+#define VARIABLE_KEY_MAX 1024
+struct variable_note {
+	char *key;
+	struct coder_spec coder;
+	bool turns;
+	uint64_t coded, before, after; /* bytes, as in compact_result */
+	uint64_t code_ns;
+	uint64_t last_ns; /* when, by the wall clock */
+};
+/* The caller frees them. */
+int engine_variables(struct engine *e, struct variable_note **ret, size_t *ret_nr);
+void engine_variables_free(struct variable_note *v, size_t nr);
 
 /*
  * Scrubbing: what is committed is read from the disk once and compared with its fingerprints, while everything else

@@ -332,7 +332,7 @@ static int collect(struct engine *e)
 static int compact(struct engine *e, const char *path, const char *other, const struct work *op)
 {
 	const struct compact_extent x[] = { { 0, op->seed % 9, MiB(4) }, { 1, 0, MiB(4) } };
-	const struct compact_variable v = { { .type = { CODE_UINT, 8, false } }, x, ARRAY_SIZE(x) };
+	const struct compact_variable v = { "numbers", { .type = { CODE_UINT, 8, false } }, x, ARRAY_SIZE(x) };
 	struct compact_result result;
 	struct compact_report report;
 	uint64_t inos[2];

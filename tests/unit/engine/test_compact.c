@@ -76,8 +76,8 @@ static struct plan *plan_new(unsigned nr_ranks)
 		p->of_rest[2 * i] = (struct compact_extent){ i, 0, HEAD };
 		p->of_rest[2 * i + 1] = (struct compact_extent){ i, HEAD + VARIABLE, LEN - HEAD - VARIABLE };
 	}
-	p->variable[0] = (struct compact_variable){ doubles, p->of_variable, nr_ranks };
-	p->variable[1] = (struct compact_variable){ bytes_shape, p->of_rest, 2 * nr_ranks };
+	p->variable[0] = (struct compact_variable){ "field", doubles, p->of_variable, nr_ranks };
+	p->variable[1] = (struct compact_variable){ "", bytes_shape, p->of_rest, 2 * nr_ranks };
 	p->conf = (struct compact_conf){ .inos = p->inos,
 					 .variable = p->variable,
 					 .nr_variables = 2,
@@ -271,6 +271,37 @@ static void chunks_of_any_lengths_are_coded_too(void **state)
 	free(p);
 }
 
+/* What ckptfs-stat shows; of variables, not of single files, and it survives. */
+static void what_became_of_a_variable_is_remembered(void **state)
+{
+	struct rig *rig = *state;
+	struct variable_note *v;
+	uint64_t coded = 0, after = 0;
+	size_t nr;
+
+	for (unsigned step = 0; step < 2; step++) {
+		struct plan *p = plan_new(2);
+
+		write_rank(rig, 0, step);
+		write_rank(rig, 1, step);
+		p->conf.order = step == 1 ? COMPACT_TURNS : COMPACT_WHOLE;
+		run(rig, p);
+		coded += p->result[0].coded;
+		after += p->result[0].after;
+		free(p);
+		rig_crash(rig);
+	}
+	assert_int_equal(engine_variables(rig->e, &v, &nr), 0);
+	assert_int_equal(nr, 1); /* of the rest nothing was coded */
+	assert_string_equal(v[0].key, "field");
+	assert_int_equal(v[0].coded, coded);
+	assert_int_equal(v[0].after, after);
+	assert_true(v[0].turns && v[0].code_ns > 0 && v[0].last_ns > 0);
+	assert_int_equal(v[0].coder.steps.type.class, CODE_FLOAT);
+	engine_variables_free(v, nr);
+	rig_fsck(rig);
+}
+
 /* It comes from users' files. */
 static void lies_cost_no_byte(void **state)
 {
@@ -291,7 +322,7 @@ static void lies_cost_no_byte(void **state)
 	struct compact_report report;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(v); i++)
-		v[i] = (struct compact_variable){ { types[i], 2, 1u << 31, 7 }, x, ARRAY_SIZE(x) };
+		v[i] = (struct compact_variable){ NULL, { types[i], 2, 1u << 31, 7 }, x, ARRAY_SIZE(x) };
 	write_rank(rig, 0, 0);
 	write_rank(rig, 1, 0);
 	assert_int_equal(engine_sync(rig->e), 0);
@@ -478,6 +509,7 @@ int main(void)
 		rig_test(bytes_that_are_coded_are_not_stored_again),
 		rig_test(whoever_shares_is_pointed_there),
 		rig_test(chunks_of_any_lengths_are_coded_too),
+		rig_test(what_became_of_a_variable_is_remembered),
 		rig_test(lies_cost_no_byte),
 		rig_test(what_was_stopped_goes_on_the_next_time),
 		rig_test(where_there_is_no_room_every_file_stays_right),

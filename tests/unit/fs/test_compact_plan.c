@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ static void variables_come_back_with_all_their_extents(void **state)
 			a->flags = piece == 0 ? CKPTFS_COMPACT_BEGINS : 0;
 			a->type = DOUBLES;
 			a->row = v;
+			snprintf(a->key, sizeof(a->key), "variable %u", v);
 			a->nr = v * 7 + piece;
 			for (unsigned i = 0; i < a->nr; i++)
 				a->extent[i] = (struct ckptfs_compact_extent){ piece, 0, 1000 * v + i, 1 + i };
@@ -46,6 +48,10 @@ static void variables_come_back_with_all_their_extents(void **state)
 	for (unsigned v = 0; v < 50; v++) {
 		const struct compact_extent *x = p.variable[v].extent;
 
+		char key[20];
+
+		snprintf(key, sizeof(key), "variable %u", v);
+		assert_string_equal(p.variable[v].key, key);
 		assert_int_equal(p.variable[v].shape.row, v);
 		assert_int_equal(p.variable[v].shape.type.width, 8);
 		assert_int_equal(p.variable[v].nr_extents, 3 * 7 * v + 3);
@@ -93,6 +99,13 @@ static void what_is_not_sound_is_refused(void **state)
 		assert_int_equal(p.nr_variables, 0);
 		assert_int_equal(p.nr_extents, 0);
 	}
+	a->flags = CKPTFS_COMPACT_BEGINS;
+	a->type = DOUBLES;
+	a->parts = a->nr = 0;
+	memset(a->key, 'k', sizeof(a->key)); /* without an end */
+	assert_int_equal(compact_plan_add(&p, a), -EINVAL);
+	a->key[VARIABLE_KEY_MAX] = 0;
+	assert_int_equal(compact_plan_add(&p, a), 0);
 	compact_plan_release(&p);
 	free(a);
 }
