@@ -146,13 +146,13 @@ static int code_frame(void *userdata, const struct gc_copy *copy, const uint8_t 
 	if (c->is_sample) {
 		c->sampled += copy->used;
 		c->sample_coded += (uint64_t)n;
-		return 0;
+		return GC_STAYS;
 	}
 	res->code_ns += thread_cpu_ns() - from;
 	/* with the tables: that of this frame, and what the chunks had of theirs */
 	after = round_up((uint64_t)n, PACK_BLOCK) + PACK_BLOCK;
 	before += copy->used / PACK_FRAME_BLOCKS;
-	is_worth_it = pack_is_worth_it(after, before);
+	is_worth_it = pack_is_worth_it(after, before) && !gc_copy_is_mixed(copy);
 	if (is_worth_it) {
 		res->coded += copy->used;
 		res->before += before;
@@ -162,7 +162,7 @@ static int code_frame(void *userdata, const struct gc_copy *copy, const uint8_t 
 		res->kept += copy->used;
 	}
 	*ret_stored = c->stored;
-	return is_worth_it && !c->conf->dry_run;
+	return is_worth_it && !c->conf->dry_run ? GC_CODED : GC_STAYS;
 }
 
 /* --- moving --- */

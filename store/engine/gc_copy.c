@@ -111,8 +111,7 @@ static int begin_moving(struct gc_copy *c)
 	return r;
 }
 
-/* Chunks of different domains are not compressed together: dedup_append.c. */
-static bool is_mixed(const struct gc_copy *c)
+bool gc_copy_is_mixed(const struct gc_copy *c)
 {
 	const struct engine *e = c->g->e;
 	struct fp_domain d, first = { 0 };
@@ -146,7 +145,7 @@ static int write_frame(struct gc_copy *c, const uint8_t *stored, const uint32_t 
 	r = packs_frame_open(e->packs, c->chunk_len == PACK_VARIED ? PACK_SMALL : PACK_BULK, c->chunk_len, &f);
 	if (r < 0)
 		return r;
-	if (is_mixed(c))
+	if (gc_copy_is_mixed(c))
 		pack_frame_set_uncompressed(f);
 	fill_frame(c, f);
 	r = stored ? packs_frame_write_coded(e->packs, f, stored, end) : packs_frame_write(e->packs, f);
@@ -171,11 +170,11 @@ int gc_copy_flush(struct gc_copy *c)
 	bool is_written = r == 0 && c->nr_next > 0;
 
 	if (is_written && c->code) {
-		r = is_mixed(c) ? 0 : c->code(c->userdata, c, &stored, end);
-		is_written = r > 0;
+		r = c->code(c->userdata, c, &stored, end);
+		is_written = r > GC_STAYS;
 	}
 	if (is_written)
-		r = write_frame(c, stored, end);
+		r = write_frame(c, r == GC_CODED ? stored : NULL, end);
 	c->nr_next = 0;
 	c->used = 0;
 	return MIN(r, 0);

@@ -12,9 +12,10 @@
 struct gc_copy;
 
 /*
- * Codes the plain bytes of the next frame, c->buffer, c->used of them. 1: *ret_stored (valid until the next call) is to be written, of which
- * part i ends at ret_end[i]; 0: these chunks stay where they are; <0.
+ * Codes the plain bytes of the next frame, c->buffer, c->used of them. GC_CODED: *ret_stored (valid until the next call) is to be written, of
+ * which part i ends at ret_end[i]; <0.
  */
+enum gc_coded { GC_STAYS, /* these chunks stay where they are */ GC_CODED, GC_PLAIN /* as the mount stores new bytes */ };
 typedef int gc_code(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, uint32_t ret_end[PACK_PARTS]);
 
 struct gc_copy {
@@ -51,5 +52,7 @@ static inline size_t gc_copy_nr(const struct gc_copy *c)
 {
 	return c->nr + c->nr_next;
 }
+/* The next frame's chunks are of several domains: so they are not compressed together (dedup_append.c), nor coded. They have been read. */
+bool gc_copy_is_mixed(const struct gc_copy *c);
 /* Flush, point all recipes to the copies, give up what they are copies of, and begin anew. */
 int gc_copy_repoint(struct gc_copy *c);

@@ -9,17 +9,20 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/gc_copy.h"
+#include "store/engine/gc_recode.h"
 
 #define MOVES_MAX (128u * 1024) /* chunks at a time: 28 bytes each, 512 MiB of pages */
 
-static int copy_pack(struct gc_copy *c, uint32_t pack, struct pack_frame_rec *rec)
+static int copy_pack(struct gc_copy *c, struct gc_recode *rc, uint32_t pack, struct pack_frame_rec *rec)
 {
 	struct pack_iter it = pack_iter(c->g->e->packs, pack, 0);
 	int r;
 
 	it.end_pack = pack + 1;
-	while ((r = pack_iter_next(&it, rec)) > 0)
+	while ((r = pack_iter_next(&it, rec)) > 0) {
+		r = gc_recode_switch(rc, c, rec->coded);
+		if (r < 0)
+			return r;
 		for (uint32_t i = 0; i < rec->nr_chunks && !rec->damaged; i++) {
 			if (fp_is_none(rec->fps[i]) || gc_copy_nr(c) == c->max)
 				continue; /* gone; or stays where it is */
@@ -27,6 +30,7 @@ static int copy_pack(struct gc_copy *c, uint32_t pack, struct pack_frame_rec *re
 			if (r < 0)
 				return r;
 		}
+	}
 	return r;
 }
 
@@ -42,11 +46,12 @@ size_t gc_fitting(const struct sparse *sparse, size_t nr)
 int gc_move(struct gc *g, const uint32_t *packs, size_t nr)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
+	_cleanup_(gc_recode_release) struct gc_recode rc = { 0 };
 	_cleanup_(gc_copy_release) struct gc_copy c = { .g = g };
 	int r = rec ? gc_copy_init(&c, g, MOVES_MAX) : -ENOMEM;
 
 	for (size_t i = 0; i < nr && r == 0; i++)
-		r = copy_pack(&c, packs[i], rec);
+		r = copy_pack(&c, &rc, packs[i], rec);
 	if (r == 0 || r == -ENOSPC) { /* there is no room for more: the rest stays where it is */
 		int q = gc_copy_repoint(&c);
 

@@ -30,6 +30,7 @@
 #include "base/fp.h"
 
 struct buf;
+struct code_header;
 struct io_rate;
 struct packs;
 struct pack_frame;
@@ -222,6 +223,9 @@ struct pack_chunk_info {
 	bool is_coded, is_away;
 };
 int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret);
+/* How the block was coded that holds `a`, and how far into its plain bytes that is. Reads it. 1; 0: it is in none, or stored as it is; -EBADMSG:
+ * damaged; <0. */
+int packs_block_header(struct packs *p, struct addr a, struct code_header *ret, uint32_t *ret_in);
 
 /*
  * Hints. An index remembers 20 bits of where a chunk lies in its pack: the block it begins at. Chunks of varied lengths
@@ -262,6 +266,7 @@ struct pack_frame_rec {
 	uint32_t chunk_len, nr_chunks; /* chunk_len PACK_VARIED: they differ */
 	bool damaged;
 	bool compressed; /* each PACK_PART_BYTES of plain bytes on their own, ... */
+	bool coded; /* as blocks of store/code, */
 	uint32_t part_end[PACK_PARTS]; /* and these end there in what is stored */
 	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk, from `first` */
 	struct fp fps[PACK_FRAME_BLOCKS]; /* FP_NONE: the chunk is gone */

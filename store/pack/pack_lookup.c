@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "store/code/code.h"
 #include "store/pack/packs_impl.h"
 
 /* What is gone has no fingerprint: nobody shares it, and reading it is an error. */
@@ -298,6 +299,50 @@ static int write_chunk(struct packs *p, struct pack_file *file, uint32_t off, co
 		return log_errno(r, "pack %" PRIu32 " offset %" PRIu32 ": cannot heal chunk", file->pack, off);
 	p->written_bytes += len;
 	return 0;
+}
+
+/* Stored bytes [from, to) of a frame's data, from whole blocks. */
+static int read_stored(struct packs *p, struct addr a, uint32_t frame, uint32_t from, uint32_t to, struct code_header *ret)
+{
+	uint32_t off = (uint32_t)round_down(from, PACK_BLOCK), len = (uint32_t)round_up(to, PACK_BLOCK) - off;
+	struct pack_buffer *b = pack_buffer_get(&p->buffers);
+	struct pack_file *file = NULL;
+	ssize_t n;
+	int r = b ? packs_file_get(p, a.pack, &file) : -ENOMEM;
+
+	if (r > 0) {
+		n = io_pread(file->fd, b->data, len, pack_data_off(frame) + (uint64_t)off);
+		r = n < 0 ? (int)n : (uint32_t)n < len ? -EBADMSG : code_header_decode(b->data + (from - off), to - from, ret);
+		pack_file_put(p->files, file);
+	} else if (r == 0) {
+		r = -EBADMSG;
+	}
+	pack_buffer_put(&p->buffers, b);
+	return r;
+}
+
+int packs_block_header(struct packs *p, struct addr a, struct code_header *ret, uint32_t *ret_in)
+{
+	struct table_view v;
+	struct pack_cuts cuts;
+	uint32_t frame, in, part, start, end;
+	int r = find_table(p, a, 1, &frame, &in, &v);
+
+	if (r <= 0)
+		return r;
+	cuts = table_view_cuts(&v);
+	part = in / PACK_PART_BYTES;
+	if (v.coding.codec != PACK_CODEC_CODED || in >= pack_cut_total(&cuts))
+		return 0;
+	start = pack_part_start(&v.coding, part);
+	end = v.coding.part_end[part];
+	if (end - start >= pack_part_len(pack_cut_total(&cuts), part))
+		return 0;
+	r = read_stored(p, a, frame, start, end, ret);
+	if (r < 0)
+		return r;
+	*ret_in = in % PACK_PART_BYTES;
+	return 1;
 }
 
 /* Of one that is written. */

@@ -322,6 +322,7 @@ void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, s
 	ret->nr_chunks = t ? t->nr_chunks : 0;
 	ret->damaged = !t;
 	ret->compressed = t && t->coding.codec != PACK_CODEC_NONE;
+	ret->coded = t && t->coding.codec == PACK_CODEC_CODED;
 	if (t)
 		memcpy(ret->part_end, t->coding.part_end, sizeof(ret->part_end));
 	memset(ret->away, 0, sizeof(ret->away));

@@ -430,6 +430,34 @@ static void placing_leaves_coded_chunks_where_they_are(void **state)
 	free(p);
 }
 
+static void what_the_collector_moves_stays_coded(void **state)
+{
+	struct rig *rig = *state;
+	struct plan *p = plan_new(4), *again = plan_new(1);
+	struct gc_report report;
+	uint64_t after;
+
+	rig->conf.pack_bytes = MiB(2); /* only packs that are full are emptied */
+	rig_reopen(rig);
+	for (unsigned i = 0; i < 4; i++)
+		write_rank(rig, i, 0);
+	p->conf.order = COMPACT_TURNS;
+	run(rig, p);
+	for (unsigned i = 1; i < 4; i++)
+		rig_drop(rig, FIRST + i);
+	report = rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = 100 });
+	assert_in_range(report.moved_bytes, VARIABLE / 2, UINT64_MAX);
+	after = rig_stats(rig).pack_disk;
+	assert_in_range(after, 1, VARIABLE * 7 / 10);
+	check_rank(rig, 0, 0);
+	run(rig, again);
+	assert_in_range(again->result[0].known, VARIABLE - MiB(1) / 2, UINT64_MAX);
+	rig_fsck(rig);
+	check_rank(rig, 0, 0);
+	free(p);
+	free(again);
+}
+
 /* Readers, a writer, a deleter and one who clones, while it compacts again and again. */
 struct crowd {
 	struct rig *rig;
@@ -514,6 +542,7 @@ int main(void)
 		rig_test(what_was_stopped_goes_on_the_next_time),
 		rig_test(where_there_is_no_room_every_file_stays_right),
 		rig_test(placing_leaves_coded_chunks_where_they_are),
+		rig_test(what_the_collector_moves_stays_coded),
 		rig_test(nobody_notices),
 	};
 

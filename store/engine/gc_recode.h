@@ -1,0 +1,16 @@
+/*
+ * Chunks of coded frames, stored once more, stay coded: each part in the way of the block that its first chunk lies in. For gc_move.c. Nothing
+ * is chosen anew, so it costs little more than reading.
+ */
+#pragma once
+
+#include "store/engine/gc_copy.h"
+
+struct gc_recode {
+	struct code_work *work; /* NULL: not needed so far */
+	uint8_t *stored;
+};
+
+void gc_recode_release(struct gc_recode *r); /* of zeros, too */
+/* From the next chunk on, those of coded frames come, or others; what has been added before goes to a frame of its own. */
+int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded);
