@@ -12,6 +12,8 @@
 
 #define CLASSIFY_MS 120000u
 #define SCHEME_SAMPLE MiB(4) /* of a variable, to choose how it is merged */
+#define WHOLE_SAMPLE MiB(8) /* of files, to choose whether variables are looked at */
+#define WHOLE_PAYS 0.98 /* of what variables take: else they are preferred, as a read of one needs less of others */
 
 const char *const scheme_names[NR_SCHEMES] = { "auto", "agnostic", "agnostic-block", "aware", "aware-block" };
 
@@ -348,8 +350,8 @@ static int find_wide(const struct set *set, const struct twins *twins, const str
 	return 1;
 }
 
-static int code_catalog(struct variables *v, const struct set *set, const struct catalog *now, const struct catalog *then,
-			const struct twins *twins)
+static int code_catalog(struct variables *v, const struct set *set, const struct catalog *now,
+			const struct catalog *then, const struct twins *twins)
 {
 	_cleanup_(freep) struct stream_source *wide = reallocarray(NULL, now->nr + 1, sizeof(*wide));
 	size_t at = 0, at_then = 0;
@@ -409,18 +411,60 @@ static int code_plain(struct variables *v, const struct set *set, enum stream_of
 			source[from.nr++] = (struct stream_source){ .member = &set->member[i] };
 	if (from.nr == 0)
 		return 0;
-	x = variable_get(v, "", &bytes);
+	x = variable_get(v, of == STREAM_FILE ? WHOLE_KEY : "", &bytes);
 	return x ? code_variable(v, x, &from) : -ENOMEM;
 }
 
-static int code_set(struct variables *v, const struct set *set, const struct set *before)
+static int code_set(struct variables *v, const struct set *set, const struct set *before, bool whole)
 {
 	int r;
 
-	if (v->conf.scheme == SCHEME_AGNOSTIC || v->conf.scheme == SCHEME_AGNOSTIC_BLOCK)
+	if (whole)
 		return code_plain(v, set, STREAM_FILE);
 	r = code_typed(v, set, before);
 	return r < 0 ? r : code_plain(v, set, STREAM_REST);
+}
+
+/* How large the files become; but for the time nothing of it is counted. */
+static int try_set(struct variables *v, const struct set *set, const struct set *before, bool whole, uint64_t *ret)
+{
+	struct variables_conf conf = v->conf;
+	struct variables trial;
+	int r;
+
+	conf.step = NULL;
+	r = variables_init(&trial, &conf);
+	if (r == 0)
+		r = code_set(&trial, set, before, whole);
+	*ret = 0;
+	for (size_t i = 0; i < trial.nr; i++) {
+		*ret += trial.variable[i]->coded;
+		v->trial_ns += trial.variable[i]->encode_ns;
+	}
+	variables_release(&trial);
+	return r;
+}
+
+/* Files of which one variable repeats another are smaller as a whole: found out with some of them. */
+static int choose_whole(struct variables *v, const struct set *set, const struct set *before, bool *ret)
+{
+	struct set some = { .member = set->member }, some_before = { 0 };
+	uint64_t bytes = 0, coded_whole, coded_typed;
+	int r;
+
+	*ret = v->conf.scheme == SCHEME_AGNOSTIC || v->conf.scheme == SCHEME_AGNOSTIC_BLOCK;
+	if (v->conf.scheme != SCHEME_AUTO)
+		return 0;
+	while (some.nr < set->nr && bytes < WHOLE_SAMPLE)
+		bytes += set->member[some.nr++].typed.size;
+	if (before)
+		some_before = (struct set){ .member = before->member, .nr = MIN(before->nr, some.nr) };
+	r = try_set(v, &some, before ? &some_before : NULL, true, &coded_whole);
+	if (r == 0)
+		r = try_set(v, &some, before ? &some_before : NULL, false, &coded_typed);
+	if (r == 0)
+		*ret = (double)coded_whole < WHOLE_PAYS * (double)coded_typed;
+	return r;
 }
 
 /* The steps of a group of ranks, one after the other. The files of each step are together, and as many as nr[step]. */
@@ -428,6 +472,7 @@ static int code_group(struct variables *v, struct file **file, const size_t *nr,
 {
 	struct classify_conf conf = { .helper = v->conf.helper, .limit_ms = CLASSIFY_MS, .names = v->conf.names };
 	struct set sets[2] = { { 0 }, { 0 } };
+	bool chosen[2] = { false, false }, whole[2]; /* of steps without a base, and with one */
 	int r = 0;
 
 	for (size_t step = 0; step < nr_steps && r == 0; file += nr[step++]) {
@@ -438,8 +483,11 @@ static int code_group(struct variables *v, struct file **file, const size_t *nr,
 		r = set_open(now, &conf, file, nr[step]);
 		if (r == 0 && now->nr < nr[step])
 			v->complete = false;
+		if (r == 0 && !chosen[based])
+			r = choose_whole(v, now, based ? before : NULL, &whole[based]);
+		chosen[based] = true;
 		if (r == 0)
-			r = code_set(v, now, based ? before : NULL);
+			r = code_set(v, now, based ? before : NULL, whole[based]);
 	}
 	set_close(&sets[0]);
 	set_close(&sets[1]);

@@ -7,7 +7,8 @@
 #include "store/code/coding.h"
 #include "tools/analyze_files.h"
 
-/* How checkpoints are merged before they are coded. AUTO: for each variable what makes it the smallest. */
+/* How checkpoints are merged before they are coded. AUTO: for each variable what makes it the smallest; or files as a whole, if that is
+ * smaller than all of their variables. */
 enum scheme { SCHEME_AUTO, SCHEME_AGNOSTIC, SCHEME_AGNOSTIC_BLOCK, SCHEME_AWARE, SCHEME_AWARE_BLOCK, NR_SCHEMES };
 extern const char *const scheme_names[NR_SCHEMES];
 
@@ -25,8 +26,10 @@ struct variables_conf {
 	void *userdata;
 };
 
+#define WHOLE_KEY "\1" /* of whole files: keys of variables end with type and class */
+
 struct variable {
-	char *key; /* "" is what no variable has, or whole files */
+	char *key; /* "": what no variable has */
 	struct coding_shape shape;
 	enum scheme scheme; /* AUTO: not chosen yet */
 	bool coding_ready[2];
@@ -43,7 +46,7 @@ struct variables {
 	uint8_t *plain, *base, *wide, *block, *decoded; /* wide: what the base is rounded from */
 	struct variable **variable; /* by key, once variables_run() is done */
 	size_t nr, room;
-	uint64_t looked_at;
+	uint64_t looked_at, trial_ns; /* CPU time to find out whether whole files are smaller */
 	bool complete;
 };
 

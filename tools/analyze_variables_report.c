@@ -15,7 +15,7 @@ struct sums {
 
 static struct sums sum_up(const struct variables *v)
 {
-	struct sums s = { 0 };
+	struct sums s = { .encode_ns = v->trial_ns };
 
 	for (size_t i = 0; i < v->nr; i++) {
 		s.plain += v->variable[i]->plain;
@@ -36,11 +36,9 @@ static double mb_per_s(uint64_t bytes, uint64_t ns)
 	return ns > 0 ? (double)bytes * 1000 / (double)ns : 0;
 }
 
-static const char *shown_key(const struct variables *v, const struct variable *x)
+static const char *shown_key(const struct variable *x)
 {
-	bool whole = v->conf.scheme == SCHEME_AGNOSTIC || v->conf.scheme == SCHEME_AGNOSTIC_BLOCK;
-
-	return *x->key ? x->key : whole ? "(whole files)" : "(no variable)";
+	return strcmp(x->key, WHOLE_KEY) == 0 ? "(whole files)" : *x->key ? x->key : "(no variable)";
 }
 
 /* The coder that was used in the end: with a base, if there was ever one. */
@@ -90,8 +88,9 @@ void variables_text(const struct variables *v, const struct rival *rivals)
 
 		char coder[CODE_NAME_MAX + 20];
 
-		snprintf(coder, sizeof(coder), "%s%s", x->nr_rounded > 0 ? "base rounded, " : "", code_name(coder_of(x)).s);
-		print_line(shown_key(v, x), scheme_names[x->scheme], x->plain, x->coded, x->encode_ns, x->decode_ns, coder);
+		snprintf(coder, sizeof(coder), "%s%s", x->nr_rounded > 0 ? "base rounded, " : "",
+			 code_name(coder_of(x)).s);
+		print_line(shown_key(x), scheme_names[x->scheme], x->plain, x->coded, x->encode_ns, x->decode_ns, coder);
 	}
 	print_line("together", "", s.plain, s.coded, s.encode_ns, s.decode_ns, "");
 	for (size_t i = 0; rivals && i < NR_RIVALS; i++)
@@ -100,10 +99,10 @@ void variables_text(const struct variables *v, const struct rival *rivals)
 		puts("Not everything could be read: the figures are of what was.");
 }
 
-static void print_variable(const struct variables *v, const struct variable *x)
+static void print_variable(const struct variable *x)
 {
 	fputs("{\"key\":", stdout);
-	json_print_string(stdout, shown_key(v, x));
+	json_print_string(stdout, shown_key(x));
 	printf(",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",\"plain_bytes\":%" PRIu64
 	       ",\"coded_bytes\":%" PRIu64 ",\"ratio\":%.4f",
 	       code_type_name(x->shape.type).s, scheme_names[x->scheme], code_name(coder_of(x)).s, x->plain, x->coded,
@@ -123,7 +122,7 @@ void variables_json(const struct variables *v, const struct rival *rivals)
 	       v->complete ? "true" : "false");
 	for (size_t i = 0; i < v->nr; i++) {
 		fputs(i > 0 ? ",\n" : "\n", stdout);
-		print_variable(v, v->variable[i]);
+		print_variable(v->variable[i]);
 	}
 	printf("],\n\"plain_bytes\":%" PRIu64 ",\"coded_bytes\":%" PRIu64 ",\"ratio\":%.4f,\"encode_ns\":%" PRIu64
 	       ",\"decode_ns\":%" PRIu64,

@@ -59,7 +59,7 @@ EOT
 check 'set(v) == {"array_F64LE_Array2D", "(no variable)"} and v["array_F64LE_Array2D"]["plain_bytes"] == 80000' a.npy
 check 'v["array_F64LE_Array2D"]["coded_bytes"] < 60000 and "delta" in v["array_F64LE_Array2D"]["coder"]' a.npy
 check 'set(v) == {"u_F32LE_Array1D", "v_F64LE_Array1D", "(no variable)"}' b.npz
-check 'v["field_F32BE_Array3D"]["plain_bytes"] == 8000 and v["t_F64BE_Array1D"]["plain_bytes"] == 800' c.nc
+check 'v["field_F32BE_Array3D"]["plain_bytes"] == 8000 and v["t_F64BE_Array1D"]["plain_bytes"] == 800' --scheme aware c.nc
 check 'v["w_F32LE_Array2D"]["plain_bytes"] == 40000 and v["h_BF16LE_Array1D"]["plain_bytes"] == 20000' d.safetensors
 check 'v["model/w_F32LE_Array2D"]["plain_bytes"] == 40000 and v["opt/state/0/m_F64LE_Array1D"]["plain_bytes"] == 80000' e.pt
 # Weights beside the wider ones they were rounded from take no room; those that were cut off (d.safetensors) are not found by it.
@@ -69,6 +69,18 @@ check 'v["h_BF16LE_Array1D"]["based_blocks"] == 0' d.safetensors
 # Merged in turns, too: the wider ones' turns are twice as long.
 check 'v["h_BF16LE_Array1D"]["parts"] == 2 and v["h_BF16LE_Array1D"]["coded_bytes"] < 100' --scheme aware-block --block 1K twin.rank*
 
+# Variables that are copies of one another: files as a whole are smaller, which is found out.
+"$PYTHON" - "$HERE/../apps" <<'EOT'
+import random, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import typed_files as t
+noise = random.Random(2).randbytes(40000)
+open("copies.safetensors", "wb").write(t.safetensors([(name, "F64", (5000,), noise) for name in ("E", "D")]))
+EOT
+check 'set(v) == {"(whole files)"} and a["ratio"] > 1.9' copies.safetensors
+check 'len(v) == 3 and a["ratio"] < 1.1' --scheme aware copies.safetensors
+
 # Names by rules: ranks in one file, which are merged then.
 "$PYTHON" - "$HERE/../apps" <<'EOT'
 import struct, sys
@@ -77,9 +89,9 @@ sys.path.insert(0, sys.argv[1])
 import typed_files as t
 open("ranks.safetensors", "wb").write(t.safetensors([(f"rank_{i}/density", "F32", (1000,), struct.pack("<1000f", *[i + k / 7 for k in range(1000)])) for i in range(12)]))
 EOT
-check 'len(v) == 13 and v["rank_11/density_F32LE_Array1D"]["plain_bytes"] == 4000' ranks.safetensors
+check 'len(v) == 13 and v["rank_11/density_F32LE_Array1D"]["plain_bytes"] == 4000' --scheme aware ranks.safetensors
 printf '# comment\nrank_(\\d+)/density\tdensity\n' >rules
-check 'set(v) == {"density_F32LE_Array1D", "(no variable)"} and v["density_F32LE_Array1D"]["plain_bytes"] == 48000 and v["density_F32LE_Array1D"]["parts"] == 12' --names rules ranks.safetensors
+check 'set(v) == {"density_F32LE_Array1D", "(no variable)"} and v["density_F32LE_Array1D"]["plain_bytes"] == 48000 and v["density_F32LE_Array1D"]["parts"] == 12' --scheme aware --names rules ranks.safetensors
 check 'v["array_F64LE_Array2D"]["plain_bytes"] == 80000' --names rules a.npy
 printf 'a b\n\n[x y\n' >rules
 exits 1 "$analyze" --names rules a.npy
