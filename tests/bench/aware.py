@@ -17,8 +17,28 @@ GROUP_SIZES = [1, 2, 4, 8, 16, 32]
 BLOCK_SIZES = [1, 2, 4, 8, 16, 32, 64]  # KiB
 RANKS, STEPS = 16, 8
 CELL = 48  # bytes of all variables
+MEEP_RANKS, MEEP_STEPS = 32, 4
+MEEP_CELL = 150  # bytes, about: fields and what absorbs them at the walls
 BUDGET = 30  # CPU seconds per GB: so large that a busy machine does not choose another coder
-SETS = ["stencil", "hdf5", "torch", "training"]
+SETS = ["stencil", "meep", "hdf5", "torch", "training"]
+RANKS_OF = {"stencil": RANKS, "meep": MEEP_RANKS}  # those with a file for each
+
+# A pulse of light in a box with a sphere and a bar of glass: every process writes its part of all fields, from when they are full.
+MEEP = """(define-param edge 8)
+(set-param! resolution 10)
+(set! geometry-lattice (make lattice (size edge edge edge)))
+(set! geometry (list
+  (make sphere (center 0.2 0 0) (radius (/ edge 4)) (material (make dielectric (epsilon 5))))
+  (make block (center (/ edge -4) 1 0) (size 0.5 2 infinity) (material (make dielectric (epsilon 12))))))
+(set! pml-layers (list (make pml (thickness (/ edge 8)))))
+(set! sources (list (make source (src (make gaussian-src (frequency 0.3) (fwidth 0.2))) (component Ez) (center (/ edge -4) -1 0.3))))
+(define step 0)
+(define (two n) (string-append (if (< n 10) "0" "") (number->string n)))
+(define (dump)
+  (meep-fields-dump fields (string-append "ckpt.rank" (two (meep-my-rank)) ".step" (number->string step) ".h5") false)
+  (set! step (+ step 1)))
+(run-until %d (after-time 4.9 (at-every 1 dump)))
+"""
 
 
 def make_stencil(data, size):
@@ -32,12 +52,28 @@ def make_stencil(data, size):
     return None
 
 
+def make_meep(data, size):
+    if not shutil.which("meep"):
+        return "meep is not installed: apt-get install meep-openmpi"
+    os.makedirs(data)
+    with open(os.path.join(data, "in.ctl"), "w") as f:
+        f.write(MEEP % (4 + MEEP_STEPS))
+    edge = round((size * 2**20 / MEEP_CELL) ** (1 / 3) / 10, 1)
+    out = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-n", str(MEEP_RANKS), "meep",
+                          f"edge={edge}", "in.ctl"], cwd=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    os.remove(os.path.join(data, "in.ctl"))
+    if out.returncode != 0 or len(os.listdir(data)) != MEEP_RANKS * MEEP_STEPS:
+        raise SystemExit(f"meep failed: {out.stdout.decode()[-2000:]}")
+    return None
+
+
 def make(name, data, size):
-    return make_stencil(data, size) if name == "stencil" else space.make(name, data, size)
+    own = {"stencil": make_stencil, "meep": make_meep}
+    return own[name](data, size) if name in own else space.make(name, data, size)
 
 
 def analyze(files, *options):
-    out = subprocess.run([tool("ckptfs-analyze"), "-q", "--json", "--budget", str(BUDGET), *options, *files], check=True, stdout=subprocess.PIPE).stdout
+    out = subprocess.run([tool("ckptfs-analyze"), "-q", "--json", "--budget", str(BUDGET), "--group", str(max(GROUP_SIZES)), *options, *files], check=True, stdout=subprocess.PIPE).stdout
     a = json.loads(out)["aware"]
     a["in_mb_s"] = a["plain_bytes"] * 1e3 / a["encode_ns"]
     a["out_mb_s"] = a["plain_bytes"] * 1e3 / a["decode_ns"]
@@ -70,10 +106,10 @@ def measure_set(data):
     return {"rows": rows, "variables": whole["variables"]}
 
 
-def last_step(data):
+def last_step(data, ranks):
     """A checkpoint set: steps do not matter where each is coded for itself."""
     names = sorted(os.listdir(data), key=lambda name: name.split(".step")[1])  # ckpt.rankRANK.stepSTEP.h5
-    return [os.path.join(data, name) for name in names[-RANKS:]]
+    return [os.path.join(data, name) for name in names[-ranks:]]
 
 
 def sweep(files, option, values, unit, schemes):
@@ -96,8 +132,9 @@ def run(base, size, sets):
             report["sets"][name] = {"skipped": why_not}
             continue
         report["sets"][name] = measure_set(data)
-        if name == "stencil":
-            report["by_group"] = sweep(last_step(data), "group", GROUP_SIZES, "ranks", SCHEMES[:4])
-            report["by_block"] = sweep(last_step(data), "block", BLOCK_SIZES, "KiB", ["agnostic-block", "aware-block"])
+        if name in RANKS_OF:
+            files = last_step(data, RANKS_OF[name])
+            report["sets"][name]["by_group"] = sweep(files, "group", GROUP_SIZES, "ranks", SCHEMES[:4])
+            report["sets"][name]["by_block"] = sweep(files, "block", BLOCK_SIZES, "KiB", ["agnostic-block", "aware-block"])
         shutil.rmtree(data)
     return report
