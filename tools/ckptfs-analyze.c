@@ -286,7 +286,7 @@ static int set_names(struct request *q, const char *path)
 	q->names[len] = 0;
 	r = names_parse(q->names, &names, why, sizeof(why));
 	if (r < 0)
-		return r == -EINVAL ? refuse("--names %s: %s", path, why) : r;
+		return refuse("--names %s: %s", path, r == -EINVAL ? why : strerror(-r));
 	names_free(names); /* ckptfs-classify parses them again, where time is limited */
 	q->aware.names = q->names;
 	return 0;

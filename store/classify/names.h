@@ -19,8 +19,8 @@
 #define NAMES_RULES_MAX 64u
 #define NAMES_EXPRESSION_MAX 512u
 #define NAMES_NAME_MAX 1024u /* bytes of a name that is mapped */
-#define NAMES_COMPILED_MAX \
-	4096u /* parts, repetitions written out: regcomp() goes as deep as there are, 100 bytes of stack each */
+/* Parts, with repetitions written out: regcomp() goes as deep as there are, and takes 100 bytes of stack for each. */
+#define NAMES_COMPILED_MAX 4096u
 
 struct names;
 
