@@ -97,9 +97,10 @@ static int classify(const struct request *q)
 
 static int help(FILE *to)
 {
-	fputs("Usage: ckptfs-classify [--names RULES] [NAME 3<DIRECTORY] <FILE >PIPE\n"
+	fputs("Usage: ckptfs-classify [--names RULES] [--beside NAME 3<DIRECTORY] <FILE >PIPE\n"
 	      "Says, for other commands of ckptfs, what variables or segments a file has and where. Not to be called by hand.\n\n"
 	      "  --names RULES  what variables are called instead, as in ckptfs-analyze(1)\n"
+	      "  --beside NAME  the file's name in the directory that is descriptor 3: others there may say what is in it\n"
 	      "  -h, --help     this text\n"
 	      "  -V, --version  the version\n",
 	      to);
@@ -157,12 +158,13 @@ int main(int argc, char *argv[])
 		argc -= 2;
 		argv += 2;
 	}
-	if (argc > 2 || (argc == 2 && argv[1][0] == '-'))
+	if (argc == 3 && strcmp(argv[1], "--beside") == 0)
+		q.name = argv[2];
+	else if (argc > 1)
 		return help(strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ? stdout : stderr);
 	q.p = map(STDIN_FILENO, &q.size);
 	if (q.p == MAP_FAILED)
 		return help(stderr);
-	q.name = argv[1];
 	if (q.name && criu_is_pages(q.name))
 		map_companions(&q);
 	format_hdf5_prepare();

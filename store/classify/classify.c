@@ -22,8 +22,9 @@
 /* Without an environment: nothing in it is for a process that trusts nobody. */
 static int start(const struct classify_conf *conf, int fd, int dir, const char *name, int out, pid_t *ret)
 {
-	char *names = (char *)(conf->names ? conf->names : ""), *file = dir >= 0 ? (char *)name : NULL;
-	char *argv[] = { (char *)"ckptfs-classify", (char *)"--names", names, file, NULL }, *environment[] = { NULL };
+	char *names = (char *)(conf->names ? conf->names : "");
+	char *argv[] = { (char *)"ckptfs-classify", (char *)"--names", names, dir >= 0 ? (char *)"--beside" : NULL, (char *)name, NULL };
+	char *environment[] = { NULL };
 	posix_spawn_file_actions_t actions;
 	int r;
 

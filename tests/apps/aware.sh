@@ -99,6 +99,11 @@ says '--names rules: line 3: \[ without \]'
 exits 1 "$analyze" --names nowhere a.npy
 says '--names nowhere: cannot be read'
 
+# Its name does not matter.
+cp a.npy ./--help
+check 'v["array_F64LE_Array2D"]["plain_bytes"] == 80000' ./--help
+rm ./--help
+
 # Lies make a file plain, and it is said why; others are not touched by it.
 check 'set(v) == {"(no variable)"}' lie.safetensors
 says 'lie.safetensors: plain bytes: it is damaged, or not what it says it is'

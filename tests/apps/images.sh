@@ -78,10 +78,10 @@ exits 1 "$CKPTFS_BUILD/tools/ckptfs-diff" --summary core.1 core.4
 says_not 'stack'
 
 # What is none, or lies.
-head -c $((size - 5000)) core.1 >cut
+head -c $((size - 5000)) core.1 >short
 head -c 100000 /dev/urandom >noise
-check "i == {} and others == 2" cut noise
-says 'cut: plain bytes: it is damaged, or not what it says it is'
+check "i == {} and others == 2" short noise
+says 'short: plain bytes: it is damaged, or not what it says it is'
 exits 0 "$CKPTFS_BUILD/tools/ckptfs-analyze" --images core.1 core.2
 tells 'Images of processes: 2'
 tells '^  heap .* %'
