@@ -21,6 +21,7 @@
 #include "base/util.h"
 #include "tools/analyze_complain.h"
 #include "tools/analyze_variables.h"
+#include "tools/classifier.h"
 #include "tools/compact_daemon.h"
 #include "tools/compact_report.h"
 #include "tools/compact_sets.h"
@@ -271,19 +272,6 @@ static int compact_set(void *userdata, struct file **file, size_t nr)
 	return r;
 }
 
-static void find_helper(struct request *q)
-{
-	ssize_t n = readlink("/proc/self/exe", q->helper, sizeof(q->helper) - sizeof("ckptfs-classify"));
-	char *slash;
-
-	q->helper[n > 0 ? n : 0] = 0;
-	slash = strrchr(q->helper, '/');
-	if (slash)
-		strcpy(slash + 1, "ckptfs-classify");
-	if (!slash || access(q->helper, X_OK) < 0)
-		snprintf(q->helper, sizeof(q->helper), "%s/ckptfs-classify", CKPTFS_LIBEXECDIR);
-}
-
 /* --- all of it --- */
 
 static int open_mount(struct request *q, const char *path)
@@ -311,7 +299,7 @@ static int compact(struct request *q, char *paths[], int nr)
 		r = files_arrange(&q->files);
 	if (r < 0)
 		return r;
-	find_helper(q);
+	classifier_find(q->helper);
 	r = compact_sets_each(&q->files, q->group, compact_set, q);
 	if (r == 0)
 		r = run_plan(q);

@@ -178,7 +178,7 @@ int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct 
 {
 	struct search s = { .it = it, .conf = conf, .report = report };
 	uint64_t *inos = NULL;
-	size_t nr;
+	size_t nr = 0;
 	int r = 0;
 
 	if (conf->owner.kind != FP_OF_ALL)
