@@ -89,7 +89,7 @@ for round in 1 2 3 4; do
 	sync "$MNT"/steps/*/*
 	"$compact" --quiet --rate $((round * 8))M "$MNT/steps" >"$WORK/out" 2>&1 &
 	pid=$!
-	(while cmp -s "$WORK/steps/step-100/rank1.safetensors" "$MNT/steps/step-100/rank1.safetensors"; do :; done) &
+	(while cmp -s "$WORK/steps/step-100/rank1.safetensors" "$MNT/steps/step-100/rank1.safetensors"; do :; done) 2>/dev/null &
 	reader=$!
 	sleep "0.$((RANDOM % 8 + 1))"
 	if [ $((round % 3)) = 0 ]; then
