@@ -133,12 +133,13 @@ static int code_frame(void *userdata, const struct gc_copy *copy, const uint8_t 
 {
 	struct compact *c = userdata;
 	struct compact_result *res = c->result;
-	uint64_t from = thread_cpu_ns(), after, before;
+	uint64_t from, after, before;
 	uint32_t leads[PACK_PARTS];
 	bool is_worth_it;
 	int n;
 
 	yield_to_writers(c);
+	from = thread_cpu_ns();
 	before = find_leads(copy, leads);
 	n = code_parts(c, copy, leads, ret_end);
 	if (n < 0)
