@@ -97,5 +97,5 @@ void compact_plan_finish(struct compact_plan *p)
 	size_t at = 0;
 
 	for (size_t i = 0; i < p->nr_variables; at += p->variable[i++].nr_extents)
-		p->variable[i].extent = p->extent + at;
+		p->variable[i].extent = p->variable[i].nr_extents > 0 ? p->extent + at : NULL;
 }
