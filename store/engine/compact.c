@@ -354,6 +354,8 @@ static int sweep_left(struct compact *c)
 	size_t nr = 0;
 	int r = 0;
 
+	if (c->nr_left == 0)
+		return 0;
 	qsort(c->left, c->nr_left, sizeof(*c->left), by_number);
 	for (size_t i = 0; i < c->nr_left; i++)
 		if (nr == 0 || c->left[i] != c->left[nr - 1])
