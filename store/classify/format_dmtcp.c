@@ -72,7 +72,7 @@ static int read_area(const uint8_t *p, uint64_t len, uint64_t at, struct area *r
 		return 0;
 	if (ret->end - ret->start != size || ret->end < ret->start || (properties & ~(uint64_t)PROPERTIES_KNOWN))
 		return -EBADMSG;
-	bytes = le64_get(d->file_bytes) > 0 && !(properties & CHILD) ? le64_get(d->file_bytes) : size;
+	bytes = (int64_t)le64_get(d->file_bytes) > 0 && !(properties & CHILD) ? le64_get(d->file_bytes) : size; /* -1: of no file */
 	if (bytes > size)
 		return -EBADMSG;
 	ret->len = properties & (ZERO_PAGES | PARENT) ? 0 : bytes;

@@ -45,7 +45,7 @@ def core(machine=62, memory=4096, many=False):
 
 
 def area(start, size, name=b"", file_bytes=0, properties=0, data=None):
-    head = struct.pack("<11Q", start, start + size, size, 0, 3, 2, 0, 0, 0, file_bytes, properties) + name
+    head = struct.pack("<11Q", start, start + size, size, 0, 3, 2, 0, 0, 0, file_bytes or 2**64 - 1, properties) + name
     length = 0 if properties & 3 else file_bytes or size
     return head + bytes(4096 - len(head)) + (b"x" * length if data is None else data)
 
