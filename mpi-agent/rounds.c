@@ -22,7 +22,6 @@
 #define NAP_NS UINT64_C(1000000) /* somebody waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
 #define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round; or it is the daemon's turn, which wakes this agent */
-#define TELL_AFTER_NS UINT64_C(200000000) /* homes need not be told before the checkpoint is written that it is of; but before the next round */
 
 enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, HELD };
 
@@ -59,7 +58,6 @@ struct rounds {
 	bool lookup; /* use them */
 	struct fp *untold; /* pages that the daemon has stored without a round, in any order */
 	uint32_t nr_untold;
-	uint64_t tell_ns; /* when they are told */
 	struct holders *had; /* of each page: who is known to have it, durable and lent */
 	struct fp *entered; /* pages that enter the reduction, ... */
 	uint32_t *entered_index, nr_entered; /* and which these are */
@@ -573,7 +571,6 @@ int rounds_tell(struct rounds *rs, const void *body, size_t len)
 		link_encode_plain(LINK_SHARED, nr, &rs->daemon->out);
 		return 0;
 	}
-	rs->tell_ns = monotonic_ns() + TELL_AFTER_NS;
 	return add_untold(rs, pages, nr);
 }
 
@@ -616,8 +613,7 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 
 	switch (rs->state) {
 	case IDLE:
-		if (rs->nr_untold > 0 && now_ns >= rs->tell_ns)
-			r = tell_untold(rs);
+		r = tell_untold(rs);
 		if (r == 0)
 			r = start_next(rs);
 		break;

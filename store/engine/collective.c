@@ -528,13 +528,21 @@ static void let_go(struct engine *e, struct pack_frame **frames, size_t nr)
 	free(frames);
 }
 
+static void note_frame(struct engine *e, const struct pack_frame *f) REQUIRES(e->append_lock)
+{
+	for (uint32_t k = 0; f && k < pack_frame_nr(f); k++)
+		alone_wrote(&e->alone, pack_frame_fp(f, k));
+}
+
+/* With what has begun to fill frames that are not held yet: nobody will be asked about that either. */
 static size_t take_held(struct engine *e, struct pack_frame ***ret) REQUIRES(e->append_lock)
 {
 	size_t nr = e->nr_held;
 
 	for (size_t i = 0; i < nr; i++)
-		for (uint32_t k = 0; k < pack_frame_nr(e->held[i]); k++)
-			alone_wrote(&e->alone, pack_frame_fp(e->held[i], k));
+		note_frame(e, e->held[i]);
+	note_frame(e, e->small);
+	note_frame(e, e->varied);
 	*ret = TAKE(e->held);
 	e->nr_held = e->size_held = 0;
 	return nr;
