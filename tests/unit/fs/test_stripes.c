@@ -636,7 +636,7 @@ static int settle(void *userdata _unused_, const struct cluster_decision *d _unu
 static void what_others_are_known_to_have_is_not_covered(void **state)
 {
 	struct world *w = *state;
-	const struct cluster_calls calls = { w, is_there, decide, settle, fetch, NULL };
+	const struct cluster_calls calls = { .userdata = w, .is_there = is_there, .decide = decide, .settle = settle, .fetch = fetch };
 	struct names_new n = { .mode = S_IFDIR | 0700 };
 	struct stat st;
 
