@@ -15,6 +15,7 @@ import struct
 import sys
 
 HELLO, WELCOME, NODES, WANT, BEGIN, OFFER, DECISION, STORED, SETTLED, FETCH, GET, CHUNKS, REFUSED = range(1, 14)
+VERSION = 5  # LINK_VERSION of mpi-agent/link_format.h
 PAGE = 4096
 
 
@@ -22,7 +23,7 @@ class Agent:
     def __init__(self, path):
         self.s = socket.socket(socket.AF_UNIX)
         self.s.connect(path)
-        self.say(HELLO, 0, struct.pack("<I", 3))
+        self.say(HELLO, 0, struct.pack("<I", VERSION))
         kind, number, body = self.hear()
         if kind == REFUSED:
             sys.exit(f"refused: {number}")
