@@ -61,6 +61,10 @@ static void forget_parent(void)
 bool client_enter(int *ret)
 {
 	forget_parent();
+	if (mutex_held(&client.call)) { /* a handler of signals would wait for what it interrupts */
+		*ret = -EDEADLK;
+		return false;
+	}
 	mutex_lock(&client.call);
 	if (client_alive())
 		return true;

@@ -16,7 +16,7 @@
  *	r = ckptfs_finish();
  *
  * Functions return 0 or a negative errno, which ckptfs_strerror() explains; the cause, with its facts, is a line on stderr. Any
- * thread may call them; calls wait for each other. A checkpoint has the memory as it is while ckptfs_checkpoint() runs: other
+ * thread may call them; calls wait for each other. A handler of signals that has interrupted one of them gets -EDEADLK. A checkpoint has the memory as it is while ckptfs_checkpoint() runs: other
  * threads must leave it alone meanwhile. There is one set of regions per process. A child of fork(2) is not tracked: its memory
  * is its own, its calls return -ENODEV until it calls ckptfs_init() itself.
  *

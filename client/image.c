@@ -18,6 +18,7 @@
 #include "base/util.h"
 #include "client/ckptfs.h"
 #include "client/ioctl.h"
+#include "client/own_fd.h"
 
 #define NUMBER_LEN 16 /* at least six digits, and a NUL */
 #define NAME_LEN (NUMBER_LEN + IMAGE_NAME_MAX + 16)
@@ -154,7 +155,7 @@ static int take_lock(struct image_dir *d)
 	char name[NAME_LEN];
 
 	snprintf(name, sizeof(name), ".%s%slock", d->member ? d->member : "", d->member ? "." : "");
-	d->lock = openat(d->fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+	d->lock = own_fd(openat(d->fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)); /* before it has the lock, which goes with any number */
 	if (d->lock < 0 && (errno == EROFS || errno == EPERM || (errno == EACCES && faccessat(d->fd, ".", W_OK, AT_EACCESS) < 0)))
 		return 0;
 	if (d->lock < 0)
@@ -182,7 +183,7 @@ int image_dir_open(const char *path, const char *member, bool require, struct im
 	if (r == 0 && mkdir(path, 0777) < 0 && errno != EEXIST)
 		r = log_errno(-errno, "checkpoints %s: cannot make the directory", path);
 	if (r == 0) {
-		d->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		d->fd = own_fd(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 		if (d->fd < 0)
 			r = log_errno(-errno, "checkpoints %s: cannot open", path);
 	}
@@ -213,8 +214,8 @@ void image_dir_close(struct image_dir *d)
 {
 	if (!d)
 		return;
-	closep(&d->fd);
-	closep(&d->lock);
+	own_fd_closep(&d->fd);
+	own_fd_closep(&d->lock);
 	free(d->member);
 	free(d->path);
 	free(d);
@@ -310,11 +311,11 @@ int image_open(struct image_dir *d, uint32_t number, bool quiet, struct image_he
 	int fd, r;
 
 	names_of(d, number, name, part);
-	fd = openat(d->fd, name, O_RDONLY | O_CLOEXEC);
+	fd = own_fd(openat(d->fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)); /* a pipe would wait */
 	r = fd < 0 ? -errno : read_image(fd, ret, ret_table);
 	if (r == 0)
 		return fd;
-	closep(&fd);
+	own_fd_closep(&fd);
 	if (quiet)
 		log_warning("checkpoint %s/%s: cannot be used: %s", d->path, name, strerror(-r));
 	return quiet ? r : log_errno(r, "checkpoint %s/%s: cannot be used", d->path, name);
@@ -355,12 +356,12 @@ static int copy(struct image_dir *d, int from, int to)
 
 static int clone_parent(struct image_dir *d, uint32_t parent, int to)
 {
-	_cleanup_(closep) int from = -1;
+	_cleanup_(own_fd_closep) int from = -1;
 	char name[NAME_LEN], part[NAME_LEN];
 	int r;
 
 	names_of(d, parent, name, part);
-	from = openat(d->fd, name, O_RDONLY | O_CLOEXEC);
+	from = own_fd(openat(d->fd, name, O_RDONLY | O_CLOEXEC));
 	if (from < 0 && errno == ENOENT)
 		return log_errno(-ESTALE, "checkpoint %s/%s, which the next was to be made from, is gone", d->path, name);
 	if (from < 0)
@@ -381,12 +382,12 @@ static int reconnect(struct image_dir *d)
 
 	if (fstatfs(d->fd, &st) == 0 || errno != ENOTCONN)
 		return 0;
-	anew.fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	anew.fd = own_fd(open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	if (anew.fd < 0)
 		return 0; /* whoever uses the old one is told why */
 	r = take_lock(&anew);
-	closep(r < 0 ? &anew.fd : &d->fd);
-	closep(r < 0 ? &anew.lock : &d->lock);
+	own_fd_closep(r < 0 ? &anew.fd : &d->fd);
+	own_fd_closep(r < 0 ? &anew.lock : &d->lock);
 	if (r < 0)
 		return r;
 	*d = anew;
@@ -407,10 +408,12 @@ int image_stage(struct image_dir *d, uint32_t number, uint32_t parent)
 		return log_errno(-errno, "checkpoints %s: %s cannot be made", d->path, directory);
 	unlinkat(d->fd, part, 0); /* of one that could not even be abandoned */
 	/* A mount writes fastest what is open for writing alone. */
-	fd = openat(d->fd, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, IMAGE_MODE);
+	fd = own_fd(openat(d->fd, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, IMAGE_MODE));
 	if (fd < 0)
 		return log_errno(-errno, "checkpoint %s/%s: cannot be made", d->path, part);
-	if (parent != 0)
+	if (ftruncate(fd, 0) < 0) /* it had a low number for a moment, which the program may have printed to */
+		r = log_errno(-errno, "checkpoint %s/%s: cannot be made", d->path, part);
+	if (r == 0 && parent != 0)
 		r = clone_parent(d, parent, fd);
 	if (r < 0) {
 		image_abandon(d, number, fd);
@@ -421,14 +424,14 @@ int image_stage(struct image_dir *d, uint32_t number, uint32_t parent)
 
 static int sync_parent(const struct image_dir *d, uint32_t number)
 {
-	_cleanup_(closep) int fd = -1;
+	_cleanup_(own_fd_closep) int fd = -1;
 	char name[NUMBER_LEN];
 	int r;
 
 	if (!d->member)
 		return io_sync_dir(d->fd);
 	number_name(number, name);
-	fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = own_fd(openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	r = fd < 0 ? -errno : io_sync_dir(fd);
 	return r < 0 ? r : io_sync_dir(d->fd);
 }
@@ -449,7 +452,7 @@ int image_commit(struct image_dir *d, uint32_t number, int fd)
 		image_abandon(d, number, fd);
 		return r;
 	}
-	closep(&fd);
+	own_fd_closep(&fd);
 	return 0;
 }
 
@@ -458,7 +461,7 @@ void image_abandon(struct image_dir *d, uint32_t number, int fd)
 	char name[NAME_LEN], part[NAME_LEN], directory[NUMBER_LEN];
 
 	names_of(d, number, name, part);
-	closep(&fd);
+	own_fd_closep(&fd);
 	unlinkat(d->fd, part, 0); /* else the next image_dir_open() does */
 	number_name(number, directory);
 	if (d->member)

@@ -14,17 +14,20 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/util.h"
 #include "client/ckptfs.h"
 #include "client/client.h"
+#include "client/own_fd.h"
 #include "client/track.h"
 
 static void *next_of(const char *name)
@@ -228,4 +231,55 @@ sighandler_t signal(int number, sighandler_t handler)
 	if (number == SIGSEGV && track_mprotect_installed && track_mprotect_action(&action, &old))
 		return old.sa_flags & SA_SIGINFO ? SIG_DFL : old.sa_handler;
 	return NEXT(signal)(number, handler);
+}
+
+/* --- descriptors: what the program has not opened is not there for it --- */
+
+int close(int fd)
+{
+	if (own_fd_has(fd)) {
+		errno = EBADF;
+		return -1;
+	}
+	return NEXT(close)(fd);
+}
+
+/* Straight to the kernel: closefrom(3) is not in every C library. */
+int close_range(unsigned first, unsigned last, int flags)
+{
+	while (first <= last) {
+		int fd = first <= INT_MAX ? own_fd_next((int)first) : -1;
+		bool ours = fd >= 0 && (unsigned)fd <= last;
+		unsigned until = ours ? (unsigned)fd : last;
+
+		if ((!ours || until > first) && syscall(SYS_close_range, first, ours ? until - 1 : until, flags) < 0)
+			return -1;
+		if (until == last)
+			return 0;
+		first = until + 1;
+	}
+	return 0;
+}
+
+void closefrom(int low)
+{
+	close_range(low > 0 ? (unsigned)low : 0, UINT_MAX, 0);
+}
+
+int dup2(int fd, int to)
+{
+	if (own_fd_has(to)) {
+		errno = EBUSY;
+		return -1;
+	}
+	return NEXT(dup2)(fd, to);
+}
+
+int dup3(int fd, int to, int flags)
+{
+	if (own_fd_has(to)) {
+		errno = EBUSY;
+		return -1;
+	}
+	return NEXT(dup3)(fd, to, flags);
 }

@@ -19,6 +19,7 @@
 #include "client/ckptfs.h"
 #include "client/client.h"
 #include "client/image.h"
+#include "client/own_fd.h"
 
 static void name_of(const struct image_region *in, char ret[IMAGE_NAME_MAX + 1])
 {
@@ -122,13 +123,15 @@ static int put_back(struct region *region, uint32_t slot) REQUIRES(client.call)
 	return 0;
 }
 
-static int put_back_rest(struct aside *a) REQUIRES(client.call)
+static int put_back_rest(struct aside *a, bool restored) REQUIRES(client.call)
 {
 	int error = 0;
 
 	for (uint32_t i = 0; i < a->nr; i++) {
 		int r = a->region[i] ? put_back(a->region[i], 0) : 0;
 
+		if (a->region[i] && restored)
+			log_warning("region %s: the checkpoint does not have it: it stays as it is", a->region[i]->name);
 		error = error < 0 ? error : r;
 	}
 	free(a->region);
@@ -180,7 +183,7 @@ static int restore(int fd, const struct image_header *header, struct image_iter 
 		r = restore_region(fd, &in, header, flags, &aside);
 	for (uint32_t i = 0; r < 0 && i < aside.nr_made; i++)
 		client_drop_region(aside.made[i]);
-	back = put_back_rest(&aside);
+	back = put_back_rest(&aside, r == 0);
 	return r < 0 ? r : back;
 }
 
@@ -189,7 +192,7 @@ static int find(uint32_t number, uint32_t below, struct image_header *header, st
 {
 	bool sealed = client.options.flags & CKPTFS_SEALED;
 	uint32_t found;
-	int r, fd;
+	int r, fd, why = -ENOENT;
 
 	if (number != 0) {
 		r = sealed ? image_dir_next_below(client.dir, number + 1, sealed, &found) : 0;
@@ -204,9 +207,11 @@ static int find(uint32_t number, uint32_t below, struct image_header *header, st
 			*ret_number = number;
 			return fd;
 		}
+		if (fd != -ENOENT) /* of several members one may not have it */
+			why = fd;
 		below = number;
 	}
-	return r < 0 ? r : -ENOENT;
+	return r < 0 ? r : why;
 }
 
 /* Of these an older checkpoint knows nothing. */
@@ -219,7 +224,7 @@ static bool is_of_the_file(int r)
 static int restart_below(uint32_t number, uint32_t below, uint32_t flags, uint32_t *ret_number) REQUIRES(client.call)
 {
 	_cleanup_(buf_release) struct buf table = BUF_EMPTY;
-	_cleanup_(closep) int fd = -1;
+	_cleanup_(own_fd_closep) int fd = -1;
 	struct image_header header;
 	struct image_iter it;
 	sigset_t before;

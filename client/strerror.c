@@ -25,6 +25,7 @@ const char *ckptfs_strerror(int error)
 		{ EROFS, "the mount is read-only" },
 		{ ENOTCONN, "the mount's daemon is not there: mount it again, and checkpoints go on" },
 		{ ECONNABORTED, "the mount's daemon has ended meanwhile: mount it again, and checkpoints go on" },
+		{ EDEADLK, "called by a signal handler in the midst of another call of the same thread" },
 		{ ENOMEM, "not enough memory" },
 		{ EFBIG, "more memory than 2^32 pages" },
 		{ EIO, "the disk has failed: see stderr, and the mount's log" },

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "client/client.h"
+#include "client/own_fd.h"
 #include "client/track.h"
 
 /* Of kernels that are newer than the headers of some distributions. */
@@ -209,7 +210,7 @@ static int ask_features(bool noted, const char **why)
 	closep(&probe);
 	if (r < 0)
 		return r;
-	uffd = open_uffd(why); /* features are asked for once per descriptor */
+	uffd = own_fd(open_uffd(why)); /* features are asked for once per descriptor */
 	if (uffd < 0)
 		return uffd;
 	api = (struct uffdio_api){ .api = UFFD_API, .features = wanted | (api.features & FEATURE_WP_SHARED) };
@@ -221,7 +222,7 @@ static int start_noted(const char **why)
 	struct scan scan = { .size = sizeof(scan) };
 
 	*why = "the kernel has no PAGEMAP_SCAN";
-	pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	pagemap = own_fd(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 	if (pagemap < 0)
 		return -errno;
 	return ioctl(pagemap, SCAN, &scan) < 0 && errno == ENOTTY ? -EOPNOTSUPP : 0;
@@ -233,7 +234,7 @@ static int start_thread(const char **why)
 	int r;
 
 	*why = "no thread";
-	stop_fd = eventfd(0, EFD_CLOEXEC);
+	stop_fd = own_fd(eventfd(0, EFD_CLOEXEC));
 	if (stop_fd < 0)
 		return -errno;
 	signals_block(&before);
@@ -268,9 +269,9 @@ void track_uffd_stop(void)
 
 void track_uffd_forget(void)
 {
-	closep(&uffd);
-	closep(&stop_fd);
-	closep(&pagemap);
+	own_fd_closep(&uffd);
+	own_fd_closep(&stop_fd);
+	own_fd_closep(&pagemap);
 	uffd = stop_fd = pagemap = -1;
 	has_thread = false;
 }

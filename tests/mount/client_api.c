@@ -267,6 +267,12 @@ static void the_newest_that_is_valid_is_taken(void)
 	CHECK(p[0] == 2);
 	api_take();
 	CHECK(api_status().last == 8);
+	for (int i = 1; i <= 8; i++) {
+		snprintf(path, sizeof(path), "%s/%06d", api_dir, i);
+		CHECK(access(path, F_OK) < 0 || (chmod(path, 0600) == 0 && truncate(path, 20) == 0));
+	}
+	api_again();
+	CHECK(ckptfs_restart(0, 0, &number) == -EBADMSG); /* and not as if there were none */
 	api_end();
 }
 

@@ -395,6 +395,64 @@ static void a_handler_may_wait_at_any_moment(void)
 	api_end();
 }
 
+static void on_storm_ask(int number)
+{
+	int r = ckptfs_checkpoint();
+
+	(void)number;
+	CHECK(r == 0 || r == -EDEADLK);
+	nr_storms += r == -EDEADLK;
+}
+
+static void a_handler_that_asks_in_the_midst_of_a_call_is_told_so(void)
+{
+	struct sigaction action = { .sa_handler = on_storm_ask };
+	uint8_t *p;
+
+	api_begin(NULL);
+	p = ckptfs_malloc("p", PAGE);
+	p[0] = 1;
+	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+	nr_storms = 0;
+	storm = true;
+	CHECK(ckptfs_checkpoint() == 0);
+	storm = false;
+	CHECK(ckptfs_wait() == 0 && nr_storms > 0);
+	signal(SIGUSR1, SIG_DFL);
+	api_end();
+}
+
+/* --- descriptors --- */
+
+/* Who prints to a descriptor that it has closed does not print into a checkpoint, and who closes all others does not end them. */
+static void descriptors_of_the_library_are_not_the_programs(void)
+{
+	const struct ckptfs_options options = { .size = sizeof(options), .write_rate = 16 << 20 };
+	int saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	size_t len = 1 << 20;
+	uint8_t *p;
+
+	api_begin(&options);
+	p = ckptfs_malloc("p", len);
+	memset(p, 1, len);
+	close(STDERR_FILENO);
+	CHECK(ckptfs_checkpoint() == 0);
+	while (api_status().last == 0) {
+		ssize_t n = write(STDERR_FILENO, "printed", 7);
+
+		(void)n; /* there may be a file for a moment */
+	}
+	CHECK(dup2(saved, STDERR_FILENO) == STDERR_FILENO);
+	for (int fd = 3; fd < 2000; fd++)
+		close(fd);
+	CHECK(close_range(3, ~0u, 0) == 0);
+	memset(p, 2, len);
+	api_take();
+	CHECK(ckptfs_restart(1, 0, NULL) == 0 && api_all_are(p, len, 1));
+	CHECK(ckptfs_restart(2, 0, NULL) == 0 && api_all_are(p, len, 2));
+	api_end();
+}
+
 /* --- huge pages, and pages in many pieces --- */
 
 static void huge_pages_are_tracked(void)
@@ -484,6 +542,8 @@ const struct api_test api_program_tests[] = {
 	{ "children are not tracked and parents are", children_are_not_tracked_and_parents_are },
 	{ "handlers of the program are called and may write", handlers_of_the_program_are_called_and_may_write },
 	{ "a handler may wait at any moment", a_handler_may_wait_at_any_moment },
+	{ "a handler that asks in the midst of a call is told so", a_handler_that_asks_in_the_midst_of_a_call_is_told_so },
+	{ "descriptors of the library are not the program's", descriptors_of_the_library_are_not_the_programs },
 	{ "huge pages are tracked", huge_pages_are_tracked },
 	{ "pages that the kernel has joined are tracked", pages_that_the_kernel_has_joined_are_tracked },
 	{ "memory in many pieces is tracked", memory_in_many_pieces_is_tracked },
