@@ -22,6 +22,7 @@ static struct siglock lock;
 static _Atomic(const void *) holder;
 static _Thread_local char self __attribute__((tls_model("initial-exec")));
 static uint32_t depth; /* of whoever holds it: handlers of fork(2) map memory, too */
+static sigset_t signals; /* that whoever holds it had blocked before: its own handlers may map memory, and would wait for it */
 
 static struct piece *pieces; /* by address, without overlap */
 static size_t nr_pieces, size_pieces;
@@ -31,7 +32,10 @@ static bool started, stopped;
 void capture_lock(void) NO_THREAD_SAFETY_ANALYSIS
 {
 	if (atomic_load(&holder) != &self) {
-		siglock_lock(&lock);
+		sigset_t before;
+
+		siglock_enter(&lock, &before);
+		signals = before;
 		atomic_store(&holder, &self);
 	}
 	depth++;
@@ -40,8 +44,10 @@ void capture_lock(void) NO_THREAD_SAFETY_ANALYSIS
 void capture_unlock(void) NO_THREAD_SAFETY_ANALYSIS
 {
 	if (--depth == 0) {
+		sigset_t before = signals;
+
 		atomic_store(&holder, NULL);
-		siglock_unlock(&lock);
+		siglock_leave(&lock, &before);
 	}
 }
 
@@ -150,7 +156,8 @@ bool capture_covers(const void *p, size_t len)
 	return at >= end;
 }
 
-/* Its pages are the program's again. */
+/* Its pages are the program's again. A handler of signals that has interrupted a call of ckptfs.h cannot wait for that: the region stays, and the next
+ * checkpoint says that it cannot be read. */
 static void forget_region(uintptr_t start)
 {
 	struct region *r;

@@ -45,19 +45,32 @@ static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* it
 
 /* --- lock --- */
 
+/* The heap that this thread is in the midst of: a handler of signals that calls fork(2) then is not to wait for it. */
+static _Thread_local _Atomic(struct heap *) inside __attribute__((tls_model("initial-exec")));
+
 /* Whoever holds the heap allocates without it. */
 static bool enter(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
 {
 	if (atomic_load_explicit(&h->holder, memory_order_relaxed) == &self)
 		return false;
+	atomic_store_explicit(&inside, h, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
 	siglock_lock(&h->lock);
 	return true;
 }
 
 static void leave(struct heap *h, bool entered) NO_THREAD_SAFETY_ANALYSIS
 {
-	if (entered)
-		siglock_unlock(&h->lock);
+	if (!entered)
+		return;
+	siglock_unlock(&h->lock);
+	atomic_signal_fence(memory_order_seq_cst);
+	atomic_store_explicit(&inside, NULL, memory_order_relaxed);
+}
+
+bool heap_is_inside(const struct heap *h)
+{
+	return atomic_load_explicit(&inside, memory_order_relaxed) == h;
 }
 
 void heap_hold(struct heap *h) NO_THREAD_SAFETY_ANALYSIS

@@ -43,6 +43,7 @@ bool heap_has(const struct heap *h, const void *p); /* an address of its range *
 /* Until heap_let_go() this thread alone allocates. For fork(2), and for the moment of a checkpoint. */
 void heap_hold(struct heap *h);
 void heap_let_go(struct heap *h);
+bool heap_is_inside(const struct heap *h); /* a handler of signals has interrupted this thread in one of these functions: not to be held now */
 
 /* All that is known of it agrees. Held, or with nobody else there: for tests, and whoever reads a copy of one. */
 bool heap_is_whole(const struct heap *h);

@@ -127,9 +127,18 @@ void *aligned_alloc(size_t align, size_t size)
 	return heap_alloc(heap_for_us(), size, MAX(align, (size_t)ALIGN), false);
 }
 
+/* As the C library: an alignment that is none becomes the next larger one. */
 void *memalign(size_t align, size_t size)
 {
-	return aligned_alloc(align, size);
+	size_t power = ALIGN;
+
+	if (align > SIZE_MAX / 2 + 1) {
+		errno = EINVAL;
+		return NULL;
+	}
+	while (power < align)
+		power *= 2;
+	return aligned_alloc(power, size);
 }
 
 void *valloc(size_t size)
@@ -141,6 +150,10 @@ void *pvalloc(size_t size)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
+	if (size > SIZE_MAX - page) {
+		errno = ENOMEM;
+		return NULL;
+	}
 	return aligned_alloc(page, round_up(size, page));
 }
 
@@ -350,16 +363,24 @@ int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*ru
 	return r;
 }
 
+static bool fork_holds[2]; /* with capture_lock(): the heaps that whoever forks is not in the midst of */
+
 void preload_fork_begins(void)
 {
 	capture_lock();
-	heap_hold(&preload_heap);
-	heap_hold(&own_heap);
+	fork_holds[0] = !heap_is_inside(&preload_heap);
+	fork_holds[1] = !heap_is_inside(&own_heap);
+	if (fork_holds[0])
+		heap_hold(&preload_heap);
+	if (fork_holds[1])
+		heap_hold(&own_heap);
 }
 
 void preload_fork_ends(void)
 {
-	heap_let_go(&own_heap);
-	heap_let_go(&preload_heap);
+	if (fork_holds[1])
+		heap_let_go(&own_heap);
+	if (fork_holds[0])
+		heap_let_go(&preload_heap);
 	capture_unlock();
 }

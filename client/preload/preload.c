@@ -174,8 +174,8 @@ static int check_ways(void)
 {
 	const char *tracking = getenv("CKPTFS_TRACKING"), *mode = getenv("CKPTFS_MODE");
 
-	if (tracking && strcmp(tracking, "mprotect") == 0)
-		return log_errno(-EINVAL, "checkpoints: CKPTFS_TRACKING=mprotect is for programs that are linked with libckptfs");
+	if (tracking && *tracking != '\0' && strcmp(tracking, "userfaultfd") != 0)
+		return log_errno(-EINVAL, "checkpoints: CKPTFS_TRACKING=%s: programs that are not linked with libckptfs need userfaultfd", tracking);
 	if (mode && strcmp(mode, "sync") == 0)
 		return log_errno(-EINVAL, "checkpoints: CKPTFS_MODE=sync is for programs that are linked with libckptfs");
 	return 0;
@@ -194,6 +194,8 @@ static int begin(const char *dir)
 		r = set_period();
 	if (r == 0)
 		r = set_signal();
+	if (r == 0 && period_ns == 0 && !getenv("CKPTFS_SIGNAL"))
+		log_notice("checkpoints %s: neither CKPTFS_PERIOD nor CKPTFS_SIGNAL: only if the program calls ckptfs_checkpoint()", dir);
 	if (r == 0)
 		r = -pthread_atfork(preload_fork_begins, preload_fork_ends, in_child);
 	if (r == 0)
@@ -205,6 +207,19 @@ static int begin(const char *dir)
 	capture_unlock();
 	client_world = &world;
 	return start_thread();
+}
+
+/* Not by unsetenv(3): shells have one of their own, which knows nothing yet when constructors run. */
+static void take_from_environment(const char *name)
+{
+	size_t len = strlen(name);
+	char **to = environ;
+
+	for (char **from = environ; from && *from; from++)
+		if (strncmp(*from, name, len) != 0 || (*from)[len] != '=')
+			*to++ = *from;
+	if (to)
+		*to = NULL;
 }
 
 __attribute__((constructor)) static void start(void)
@@ -219,7 +234,7 @@ __attribute__((constructor)) static void start(void)
 		log_errno(-ENAMETOOLONG, "checkpoints: CKPTFS_DIR");
 	} else {
 		strcpy(path, dir);
-		unsetenv("CKPTFS_DIR");
+		take_from_environment("CKPTFS_DIR");
 		if (begin(path) < 0)
 			log_error("checkpoints %s: none are taken, the program goes on without", path);
 	}
@@ -229,7 +244,7 @@ __attribute__((constructor)) static void start(void)
 /* The checkpoint that is under way becomes complete. */
 __attribute__((destructor)) static void end(void)
 {
-	if (!has_thread)
+	if (!has_thread || !client_alive()) /* a child of _Fork(3) or clone(2), whom nobody has told, has no such thread to wait for */
 		return;
 	ending = true;
 	atomic_fetch_add(&wanted, 1);

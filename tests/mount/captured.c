@@ -2,16 +2,19 @@
  * Usage: captured
  *
  * A program that knows nothing of checkpoints: threads that change memory of malloc(), posix_memalign() and mmap(), take it and give it back (captured.h).
- * Prints "root ADDRESS"; at each line on its standard input it forks, so that a child looks at the memory, and maps and unmaps some;
+ * A timer interrupts them, whose handler maps memory and forks; what it has not opened is closed at first. Prints "root ADDRESS"; at each line on its standard input it forks, so that a child looks at the memory, and maps and unmaps some;
  * at the end of the input it ends, if all is right. "asked R": what ckptfs_checkpoint() returned, if there is one.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +117,47 @@ static void try_child(const struct root *root)
 		die("a child");
 }
 
+/* One that nobody has told ends as well. */
+static void try_untold_child(void)
+{
+	pid_t pid = _Fork();
+	int status;
+
+	if (pid == 0)
+		exit(0);
+	if (waitpid(pid, &status, 0) != pid || status != 0)
+		die("a child of _Fork()");
+}
+
+/* At any moment, also within malloc(), mmap() and munmap(). */
+static void on_alarm(int number)
+{
+	static int nr;
+	void *p = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int saved = errno;
+	pid_t pid;
+
+	(void)number;
+	if (p != MAP_FAILED)
+		munmap(p, 65536);
+	if (++nr % 64 == 0) {
+		pid = fork();
+		if (pid == 0)
+			_exit(0);
+		waitpid(pid, NULL, 0);
+	}
+	errno = saved;
+}
+
+static void set_alarm(void)
+{
+	const struct itimerval often = { .it_interval.tv_usec = 2000, .it_value.tv_usec = 2000 };
+	struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+}
+
 /* Whole, in part, and moved. */
 static void try_maps(void)
 {
@@ -142,7 +186,9 @@ int main(void)
 	pthread_t threads[NR_RINGS + 1];
 	char line[16];
 
+	closefrom(3);
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	set_alarm();
 	printf("root %p\n", (void *)root);
 	for (int k = 0; k < NR_RINGS; k++)
 		pthread_create(&threads[k], NULL, go_round, &root->ring[k]);
@@ -151,6 +197,7 @@ int main(void)
 		printf("asked %d\n", ckptfs_checkpoint());
 	while (fgets(line, sizeof(line), stdin)) {
 		try_child(root);
+		try_untold_child();
 		try_maps();
 		printf("done\n");
 	}

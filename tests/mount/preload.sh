@@ -90,13 +90,20 @@ if command -v sqlite3 >/dev/null; then
 		delete from t where a % 3 = 0; select count(*), sum(length(b)) from t;"
 fi
 
+# What a shell starts is not in checkpoints of it.
+in_preload "$MNT/shell" bash -c 'env; true' >"$WORK/out" 2>"$WORK/errors" </dev/null || fail "a shell: $(cat "$WORK/errors")"
+! grep CKPTFS_DIR "$WORK/out" || fail "CKPTFS_DIR is in the environment of a shell's children"
+[ ! -s "$WORK/errors" ] || fail "a shell's children: $(cat "$WORK/errors")"
+echo "ok a shell's children are left alone"
+
 # What it cannot do is refused, with a reason, and the program runs all the same.
 refused() { # VARIABLE=VALUE WHAT-IT-SAYS
 	env "$1" CKPTFS_DIR="$MNT/refused" LD_PRELOAD="$preload" /bin/echo runs >"$WORK/out" 2>"$WORK/errors" || fail "$1: it does not run"
 	grep -q "$2" "$WORK/errors" || fail "$1: $(cat "$WORK/errors")"
 	grep -q 'none are taken' "$WORK/errors" || fail "$1: $(cat "$WORK/errors")"
 }
-refused CKPTFS_TRACKING=mprotect 'is for programs that are linked'
+refused CKPTFS_TRACKING=mprotect 'need userfaultfd'
+refused CKPTFS_TRACKING=x 'need userfaultfd'
 refused CKPTFS_MODE=sync 'is for programs that are linked'
 refused CKPTFS_PERIOD=soon 'CKPTFS_PERIOD=soon'
 refused CKPTFS_SIGNAL=KILL 'CKPTFS_SIGNAL=KILL'
