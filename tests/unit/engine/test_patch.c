@@ -135,6 +135,16 @@ struct lineage {
 	uint64_t random;
 };
 
+static bool is_waiting(struct content *c)
+{
+	bool yes;
+
+	mutex_lock(&c->lock);
+	yes = !c->run && c->later;
+	mutex_unlock(&c->lock);
+	return yes;
+}
+
 /* As a delta does it: what is new lies, one after the other, in a file of its own. */
 static void make_version(struct rig *rig, struct lineage *l, uint64_t ino, unsigned nr_changes)
 {
@@ -146,7 +156,7 @@ static void make_version(struct rig *rig, struct lineage *l, uint64_t ino, unsig
 
 	rig_write_bytes(rig, SOURCE_A, bytes, nr_changes * CHANGE);
 	staging = rig_content(rig, SOURCE_A);
-	if (ino % 3 > 0 && !parent->run && parent->later)
+	if (ino % 3 > 0 && is_waiting(parent))
 		content_catch_up_all(parent); /* then all of it is cloned by one reference, else not */
 	assert_int_equal(content_clone(parent, 0, c, 0, LEN, &done), 0);
 	assert_int_equal(done, LEN);
