@@ -66,16 +66,6 @@ struct writing {
 	int fd;
 };
 
-static bool is_to_stop(struct answers *a)
-{
-	bool stop;
-
-	mutex_lock(&a->task.lock);
-	stop = a->task.stop;
-	mutex_unlock(&a->task.lock);
-	return stop;
-}
-
 static int write_part(void *userdata, const void *p, size_t len)
 {
 	struct writing *w = userdata;
@@ -87,7 +77,7 @@ static int write_part(void *userdata, const void *p, size_t len)
 			return log_errno(-errno, "catalog of a sealed directory: cannot be kept for another node");
 		done += (size_t)n;
 	}
-	return is_to_stop(w->a) ? -ECANCELED : 0;
+	return task_goes_on(&w->a->task) ? 0 : -ECANCELED;
 }
 
 static int make_catalog(struct answers *a, const struct subject *s)
@@ -116,7 +106,7 @@ static int lend(struct answers *a, const struct fp *fps, size_t nr, bool *all)
 	int r;
 
 	while ((r = engine_cluster_lend_all(a->fs->engine, fps, nr)) == -EAGAIN && *all && monotonic_ns() < until) {
-		if (is_to_stop(a))
+		if (!task_goes_on(&a->task))
 			return -ECANCELED;
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
 	}
@@ -140,7 +130,7 @@ static int lend_some(struct holding *h, size_t at_least)
 
 	if (h->nr < at_least || h->nr == 0)
 		return 0;
-	r = is_to_stop(h->a) ? -ECANCELED : lend(h->a, h->fps, h->nr, &h->all);
+	r = task_goes_on(&h->a->task) ? lend(h->a, h->fps, h->nr, &h->all) : -ECANCELED;
 	h->nr = 0;
 	return r;
 }

@@ -22,24 +22,16 @@ struct collect {
 static bool step(void *userdata, const struct gc_report *so_far)
 {
 	struct collect *c = userdata;
-	bool go_on;
 
 	mutex_lock(&c->task.lock);
 	c->report = *so_far;
-	go_on = !c->task.stop;
 	mutex_unlock(&c->task.lock);
-	return go_on;
+	return task_goes_on(&c->task);
 }
 
 static bool goes_on(void *userdata)
 {
-	struct collect *c = userdata;
-	bool go_on;
-
-	mutex_lock(&c->task.lock);
-	go_on = !c->task.stop;
-	mutex_unlock(&c->task.lock);
-	return go_on;
+	return task_goes_on(&((struct collect *)userdata)->task);
 }
 
 static void tell_together(struct collect *c, enum collect_together together, const struct cluster_collected *result)

@@ -23,13 +23,11 @@ struct compactor {
 static bool step(void *userdata, const struct compact_report *so_far)
 {
 	struct compactor *c = userdata;
-	bool go_on;
 
 	mutex_lock(&c->task.lock);
 	c->report = *so_far;
-	go_on = !c->task.stop;
 	mutex_unlock(&c->task.lock);
-	return go_on;
+	return task_goes_on(&c->task);
 }
 
 static int work(void *userdata)

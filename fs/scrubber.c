@@ -19,13 +19,11 @@ struct scrubber {
 static bool step(void *userdata, const struct scrub_report *so_far)
 {
 	struct scrubber *s = userdata;
-	bool go_on;
 
 	mutex_lock(&s->task.lock);
 	s->report = *so_far;
-	go_on = !s->task.stop;
 	mutex_unlock(&s->task.lock);
-	return go_on;
+	return task_goes_on(&s->task);
 }
 
 static void on_hit(void *userdata, const char *path, uint64_t ino, uint64_t off, uint64_t len)

@@ -49,6 +49,16 @@ void task_stop(struct task *t)
 	mutex_unlock(&t->lock);
 }
 
+bool task_goes_on(struct task *t)
+{
+	bool stop;
+
+	mutex_lock(&t->lock);
+	stop = t->stop;
+	mutex_unlock(&t->lock);
+	return !stop;
+}
+
 void task_release(struct task *t)
 {
 	bool has_thread;

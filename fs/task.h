@@ -23,7 +23,7 @@ struct task {
 
 	struct mutex lock; /* leaf; guards what follows, and what the owner of the task tells of it */
 	struct task_status status GUARDED_BY(lock);
-	bool stop GUARDED_BY(lock); /* work() is to look at it */
+	bool stop GUARDED_BY(lock); /* task_goes_on() */
 	bool has_thread GUARDED_BY(lock); /* to be joined */
 	pthread_t thread GUARDED_BY(lock);
 };
@@ -34,3 +34,4 @@ void task_release(struct task *t); /* stops what is running, and waits for it */
 bool task_is_idle(struct task *t) REQUIRES(t->lock);
 int task_start(struct task *t) REQUIRES(t->lock); /* an idle one */
 void task_stop(struct task *t); /* soon; does not wait */
+bool task_goes_on(struct task *t); /* for work(): nobody has asked it to stop */

@@ -84,10 +84,7 @@ void ioctl_compact(fuse_req_t req, const void *in)
 	r = command(req, &arg);
 	if (r == 0)
 		r = tell(fs_of(req), &arg);
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
 void ioctl_compact_file(fuse_req_t req, struct file *f, const void *in)
@@ -99,10 +96,7 @@ void ioctl_compact_file(fuse_req_t req, struct file *f, const void *in)
 	r = !ops_may_command(req) ? -EPERM :
 				     compactor_add_file(fs_of(req)->compactor, arg.plan, f->inode->ino, &arg.file);
 	arg.reserved = 0;
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
 void ioctl_compact_add(fuse_req_t req, const void *in)
@@ -112,10 +106,7 @@ void ioctl_compact_add(fuse_req_t req, const void *in)
 
 	memcpy(&arg, in, sizeof(arg));
 	r = ops_may_command(req) ? compactor_add(fs_of(req)->compactor, &arg) : -EPERM;
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, NULL, 0);
+	ops_reply_ioctl(req, r, NULL, 0);
 }
 
 void ioctl_compact_result(fuse_req_t req, const void *in)
@@ -177,8 +168,5 @@ void ioctl_variable(fuse_req_t req, const void *in)
 	else if (r == 0)
 		r = -ENOENT;
 	engine_variables_free(v, nr);
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }

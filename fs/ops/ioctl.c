@@ -48,10 +48,7 @@ static void ioctl_handle(fuse_req_t req, struct file *f, const void *in)
 
 	memcpy(&arg, in, sizeof(arg));
 	r = file_handle(fs_of(req), f, &arg.handle);
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
 /* The kernel does not know that an ioctl has changed the file. */
@@ -105,10 +102,7 @@ static void ioctl_sync(fuse_req_t req)
 {
 	int r = engine_sync(fs_of(req)->engine);
 
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, NULL, 0);
+	ops_reply_ioctl(req, r, NULL, 0);
 }
 
 static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
@@ -411,10 +405,7 @@ static void ioctl_exclusive(fuse_req_t req, fuse_ino_t dir, const void *in)
 
 	memcpy(&arg, in, sizeof(arg));
 	r = exclusive_command(req, dir, &arg);
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
 static int owners_tell(fuse_req_t req, struct ckptfs_owners *arg)
@@ -447,10 +438,7 @@ static void ioctl_owners(fuse_req_t req, const void *in)
 
 	memcpy(&arg, in, sizeof(arg));
 	r = owners_tell(req, &arg);
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
 static void ioctl_delta_begin(fuse_req_t req, struct file *f, const void *in)
@@ -460,10 +448,7 @@ static void ioctl_delta_begin(fuse_req_t req, struct file *f, const void *in)
 
 	memcpy(&arg, in, sizeof(arg));
 	r = delta_begin(fs_of(req), f, arg.number, arg.parent);
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, NULL, 0);
+	ops_reply_ioctl(req, r, NULL, 0);
 }
 
 static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
@@ -619,10 +604,7 @@ static void ioctl_cluster(fuse_req_t req, const void *in)
 
 	memcpy(&arg, in, sizeof(arg));
 	r = cluster_command(req, &arg);
-	if (r < 0)
-		ops_reply(req, r);
-	else
-		fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
 /* As lsattr(1) shows it. */

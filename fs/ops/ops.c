@@ -84,6 +84,14 @@ void ops_reply(fuse_req_t req, int r)
 	fuse_reply_err(req, ops_errno(r));
 }
 
+void ops_reply_ioctl(fuse_req_t req, int r, const void *arg, size_t len)
+{
+	if (r < 0)
+		ops_reply(req, r);
+	else
+		fuse_reply_ioctl(req, 0, arg, len);
+}
+
 void ops_answer_error(int fd, uint64_t unique, int error)
 {
 	struct fuse_out_header header = { .len = sizeof(header), .error = -error, .unique = unique };

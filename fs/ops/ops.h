@@ -42,6 +42,7 @@ bool ops_may_command(fuse_req_t req); /* what concerns the store as a whole */
 int ops_may(fuse_req_t req, uint64_t ino, unsigned want);
 /* 0 or a negative errno. Damage is what applications know as EIO. */
 void ops_reply(fuse_req_t req, int r);
+void ops_reply_ioctl(fuse_req_t req, int r, const void *arg, size_t len); /* the argument, as it is now, if r is 0 */
 int ops_errno(int r); /* as ops_reply() would send it, positive */
 void ops_answer_error(int fd, uint64_t unique, int error); /* positive; for requests that libfuse does not know */
 /* An entry counted as looked up; taken back if the kernel does not want it any more. */
