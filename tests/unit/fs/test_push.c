@@ -35,9 +35,9 @@
 #include "mpi-agent/listen.h"
 #include "mpi-agent/service.h"
 #include "store/engine/check.h"
+#include "tests/unit/fs/rig.h"
 
 #define BYTES (MiB(5) + 123) /* more than one message of chunks */
-#define FILTER CLUSTER_FILTER_MIN
 
 enum { HERE, PARTNER, NR_STORES, OTHER = NR_STORES, NR_NODES }; /* OTHER is not there but for what a test has it say */
 
@@ -191,23 +191,6 @@ static void say(int fd, struct buf *b)
 	buf_release(b);
 }
 
-/* Nobody refers to what is lent: so it is given up, and freed. */
-static void collect(struct fs *fs)
-{
-	const struct gc_conf conf = { .delete = true };
-	const struct cluster_window win = { 0, 1, 7 };
-	uint8_t filter[FILTER] = { 0 };
-	struct cluster_unlent u;
-	struct gc_report report;
-
-	assert_int_equal(engine_cluster_mark(fs->engine, &win, filter, FILTER), 0);
-	assert_int_equal(engine_cluster_unlend(fs->engine, &win, filter, FILTER, &u), 0);
-	engine_cluster_collected(fs->engine);
-	assert_true(u.nr_dropped > 0);
-	assert_int_equal(engine_gc(fs->engine, &conf, &report), 0);
-	assert_true(report.freed_chunks > 0);
-}
-
 /* All but the catalog is given up. */
 static void collect_all_but(struct fs *fs, const struct link_copy *copy)
 {
@@ -219,7 +202,7 @@ static void collect_all_but(struct fs *fs, const struct link_copy *copy)
 		assert_int_equal(engine_cluster_chunk(fs->engine, copy->chunks[i].fp, copy->chunks[i].len, bytes), 1);
 		chunks[i] = (struct cluster_chunk){ copy->chunks[i].fp, copy->chunks[i].len, bytes };
 	}
-	collect(fs);
+	rig_collect(fs);
 	assert_int_equal(engine_cluster_keep(fs->engine, chunks, copy->nr_chunks), 0);
 	for (uint32_t i = 0; i < copy->nr_chunks; i++)
 		free((void *)chunks[i].data);
@@ -630,7 +613,7 @@ static void what_was_collected_meanwhile_is_sent_again(void **state)
 	assert_int_equal(await_state(w), 0);
 	assert_false(w->collect_at_copy);
 	expect_copy(w);
-	collect(w->fs[PARTNER]); /* that is lent no more; but the copy has it */
+	rig_collect(w->fs[PARTNER]); /* that is lent no more; but the copy has it */
 	expect_copy(w);
 }
 
@@ -802,7 +785,7 @@ static void parity_goes_with_the_seal(void **state)
 	seal(w);
 	assert_int_equal(await_state(w), 0);
 	expect_covered(w, true);
-	collect(w->fs[PARTNER]); /* the catalog; neither parity nor what is lent here */
+	rig_collect(w->fs[PARTNER]); /* the catalog; neither parity nor what is lent here */
 	expect_covered(w, true);
 	unseal(w);
 	while (has_note(w))

@@ -32,12 +32,12 @@
 #include "mpi-agent/link_format.h"
 #include "mpi-agent/service.h"
 #include "store/engine/check.h"
+#include "tests/unit/fs/rig.h"
 
 #define PAGES 300u /* of the longest file; more than one chunk of parity */
 #define PAGE_LEN 4096u
 #define SHARED_PAGES 100u /* that a second directory has, too */
 #define MANY_PAGES 1100u /* more than is added at once */
-#define FILTER CLUSTER_FILTER_MIN
 
 enum { HOLDER, A, B, C, NR_NODES };
 enum { FIRST, SECOND, MANY, NR_DIRS };
@@ -196,29 +196,12 @@ static void fetch_one(const struct world *w, struct cluster_want *v)
 				}
 }
 
-/* Nodes collect together, and nobody refers to what is lent here. */
-static void collect(struct fs *fs)
-{
-	const struct gc_conf conf = { .delete = true };
-	const struct cluster_window win = { 0, 1, 7 };
-	uint8_t filter[FILTER] = { 0 };
-	struct cluster_unlent u;
-	struct gc_report report;
-
-	assert_int_equal(engine_cluster_mark(fs->engine, &win, filter, FILTER), 0);
-	assert_int_equal(engine_cluster_unlend(fs->engine, &win, filter, FILTER, &u), 0);
-	engine_cluster_collected(fs->engine);
-	assert_true(u.nr_dropped > 0);
-	assert_int_equal(engine_gc(fs->engine, &conf, &report), 0);
-	assert_true(report.freed_chunks > 0);
-}
-
 static int fetch(void *userdata, struct cluster_want *wants, size_t nr)
 {
 	struct world *w = userdata;
 
 	if (w->collect_at > 0 && --w->collect_at == 0)
-		collect(w->fs);
+		rig_collect(w->fs);
 	for (size_t i = 0; i < nr; i++)
 		fetch_one(userdata, &wants[i]);
 	return 0;
@@ -679,7 +662,7 @@ static void parity_that_was_collected_meanwhile_is_no_parity(void **state)
 	assert_int_equal(cover(w, A, MANY, all_of_it), 0);
 	expect_figures(w, 1, MANY_PAGES, MANY_PAGES + PAGES - 7);
 	expect_rebuilt(w, A, MANY);
-	collect(w->fs); /* what is left of the old one; the new one has what it needs */
+	rig_collect(w->fs); /* what is left of the old one; the new one has what it needs */
 	expect_rebuilt(w, A, MANY);
 	expect_rebuilt(w, B, FIRST);
 }
