@@ -20,7 +20,9 @@ ended() { # whatever comes
 run() { # TRACKING [MODE]
 	local name=$1${2:+-$2}
 	mkdir "$MNT/$name"
-	"$CKPTFS_BUILD/fs/mount.ckptfs" "$full_store" "$full"
+	"$CKPTFS_BUILD/fs/mount.ckptfs" "$full_store" "$full" --foreground >>"$WORK/full.log" 2>&1 &
+	full_daemon=$!
+	await mountpoint -q "$full"
 	fallocate -l 120M "$BALLAST"
 	CKPTFS_TRACKING=$1 CKPTFS_MODE=${2:-} timeout -k 5 120 "$api" "$MNT/$name" "$full" >"$WORK/said" 2>"$WORK/errors" || {
 		ended
@@ -30,6 +32,7 @@ run() { # TRACKING [MODE]
 	}
 	sed "s/^ok/ok $name:/" "$WORK/said"
 	umount "$full"
+	wait "$full_daemon" # whose open files take room even when they have been removed
 	rm -rf "$full_store"
 }
 
