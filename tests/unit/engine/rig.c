@@ -68,17 +68,24 @@ int rig_teardown(void **state)
 	return 0;
 }
 
+/* A crash is one moment. Copying takes a while: if files came, went or changed meanwhile, once more. */
+void rig_copy_as_it_is(struct rig *rig)
+{
+	shell("look() { find %s -printf '%%p %%s %%T@\n' | sort; }; for i in $(seq 100); do rm -rf %s.then; before=$(look);"
+	      " cp -a --sparse=always %s %s.then 2>/dev/null && test \"$before\" = \"$(look)\" && exit; done; exit 1",
+	      rig->path, rig->path, rig->path, rig->path);
+}
+
+void rig_close_to_copy(struct rig *rig)
+{
+	engine_close(TAKE(rig->e));
+	shell("rm -rf %s && mv %s.then %s", rig->path, rig->path, rig->path);
+}
+
 void rig_crash(struct rig *rig)
 {
-	char copy[80];
-
-	snprintf(copy, sizeof(copy), "%s.crash", rig->path);
-	/* A crash is one moment. Copying takes a while: if files came, went or changed meanwhile, once more. */
-	shell("look() { find %s -printf '%%p %%s %%T@\n' | sort; }; for i in $(seq 100); do rm -rf %s; before=$(look);"
-	      " cp -a --sparse=always %s %s 2>/dev/null && test \"$before\" = \"$(look)\" && exit; done; exit 1",
-	      rig->path, copy, rig->path, copy);
-	engine_close(TAKE(rig->e));
-	shell("rm -rf %s && mv %s %s", rig->path, copy, rig->path);
+	rig_copy_as_it_is(rig);
+	rig_close_to_copy(rig);
 	rig_open(rig);
 }
 

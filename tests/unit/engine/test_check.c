@@ -80,15 +80,8 @@ static void a_killed_store_is_clean_and_stays_as_it_was(void **state)
 	rig_open(rig);
 	rig_write(rig, FILE_F, 3 * PAGE, 41);
 	assert_int_equal(engine_sync(rig->e), 0);
-	{
-		char cmd[300];
-
-		snprintf(cmd, sizeof(cmd), "cp -a %s %s.killed", rig->path, rig->path);
-		assert_int_equal(system(cmd), 0);
-		rig_close(rig);
-		snprintf(cmd, sizeof(cmd), "rm -r %s && mv %s.killed %s", rig->path, rig->path, rig->path);
-		assert_int_equal(system(cmd), 0);
-	}
+	rig_copy_as_it_is(rig);
+	rig_close_to_copy(rig);
 	s = check(rig);
 	assert_int_equal(s.nr, 0);
 	assert_int_equal(s.result.unapplied, 1);
