@@ -16,6 +16,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine/check.h"
+#include "tests/unit/place.h"
 
 static void shell(const char *fmt, ...) _printf_(1, 2);
 static void shell(const char *fmt, ...)
@@ -49,7 +50,7 @@ int rig_setup(void **state)
 {
 	struct rig *rig = calloc(1, sizeof(*rig));
 
-	snprintf(rig->path, sizeof(rig->path), "/tmp/ckptfs-unit-XXXXXX");
+	snprintf(rig->path, sizeof(rig->path), "%s/ckptfs-unit-XXXXXX", test_place());
 	if (!mkdtemp(rig->path))
 		return -1;
 	rig->conf = (struct engine_conf){ .page = 4096, .cache = MiB(32), .dirty = MiB(32) };

@@ -21,6 +21,7 @@
 #include "store/engine/engine_internal.h"
 #include "tests/unit/engine/damage.h"
 #include "tests/unit/engine/rig.h"
+#include "tests/unit/place.h"
 
 #define NODES 4u
 #define OWN 100 /* seeds of what only one node has */
@@ -235,7 +236,7 @@ static int set_up(void **state)
 		n->w = w;
 		n->number = i;
 		w->calls[i] = (struct cluster_calls){ n, is_there, decide, settle, fetch, want, told };
-		snprintf(rig->path, sizeof(rig->path), "/tmp/ckptfs-unit-XXXXXX");
+		snprintf(rig->path, sizeof(rig->path), "%s/ckptfs-unit-XXXXXX", test_place());
 		if (!mkdtemp(rig->path))
 			return -1;
 		rig->conf = (struct engine_conf){

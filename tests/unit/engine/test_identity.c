@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "rig.h"
 #include "store/engine/cluster.h"
+#include "tests/unit/place.h"
 
 static void key_file(char path[], uint8_t byte)
 {
@@ -34,7 +35,7 @@ static struct cluster_identity identity_of_new_store(const char *keyfile)
 	void *state = rig;
 
 	assert_non_null(rig);
-	snprintf(rig->path, sizeof(rig->path), "/tmp/ckptfs-unit-XXXXXX");
+	snprintf(rig->path, sizeof(rig->path), "%s/ckptfs-unit-XXXXXX", test_place());
 	assert_non_null(mkdtemp(rig->path));
 	rig->conf = (struct engine_conf){ .page = 4096, .cache = MiB(16), .dirty = MiB(16), .cluster = keyfile };
 	rig_open(rig);
@@ -120,7 +121,7 @@ static void what_is_on_its_way_to_a_round_is_pending(void **state)
 	asked.rig = calloc(1, sizeof(*asked.rig));
 	*state = asked.rig;
 	key_file(keyfile, 3);
-	snprintf(asked.rig->path, sizeof(asked.rig->path), "/tmp/ckptfs-unit-XXXXXX");
+	snprintf(asked.rig->path, sizeof(asked.rig->path), "%s/ckptfs-unit-XXXXXX", test_place());
 	assert_non_null(mkdtemp(asked.rig->path));
 	asked.rig->conf = (struct engine_conf){
 		.page = 4096, .cache = MiB(16), .dirty = MiB(16), .cluster = keyfile, .cluster_calls = &calls

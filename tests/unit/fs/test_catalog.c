@@ -21,6 +21,7 @@
 #include "fs/options.h"
 #include "fs/seal.h"
 #include "fs/xattr.h"
+#include "tests/unit/place.h"
 
 #define PAGE 4096u
 #define BYTES (3 * PAGE + 100)
@@ -81,7 +82,7 @@ static int set_up(void **state)
 	struct engine *e;
 	struct stat st;
 
-	snprintf(w->path, sizeof(w->path), "/tmp/ckptfs-unit-XXXXXX");
+	snprintf(w->path, sizeof(w->path), "%s/ckptfs-unit-XXXXXX", test_place());
 	assert_non_null(mkdtemp(w->path));
 	assert_int_equal(options_init(&w->o), 0);
 	w->o.store = w->o.mountpoint = w->path;

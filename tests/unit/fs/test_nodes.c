@@ -29,6 +29,7 @@
 #include "fs/view.h"
 #include "fs/xattr.h"
 #include "store/engine/check.h"
+#include "tests/unit/place.h"
 
 #define PAGE 4096u
 #define BYTES (MiB(2) + 5 * PAGE + 123)
@@ -193,7 +194,7 @@ static int set_up(void **state)
 	struct world *w = calloc(1, sizeof(*w));
 	FILE *f;
 
-	snprintf(w->dir, sizeof(w->dir), "/tmp/ckptfs-unit-XXXXXX");
+	snprintf(w->dir, sizeof(w->dir), "%s/ckptfs-unit-XXXXXX", test_place());
 	assert_non_null(mkdtemp(w->dir));
 	snprintf(w->key, sizeof(w->key), "%s/key", w->dir);
 	f = fopen(w->key, "w");

@@ -36,6 +36,7 @@
 #include "mpi-agent/service.h"
 #include "store/engine/check.h"
 #include "tests/unit/fs/rig.h"
+#include "tests/unit/place.h"
 
 #define BYTES (MiB(5) + 123) /* more than one message of chunks */
 
@@ -441,7 +442,7 @@ static int set_up_for(void **state, enum protect_mode mode)
 	FILE *f;
 
 	w->fd = -1;
-	snprintf(w->dir, sizeof(w->dir), "/tmp/ckptfs-unit-XXXXXX");
+	snprintf(w->dir, sizeof(w->dir), "%s/ckptfs-unit-XXXXXX", test_place());
 	assert_non_null(mkdtemp(w->dir));
 	snprintf(w->key, sizeof(w->key), "%s/key", w->dir);
 	snprintf(w->socket, sizeof(w->socket), "%s/agent.sock", w->dir);

@@ -33,6 +33,7 @@
 #include "mpi-agent/service.h"
 #include "store/engine/check.h"
 #include "tests/unit/fs/rig.h"
+#include "tests/unit/place.h"
 
 #define PAGES 300u /* of the longest file; more than one chunk of parity */
 #define PAGE_LEN 4096u
@@ -330,7 +331,7 @@ static int set_up(void **state)
 	struct world *w = calloc(1, sizeof(*w));
 	FILE *f;
 
-	snprintf(w->dir, sizeof(w->dir), "/tmp/ckptfs-unit-XXXXXX");
+	snprintf(w->dir, sizeof(w->dir), "%s/ckptfs-unit-XXXXXX", test_place());
 	assert_non_null(mkdtemp(w->dir));
 	snprintf(w->key, sizeof(w->key), "%s/key", w->dir);
 	f = fopen(w->key, "w");

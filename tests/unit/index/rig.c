@@ -6,6 +6,7 @@
 #include <ftw.h>
 
 #include "base/le.h"
+#include "tests/unit/place.h"
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -42,7 +43,7 @@ int rig_setup(void **state)
 	struct rig *rig = calloc(1, sizeof(*rig));
 
 	assert_non_null(rig);
-	strcpy(rig->dir, "/tmp/test_index.XXXXXX");
+	snprintf(rig->dir, sizeof(rig->dir), "%s/test_index.XXXXXX", test_place());
 	assert_non_null(mkdtemp(rig->dir));
 	rig_open(rig);
 	*state = rig;

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/place.h"
+
 const uint8_t rig_id[16] = "store-of-a-test";
 
 void rig_init(struct rig *rig, uint64_t segment_bytes)
@@ -12,9 +14,7 @@ void rig_init(struct rig *rig, uint64_t segment_bytes)
 	memset(rig, 0, sizeof(*rig));
 	rig->conf.segment_bytes = segment_bytes;
 	memcpy(rig->conf.store_id, rig_id, sizeof(rig_id));
-	/* In memory where possible: the tests open journals thousands of times, and each opening syncs. */
-	snprintf(rig->dir, sizeof(rig->dir), "%s/test-journal-XXXXXX",
-		 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+	snprintf(rig->dir, sizeof(rig->dir), "%s/test-journal-XXXXXX", test_place());
 	assert_non_null(mkdtemp(rig->dir));
 	rig->dirfd = open(rig->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(rig->dirfd >= 0);

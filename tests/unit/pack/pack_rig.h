@@ -21,6 +21,7 @@
 #include "base/util.h"
 #include "store/pack/pack.h"
 #include "store/pack/pack_format.h"
+#include "tests/unit/place.h"
 
 struct rig {
 	char dir[64];
@@ -40,31 +41,20 @@ static inline void rig_open(struct rig *rig)
 	assert_int_equal(packs_open(rig->dirfd, &rig->conf, &rig->marks, &rig->p), 0);
 }
 
-static inline void rig_init_in(struct rig *rig, const char *where, struct packs_conf conf)
+static inline void rig_init(struct rig *rig, struct packs_conf conf)
 {
 	static const uint8_t secret[FP_KEY_LEN] = "a secret of thirty-two bytes...";
 
 	*rig = (struct rig){ .conf = conf, .marks = { .next_pack = 1 } };
 	if (conf.compression.kind == PACK_COMPRESS_NONE)
 		rig->conf.compression = rig_compression;
-	snprintf(rig->dir, sizeof(rig->dir), "%s/ckptfs-test-packs-XXXXXX", where);
+	snprintf(rig->dir, sizeof(rig->dir), "%s/ckptfs-test-packs-XXXXXX", test_place());
 	assert_non_null(mkdtemp(rig->dir));
 	rig->dirfd = open(rig->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(rig->dirfd >= 0);
 	fp_key_init(&rig->key, FP_XXH3, secret);
 	memcpy(rig->conf.store_id, "store of a test", 16);
 	rig_open(rig);
-}
-
-static inline void rig_init(struct rig *rig, struct packs_conf conf)
-{
-	rig_init_in(rig, "/tmp", conf);
-}
-
-/* Where thousands of syncs cost nothing, if there is such a place. */
-static inline void rig_init_in_memory(struct rig *rig, struct packs_conf conf)
-{
-	rig_init_in(rig, access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", conf);
 }
 
 /* As after a crash: what was not synced is cut. */

@@ -302,7 +302,7 @@ static void a_pack_is_full_at_its_bytes_or_frames(void **state)
 	assert_int_equal(rig_write_frame(&rig, PACK_SMALL, PACK_BLOCK, 3, 1).pack, 2);
 	rig_release(&rig);
 
-	rig_init_in_memory(&rig, (struct packs_conf){ 0 });
+	rig_init(&rig, (struct packs_conf){ 0 });
 	for (unsigned i = 0; i < PACK_FRAMES_MAX; i++)
 		a = rig_write_frame(&rig, PACK_SMALL, PACK_BLOCK, i, 1);
 	assert_int_equal(a.pack, 1);
@@ -553,7 +553,7 @@ static void many_packs_need_few_descriptors(void **state)
 	struct rig rig;
 
 	(void)state;
-	rig_init_in_memory(&rig, (struct packs_conf){ .pack_bytes = PACK_BLOCK, .table_memory = MiB(1) });
+	rig_init(&rig, (struct packs_conf){ .pack_bytes = PACK_BLOCK, .table_memory = MiB(1) });
 	nr_before = nr_open_files();
 	for (unsigned i = 0; i < NR_PACKS; i++) {
 		a[i] = rig_write_frame(&rig, PACK_SMALL, PACK_BLOCK, i, 1);

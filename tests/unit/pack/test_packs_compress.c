@@ -330,7 +330,7 @@ static void any_changed_byte_is_found_or_harmless(void **state)
 		struct addr a;
 		uint64_t start, end, last_end;
 
-		rig_init_in_memory(&rig, (struct packs_conf){ .table_memory = MiB(1), .compression = all[k] });
+		rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1), .compression = all[k] });
 		a = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 256);
 		rig_sync(&rig);
 		start = part_place(&rig, a, 0, &end);

@@ -473,7 +473,7 @@ static void whatever_call_fails_what_was_synced_is_there(void **state)
 			struct promised promised;
 			struct rig rig;
 
-			rig_init_in_memory(&rig, (struct packs_conf){ .pack_bytes = 25 * PACK_BLOCK });
+			rig_init(&rig, (struct packs_conf){ .pack_bytes = 25 * PACK_BLOCK });
 			io_set_hook(&hook);
 			load(&rig, &promised);
 			io_set_hook(NULL);

@@ -85,7 +85,7 @@ static struct frame *frame_new_with(const struct shape *s, enum pack_codec kind,
 			fill_noise(f->bytes + i * PACK_PART_BYTES, PACK_PART_BYTES, i);
 			memcpy(f->bytes + i * PACK_PART_BYTES, p, len);
 		}
-	rig_init_in_memory(&f->rig, (struct packs_conf){ .table_memory = MiB(1), .compression.kind = compress_of[kind] });
+	rig_init(&f->rig, (struct packs_conf){ .table_memory = MiB(1), .compression.kind = compress_of[kind] });
 	assert_int_equal(packs_frame_open(f->rig.p, PACK_SMALL, s->chunk_len, &open), 0);
 	for (uint32_t at = 0, i = 0, n; at < s->len; at += n, i++) {
 		struct fp fp;
