@@ -40,8 +40,8 @@ ln "$MNT/d/e/file7" "$MNT/link"
 ln -s nowhere "$MNT/soft"
 mkfifo "$MNT/fifo"
 setfattr -n user.x -v y "$MNT/d/big"
-truncate -s 1G "$MNT/sparse"
-printf x | dd of="$MNT/sparse" bs=1 seek=500000001 conv=notrunc status=none
+truncate -s 64M "$MNT/sparse"
+printf x | dd of="$MNT/sparse" bs=1 seek=50000001 conv=notrunc status=none
 mv "$MNT/d/e" "$MNT/moved/e"
 rm "$MNT/moved/e/file9"
 (cd "$MNT" && find . -type f -exec sha256sum {} + | sort) >"$WORK/sums"
