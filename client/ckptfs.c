@@ -373,11 +373,18 @@ int ckptfs_unprotect(void *p)
 static bool tracks_stack(const uint8_t *p, size_t len)
 {
 	uintptr_t page = client.page_size, start = round_up((uintptr_t)p, page), end = round_down((uintptr_t)p + len, page);
+	stack_t handlers = { .ss_flags = SS_DISABLE };
 	pthread_attr_t attr;
 	size_t stack_len = 0;
 	void *stack = NULL;
 
-	if (end <= start || pthread_getattr_np(pthread_self(), &attr) != 0)
+	if (end <= start)
+		return false;
+	sigaltstack(NULL, &handlers);
+	if (track_kind() == CKPTFS_TRACKING_MPROTECT && !(handlers.ss_flags & SS_DISABLE) && start < (uintptr_t)handlers.ss_sp + handlers.ss_size &&
+	    end > (uintptr_t)handlers.ss_sp)
+		return true;
+	if (pthread_getattr_np(pthread_self(), &attr) != 0)
 		return false;
 	pthread_attr_getstack(&attr, &stack, &stack_len);
 	pthread_attr_destroy(&attr);

@@ -1,55 +1,168 @@
-/*
- * System calls that write to memory, of a program with memory that is tracked by mprotect(2): there the kernel does not raise SIGSEGV but the call
- * fails with EFAULT. So functions are put before those of the C library that are used for it: what they will write to is opened first.
- * If another thread asks for a checkpoint in between, the pages are closed again and the call may fail; then it is made once more. (A
- * datagram may be lost by that: the kernel has taken it. Where that matters, no checkpoint is asked for while another thread receives.)
- *
- * And sigaction(2) and signal(2): a handler of SIGSEGV that the program, or MPI, installs is called for what is none of ours; ours stays.
- *
- * They are called before anything has been initialised: by constructors, by the loader, by sanitizers that begin. So up to the look at that variable
- * they use nothing but static data; functions are looked for when they are first called; and this file is compiled without sanitizers.
- *
- * None of it costs more than a look at a variable where no region is tracked that way. A call that is not here (see ckptfs(3)) wants
- * ckptfs_touch() before it.
- */
+/* What is put before the C library's functions that read and receive (interpose.h tells why), and those that set handlers and close descriptors. */
+#include "client/interpose.h"
+
 #include <dlfcn.h>
-#include <errno.h>
 #include <limits.h>
+#include <mqueue.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "client/ckptfs.h"
 #include "client/client.h"
 #include "client/own_fd.h"
-#include "client/track.h"
 
-static void *next_of(const char *name)
+void *interposed_find(struct interposed *f)
 {
-	void *p = dlsym(RTLD_NEXT, name);
+	void *next = dlsym(RTLD_NEXT, f->name);
 
-	if (!p)
+	if (!next)
 		abort(); /* it is called by somebody, who has linked it */
-	return p;
+	__atomic_store_n(&f->next, next, __ATOMIC_RELAXED);
+	return next;
 }
 
-/* The function that this one is put before; looked for once. */
-#define NEXT(name)                                                                      \
-	({                                                                              \
-		static __typeof__(&name) _next;                                         \
-		__typeof__(&name) _found = __atomic_load_n(&_next, __ATOMIC_RELAXED);   \
-		if (!_found) {                                                          \
-			_found = (__typeof__(&name))next_of(#name);                     \
-			__atomic_store_n(&_next, _found, __ATOMIC_RELAXED);             \
-		}                                                                       \
-		_found;                                                                 \
-	})
+extern struct interposed __start_ckptfs_interposed[], __stop_ckptfs_interposed[] __attribute__((visibility("hidden")));
+
+__attribute__((constructor)) static void find_all(void)
+{
+	for (struct interposed *f = __start_ckptfs_interposed; f < __stop_ckptfs_interposed; f++)
+		__atomic_store_n(&f->next, dlsym(RTLD_NEXT, f->name), __ATOMIC_RELAXED); /* NULL: not every C library has all */
+}
+
+uint64_t interpose_epoch(bool settled)
+{
+	sigset_t before;
+
+	if (settled) {
+		siglock_enter(&client.lock, &before);
+		siglock_leave(&client.lock, &before);
+	}
+	return atomic_load(&client.epoch_ns);
+}
+
+/* --- loans --- */
+
+void loan_take(struct loan *l, void *p, size_t len, bool keep)
+{
+	int saved = errno;
+
+	l->p = l->lent = p;
+	l->len = len;
+	if (len <= sizeof(l->small)) {
+		l->lent = l->small;
+	} else {
+		void *map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (map != MAP_FAILED) {
+			l->lent = map;
+			l->mapped = len;
+		} else {
+			ckptfs_touch(p, len);
+		}
+	}
+	if (keep && is_lent(l))
+		memcpy(l->lent, p, len);
+	errno = saved;
+}
+
+void loan_end(struct loan *l)
+{
+	int saved = errno;
+
+	if (l->mapped > 0)
+		munmap(l->lent, l->mapped);
+	l->mapped = 0;
+	errno = saved;
+}
+
+void loan_return(struct loan *l, size_t len)
+{
+	if (is_lent(l) && len > 0)
+		memcpy(l->p, l->lent, len);
+	loan_end(l);
+}
+
+/* --- reading --- */
+
+ssize_t read(int fd, void *p, size_t len)
+{
+	return BUFFER(p, len, at, NEXT(read)(fd, at, len));
+}
+
+ssize_t pread(int fd, void *p, size_t len, off_t off)
+{
+	return BUFFER(p, len, at, NEXT(pread)(fd, at, len, off));
+}
+
+ssize_t pread64(int fd, void *p, size_t len, off64_t off)
+{
+	return BUFFER(p, len, at, NEXT(pread64)(fd, at, len, off));
+}
+
+ssize_t getrandom(void *p, size_t len, unsigned flags)
+{
+	return BUFFER(p, len, at, NEXT(getrandom)(at, len, flags));
+}
+
+int getentropy(void *p, size_t len)
+{
+	return RESULTS(p, len, at, NEXT(getentropy)(at, len));
+}
+
+void arc4random_buf(void *p, size_t len)
+{
+	RESULTS(p, len, at, ({ NEXT(arc4random_buf)(at, len); 0; }));
+}
+
+int eventfd_read(int fd, eventfd_t *value)
+{
+	return RESULT(value, at, NEXT(eventfd_read)(fd, at));
+}
+
+ssize_t mq_receive(mqd_t queue, char *p, size_t len, unsigned *priority)
+{
+	return BUFFER(p, len, at, RESULT(priority, priority_at, NEXT(mq_receive)(queue, at, len, priority_at)));
+}
+
+ssize_t mq_timedreceive(mqd_t queue, char *p, size_t len, unsigned *priority, const struct timespec *timeout)
+{
+	return BUFFER(p, len, at, RESULT(priority, priority_at, NEXT(mq_timedreceive)(queue, at, len, priority_at, timeout)));
+}
+
+/* A message begins with its type. */
+ssize_t msgrcv(int queue, void *p, size_t len, long type, int flags)
+{
+	return RESULTS(p, sizeof(long) + len, at, NEXT(msgrcv)(queue, at, len, type, flags));
+}
+
+/* --- to several places --- */
+
+static size_t iov_bytes(const struct iovec *iov, size_t nr)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < nr; i++)
+		sum = __builtin_add_overflow(sum, iov[i].iov_len, &sum) ? SIZE_MAX : sum;
+	return sum;
+}
+
+static bool iov_may_be_closed(const struct iovec *iov, size_t nr)
+{
+	for (size_t i = 0; track_mprotect_used() && i < nr; i++)
+		if (track_mprotect_may_close(iov[i].iov_base, iov[i].iov_len))
+			return true;
+	return false;
+}
 
 static void open_iov(const struct iovec *iov, size_t nr)
 {
@@ -57,121 +170,208 @@ static void open_iov(const struct iovec *iov, size_t nr)
 		ckptfs_touch(iov[i].iov_base, iov[i].iov_len);
 }
 
-/*
- * `open` opens what `call` writes to. Pages that were open when it was made and are not any more have been closed by a checkpoint in between:
- * an EFAULT that comes without one is the program's.
- */
-#define CALL(type, open, call)                                                          \
-	({                                                                              \
-		type _r;                                                                \
-		uint64_t _epoch;                                                        \
-		if (track_mprotect_used())                                              \
-			do {                                                            \
-				_epoch = atomic_load(&client.epoch_ns);                 \
-				open;                                                   \
-				_r = call;                                              \
-			} while (_r == (type)-1 && errno == EFAULT && _epoch != atomic_load(&client.epoch_ns)); \
-		else                                                                    \
-			_r = call;                                                      \
-		_r;                                                                     \
+/* What is lent has a piece for each, one behind the other. */
+static void scatter(const struct iovec *iov, size_t nr, const uint8_t *from, size_t len)
+{
+	for (size_t i = 0; i < nr && len > 0; i++) {
+		size_t n = MIN(len, iov[i].iov_len);
+
+		memcpy(iov[i].iov_base, from, n);
+		from += n;
+		len -= n;
+	}
+}
+
+/* As BUFFER: in `call`, `at` stands for `iov`, and `at_nr` for how many there are. Without memory to lend it is as if it were large. */
+#define PIECES(iov, nr, at, at_nr, call)						\
+	({										\
+		_cleanup_(loan_end) struct loan _loan_##at;			\
+		size_t _bytes_##at = iov_may_be_closed(iov, (size_t)(nr)) ? iov_bytes(iov, (size_t)(nr)) : 0;	\
+		struct iovec _one_##at;							\
+		__typeof__(iov) at = (iov);						\
+		__typeof__(nr) at_nr = (nr);						\
+		__typeof__(call) _r_##at;						\
+		_loan_##at.p = _loan_##at.lent = NULL;					\
+		_loan_##at.mapped = 0;							\
+		if (_bytes_##at > 0 && _bytes_##at <= LOAN_MAX)				\
+			loan_take(&_loan_##at, NULL, _bytes_##at, false);		\
+		if (is_lent(&_loan_##at)) {						\
+			_one_##at = (struct iovec){ _loan_##at.lent, _bytes_##at };	\
+			at = &_one_##at;						\
+			at_nr = 1;							\
+			_r_##at = (call);						\
+			scatter(iov, (size_t)(nr), _loan_##at.lent, _r_##at > 0 ? MIN((size_t)_r_##at, _bytes_##at) : 0);	\
+		} else {								\
+			_r_##at = OPENED(open_iov(iov, _bytes_##at > 0 ? (size_t)(nr) : 0), call);	\
+		}									\
+		_r_##at;								\
 	})
-
-/* --- reading --- */
-
-ssize_t read(int fd, void *p, size_t len)
-{
-	return CALL(ssize_t, ckptfs_touch(p, len), NEXT(read)(fd, p, len));
-}
-
-ssize_t pread(int fd, void *p, size_t len, off_t off)
-{
-	return CALL(ssize_t, ckptfs_touch(p, len), NEXT(pread)(fd, p, len, off));
-}
-
-ssize_t pread64(int fd, void *p, size_t len, off64_t off)
-{
-	return CALL(ssize_t, ckptfs_touch(p, len), NEXT(pread64)(fd, p, len, off));
-}
 
 ssize_t readv(int fd, const struct iovec *iov, int nr)
 {
-	return CALL(ssize_t, open_iov(iov, (size_t)nr), NEXT(readv)(fd, iov, nr));
+	return PIECES(iov, nr, at, at_nr, NEXT(readv)(fd, at, at_nr));
 }
 
 ssize_t preadv(int fd, const struct iovec *iov, int nr, off_t off)
 {
-	return CALL(ssize_t, open_iov(iov, (size_t)nr), NEXT(preadv)(fd, iov, nr, off));
+	return PIECES(iov, nr, at, at_nr, NEXT(preadv)(fd, at, at_nr, off));
 }
 
 ssize_t preadv64(int fd, const struct iovec *iov, int nr, off64_t off)
 {
-	return CALL(ssize_t, open_iov(iov, (size_t)nr), NEXT(preadv64)(fd, iov, nr, off));
+	return PIECES(iov, nr, at, at_nr, NEXT(preadv64)(fd, at, at_nr, off));
 }
 
 ssize_t preadv2(int fd, const struct iovec *iov, int nr, off_t off, int flags)
 {
-	return CALL(ssize_t, open_iov(iov, (size_t)nr), NEXT(preadv2)(fd, iov, nr, off, flags));
+	return PIECES(iov, nr, at, at_nr, NEXT(preadv2)(fd, at, at_nr, off, flags));
 }
 
 ssize_t preadv64v2(int fd, const struct iovec *iov, int nr, off64_t off, int flags)
 {
-	return CALL(ssize_t, open_iov(iov, (size_t)nr), NEXT(preadv64v2)(fd, iov, nr, off, flags));
+	return PIECES(iov, nr, at, at_nr, NEXT(preadv64v2)(fd, at, at_nr, off, flags));
 }
 
+/* Which may be of any size, and can be had again: what MPI libraries use between processes of a node. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nr_local, const struct iovec *remote,
 			 unsigned long nr_remote, unsigned long flags)
 {
-	return CALL(ssize_t, open_iov(local, nr_local), NEXT(process_vm_readv)(pid, local, nr_local, remote, nr_remote, flags));
-}
-
-ssize_t getrandom(void *p, size_t len, unsigned flags)
-{
-	return CALL(ssize_t, ckptfs_touch(p, len), NEXT(getrandom)(p, len, flags));
-}
-
-/* The C library reads large pieces straight to where they are to be. What it has in its buffer it copies. */
-size_t fread(void *p, size_t size, size_t nr, FILE *f)
-{
-	if (track_mprotect_used())
-		ckptfs_touch(p, size * nr);
-	return NEXT(fread)(p, size, nr, f);
+	return OPENED(open_iov(local, nr_local), NEXT(process_vm_readv)(pid, local, nr_local, remote, nr_remote, flags));
 }
 
 /* --- receiving --- */
 
 ssize_t recv(int fd, void *p, size_t len, int flags)
 {
-	return CALL(ssize_t, ckptfs_touch(p, len), NEXT(recv)(fd, p, len, flags));
+	return BUFFER(p, len, at, NEXT(recv)(fd, at, len, flags));
 }
 
 ssize_t recvfrom(int fd, void *p, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len)
 {
-	return CALL(ssize_t, ckptfs_touch(p, len), NEXT(recvfrom)(fd, p, len, flags, from, from_len));
+	struct sockaddr *address = from.__sockaddr__;
+
+	return BUFFER(p, len, at, ADDRESS(address, from_len, to, to_len, NEXT(recvfrom)(fd, at, len, flags, to, to_len)));
 }
 
-static void open_message(const struct msghdr *m)
+/* The message with places of ours for all that the kernel fills in. */
+static ssize_t receive(int fd, struct msghdr *m, struct msghdr *to, int flags)
 {
-	ckptfs_touch(m, sizeof(*m));
-	open_iov(m->msg_iov, m->msg_iovlen);
-	ckptfs_touch(m->msg_control, m->msg_controllen);
-	ckptfs_touch(m->msg_name, m->msg_namelen);
+	return RESULTS(m->msg_name, m->msg_namelen, name, RESULTS(m->msg_control, m->msg_controllen, control, ({
+			       to->msg_name = name;
+			       to->msg_control = control;
+			       PIECES(m->msg_iov, m->msg_iovlen, at, at_nr, ({
+					      to->msg_iov = at;
+					      to->msg_iovlen = at_nr;
+					      NEXT(recvmsg)(fd, to, flags);
+				      }));
+		       })));
 }
 
 ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
-	return CALL(ssize_t, open_message(m), NEXT(recvmsg)(fd, m, flags));
+	struct msghdr to;
+	ssize_t r;
+
+	if (!track_mprotect_used())
+		return NEXT(recvmsg)(fd, m, flags);
+	to = *m;
+	r = receive(fd, m, &to, flags);
+	if (r >= 0) {
+		m->msg_namelen = to.msg_namelen;
+		m->msg_controllen = to.msg_controllen;
+		m->msg_flags = to.msg_flags;
+	}
+	return r;
 }
 
-static void open_messages(struct mmsghdr *m, unsigned nr)
+/* As the kernel does it: the time is looked at when a message has come. */
+static int receive_several(int fd, struct mmsghdr *m, unsigned nr, int flags, const struct timespec *timeout)
 {
-	ckptfs_touch(m, nr * sizeof(*m));
-	for (unsigned i = 0; i < nr; i++)
-		open_message(&m[i].msg_hdr);
+	uint64_t end = timeout ? monotonic_ns() + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec : UINT64_MAX;
+	unsigned i;
+
+	for (i = 0; i < nr && (i == 0 || monotonic_ns() < end); i++) {
+		ssize_t n = recvmsg(fd, &m[i].msg_hdr, flags & ~MSG_WAITFORONE);
+
+		if (n < 0)
+			return i > 0 ? (int)i : -1;
+		m[i].msg_len = (unsigned)n;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+	}
+	return (int)i;
 }
 
 int recvmmsg(int fd, struct mmsghdr *m, unsigned nr, int flags, struct timespec *timeout)
 {
-	return CALL(int, open_messages(m, nr), NEXT(recvmmsg)(fd, m, nr, flags, timeout));
+	if (!track_mprotect_used())
+		return NEXT(recvmmsg)(fd, m, nr, flags, timeout);
+	return receive_several(fd, m, nr, flags, timeout);
+}
+
+#undef fread_unlocked /* the C library's headers make something else of it */
+
+/* --- streams: the C library reads large pieces straight to where they are to be --- */
+
+typedef size_t stream_reader(void *p, size_t size, size_t nr, FILE *f);
+
+static size_t read_stream(void *p, size_t size, size_t nr, FILE *f, stream_reader *next)
+{
+	size_t len, done = 0, n;
+
+	if (__builtin_mul_overflow(size, nr, &len) || !track_mprotect_may_close(p, len))
+		return next(p, size, nr, f);
+	do {
+		_cleanup_(loan_end) struct loan loan = { .mapped = 0 };
+		size_t wanted = MIN(len - done, (size_t)LOAN_MAX);
+
+		loan_take(&loan, (uint8_t *)p + done, wanted, false);
+		n = next(loan.lent, 1, wanted, f);
+		loan_return(&loan, n);
+		done += n;
+		if (n < wanted)
+			break;
+	} while (done < len);
+	return done / size;
+}
+
+static void let_go(FILE **f)
+{
+	if (*f)
+		funlockfile(*f);
+}
+
+size_t fread(void *p, size_t size, size_t nr, FILE *f)
+{
+	_cleanup_(let_go) FILE *locked = f;
+
+	if (!track_mprotect_used()) {
+		locked = NULL;
+		return NEXT(fread)(p, size, nr, f);
+	}
+	flockfile(locked); /* several pieces are one */
+	return read_stream(p, size, nr, f, NEXT(fread));
+}
+
+size_t fread_unlocked(void *p, size_t size, size_t nr, FILE *f)
+{
+	return read_stream(p, size, nr, f, NEXT(fread_unlocked));
+}
+
+/* A buffer that the C library reads into: it takes one of its own. */
+int setvbuf(FILE *f, char *p, int mode, size_t len)
+{
+	return NEXT(setvbuf)(f, track_mprotect_may_close(p, len) ? NULL : p, mode, len);
+}
+
+void setbuffer(FILE *f, char *p, size_t len)
+{
+	setvbuf(f, p, p ? _IOFBF : _IONBF, len);
+}
+
+void setbuf(FILE *f, char *p)
+{
+	setbuffer(f, p, BUFSIZ);
 }
 
 /* --- the same for programs that were compiled with checks of lengths (-D_FORTIFY_SOURCE) --- */
@@ -182,46 +382,66 @@ ssize_t __pread64_chk(int fd, void *p, size_t len, off64_t off, size_t room);
 ssize_t __recv_chk(int fd, void *p, size_t len, size_t room, int flags);
 ssize_t __recvfrom_chk(int fd, void *p, size_t len, size_t room, int flags, __SOCKADDR_ARG from, socklen_t *from_len);
 size_t __fread_chk(void *p, size_t room, size_t size, size_t nr, FILE *f);
+size_t __fread_unlocked_chk(void *p, size_t room, size_t size, size_t nr, FILE *f);
 
+/* Those of the C library end a program that has asked for more than there is room for. */
 ssize_t __read_chk(int fd, void *p, size_t len, size_t room)
 {
-	return CALL(ssize_t, ckptfs_touch(p, MIN(len, room)), NEXT(__read_chk)(fd, p, len, room));
+	return len > room ? NEXT(__read_chk)(fd, p, len, room) : read(fd, p, len);
 }
 
 ssize_t __pread_chk(int fd, void *p, size_t len, off_t off, size_t room)
 {
-	return CALL(ssize_t, ckptfs_touch(p, MIN(len, room)), NEXT(__pread_chk)(fd, p, len, off, room));
+	return len > room ? NEXT(__pread_chk)(fd, p, len, off, room) : pread(fd, p, len, off);
 }
 
 ssize_t __pread64_chk(int fd, void *p, size_t len, off64_t off, size_t room)
 {
-	return CALL(ssize_t, ckptfs_touch(p, MIN(len, room)), NEXT(__pread64_chk)(fd, p, len, off, room));
+	return len > room ? NEXT(__pread64_chk)(fd, p, len, off, room) : pread64(fd, p, len, off);
 }
 
 ssize_t __recv_chk(int fd, void *p, size_t len, size_t room, int flags)
 {
-	return CALL(ssize_t, ckptfs_touch(p, MIN(len, room)), NEXT(__recv_chk)(fd, p, len, room, flags));
+	return len > room ? NEXT(__recv_chk)(fd, p, len, room, flags) : recv(fd, p, len, flags);
 }
 
 ssize_t __recvfrom_chk(int fd, void *p, size_t len, size_t room, int flags, __SOCKADDR_ARG from, socklen_t *from_len)
 {
-	return CALL(ssize_t, ckptfs_touch(p, MIN(len, room)), NEXT(__recvfrom_chk)(fd, p, len, room, flags, from, from_len));
+	return len > room ? NEXT(__recvfrom_chk)(fd, p, len, room, flags, from, from_len) : recvfrom(fd, p, len, flags, from, from_len);
+}
+
+static bool fits(size_t room, size_t size, size_t nr)
+{
+	size_t len;
+
+	return !__builtin_mul_overflow(size, nr, &len) && len <= room;
 }
 
 size_t __fread_chk(void *p, size_t room, size_t size, size_t nr, FILE *f)
 {
-	if (track_mprotect_used())
-		ckptfs_touch(p, MIN(size * nr, room));
-	return NEXT(__fread_chk)(p, room, size, nr, f);
+	return fits(room, size, nr) ? fread(p, size, nr, f) : NEXT(__fread_chk)(p, room, size, nr, f);
+}
+
+size_t __fread_unlocked_chk(void *p, size_t room, size_t size, size_t nr, FILE *f)
+{
+	return fits(room, size, nr) ? fread_unlocked(p, size, nr, f) : NEXT(__fread_unlocked_chk)(p, room, size, nr, f);
 }
 
 /* --- handlers --- */
 
 int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
-	if (number == SIGSEGV && track_mprotect_installed && track_mprotect_action(action, old))
+	struct sigaction open;
+
+	if (!track_mprotect_installed)
+		return NEXT(sigaction)(number, action, old);
+	if (number == SIGSEGV && track_mprotect_action(action, old))
 		return 0;
-	return NEXT(sigaction)(number, action, old);
+	if (action) {
+		open = *action;
+		sigdelset(&open.sa_mask, SIGSEGV); /* it may write to closed pages */
+	}
+	return NEXT(sigaction)(number, action ? &open : NULL, old);
 }
 
 sighandler_t signal(int number, sighandler_t handler)
@@ -231,6 +451,32 @@ sighandler_t signal(int number, sighandler_t handler)
 	if (number == SIGSEGV && track_mprotect_installed && track_mprotect_action(&action, &old))
 		return old.sa_flags & SA_SIGINFO ? SIG_DFL : old.sa_handler;
 	return NEXT(signal)(number, handler);
+}
+
+/* Masks of signals: who has SIGSEGV blocked and writes to a closed page would be ended by the kernel. */
+static const sigset_t *without_faults(const sigset_t *set, sigset_t *room)
+{
+	if (!set || !track_mprotect_installed || !sigismember(set, SIGSEGV))
+		return set;
+	*room = *set;
+	sigdelset(room, SIGSEGV);
+	return room;
+}
+
+int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+	sigset_t room;
+
+	set = how == SIG_UNBLOCK ? set : without_faults(set, &room);
+	return RESULT(old, at, NEXT(sigprocmask)(how, set, at));
+}
+
+int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+	sigset_t room;
+
+	set = how == SIG_UNBLOCK ? set : without_faults(set, &room);
+	return RESULT(old, at, NEXT(pthread_sigmask)(how, set, at));
 }
 
 /* --- descriptors: what the program has not opened is not there for it --- */

@@ -13,21 +13,23 @@
 #include <ucontext.h>
 
 #include "base/log.h"
+#include "base/util.h"
 #include "client/client.h"
 #include "client/track.h"
 
 static struct sigaction programs; /* what the program has installed, or would have; under client.lock once ours is there */
 _Atomic(bool) track_mprotect_installed;
 _Atomic(uint32_t) track_mprotect_regions;
+_Atomic(uintptr_t) track_mprotect_low = UINTPTR_MAX, track_mprotect_high;
 
 /* Not that of interpose.c. */
-static int real_sigaction(const struct sigaction *action, struct sigaction *old)
+static int real_sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
 	static int (*real)(int, const struct sigaction *, struct sigaction *);
 
 	if (!real)
 		real = (int (*)(int, const struct sigaction *, struct sigaction *))dlsym(RTLD_NEXT, "sigaction");
-	return real ? real(SIGSEGV, action, old) : -1;
+	return real ? real(number, action, old) : -1;
 }
 
 /* What the program has installed; `next`, if there is one, takes its place. With signals blocked. */
@@ -62,7 +64,7 @@ static void chain(int signal, siginfo_t *info, void *context)
 		action.sa_sigaction(signal, info, context);
 	} else if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
 		action = (struct sigaction){ .sa_handler = SIG_DFL };
-		real_sigaction(&action, NULL);
+		real_sigaction(SIGSEGV, &action, NULL);
 	} else {
 		action.sa_handler(signal);
 	}
@@ -77,6 +79,24 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	errno = saved;
 }
 
+/* This thread, those that it will start and handlers that are there may write to closed pages; interpose.c sees to those that come. */
+static void unblock(void)
+{
+	sigset_t faults;
+
+	sigemptyset(&faults);
+	sigaddset(&faults, SIGSEGV);
+	pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
+	for (int i = 1; i <= SIGRTMAX; i++) {
+		struct sigaction action;
+
+		if (i == SIGSEGV || real_sigaction(i, NULL, &action) < 0 || !sigismember(&action.sa_mask, SIGSEGV))
+			continue;
+		sigdelset(&action.sa_mask, SIGSEGV);
+		real_sigaction(i, &action, NULL);
+	}
+}
+
 static int install(void)
 {
 	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART };
@@ -84,9 +104,10 @@ static int install(void)
 	if (track_mprotect_installed)
 		return 0;
 	sigfillset(&action.sa_mask);
-	if (real_sigaction(&action, &programs) < 0)
+	if (real_sigaction(SIGSEGV, &action, &programs) < 0)
 		return log_errno(-errno, "checkpoints: handler of SIGSEGV");
 	track_mprotect_installed = true;
+	unblock();
 	return 0;
 }
 
@@ -95,8 +116,8 @@ void track_mprotect_stop(void)
 	struct sigaction now;
 
 	/* Whoever has gone around sigaction() calls ours, perhaps: it stays, and passes on what is not ours, which is all. */
-	if (track_mprotect_installed && real_sigaction(NULL, &now) == 0 && now.sa_sigaction == on_fault) {
-		real_sigaction(&programs, NULL);
+	if (track_mprotect_installed && real_sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == on_fault) {
+		real_sigaction(SIGSEGV, &programs, NULL);
 		track_mprotect_installed = false;
 	}
 }
@@ -118,6 +139,27 @@ bool track_mprotect_action(const struct sigaction *action, struct sigaction *old
 	return true;
 }
 
+bool track_mprotect_has(const void *p, size_t len)
+{
+	uintptr_t begin = (uintptr_t)p, end = begin + len;
+	bool found = false;
+	sigset_t before;
+
+	if (!track_mprotect_may_close(p, len))
+		return false;
+	signals_block(&before);
+	client_lock();
+	for (uint32_t i = 0; !found && i < client.nr_regions; i++) {
+		const struct region *r = client.by_address[i];
+		uintptr_t start = (uintptr_t)r->start;
+
+		found = r->track == &track_mprotect && start < end && begin < start + (size_t)r->nr_pages * client.page_size;
+	}
+	client_unlock();
+	signals_restore(&before);
+	return found;
+}
+
 static int set(void *p, size_t len, int protection)
 {
 	return mprotect(p, len, protection) < 0 ? -errno : 0;
@@ -133,6 +175,15 @@ static int mprotect_close(void *p, size_t len)
 	return set(p, len, PROT_READ);
 }
 
+/* With client.call. */
+static void widen(const struct region *r)
+{
+	uintptr_t low = (uintptr_t)r->start, high = low + (size_t)r->nr_pages * client.page_size;
+
+	track_mprotect_low = MIN(low, track_mprotect_low);
+	track_mprotect_high = MAX(high, track_mprotect_high);
+}
+
 static int mprotect_attach(struct region *r)
 {
 	int error = install();
@@ -143,6 +194,7 @@ static int mprotect_attach(struct region *r)
 	error = mprotect_open(r->start, (size_t)r->nr_pages * client.page_size);
 	if (error < 0)
 		return log_errno(error, "region %s: cannot be protected", r->name);
+	widen(r);
 	track_mprotect_regions++;
 	return 0;
 }

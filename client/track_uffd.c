@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -15,6 +16,12 @@
 #include "client/client.h"
 #include "client/own_fd.h"
 #include "client/track.h"
+
+/* Not that of interpose_results.c, which would want client.lock. */
+static int bare_ioctl(int fd, unsigned long request, void *p)
+{
+	return (int)syscall(SYS_ioctl, fd, request, p);
+}
 
 /* Of kernels that are newer than the headers of some distributions. */
 #define FEATURE_WP UINT64_C(1) /* UFFD_FEATURE_PAGEFAULT_FLAG_WP */
@@ -49,7 +56,7 @@ static int set(void *p, size_t len, bool closed)
 	int r;
 
 	do
-		r = ioctl(uffd, UFFDIO_WRITEPROTECT, &w);
+		r = bare_ioctl(uffd, UFFDIO_WRITEPROTECT, &w);
 	while (r < 0 && errno == EAGAIN); /* mappings were just being changed */
 	return r < 0 ? -errno : 0;
 }
@@ -73,11 +80,11 @@ static int uffd_attach(struct region *r)
 
 	if (r->nr_pages == 0)
 		return 0;
-	if (ioctl(uffd, UFFDIO_REGISTER, &reg) < 0)
+	if (bare_ioctl(uffd, UFFDIO_REGISTER, &reg) < 0)
 		return -errno;
 	if (reg.ioctls & UINT64_C(1) << _UFFDIO_WRITEPROTECT)
 		return 0;
-	ioctl(uffd, UFFDIO_UNREGISTER, &reg.range);
+	bare_ioctl(uffd, UFFDIO_UNREGISTER, &reg.range);
 	return -EOPNOTSUPP;
 }
 
@@ -86,7 +93,7 @@ static void uffd_detach(struct region *r)
 	struct uffdio_range range = { .start = (uintptr_t)r->start, .len = (size_t)r->nr_pages * client.page_size };
 
 	/* Takes all protection away, too. */
-	if (r->nr_pages > 0 && ioctl(uffd, UFFDIO_UNREGISTER, &range) < 0)
+	if (r->nr_pages > 0 && bare_ioctl(uffd, UFFDIO_UNREGISTER, &range) < 0)
 		log_warning("region %s: %s", r->name, strerror(errno));
 }
 
@@ -116,7 +123,7 @@ static void answer(const struct uffd_msg *m)
 	if (m->event == UFFD_EVENT_PAGEFAULT && !fault_touch(address, false)) {
 		struct uffdio_range range = { .start = round_down(address, client.page_size), .len = client.page_size };
 
-		ioctl(uffd, UFFDIO_WAKE, &range);
+		bare_ioctl(uffd, UFFDIO_WAKE, &range);
 	}
 }
 
@@ -153,7 +160,7 @@ static int collect_region(const struct region *r)
 	};
 
 	while (scan.start < scan.end) {
-		int nr = ioctl(pagemap, SCAN, &scan);
+		int nr = bare_ioctl(pagemap, SCAN, &scan);
 
 		if (nr < 0)
 			return -errno;
@@ -206,7 +213,7 @@ static int ask_features(bool noted, const char **why)
 	if (probe < 0)
 		return probe;
 	*why = "the kernel's userfaultfd cannot protect against writes";
-	r = ioctl(probe, UFFDIO_API, &api) < 0 ? -errno : (api.features & wanted) != wanted ? -EOPNOTSUPP : 0;
+	r = bare_ioctl(probe, UFFDIO_API, &api) < 0 ? -errno : (api.features & wanted) != wanted ? -EOPNOTSUPP : 0;
 	closep(&probe);
 	if (r < 0)
 		return r;
@@ -214,7 +221,7 @@ static int ask_features(bool noted, const char **why)
 	if (uffd < 0)
 		return uffd;
 	api = (struct uffdio_api){ .api = UFFD_API, .features = wanted | (api.features & FEATURE_WP_SHARED) };
-	return ioctl(uffd, UFFDIO_API, &api) < 0 ? -errno : 0;
+	return bare_ioctl(uffd, UFFDIO_API, &api) < 0 ? -errno : 0;
 }
 
 static int start_noted(const char **why)
@@ -225,7 +232,7 @@ static int start_noted(const char **why)
 	pagemap = own_fd(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 	if (pagemap < 0)
 		return -errno;
-	return ioctl(pagemap, SCAN, &scan) < 0 && errno == ENOTTY ? -EOPNOTSUPP : 0;
+	return bare_ioctl(pagemap, SCAN, &scan) < 0 && errno == ENOTTY ? -EOPNOTSUPP : 0;
 }
 
 static int start_thread(const char **why)
