@@ -187,7 +187,7 @@ static int begin(struct job *job) REQUIRES(client.call)
 		r = region_size_copies();
 	if (r == 0)
 		r = describe(job, client.last, client.last_end);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	signals_block(&before);
 	r = begin_and_give(job);
@@ -214,7 +214,7 @@ static int take(void) REQUIRES(client.call)
 	struct job job = { .asked_ns = monotonic_ns() };
 	int r = begin(&job);
 
-	if (r < 0)
+	if (r != 0)
 		client_job_clear(&job);
 	return r;
 }
@@ -232,7 +232,8 @@ static int enter_world(const struct client_world *world)
 	return 0;
 }
 
-int ckptfs_checkpoint(void)
+/* 1: not now. */
+static int try_checkpoint(void)
 {
 	const struct client_world *world = client_world;
 	int r = world ? enter_world(world) : 0;
@@ -255,6 +256,16 @@ int ckptfs_checkpoint(void)
 		r = tell();
 	}
 	mutex_unlock(&client.call);
+	return r;
+}
+
+int ckptfs_checkpoint(void)
+{
+	int r;
+
+	do
+		r = try_checkpoint();
+	while (r > 0);
 	return r;
 }
 

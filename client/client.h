@@ -105,7 +105,8 @@ extern struct client client;
  */
 struct client_world {
 	void (*enter)(void); /* `call` is not held yet */
-	int (*gather)(void); /* with `call`, and no checkpoint under way: adds regions; none comes or goes until leave() */
+	/* With `call`, and no checkpoint under way: adds regions; none comes or goes until leave(). 1: not now, somebody may wait for us: begin again. */
+	int (*gather)(void);
 	void (*leave)(void);
 	bool (*has)(const void *p, size_t len); /* some of it is captured; after enter() */
 };

@@ -57,6 +57,13 @@ static inline void siglock_lock(struct siglock *l) ACQUIRE(*l) NO_THREAD_SAFETY_
 	errno = saved;
 }
 
+static inline bool siglock_try(struct siglock *l) TRY_ACQUIRE(true, *l) NO_THREAD_SAFETY_ANALYSIS
+{
+	uint32_t expected = 0;
+
+	return atomic_compare_exchange_strong_explicit(&l->word, &expected, 1, memory_order_acquire, memory_order_relaxed);
+}
+
 static inline void siglock_unlock(struct siglock *l) RELEASE(*l) NO_THREAD_SAFETY_ANALYSIS
 {
 	int saved = errno;

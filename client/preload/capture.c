@@ -140,6 +140,21 @@ static void add_heap(void)
 	}
 }
 
+/* Nothing has been done yet with the lock, which a handler may wait for that has interrupted somebody who allocates. */
+static void look_at_heap(void)
+{
+	if (heap_is_held(&preload_heap) || heap_is_inside(&preload_heap)) {
+		add_heap();
+		return;
+	}
+	while (!heap_hold(&preload_heap)) {
+		capture_unlock();
+		capture_lock();
+	}
+	add_heap();
+	heap_let_go(&preload_heap);
+}
+
 bool capture_has(const void *p, size_t len)
 {
 	size_t i = find((uintptr_t)p);
@@ -177,11 +192,8 @@ bool capture_cut(const void *p, size_t len)
 	bool any = false;
 	size_t i;
 
-	if (heap_has(&preload_heap, p)) { /* it may have grown since the last checkpoint */
-		heap_hold(&preload_heap);
-		add_heap();
-		heap_let_go(&preload_heap);
-	}
+	if (heap_has(&preload_heap, p)) /* it may have grown since the last checkpoint */
+		look_at_heap();
 	i = find(start);
 	while (!stopped && i < nr_pieces && pieces[i].start < end) {
 		struct piece was = pieces[i];

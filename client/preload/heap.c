@@ -1,6 +1,7 @@
 #include "client/preload/heap.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +18,7 @@
 #define RESERVE_LEAST MiB(64)
 #define GROW_MIN 64u /* units: the range grows by a quarter, within these bounds */
 #define GROW_MAX 1024u
+#define HOLD_TRIES 1000
 
 enum unit_kind { UNIT_INSIDE, UNIT_FREE, UNIT_SPAN, UNIT_LARGE };
 
@@ -73,10 +75,20 @@ bool heap_is_inside(const struct heap *h)
 	return atomic_load_explicit(&inside, memory_order_relaxed) == h;
 }
 
-void heap_hold(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
+bool heap_hold(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
 {
-	siglock_lock(&h->lock);
+	for (int i = 0; !siglock_try(&h->lock); i++) {
+		if (i == HOLD_TRIES)
+			return false;
+		sched_yield();
+	}
 	atomic_store(&h->holder, &self);
+	return true;
+}
+
+bool heap_is_held(const struct heap *h)
+{
+	return atomic_load(&h->holder) == &self;
 }
 
 void heap_let_go(struct heap *h) NO_THREAD_SAFETY_ANALYSIS

@@ -40,8 +40,12 @@ void heap_free(struct heap *h, void *p); /* errno stays */
 size_t heap_usable(struct heap *h, const void *p);
 bool heap_has(const struct heap *h, const void *p); /* an address of its range */
 
-/* Until heap_let_go() this thread alone allocates. For fork(2), and for the moment of a checkpoint. */
-void heap_hold(struct heap *h);
+/*
+ * Until heap_let_go() this thread alone allocates. For fork(2), and for the moment of a checkpoint. false: somebody is allocating, for long: a handler of
+ * signals that has interrupted it may wait for a lock that the caller has, which is to let go of it and try again.
+ */
+bool heap_hold(struct heap *h);
+bool heap_is_held(const struct heap *h); /* by this thread */
 void heap_let_go(struct heap *h);
 bool heap_is_inside(const struct heap *h); /* a handler of signals has interrupted this thread in one of these functions: not to be held now */
 

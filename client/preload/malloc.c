@@ -367,13 +367,18 @@ static bool fork_holds[2]; /* with capture_lock(): the heaps that whoever forks 
 
 void preload_fork_begins(void)
 {
-	capture_lock();
-	fork_holds[0] = !heap_is_inside(&preload_heap);
-	fork_holds[1] = !heap_is_inside(&own_heap);
-	if (fork_holds[0])
-		heap_hold(&preload_heap);
-	if (fork_holds[1])
-		heap_hold(&own_heap);
+	for (;;) {
+		capture_lock();
+		fork_holds[0] = !heap_is_inside(&preload_heap);
+		fork_holds[1] = !heap_is_inside(&own_heap);
+		if (!fork_holds[0] || heap_hold(&preload_heap)) {
+			if (!fork_holds[1] || heap_hold(&own_heap))
+				return;
+			if (fork_holds[0])
+				heap_let_go(&preload_heap);
+		}
+		capture_unlock();
+	}
 }
 
 void preload_fork_ends(void)

@@ -33,22 +33,18 @@ static _Atomic(uint32_t) wanted; /* a futex: signals that have come, and the end
 static _Atomic(bool) ending;
 static pthread_t thread;
 static bool has_thread;
-static bool heap_is_held;
 
 /* --- for checkpoint.c --- */
 
 static int gather(void)
 {
-	heap_hold(&preload_heap);
-	heap_is_held = true;
-	return capture_gather();
+	return heap_hold(&preload_heap) ? capture_gather() : 1;
 }
 
 static void leave(void)
 {
-	if (heap_is_held)
+	if (heap_is_held(&preload_heap))
 		heap_let_go(&preload_heap);
-	heap_is_held = false;
 	capture_unlock();
 }
 

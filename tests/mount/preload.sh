@@ -43,6 +43,12 @@ for n in $(find "$MNT/captured" -name '[0-9]*' -printf '%f\n'); do
 done
 echo "ok $(counts "$MNT/captured") checkpoints of threads that go on, each of one moment"
 
+# Handlers that map memory, in the midst of allocating: pages are written slowly, so that somebody who allocates waits for one.
+CKPTFS_RATE=20M CKPTFS_COW=64K CKPTFS_KEPT=2 in_preload "$MNT/signals" timeout -k 1 60 "$(program captured_signals)" 200 >"$WORK/out" 2>"$WORK/errors" ||
+	{ cat "$WORK/errors"; fail "handlers wait for ever"; }
+grep -qx right "$WORK/out" || fail "handlers: $(cat "$WORK/out")"
+echo "ok handlers map memory in the midst of allocating, and others fork"
+
 # At a signal, and only then.
 CKPTFS_DIR=$MNT/signal CKPTFS_SIGNAL=USR1 LD_PRELOAD=$preload "$captured" <"$WORK/in" >"$WORK/out" 2>"$WORK/errors" &
 pid=$!

@@ -220,7 +220,7 @@ static void whoever_holds_it_can_allocate(void **state _unused_)
 {
 	void *p;
 
-	heap_hold(&heap);
+	assert_true(heap_hold(&heap));
 	p = heap_alloc(&heap, 100, 16, false);
 	heap_free(&heap, p);
 	heap_let_go(&heap);
