@@ -14,7 +14,7 @@
 #define ALIGN 16u
 #define NR_CLASSES 32u
 #define NR_BINS 32u
-#define RESERVE_MIN GiB(64) /* of addresses, which cost nothing; what is used of them counts */
+#define RANGE_MIN GiB(64) /* of addresses */
 #define RESERVE_LEAST MiB(64)
 #define GROW_MIN 64u /* units: the range grows by a quarter, within these bounds */
 #define GROW_MAX 1024u
@@ -29,7 +29,8 @@ struct unit {
 };
 
 struct heap_state {
-	size_t reserved, table_len; /* bytes of the range; of them for this and the units, readable by now */
+	size_t range, table_len; /* bytes; of them for this and the units, readable by now */
+	bool reserved; /* all of the range is mapped */
 	uint8_t *data;
 	uint32_t nr, top, readable; /* units: there can be; that have ever been used; that can be used at once */
 	uint32_t free[NR_BINS], spans[NR_CLASSES];
@@ -106,41 +107,40 @@ static _Noreturn void die(const char *why)
 	abort();
 }
 
-static bool make_readable(void *p, size_t len)
+/* Not more than is used: a limit of addresses (RLIMIT_AS) counts them all. Where it is to be nothing else is put; false: something is there, or no memory. */
+static bool map_more(bool reserved, void *p, size_t len)
 {
-	return len == 0 || syscall(SYS_mprotect, p, len, PROT_READ | PROT_WRITE) == 0;
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_FIXED : MAP_FIXED_NOREPLACE);
+
+	return len == 0 || syscall(SYS_mmap, p, len, PROT_READ | PROT_WRITE, flags, -1, 0) == (long)p;
 }
 
-static void *reserve(uintptr_t at, size_t len)
+/* Anywhere, if it cannot be where it is wanted: then others would be put behind it. As large as the limits of this process allow. */
+static uint8_t *reserve(size_t len, size_t *ret_len)
 {
-	long p = syscall(SYS_mmap, at, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
-
-	return p == -1 ? MAP_FAILED : (void *)p;
-}
-
-/* As large as the limits of this process allow. */
-static uint8_t *reserve_most(uintptr_t wanted, size_t most, size_t *ret_len)
-{
-	struct sysinfo info;
 	struct rlimit limit;
-	size_t len = RESERVE_MIN;
 
-	if (sysinfo(&info) == 0)
-		len = MAX(len, (size_t)round_up(4 * (uint64_t)info.totalram * info.mem_unit, MiB(1)));
-	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-		len = (size_t)round_down(limit.rlim_cur / 2, MiB(1)); /* others need addresses, too */
-	len = MIN(len, most);
+	if (syscall(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		len = MIN(len, (size_t)round_down(limit.rlim_cur / 4, MiB(1)));
 	for (; len >= RESERVE_LEAST; len = round_down(len / 2, MiB(1))) {
-		void *p = wanted ? reserve(wanted, len) : MAP_FAILED;
+		long p = syscall(SYS_mmap, NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-		if (p == MAP_FAILED)
-			p = reserve(0, len);
-		if (p != MAP_FAILED) {
+		if (p != -1) {
 			*ret_len = len;
-			return p;
+			return (uint8_t *)p;
 		}
 	}
 	return NULL;
+}
+
+static size_t range_bytes(size_t most)
+{
+	struct sysinfo info;
+	size_t len = RANGE_MIN;
+
+	if (syscall(SYS_sysinfo, &info) == 0) /* not that of interpose_results.c, which may allocate */
+		len = MAX(len, (size_t)round_up(4 * (uint64_t)info.totalram * info.mem_unit, MiB(1)));
+	return MIN(len, most);
 }
 
 static size_t table_bytes(uint32_t nr_units)
@@ -150,19 +150,25 @@ static size_t table_bytes(uint32_t nr_units)
 
 static struct heap_state *start(struct heap *h)
 {
-	size_t len;
-	uint8_t *p = reserve_most(h->wanted, h->most ? h->most : SIZE_MAX, &len);
-	struct heap_state *s = (struct heap_state *)p;
+	size_t len = range_bytes(h->most ? h->most : SIZE_MAX);
+	uint8_t *p = (uint8_t *)h->wanted;
+	bool reserved = !p || !map_more(false, p, HEAP_UNIT);
+	struct heap_state *s;
 	uint32_t nr;
 
-	if (!p)
-		return NULL;
-	if (!make_readable(p, HEAP_UNIT)) {
-		syscall(SYS_munmap, p, len);
-		return NULL;
+	if (reserved) {
+		p = reserve(len, &len);
+		if (!p)
+			return NULL;
+		if (!map_more(true, p, HEAP_UNIT)) {
+			syscall(SYS_munmap, p, len);
+			return NULL;
+		}
 	}
+	s = (struct heap_state *)p;
 	nr = (uint32_t)MIN(len / (HEAP_UNIT + sizeof(struct unit)), (size_t)NONE - 1);
-	s->reserved = len;
+	s->range = len;
+	s->reserved = reserved;
 	s->table_len = HEAP_UNIT;
 	s->data = (uint8_t *)round_up((uintptr_t)p + table_bytes(nr), HEAP_UNIT);
 	s->nr = (uint32_t)MIN((size_t)(p + len - s->data) / HEAP_UNIT, (size_t)nr);
@@ -192,12 +198,12 @@ static bool grow(struct heap_state *s, uint32_t upto)
 	want = MAX(upto, s->readable + step);
 	want = MIN(want, s->nr);
 	table = table_bytes(want);
-	if (!make_readable((uint8_t *)s + s->table_len, table - MIN(table, s->table_len)))
+	if (!map_more(s->reserved, (uint8_t *)s + s->table_len, table - MIN(table, s->table_len)))
 		return false;
 	s->table_len = MAX(table, s->table_len);
-	if (!make_readable(s->data + (size_t)s->readable * HEAP_UNIT, (size_t)(want - s->readable) * HEAP_UNIT)) {
+	if (!map_more(s->reserved, s->data + (size_t)s->readable * HEAP_UNIT, (size_t)(want - s->readable) * HEAP_UNIT)) {
 		want = upto; /* the kernel counts what may be used: perhaps there is as much as is needed */
-		if (!make_readable(s->data + (size_t)s->readable * HEAP_UNIT, (size_t)(want - s->readable) * HEAP_UNIT))
+		if (!map_more(s->reserved, s->data + (size_t)s->readable * HEAP_UNIT, (size_t)(want - s->readable) * HEAP_UNIT))
 			return false;
 	}
 	s->readable = want;
@@ -438,7 +444,7 @@ bool heap_has(const struct heap *h, const void *p)
 {
 	const struct heap_state *s = atomic_load_explicit(&h->state, memory_order_relaxed);
 
-	return s && (uintptr_t)p - (uintptr_t)s < s->reserved;
+	return s && (uintptr_t)p - (uintptr_t)s < s->range;
 }
 
 static uint32_t unit_at(const struct heap_state *s, const void *p)

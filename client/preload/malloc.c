@@ -25,11 +25,12 @@
 #define ALIGN 16u
 /* Where nothing else is put on the machines that there are: so it can be had there again. */
 #define HEAP_AT UINT64_C(0x100000000000)
+#define OWN_AT UINT64_C(0x200000000000)
 #define MAPS_AT UINT64_C(0x300000000000)
 #define MAPS_END UINT64_C(0x500000000000)
 
 struct heap preload_heap = { .wanted = HEAP_AT };
-static struct heap own_heap = { .most = GiB(16) };
+static struct heap own_heap = { .wanted = OWN_AT, .most = GiB(16) };
 _Thread_local bool preload_own __attribute__((tls_model("initial-exec")));
 
 static struct heap *heap_for_us(void)
@@ -183,6 +184,8 @@ void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t off)
 	capture_lock();
 	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE))
 		capture_cut(at, len);
+	else if (!(flags & MAP_FIXED_NOREPLACE) && (heap_has(&preload_heap, at) || heap_has(&own_heap, at)))
+		at = NULL; /* where a heap is to grow */
 	if (captured && !at && len <= MAPS_END - MAPS_AT && next < MAPS_END - len) {
 		at = (void *)next; /* a hint */
 		next += round_up(len, HEAP_UNIT);
