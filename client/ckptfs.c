@@ -166,6 +166,7 @@ int ckptfs_finish(void)
 
 	if (!client_enter(&r))
 		return r;
+	atomic_store(&client.hurry, true);
 	writer_wait();
 	r = client.told ? 0 : client.error;
 	release();

@@ -66,7 +66,7 @@ struct ckptfs_options {
 	 * CKPTFS_COW_NONE: none, the program waits.
 	 */
 	uint64_t cow_bytes;
-	uint64_t write_rate; /* bytes per second that are written at most; 0: no limit */
+	uint64_t write_rate; /* bytes per second that are written at most, until ckptfs_finish(); 0: no limit */
 	/*
 	 * NULL: a checkpoint is DIR/NNNNNN. Else it is DIR/NNNNNN/MEMBER: of several processes that take checkpoints together,
 	 * each has a name of its own, and a step is a directory, for ckptfs-seal.

@@ -83,6 +83,7 @@ struct client {
 	_Atomic(uint32_t) progress; /* a futex: changes when somebody who waits should look again */
 	_Atomic(uint32_t) nr_ended; /* jobs; a futex, too */
 
+	_Atomic(bool) hurry; /* the program ends, and waits: nothing is limited any more */
 	struct mutex job_lock;
 	struct cond job_changed;
 	pthread_t thread;

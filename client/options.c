@@ -1,8 +1,10 @@
 #include "client/options.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/conf.h"
 #include "base/log.h"
@@ -72,6 +74,16 @@ static int fill_cow(uint64_t *bytes, uint32_t *percent)
 	return r;
 }
 
+/* The program waits for single pages. */
+static int fill_rate(uint64_t *rate)
+{
+	int r = fill_size("CKPTFS_RATE", rate);
+
+	if (r == 0 && *rate > 0 && *rate < (uint64_t)sysconf(_SC_PAGESIZE))
+		r = log_errno(-EINVAL, "checkpoints: %" PRIu64 " bytes per second are less than a page in a second", *rate);
+	return r;
+}
+
 static int fill_keep(uint32_t *keep)
 {
 	uint64_t n = *keep;
@@ -112,7 +124,7 @@ int options_fill(const struct ckptfs_options *given, struct ckptfs_options *ret,
 	if (r == 0)
 		r = fill_cow(&o.cow_bytes, cow_percent);
 	if (r == 0)
-		r = fill_size("CKPTFS_RATE", &o.write_rate);
+		r = fill_rate(&o.write_rate);
 	if (r == 0)
 		r = fill_keep(&o.keep);
 	if (r < 0)

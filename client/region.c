@@ -291,11 +291,11 @@ int region_add(struct region *r, uint32_t slot)
 	int error;
 
 	if (r->len / client.page_size >= PAGES_NONE)
-		return log_errno(-EFBIG, "region %s: %zu bytes", r->name, r->len);
+		return log_errno(-EFBIG, "region %s: %zu bytes are more than 2^32 pages", r->name, r->len);
 	r->unit = unit_of(r);
 	set_pages(r, 0);
 	found = slot != 0 && slot_is_free(slot, r->nr_slot) ? slot : find_slot(r->nr_slot);
-	error = found + r->nr_slot < PAGES_NONE ? 0 : -EFBIG;
+	error = found + r->nr_slot < PAGES_NONE ? 0 : log_errno(-EFBIG, "region %s: %zu bytes, beside others", r->name, r->len);
 	if (error == 0)
 		error = grow_tables(found + r->nr_slot);
 	if (error == 0)

@@ -52,13 +52,18 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static bool is_limited(void *userdata _unused_)
+{
+	return !atomic_load(&client.hurry);
+}
+
 /* *took_ns (may be NULL): without what the limit makes it wait. */
 static int put(struct writer *w, const void *p, size_t len, uint64_t off, uint64_t *took_ns)
 {
 	uint64_t start;
 	int r;
 
-	io_rate_wait(w->rate, len);
+	io_rate_wait_while(w->rate, len, is_limited, NULL);
 	start = monotonic_ns();
 	r = io_pwrite(w->fd, p, len, off);
 	if (took_ns)

@@ -1,6 +1,7 @@
 /*
  * Begins before main(), if CKPTFS_DIR is set, and takes checkpoints in a thread of its own: when a period has passed, or a signal has come. Whoever calls
- * ckptfs_checkpoint() in the program takes one as well. Programs that this one starts do not: CKPTFS_DIR is taken from the environment.
+ * ckptfs_checkpoint() in the program takes one as well. Programs that this one starts do not: CKPTFS_DIR is taken from the environment. But one that
+ * takes its place by exec(2), as behind taskset(1) or env(1), does: CKPTFS_EXEC stands there instead, with what tells this process from its children.
  *
  * The moment of a checkpoint, for checkpoint.c:
  *
@@ -11,12 +12,17 @@
  * In between pages are closed. Threads need not be stopped for that: whoever writes to a closed page waits until all are (checkpoint.c).
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client/preload/preload.h"
 
@@ -205,35 +211,72 @@ static int begin(const char *dir)
 	return start_thread();
 }
 
-/* Not by unsetenv(3): shells have one of their own, which knows nothing yet when constructors run. */
-static void take_from_environment(const char *name)
+/* `instead` (NULL: nothing) takes the place of a variable. Not by setenv(3): shells have one of their own, which knows nothing yet when constructors run. */
+static void replace_in_environment(const char *name, char *instead)
 {
 	size_t len = strlen(name);
 	char **to = environ;
 
-	for (char **from = environ; from && *from; from++)
-		if (strncmp(*from, name, len) != 0 || (*from)[len] != '=')
+	for (char **from = environ; from && *from; from++) {
+		bool found = strncmp(*from, name, len) == 0 && (*from)[len] == '=';
+
+		if (!found)
 			*to++ = *from;
+		else if (instead)
+			*to++ = TAKE(instead);
+	}
 	if (to)
 		*to = NULL;
 }
 
+/* When this process was started, since the machine was: numbers of processes come again. 0: nobody knows. */
+static uint64_t started_ticks(void)
+{
+	char text[1024] = "";
+	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+	char *p = n > 0 ? strrchr(text, ')') : NULL; /* names of programs have spaces */
+
+	if (fd >= 0)
+		close(fd);
+	for (int field = 2; p && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	return p ? strtoull(p, NULL, 10) : 0;
+}
+
+/* Where checkpoints of this process go. NULL: it is to have none. What it leaves in the environment is for whoever takes its place. */
+static const char *wanted_dir(void)
+{
+	static char variable[PATH_MAX + 64];
+	const char *dir = getenv("CKPTFS_DIR"), *before = getenv("CKPTFS_EXEC");
+	char self[64];
+	size_t len;
+
+	if (!dir && !before)
+		return NULL;
+	len = (size_t)snprintf(self, sizeof(self), "%d.%" PRIu64 ":", (int)getpid(), started_ticks());
+	if (!dir && strncmp(before, self, len) == 0)
+		return before + len;
+	replace_in_environment("CKPTFS_EXEC", NULL); /* it was its parent's */
+	if (!dir || *dir == '\0')
+		return NULL;
+	if (strlen(dir) >= PATH_MAX) {
+		log_errno(-ENAMETOOLONG, "checkpoints: CKPTFS_DIR");
+		return NULL;
+	}
+	snprintf(variable, sizeof(variable), "CKPTFS_EXEC=%s%s", self, dir);
+	replace_in_environment("CKPTFS_DIR", variable);
+	return dir;
+}
+
 __attribute__((constructor)) static void start(void)
 {
-	const char *dir = getenv("CKPTFS_DIR");
-	char path[4096];
+	const char *dir;
 
-	if (!dir || *dir == '\0')
-		return;
 	preload_own = true;
-	if (strlen(dir) >= sizeof(path)) {
-		log_errno(-ENAMETOOLONG, "checkpoints: CKPTFS_DIR");
-	} else {
-		strcpy(path, dir);
-		take_from_environment("CKPTFS_DIR");
-		if (begin(path) < 0)
-			log_error("checkpoints %s: none are taken, the program goes on without", path);
-	}
+	dir = wanted_dir();
+	if (dir && begin(dir) < 0)
+		log_error("checkpoints %s: none are taken, the program goes on without", dir);
 	preload_own = false;
 }
 
@@ -245,6 +288,7 @@ __attribute__((destructor)) static void end(void)
 	ending = true;
 	atomic_fetch_add(&wanted, 1);
 	futex_wake_all(&wanted);
+	atomic_store(&client.hurry, true);
 	pthread_join(thread, NULL);
 	ckptfs_wait();
 }

@@ -44,9 +44,10 @@ done
 echo "ok $(counts "$MNT/captured") checkpoints of threads that go on, each of one moment"
 
 # Handlers that map memory, in the midst of allocating: pages are written slowly, so that somebody who allocates waits for one.
-CKPTFS_RATE=20M CKPTFS_COW=64K CKPTFS_KEPT=2 in_preload "$MNT/signals" timeout -k 1 60 "$(program captured_signals)" 200 >"$WORK/out" 2>"$WORK/errors" ||
+timeout -k 1 60 env CKPTFS_RATE=20M CKPTFS_COW=64K CKPTFS_PERIOD=0.02 CKPTFS_KEPT=2 CKPTFS_DIR="$MNT/signals" LD_PRELOAD="$preload" \
+	"$(program captured_signals)" 200 >"$WORK/out" 2>"$WORK/errors" ||
 	{ cat "$WORK/errors"; fail "handlers wait for ever"; }
-grep -qx right "$WORK/out" || fail "handlers: $(cat "$WORK/out")"
+grep -qx right "$WORK/out" && has_at_least "$MNT/signals" 2 || fail "handlers: $(cat "$WORK/out" "$WORK/errors")"
 echo "ok handlers map memory in the midst of allocating, and others fork"
 
 # At a signal, and only then.
@@ -102,6 +103,55 @@ in_preload "$MNT/shell" bash -c 'env; true' >"$WORK/out" 2>"$WORK/errors" </dev/
 [ ! -s "$WORK/errors" ] || fail "a shell's children: $(cat "$WORK/errors")"
 echo "ok a shell's children are left alone"
 
+# But what takes a program's place is: the memory in checkpoints is that of the last one.
+behind() { # NAME COMMAND...
+	local name=$1
+	shift
+	in_preload "$MNT/$name" "$@" "$PYTHON" -c '
+import os, sys, time
+mark = "".join(["the mark ", "of the program"]) * 1000
+for _ in range(600):
+    time.sleep(0.05)
+    if sum(n.isdigit() for n in os.listdir(sys.argv[1])) >= 3:
+        sys.exit(0)
+sys.exit("no checkpoints")' "$MNT/$name" >"$WORK/out" 2>"$WORK/errors" </dev/null || fail "behind $name: $(cat "$WORK/out" "$WORK/errors")"
+	grep -q 'the mark of the program' "$MNT/$name/$(find "$MNT/$name" -name '[0-9]*' -printf '%f\n' | sort | tail -n 1)" || fail "behind $name: checkpoints are of another one"
+}
+behind env env A=B
+behind sh sh -c 'exec "$@"' sh
+behind bash bash -c 'true; (true); exec -a name "$@"' bash
+behind nice nice -n 1 env A=B
+! command -v taskset >/dev/null || behind taskset taskset -c 0
+echo "ok programs that others start by taking their place"
+
+# A limit of addresses, of the shell's and of its own: what the program may have without, it may have.
+needs='
+import mmap, os, resource, sys, threading, time
+if sys.argv[2:]:
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]) << 10,) * 2)
+threading.Thread(target=time.sleep, args=(0.1,)).start()
+a, b = bytearray(300 << 20), mmap.mmap(-1, 50 << 20)
+try:
+    bytearray(2 << 30)
+    sys.exit("no limit")
+except MemoryError:
+    pass
+for _ in range(600):
+    time.sleep(0.05)
+    if os.path.isdir(sys.argv[1]) and sum(n.isdigit() for n in os.listdir(sys.argv[1])) >= 2:
+        sys.exit(0)
+sys.exit("no checkpoints")'
+mkdir "$MNT/limited" "$MNT/limits"
+(ulimit -v 800000 && CKPTFS_KEPT=2 in_preload "$MNT/limited" "$PYTHON" -c "$needs" "$MNT/limited") 2>"$WORK/errors" || fail "ulimit -v: $(cat "$WORK/errors")"
+CKPTFS_KEPT=2 in_preload "$MNT/limits" "$PYTHON" -c "$needs" "$MNT/limits" 800000 2>"$WORK/errors" || fail "RLIMIT_AS: $(cat "$WORK/errors")"
+echo "ok limits of addresses"
+
+# It would take a quarter of an hour at this rate; with the program it is over.
+timeout -k 1 60 env CKPTFS_RATE=4K CKPTFS_PERIOD=0.1 CKPTFS_DIR="$MNT/slow" LD_PRELOAD="$preload" sleep 0.5 2>"$WORK/errors" ||
+	fail "a program does not end: $(cat "$WORK/errors")"
+[ "$(counts "$MNT/slow")" -ge 1 ] || fail "the last checkpoint is not complete: $(cat "$WORK/errors")"
+echo "ok with the program the limit ends"
+
 # What it cannot do is refused, with a reason, and the program runs all the same.
 refused() { # VARIABLE=VALUE WHAT-IT-SAYS
 	env "$1" CKPTFS_DIR="$MNT/refused" LD_PRELOAD="$preload" /bin/echo runs >"$WORK/out" 2>"$WORK/errors" || fail "$1: it does not run"
@@ -113,6 +163,7 @@ refused CKPTFS_TRACKING=x 'need userfaultfd'
 refused CKPTFS_MODE=sync 'is for programs that are linked'
 refused CKPTFS_PERIOD=soon 'CKPTFS_PERIOD=soon'
 refused CKPTFS_SIGNAL=KILL 'CKPTFS_SIGNAL=KILL'
+refused CKPTFS_RATE=1 'less than a page in a second'
 LD_PRELOAD=$preload "$captured" </dev/null >"$WORK/out" 2>"$WORK/errors" || fail "without CKPTFS_DIR"
 [ ! -s "$WORK/errors" ] || fail "without CKPTFS_DIR: $(cat "$WORK/errors")"
 echo "ok what cannot be done is refused"
