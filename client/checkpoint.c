@@ -246,6 +246,7 @@ static int try_checkpoint(void)
 		return r;
 	}
 	writer_wait();
+	client_forget_regions();
 	r = tell();
 	if (r == 0)
 		r = take();
@@ -299,7 +300,10 @@ int ckptfs_status(struct ckptfs_status *ret)
 	status.bytes = region_bytes();
 	status.cow_bytes = region_copies_bytes();
 	for (uint32_t i = 0; i < client.nr_regions; i++)
-		status.regions_userfaultfd += client.by_slot[i]->track != &track_mprotect;
+		if (client.by_slot[i]->gone)
+			status.regions--;
+		else
+			status.regions_userfaultfd += client.by_slot[i]->track != &track_mprotect;
 	client_job_lock(&before);
 	status.last = client.last;
 	status.under_way = client.job.number;

@@ -93,7 +93,7 @@ static int make_alive(void)
 	return 0;
 }
 
-static void release(void)
+static void release(void) REQUIRES(client.call)
 {
 	_Atomic(uint32_t) *alive;
 
@@ -101,11 +101,10 @@ static void release(void)
 	while (client.nr_regions > 0) {
 		struct region *r = client.by_address[client.nr_regions - 1];
 
-		r->track->detach(r);
-		region_remove(r);
-		if (r->ours)
-			munmap(r->p, round_up(r->len, client.page_size));
-		free(r);
+		if (!r->gone)
+			client_drop_region(r);
+		else
+			client_forget_regions();
 	}
 	track_stop();
 	image_dir_close(client.dir);
@@ -199,6 +198,14 @@ static void set_pages(struct region *r, bool clean) REQUIRES(client.call)
 	siglock_leave(&client.lock, &before);
 }
 
+static bool has_gone(void) REQUIRES(client.call)
+{
+	for (uint32_t i = 0; i < client.nr_regions; i++)
+		if (client.by_slot[i]->gone)
+			return true;
+	return false;
+}
+
 int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot, struct region **ret)
 {
 	struct region *r = calloc(1, sizeof(*r));
@@ -206,6 +213,10 @@ int client_add_region(const char *name, void *p, size_t len, enum client_region_
 
 	if (!r)
 		return -ENOMEM;
+	if (has_gone()) { /* whose addresses it may have */
+		writer_wait();
+		client_forget_regions();
+	}
 	strcpy(r->name, name); /* as long as check_name() and image_format.c say */
 	r->p = p;
 	r->len = len;
@@ -247,14 +258,58 @@ void client_pages_restored(struct region *r, bool as_the_file)
 	set_pages(r, as_the_file);
 }
 
+/* As if the program wrote to all of it: what has yet to be written is copied, or goes first. */
+static void touch_all(const struct region *r)
+{
+	uintptr_t start = (uintptr_t)r->start;
+	sigset_t before;
+
+	signals_block(&before);
+	for (int wait = 0; wait < 2; wait++)
+		for (uint32_t i = 0; i < r->nr_pages; i++)
+			fault_touch(start + (size_t)i * client.page_size, wait);
+	signals_restore(&before);
+}
+
+static bool is_writing(void)
+{
+	sigset_t before;
+	bool busy;
+
+	client_job_lock(&before);
+	busy = client.job.number != 0;
+	client_job_unlock(&before);
+	return busy;
+}
+
 void client_drop_region(struct region *r)
 {
-	writer_wait();
+	bool busy = is_writing();
+	sigset_t before;
+
+	if (busy)
+		touch_all(r);
 	r->track->detach(r);
-	region_remove(r);
+	siglock_enter(&client.lock, &before);
+	r->gone = true;
+	atomic_fetch_add(&client.nr_gone, 1);
+	siglock_leave(&client.lock, &before);
 	if (r->ours)
 		munmap(r->p, round_up(r->len, client.page_size));
-	free(r);
+	if (!busy)
+		client_forget_regions();
+}
+
+void client_forget_regions(void)
+{
+	for (uint32_t i = client.nr_regions; i-- > 0;) {
+		struct region *r = client.by_slot[i];
+
+		if (!r->gone)
+			continue;
+		region_remove(r);
+		free(r);
+	}
 }
 
 void *client_map(void *at, size_t len)

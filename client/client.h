@@ -30,11 +30,12 @@ struct track;
 
 struct region {
 	char name[IMAGE_NAME_MAX + 1];
-	uint8_t *p; /* constant, as all but `claimed` and `unit` */
+	uint8_t *p; /* constant, as all but `claimed`, `gone` and `unit` */
 	size_t len;
 	bool ours; /* mapped by us */
 	bool captured; /* the program's, of whole pages, and it does not know */
 	bool claimed; /* by the program; false: restored, and not asked for yet */
+	bool gone; /* its memory is not ours any more; what the checkpoint under way has of it is copied or written. Under client.lock */
 	uint32_t since; /* the first checkpoint that can have it: what an earlier file has in its place is somebody else's */
 	uint32_t slot, nr_slot; /* pages of the file that it has */
 	uint8_t *start; /* whole pages: what is tracked */
@@ -83,6 +84,7 @@ struct client {
 	_Atomic(uint32_t) progress; /* a futex: changes when somebody who waits should look again */
 	_Atomic(uint32_t) nr_ended; /* jobs; a futex, too */
 
+	_Atomic(uint32_t) nr_gone; /* regions, ever */
 	_Atomic(bool) hurry; /* the program ends, and waits: nothing is limited any more */
 	struct mutex job_lock;
 	struct cond job_changed;
@@ -163,7 +165,7 @@ struct region *region_by_name(const char *name);
 struct region *region_at(const void *p); /* that begins there */
 bool region_overlaps(const void *p, size_t len);
 /* The region that has this address on a tracked page, or this page of the file; with `lock`. NULL: none. */
-struct region *region_of_address(uintptr_t address);
+struct region *region_of_address(uintptr_t address); /* none that is gone, as all that go by address or name */
 struct region *region_of_page(uint32_t page);
 uintptr_t region_next_address(uintptr_t address); /* where tracked pages begin that are not before it; UINTPTR_MAX: nowhere */
 uint64_t region_bytes(void); /* of all */
@@ -212,7 +214,9 @@ enum client_region_kind {
 /* Takes over what is mapped, but for REGION_PROGRAMS and REGION_CAPTURED, if it succeeds. `slot`: where the last file has it; 0: it does not. */
 int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot, struct region **ret)
 	REQUIRES(client.call);
-void client_drop_region(struct region *r) REQUIRES(client.call); /* and unmaps it, if it is ours; waits for the checkpoint under way */
+/* And unmaps it, if it is ours. Waits until the checkpoint under way does not need it any more; others of its pages are written later. */
+void client_drop_region(struct region *r) REQUIRES(client.call);
+void client_forget_regions(void) REQUIRES(client.call); /* those that are gone; no checkpoint is under way */
 void client_open_region(struct region *r); /* all of it, whatever the page manager says */
 /* Its content is what the last file has; or something else. */
 void client_pages_restored(struct region *r, bool as_the_file) REQUIRES(client.call);

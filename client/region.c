@@ -42,7 +42,7 @@ struct region *region_of_address(uintptr_t address)
 	uint32_t n = count_upto(client.by_address, address, true);
 	struct region *r = n > 0 ? client.by_address[n - 1] : NULL;
 
-	if (!r || address < (uintptr_t)r->start || address - (uintptr_t)r->start >= (size_t)r->nr_pages * client.page_size)
+	if (!r || r->gone || address < (uintptr_t)r->start || address - (uintptr_t)r->start >= (size_t)r->nr_pages * client.page_size)
 		return NULL;
 	return r;
 }
@@ -68,7 +68,7 @@ struct region *region_of_page(uint32_t page)
 struct region *region_by_name(const char *name)
 {
 	for (uint32_t i = 0; i < client.nr_regions; i++)
-		if (strcmp(client.by_address[i]->name, name) == 0)
+		if (!client.by_address[i]->gone && strcmp(client.by_address[i]->name, name) == 0)
 			return client.by_address[i];
 	return NULL;
 }
@@ -77,13 +77,15 @@ struct region *region_at(const void *p)
 {
 	uint32_t n = count_upto(client.by_address, (uintptr_t)p, true);
 
-	return n > 0 && client.by_address[n - 1]->p == p ? client.by_address[n - 1] : NULL;
+	return n > 0 && client.by_address[n - 1]->p == p && !client.by_address[n - 1]->gone ? client.by_address[n - 1] : NULL;
 }
 
 bool region_overlaps(const void *p, size_t len)
 {
 	uint32_t n = count_upto(client.by_address, (uintptr_t)p + len - 1, true);
 
+	while (n > 0 && client.by_address[n - 1]->gone)
+		n--;
 	return n > 0 && client.by_address[n - 1]->p + client.by_address[n - 1]->len > (const uint8_t *)p;
 }
 
@@ -92,7 +94,7 @@ uint64_t region_bytes(void)
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < client.nr_regions; i++)
-		sum += client.by_address[i]->len;
+		sum += client.by_address[i]->gone ? 0 : client.by_address[i]->len;
 	return sum;
 }
 

@@ -256,6 +256,7 @@ static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number) REQUIR
 	if (flags & ~CKPTFS_RESTART_ADDRESSES)
 		return log_errno(-EINVAL, "restart: unknown flags %#" PRIx32, flags);
 	writer_wait();
+	client_forget_regions();
 	while (is_of_the_file(r = restart_below(number, below, flags, &found)) && number == 0 && found > 0) {
 		log_warning("checkpoint %s/%06" PRIu32 ": cannot be used: %s", image_dir_path(client.dir), found, strerror(-r));
 		why = r;

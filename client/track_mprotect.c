@@ -70,11 +70,33 @@ static void chain(int signal, siginfo_t *info, void *context)
 	}
 }
 
+/* A region may have gone since, and its memory be open: then the write succeeds. If it comes again, and none has gone meanwhile, it is the program's fault. */
+static bool is_ours(const siginfo_t *info)
+{
+	static _Thread_local struct {
+		const void *p;
+		uint32_t nr_gone;
+	} last __attribute__((tls_model("initial-exec")));
+	const void *p = info->si_addr;
+	uint32_t nr_gone;
+
+	if (info->si_code != SEGV_ACCERR)
+		return false;
+	if (fault_touch((uintptr_t)p, true))
+		return true;
+	nr_gone = atomic_load(&client.nr_gone);
+	if ((uintptr_t)p < track_mprotect_low || (uintptr_t)p >= track_mprotect_high || (p == last.p && nr_gone == last.nr_gone))
+		return false;
+	last.p = p;
+	last.nr_gone = nr_gone;
+	return true;
+}
+
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
 	int saved = errno;
 
-	if (info->si_code != SEGV_ACCERR || !fault_touch((uintptr_t)info->si_addr, true))
+	if (!is_ours(info))
 		chain(signal, info, context);
 	errno = saved;
 }

@@ -8,7 +8,7 @@
  *   memory whose protection is changed, that is moved or huge pages       what has been captured of it is left out from then on, which is logged
  *
  * Pieces become regions when a checkpoint is taken, never before: so nobody who allocates or maps memory waits for one. Whoever takes memory
- * away that is a region waits for the checkpoint under way, which may have to be read from it.
+ * away that is a region waits until the checkpoint under way has what it needs of it.
  *
  * Lock: capture_lock(), taken before client.call, and before the heap is held.
  */

@@ -300,6 +300,34 @@ static void a_parent_that_is_gone_is_told_and_mended(void)
 
 /* --- what goes wrong --- */
 
+/* It would take minutes for all. */
+static void a_region_that_goes_does_not_wait_for_others(void)
+{
+	const struct ckptfs_options options = { .size = sizeof(options), .write_rate = 64 << 10, .cow_bytes = CKPTFS_COW_NONE };
+	uint8_t *p, *q, *own = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const char *mode = getenv("CKPTFS_MODE");
+	bool waits = mode && strcmp(mode, "sync") == 0;
+
+	api_begin(waits ? NULL : &options);
+	p = ckptfs_malloc("p", 16 << 20);
+	q = ckptfs_malloc("q", 4 * PAGE);
+	CHECK(p && q && ckptfs_protect("own", own, 4 * PAGE) == 0);
+	memset(p, 1, 16 << 20);
+	memset(q, 2, 4 * PAGE);
+	memset(own, 3, 4 * PAGE);
+	CHECK(ckptfs_checkpoint() == 0);
+	CHECK(ckptfs_free(q) == 0 && ckptfs_unprotect(own) == 0);
+	memset(own, 4, 4 * PAGE);
+	CHECK(waits || api_status().under_way == 1);
+	CHECK(api_status().regions == 1 && ckptfs_find("q", NULL, NULL) == -ENOENT);
+	api_again();
+	CHECK(ckptfs_restart(1, 0, NULL) == 0);
+	CHECK(api_all_are(ckptfs_malloc("q", 4 * PAGE), 4 * PAGE, 2) && api_all_are(ckptfs_malloc("p", 16 << 20), 16 << 20, 1));
+	CHECK(ckptfs_protect("own", own, 4 * PAGE) == 0 && api_all_are(own, 4 * PAGE, 3));
+	api_end();
+	munmap(own, 4 * PAGE);
+}
+
 static void mistakes_are_told(void)
 {
 	struct ckptfs_status s = { .size = 1 };
@@ -451,6 +479,7 @@ int main(int argc, char **argv)
 		{ "a checkpoint is an ordinary file", a_checkpoint_is_an_ordinary_file },
 		{ "the newest that is valid is taken", the_newest_that_is_valid_is_taken },
 		{ "a parent that is gone is told and mended", a_parent_that_is_gone_is_told_and_mended },
+		{ "a region that goes does not wait for others", a_region_that_goes_does_not_wait_for_others },
 		{ "mistakes are told", mistakes_are_told },
 		{ "a directory has one process", a_directory_has_one_process },
 		{ NULL, NULL },

@@ -135,6 +135,33 @@ static void threads_write_while_checkpoints_are_taken(void)
 	api_end();
 }
 
+/* A write that was noticed when the region was there still, and is answered when it has gone. */
+static void threads_write_while_regions_go(void)
+{
+	struct worker w[2] = { 0 };
+
+	api_begin(NULL);
+	for (int i = 0; i < 2; i++) {
+		w[i].len = 50 * PAGE;
+		w[i].p = mmap(NULL, w[i].len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(w[i].p != MAP_FAILED && pthread_create(&w[i].thread, NULL, work, &w[i]) == 0);
+	}
+	for (int i = 0; i < 100; i++) {
+		CHECK(ckptfs_protect("w0", w[0].p, w[0].len) == 0 && ckptfs_protect("w1", w[1].p, w[1].len) == 0);
+		CHECK(ckptfs_checkpoint() == 0);
+		CHECK(ckptfs_unprotect(w[0].p) == 0 && ckptfs_unprotect(w[1].p) == 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		__atomic_store_n(&w[i].stop, true, __ATOMIC_RELAXED);
+		pthread_join(w[i].thread, NULL);
+		for (size_t k = 0; k < w[i].len; k += PAGE / 2)
+			CHECK(w[i].p[k] == (uint8_t)w[i].rounds);
+		munmap(w[i].p, w[i].len);
+	}
+	CHECK(ckptfs_wait() == 0);
+	api_end();
+}
+
 /* Reads into its memory until it is told to stop. */
 static void *read_on(void *arg)
 {
@@ -536,6 +563,7 @@ static void memory_in_many_pieces_is_tracked(void)
 const struct api_test api_program_tests[] = {
 	{ "system calls write to closed pages", calls_write_to_closed_pages },
 	{ "threads write while checkpoints are taken", threads_write_while_checkpoints_are_taken },
+	{ "threads write while regions go", threads_write_while_regions_go },
 	{ "no call fails because another thread takes a checkpoint", no_call_fails_because_another_thread_takes_a_checkpoint },
 	{ "threads call at the same time", threads_call_at_the_same_time },
 	{ "children of busy parents set handlers", children_of_busy_parents_set_handlers },
