@@ -364,16 +364,19 @@ struct ckptfs_compact_result {
 	char coder[88]; /* out: its steps; "": nothing was coded */
 };
 
-/* What became of variables of this store, ever, by their keys. ENOENT: no more. For root and whoever runs the mount (EPERM), on any descriptor. */
+/*
+ * What became of variables of this store, ever, one after the other by their keys. ENOENT: no more. For root and whoever runs the mount (EPERM),
+ * on any descriptor.
+ */
 struct ckptfs_variable {
 	uint32_t size, version;
-	uint64_t number; /* in: from 0 */
+	uint64_t number; /* in: 0: the first; else the one behind `key`. Out: one more, so that asking again goes on */
 	uint64_t coded, before, after, code_ns; /* out, as above */
 	uint64_t last_ns; /* out: the last time, since 1970 */
 	uint32_t turns; /* out: enum ckptfs_compact_order that was taken last */
 	uint32_t reserved;
 	char type[8], coder[88]; /* out, as of the last time */
-	char key[1032]; /* out */
+	char key[1032]; /* in: see number; out: its own, "": bytes of no variable */
 };
 
 #define CKPTFS_IOC_HANDLE _IOWR(CKPTFS_IOC_TYPE, 1, struct ckptfs_handle)

@@ -1,6 +1,7 @@
 /* Requests of ckptfs-compact, and about what it has done. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/ioctl.h"
@@ -141,7 +142,7 @@ static void fill_variable(const struct variable_note *v, struct ckptfs_variable 
 	*arg = (struct ckptfs_variable){
 		.size = arg->size,
 		.version = arg->version,
-		.number = arg->number,
+		.number = arg->number + 1,
 		.coded = v->coded,
 		.before = v->before,
 		.after = v->after,
@@ -154,19 +155,29 @@ static void fill_variable(const struct variable_note *v, struct ckptfs_variable 
 	snprintf(arg->key, sizeof(arg->key), "%s", v->key);
 }
 
+static int find_variable(fuse_req_t req, struct ckptfs_variable *arg)
+{
+	struct variable_note v;
+	int r;
+
+	if (!ops_may_command(req))
+		return -EPERM;
+	if (!memchr(arg->key, '\0', sizeof(arg->key)))
+		return -EINVAL;
+	r = engine_variable_next(fs_of(req)->engine, arg->number > 0 ? arg->key : NULL, &v);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	fill_variable(&v, arg);
+	free(v.key);
+	return 0;
+}
+
 void ioctl_variable(fuse_req_t req, const void *in)
 {
-	struct variable_note *v = NULL;
 	struct ckptfs_variable arg;
-	size_t nr = 0;
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	r = ops_may_command(req) ? engine_variables(fs_of(req)->engine, &v, &nr) : -EPERM;
-	if (r == 0 && arg.number < nr)
-		fill_variable(&v[arg.number], &arg);
-	else if (r == 0)
-		r = -ENOENT;
-	engine_variables_free(v, nr);
+	r = find_variable(req, &arg);
 	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }

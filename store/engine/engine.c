@@ -52,6 +52,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	mutex_init(&e->heal.lock);
 	compress_init(e);
 	mutex_init(&e->scrub.lock);
+	mutex_init(&e->variables.lock);
 	mutex_init(&e->shares.lock);
 	cond_init(&e->shares.settled);
 	mutex_init(&e->absorb_lock);
@@ -117,6 +118,8 @@ void engine_free(struct engine *e)
 	shares_release(e);
 	cond_release(&e->shares.settled);
 	mutex_release(&e->shares.lock);
+	variable_notes_release(&e->variables.notes);
+	mutex_release(&e->variables.lock);
 	mutex_release(&e->scrub.lock);
 	compress_release(e);
 	mutex_release(&e->heal.lock);
@@ -241,6 +244,8 @@ static int engine_load(struct engine *e, bool rebuild)
 	r = moving_load(e);
 	if (r == 0)
 		r = scrub_load(e);
+	if (r == 0)
+		r = variables_load(e);
 	return r < 0 ? r : absorb_load(e);
 }
 

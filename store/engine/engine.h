@@ -332,9 +332,8 @@ struct variable_note {
 	uint64_t code_ns;
 	uint64_t last_ns; /* when, by the wall clock */
 };
-/* The caller frees them. */
-int engine_variables(struct engine *e, struct variable_note **ret, size_t *ret_nr);
-void engine_variables_free(struct variable_note *v, size_t nr);
+/* The one whose key comes next behind `after`; NULL: the first. 1/0/<0; the caller frees the key. From memory: a search in up to 1000. */
+int engine_variable_next(struct engine *e, const char *after, struct variable_note *ret);
 
 /*
  * Scrubbing: what is committed is read from the disk once and compared with its fingerprints, while everything else

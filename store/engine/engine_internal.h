@@ -72,6 +72,7 @@
 #include "store/engine/record_format.h"
 #include "store/engine/segment.h"
 #include "store/engine/superblock.h"
+#include "store/engine/variables.h"
 #include "store/pack/pack.h"
 
 struct buffer_slab;
@@ -263,6 +264,11 @@ struct engine {
 		struct mutex lock; /* leaf */
 		struct scrub_state state GUARDED_BY(lock);
 	} scrub;
+
+	struct {
+		struct mutex lock; /* leaf */
+		struct variable_notes notes GUARDED_BY(lock); /* as the view has them */
+	} variables;
 
 	struct {
 		struct mutex lock;

@@ -99,6 +99,29 @@ static int save(struct engine *e, const struct variable_notes *n)
 	return r < 0 ? r : engine_tx_apply(e, &tx);
 }
 
+/* The notes as they are from now on; takes them. */
+static void replace(struct engine *e, struct variable_notes *n)
+{
+	struct variable_notes old;
+
+	mutex_lock(&e->variables.lock);
+	old = e->variables.notes;
+	e->variables.notes = *n;
+	mutex_unlock(&e->variables.lock);
+	variable_notes_release(&old);
+	*n = (struct variable_notes){ 0 };
+}
+
+int variables_load(struct engine *e)
+{
+	struct variable_notes n = { 0 };
+	int r = load(e, &n);
+
+	if (r == 0)
+		replace(e, &n);
+	return r;
+}
+
 int variables_remember(struct engine *e, const struct compact_conf *conf)
 {
 	_cleanup_(variable_notes_release) struct variable_notes n = { 0 };
@@ -123,22 +146,35 @@ int variables_remember(struct engine *e, const struct compact_conf *conf)
 		any = true;
 		r = variable_notes_add(&n, &v);
 	}
-	return r == 0 && any ? save(e, &n) : r;
+	if (r == 0 && any)
+		r = save(e, &n);
+	if (r == 0 && any)
+		replace(e, &n);
+	return r;
 }
 
-int engine_variables(struct engine *e, struct variable_note **ret, size_t *ret_nr)
+static int next_locked(const struct variable_notes *n, const char *after, struct variable_note *ret)
 {
-	struct variable_notes n = { 0 };
-	int r = load(e, &n);
+	bool is_there = false;
+	size_t at = after ? place_of(n, after, &is_there) + is_there : 0;
+	char *key;
 
-	if (r < 0)
-		return r;
-	*ret = n.v;
-	*ret_nr = n.nr;
-	return 0;
+	if (at >= n->nr)
+		return 0;
+	key = strdup(n->v[at].key);
+	if (!key)
+		return -ENOMEM;
+	*ret = n->v[at];
+	ret->key = key;
+	return 1;
 }
 
-void engine_variables_free(struct variable_note *v, size_t nr)
+int engine_variable_next(struct engine *e, const char *after, struct variable_note *ret)
 {
-	variable_notes_release(&(struct variable_notes){ v, nr });
+	int r;
+
+	mutex_lock(&e->variables.lock);
+	r = next_locked(&e->variables.notes, after, ret);
+	mutex_unlock(&e->variables.lock);
+	return r;
 }

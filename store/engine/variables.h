@@ -24,5 +24,7 @@ void variable_notes_encode(const struct variable_notes *n, struct buf *ret);
 /* -EBADMSG, -ENOMEM. */
 int variable_notes_decode(const void *p, size_t len, struct variable_notes *ret);
 
-/* With those of a compaction; what cannot be read begins anew. */
+/* From the view, when a store is opened; what cannot be read begins anew. */
+int variables_load(struct engine *e);
+/* With those of a compaction; whoever compacts has gc.lock. */
 int variables_remember(struct engine *e, const struct compact_conf *conf);

@@ -275,9 +275,8 @@ static void chunks_of_any_lengths_are_coded_too(void **state)
 static void what_became_of_a_variable_is_remembered(void **state)
 {
 	struct rig *rig = *state;
-	struct variable_note *v;
+	struct variable_note v, v_behind;
 	uint64_t coded = 0, after = 0;
-	size_t nr;
 
 	for (unsigned step = 0; step < 2; step++) {
 		struct plan *p = plan_new(2);
@@ -291,14 +290,18 @@ static void what_became_of_a_variable_is_remembered(void **state)
 		free(p);
 		rig_crash(rig);
 	}
-	assert_int_equal(engine_variables(rig->e, &v, &nr), 0);
-	assert_int_equal(nr, 1); /* of the rest nothing was coded */
-	assert_string_equal(v[0].key, "field");
-	assert_int_equal(v[0].coded, coded);
-	assert_int_equal(v[0].after, after);
-	assert_true(v[0].turns && v[0].code_ns > 0 && v[0].last_ns > 0);
-	assert_int_equal(v[0].coder.steps.type.class, CODE_FLOAT);
-	engine_variables_free(v, nr);
+	assert_int_equal(engine_variable_next(rig->e, NULL, &v), 1);
+	assert_string_equal(v.key, "field");
+	assert_int_equal(v.coded, coded);
+	assert_int_equal(v.after, after);
+	assert_true(v.turns && v.code_ns > 0 && v.last_ns > 0);
+	assert_int_equal(v.coder.steps.type.class, CODE_FLOAT);
+	assert_int_equal(engine_variable_next(rig->e, v.key, &v_behind), 0); /* of the rest nothing was coded */
+	free(v.key);
+	assert_int_equal(engine_variable_next(rig->e, "fiel", &v), 1);
+	assert_string_equal(v.key, "field");
+	free(v.key);
+	assert_int_equal(engine_variable_next(rig->e, "field2", &v), 0);
 	rig_fsck(rig);
 }
 
