@@ -57,6 +57,17 @@ void json_print_string(FILE *to, const char *s)
 	fputc('"', to);
 }
 
+void json_print_cell(FILE *to, const char *s, int width)
+{
+	char c[JSON_CHAR_MAX];
+
+	while (*s && width > 0) {
+		s += json_char(s, c);
+		width -= fprintf(to, "%s", c);
+	}
+	fprintf(to, "%*s", MAX(width, 0), "");
+}
+
 /* What a terminal may take for a command: C0, DEL and, in two bytes, C1. */
 static bool is_control(const unsigned char *u, size_t len)
 {

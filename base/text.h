@@ -14,6 +14,8 @@ size_t utf8_len(const char *s);
  * U+0080 to U+00FF. */
 size_t json_char(const char *s, char ret[JSON_CHAR_MAX]);
 void json_print_string(FILE *to, const char *s); /* with its quotes */
+/* A cell of a table: as it stands in JSON, cut where it has become `width` bytes, filled up to them. */
+void json_print_cell(FILE *to, const char *s, int width);
 
 /* For people, on one line of a terminal that nothing happens to: control characters, what is not UTF-8 and the backslash
  * become \ooo, as ls -b has it. Returns how many columns that takes, if each character takes one. */

@@ -49,23 +49,10 @@ static const struct coder_spec *coder_of(const struct variable *x)
 	return coding_chosen(c);
 }
 
-/* As it stands in JSON, cut to what fits: names are users' bytes. */
-static void print_key(const char *key)
-{
-	char one[JSON_CHAR_MAX];
-	int width = 0;
-
-	while (*key && width < KEY_WIDTH) {
-		key += json_char(key, one);
-		width += printf("%s", one);
-	}
-	printf("%*s", width < KEY_WIDTH ? KEY_WIDTH - width : 0, "");
-}
-
 static void print_line(const char *name, const char *scheme, uint64_t plain, uint64_t coded, uint64_t in_ns,
 		       uint64_t out_ns, const char *coder)
 {
-	print_key(name);
+	json_print_cell(stdout, name, KEY_WIDTH); /* names are users' bytes */
 	printf(" %10s", human_size(plain).s);
 	printf(" %10s %7.3f %9.0f ", human_size(coded).s, ratio(plain, coded), mb_per_s(plain, in_ns));
 	if (out_ns > 0)

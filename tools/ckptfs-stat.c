@@ -33,6 +33,7 @@
 #include "tools/stat_exclusive.h"
 #include "tools/stat_show.h"
 #include "tools/stat_users.h"
+#include "tools/stat_variables.h"
 #include "tools/stat_watch.h"
 #include "tools/verify.h"
 
@@ -49,6 +50,7 @@ struct request {
 	bool epochs; /* what is sealed in mounts */
 	bool verify, quick; /* does an epoch prove itself? quick: without reading its bytes */
 	bool users; /* who has how much in mounts */
+	bool variables; /* what became of them, in mounts */
 	bool if_deleted; /* what would be free, of all paths together */
 
 	char **paths; /* allocated, as are those below: one for each path */
@@ -76,6 +78,7 @@ static void help(FILE *to)
 	      "       ckptfs-stat --verify [--quick] [--json] EPOCH...\n"
 	      "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"
 	      "       ckptfs-stat --users [--json] [MOUNTPOINT...]\n"
+	      "       ckptfs-stat --variables [--json] [MOUNTPOINT...]\n"
 	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"
 	      "of a file, or of all files below a directory.\n\n"
 	      "  --epochs           the sealed directories of a mount, *: the newest in its directory; NEW: bytes it brought\n"
@@ -83,6 +86,7 @@ static void help(FILE *to)
 	      "  --quick            compare names, attributes and fingerprints only, and read no bytes\n"
 	      "  --if-deleted       what would be free if all PATHs, with all below them, were deleted together\n"
 	      "  --users            who has how much: users, then groups; EXCLUSIVE: bytes that are stored for them alone\n"
+	      "  --variables        variables that were compacted: how, how small they got and how fast that was\n"
 	      "  --json             exact figures, one JSON document a line; keys keep their meaning (schema_version)\n"
 	      "  --prometheus       text exposition format, mounts only\n"
 	      "  --html FILE        a page about one mount; made anew, it also shows how things developed\n"
@@ -157,15 +161,16 @@ static int show_epochs(const struct request *q, FILE *to)
 	return r == -EINVAL ? -EIO : r;
 }
 
-static int show_users(const struct request *q, FILE *to)
+/* Each mount for itself, an empty line between them. */
+static int show_mounts(const struct request *q, int (*one)(const char *mountpoint, bool json, FILE *to), FILE *to)
 {
-	int r = 0, one;
+	int r = 0, this;
 
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
 		if (i > 0 && q->format == FORMAT_HUMAN)
 			fputc('\n', to);
-		one = stat_users(q->paths[i], q->format == FORMAT_JSON, to);
-		r = one < 0 ? one : r;
+		this = one(q->paths[i], q->format == FORMAT_JSON, to);
+		r = this < 0 ? this : r;
 	}
 	return r;
 }
@@ -276,8 +281,8 @@ static int show_all(struct request *q, FILE *to)
 		return show_if_deleted(q, to);
 	if (q->epochs)
 		return show_epochs(q, to);
-	if (q->users)
-		return show_users(q, to);
+	if (q->users || q->variables)
+		return show_mounts(q, q->users ? stat_users : stat_variables, to);
 	if (q->verify)
 		return verify_epochs(q, to);
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
@@ -384,11 +389,13 @@ static int check_epochs(const struct request *q)
 	return -EINVAL;
 }
 
-static int check_users(const struct request *q)
+/* --users and --variables */
+static int check_list(const struct request *q)
 {
-	if (!q->html && q->format != FORMAT_PROMETHEUS && !q->if_deleted && !q->epochs && !q->verify && !q->quick && q->watch_ns == 0)
+	if (!q->html && q->format != FORMAT_PROMETHEUS && !q->if_deleted && !q->epochs && !q->verify && !q->quick && q->watch_ns == 0 &&
+	    !(q->users && q->variables))
 		return 0;
-	fputs("ckptfs-stat: --users goes with --json only\n", stderr);
+	fprintf(stderr, "ckptfs-stat: %s goes with --json only\n", q->users ? "--users" : "--variables");
 	return -EINVAL;
 }
 
@@ -433,6 +440,7 @@ static int parse(int argc, char *argv[], struct request *ret)
 		{ "prometheus", no_argument, NULL, 'p' },
 		{ "quick", no_argument, NULL, 'Q' },
 		{ "users", no_argument, NULL, 'u' },
+		{ "variables", no_argument, NULL, 'a' },
 		{ "verify", no_argument, NULL, 'v' },
 		{ "watch", optional_argument, NULL, 'w' },
 		{ "help", no_argument, NULL, 'h' },
@@ -464,6 +472,9 @@ static int parse(int argc, char *argv[], struct request *ret)
 		case 'u':
 			ret->users = true;
 			break;
+		case 'a':
+			ret->variables = true;
+			break;
 		case 'v':
 			ret->verify = true;
 			break;
@@ -482,8 +493,8 @@ static int parse(int argc, char *argv[], struct request *ret)
 			return -EINVAL;
 		}
 	}
-	if (ret->users)
-		return check_users(ret);
+	if (ret->users || ret->variables)
+		return check_list(ret);
 	if (ret->verify || ret->quick)
 		return check_verify(ret, optind < argc);
 	if (ret->epochs)

@@ -105,22 +105,9 @@ static const char *shown_key(const struct compact_rows *r, const struct compact_
 	return *row->key ? row->key : r->aware ? "(no variable)" : "(whole files)";
 }
 
-/* As it stands in JSON, cut to what fits: names are users' bytes. */
-static void print_key(const char *key)
-{
-	char one[JSON_CHAR_MAX];
-	int width = 0;
-
-	while (*key && width < KEY_WIDTH) {
-		key += json_char(key, one);
-		width += printf("%s", one);
-	}
-	printf("%*s", width < KEY_WIDTH ? KEY_WIDTH - width : 0, "");
-}
-
 static void print_line(const char *name, const char *type, const char *scheme_name, const struct compact_row *row)
 {
-	print_key(name);
+	json_print_cell(stdout, name, KEY_WIDTH); /* names are users' bytes */
 	printf(" %-6s %10s", type, human_size(row->plain).s);
 	printf(" %10s", human_size(row->known).s);
 	printf(" %10s", human_size(row->kept).s);

@@ -35,7 +35,7 @@ make_steps() { # DIRECTORY SEED
 	END
 }
 same() { diff -r "$WORK/steps" "$MNT/steps" || fail "$1: other bytes"; }
-value() { "$PYTHON" -c 'import json,sys; print(eval(sys.argv[1], {"d": json.load(open(sys.argv[2]))}))' "$1" "$WORK/out"; } # EXPRESSION
+value() { "$PYTHON" -c 'import json,sys; print(eval(sys.argv[1], {"json": json, "d": json.load(open(sys.argv[2]))}))' "$1" "$WORK/out"; } # EXPRESSION
 run() { "$compact" --json "$@" >"$WORK/out" || fail "compact $*: $?"; }
 
 make_steps "$WORK/steps" 1
@@ -79,6 +79,32 @@ run --scheme aware --dry-run "$MNT/steps"
 keys=$(value '" ".join(v["key"] + ":" + v["type"] for v in d["variables"])')
 [ "$keys" = "(no variable):B8 id_I32LE_Array1D:I32LE temperature_F64LE_Array1D:F64LE velocity_F32LE_Array1D:F32LE" ] || fail "other variables: $keys"
 "$compact" --dry-run "$MNT/steps" | grep -q "^together" || fail "no table"
+fs_umount
+
+# What ckptfs-stat says of them afterwards; also to whom.
+remembered() { # EXPRESSION
+	"$CKPTFS_BUILD/tools/ckptfs-stat" --variables --json "$MNT" >"$WORK/out"
+	[ "$(value "$1")" = True ] || fail "ckptfs-stat --variables: not true: $1: $(cat "$WORK/out")"
+}
+rm -rf "$STORE"
+fs_mount
+remembered 'd["kind"] == "variables" and d["variables"] == []'
+cp -r "$WORK/steps" "$MNT/"
+run --scheme aware-block "$MNT/steps/step-100"
+run --scheme aware "$MNT/steps/step-200"
+cp "$WORK/out" "$WORK/last"
+fs_remount
+remembered '[v["key"] for v in d["variables"]] == sorted(v["key"] for v in d["variables"])'
+remembered '[v["scheme"] for v in d["variables"] if v["key"] != "(no variable)"] == ["aware"] * 3'
+remembered 'all(v["ratio"] > 1 and v["mb_per_s"] > 0 and v["coder"] and v["encode_ns"] > 0 for v in d["variables"])'
+# both steps, and the coder of the second one
+remembered '[(v["key"], v["type"], v["coder"]) for v in d["variables"]] == [(v["key"], v["type"], v["coder"]) for v in json.load(open("'"$WORK/last"'"))["variables"] if v["coded_bytes"]]'
+remembered '{v["key"]: v["coded_bytes"] for v in d["variables"]}["temperature_F64LE_Array1D"] > 2 * 3 * 65536 * 8'
+exits 0 "$CKPTFS_BUILD/tools/ckptfs-stat" --variables "$MNT"
+tells '^temperature_F64LE_Array1D  *F64LE .* aware  '
+exits 1 "$CKPTFS_BUILD/tools/ckptfs-stat" --variables --users "$MNT"
+exits 2 "$CKPTFS_BUILD/tools/ckptfs-stat" --variables "$WORK"
+says "not on a ckptfs"
 fs_umount
 
 # Killed at any moment: the daemon, and the command. Readers beside it see nothing but the right bytes.

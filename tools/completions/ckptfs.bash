@@ -25,7 +25,7 @@ _ckptfs() {
 		;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-seal) flags="--unseal --wait --list --json -q --quiet" files=-d ;;
-	ckptfs-stat) flags="--epochs --html --if-deleted --json --prometheus --quick --users --verify --watch" ;;
+	ckptfs-stat) flags="--epochs --html --if-deleted --json --prometheus --quick --users --variables --verify --watch" ;;
 	esac
 	flags+=" -h --help -V --version"
 	if [[ $prev == -o ]]; then

@@ -76,12 +76,37 @@ static void a_terminal_gets_no_commands(void **state _unused_)
 	}
 }
 
+static void a_cell_has_its_width_and_no_commands(void **state _unused_)
+{
+	static const struct {
+		const char *s, *cell;
+	} t[] = {
+		{ "", "        |" },
+		{ "ab", "ab      |" },
+		{ "density_F64", "density_|" },
+		{ "a\nb", "a\\u000ab|" }, /* 8 bytes by chance */
+		{ "abcdefg\n", "abcdefg\\u000a|" }, /* characters stay whole */
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		char text[64] = { 0 };
+		FILE *to = fmemopen(text, sizeof(text) - 1, "w");
+
+		assert_non_null(to);
+		json_print_cell(to, t[i].s, 8);
+		fputc('|', to);
+		fclose(to);
+		assert_string_equal(text, t[i].cell);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(characters_have_one_form),
 		cmocka_unit_test(strings_are_always_json),
 		cmocka_unit_test(a_terminal_gets_no_commands),
+		cmocka_unit_test(a_cell_has_its_width_and_no_commands),
 	};
 
 	return cmocka_run_group_tests_name("text", tests, NULL, NULL);

@@ -1,0 +1,94 @@
+#include "tools/stat_variables.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/text.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "tools/output.h"
+
+#define KEY_WIDTH 36
+
+static double ratio(const struct ckptfs_variable *v)
+{
+	return v->after > 0 ? (double)v->coded / (double)v->after : 1;
+}
+
+static double mb_per_s(const struct ckptfs_variable *v)
+{
+	return v->code_ns > 0 ? (double)v->coded * 1000 / (double)v->code_ns : 0;
+}
+
+/* What is no variable is merged by files, whatever is around it. */
+static const char *scheme(const struct ckptfs_variable *v)
+{
+	bool turns = v->turns == CKPTFS_COMPACT_TURNS, aware = v->key[0] != '\0';
+
+	return aware ? (turns ? "aware-block" : "aware") : turns ? "agnostic-block" : "agnostic";
+}
+
+static const char *shown_key(const struct ckptfs_variable *v)
+{
+	return v->key[0] ? v->key : "(no variable)";
+}
+
+static void print(FILE *to, const struct ckptfs_variable *v, bool first)
+{
+	fprintf(to, "%s{\"key\":", first ? "" : ",");
+	json_print_string(to, shown_key(v));
+	fprintf(to,
+		",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",\"coded_bytes\":%" PRIu64 ",\"before_bytes\":%" PRIu64
+		",\"after_bytes\":%" PRIu64 ",\"ratio\":%.3f,\"encode_ns\":%" PRIu64 ",\"mb_per_s\":%.1f,\"last_ns\":%" PRIu64 "}",
+		v->type, scheme(v), v->coder, v->coded, v->before, v->after, ratio(v), v->code_ns, mb_per_s(v), v->last_ns);
+}
+
+static void show(FILE *to, const struct ckptfs_variable *v)
+{
+	json_print_cell(to, shown_key(v), KEY_WIDTH); /* names are users' bytes */
+	fprintf(to, "  %-6s %10s %10s %7.3f %7.0f  %-14s %s\n", v->type, human_size(v->coded).s, human_size(v->after).s, ratio(v), mb_per_s(v),
+		scheme(v), v->coder);
+}
+
+static int tell(int fd, const char *mountpoint, bool json, FILE *to)
+{
+	struct ckptfs_variable v = { .size = sizeof(v), .version = CKPTFS_IOC_VERSION };
+	int r;
+
+	if (json) {
+		fputs("{\"path\":", to);
+		json_print_string(to, mountpoint);
+		fputs(",\"schema_version\":1,\"kind\":\"variables\",\"variables\":[", to);
+	} else {
+		text_print(to, mountpoint);
+		fprintf(to, "\n%-*s  %-6s %10s %10s %7s %7s  %-14s %s\n", KEY_WIDTH, "", "TYPE", "PLAIN", "STORED", "RATIO", "MB/S", "SCHEME", "CODER");
+	}
+	while (ioctl(fd, CKPTFS_IOC_VARIABLE, &v) == 0)
+		if (json)
+			print(to, &v, v.number == 1);
+		else
+			show(to, &v);
+	r = errno == ENOENT ? 0 : -errno;
+	if (json)
+		fputs("]}\n", to);
+	return r;
+}
+
+int stat_variables(const char *mountpoint, bool json, FILE *to)
+{
+	_cleanup_(closep) int fd = open(mountpoint, O_RDONLY | O_CLOEXEC);
+	int r = fd < 0 ? -errno : tell(fd, mountpoint, json, to);
+
+	if (r == -ENOTTY)
+		fprintf(stderr, "ckptfs-stat: %s: not on a ckptfs that remembers variables\n", mountpoint);
+	else if (r == -EPERM)
+		fprintf(stderr, "ckptfs-stat: %s: only root and the user who mounted it are told of variables\n", mountpoint);
+	else if (r < 0)
+		fprintf(stderr, "ckptfs-stat: %s: variables cannot be told: %s\n", mountpoint, strerror(-r));
+	return r == -EINVAL ? -EIO : r;
+}
