@@ -66,7 +66,7 @@ struct ckptfs_stat {
 /*
  * Collect garbage: start a collection (EBUSY while one is running), ask how far the last one has come, or stop it;
  * what it has done so far is kept, and the next one goes on from there. On any directory of the mount; starting and
- * stopping is for root and whoever runs the mount (EPERM).
+ * stopping is for root and whoever runs the mount (EPERM). It stops, too, when the descriptor that it was started on is closed.
  */
 enum ckptfs_gc_command { CKPTFS_GC_STATUS, CKPTFS_GC_START, CKPTFS_GC_STOP };
 #define CKPTFS_GC_DELETE 1u /* flag: give back what is found, not only count it */
@@ -105,7 +105,8 @@ enum ckptfs_gc_cluster {
 /*
  * Scrub: compare what the packs have with its fingerprints. Start one (EBUSY while one is running), ask how far the
  * last one has come, or stop it; the next one goes on from there unless told to begin anew. On any directory of the
- * mount; starting and stopping is for root and whoever runs the mount (EPERM).
+ * mount; starting and stopping is for root and whoever runs the mount (EPERM). It stops, too, when the descriptor that it was started
+ * on is closed.
  */
 enum ckptfs_scrub_command { CKPTFS_SCRUB_STATUS, CKPTFS_SCRUB_START, CKPTFS_SCRUB_STOP };
 #define CKPTFS_SCRUB_RESTART 1u /* flag: at the beginning, wherever the last one stopped */
@@ -297,7 +298,8 @@ struct ckptfs_cluster {
 /*
  * Store variables of files side by side, coded by what they are. A plan is begun, gets files and variables, is run, and asked about until it is
  * done. One at a time: EBUSY while another one is filled or runs, or a collection does; ESTALE of one that is not the last. One that
- * nobody has touched for half a minute gives way. For root and whoever runs the mount (EPERM), on any descriptor of the mount.
+ * nobody has touched for half a minute gives way, and with the descriptor that it was begun on it ends: a command that is killed leaves none
+ * at work. For root and whoever runs the mount (EPERM), on any descriptor of the mount.
  *
  *   BEGIN   plan is set
  *   START   then CKPTFS_IOC_COMPACT_FILE and _ADD are over; EROFS unless it is a dry run

@@ -218,7 +218,7 @@ static int look_after(struct answers *a, enum question_kind kind, const struct s
 		return -EINPROGRESS;
 	a->kind = kind;
 	a->subject = *s;
-	r = task_start(&a->task);
+	r = task_start(&a->task, 0);
 	return r < 0 ? r : -EINPROGRESS;
 }
 

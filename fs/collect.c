@@ -118,7 +118,7 @@ int collect_new(struct fs *fs, struct collect **ret)
 	return 0;
 }
 
-static int start_locked(struct collect *c, const struct gc_conf *conf, bool alone) REQUIRES(c->task.lock)
+static int start_locked(struct collect *c, const struct gc_conf *conf, bool alone, uint64_t holder) REQUIRES(c->task.lock)
 {
 	if (!task_is_idle(&c->task))
 		return -EBUSY;
@@ -129,17 +129,22 @@ static int start_locked(struct collect *c, const struct gc_conf *conf, bool alon
 	c->report = (struct gc_report){ 0 };
 	c->together = COLLECT_ALONE;
 	c->cluster_result = (struct cluster_collected){ 0 };
-	return task_start(&c->task);
+	return task_start(&c->task, holder);
 }
 
-int collect_start(struct collect *c, const struct gc_conf *conf, bool alone)
+int collect_start(struct collect *c, const struct gc_conf *conf, bool alone, uint64_t holder)
 {
 	int r;
 
 	mutex_lock(&c->task.lock);
-	r = start_locked(c, conf, alone);
+	r = start_locked(c, conf, alone, holder);
 	mutex_unlock(&c->task.lock);
 	return r;
+}
+
+void collect_let_go(struct collect *c, uint64_t holder)
+{
+	task_let_go(&c->task, holder);
 }
 
 void collect_stop(struct collect *c)

@@ -29,6 +29,7 @@ int collect_new(struct fs *fs, struct collect **ret); /* borrows it */
 void collect_free(struct collect *c); /* stops what is running; NULL is fine */
 
 /* -EBUSY: one is running. `alone`: without the other nodes of a cluster, though they are there. */
-int collect_start(struct collect *c, const struct gc_conf *conf, bool alone);
+int collect_start(struct collect *c, const struct gc_conf *conf, bool alone, uint64_t holder);
+void collect_let_go(struct collect *c, uint64_t holder); /* as task_let_go() */
 void collect_stop(struct collect *c); /* soon; does not wait */
 void collect_status(struct collect *c, struct collect_status *ret);

@@ -71,7 +71,7 @@ void compactor_free(struct compactor *c)
 	free(c);
 }
 
-static int begin_locked(struct compactor *c, uint64_t *ret) REQUIRES(c->task.lock)
+static int begin_locked(struct compactor *c, uint64_t holder, uint64_t *ret) REQUIRES(c->task.lock)
 {
 	uint64_t now = monotonic_ns();
 
@@ -81,16 +81,17 @@ static int begin_locked(struct compactor *c, uint64_t *ret) REQUIRES(c->task.loc
 	c->report = (struct compact_report){ 0 };
 	c->filling = true;
 	c->touched_ns = now;
+	atomic_store(&c->task.holder, holder);
 	*ret = ++c->number;
 	return 0;
 }
 
-int compactor_begin(struct compactor *c, uint64_t *ret)
+int compactor_begin(struct compactor *c, uint64_t holder, uint64_t *ret)
 {
 	int r;
 
 	mutex_lock(&c->task.lock);
-	r = begin_locked(c, ret);
+	r = begin_locked(c, holder, ret);
 	mutex_unlock(&c->task.lock);
 	return r;
 }
@@ -140,7 +141,7 @@ static int start_locked(struct compactor *c, uint64_t plan, const struct compact
 	c->conf.step = step;
 	c->conf.userdata = c;
 	c->filling = false;
-	return task_start(&c->task);
+	return task_start(&c->task, atomic_load(&c->task.holder));
 }
 
 int compactor_start(struct compactor *c, uint64_t plan, const struct compact_conf *conf)
@@ -166,6 +167,16 @@ int compactor_stop(struct compactor *c, uint64_t plan)
 	}
 	mutex_unlock(&c->task.lock);
 	return r;
+}
+
+void compactor_let_go(struct compactor *c, uint64_t holder)
+{
+	if (!task_let_go(&c->task, holder))
+		return;
+	mutex_lock(&c->task.lock);
+	if (atomic_load(&c->task.holder) == 0) /* else another one has begun */
+		c->filling = false;
+	mutex_unlock(&c->task.lock);
 }
 
 int compactor_status(struct compactor *c, uint64_t plan, struct compactor_status *ret)

@@ -101,6 +101,13 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	return 0;
 }
 
+void fs_let_go(struct fs *fs, uint64_t holder)
+{
+	collect_let_go(fs->collect, holder);
+	scrubber_let_go(fs->scrubber, holder);
+	compactor_let_go(fs->compactor, holder);
+}
+
 int fs_apply(struct fs *fs, struct engine_tx *tx)
 {
 	int r = engine_tx_apply(fs->engine, tx);

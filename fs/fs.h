@@ -58,6 +58,8 @@ struct fs {
 	struct rwlock names;
 	atomic_bool shared_hash; /* INODE_SHARED_HASH */
 
+	_Atomic uint64_t nr_opendirs; /* since the mount; numbers for ops_holder() */
+
 	/* Versions made from deltas since the mount, their bytes, and those of them that came with the objects. */
 	_Atomic uint64_t nr_deltas, delta_bytes, delta_payload_bytes;
 
@@ -74,6 +76,9 @@ struct who {
 /* engine_tx_apply(), and if it fails, nothing that was stored in the transaction is remembered. Under names,
  * exclusive. */
 int fs_apply(struct fs *fs, struct engine_tx *tx);
+
+/* A descriptor is closed, ops_holder() of which this is: what is done for it ends soon. */
+void fs_let_go(struct fs *fs, uint64_t holder);
 
 /* Takes the engine over (closed by fs_close()) if it succeeds. Removes what a crash left without a name, and makes
  * the root. `cluster` is borrowed, and NULL is fine. */

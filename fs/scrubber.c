@@ -69,7 +69,7 @@ static void forget_hits(struct scrubber *s)
 		free(s->hits[--s->nr_hits].path);
 }
 
-static int start_locked(struct scrubber *s, const struct scrub_conf *conf) REQUIRES(s->task.lock)
+static int start_locked(struct scrubber *s, const struct scrub_conf *conf, uint64_t holder) REQUIRES(s->task.lock)
 {
 	if (!task_is_idle(&s->task))
 		return -EBUSY;
@@ -79,17 +79,22 @@ static int start_locked(struct scrubber *s, const struct scrub_conf *conf) REQUI
 	s->conf.userdata = s;
 	s->report = (struct scrub_report){ 0 };
 	forget_hits(s);
-	return task_start(&s->task);
+	return task_start(&s->task, holder);
 }
 
-int scrubber_start(struct scrubber *s, const struct scrub_conf *conf)
+int scrubber_start(struct scrubber *s, const struct scrub_conf *conf, uint64_t holder)
 {
 	int r;
 
 	mutex_lock(&s->task.lock);
-	r = start_locked(s, conf);
+	r = start_locked(s, conf, holder);
 	mutex_unlock(&s->task.lock);
 	return r;
+}
+
+void scrubber_let_go(struct scrubber *s, uint64_t holder)
+{
+	task_let_go(&s->task, holder);
 }
 
 void scrubber_stop(struct scrubber *s)

@@ -26,7 +26,8 @@ struct scrubber_hit {
 int scrubber_new(struct engine *e, struct scrubber **ret);
 void scrubber_free(struct scrubber *s); /* stops what is running; NULL is fine */
 
-int scrubber_start(struct scrubber *s, const struct scrub_conf *conf); /* -EBUSY: one is running */
+int scrubber_start(struct scrubber *s, const struct scrub_conf *conf, uint64_t holder); /* -EBUSY: one is running */
+void scrubber_let_go(struct scrubber *s, uint64_t holder); /* as task_let_go() */
 void scrubber_stop(struct scrubber *s); /* soon; does not wait */
 void scrubber_status(struct scrubber *s, struct scrubber_status *ret);
 /* Number i of run `run`; ret->path is a copy, the caller's. -ENOENT: there is none. */

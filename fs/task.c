@@ -27,7 +27,7 @@ bool task_is_idle(struct task *t)
 	return !t->status.running;
 }
 
-int task_start(struct task *t)
+int task_start(struct task *t, uint64_t holder)
 {
 	int r;
 
@@ -35,6 +35,7 @@ int task_start(struct task *t)
 	if (t->has_thread)
 		pthread_join(t->thread, NULL); /* it has ended, or is about to and wants no lock any more */
 	t->stop = false;
+	atomic_store(&t->holder, holder);
 	t->status.run++;
 	t->status.error = 0;
 	r = pthread_create(&t->thread, NULL, run, t);
@@ -47,6 +48,22 @@ void task_stop(struct task *t)
 	mutex_lock(&t->lock);
 	t->stop = true;
 	mutex_unlock(&t->lock);
+}
+
+bool task_let_go(struct task *t, uint64_t holder)
+{
+	bool is_ours;
+
+	if (atomic_load(&t->holder) != holder)
+		return false;
+	mutex_lock(&t->lock);
+	is_ours = atomic_load(&t->holder) == holder; /* another one may have begun */
+	if (is_ours) {
+		t->stop = true;
+		atomic_store(&t->holder, 0);
+	}
+	mutex_unlock(&t->lock);
+	return is_ours;
 }
 
 bool task_goes_on(struct task *t)

@@ -34,7 +34,7 @@ static int start(struct fs *fs, const struct ckptfs_compact *arg)
 	return compactor_start(fs->compactor, arg->plan, &conf);
 }
 
-static int command(fuse_req_t req, struct ckptfs_compact *arg)
+static int command(fuse_req_t req, uint64_t holder, struct ckptfs_compact *arg)
 {
 	struct fs *fs = fs_of(req);
 
@@ -44,7 +44,7 @@ static int command(fuse_req_t req, struct ckptfs_compact *arg)
 	case CKPTFS_COMPACT_STATUS:
 		return 0;
 	case CKPTFS_COMPACT_BEGIN:
-		return compactor_begin(fs->compactor, &arg->plan);
+		return compactor_begin(fs->compactor, holder, &arg->plan);
 	case CKPTFS_COMPACT_START:
 		return start(fs, arg);
 	case CKPTFS_COMPACT_STOP:
@@ -76,13 +76,13 @@ static int tell(struct fs *fs, struct ckptfs_compact *arg)
 	return 0;
 }
 
-void ioctl_compact(fuse_req_t req, const void *in)
+void ioctl_compact(fuse_req_t req, uint64_t holder, const void *in)
 {
 	struct ckptfs_compact arg;
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	r = command(req, &arg);
+	r = command(req, holder, &arg);
 	if (r == 0)
 		r = tell(fs_of(req), &arg);
 	ops_reply_ioctl(req, r, &arg, sizeof(arg));

@@ -31,7 +31,15 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	attr_touch(fs, i);
 	names_put(fs, i);
+	fi->fh = 2 * atomic_fetch_add(&fs->nr_opendirs, 1) + 1; /* no file's: those are addresses */
 	fuse_reply_open(req, fi);
+}
+
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	fs_let_go(fs_of(req), ops_holder(fi));
+	fuse_reply_err(req, 0);
 }
 
 /* An answer being filled. */

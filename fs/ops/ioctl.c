@@ -128,7 +128,7 @@ static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
-static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
+static int gc_command(fuse_req_t req, uint64_t holder, const struct ckptfs_gc *arg)
 {
 	struct gc_conf conf = {
 		.delete = arg->flags & CKPTFS_GC_DELETE,
@@ -147,7 +147,8 @@ static int gc_command(fuse_req_t req, const struct ckptfs_gc *arg)
 	if (!ops_may_command(req))
 		return -EPERM;
 	if (arg->command == CKPTFS_GC_START)
-		return fs->read_only && conf.delete ? -EROFS : collect_start(fs->collect, &conf, arg->flags & CKPTFS_GC_LOCAL);
+		return fs->read_only && conf.delete ? -EROFS :
+						      collect_start(fs->collect, &conf, arg->flags & CKPTFS_GC_LOCAL, holder);
 	collect_stop(fs->collect);
 	return 0;
 }
@@ -189,13 +190,13 @@ static void gc_tell(struct fs *fs, struct ckptfs_gc *arg)
 	memcpy(arg->cluster_missing, s.cluster.missing, sizeof(arg->cluster_missing));
 }
 
-static void ioctl_gc(fuse_req_t req, const void *in)
+static void ioctl_gc(fuse_req_t req, uint64_t holder, const void *in)
 {
 	struct ckptfs_gc arg;
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	r = gc_command(req, &arg);
+	r = gc_command(req, holder, &arg);
 	if (r < 0) {
 		ops_reply(req, r);
 		return;
@@ -204,7 +205,7 @@ static void ioctl_gc(fuse_req_t req, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
-static int scrub_command(fuse_req_t req, const struct ckptfs_scrub *arg)
+static int scrub_command(fuse_req_t req, uint64_t holder, const struct ckptfs_scrub *arg)
 {
 	struct scrub_conf conf = {
 		.restart = arg->flags & CKPTFS_SCRUB_RESTART,
@@ -220,7 +221,7 @@ static int scrub_command(fuse_req_t req, const struct ckptfs_scrub *arg)
 	if (!ops_may_command(req))
 		return -EPERM;
 	if (arg->command == CKPTFS_SCRUB_START)
-		return scrubber_start(fs->scrubber, &conf);
+		return scrubber_start(fs->scrubber, &conf, holder);
 	scrubber_stop(fs->scrubber);
 	return 0;
 }
@@ -253,13 +254,13 @@ static void scrub_tell(struct fs *fs, struct ckptfs_scrub *arg)
 	snprintf(arg->doing, sizeof(arg->doing), "%s", s.report.doing ? s.report.doing : "");
 }
 
-static void ioctl_scrub(fuse_req_t req, const void *in)
+static void ioctl_scrub(fuse_req_t req, uint64_t holder, const void *in)
 {
 	struct ckptfs_scrub arg;
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	r = scrub_command(req, &arg);
+	r = scrub_command(req, holder, &arg);
 	if (r < 0) {
 		ops_reply(req, r);
 		return;
@@ -688,9 +689,9 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 	else if (cmd == CKPTFS_IOC_STAT)
 		ioctl_stat(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_GC)
-		ioctl_gc(req, in);
+		ioctl_gc(req, ops_holder(fi), in);
 	else if (cmd == CKPTFS_IOC_SCRUB)
-		ioctl_scrub(req, in);
+		ioctl_scrub(req, ops_holder(fi), in);
 	else if (cmd == CKPTFS_IOC_SCRUB_HIT)
 		ioctl_scrub_hit(req, in);
 	else if (cmd == CKPTFS_IOC_EXCLUSIVE)
@@ -700,7 +701,7 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 	else if (cmd == CKPTFS_IOC_CLUSTER)
 		ioctl_cluster(req, in);
 	else if (cmd == CKPTFS_IOC_COMPACT)
-		ioctl_compact(req, in);
+		ioctl_compact(req, ops_holder(fi), in);
 	else if (cmd == CKPTFS_IOC_COMPACT_FILE)
 		ioctl_compact_file(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_COMPACT_ADD)

@@ -38,6 +38,7 @@ const struct fuse_lowlevel_ops ops_table = {
 	.fallocate = op_fallocate,
 	.copy_file_range = op_copy_file_range,
 	.opendir = op_opendir,
+	.releasedir = op_releasedir,
 	.readdir = op_readdir,
 	.readdirplus = op_readdirplus,
 	.fsyncdir = op_fsyncdir,

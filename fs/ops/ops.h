@@ -35,6 +35,12 @@ static inline struct file *file_of(const struct fuse_file_info *fi)
 	return (struct file *)(uintptr_t)fi->fh;
 }
 
+/* Of an open file or directory, until it is closed for the last time: a number that no other one has meanwhile. */
+static inline uint64_t ops_holder(const struct fuse_file_info *fi)
+{
+	return fi->fh;
+}
+
 struct who ops_who(fuse_req_t req);
 bool ops_in_group(fuse_req_t req, gid_t gid); /* is the caller a member, or root? */
 bool ops_may_command(fuse_req_t req); /* what concerns the store as a whole */
@@ -85,6 +91,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t from_ino, off_t from_off, str
 			fuse_ino_t to_ino, off_t to_off, struct fuse_file_info *to, size_t len, int flags);
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
@@ -94,7 +101,7 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
-void ioctl_compact(fuse_req_t req, const void *in);
+void ioctl_compact(fuse_req_t req, uint64_t holder, const void *in);
 void ioctl_compact_file(fuse_req_t req, struct file *f, const void *in);
 void ioctl_compact_add(fuse_req_t req, const void *in);
 void ioctl_compact_result(fuse_req_t req, const void *in);
