@@ -12,7 +12,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine.h"
+#include "store/engine/engine_internal.h"
 #include "tests/unit/engine/rig.h"
 
 #define HEAD 2105u /* bytes before the variable: elements begin at an odd byte */
@@ -529,6 +529,57 @@ static void nobody_notices(void **state)
 	check_rank(rig, 0, 0);
 }
 
+/* A writer who comes to wait after each frame that is coded, and goes when he has been looked at a few times in a row. */
+struct writer {
+	struct engine *e;
+	bool waits;
+	uint64_t nr_coded, plain; /* bytes, when he came; when it was looked last */
+	unsigned nr_looks, nr_turns, nr_ignored; /* ignored: looked at, and something was coded all the same */
+};
+
+static bool watch_writer(void *userdata, const struct compact_report *so_far)
+{
+	uint64_t nr_coded = so_far->sum.coded + so_far->sum.kept;
+	struct writer *w = userdata;
+
+	if (!w->waits && nr_coded > w->nr_coded) {
+		w->nr_coded = nr_coded;
+		w->waits = true;
+		w->nr_looks = 0;
+		compress_wait_begins(w->e);
+	} else if (w->waits) {
+		w->nr_ignored += nr_coded != w->nr_coded;
+		w->nr_looks += so_far->sum.plain == w->plain; /* no chunk has been gathered since: it waits */
+		if (w->nr_looks == 3) {
+			w->waits = false;
+			w->nr_turns++;
+			compress_wait_ends(w->e);
+		}
+	}
+	w->plain = so_far->sum.plain;
+	return true;
+}
+
+static void no_frame_is_coded_while_a_writer_waits(void **state)
+{
+	struct rig *rig = *state;
+	struct writer w = { .e = rig->e };
+	struct plan *p = plan_new(2);
+
+	write_rank(rig, 0, 0);
+	write_rank(rig, 1, 0);
+	p->conf.yields = true;
+	p->conf.step = watch_writer;
+	p->conf.userdata = &w;
+	assert_true(run(rig, p).complete);
+	if (w.waits)
+		compress_wait_ends(rig->e);
+	assert_int_equal(w.nr_ignored, 0);
+	assert_in_range(w.nr_turns, 3, 100); /* 4 MiB: a frame, and he waits; ... */
+	check_rank(rig, 0, 0);
+	free(p);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -547,6 +598,7 @@ int main(void)
 		rig_test(placing_leaves_coded_chunks_where_they_are),
 		rig_test(what_the_collector_moves_stays_coded),
 		rig_test(nobody_notices),
+		rig_test(no_frame_is_coded_while_a_writer_waits),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
