@@ -305,8 +305,18 @@ struct ckptfs_cluster {
  *   START   then CKPTFS_IOC_COMPACT_FILE and _ADD are over; EROFS unless it is a dry run
  *   STATUS  running, error and figures
  *   STOP    soon; what has been done stays, and the next plan does the rest. One that has not been started is given up
+ *   PAUSE   the mount compacts nothing by itself, and what it is at ends soon, until RESUME. EOPNOTSUPP: it does not anyhow. Both are of no plan,
+ *           and tell nothing
  */
-enum ckptfs_compact_command { CKPTFS_COMPACT_STATUS, CKPTFS_COMPACT_BEGIN, CKPTFS_COMPACT_START, CKPTFS_COMPACT_STOP };
+enum ckptfs_compact_command {
+	CKPTFS_COMPACT_STATUS,
+	CKPTFS_COMPACT_BEGIN,
+	CKPTFS_COMPACT_START,
+	CKPTFS_COMPACT_STOP,
+	CKPTFS_COMPACT_PAUSE,
+	CKPTFS_COMPACT_RESUME,
+};
+#define CKPTFS_COMPACT_EXIT_BUSY 75 /* what ckptfs-compact --background tells the daemon by: another one is at it, or a collection */
 #define CKPTFS_COMPACT_DRY_RUN 1u /* flag of START: only tell what would become of it */
 enum ckptfs_compact_order {
 	CKPTFS_COMPACT_WHOLE, /* of a variable one file behind the other */

@@ -2,10 +2,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/util.h"
+#include "fs/aggregator.h"
 #include "fs/fs.h"
 #include "fs/view.h"
+
+#define LOOK_NS 20000000
 
 struct collect {
 	struct fs *fs; /* constant */
@@ -79,6 +83,21 @@ static void add_first(struct gc_report *second, const struct gc_report *first)
 	second->placed_bytes += first->placed_bytes;
 }
 
+/* Compacting by itself gives way: whoever has asked for a collection does not wait for it. */
+static int collect_here(struct collect *c, struct gc_report *ret)
+{
+	struct aggregator *beside = c->fs->aggregator;
+	bool was_running = aggregator_step_aside(beside);
+	int r = engine_gc(c->fs->engine, &c->conf, ret);
+
+	while (r == -EBUSY && was_running && task_goes_on(&c->task)) {
+		nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+		r = engine_gc(c->fs->engine, &c->conf, ret);
+	}
+	aggregator_go_on(beside);
+	return r;
+}
+
 static int work(void *userdata)
 {
 	struct collect *c = userdata;
@@ -87,10 +106,10 @@ static int work(void *userdata)
 
 	if (c->conf.delete)
 		view_trim(c->fs->view); /* what it does not drop stays for the next time */
-	r = engine_gc(c->fs->engine, &c->conf, &report);
+	r = collect_here(c, &report);
 	if (r == 0 && c->conf.delete && !c->alone && c->fs->cluster && report.complete && collect_together(c)) {
 		first = report;
-		r = engine_gc(c->fs->engine, &c->conf, &report);
+		r = collect_here(c, &report);
 		if (r == 0)
 			add_first(&report, &first);
 	}

@@ -179,6 +179,16 @@ void compactor_let_go(struct compactor *c, uint64_t holder)
 	mutex_unlock(&c->task.lock);
 }
 
+bool compactor_is_running(struct compactor *c)
+{
+	bool running;
+
+	mutex_lock(&c->task.lock);
+	running = !task_is_idle(&c->task);
+	mutex_unlock(&c->task.lock);
+	return running;
+}
+
 int compactor_status(struct compactor *c, uint64_t plan, struct compactor_status *ret)
 {
 	int r = 0;

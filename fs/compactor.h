@@ -27,6 +27,7 @@ int compactor_add(struct compactor *c, const struct ckptfs_compact_add *a);
 int compactor_start(struct compactor *c, uint64_t plan, const struct compact_conf *conf);
 /* Soon; does not wait. One that is being filled is given up. -ESTALE. */
 int compactor_stop(struct compactor *c, uint64_t plan);
+bool compactor_is_running(struct compactor *c);
 /* -ESTALE: another one has begun since. */
 int compactor_status(struct compactor *c, uint64_t plan, struct compactor_status *ret);
 /* Of a variable of the plan, once it has been run. -ENOENT: there is none, or it is still running. */

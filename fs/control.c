@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/aggregator.h"
 #include "fs/attr.h"
 #include "fs/cluster.h"
 #include "fs/collect.h"
@@ -316,6 +317,26 @@ static void add_scrub(struct json *j, struct fs *fs)
 	json_close(j);
 }
 
+/* By itself, that is. */
+static void add_compaction(struct json *j, struct fs *fs)
+{
+	static const char *const states[] = {
+		[AGGREGATOR_IDLE] = "idle",
+		[AGGREGATOR_WAITING] = "waiting",
+		[AGGREGATOR_RUNNING] = "running",
+		[AGGREGATOR_PAUSED] = "paused",
+	};
+	struct aggregator_status s;
+
+	aggregator_status(fs->aggregator, &s);
+	json_open(j, "compaction");
+	json_string(j, "state", fs->aggregator ? states[s.state] : "off");
+	json_u64(j, "waiting_directories", s.nr_waiting);
+	json_u64(j, "done_directories", s.nr_done);
+	json_u64(j, "failed_directories", s.nr_failed);
+	json_close(j);
+}
+
 static void add_paths(struct json *j, struct control *c, const struct engine_stats *s)
 {
 	json_open(j, "paths");
@@ -364,6 +385,7 @@ int control_figures(struct fs *fs, struct buf *ret)
 	add_memory(&j, fs, &s);
 	add_durability(&j, &s);
 	add_scrub(&j, fs);
+	add_compaction(&j, fs);
 	add_cluster(&j, fs, &s);
 	add_paths(&j, fs->control, &s);
 	add_requests(&j, fs->control);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/aggregator.h"
 #include "fs/attr.h"
 #include "fs/attr_cache.h"
 #include "fs/autoseal.h"
@@ -27,6 +28,7 @@ static void fs_free(struct fs *fs)
 {
 	if (!fs)
 		return;
+	aggregator_free(fs->aggregator);
 	protect_free(fs->protect);
 	stripes_free(fs->stripes);
 	inodes_free(fs->inodes);
@@ -77,6 +79,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		r = scrubber_new(e, &fs->scrubber);
 	if (r == 0)
 		r = compactor_new(e, &fs->compactor);
+	if (r == 0 && !fs->read_only && o->compact == AGGREGATOR_AUTO)
+		r = aggregator_new(fs, o->compact_budget, &fs->aggregator);
 	if (r == 0)
 		r = inquiries_new(e, &fs->inquiries);
 	if (r == 0)
@@ -124,6 +128,7 @@ int fs_close(struct fs *fs)
 	if (!fs)
 		return 0;
 	autoseal_free(TAKE(fs->autoseal));
+	aggregator_free(TAKE(fs->aggregator));
 	protect_free(TAKE(fs->protect));
 	stripes_free(TAKE(fs->stripes));
 	collect_free(TAKE(fs->collect)); /* first: a scrub may wait for it, and for the next */

@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "store/engine/engine.h"
 
+struct aggregator;
 struct attr_cache;
 struct autoseal;
 struct cluster;
@@ -42,6 +43,7 @@ struct fs {
 	struct collect *collect;
 	struct scrubber *scrubber;
 	struct compactor *compactor;
+	struct aggregator *aggregator; /* NULL: nothing is compacted by itself */
 	struct inquiries *inquiries;
 	struct autoseal *autoseal; /* NULL: nothing is sealed by itself */
 	struct cluster *cluster; /* borrowed */

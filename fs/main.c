@@ -29,6 +29,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/aggregator.h"
 #include "fs/checks.h"
 #include "fs/cluster.h"
 #include "fs/control.h"
@@ -302,6 +303,8 @@ static int attend(struct run *run)
 			raise_readahead(run);
 			if (run->metrics && metrics_start(run->metrics, run->fs) < 0)
 				return -ENOMEM;
+			if (aggregator_start(run->fs->aggregator, run->paths.mountpoint) < 0)
+				return -ENXIO;
 			if (run->o.verbose && run->parent_fd >= 0) /* the log hears of it too, below */
 				log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
 			become_daemon(run);
@@ -326,6 +329,7 @@ static int serve(struct run *run)
 	r = loop_start(run->loop);
 	if (r == 0)
 		r = attend(run);
+	aggregator_stop(run->fs->aggregator); /* while its process is still answered */
 	loop_stop(run->loop);
 	return r;
 }

@@ -51,6 +51,10 @@ static const struct conf_key keys[] = {
 	  "[HOST:]PORT where Prometheus gets figures over HTTP; loopback unless HOST says otherwise" },
 	{ "autoseal", CONF_STRING, offsetof(struct options, autoseal), NULL, NULL,
 	  "what seals a directory by itself: rename (from a temporary name) and names of files, with colons between" },
+	{ "compact", CONF_CHOICE, offsetof(struct options, compact), "off", "off|auto",
+	  "auto: variables of what is sealed are stored side by side, coded by what they are, while nobody writes" },
+	{ "compact_budget", CONF_NUMBER, offsetof(struct options, compact_budget), "10", NULL,
+	  "CPU seconds that this may take for each GB" },
 	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), NULL, NULL,
 	  "mount over a directory that has entries" },
 	{ "private", CONF_FLAG, offsetof(struct options, private), NULL, NULL,
@@ -70,6 +74,7 @@ static const struct {
 	{ offsetof(struct options, engine.dirty), "dirty", MiB(32), UINT64_MAX, "must be at least 32M" },
 	{ offsetof(struct options, engine.commit_s), "commit", 1, 3600, "must be 1 to 3600 seconds" },
 	{ offsetof(struct options, replicas), "replicas", 1, 4, "must be 1 to 4" },
+	{ offsetof(struct options, compact_budget), "compact_budget", 1, 1000000, "must be 1 to 1000000 seconds" },
 	{ offsetof(struct options, engine.pending), "pending", MiB(4), GiB(16), "must be 4M to 16G" },
 };
 

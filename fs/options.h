@@ -16,6 +16,8 @@ struct options {
 	char *cluster, *agent, *log; /* NULL: not given */
 	uint64_t replicas;
 	int protect; /* enum protect_mode */
+	int compact; /* enum aggregator_mode */
+	uint64_t compact_budget; /* CPU seconds for each GB */
 	char *autoseal; /* conventions (autoseal.h); NULL: none */
 	char *metrics; /* where to answer HTTP; NULL: nowhere */
 	char *compress, *cdc; /* as given; engine.compress and engine.cdc are what they mean */

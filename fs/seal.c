@@ -31,6 +31,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/aggregator.h"
 #include "fs/attr.h"
 #include "fs/attr_cache.h"
 #include "fs/fs.h"
@@ -415,6 +416,7 @@ int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns
 			 t.seal.bytes);
 	*ret = t.seal;
 	protect_wake(fs->protect);
+	aggregator_wake(fs->aggregator);
 	return r;
 }
 

@@ -467,6 +467,13 @@ int ns_get_seal(struct db *db, uint64_t ino, struct ns_seal *ret)
 	return r <= 0 ? r : seal_decode_or_log(ino, value.data, value.len, ret);
 }
 
+int ns_get_meta(struct db *db, const char *name, struct buf *ret)
+{
+	struct ns_key k = ns_key_meta(name);
+
+	return db_get(db, DB_VIEW, k.b, k.len, ret);
+}
+
 static int dirent_decode_or_log(uint64_t dir, uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret)
 {
 	int r;

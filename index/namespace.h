@@ -127,6 +127,7 @@ int ns_get_content(struct db *db, uint64_t ino, struct ns_content *ret);
 int ns_get_symlink(struct db *db, uint64_t ino, struct buf *ret);
 int ns_get_xattr(struct db *db, uint64_t ino, const char *name, struct buf *ret);
 int ns_get_seal(struct db *db, uint64_t ino, struct ns_seal *ret);
+int ns_get_meta(struct db *db, const char *name, struct buf *ret); /* a note, by ns_key_meta() */
 /* Find a name. Absent (0): ret->cookie is the free cookie at which it can be added. -ENOSPC: 16 names of one hash. */
 int ns_find(struct db *db, const struct fp_key *key, uint64_t dir, const char *name, struct ns_dirent *ret);
 /*

@@ -5,7 +5,7 @@
  * moves them while everything goes on. Files of one step are one set; sets are given to the daemon together until they are much, since
  * each time it looks at all recipes once. It can be stopped or killed at any time: the next one does the rest.
  *
- * Exit status: 0 done, 1 usage, 2 failed, or something could not be read, 130 interrupted.
+ * Exit status: 0 done, 1 usage, 2 failed, or something could not be read, 75 another one is running (--background), 130 interrupted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +22,7 @@
 #include "tools/analyze_complain.h"
 #include "tools/analyze_variables.h"
 #include "tools/classifier.h"
+#include "tools/compact_background.h"
 #include "tools/compact_daemon.h"
 #include "tools/compact_report.h"
 #include "tools/compact_sets.h"
@@ -38,7 +39,7 @@
 #define GROUP_MAX 65536u
 #define BUDGET 10.0 /* CPU seconds for each GB */
 
-enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUPTED = 130 };
+enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_BUSY = CKPTFS_COMPACT_EXIT_BUSY, EXIT_INTERRUPTED = 130 };
 
 /* A variable of the plan. */
 struct planned {
@@ -51,7 +52,8 @@ struct request {
 	unsigned group; /* ranks; 0: all */
 	uint64_t block, rate;
 	double budget;
-	bool json, quiet;
+	bool json, quiet, background;
+	const char *tell; /* "pause" or "resume": nothing else is done */
 	char helper[PATH_MAX]; /* ckptfs-classify */
 
 	struct files files;
@@ -73,7 +75,8 @@ struct request {
 static void help(FILE *to)
 {
 	fputs("Usage: ckptfs-compact [--scheme NAME] [--group N] [--block SIZE] [--budget SECONDS] [--rate SIZE]\n"
-	      "                      [--dry-run] [--json | --quiet] FILE|DIRECTORY...\n"
+	      "                      [--dry-run] [--background] [--json | --quiet] FILE|DIRECTORY...\n"
+	      "       ckptfs-compact --pause | --resume MOUNTPOINT\n"
 	      "Store the variables of files in a ckptfs mount side by side, coded by what they are: HDF5, netCDF, safetensors, torch and\n"
 	      "numpy files, and the rest as plain bytes. Every file keeps its bytes, and can be read and written meanwhile.\n\n"
 	      "  --scheme NAME  how ranks are merged: agnostic, agnostic-block, aware, aware-block, auto (default)\n"
@@ -82,11 +85,15 @@ static void help(FILE *to)
 	      "  --budget S     CPU seconds per GB that coding may take (default 10)\n"
 	      "  --rate SIZE    read and write no more than this of packs per second, such as 50M\n"
 	      "  --dry-run      only tell what would become of them\n"
+	      "  --background   at a low priority; nothing is shown but what failed, and status 75 is: another one is running\n"
+	      "  --pause        the mount stops compacting by itself (compact=auto), until\n"
+	      "  --resume       it goes on\n"
 	      "  --json         the result as one JSON document; keys keep their meaning (schema_version)\n"
 	      "  -q, --quiet    no progress\n"
 	      "  -h, --help     this text\n"
 	      "  -V, --version  the version\n\n"
-	      "Exit status: 0 done, 1 usage, 2 failed or something could not be read, 130 interrupted.\n",
+	      "Exit status: 0 done, 1 usage, 2 failed or something could not be read, 75 with --background: another one is running,\n"
+	      "130 interrupted.\n",
 	      to);
 }
 
@@ -306,19 +313,42 @@ static int compact(struct request *q, char *paths[], int nr)
 	return r < 0 ? r : q->incomplete ? -EIO : failed;
 }
 
+/* That there is nothing to compact is no failure where nobody has asked. */
+static enum exit_status background_status(const struct request *q, int r)
+{
+	return interrupted() ? EXIT_INTERRUPTED : r == -EBUSY || r == -ESTALE ? EXIT_BUSY : r < 0 || !q->rows.complete ? EXIT_FAILED : EXIT_DONE;
+}
+
+/* --pause and --resume */
+static enum exit_status command_mount(const struct request *q, const char *path)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int r = fd < 0 ? -errno : compact_daemon_pause(fd, strcmp(q->tell, "pause") == 0);
+
+	if (fd < 0)
+		tell_unopened("ckptfs-compact", path, "a mountpoint", r);
+	else if (r == -EOPNOTSUPP)
+		refuse("%s: not mounted with compact=auto: nothing is compacted by itself", path);
+	else if (r < 0)
+		tell_refusal("ckptfs-compact", path, "", q->tell, r);
+	return r < 0 ? EXIT_FAILED : EXIT_DONE;
+}
+
 static enum exit_status work(struct request *q, char *paths[], int nr)
 {
 	uint64_t from = monotonic_ns();
 	int r;
 
 	progress_init(&q->progress);
-	q->progress.on &= !q->quiet && !q->json;
+	q->progress.on &= !q->quiet && !q->json && !q->background;
 	q->rows.aware = is_aware(q);
 	q->rows.complete = true;
 	r = compact(q, paths, nr);
 	progress_clear(&q->progress);
 	q->rows.seconds = (double)(monotonic_ns() - from) / 1e9;
 	q->rows.complete &= r == 0 && !interrupted();
+	if (q->background)
+		return background_status(q, r);
 	if (q->rows.nr_files > 0 || (q->json && r == 0))
 		(q->json ? compact_rows_json : compact_rows_text)(&q->rows);
 	else if (r == 0)
@@ -379,6 +409,8 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "scheme", required_argument, NULL, 'S' }, { "group", required_argument, NULL, 'G' },
 		{ "block", required_argument, NULL, 'B' },  { "budget", required_argument, NULL, 'U' },
 		{ "rate", required_argument, NULL, 'r' },   { "dry-run", no_argument, NULL, 'n' },
+		{ "background", no_argument, NULL, 'b' },   { "pause", no_argument, NULL, 'P' },
+		{ "resume", no_argument, NULL, 'R' },
 		{ "json", no_argument, NULL, 'j' },	    { "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },	    { "version", no_argument, NULL, 'V' },
 		{ 0 },
@@ -401,6 +433,13 @@ static int parse(int argc, char *argv[], struct request *q)
 		case 'n':
 			q->rows.dry_run = true;
 			break;
+		case 'b':
+			q->background = true;
+			break;
+		case 'P':
+		case 'R':
+			q->tell = c == 'P' ? "pause" : "resume";
+			break;
 		case 'j':
 			q->json = true;
 			break;
@@ -419,6 +458,8 @@ static int parse(int argc, char *argv[], struct request *q)
 		}
 	if (r == 0 && optind == argc)
 		r = refuse("a file or directory must be given; try ckptfs-compact --help");
+	if (r == 0 && q->tell && argc - optind > 1)
+		r = refuse("--%s is of one mountpoint", q->tell);
 	return r < 0 ? EXIT_USAGE + 1 : 0;
 }
 
@@ -429,6 +470,10 @@ int main(int argc, char *argv[])
 
 	if (r > 0)
 		return r - 1;
+	if (q.tell)
+		return (int)command_mount(&q, argv[optind]);
+	if (q.background)
+		compact_step_back();
 	interrupt_catch();
 	return output_finish("ckptfs-compact", (int)work(&q, argv + optind, argc - optind), EXIT_FAILED);
 }

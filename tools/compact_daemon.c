@@ -117,6 +117,13 @@ int compact_daemon_run(struct compact_daemon *d, struct ckptfs_compact *how,
 	return r < 0 ? r : -how->error;
 }
 
+int compact_daemon_pause(int fd, bool pause)
+{
+	struct ckptfs_compact c = { 0 };
+
+	return command(&(struct compact_daemon){ .fd = fd }, &c, pause ? CKPTFS_COMPACT_PAUSE : CKPTFS_COMPACT_RESUME);
+}
+
 int compact_daemon_result(const struct compact_daemon *d, uint32_t variable, struct ckptfs_compact_result *ret)
 {
 	*ret = (struct ckptfs_compact_result){

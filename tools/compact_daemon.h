@@ -21,4 +21,6 @@ int compact_daemon_extent(struct compact_daemon *d, uint32_t file, uint64_t off,
 /* All of it; *how has what START wants, and then what STATUS says. `step` is called again and again meanwhile; false: it is to stop. */
 int compact_daemon_run(struct compact_daemon *d, struct ckptfs_compact *how,
 		       bool (*step)(void *userdata, const struct ckptfs_compact *so_far), void *userdata);
+/* What the mount does by itself. -EOPNOTSUPP: nothing. */
+int compact_daemon_pause(int fd, bool pause);
 int compact_daemon_result(const struct compact_daemon *d, uint32_t variable, struct ckptfs_compact_result *ret);

@@ -249,6 +249,18 @@ static void show_requests(FILE *to, const struct json_flat *j)
 	}
 }
 
+/* By itself; where it is off there is nothing to tell. */
+static void show_compaction(FILE *to, const struct json_flat *j)
+{
+	const char *state = json_flat_get(j, "compaction.state");
+
+	if (*state == '\0' || strcmp(state, "off") == 0)
+		return;
+	line(to, "Compacting:", state);
+	fprintf(to, "  %s sealed directories wait, %s done since the mount, %s failed\n", json_flat_get(j, "compaction.waiting_directories"),
+		json_flat_get(j, "compaction.done_directories"), json_flat_get(j, "compaction.failed_directories"));
+}
+
 void stat_show_head(FILE *to, const struct json_flat *j)
 {
 	fprintf(to, "%s on %s (ckptfs %s%s), up %s\n\n", json_flat_get(j, "store"), json_flat_get(j, "mountpoint"),
@@ -265,6 +277,7 @@ void stat_show_mount(FILE *to, const struct json_flat *j)
 	show_memory(to, j);
 	show_durability(to, j);
 	show_scrub(to, j);
+	show_compaction(to, j);
 	show_cluster(to, j);
 	show_paths(to, j);
 	show_requests(to, j);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/ioctl.h"
+#include "fs/aggregator.h"
 #include "fs/compactor.h"
 #include "fs/file.h"
 #include "fs/inode.h"
@@ -49,6 +50,9 @@ static int command(fuse_req_t req, uint64_t holder, struct ckptfs_compact *arg)
 		return start(fs, arg);
 	case CKPTFS_COMPACT_STOP:
 		return compactor_stop(fs->compactor, arg->plan);
+	case CKPTFS_COMPACT_PAUSE:
+	case CKPTFS_COMPACT_RESUME:
+		return aggregator_pause(fs->aggregator, arg->command == CKPTFS_COMPACT_PAUSE);
 	default:
 		return -EINVAL;
 	}
@@ -83,7 +87,7 @@ void ioctl_compact(fuse_req_t req, uint64_t holder, const void *in)
 
 	memcpy(&arg, in, sizeof(arg));
 	r = command(req, holder, &arg);
-	if (r == 0)
+	if (r == 0 && arg.command <= CKPTFS_COMPACT_STOP)
 		r = tell(fs_of(req), &arg);
 	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }

@@ -179,6 +179,11 @@ bool compress_is_disturbed(void *engine)
 	return behind;
 }
 
+bool engine_is_busy(struct engine *e)
+{
+	return compress_is_disturbed(e);
+}
+
 void compress_init(struct engine *e)
 {
 	long nr = sysconf(_SC_NPROCESSORS_ONLN);

@@ -320,6 +320,8 @@ struct compact_conf {
 	bool (*step)(void *userdata, const struct compact_report *so_far); /* often; false: stop. NULL: none */
 	void *userdata;
 };
+/* Do writers wait, or keep the processors busy, at this moment? What `yields` looks at before each frame. */
+bool engine_is_busy(struct engine *e);
 int engine_compact(struct engine *e, const struct compact_conf *conf, struct compact_report *ret);
 
 /* What became of variables that were compacted, ever, by their keys: sums, and how it was done last. A few bytes for each of the last 1000. */

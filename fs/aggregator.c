@@ -1,0 +1,465 @@
+#include "fs/aggregator.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "fs/compacted.h"
+#include "fs/compactor.h"
+#include "fs/fs.h"
+#include "fs/seal.h"
+
+#define CALM_NS UINT64_C(1000000000) /* without a byte written */
+#define AGAIN_NS UINT64_C(5000000000) /* when somebody else compacts or collects */
+#define LOOK_NS UINT64_C(20000000)
+#define SAID_MAX 400u /* of what it says, to be logged if it fails */
+
+struct aggregator {
+	struct fs *fs; /* constant, as those up to the lock */
+	uint64_t budget;
+	const char *mountpoint;
+	dev_t dev;
+	char program[PATH_MAX];
+
+	struct mutex lock; /* leaf */
+	struct cond changed;
+	struct aggregator_status status GUARDED_BY(lock);
+	bool woken, paused, stop GUARDED_BY(lock);
+	unsigned nr_aside GUARDED_BY(lock); /* who want it not to run */
+	pid_t child GUARDED_BY(lock); /* not reaped while it stands here; 0: none */
+	bool has_thread; /* of whoever starts and stops */
+	pthread_t thread;
+
+	/* The thread's. */
+	struct compacted done, skipped; /* skipped: that failed since the mount */
+};
+
+struct directory {
+	uint64_t ino, sealed_ns;
+	struct buf path; /* below the mountpoint, with a NUL */
+};
+
+/* --- what is to be done --- */
+
+/* The first that has not been compacted, and how many of them there are. 1/0/<0 */
+static int find_directory(struct aggregator *a, struct directory *ret, uint64_t *ret_nr)
+{
+	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
+	struct ns_seal seal;
+	uint64_t ino = 0;
+	int r;
+
+	*ret_nr = 0;
+	while ((r = seal_next(a->fs, ino, geteuid(), &ino, &seal, &path)) > 0) {
+		uint64_t sealed_ns = (uint64_t)seal.sealed_ns;
+		bool is_done = compacted_has(&a->done, ino, sealed_ns), is_skipped = compacted_has(&a->skipped, ino, sealed_ns);
+
+		if (!is_done && !is_skipped && (*ret_nr)++ == 0) {
+			ret->ino = ino;
+			ret->sealed_ns = sealed_ns;
+			buf_clear(&ret->path);
+			buf_add(&ret->path, path.data, path.len);
+			buf_add_u8(&ret->path, 0);
+		}
+		buf_clear(&path);
+	}
+	if (r < 0)
+		return r;
+	compacted_drop_unseen(&a->done);
+	compacted_drop_unseen(&a->skipped);
+	r = buf_error(&ret->path);
+	return r < 0 ? r : *ret_nr > 0;
+}
+
+/* --- the process --- */
+
+/* Beside the daemon, or where it was installed. */
+static void find_program(char ret[PATH_MAX])
+{
+	ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - sizeof("ckptfs-compact"));
+	char *slash;
+
+	ret[n > 0 ? n : 0] = '\0';
+	slash = strrchr(ret, '/');
+	if (slash)
+		strcpy(slash + 1, "ckptfs-compact");
+	if (!slash || access(ret, X_OK) < 0)
+		snprintf(ret, PATH_MAX, "%s/ckptfs-compact", CKPTFS_BINDIR);
+}
+
+static int spawn(const struct aggregator *a, const char *path, int out, pid_t *ret)
+{
+	char budget[24], *environment[] = { NULL };
+	char *argv[] = { (char *)"ckptfs-compact", (char *)"--background", (char *)"--budget", budget, (char *)"--", (char *)path, NULL };
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	sigset_t none;
+	int r;
+
+	snprintf(budget, sizeof(budget), "%" PRIu64, a->budget);
+	sigemptyset(&none);
+	r = posix_spawn_file_actions_init(&actions);
+	if (r)
+		return -r;
+	r = posix_spawnattr_init(&attr);
+	if (r == 0) {
+		posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK); /* the daemon's threads block signals */
+		posix_spawnattr_setpgroup(&attr, 0);
+		posix_spawnattr_setsigmask(&attr, &none);
+		r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+		if (r == 0)
+			r = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+		if (r == 0)
+			r = posix_spawn_file_actions_adddup2(&actions, out, STDERR_FILENO);
+		if (r == 0)
+			r = posix_spawn(ret, a->program, &actions, &attr, argv, environment);
+		posix_spawnattr_destroy(&attr);
+	}
+	posix_spawn_file_actions_destroy(&actions);
+	return r ? log_errno(-r, "%s: cannot be started", a->program) : 0;
+}
+
+static bool may_run(const struct aggregator *a) REQUIRES(a->lock)
+{
+	return !a->stop && !a->paused && a->nr_aside == 0;
+}
+
+static void end_child(const struct aggregator *a) REQUIRES(a->lock)
+{
+	if (a->child > 0)
+		kill(-a->child, SIGKILL); /* and the classifier that it has started */
+}
+
+/* Is it mounted anywhere, for the daemon? */
+static bool is_mounted(const struct aggregator *a)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	unsigned dev_major, dev_minor;
+	char line[PATH_MAX * 2];
+	bool found = !f;
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%*d %*d %u:%u", &dev_major, &dev_minor) == 2 && makedev(dev_major, dev_minor) == a->dev;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* What it has said last, on one line. */
+static void hear(int in, char *said, size_t *len)
+{
+	char piece[SAID_MAX];
+	ssize_t n = read(in, piece, sizeof(piece));
+
+	for (ssize_t i = 0; i < n; i++) {
+		if (*len == SAID_MAX)
+			memmove(said, said + 1, --*len);
+		said[(*len)++] = piece[i] == '\n' ? ' ' : piece[i];
+	}
+	while (*len > 0 && said[*len - 1] == ' ')
+		--*len;
+}
+
+/* Until it has ended; it is ended when the mount is gone. */
+static void attend(struct aggregator *a, pid_t pid, int in, char *said, size_t *said_len)
+{
+	_cleanup_(closep) int mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	_cleanup_(closep) int process = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd fds[] = { { process, POLLIN, 0 }, { mounts, POLLPRI, 0 }, { in, POLLIN, 0 } };
+
+	while (poll(fds, ARRAY_SIZE(fds), -1) > 0 || errno == EINTR) {
+		if (fds[2].revents & POLLIN)
+			hear(in, said, said_len);
+		else if (fds[2].revents)
+			fds[2].fd = -1; /* closed */
+		if (fds[1].revents && !is_mounted(a)) {
+			mutex_lock(&a->lock);
+			a->stop = true;
+			end_child(a);
+			mutex_unlock(&a->lock);
+		}
+		if (fds[0].revents || process < 0)
+			return;
+	}
+}
+
+/* What it has begun comes to its end soon after it. */
+static void await_compactor(struct aggregator *a)
+{
+	bool waits = true;
+
+	while (waits && compactor_is_running(a->fs->compactor)) {
+		mutex_lock(&a->lock);
+		if (!a->stop)
+			cond_wait_for(&a->changed, &a->lock, LOOK_NS);
+		waits = !a->stop;
+		mutex_unlock(&a->lock);
+	}
+	mutex_lock(&a->lock);
+	a->child = 0;
+	a->status.state = AGGREGATOR_WAITING;
+	mutex_unlock(&a->lock);
+}
+
+/* Its exit status; -ECANCELED: ended before; <0. */
+static int run_program(struct aggregator *a, const char *path, char *said, size_t *said_len)
+{
+	_cleanup_(closep) int in = -1;
+	int pipe_fd[2], r, status;
+	pid_t pid;
+
+	if (pipe2(pipe_fd, O_CLOEXEC) < 0)
+		return -errno;
+	in = pipe_fd[0];
+	mutex_lock(&a->lock); /* so that nobody pauses it before it is known */
+	r = may_run(a) ? spawn(a, path, pipe_fd[1], &pid) : -ECANCELED;
+	if (r == 0) {
+		a->child = pid;
+		a->status.state = AGGREGATOR_RUNNING;
+	}
+	mutex_unlock(&a->lock);
+	close(pipe_fd[1]);
+	if (r < 0)
+		return r;
+	attend(a, pid, in, said, said_len);
+	if (waitid(P_PID, (id_t)pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT) < 0)
+		log_errno(-errno, "process %d: cannot be waited for", (int)pid);
+	await_compactor(a);
+	if (waitpid(pid, &status, 0) < 0)
+		return -errno;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -ECANCELED;
+}
+
+/* --- the thread --- */
+
+static int note_done(struct aggregator *a, const struct directory *d, bool failed)
+{
+	int r = compacted_add(failed ? &a->skipped : &a->done, d->ino, d->sealed_ns);
+
+	if (r == 0 && !failed)
+		r = compacted_save(a->fs->engine, &a->done);
+	mutex_lock(&a->lock);
+	a->status.nr_done += !failed;
+	a->status.nr_failed += failed;
+	mutex_unlock(&a->lock);
+	return r;
+}
+
+/* How long to wait before the next one. */
+static uint64_t compact(struct aggregator *a, const struct directory *d)
+{
+	_cleanup_(freep) char *path = NULL;
+	char said[SAID_MAX + 1] = "";
+	size_t said_len = 0;
+	int r;
+
+	if (asprintf(&path, "%s/%s", a->mountpoint, (const char *)d->path.data) < 0)
+		return AGAIN_NS;
+	r = run_program(a, path, said, &said_len);
+	if (r == -ECANCELED)
+		return 0;
+	if (r == CKPTFS_COMPACT_EXIT_BUSY)
+		return AGAIN_NS;
+	if (r != 0)
+		log_warning("directory %" PRIu64 ": not compacted by itself: %.*s", d->ino, (int)said_len, said);
+	r = note_done(a, d, r != 0);
+	return r < 0 ? AGAIN_NS : 0;
+}
+
+/* Has nobody written since the last look, and does nobody wait? */
+static bool is_calm(const struct aggregator *a, uint64_t *written)
+{
+	struct engine_stats s;
+	uint64_t before = *written;
+
+	engine_stats(a->fs->engine, &s);
+	*written = s.written;
+	return s.written == before && !engine_is_busy(a->fs->engine);
+}
+
+/* Until it may run, and something has happened or the time is up. false: to stop. */
+static bool wait_for(struct aggregator *a, uint64_t ns, const uint64_t *nr_waiting)
+{
+	uint64_t now = monotonic_ns(), end = ns == UINT64_MAX ? ns : now + ns;
+	bool goes_on;
+
+	mutex_lock(&a->lock);
+	a->status.nr_waiting = *nr_waiting;
+	while (!a->stop && (!may_run(a) || (now < end && !(a->woken && ns == UINT64_MAX)))) {
+		a->status.state = a->paused ? AGGREGATOR_PAUSED : *nr_waiting > 0 ? AGGREGATOR_WAITING : AGGREGATOR_IDLE;
+		if (end == UINT64_MAX || !may_run(a))
+			cond_wait(&a->changed, &a->lock);
+		else
+			cond_wait_for(&a->changed, &a->lock, end - now);
+		now = monotonic_ns();
+	}
+	a->woken = false;
+	goes_on = !a->stop;
+	mutex_unlock(&a->lock);
+	return goes_on;
+}
+
+static void *work(void *userdata)
+{
+	struct aggregator *a = userdata;
+	struct directory d = { .path = BUF_EMPTY };
+	uint64_t written = UINT64_MAX, pause_ns = 0, nr_waiting = 0;
+
+	pthread_setname_np(pthread_self(), "ckptfs-gather");
+	while (wait_for(a, pause_ns, &nr_waiting)) {
+		int r = find_directory(a, &d, &nr_waiting);
+
+		if (r < 0)
+			log_errno(r, "sealed directories cannot be listed");
+		if (r <= 0)
+			pause_ns = r < 0 ? AGAIN_NS : UINT64_MAX;
+		else if (!is_calm(a, &written))
+			pause_ns = CALM_NS;
+		else
+			pause_ns = compact(a, &d);
+	}
+	buf_release(&d.path);
+	return NULL;
+}
+
+/* --- from outside --- */
+
+int aggregator_new(struct fs *fs, uint64_t budget, struct aggregator **ret)
+{
+	struct aggregator *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->fs = fs;
+	a->budget = budget;
+	mutex_init(&a->lock);
+	cond_init(&a->changed);
+	*ret = a;
+	return 0;
+}
+
+int aggregator_start(struct aggregator *a, const char *mountpoint)
+{
+	struct stat st;
+	int r;
+
+	if (!a)
+		return 0;
+	a->mountpoint = mountpoint;
+	if (stat(mountpoint, &st) < 0)
+		return log_errno(-errno, "mountpoint %s: cannot be looked at, to compact by itself", mountpoint);
+	a->dev = st.st_dev;
+	find_program(a->program);
+	r = compacted_load(a->fs->engine, &a->done);
+	if (r == 0)
+		r = -pthread_create(&a->thread, NULL, work, a);
+	a->has_thread = r == 0;
+	return r;
+}
+
+/* Something of what it waits for has changed. */
+static void change(struct aggregator *a) REQUIRES(a->lock)
+{
+	if (!may_run(a))
+		end_child(a);
+	cond_broadcast(&a->changed);
+}
+
+void aggregator_stop(struct aggregator *a)
+{
+	if (!a)
+		return;
+	mutex_lock(&a->lock);
+	a->stop = true;
+	change(a);
+	mutex_unlock(&a->lock);
+	if (a->has_thread)
+		pthread_join(a->thread, NULL);
+	a->has_thread = false;
+}
+
+void aggregator_free(struct aggregator *a)
+{
+	if (!a)
+		return;
+	aggregator_stop(a);
+	compacted_release(&a->done);
+	compacted_release(&a->skipped);
+	cond_release(&a->changed);
+	mutex_release(&a->lock);
+	free(a);
+}
+
+void aggregator_wake(struct aggregator *a)
+{
+	if (!a)
+		return;
+	mutex_lock(&a->lock);
+	a->woken = true;
+	change(a);
+	mutex_unlock(&a->lock);
+}
+
+int aggregator_pause(struct aggregator *a, bool pause)
+{
+	if (!a)
+		return -EOPNOTSUPP;
+	mutex_lock(&a->lock);
+	a->paused = pause;
+	a->woken = true;
+	change(a);
+	mutex_unlock(&a->lock);
+	return 0;
+}
+
+bool aggregator_step_aside(struct aggregator *a)
+{
+	bool is_running;
+
+	if (!a)
+		return false;
+	mutex_lock(&a->lock);
+	a->nr_aside++;
+	is_running = a->status.state == AGGREGATOR_RUNNING;
+	change(a);
+	mutex_unlock(&a->lock);
+	return is_running;
+}
+
+void aggregator_go_on(struct aggregator *a)
+{
+	if (!a)
+		return;
+	mutex_lock(&a->lock);
+	a->nr_aside--;
+	change(a);
+	mutex_unlock(&a->lock);
+}
+
+void aggregator_status(struct aggregator *a, struct aggregator_status *ret)
+{
+	*ret = (struct aggregator_status){ 0 };
+	if (!a)
+		return;
+	mutex_lock(&a->lock);
+	*ret = a->status;
+	mutex_unlock(&a->lock);
+}

@@ -1,0 +1,114 @@
+#!/bin/bash
+# compact=auto: what is sealed is compacted by itself, keeps its bytes, and is not looked at twice, over remounts and kill -9; it can be paused,
+# gives way to a collection, and keeps nobody from unmounting.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+compact=$CKPTFS_BUILD/tools/ckptfs-compact
+stat=$CKPTFS_BUILD/tools/ckptfs-stat
+seal=$CKPTFS_BUILD/tools/ckptfs-seal
+
+make_field() { # NAME DOUBLES: with a little noise, as .npy
+	"$PYTHON" - "$WORK/$1.npy" "$2" <<-'END'
+		import array, math, random, struct, sys
+		random.seed(1)
+		n = int(sys.argv[2])
+		data = array.array("d", [2 + math.sin(i / 700) + random.random() * 1e-7 for i in range(n)]).tobytes()
+		head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }" % n
+		head += b" " * (64 - (10 + len(head) + 1) % 64) + b"\n"
+		with open(sys.argv[1], "wb") as f:
+		    f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + data)
+	END
+}
+make_field field $((1 << 17))
+make_field large $((1 << 19)) # 4 s at the lowest rate there is
+make_step() { # NAME SEED [FIELD]: no page as in the others
+	mkdir "$MNT/$1"
+	"$PYTHON" -c 'import sys; a = bytearray(open(sys.argv[1], "rb").read()); a[200::4096] = bytes([int(sys.argv[2]) % 256]) * len(a[200::4096])
+open(sys.argv[3], "wb").write(a)' "$WORK/${3:-field}.npy" "$2" "$WORK/$1.npy"
+	cp "$WORK/$1.npy" "$MNT/$1/field.npy"
+	"$seal" "$MNT/$1" >/dev/null
+}
+same() { # NAME...
+	for i in "$@"; do
+		cmp "$WORK/$i.npy" "$MNT/$i/field.npy" || fail "$i: other bytes"
+	done
+}
+is_state() { [ "$(figure compaction.state)" = "$1" ]; }
+has_done() { [ "$(figure compaction.done_directories)" = "$1" ] && is_state idle; }
+coded() { "$stat" --variables --json "$MNT" | "$PYTHON" -c 'import json, sys; print(sum(v["coded_bytes"] for v in json.load(sys.stdin)["variables"]))'; }
+
+fs_mount
+is_state off || fail "it is on though nobody has asked for it"
+exits 2 "$compact" --pause "$MNT"
+says 'compact=auto'
+make_step one 1
+fs_remount compact=auto
+await has_done 1 # what was sealed before, too
+one=$(coded)
+[ "$one" -ge 1000000 ] || fail "of 1 MiB $one bytes were coded"
+same one
+make_step two 2
+await has_done 2
+[ "$(coded)" -ge $((one * 19 / 10)) ] || fail "the second one was not coded"
+mkdir "$MNT/empty" "$MNT/open"
+cp "$WORK/field.npy" "$MNT/open/"
+"$seal" "$MNT/empty" >/dev/null
+await has_done 3
+[ "$(figure compaction.failed_directories)" = 0 ] || fail "failed: $(figure compaction.failed_directories)"
+same one two
+cmp "$WORK/field.npy" "$MNT/open/field.npy"
+echo "ok what is sealed"
+
+# The next mount knows what is done.
+both=$(coded)
+fs_remount compact=auto
+make_step three 3
+await has_done 1
+[ "$(coded)" -gt "$both" ] || fail "the third one was not coded"
+same one two three
+
+# Paused: it waits, and says so.
+exits 0 "$compact" --pause "$MNT"
+make_step four 4
+await is_state paused
+exits 0 "$compact" --resume "$MNT"
+await has_done 2
+same four
+exits 2 "$compact" --pause "$WORK"
+exits 1 "$compact" --pause "$MNT" "$MNT"
+echo "ok paused, and not done twice"
+
+# While it is at work, and slowly: nobody waits for it. Paused it ends; a collection is not refused; unmounting works, both ways.
+fs_remount compact=auto,read_rate=1M
+make_step five 5 large
+await is_state running
+exits 0 "$compact" --pause "$MNT"
+await is_state paused
+exits 0 "$compact" --resume "$MNT"
+await is_state running
+exits 0 timeout 60 "$CKPTFS_BUILD/tools/ckptfs-gc" --quiet "$MNT"
+await is_state running
+fs_umount
+fs_sound "unmounted meanwhile"
+fs_mount compact=auto,read_rate=1M
+await is_state running
+umount -i "$MNT"
+wait "$DAEMON" || fail "it did not end: $?"
+DAEMON=
+fs_sound "unmounted by umount(2) meanwhile"
+echo "ok gives way"
+
+# Killed at any moment, the next mount goes on.
+for round in 1 2; do
+	fs_mount compact=auto,read_rate=1M
+	await is_state running
+	sleep "0.$((RANDOM % 6))"
+	fs_kill
+	fs_sound "killed, round $round"
+done
+fs_mount compact=auto
+await has_done 1
+same one two three four five
+fs_umount
+fs_sound "in the end"
