@@ -15,14 +15,12 @@ core() { # STEP: take one
 	gcore -o "$MNT/core" "$pid" >"$WORK/said" 2>&1 || { cat "$WORK/said" >&2; fail "gcore"; }
 	mv "$MNT/core.$pid" "$MNT/core.$1"
 }
-counted() { cut -d ' ' -f 2 "$WORK/count.0"; }
 
-new() { figure written_by_cause.new_bytes; }
 before=$(new)
 core 1
-first=$(($(new) - before)) begun=$(counted)
+first=$(($(new) - before)) begun=$(counted count 0)
 for step in 2 3 4; do core $step; done
-changed=$((($(counted) - begun) * 4096)) grown=$(($(new) - before - first))
+changed=$((($(counted count 0) - begun) * 4096)) grown=$(($(new) - before - first))
 [ "$grown" -le $((changed + 3 * 1024 * 1024)) ] || fail "3 more cores stored $grown bytes, of which $changed had changed"
 kill "$pid"
 wait "$pid" || true

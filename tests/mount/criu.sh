@@ -20,8 +20,6 @@ work() {
 	mkdir "$MNT/$name"
 	for i in $(seq 0 "$3"); do await grep -q ' [1-9]' "$WORK/$name.$i"; done
 }
-counted() { cut -d ' ' -f 2 "$WORK/$name.${1:-0}"; } # [PROCESS]
-more_than() { [ "$(counted "$1")" -gt "$2" ]; } # PROCESS COUNT
 
 # dump STEP [OPTION...]: all of it, into a directory of its own
 dump() {
@@ -33,19 +31,13 @@ dump() {
 
 # restore STEP: it is there again, with all its processes, and they count on
 restore() {
-	local i before
+	local i before=()
+	for i in $(seq 0 $((processes - 1))); do before+=("$(cat "$WORK/$name.$i")"); done
 	criu restore -D "$MNT/$name/step$1" -o restore.log -d --pidfile "$WORK/$name.pid$1" >"$WORK/said" 2>&1 ||
 		{ tail -5 "$MNT/$name/step$1/restore.log" >&2; fail "criu restore of $name"; }
 	[ "$(cat "$WORK/$name.pid$1")" = "$pid" ]
-	for i in $(seq 0 $((processes - 1))); do
-		before=$(cat "$WORK/$name.$i")
-		await differs "$before" "$WORK/$name.$i"
-		before=$(counted "$i")
-		await more_than "$i" "$before"
-		grep -q '^right' "$WORK/$name.$i" || fail "$name, process $i after step $1: $(cat "$WORK/$name.$i")"
-	done
+	for i in $(seq 0 $((processes - 1))); do counts_on "$name" "$i" "${before[i]}" "after step $1"; done
 }
-differs() { [ "$(cat "$2")" != "$1" ]; }
 
 # stop: the program, restored or not, and all of its processes, which do not outlive the first
 stop() {
@@ -54,26 +46,24 @@ stop() {
 }
 not_there() { [ -z "$(ps -o pid= -s "$1")" ]; } # SESSION: nobody is in it, not even one that nobody has waited for: its number is free
 
-new() { figure written_by_cause.new_bytes; }
-
 # 1. A program: many steps, and back to one of the first.
 work program 0 0
 before=$(new)
 dump 0001 --leave-running
-first=$(($(new) - before)) begun=$(counted)
+first=$(($(new) - before)) begun=$(counted program 0)
 for step in $(seq 2 "$steps"); do dump "$(printf %04d "$step")" --leave-running; done
-changed=$((($(counted) - begun) * 4096)) grown=$(($(new) - before - first))
+changed=$((($(counted program 0) - begun) * 4096)) grown=$(($(new) - before - first))
 [ "$first" -ge $((mib << 20)) ] || fail "the first dump stored $first bytes"
 # pages that were counted, and of each dump what it writes beside them: its own files, stack, data of libraries
 [ "$grown" -le $((changed + steps * 64 * 1024)) ] || fail "$steps steps stored $grown bytes, of which $changed had changed"
-last=$(counted)
+last=$(counted program 0)
 dump last
 await not_there "$pid"
 restore last
-[ "$(counted)" -ge "$last" ] || fail "it went on from $(counted) instead of $last"
+[ "$(counted program 0)" -ge "$last" ] || fail "it went on from $(counted program 0) instead of $last"
 stop
 restore 0002
-[ "$(counted)" -lt "$last" ] || [ "$last" -lt 100 ] || fail "step 2 went on from $(counted), where the last was"
+[ "$(counted program 0)" -lt "$last" ] || [ "$last" -lt 100 ] || fail "step 2 went on from $(counted program 0), where the last was"
 stop
 echo "ok: $steps steps stored $((first >> 10)) + $((grown >> 10)) KiB, $((changed >> 10)) of which were changed"
 

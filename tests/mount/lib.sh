@@ -217,6 +217,18 @@ sys.exit("no such bytes in any pack")
 PY
 }
 
+# worker.c, of which images are taken: FILE.PROCESS says how far it is.
+counted() { cut -d ' ' -f 2 "$WORK/$1.$2"; } # FILE PROCESS
+more_than() { [ "$(counted "$1" "$2")" -gt "$3" ]; } # FILE PROCESS COUNT
+differs() { [ "$(cat "$2")" != "$1" ]; } # TEXT FILE
+counts_on() { # FILE PROCESS BEFORE WHEN: it says something else than before, counts, and all its memory is what it must be
+	local count
+	await differs "$3" "$WORK/$1.$2"
+	count=$(counted "$1" "$2")
+	await more_than "$1" "$2" "$count"
+	grep -q '^right' "$WORK/$1.$2" || fail "$1, process $2 $4: $(cat "$WORK/$1.$2")"
+}
+
 # strike FILE: damage the last page of this file of a mount, which no other has and is not compressed, where it is stored
 strike() {
 	local at
@@ -259,12 +271,14 @@ for key in sys.argv[1:]:
 }
 stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; } # [PATH]
 figure() { stat_json | json "$@"; } # KEY...: of the mount
+new() { figure written_by_cause.new_bytes; } # bytes that nothing stored had yet
 
 cleanup() {
 	local code=$? pid
 	trap - EXIT
 	set +e
 	cd /
+	! declare -F at_end >/dev/null || at_end # of the test itself
 	[ -z "$COLLECTOR" ] || kill -KILL "$COLLECTOR" 2>/dev/null
 	for pid in $(jobs -p); do
 		[ "$pid" = "$DAEMON" ] || kill -KILL "$pid" 2>/dev/null
