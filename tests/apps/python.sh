@@ -193,7 +193,8 @@ cat >"$WORK/ranks.py" <<'PY'
 import os, socket, subprocess, sys
 with socket.socket() as s:
     s.bind(("127.0.0.1", 0))
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(s.getsockname()[1]), "WORLD_SIZE": sys.argv[1]}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(s.getsockname()[1]), "WORLD_SIZE": sys.argv[1],
+             "USE_LIBUV": "0"}  # Debian 13 builds torch without
 ranks = [subprocess.Popen(sys.argv[2:], env={**os.environ, **place, "RANK": str(i)}) for i in range(int(sys.argv[1]))]
 sys.exit(max(abs(r.wait()) for r in ranks))
 PY
@@ -236,7 +237,49 @@ assert not (outside / "new").exists()
 ckptfs.unseal(top / "dcp/one")
 assert "is not sealed" in repr(refused(load_state_dict, got, Reader(top / "dcp/one")))
 PY
-export OMP_NUM_THREADS=1 PYTHONPATH=$WORK/mended:$PYTHONPATH
+cat >"$WORK/newer.py" <<'PY'
+"""What torch has had since 2.5: tensors divided among ranks, in the background, with a name at each call."""
+import pathlib, sys
+import ckptfs, torch
+import torch.distributed as dist, torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from ckptfs.dcp import Reader, Writer
+
+top = pathlib.Path(sys.argv[1])
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+whole = torch.arange(1001 * 7, dtype=torch.float32).reshape(1001, 7)
+
+
+def state(tensor, placements, rest):
+    a, b = (distribute_tensor(tensor, mesh, [p]) for p in placements)
+    return {"a": a, "b": b, "deep": {"rate": rest, "list": [torch.full((2,), rest), rest]}}
+
+
+saved = state(whole, (Shard(0), Replicate()), 0.5)
+dcp.save(saved, storage_writer=Writer(top / "unused"), checkpoint_id=top / "step.1")
+dcp.async_save(saved, storage_writer=Writer(top / "step.2")).result()
+dist.barrier()
+for step in ("step.1", "step.2"):
+    got = state(torch.zeros(1001, 7), (Shard(1), Shard(0)), 0.0)
+    dcp.load(got, storage_reader=Reader(top / "unused"), checkpoint_id=top / step)
+    assert torch.equal(got["a"].full_tensor(), whole) and torch.equal(got["b"].full_tensor(), whole) and got["deep"]["rate"] == got["deep"]["list"][1] == 0.5
+    assert torch.equal(got["deep"]["list"][0], torch.full((2,), 0.5))
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.Adam(model.parameters())
+model(torch.ones(4)).sum().backward()
+optimizer.step()
+both = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
+dcp.save(both, storage_writer=Writer(top / "step.3"))
+dcp.load(both, storage_reader=Reader(top / "step.3"))
+assert [e.path.name for e in ckptfs.epochs(top)] == ["step.1", "step.2", "step.3"] and not (top / "unused").exists()
+assert Writer.validate_checkpoint_id(top / "new") and not Reader.validate_checkpoint_id("/")
+dist.barrier()
+PY
+export OMP_NUM_THREADS=1
+"$PYTHON" -c 'import ckptfs.dcp' 2>/dev/null || PYTHONPATH=$WORK/mended:$PYTHONPATH
 if "$PYTHON" -c 'import ckptfs.dcp' 2>"$WORK/said"; then
 	"$PYTHON" "$WORK/shards.py" "$MNT" "$WORK" 2>"$WORK/said" || fail_showing "a state that is saved and loaded"
 	sharded() { # RANKS DIRECTORY STEPS
@@ -249,6 +292,12 @@ if "$PYTHON" -c 'import ckptfs.dcp' 2>"$WORK/said"; then
 	[ "$(ls "$MNT/sharded.parts/step.0002" "$MNT/sharded.parts/step.0004" | grep -c rank)" = 5 ] || fail "not a file of each rank"
 	"$CKPTFS_BUILD/tools/ckptfs-stat" --verify "$MNT"/sharded.parts/step.* >"$WORK/out" || fail_showing "sharded epochs do not prove themselves"
 	echo "torch_sharded.py: $parts"
+	if "$PYTHON" -c 'import torch.distributed.tensor, torch.distributed.device_mesh' 2>/dev/null; then
+		"$PYTHON" "$WORK/ranks.py" 2 "$PYTHON" "$WORK/newer.py" "$MNT/newer" >"$WORK/out" 2>"$WORK/said" || fail_showing "what newer torch can do"
+		echo "newer.py: ok"
+	else
+		echo "newer.py: torch is older than 2.5"
+	fi
 else
 	echo "torch_sharded.py: torch is not installed, or older than 1.13, or newer than 1.13 and older than 2.1: $(tail -1 "$WORK/said")"
 fi

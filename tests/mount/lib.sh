@@ -4,6 +4,7 @@
 #   CKPTFS_BUILD    build directory: fs/mount.ckptfs, tools/, tests/mount/ (the programs of this folder)
 #   TMPDIR          where store and mountpoint are made (default /tmp)
 #   CKPTFS_OPTIONS  more mount options, separated by commas
+#   CKPTFS_PYTHON   another Python than /usr/bin/python3, which has what Debian installs
 #   CKPTFS_PLAIN    not empty: no mount at all, the tests run on a plain directory (to test the tests on ext4)
 #
 # A test sources this file and then uses $MNT, $STORE and $WORK (scratch outside of the mount). The daemon runs in the
@@ -16,7 +17,7 @@ set -euo pipefail
 
 : "${CKPTFS_BUILD:?is the build directory and must be set}"
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-PYTHON=/usr/bin/python3
+PYTHON=${CKPTFS_PYTHON:-/usr/bin/python3}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/ckptfs-test.XXXXXX")
 STORE=$WORK/store
 MNT=$WORK/mnt
