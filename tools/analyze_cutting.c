@@ -42,6 +42,7 @@ void cutting_begin(struct cutting *c, const struct files *files, uint32_t file, 
 {
 	c->files = files;
 	c->file = file;
+	c->tweak = fp_tweak(&c->key, files->file[file].domain);
 	c->figures = figures;
 	c->nr_pending = 0;
 }
@@ -63,7 +64,7 @@ static int add_chunk(struct cutting *c, const uint8_t *p, size_t len)
 	}
 	f->data += len;
 	f->nr_chunks++;
-	switch (distinct_add(&c->distinct, fp_of(&c->key, p, len), c->file, &last, &weight)) {
+	switch (distinct_add(&c->distinct, fp_xor(fp_of(&c->key, p, len), c->tweak), c->file, &last, &weight)) {
 	case DISTINCT_KNOWN:
 		f->source[files_relation(c->files, c->file, last)] += len * weight;
 		return 0;

@@ -26,6 +26,7 @@ struct cutting {
 
 	const struct files *files;
 	uint32_t file;
+	struct fp tweak; /* of the file's domain */
 	struct figures *figures;
 	uint8_t *pending; /* bytes behind the last cut, and room for a window; where page is 0 */
 	size_t nr_pending;

@@ -12,6 +12,13 @@
 
 #define NR_FILES_MAX ((size_t)UINT32_MAX)
 
+const char *const domains_names[NR_FP_DOMAIN_KINDS] = { "global", "group", "user" };
+
+static struct fp_domain domain_of(enum fp_domain_kind kind, const struct stat *st)
+{
+	return (struct fp_domain){ kind, kind == FP_OF_USER ? st->st_uid : kind == FP_OF_GROUP ? st->st_gid : 0 };
+}
+
 static int add(struct files *fs, const char *path, const struct stat *st)
 {
 	struct file *f;
@@ -28,7 +35,7 @@ static int add(struct files *fs, const char *path, const struct stat *st)
 		fs->nr_room = room;
 	}
 	f = &fs->file[fs->nr];
-	*f = (struct file){ .path = strdup(path), .size = (uint64_t)st->st_size, .dev = st->st_dev, .ino = st->st_ino };
+	*f = (struct file){ .path = strdup(path), .size = (uint64_t)st->st_size, .dev = st->st_dev, .ino = st->st_ino, .domain = domain_of(fs->domains, st) };
 	if (!f->path)
 		return -ENOMEM;
 	fs->nr++;

@@ -12,9 +12,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/fp.h"
 #include "tools/analyze_figures.h"
 
 #define NR_CUTTINGS_MAX 3
+
+/* As the mount option dedup= has them. */
+extern const char *const domains_names[NR_FP_DOMAIN_KINDS];
 
 struct file {
 	char *path, *series_name; /* the path with # for the number of the step */
@@ -25,10 +29,12 @@ struct file {
 	int error; /* negative errno: read in part, or not at all */
 	dev_t dev;
 	ino_t ino;
+	struct fp_domain domain; /* whose chunks it may share */
 	struct figures figures[NR_CUTTINGS_MAX];
 };
 
 struct files {
+	enum fp_domain_kind domains; /* set before files are added */
 	struct file *file;
 	size_t nr, nr_room;
 	size_t nr_series, nr_families;

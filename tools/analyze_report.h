@@ -10,7 +10,7 @@ struct setting {
 	size_t cutting;	   /* number of it */
 	int codec;	   /* enum codec, -1: none */
 	uint64_t expected; /* bytes stored */
-	char options[64];  /* for -o */
+	char options[96];  /* for -o */
 	char why[512];
 };
 

@@ -51,6 +51,7 @@ static void help(FILE *to)
 {
 	fprintf(to,
 		"Usage: ckptfs-analyze [--json] [--page SIZE] [--min SIZE] [--avg SIZE] [--max SIZE] [--memory SIZE]\n"
+		"                      [--dedup global|group|user]\n"
 		"                      [--variables [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
 		"                      [--names FILE] [--no-twins] [--rivals]] [--images] [--quiet] FILE|DIRECTORY...\n"
 		"Tell what ckptfs would store of these files, and with which mount options the least. Needs no mount.\n\n"
@@ -59,6 +60,7 @@ static void help(FILE *to)
 		"  --avg SIZE     their average (default %" PRIu32 ")\n"
 		"  --max SIZE     the longest, up to 64K (default %" PRIu32 ")\n"
 		"  --memory SIZE  memory for fingerprints (default 256M); when it is full, figures become estimates\n"
+		"  --dedup WHO    whose files may share chunks, as of the mount option: global (default), group, user\n"
 		"  --variables    look at variables in HDF5, netCDF, safetensors, torch and numpy files: what they become,\n"
 		"                 merged over ranks and coded by their type against the step before\n"
 		"  --scheme NAME  how they are merged: agnostic, agnostic-block, aware, aware-block, auto (default)\n"
@@ -117,8 +119,12 @@ static void report(const struct request *q, const struct analysis *a, const stru
 		   const struct images *images)
 {
 	struct setting s;
+	size_t len;
 
 	setting_recommend(a, &s);
+	len = strlen(s.options);
+	if (q->files.domains != FP_OF_ALL)
+		snprintf(s.options + len, sizeof(s.options) - len, ",dedup=%s", domains_names[q->files.domains]);
 	if (q->json) {
 		report_json(a, &q->files, &s, v, rivals, images);
 		return;
@@ -243,6 +249,16 @@ static int set_number(const char *name, const char *text, unsigned least, unsign
 	return 0;
 }
 
+static int set_dedup(struct request *q, const char *text)
+{
+	for (enum fp_domain_kind d = 0; d < NR_FP_DOMAIN_KINDS; d++)
+		if (strcmp(text, domains_names[d]) == 0) {
+			q->files.domains = d;
+			return 0;
+		}
+	return refuse("--dedup %s: must be global, group or user", text);
+}
+
 static int set_scheme(struct request *q, const char *text)
 {
 	for (enum scheme s = 0; s < NR_SCHEMES; s++)
@@ -343,7 +359,7 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "block", required_argument, NULL, 'B' },  { "chain", required_argument, NULL, 'C' },
 		{ "budget", required_argument, NULL, 'U' }, { "rivals", no_argument, NULL, 'R' },
 		{ "no-twins", no_argument, NULL, 'T' },	    { "images", no_argument, NULL, 'I' },
-		{ "names", required_argument, NULL, 'N' },
+		{ "names", required_argument, NULL, 'N' },  { "dedup", required_argument, NULL, 'D' },
 		{ 0 },
 	};
 	int c, r;
@@ -361,6 +377,10 @@ static int parse(int argc, char *argv[], struct request *q)
 			break;
 		case 'I':
 			q->images = true;
+			break;
+		case 'D':
+			if (set_dedup(q, optarg) < 0)
+				return EXIT_USAGE + 1;
 			break;
 		case 'h':
 			help(stdout);

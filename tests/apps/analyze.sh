@@ -68,6 +68,19 @@ cp ckpt.2.10 other
 check 'f["other"]["p"]["other_files_bytes"] == 100 * K' ckpt.* other
 check 'f["other"]["c"]["new_bytes"] == 0' ckpt.* other
 
+# --- owners who share nothing with each other ---
+if [ "$(id -u)" = 0 ]; then
+	cp other hers
+	chown 12345:100 hers
+	cp other theirs
+	chown 0:100 theirs
+	check 'j["dedup"] == "global" and p["new_bytes"] == 100 * K and "dedup" not in j["recommended"]["options"]' other hers theirs
+	check 'j["dedup"] == "user" and p["new_bytes"] == 200 * K and f["hers"]["p"]["other_files_bytes"] == 0 and f["theirs"]["p"]["other_files_bytes"] == 100 * K' \
+		--dedup user other hers theirs
+	check 'p["new_bytes"] == 200 * K and f["theirs"]["c"]["other_files_bytes"] + f["hers"]["c"]["other_files_bytes"] == 100 * K' --dedup group other hers theirs
+	check 'j["recommended"]["options"].endswith(",dedup=group")' --dedup group other hers
+fi
+
 # Shifted by a few bytes, in the middle of a file: new to pages, not to chunks cut by content.
 make <<'EOT'
 import random
@@ -174,6 +187,8 @@ if [ "$(id -u)" = 0 ]; then
 fi
 exits 1 "$analyze"
 says 'must be given'
+exits 1 "$analyze" --dedup nobody pages
+says 'must be global, group or user'
 exits 1 "$analyze" --page 5000 pages
 says 'power of two'
 exits 1 "$analyze" --page huge pages

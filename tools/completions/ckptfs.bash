@@ -13,7 +13,7 @@ _ckptfs() {
 	umount.ckptfs) flags="-f -l -n -r -v" ;;
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
 	ckptfs-agent) flags="--forget --heal --mount --no-lookup --remember --socket --status" ;;
-	ckptfs-analyze) flags="--page --min --avg --max --memory --variables --scheme --group --block --chain --budget --names --no-twins --rivals --images
+	ckptfs-analyze) flags="--page --min --avg --max --memory --dedup --variables --scheme --group --block --chain --budget --names --no-twins --rivals --images
 		--json -q --quiet" ;;
 	ckptfs-compact) flags="--scheme --group --block --budget --rate --dry-run --background --pause --resume --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
