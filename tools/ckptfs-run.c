@@ -71,7 +71,7 @@ static void read_figures(const char *path, uint64_t *written, uint64_t *new)
 	*new = json_flat_u64(&a.j, "written_by_cause.new_bytes");
 }
 
-/* The last directory of its path is made, those above it are not: where they are missing, the parallel filesystem may be. */
+/* The last directory of its path is made, those above it are not: where they are missing, the parallel filesystem may be. 1: made, 0: was there. */
 static int make_drain_to(const char *to)
 {
 	_cleanup_(closep) int fd = -1;
@@ -86,7 +86,40 @@ static int make_drain_to(const char *to)
 	fd = open(to, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || faccessat(fd, ".", W_OK | X_OK, 0) < 0)
 		return run_complain_errno(-errno, "--drain-to %s", to);
-	return 0;
+	return r == 0;
+}
+
+/* Is a directory `in`, or below it? One that is not there has nothing below it. */
+static bool lies_in(const char *path, const char *in)
+{
+	_cleanup_(closep) int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct stat want, here, last = { 0 };
+
+	if (fd < 0 || !in || stat(in, &want) < 0)
+		return false;
+	while (fstat(fd, &here) == 0 && (here.st_dev != last.st_dev || here.st_ino != last.st_ino)) {
+		int above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+		close(fd);
+		fd = above;
+		if (here.st_dev == want.st_dev && here.st_ino == want.st_ino)
+			return true;
+		last = here;
+	}
+	return false;
+}
+
+/* Into the mount it would be brought to where it is, into the store among the files of that. One that was made is not left there: nothing would mount over it. */
+static int check_drain_to(const struct session *s, bool made)
+{
+	const char *what = lies_in(s->drain_to, s->mount.point) ? "the mount" : lies_in(s->drain_to, s->mount.store) ? "the store" : NULL;
+
+	if (!what)
+		return 0;
+	if (made)
+		rmdir(s->drain_to);
+	run_complain("--drain-to %s: is in %s; what is sealed is to be brought elsewhere", s->drain_to, what);
+	return -EINVAL;
 }
 
 /* What would keep it from draining is known before the program runs, if it can be. */
@@ -100,6 +133,8 @@ static int begin(const struct run_request *q, struct session *s)
 		r = run_job_expand(&q->job, q->drain_to, &s->drain_to);
 	if (r == 0 && s->drain_to)
 		r = make_drain_to(s->drain_to);
+	if (r >= 0 && s->drain_to)
+		r = check_drain_to(s, r > 0);
 	if (r == 0)
 		r = run_mount_begin(&s->mount, q->options, q->shared);
 	if (r < 0)

@@ -202,6 +202,13 @@ exits 125 run --drain-to "$WORK/plain" touch "$WORK/ran"
 says "drain-to $WORK/plain: Not a directory"
 exits 125 run --drain-to "$WORK/nowhere/to" touch "$WORK/ran"
 says "drain-to $WORK/nowhere/to: its parent directory does not exist; mkdir it first"
+mkdir -p "$WORK/a mount"
+for in in "$WORK/a mount/to" "$WORK/a mount" "$spaced/to" "$spaced/packs/.."; do
+	exits 125 run --drain-to "$in" touch "$WORK/ran"
+	says "drain-to $in: is in the "
+	[ ! -e "$WORK/a mount/to" ] && [ ! -e "$spaced/to" ] || fail "$in was made, and is left"
+done
+rmdir "$WORK/a mount" # it was there and stays
 [ ! -e "$WORK/ran" ] || fail "the program has run, though nothing can be drained"
 nothing_mounted "after a drain that cannot be"
 
