@@ -22,7 +22,7 @@ void peer_encode(const struct seal_key *key, const struct peer_header *h, const 
 	buf_add(ret, &d, sizeof(d));
 	buf_add(ret, body, len);
 	if (buf_error(ret) == 0)
-		seal_make(key, ret->data + at + SEAL_LEN, ret->len - at - SEAL_LEN, ret->data + at);
+		seal_make_of(key, ret->data + at + SEAL_LEN, sizeof(d) - SEAL_LEN, ret->data + at + sizeof(d), len, ret->data + at);
 }
 
 static bool is_type(enum peer_type type)
@@ -52,7 +52,7 @@ int peer_decode(const struct seal_key *key, const void *p, size_t len, struct pe
 		.number = le64_get(d->number),
 	};
 	if (!is_type(h.type) || le32_get(d->len) != body || (body > 0 && !has_body(h.type)) ||
-	    !seal_is_right(key, d->seal + SEAL_LEN, len - SEAL_LEN, d->seal))
+	    !seal_is_right_of(key, d->seal + SEAL_LEN, sizeof(*d) - SEAL_LEN, d + 1, body, d->seal))
 		return -EBADMSG;
 	*ret = h;
 	return 0;

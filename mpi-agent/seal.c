@@ -1,7 +1,7 @@
 #include "mpi-agent/seal.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -10,10 +10,9 @@
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
 
+#include "base/fp.h"
 #include "base/le.h"
 #include "base/log.h"
-
-#define GHASH_LEN 16
 
 static struct seal_key hmac(const struct seal_key *key, const void *p, size_t len)
 {
@@ -35,65 +34,74 @@ struct seal_key seal_derive(const struct seal_key *from, const char *purpose, co
 	return hmac(&for_purpose, len > 0 ? p : "", len);
 }
 
-/* GHASH of it, with one block of AES-256 added that is always the same: GMAC with a nonce of zeros. */
-static bool ghash(const struct seal_key *key, const void *p, size_t len, uint8_t ret[GHASH_LEN])
-{
-	static const uint8_t zeros[12];
-	EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
-	bool is_done = ctx && len <= INT_MAX && EVP_EncryptInit_ex(ctx, EVP_aes_256_gcm(), NULL, key->b, zeros) == 1;
-	int n;
-
-	is_done = is_done && EVP_EncryptUpdate(ctx, NULL, &n, p, (int)len) == 1 && EVP_EncryptFinal_ex(ctx, NULL, &n) == 1 &&
-		  EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_GET_TAG, GHASH_LEN, ret) == 1;
-	EVP_CIPHER_CTX_free(ctx);
-	return is_done;
-}
-
-/* What seals long messages with a key: made of it, which takes as long as hashing 100 KiB. */
+/* What seals long messages with a key: made of it, which takes as long as hashing 200 KiB. */
 struct long_keys {
-	struct seal_key of, hash, sealing;
+	struct seal_key of, sealing;
+	struct fp_key hash;
 	bool is_there;
 };
 
 /* Those of the last one: most messages of an agent have the same. */
-static struct long_keys long_keys(const struct seal_key *key)
+static const struct long_keys *long_keys(const struct seal_key *key)
 {
 	static _Thread_local struct long_keys last;
 
-	if (!last.is_there || CRYPTO_memcmp(&last.of, key, sizeof(*key)) != 0)
-		last = (struct long_keys){ *key, seal_derive(key, "ckptfs hash", NULL, 0), seal_derive(key, "ckptfs long", NULL, 0), true };
-	return last;
-}
+	if (!last.is_there || CRYPTO_memcmp(&last.of, key, sizeof(*key)) != 0) {
+		struct seal_key hash = seal_derive(key, "ckptfs hash", NULL, 0);
 
-static struct seal_key seal_long(const struct seal_key *key, const void *p, size_t len)
-{
-	struct long_keys keys = long_keys(key);
-	struct seal_key sealing_key = keys.sealing;
-	struct {
-		uint8_t hash[GHASH_LEN];
-		struct le64 len;
-	} of = { .len = le64_put(len) };
-
-	if (!ghash(&keys.hash, p, len, of.hash)) { /* nobody can have guessed this */
-		log_error("AES: out of memory");
-		seal_random(sealing_key.b, sizeof(sealing_key.b));
+		static_assert(SEAL_KEY_LEN == FP_KEY_LEN, "one is made of the other");
+		last = (struct long_keys){ .of = *key, .sealing = seal_derive(key, "ckptfs long", NULL, 0), .is_there = true };
+		fp_key_init(&last.hash, FP_CLMUL, hash.b);
 	}
-	return hmac(&sealing_key, &of, sizeof(of));
+	return &last;
 }
 
-void seal_make(const struct seal_key *key, const void *p, size_t len, uint8_t ret[SEAL_LEN])
+/* What is long is there as its hash and length. */
+static struct seal_key seal_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len)
 {
-	struct seal_key whole = len >= SEAL_LONG ? seal_long(key, p, len) : hmac(key, len > 0 ? p : "", len);
+	uint8_t bytes[SEAL_HEAD_MAX + SEAL_LONG];
+
+	assert(head_len <= SEAL_HEAD_MAX);
+	if (head_len > 0)
+		memcpy(bytes, head, head_len);
+	if (len >= SEAL_LONG) {
+		const struct long_keys *keys = long_keys(key);
+		struct le64 length = le64_put(len);
+
+		fp_encode(fp_of(&keys->hash, p, len), bytes + head_len);
+		memcpy(bytes + head_len + FP_LEN, &length, sizeof(length));
+		return hmac(&keys->sealing, bytes, head_len + FP_LEN + sizeof(length));
+	}
+	if (head_len == 0)
+		return hmac(key, len > 0 ? p : "", len);
+	if (len > 0)
+		memcpy(bytes + head_len, p, len);
+	return hmac(key, bytes, head_len + len);
+}
+
+void seal_make_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len, uint8_t ret[SEAL_LEN])
+{
+	struct seal_key whole = seal_of(key, head, head_len, p, len);
 
 	memcpy(ret, whole.b, SEAL_LEN);
 }
 
-bool seal_is_right(const struct seal_key *key, const void *p, size_t len, const uint8_t seal[SEAL_LEN])
+void seal_make(const struct seal_key *key, const void *p, size_t len, uint8_t ret[SEAL_LEN])
+{
+	seal_make_of(key, NULL, 0, p, len, ret);
+}
+
+bool seal_is_right_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len, const uint8_t seal[SEAL_LEN])
 {
 	uint8_t expected[SEAL_LEN];
 
-	seal_make(key, p, len, expected);
+	seal_make_of(key, head, head_len, p, len, expected);
 	return CRYPTO_memcmp(expected, seal, SEAL_LEN) == 0;
+}
+
+bool seal_is_right(const struct seal_key *key, const void *p, size_t len, const uint8_t seal[SEAL_LEN])
+{
+	return seal_is_right_of(key, NULL, 0, p, len, seal);
 }
 
 void seal_digest(const void *p, size_t len, uint8_t ret[SEAL_DIGEST_LEN])

@@ -19,11 +19,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const size_t at = sizeof(struct peer_header_wire);
 	struct peer_header h;
 
-	if (peer_decode(&key, data, size, &h) < 0 && size >= SEAL_LEN) {
+	if (peer_decode(&key, data, size, &h) < 0 && size >= at) {
 		buf_add(&sealed, data, size);
 		if (buf_error(&sealed) < 0)
 			return 0;
-		seal_make(&key, sealed.data + SEAL_LEN, size - SEAL_LEN, sealed.data);
+		seal_make_of(&key, sealed.data + SEAL_LEN, at - SEAL_LEN, sealed.data + at, size - at, sealed.data);
 		data = sealed.data;
 	}
 	if (peer_decode(&key, data, size, &h) < 0)

@@ -101,17 +101,34 @@ static void seals_are_hmac_sha256(void **state _unused_)
 	assert_memory_equal(seal, expected, sizeof(seal));
 }
 
-/* As NIST SP 800-38D has it, done in Python bit by bit. */
-static void seals_of_what_is_long_are_hmac_of_ghash(void **state _unused_)
+/* As docs/format.md has it, done in Python bit by bit. */
+static void seals_of_what_is_long_are_hmac_of_a_universal_hash(void **state _unused_)
 {
-	static const uint8_t expected[SEAL_LEN] = { 0x27, 0x63, 0xff, 0x5a, 0x5c, 0xfc, 0x27, 0xc8,
-						    0x14, 0xc7, 0x42, 0x7f, 0x91, 0x42, 0x51, 0x74 };
-	uint8_t bytes[SEAL_LONG], seal[SEAL_LEN];
+	static const uint8_t expected[SEAL_LEN] = { 0x89, 0x03, 0xbc, 0xd6, 0x61, 0x41, 0x2c, 0x62,
+						    0x20, 0x65, 0x7c, 0x7a, 0x92, 0x69, 0x35, 0x05 };
+	static const uint8_t with_head[SEAL_LEN] = { 0x98, 0x02, 0x8b, 0x47, 0x87, 0xce, 0x39, 0x8f,
+						     0x4b, 0x85, 0x6a, 0x4e, 0x3c, 0xe5, 0x0d, 0xbd };
+	uint8_t bytes[SEAL_LONG + 5], seal[SEAL_LEN];
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 7);
 	seal_make(&key, bytes, sizeof(bytes), seal);
 	assert_memory_equal(seal, expected, sizeof(seal));
+	seal_make_of(&key, "head", 4, bytes, sizeof(bytes), seal);
+	assert_memory_equal(seal, with_head, sizeof(seal));
+}
+
+/* Where what is short is cut makes no difference. */
+static void seals_are_of_head_and_body(void **state _unused_)
+{
+	uint8_t whole[SEAL_LEN], parts[SEAL_LEN];
+
+	seal_make(&key, "head and body", 13, whole);
+	seal_make_of(&key, "head", 4, " and body", 9, parts);
+	assert_memory_equal(whole, parts, sizeof(whole));
+	assert_true(seal_is_right_of(&key, "head", 4, " and body", 9, whole));
+	assert_false(seal_is_right_of(&key, "Head", 4, " and body", 9, whole));
+	assert_false(seal_is_right_of(&key, "head", 4, " and bodY", 9, whole));
 }
 
 static void any_changed_bit_of_what_is_long_is_found(void **state _unused_)
@@ -123,7 +140,7 @@ static void any_changed_bit_of_what_is_long_is_found(void **state _unused_)
 	seal_make(&key, bytes, sizeof(bytes), seal);
 	assert_true(seal_is_right(&key, bytes, sizeof(bytes), seal));
 	assert_false(seal_is_right(&other, bytes, sizeof(bytes), seal));
-	assert_false(seal_is_right(&key, bytes, sizeof(bytes) - 1, seal)); /* zeros, which fill up a block of GHASH, too */
+	assert_false(seal_is_right(&key, bytes, sizeof(bytes) - 1, seal)); /* zeros, which fill up a block of the hash, too */
 	for (size_t i = 0; i < sizeof(bytes); i += 97) {
 		bytes[i] ^= (uint8_t)(1 << i % 8);
 		assert_false(seal_is_right(&key, bytes, sizeof(bytes), seal));
@@ -140,7 +157,8 @@ int main(void)
 		cmocka_unit_test(lies_are_refused),
 		cmocka_unit_test(keys_are_for_one_purpose),
 		cmocka_unit_test(seals_are_hmac_sha256),
-		cmocka_unit_test(seals_of_what_is_long_are_hmac_of_ghash),
+		cmocka_unit_test(seals_of_what_is_long_are_hmac_of_a_universal_hash),
+		cmocka_unit_test(seals_are_of_head_and_body),
 		cmocka_unit_test(any_changed_bit_of_what_is_long_is_found),
 	};
 
