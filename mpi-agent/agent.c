@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/arena.h"
 #include "mpi-agent/commands.h"
 #include "mpi-agent/connect.h"
 #include "mpi-agent/loop.h"
@@ -101,13 +102,13 @@ static enum exit_status finish(int r)
 }
 
 /* All ranks come this far, with a daemon or without: none waits for one that is not there. */
-static int connect_to_daemon(const struct request *q, const struct waits *waits, struct socket_path *at, struct link *l,
+static int connect_to_daemon(const struct request *q, const struct waits *waits, struct socket_path *at, struct arenas *shared, struct link *l,
 			     struct link_welcome *welcome)
 {
 	int r = socket_find(q->mount, q->socket, at);
 
 	if (r == 0)
-		r = daemon_connect(at, monotonic_ns() + waits->hello_ns, l, welcome);
+		r = daemon_connect(at, monotonic_ns() + waits->hello_ns, shared, l, welcome);
 	if (r == 0)
 		snprintf(shown_as, sizeof(shown_as), "[%s]", welcome->name);
 	return r;
@@ -116,6 +117,7 @@ static int connect_to_daemon(const struct request *q, const struct waits *waits,
 static enum exit_status take_part(const struct request *q, const struct waits *waits)
 {
 	_cleanup_(world_release) struct world w = { 0 };
+	struct arenas shared = { 0 }; /* until the process ends: MPI may have messages there */
 	struct link l = { .fd = -1 };
 	struct socket_path at = { 0 };
 	struct link_welcome welcome;
@@ -123,7 +125,8 @@ static enum exit_status take_part(const struct request *q, const struct waits *w
 
 	world_host(welcome.name);
 	snprintf(shown_as, sizeof(shown_as), "[%s]", welcome.name);
-	r = connect_to_daemon(q, waits, &at, &l, &welcome);
+	(void)arena_new(ARENA_LEN, &shared.own); /* without it everything goes through the socket */
+	r = connect_to_daemon(q, waits, &at, &shared, &l, &welcome);
 	r = world_enter(r == 0 ? &welcome : NULL, r, &w);
 	explicit_bzero(welcome.proof_key, sizeof(welcome.proof_key));
 	if (r == -EINVAL) {
@@ -137,7 +140,7 @@ static enum exit_status take_part(const struct request *q, const struct waits *w
 	if (w.rank == 0)
 		log_notice("%" PRIu32 " nodes take part", w.nr);
 	status_fd = status_listen(&at);
-	r = loop_run(&w, &l, waits, &q->rounds, status_fd);
+	r = loop_run(&w, &l, &shared, waits, &q->rounds, status_fd);
 	closep(&status_fd);
 	free(at.path);
 	if (r < 0 && r != -ECANCELED)

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/arena.h"
 
 #define SOCKET_NAME "agent.sock"
 
@@ -183,6 +184,18 @@ static int refused(const char *path, int r)
 	return r;
 }
 
+/* A daemon that has none to share does not look at ours. */
+static int look_at_memory(struct link *l, struct arenas *shared)
+{
+	int fd = l->passed;
+
+	l->passed = -1;
+	if (fd >= 0)
+		return arena_open(fd, &shared->theirs);
+	arena_put(TAKE(shared->own));
+	return 0;
+}
+
 static int greet(struct link *l, uint64_t until_ns, struct link_welcome *ret)
 {
 	struct link_header h;
@@ -199,7 +212,7 @@ static int greet(struct link *l, uint64_t until_ns, struct link_welcome *ret)
 	return h.type == LINK_WELCOME ? link_decode_welcome(body, h.len, ret) : -EBADMSG;
 }
 
-int daemon_connect(const struct socket_path *at, uint64_t until_ns, struct link *ret, struct link_welcome *ret_welcome)
+int daemon_connect(const struct socket_path *at, uint64_t until_ns, struct arenas *shared, struct link *ret, struct link_welcome *ret_welcome)
 {
 	struct link l;
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -209,8 +222,11 @@ int daemon_connect(const struct socket_path *at, uint64_t until_ns, struct link 
 		return log_errno(-errno, "socket");
 	link_init(&l, fd);
 	r = connect_through(at->path, fd);
+	l.passes = shared->own ? arena_fd(shared->own) : -1;
 	if (r == 0)
 		r = greet(&l, until_ns, ret_welcome);
+	if (r == 0)
+		r = look_at_memory(&l, shared);
 	if (r < 0) {
 		link_release(&l);
 		return refused(at->path, r == -EPIPE ? -ECONNRESET : r);

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/arena.h"
 #include "mpi-agent/link.h"
 #include "mpi-agent/peers.h"
 #include "mpi-agent/waits.h"
@@ -40,7 +41,7 @@ struct fetch {
 	uint64_t bytes;
 	bool is_started;
 	bool has_unasked; /* some that somebody is to be asked for */
-	struct buf *messages;
+	struct message *messages;
 	uint32_t nr_messages;
 	struct fetch *next;
 };
@@ -59,9 +60,11 @@ struct fetches {
 	const struct world *w;
 	struct peers *peers;
 	struct link *daemon;
+	const struct arena *arena;
 	const struct waits *waits;
 	struct fetches_figures figures;
 	struct fetch *first, **end; /* as they came */
+	struct fetch *given; /* to the daemon, which has not taken it yet */
 	uint32_t nr;
 	uint64_t started_bytes;
 	struct ask *asks;
@@ -69,14 +72,14 @@ struct fetches {
 	uint64_t number; /* of the last ask */
 };
 
-int fetches_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits,
+int fetches_new(const struct world *w, struct peers *p, struct link *daemon, const struct arena *arena, const struct waits *waits,
 		struct fetches **ret)
 {
 	struct fetches *fs = calloc(1, sizeof(*fs));
 
 	if (!fs)
 		return -ENOMEM;
-	*fs = (struct fetches){ .w = w, .peers = p, .daemon = daemon, .waits = waits };
+	*fs = (struct fetches){ .w = w, .peers = p, .daemon = daemon, .arena = arena, .waits = waits };
 	fs->end = &fs->first;
 	fs->nr_asks = calloc(w->nr, sizeof(*fs->nr_asks));
 	if (!fs->nr_asks) {
@@ -92,12 +95,22 @@ static void fetch_free(struct fetch *f)
 	if (!f)
 		return;
 	for (uint32_t i = 0; i < f->nr_messages; i++)
-		buf_release(&f->messages[i]);
+		message_release(&f->messages[i]);
 	free(f->messages);
 	free(f->wants);
 	free(f->items);
 	free(f->chunks);
 	free(f);
+}
+
+static void fetch_free_all(struct fetch *f)
+{
+	while (f) {
+		struct fetch *next = f->next;
+
+		fetch_free(f);
+		f = next;
+	}
 }
 
 static void fetch_freep(struct fetch **f)
@@ -127,12 +140,8 @@ void fetches_free(struct fetches *fs)
 		return;
 	while (fs->asks)
 		ask_free(unlink_ask(fs, &fs->asks));
-	while (fs->first) {
-		struct fetch *f = fs->first;
-
-		fs->first = f->next;
-		fetch_free(f);
-	}
+	fetch_free_all(fs->first);
+	fetch_free_all(fs->given);
 	free(fs->nr_asks);
 	free(fs);
 }
@@ -290,19 +299,18 @@ static struct ask *take_ask(struct fetches *fs, uint64_t number, uint32_t rank)
 }
 
 /* Chunks stay where they came. */
-static int keep(struct fetch *f, struct buf *message)
+static int keep(struct fetch *f, struct message *message)
 {
-	struct buf *more = realloc(f->messages, (f->nr_messages + 1) * sizeof(*more));
+	struct message *more = realloc(f->messages, (f->nr_messages + 1) * sizeof(*more));
 
 	if (!more)
 		return -ENOMEM;
 	f->messages = more;
-	f->messages[f->nr_messages] = BUF_EMPTY;
-	buf_move(&f->messages[f->nr_messages++], message);
+	message_move(&f->messages[f->nr_messages++], message);
 	return 0;
 }
 
-static int take_chunks(struct fetches *fs, const struct ask *a, struct buf *message)
+static int take_chunks(struct fetches *fs, const struct ask *a, struct message *message)
 {
 	const uint8_t *body = message->data + sizeof(struct peer_header_wire);
 	_cleanup_(freep) struct link_want *wants = calloc(a->nr, sizeof(*wants));
@@ -337,7 +345,7 @@ static void finish_ask(struct fetches *fs, struct ask *a)
 	ask_free(a);
 }
 
-int fetches_chunks(struct fetches *fs, uint32_t from, uint64_t number, struct buf *message)
+int fetches_chunks(struct fetches *fs, uint32_t from, uint64_t number, struct message *message)
 {
 	struct ask *a = take_ask(fs, number, from);
 	int r;
@@ -379,12 +387,48 @@ static void drop_asks_of(struct fetches *fs, const struct fetch *f)
 			at = &(*at)->next;
 }
 
+static bool lies_in_arena(const struct fetch *f)
+{
+	for (uint32_t i = 0; i < f->nr_messages; i++)
+		if (!f->messages[i].arena)
+			return false;
+	return f->nr_messages > 0;
+}
+
+/* The daemon has it, or is told where it lies: then it stays. */
+static void hand_over(struct fetches *fs, struct fetch *f)
+{
+	if (lies_in_arena(f)) {
+		link_encode_places(f->number, arena_data(fs->arena), f->chunks, f->nr, &fs->daemon->out);
+		f->next = fs->given;
+		fs->given = f;
+	} else {
+		link_encode_chunks(f->number, f->wants, f->chunks, f->nr, &fs->daemon->out);
+		fs->started_bytes -= f->is_started ? f->bytes : 0;
+		fetch_free(f);
+	}
+}
+
+int fetches_taken(struct fetches *fs, uint64_t number)
+{
+	for (struct fetch **at = &fs->given; *at; at = &(*at)->next) {
+		struct fetch *f = *at;
+
+		if (f->number != number)
+			continue;
+		*at = f->next;
+		fs->started_bytes -= f->is_started ? f->bytes : 0;
+		fetch_free(f);
+		return 0;
+	}
+	return -EBADMSG;
+}
+
 /* *at is done, or is to be. */
 static void answer(struct fetches *fs, struct fetch **at)
 {
 	struct fetch *f = *at;
 
-	link_encode_chunks(f->number, f->wants, f->chunks, f->nr, &fs->daemon->out);
 	for (uint32_t i = 0; i < f->nr; i++)
 		fs->figures.missing += f->chunks[i] == NULL;
 	drop_asks_of(fs, f);
@@ -392,8 +436,7 @@ static void answer(struct fetches *fs, struct fetch **at)
 	if (fs->end == &f->next)
 		fs->end = at;
 	fs->nr--;
-	fs->started_bytes -= f->is_started ? f->bytes : 0;
-	fetch_free(f);
+	hand_over(fs, f);
 }
 
 static bool may_start(const struct fetches *fs, const struct fetch *f)

@@ -13,16 +13,64 @@
 #define KEPT_MAX ((size_t)4 << 20) /* memory of a buffer that has nothing in it: for some messages of chunks, new memory being dear */
 #define NS_PER_MS UINT64_C(1000000)
 
+union control {
+	struct cmsghdr first;
+	uint8_t room[CMSG_SPACE(sizeof(int))];
+};
+
+/* There may be room for two: one is kept. */
+static void take_descriptors(const struct cmsghdr *c, int *passed)
+{
+	size_t len = c->cmsg_len - CMSG_LEN(0);
+
+	for (size_t at = 0; at + sizeof(int) <= len; at += sizeof(int)) {
+		int fd;
+
+		memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
+		closep(passed);
+		*passed = fd;
+	}
+}
+
+ssize_t link_recv(int fd, void *p, size_t len, int *passed)
+{
+	union control control;
+	struct iovec iov = { p, len };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	for (struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL; c; c = CMSG_NXTHDR(&m, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+			take_descriptors(c, passed);
+	return n;
+}
+
+ssize_t link_send(int fd, const void *p, size_t len, int passes)
+{
+	union control control = { .first = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+	struct iovec iov = { (void *)p, len };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (passes >= 0) {
+		memcpy(CMSG_DATA(&control.first), &passes, sizeof(passes));
+		m.msg_control = &control;
+		m.msg_controllen = sizeof(control);
+	}
+	return sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 void link_init(struct link *l, int fd)
 {
-	*l = (struct link){ .fd = fd };
+	*l = (struct link){ .fd = fd, .passes = -1, .passed = -1 };
 }
 
 void link_release(struct link *l)
 {
 	if (l->fd >= 0)
 		close(l->fd);
-	l->fd = -1;
+	l->fd = l->passes = -1;
+	closep(&l->passed);
+	l->passed = -1;
 	buf_release(&l->in);
 	buf_release(&l->out);
 	l->in_at = l->out_at = 0;
@@ -61,7 +109,7 @@ static int read_some(struct link *l)
 	if (buf_reserve(&l->in, len) < 0)
 		return -ENOMEM;
 	do
-		n = recv(l->fd, l->in.data + l->in.len, len, MSG_DONTWAIT);
+		n = link_recv(l->fd, l->in.data + l->in.len, len, &l->passed);
 	while (n < 0 && errno == EINTR);
 	if (n == 0)
 		return -ECONNRESET;
@@ -139,7 +187,7 @@ int link_write(struct link *l)
 	if (buf_error(&l->out) < 0)
 		return -ENOMEM;
 	while (link_unsent(l) > 0) {
-		ssize_t n = send(l->fd, l->out.data + l->out_at, link_unsent(l), MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t n = link_send(l->fd, l->out.data + l->out_at, link_unsent(l), l->passes);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -148,6 +196,7 @@ int link_write(struct link *l)
 		if (n < 0)
 			return -errno;
 		l->out_at += (size_t)n;
+		l->passes = -1;
 	}
 	/* Moving what is left is worth it once it is less than what was sent. */
 	if (l->out_at > 0 && l->out_at >= link_unsent(l))

@@ -8,17 +8,24 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "mpi-agent/link_format.h"
 
 struct link {
 	int fd;
+	int passes; /* a descriptor that goes with the next bytes, borrowed; -1: none */
+	int passed; /* the last that came, until it is taken; -1: none */
 	struct buf in; /* whole messages, perhaps, and the beginning of another one */
 	size_t in_at; /* behind the message that was given out last */
 	struct buf out; /* encoders add to this; whoever lets others add holds a lock of his own */
 	size_t out_at; /* behind what is sent */
 };
+
+/* recv(2) and send(2) without waiting, of a socket between processes, with a descriptor: *passed, if one has come, in place of the one that was there, which is closed; `passes`, -1: none. */
+ssize_t link_recv(int fd, void *p, size_t len, int *passed);
+ssize_t link_send(int fd, const void *p, size_t len, int passes);
 
 void link_init(struct link *l, int fd); /* takes fd, a stream socket */
 void link_release(struct link *l); /* closes it; once more is harmless */

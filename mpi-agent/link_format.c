@@ -259,12 +259,13 @@ void link_encode_answer(uint64_t number, int error, const void *p, size_t len, s
 static bool is_type(enum link_type type)
 {
 	return (type >= LINK_HELLO && type <= LINK_DROPPED) || (type >= LINK_QUERY && type <= LINK_ANSWER) || type == LINK_TELL ||
-	       type == LINK_SHARED;
+	       type == LINK_SHARED || (type >= LINK_PLACES && type <= LINK_TAKEN);
 }
 
 static bool is_plain(enum link_type type)
 {
-	return type == LINK_WANT || type == LINK_BEGIN || type == LINK_REFUSED || type == LINK_WANT_COLLECT || type == LINK_SHARED;
+	return type == LINK_WANT || type == LINK_BEGIN || type == LINK_REFUSED || type == LINK_WANT_COLLECT || type == LINK_SHARED ||
+	       type == LINK_TAKEN;
 }
 
 int link_decode_header(const void *p, size_t len, struct link_header *ret)

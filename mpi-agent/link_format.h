@@ -12,8 +12,9 @@
  *                        ◀─── TELL             pages that are stored here, of which no round was: others may ask for them
  *   SHARED         ───▶                        others have told the same: rounds would pay
  *                        ◀─── FETCH            chunks that are on other nodes
- *   CHUNKS         ───▶
- *   GET            ───▶  ◀─── CHUNKS           chunks that another node wants
+ *   CHUNKS, PLACES ───▶
+ *   GET            ───▶  ◀─── CHUNKS, THERE    chunks that another node wants
+ *   TAKEN          ───▶  ◀─── TAKEN            what PLACES, or THERE, has told of is not needed any more
  *   LEND           ───▶  ◀─── LENT             chunks that another node wants to refer to
  *                        ◀─── WANT_COLLECT     that all nodes collect together (collects.h)
  *   STEP           ───▶  ◀─── DONE             one step of that
@@ -44,7 +45,7 @@
 #include "base/fp.h"
 #include "base/le.h"
 
-#define LINK_VERSION 5u
+#define LINK_VERSION 6u
 #define LINK_LEN_MAX (64u << 20) /* of a message; more is refused unread */
 #define LINK_CHUNKS_MAX 4096u /* that are asked for at once, ... */
 #define LINK_BYTES_MAX (16u << 20) /* with as many bytes together */
@@ -90,6 +91,9 @@ enum link_type {
 	LINK_ANSWER,
 	LINK_TELL = 40,
 	LINK_SHARED,
+	LINK_PLACES = 50,
+	LINK_THERE,
+	LINK_TAKEN,
 };
 
 struct link_header_wire {
@@ -188,6 +192,19 @@ struct link_fetch_wire {
 static_assert(sizeof(struct link_fetch_wire) == 28, "on the wire");
 
 /* CHUNKS: for each that was asked for a byte, 1: it is here; then the bytes of these, one behind the other. */
+
+/*
+ * HELLO and WELCOME may come with a descriptor (SCM_RIGHTS) of memory (arena.h) in which whoever sends it has answers lie.
+ *
+ * PLACES: in place of CHUNKS, for each chunk that was asked for an le64, where in the agent's memory it lies; 0: it is not there.
+ * THERE: in place of CHUNKS, where in the daemon's memory that body lies.
+ * TAKEN: nothing follows; `number` is that of one of these, whose memory may be used again.
+ */
+struct link_there_wire {
+	struct le64 off;
+	struct le32 len;
+};
+static_assert(sizeof(struct link_there_wire) == 12, "on the wire");
 
 /* LEND: like OFFER, at most LINK_CHUNKS_MAX. LENT: a byte for each of these, 1: it is here, durable, and lent from now on. */
 
@@ -315,7 +332,7 @@ struct buf;
 void link_encode_hello(struct buf *ret);
 void link_encode_welcome(const struct link_welcome *w, struct buf *ret);
 void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self, struct buf *ret);
-void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret); /* WANT, BEGIN, REFUSED, SHARED: nothing follows */
+void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret); /* WANT, BEGIN, REFUSED, SHARED, TAKEN: nothing follows */
 void link_encode_tell(const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret);
@@ -330,6 +347,10 @@ void link_encode_chunks(uint64_t number, const struct link_want *wants, const vo
 /* The same for whoever has them one behind the other: what stands before them, of LINK_CHUNKS_HEAD(nr) bytes. */
 #define LINK_CHUNKS_HEAD(nr) (sizeof(struct link_header_wire) + (nr))
 void link_put_chunks_head(uint64_t number, const bool *is_here, uint32_t nr, size_t bytes, uint8_t *ret);
+
+/* chunks[i]: in the memory that begins at `base`, but not there; NULL: it is not here. */
+void link_encode_places(uint64_t number, const void *base, const void *const *chunks, uint32_t nr, struct buf *ret);
+void link_encode_there(uint64_t number, uint64_t off, uint32_t len, struct buf *ret);
 
 void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret);
@@ -368,6 +389,9 @@ int link_decode_lend(const void *p, size_t len, struct fp **ret, uint32_t *ret_n
 int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret);
 /* chunks[i] points to the bytes of the one that was asked for as wants[i]; NULL: it is not there. */
 int link_decode_chunks(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void **chunks);
+/* The same of those in `base_len` bytes from `base` on, none of which is looked at. */
+int link_decode_places(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void *base, size_t base_len, const void **chunks);
+int link_decode_there(const void *p, size_t len, size_t base_len, uint64_t *ret_off, uint32_t *ret_len); /* inside of these */
 int link_decode_step(const void *p, size_t len, struct link_step *ret);
 int link_decode_done(const void *p, size_t len, struct link_done *ret);
 /* These point into the bytes. */

@@ -12,6 +12,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/arena.h"
 #include "mpi-agent/collects.h"
 #include "mpi-agent/fetches.h"
 #include "mpi-agent/lookups.h"
@@ -143,6 +144,10 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 		return collects_done(l->collects, h->number, body, h->len);
 	case LINK_CHUNKS:
 		return serve_chunks(l->serve, h->number, body, h->len);
+	case LINK_THERE:
+		return serve_there(l->serve, h->number, body, h->len);
+	case LINK_TAKEN:
+		return fetches_taken(l->fetches, h->number);
 	case LINK_PUT:
 	case LINK_COPY:
 	case LINK_DROP:
@@ -191,7 +196,7 @@ static int attend_daemon(struct loop *l)
 
 /* --- the other agents --- */
 
-static int hear_peer(struct loop *l, const struct peer_header *h, struct buf *message)
+static int hear_peer(struct loop *l, const struct peer_header *h, struct message *message)
 {
 	const uint8_t *body = message->data + sizeof(struct peer_header_wire);
 	size_t len = message->len - sizeof(struct peer_header_wire);
@@ -250,7 +255,7 @@ static int attend_peers(struct loop *l)
 	int r = peers_progress(l->peers), any = 0;
 
 	for (unsigned i = 0; r == 0 && i < MESSAGES_MAX; i++) {
-		_cleanup_(buf_release) struct buf message = BUF_EMPTY;
+		_cleanup_(message_release) struct message message = MESSAGE_NONE;
 		struct peer_header h;
 
 		r = peers_next(l->peers, serve_has_room(l->serve) && relays_has_room(l->relays), &h, &message);
@@ -447,22 +452,22 @@ static int run(struct loop *l)
 	return r < 0 ? r : l->error < 0 ? -ECANCELED : 0;
 }
 
-int loop_run(const struct world *w, struct link *daemon, const struct waits *waits, const struct rounds_conf *conf,
+int loop_run(const struct world *w, struct link *daemon, const struct arenas *shared, const struct waits *waits, const struct rounds_conf *conf,
 	     int status_fd)
 {
 	struct loop l = { .w = w, .waits = waits, .daemon = daemon, .status_fd = status_fd, .leaving = MPI_REQUEST_NULL };
 	int r;
 
 	l.started_ns = l.turn_ns = l.heard_ns = l.told_ns = monotonic_ns();
-	r = peers_new(w, &l.peers);
+	r = peers_new(w, shared->own, &l.peers);
 	if (r == 0)
 		r = rounds_new(w, l.peers, daemon, waits, conf, &l.rounds);
 	if (r == 0)
 		r = collects_new(w, l.peers, daemon, waits, l.rounds, &l.collects);
 	if (r == 0)
-		r = fetches_new(w, l.peers, daemon, waits, &l.fetches);
+		r = fetches_new(w, l.peers, daemon, shared->own, waits, &l.fetches);
 	if (r == 0)
-		r = serve_new(l.peers, daemon, waits, &l.serve);
+		r = serve_new(l.peers, daemon, shared->theirs, waits, &l.serve);
 	if (r == 0)
 		r = relays_new(w, l.peers, daemon, waits, &l.relays);
 	if (r == 0)

@@ -17,6 +17,7 @@
 
 #include "mpi-agent/link.h"
 
+struct arenas;
 struct rounds_conf;
 struct waits;
 struct world;
@@ -26,7 +27,7 @@ void loop_interrupt(int signal);
 
 /*
  * Until the world ends. Takes `daemon`. 0: it has ended, and MPI may be finalized; -ECANCELED: likewise, because of an error here; else MPI is not to be called again: -ETIMEDOUT not all could be
- * waited for, -EIO it has failed. `status_fd`, or -1, is where others ask for the state of things.
+ * waited for, -EIO it has failed. `shared`: with the daemon, and as long as MPI. `status_fd`, or -1, is where others ask for the state of things.
  */
-int loop_run(const struct world *w, struct link *daemon, const struct waits *waits, const struct rounds_conf *conf,
+int loop_run(const struct world *w, struct link *daemon, const struct arenas *shared, const struct waits *waits, const struct rounds_conf *conf,
 	     int status_fd);

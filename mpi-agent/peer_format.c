@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 
-void peer_encode(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len, struct buf *ret)
+struct peer_header_wire peer_seal(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len)
 {
 	struct peer_header_wire d = {
 		.type = le32_put((uint32_t)h->type),
@@ -15,14 +15,19 @@ void peer_encode(const struct seal_key *key, const struct peer_header *h, const 
 		.sequence = le64_put(h->sequence),
 		.number = le64_put(h->number),
 	};
-	size_t at = ret->len;
 
 	assert(len <= PEER_BODY_MAX);
+	seal_make_of(key, d.seal + SEAL_LEN, sizeof(d) - SEAL_LEN, body, len, d.seal);
+	return d;
+}
+
+void peer_encode(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len, struct buf *ret)
+{
+	struct peer_header_wire d = peer_seal(key, h, body, len);
+
 	buf_reserve(ret, sizeof(d) + len);
 	buf_add(ret, &d, sizeof(d));
 	buf_add(ret, body, len);
-	if (buf_error(ret) == 0)
-		seal_make_of(key, ret->data + at + SEAL_LEN, sizeof(d) - SEAL_LEN, ret->data + at + sizeof(d), len, ret->data + at);
 }
 
 static bool is_type(enum peer_type type)

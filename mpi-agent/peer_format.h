@@ -93,6 +93,8 @@ static inline enum peer_lane peer_lane(enum peer_type type)
 
 struct buf;
 
+/* The header of a message with that body, which is to follow it. */
+struct peer_header_wire peer_seal(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len);
 /* Adds a whole message to `ret`. */
 void peer_encode(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len, struct buf *ret);
 /* The body is what follows the header. */

@@ -8,21 +8,27 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/arena.h"
 #include "mpi-agent/mpi_errno.h"
 #include "mpi-agent/world.h"
 
+#define PAGE ((size_t)4096)
 #define RECEIVES_MAX 16u /* at once: with the longest messages, 256 MiB */
 
 struct outgoing {
 	MPI_Request request;
-	struct buf bytes;
+	struct buf bytes; /* without the body, if that is borrowed */
+	size_t len; /* with it */
+	peers_sent_fn *sent; /* whom to tell; NULL: nobody */
+	void *userdata;
+	uint64_t id;
 	struct outgoing *next;
 };
 
 /* MPI has found it, and is about to bring it. */
 struct incoming {
 	MPI_Request request;
-	struct buf bytes;
+	struct message message;
 	uint32_t from;
 	enum peer_lane lane;
 	uint64_t sequence; /* that it must have */
@@ -30,6 +36,7 @@ struct incoming {
 
 struct peers {
 	const struct world *w;
+	struct arena *arena; /* for what comes; NULL: none */
 	struct outgoing *first, **end;
 	size_t unsent;
 	struct incoming in[RECEIVES_MAX]; /* in the order they were found */
@@ -37,7 +44,22 @@ struct peers {
 	uint64_t *sent[NR_PEER_LANES], *found[NR_PEER_LANES]; /* messages, by rank */
 };
 
-int peers_new(const struct world *w, struct peers **ret)
+void message_release(struct message *m)
+{
+	if (m->arena)
+		arena_give_back(m->arena, m->slot, m->slot_len);
+	else
+		free(m->data);
+	*m = MESSAGE_NONE;
+}
+
+void message_move(struct message *to, struct message *from)
+{
+	*to = *from;
+	*from = MESSAGE_NONE;
+}
+
+int peers_new(const struct world *w, struct arena *arena, struct peers **ret)
 {
 	struct peers *p = calloc(1, sizeof(*p));
 	bool failed = !p;
@@ -52,6 +74,7 @@ int peers_new(const struct world *w, struct peers **ret)
 		return -ENOMEM;
 	}
 	p->w = w;
+	p->arena = arena;
 	p->end = &p->first;
 	*ret = p;
 	return 0;
@@ -71,32 +94,93 @@ void peers_free(struct peers *p)
 
 /* --- sending --- */
 
-int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len)
+static void outgoing_free(struct outgoing *o)
 {
-	struct peer_header h = { .type = type, .from = p->w->rank, .to = to, .number = number };
-	struct outgoing *o = calloc(1, sizeof(*o));
-	int r;
-
-	assert(to < p->w->nr && to != p->w->rank);
 	if (!o)
-		return -ENOMEM;
-	h.sequence = p->sent[peer_lane(type)][to];
-	peer_encode(&p->w->message_key, &h, body, len, &o->bytes);
-	r = buf_error(&o->bytes);
-	if (r == 0)
-		r = mpi_errno(MPI_Isend(o->bytes.data, (int)o->bytes.len, MPI_BYTE, (int)to, (int)peer_lane(type),
-					p->w->messages, &o->request),
-			      "message to another node");
-	if (r < 0) {
-		buf_release(&o->bytes);
-		free(o);
-		return r;
-	}
-	p->sent[peer_lane(type)][to]++;
-	p->unsent += o->bytes.len;
+		return;
+	buf_release(&o->bytes);
+	free(o);
+}
+
+static void outgoing_freep(struct outgoing **o)
+{
+	outgoing_free(*o);
+}
+
+static struct peer_header header_of(const struct peers *p, uint32_t to, enum peer_type type, uint64_t number)
+{
+	assert(to < p->w->nr && to != p->w->rank);
+	return (struct peer_header){ .type = type, .from = p->w->rank, .to = to, .sequence = p->sent[peer_lane(type)][to], .number = number };
+}
+
+/* MPI has it. */
+static void is_on_its_way(struct peers *p, const struct peer_header *h, struct outgoing *o)
+{
+	p->sent[peer_lane(h->type)][h->to]++;
+	p->unsent += o->len;
 	*p->end = o;
 	p->end = &o->next;
-	return 0;
+}
+
+int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len)
+{
+	_cleanup_(outgoing_freep) struct outgoing *o = calloc(1, sizeof(*o));
+	struct peer_header h = header_of(p, to, type, number);
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	peer_encode(&p->w->message_key, &h, body, len, &o->bytes);
+	o->len = o->bytes.len;
+	r = buf_error(&o->bytes);
+	if (r == 0)
+		r = mpi_errno(MPI_Isend(o->bytes.data, (int)o->len, MPI_BYTE, (int)to, (int)peer_lane(type), p->w->messages, &o->request),
+			      "message to another node");
+	if (r == 0)
+		is_on_its_way(p, &h, TAKE(o));
+	return r;
+}
+
+/* As one message, of two pieces. */
+static int send_pieces(struct peers *p, struct outgoing *o, const struct peer_header *h, const void *body, size_t len)
+{
+	int lens[] = { (int)o->bytes.len, (int)len }, r;
+	MPI_Aint at[] = { (MPI_Aint)(uintptr_t)o->bytes.data, (MPI_Aint)(uintptr_t)body };
+	MPI_Datatype type;
+
+	r = mpi_errno(MPI_Type_create_hindexed(2, lens, at, MPI_BYTE, &type), "message of two pieces");
+	if (r < 0)
+		return r;
+	r = mpi_errno(MPI_Type_commit(&type), "message of two pieces");
+	if (r == 0)
+		r = mpi_errno(MPI_Isend(MPI_BOTTOM, 1, type, (int)h->to, (int)peer_lane(h->type), p->w->messages, &o->request),
+			      "message to another node");
+	MPI_Type_free(&type); /* once it is sent */
+	return r;
+}
+
+int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len, peers_sent_fn *sent, void *userdata,
+			uint64_t id)
+{
+	_cleanup_(outgoing_freep) struct outgoing *o = calloc(1, sizeof(*o));
+	struct peer_header h = header_of(p, to, type, number);
+	struct peer_header_wire d;
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	d = peer_seal(&p->w->message_key, &h, body, len);
+	buf_add(&o->bytes, &d, sizeof(d));
+	o->len = sizeof(d) + len;
+	o->sent = sent;
+	o->userdata = userdata;
+	o->id = id;
+	r = buf_error(&o->bytes);
+	if (r == 0)
+		r = send_pieces(p, o, &h, body, len);
+	if (r == 0)
+		is_on_its_way(p, &h, TAKE(o));
+	return r;
 }
 
 size_t peers_unsent(const struct peers *p)
@@ -124,15 +208,33 @@ int peers_progress(struct peers *p)
 			continue;
 		}
 		*at = o->next;
-		p->unsent -= o->bytes.len;
-		buf_release(&o->bytes);
-		free(o);
+		p->unsent -= o->len;
+		if (o->sent)
+			o->sent(o->userdata, o->id);
+		outgoing_free(o);
 	}
 	p->end = at;
 	return 0;
 }
 
 /* --- receiving --- */
+
+/* Chunks are most often whole pages behind what is before them: so they begin at one. */
+static int make_room(struct peers *p, enum peer_lane lane, size_t len, struct message *ret)
+{
+	struct message m = { .len = len, .slot_len = round_up(len, PAGE) };
+
+	if (p->arena && lane == PEER_LANE_ANSWERS && len >= ARENA_MIN)
+		m.slot = arena_take(p->arena, m.slot_len);
+	if (m.slot) {
+		m.arena = p->arena;
+		m.data = m.slot + (m.slot_len - len);
+	} else {
+		m.data = malloc(MAX(len, (size_t)1));
+	}
+	*ret = m;
+	return m.data ? 0 : -ENOMEM;
+}
 
 /* Of that lane, or of any (NR_PEER_LANES). 1: MPI brings one more; 0: there is none */
 static int find(struct peers *p, enum peer_lane lane)
@@ -159,11 +261,11 @@ static int find(struct peers *p, enum peer_lane lane)
 		return log_errno(-EIO, "rank %d sends a message of %d bytes, which is more than there are",
 				 status.MPI_SOURCE, len);
 	*in = (struct incoming){ .from = (uint32_t)status.MPI_SOURCE, .lane = lane };
-	if (buf_reserve(&in->bytes, MAX((size_t)len, (size_t)1)) < 0)
-		return -ENOMEM;
-	in->bytes.len = (size_t)len;
+	r = make_room(p, lane, (size_t)len, &in->message);
+	if (r < 0)
+		return r;
 	in->sequence = p->found[lane][in->from]++;
-	r = mpi_errno(MPI_Imrecv(in->bytes.data, len, MPI_BYTE, &message, &in->request), "message of another node");
+	r = mpi_errno(MPI_Imrecv(in->message.data, len, MPI_BYTE, &message, &in->request), "message of another node");
 	if (r < 0)
 		return r;
 	p->nr_in++;
@@ -179,14 +281,14 @@ static void remove_incoming(struct peers *p, size_t i, struct incoming *ret)
 
 static int check(const struct peers *p, const struct incoming *in, struct peer_header *ret)
 {
-	int r = peer_decode(&p->w->message_key, in->bytes.data, in->bytes.len, ret);
+	int r = peer_decode(&p->w->message_key, in->message.data, in->message.len, ret);
 
 	if (r == 0 && (ret->from != in->from || ret->to != p->w->rank || ret->sequence != in->sequence ||
 		       peer_lane(ret->type) != in->lane))
 		r = -EBADMSG;
 	if (r < 0)
 		log_warning("node %s (rank %" PRIu32 "): a message of %zu bytes is not what it should be, and ignored",
-			    p->w->nodes[in->from].name, in->from, in->bytes.len);
+			    p->w->nodes[in->from].name, in->from, in->message.len);
 	return r;
 }
 
@@ -207,7 +309,7 @@ static int take(struct peers *p, struct incoming *ret)
 	return 0;
 }
 
-int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct buf *ret_bytes)
+int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct message *ret_message)
 {
 	struct incoming in;
 	int r;
@@ -217,10 +319,10 @@ int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, str
 		return r;
 	while ((r = take(p, &in)) > 0) {
 		if (check(p, &in, ret) == 0) {
-			buf_move(ret_bytes, &in.bytes);
+			message_move(ret_message, &in.message);
 			return 1;
 		}
-		buf_release(&in.bytes);
+		message_release(&in.message);
 	}
 	return r;
 }

@@ -11,20 +11,38 @@
 #include "base/buf.h"
 #include "mpi-agent/peer_format.h"
 
+struct arena;
 struct peers;
 struct world;
 
-int peers_new(const struct world *w, struct peers **ret); /* borrows it */
+/* One that has come: header and body. */
+struct message {
+	uint8_t *data;
+	size_t len;
+	struct arena *arena; /* that it lies in; NULL: memory of its own */
+	uint8_t *slot; /* there, with some bytes before it */
+	size_t slot_len;
+};
+#define MESSAGE_NONE ((struct message){ 0 })
+void message_release(struct message *m);
+void message_move(struct message *to, struct message *from); /* leaves MESSAGE_NONE */
+
+/* Borrows both. Long answers are received in `arena`, as far as there is room; NULL: in none. */
+int peers_new(const struct world *w, struct arena *arena, struct peers **ret);
 void peers_free(struct peers *p); /* what is on its way is left to MPI's end; NULL is fine */
 
 /* To any node but this one. The body is copied. -ENOMEM, -EIO */
 int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len);
+/* The same without a copy: the body is borrowed until sent() is called, from peers_progress(). It is not if this fails. */
+typedef void peers_sent_fn(void *userdata, uint64_t id);
+int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len, peers_sent_fn *sent, void *userdata,
+			uint64_t id);
 size_t peers_unsent(const struct peers *p); /* bytes */
 bool peers_moving(const struct peers *p); /* messages, which MPI moves only when it is called */
 int peers_progress(struct peers *p); /* 0; -EIO: MPI has failed */
 
 /*
- * The next message that has come whole. 1/0/-EIO, -ENOMEM. The body is behind the header in `ret_bytes`, which the caller releases. GETs only if they are wanted: they
+ * The next message that has come whole. 1/0/-EIO, -ENOMEM. The body is behind the header in `ret_message`, which the caller releases. GETs only if they are wanted: they
  * wait with whoever sent them.
  */
-int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct buf *ret_bytes);
+int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct message *ret_message);

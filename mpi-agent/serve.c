@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "mpi-agent/arena.h"
 #include "mpi-agent/link.h"
 #include "mpi-agent/peers.h"
 #include "mpi-agent/waits.h"
@@ -26,6 +27,7 @@ struct get {
 struct serve {
 	struct peers *peers;
 	struct link *daemon;
+	const struct arena *theirs;
 	const struct waits *waits;
 	struct serve_figures figures;
 	struct get *gets;
@@ -34,13 +36,13 @@ struct serve {
 	uint64_t number; /* of the last GET */
 };
 
-int serve_new(struct peers *p, struct link *daemon, const struct waits *waits, struct serve **ret)
+int serve_new(struct peers *p, struct link *daemon, const struct arena *theirs, const struct waits *waits, struct serve **ret)
 {
 	struct serve *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
-	*s = (struct serve){ .peers = p, .daemon = daemon, .waits = waits };
+	*s = (struct serve){ .peers = p, .daemon = daemon, .theirs = theirs, .waits = waits };
 	*ret = s;
 	return 0;
 }
@@ -105,8 +107,17 @@ static void remove_get(struct serve *s, struct get **at)
 	get_free(g);
 }
 
-/* With the daemon's own bytes, if they are what they should be. */
-static int answer(struct serve *s, const struct get *g, const void *body, size_t len)
+/* The daemon may use that memory again. */
+static void give_back(void *userdata, uint64_t number)
+{
+	struct serve *s = userdata;
+
+	if (s->daemon->fd >= 0)
+		link_encode_plain(LINK_TAKEN, number, &s->daemon->out);
+}
+
+/* With the daemon's own bytes, if they are what they should be. `lies_there`: in its memory. */
+static int answer(struct serve *s, const struct get *g, const void *body, size_t len, bool lies_there)
 {
 	_cleanup_(freep) const void **chunks = calloc(MAX(g->nr, UINT32_C(1)), sizeof(*chunks));
 	int r;
@@ -121,28 +132,52 @@ static int answer(struct serve *s, const struct get *g, const void *body, size_t
 		s->figures.bytes += chunks[i] ? g->wants[i].len : 0;
 		s->figures.missing += chunks[i] == NULL;
 	}
-	return peers_send(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len);
+	return lies_there ? peers_send_borrowed(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len, give_back, s, g->number) :
+			    peers_send(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len);
 }
 
 static int answer_nothing(struct serve *s, const struct get *g)
 {
 	_cleanup_(freep) uint8_t *none = calloc(MAX(g->nr, UINT32_C(1)), 1);
 
-	return none ? answer(s, g, none, g->nr) : -ENOMEM;
+	return none ? answer(s, g, none, g->nr, false) : -ENOMEM;
 }
 
-int serve_chunks(struct serve *s, uint64_t number, const void *body, size_t len)
+/* 1; 0: it is late */
+static int answer_number(struct serve *s, uint64_t number, const void *body, size_t len, bool lies_there)
 {
 	for (struct get **at = &s->gets; *at; at = &(*at)->next) {
 		int r;
 
 		if ((*at)->number != number)
 			continue;
-		r = answer(s, *at, body, len);
+		r = answer(s, *at, body, len, lies_there);
 		remove_get(s, at);
-		return r;
+		return r < 0 ? r : 1;
 	}
-	return 0; /* late */
+	return 0;
+}
+
+int serve_chunks(struct serve *s, uint64_t number, const void *body, size_t len)
+{
+	int r = answer_number(s, number, body, len, false);
+
+	return MIN(r, 0);
+}
+
+int serve_there(struct serve *s, uint64_t number, const void *body, size_t len)
+{
+	uint32_t there_len;
+	uint64_t off;
+	int r;
+
+	r = s->theirs ? link_decode_there(body, len, arena_len(s->theirs), &off, &there_len) : -EBADMSG;
+	if (r < 0)
+		return r;
+	r = answer_number(s, number, arena_data(s->theirs) + off, there_len, true);
+	if (r == 0)
+		give_back(s, number);
+	return MIN(r, 0);
 }
 
 int serve_progress(struct serve *s, uint64_t now_ns)

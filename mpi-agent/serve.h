@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct arena;
 struct waits;
 struct link;
 struct peers;
@@ -18,13 +19,15 @@ struct serve_figures {
 	uint64_t missing; /* that were not here, or not in time */
 };
 
-/* Borrows all of these. */
-int serve_new(struct peers *p, struct link *daemon, const struct waits *waits, struct serve **ret);
+/* Borrows all of these. `theirs`: of the daemon; NULL: none */
+int serve_new(struct peers *p, struct link *daemon, const struct arena *theirs, const struct waits *waits, struct serve **ret);
 void serve_free(struct serve *s); /* NULL is fine */
 
 bool serve_has_room(const struct serve *s); /* for another GET */
 int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body, size_t len); /* -EBADMSG, -ENOMEM, -EIO */
 /* The daemon's CHUNKS. */
 int serve_chunks(struct serve *s, uint64_t number, const void *body, size_t len);
+/* Its THERE: sent from where it lies, which is the daemon's again when MPI has it. */
+int serve_there(struct serve *s, uint64_t number, const void *body, size_t len);
 int serve_progress(struct serve *s, uint64_t now_ns); /* 1: something has happened; 0; <0 */
 const struct serve_figures *serve_figures(const struct serve *s);

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "mpi-agent/link.h"
 #include "mpi-agent/service_internal.h"
 
 #define ROUND_NS (UINT64_C(20) * 1000000000)
@@ -109,6 +110,7 @@ static void out_remove(struct service *s) REQUIRES(s->lock)
 	if (!s->out)
 		s->out_end = &s->out;
 	s->out_bytes -= o->b.len;
+	arena_put(o->passes);
 	cond_broadcast(&s->changed); /* there is room again */
 	service_spare(s, &o->b);
 	free(o);
@@ -129,6 +131,7 @@ struct connection {
 	struct link_header header;
 	struct buf body;
 	size_t sent; /* of the first message on its way out */
+	int passed; /* a descriptor that came; -1: none */
 	int leaving; /* another, who was sent away last; -1: none */
 };
 
@@ -150,6 +153,7 @@ static void disconnect(struct connection *c)
 	if (c->fd < 0)
 		return;
 	close(c->fd);
+	closep(&c->passed);
 	buf_release(&c->body);
 	mutex_lock(&s->lock);
 	s->agent = 0;
@@ -161,6 +165,9 @@ static void disconnect(struct connection *c)
 	while (s->out)
 		out_remove(s);
 	service_fail_requests(s);
+	service_drop_given(s);
+	arena_put(TAKE(s->shared.own));
+	arena_put(TAKE(s->shared.theirs));
 	service_queue_clear(&s->gets);
 	service_queue_clear(&s->rebuilds);
 	service_queue_clear(&s->keeps);
@@ -168,7 +175,7 @@ static void disconnect(struct connection *c)
 	service_leave_collection(s);
 	cond_broadcast(&s->changed);
 	mutex_unlock(&s->lock);
-	*c = (struct connection){ .s = s, .fd = -1, .leaving = c->leaving };
+	*c = (struct connection){ .s = s, .fd = -1, .passed = -1, .leaving = c->leaving };
 }
 
 /* Why a caller is sent away; 0: it is not. */
@@ -221,11 +228,44 @@ static void take_caller(struct connection *c)
 	}
 	mutex_lock(&s->lock);
 	s->agent = ++s->nr_agents;
-	*c = (struct connection){ .s = s, .fd = fd, .agent = s->agent, .since_ns = monotonic_ns(), .leaving = c->leaving };
+	*c = (struct connection){ .s = s, .fd = fd, .agent = s->agent, .since_ns = monotonic_ns(), .passed = -1, .leaving = c->leaving };
 	mutex_unlock(&s->lock);
 }
 
 /* --- what it says --- */
+
+/* Both ends have some, or none: then everything goes through the socket. */
+static int share_memory(struct connection *c, struct arenas *ret)
+{
+	int fd = c->passed, r;
+
+	c->passed = -1;
+	*ret = (struct arenas){ 0 };
+	if (fd < 0)
+		return 0;
+	r = arena_open(fd, &ret->theirs);
+	if (r == 0 && arena_new(ARENA_LEN, &ret->own) < 0)
+		arena_put(TAKE(ret->theirs));
+	return r;
+}
+
+/* Before anything that is told to lie there. */
+static int send_welcome(struct connection *c, struct buf *b)
+{
+	struct service *s = c->s;
+	struct arenas shared;
+	int r = share_memory(c, &shared);
+
+	if (r < 0)
+		return r;
+	mutex_lock(&s->lock);
+	s->shared = shared;
+	r = service_send(s, c->agent, b);
+	if (r == 0 && shared.own)
+		s->out->passes = arena_get(shared.own); /* it is the first */
+	mutex_unlock(&s->lock);
+	return r;
+}
 
 static int take_hello(struct connection *c)
 {
@@ -238,9 +278,7 @@ static int take_hello(struct connection *c)
 	if (r < 0)
 		return r;
 	link_encode_welcome(&s->welcome, &b);
-	mutex_lock(&s->lock);
-	r = service_send(s, c->agent, &b);
-	mutex_unlock(&s->lock);
+	r = send_welcome(c, &b);
 	c->is_welcome = true;
 	return r;
 }
@@ -317,6 +355,7 @@ static int take_message(struct connection *c)
 		service_answer(s, c->header.type, c->header.number, &c->body);
 		return 0;
 	case LINK_CHUNKS:
+	case LINK_PLACES:
 	case LINK_KEPT:
 	case LINK_COPIED:
 	case LINK_DROPPED:
@@ -338,6 +377,8 @@ static int take_message(struct connection *c)
 	case LINK_LEND:
 		service_get(s, c->header.type, c->header.number, &c->body);
 		return 0;
+	case LINK_TAKEN:
+		return service_taken(s, c->header.number);
 	case LINK_STEP:
 		return service_step(s, c->header.number, &c->body);
 	case LINK_COLLECTED:
@@ -352,7 +393,7 @@ static int take_message(struct connection *c)
 /* Receive up to `len` bytes. Their number; -EAGAIN: none now; -ENOTCONN: none any more. */
 static ssize_t receive(struct connection *c, void *p, size_t len)
 {
-	ssize_t n = TEMP_FAILURE_RETRY(recv(c->fd, p, len, 0));
+	ssize_t n = TEMP_FAILURE_RETRY(link_recv(c->fd, p, len, &c->passed));
 
 	return n > 0 ? n : n == 0 ? -ENOTCONN : -errno;
 }
@@ -413,7 +454,8 @@ static int send_some(struct connection *c)
 	ssize_t n;
 
 	while ((o = out_first(s)) != NULL) {
-		n = TEMP_FAILURE_RETRY(send(c->fd, o->b.data + o->from + c->sent, o->b.len - o->from - c->sent, MSG_NOSIGNAL));
+		n = TEMP_FAILURE_RETRY(link_send(c->fd, o->b.data + o->from + c->sent, o->b.len - o->from - c->sent,
+						 o->passes && c->sent == 0 ? arena_fd(o->passes) : -1));
 		if (n < 0)
 			return errno == EAGAIN ? 0 : -ENOTCONN;
 		c->sent += (size_t)n;
@@ -495,7 +537,7 @@ static bool turn(struct connection *c)
 
 static void *run(void *userdata)
 {
-	struct connection c = { .s = userdata, .fd = -1, .leaving = -1 };
+	struct connection c = { .s = userdata, .fd = -1, .passed = -1, .leaving = -1 };
 
 	while (turn(&c))
 		;

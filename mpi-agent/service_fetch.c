@@ -162,6 +162,13 @@ int service_request_await(struct service *s, struct service_request *rq, uint64_
 	return r;
 }
 
+/* Where they are, in what was sent or in memory that the agent shares, which may change yet: who fetches compares what was copied. */
+static int decode_answer(const struct service_request *rq, const struct link_want *wants, uint32_t nr, const void **chunks)
+{
+	return rq->lies_in ? link_decode_places(rq->answer.data, rq->answer.len, wants, nr, arena_data(rq->lies_in), arena_len(rq->lies_in), chunks) :
+			     link_decode_chunks(rq->answer.data, rq->answer.len, wants, nr, chunks);
+}
+
 static int copy_chunks(struct service *s, uint64_t agent, const struct slice *sl, struct cluster_want *wants)
 {
 	_cleanup_(freep) const void **chunks = malloc(sl->nr * sizeof(*chunks));
@@ -173,7 +180,7 @@ static int copy_chunks(struct service *s, uint64_t agent, const struct slice *sl
 		return -ENOMEM;
 	for (size_t i = 0; i < sl->nr; i++)
 		v[i] = (struct link_want){ .fp = wants[sl->from + i].fp, .len = wants[sl->from + i].len };
-	r = link_decode_chunks(sl->rq.answer.data, sl->rq.answer.len, v, (uint32_t)sl->nr, chunks);
+	r = decode_answer(&sl->rq, v, (uint32_t)sl->nr, chunks);
 	if (r < 0) {
 		service_hang_up(s, agent, "chunks");
 		return -ENOTCONN;
@@ -193,6 +200,16 @@ static int copy_chunks(struct service *s, uint64_t agent, const struct slice *sl
 	s->stats.fetched_bytes += bytes;
 	mutex_unlock(&s->lock);
 	return 0;
+}
+
+/* For want of memory it is not, and the agent has less of it. */
+static void tell_taken(struct service *s, uint64_t agent, uint64_t number) REQUIRES(s->lock)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	assert(mutex_held(&s->lock));
+	link_encode_plain(LINK_TAKEN, number, &b);
+	(void)service_send(s, agent, &b);
 }
 
 /* What is in flight, oldest first. */
@@ -237,7 +254,10 @@ static int fetch_all(struct service *s, uint64_t agent, struct cluster_want *wan
 				r = copy_chunks(s, agent, sl, wants);
 			mutex_lock(&s->lock);
 			service_spare(s, &sl->rq.answer);
+			if (sl->rq.lies_in)
+				tell_taken(s, agent, sl->rq.number);
 			mutex_unlock(&s->lock);
+			arena_put(sl->rq.lies_in);
 			f.first = (f.first + 1) % IN_FLIGHT;
 			f.nr--;
 			first = first < 0 ? first : r;
@@ -290,14 +310,22 @@ int service_fetch(void *userdata, struct cluster_want *wants, size_t nr)
 
 void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body)
 {
+	enum link_type answers = type == LINK_PLACES ? LINK_CHUNKS : type;
+	struct service_request *rq;
+
 	mutex_lock(&s->lock);
-	for (struct service_request *rq = s->requests; rq; rq = rq->next)
-		if (rq->number == number && rq->answered_by == type && !rq->is_done) {
-			buf_move(&rq->answer, body);
-			rq->is_done = true;
-			cond_broadcast(&s->changed);
-		}
-	mutex_unlock(&s->lock); /* else it is late, and nobody waits for it any more */
+	for (rq = s->requests; rq && (rq->number != number || rq->answered_by != answers || rq->is_done); rq = rq->next)
+		;
+	if (rq) {
+		buf_move(&rq->answer, body);
+		if (type == LINK_PLACES && s->shared.theirs)
+			rq->lies_in = arena_get(s->shared.theirs);
+		rq->is_done = true;
+		cond_broadcast(&s->changed);
+	} else if (type == LINK_PLACES) { /* it is late, and nobody waits for it any more */
+		tell_taken(s, s->agent, number);
+	}
+	mutex_unlock(&s->lock);
 }
 
 void service_fail_requests(struct service *s)
@@ -372,6 +400,15 @@ void service_queue_clear(struct service_queue *q)
 		service_get_free(service_queue_take(q));
 }
 
+static size_t bytes_of(const struct link_want *wants, uint32_t nr)
+{
+	size_t bytes = 0;
+
+	for (uint32_t i = 0; i < nr; i++)
+		bytes += wants[i].len;
+	return bytes;
+}
+
 /* Into `bytes`, those that are here one behind the other. -EXDEV: not all are, and with `rebuilds` it may do better. */
 static int read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, bool rebuilds, uint8_t *bytes, bool *is_here, size_t *ret)
 {
@@ -433,12 +470,10 @@ static int encode_answer(struct service *s, const struct service_get *g, const s
 			 size_t *ret_from)
 {
 	_cleanup_(freep) bool *is_here = calloc(MAX(nr, 1u), sizeof(*is_here));
-	size_t head = LINK_CHUNKS_HEAD(nr), bytes = 0;
+	size_t head = LINK_CHUNKS_HEAD(nr), bytes = bytes_of(wants, nr);
 	uint8_t *at;
 	int r;
 
-	for (uint32_t i = 0; i < nr; i++)
-		bytes += wants[i].len;
 	if (!is_here || buf_reserve(b, head + PAGE + bytes) < 0)
 		return -ENOMEM;
 	at = (uint8_t *)round_up((uintptr_t)(b->data + head), PAGE);
@@ -451,11 +486,108 @@ static int encode_answer(struct service *s, const struct service_get *g, const s
 	return 0;
 }
 
+/* Some memory that the agent looks at, for chunks and, in the page before them, the bytes that tell which are there. NULL: there is none for them. */
+static struct service_given *given_new(struct service *s, uint64_t agent, size_t bytes, struct arena **ret_arena)
+{
+	struct service_given *g = bytes >= ARENA_MIN ? calloc(1, sizeof(*g)) : NULL;
+
+	if (!g)
+		return NULL;
+	g->len = PAGE + bytes;
+	mutex_lock(&s->lock);
+	g->slot = s->agent == agent && s->shared.own ? arena_take(s->shared.own, g->len) : NULL;
+	if (g->slot)
+		*ret_arena = arena_get(s->shared.own);
+	mutex_unlock(&s->lock);
+	if (!g->slot)
+		free(TAKE(g));
+	return g;
+}
+
+/* It is not used any more; the arena is gone if its agent is. */
+static void given_free(struct service *s, struct service_given *g, const struct arena *arena) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	if (arena == s->shared.own)
+		arena_give_back(s->shared.own, g->slot, g->len);
+	free(g);
+}
+
+int service_taken(struct service *s, uint64_t number)
+{
+	struct service_given **at, *g;
+
+	mutex_lock(&s->lock);
+	for (at = &s->given; *at && (*at)->number != number; at = &(*at)->next)
+		;
+	g = *at;
+	if (g) {
+		*at = g->next;
+		given_free(s, g, s->shared.own);
+	}
+	mutex_unlock(&s->lock);
+	return g ? 0 : -EBADMSG;
+}
+
+void service_drop_given(struct service *s)
+{
+	assert(mutex_held(&s->lock));
+	while (s->given) {
+		struct service_given *g = s->given;
+
+		s->given = g->next;
+		given_free(s, g, s->shared.own);
+	}
+}
+
+/* From where they are read to. */
+static int send_there(struct service *s, const struct service_get *get, struct service_given *g, struct arena *arena, uint32_t nr, size_t bytes)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int r;
+
+	g->number = get->number;
+	link_encode_there(get->number, (uint64_t)(g->slot + PAGE - nr - arena_data(arena)), (uint32_t)(nr + bytes), &b);
+	mutex_lock(&s->lock);
+	r = service_send(s, get->agent, &b); /* -ENOTCONN: it is another's arena now */
+	if (r == 0) {
+		g->next = s->given;
+		s->given = g;
+	} else {
+		given_free(s, g, arena);
+	}
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+/* 1; 0: there is no room for them */
+static int answer_there(struct service *s, const struct service_get *get, const struct link_want *wants, uint32_t nr, bool rebuilds)
+{
+	_cleanup_(arena_putp) struct arena *arena = NULL;
+	size_t bytes = bytes_of(wants, nr);
+	struct service_given *g = given_new(s, get->agent, bytes, &arena);
+	int r;
+
+	static_assert(sizeof(bool) == 1 && PAGE >= LINK_CHUNKS_MAX, "a byte for each, as they are sent");
+	if (!g)
+		return 0;
+	r = read_chunks(s, wants, nr, rebuilds, g->slot + PAGE, (bool *)(g->slot + PAGE - nr), &bytes);
+	if (r == 0)
+		return send_there(s, get, g, arena, nr, bytes) ?: 1;
+	mutex_lock(&s->lock);
+	given_free(s, g, arena);
+	mutex_unlock(&s->lock);
+	return r;
+}
+
 static int answer_get(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr, bool rebuilds)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	size_t from;
-	int r;
+	int r = answer_there(s, g, wants, nr, rebuilds);
+
+	if (r != 0)
+		return MIN(r, 0);
 
 	mutex_lock(&s->lock);
 	service_take_spare(s, &b);

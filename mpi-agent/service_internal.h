@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/mutex.h"
+#include "mpi-agent/arena.h"
 #include "mpi-agent/link_format.h"
 #include "mpi-agent/listen.h"
 #include "mpi-agent/service.h"
@@ -47,6 +48,7 @@ struct service_waiter {
 struct service_out {
 	struct buf b;
 	size_t from; /* where it begins there */
+	struct arena *passes; /* with it; NULL: none */
 	struct service_out *next;
 };
 
@@ -55,9 +57,18 @@ struct service_request {
 	enum link_type answered_by;
 	uint64_t number;
 	struct buf answer; /* what follows the header of that */
+	struct arena *lies_in; /* in place of CHUNKS it was PLACES: these are there, and the agent is to be told when they are taken; NULL: it was not */
 	bool is_done;
 	int r;
 	struct service_request *next;
+};
+
+/* An answer that lies in memory which the agent looks at, until it has taken it. */
+struct service_given {
+	uint64_t number;
+	uint8_t *slot;
+	size_t len;
+	struct service_given *next;
 };
 
 /* What another node wants: GET, LEND; QUESTION; PUT, COPY, DROP. */
@@ -101,6 +112,9 @@ struct service {
 	struct service_out *out GUARDED_BY(lock), **out_end GUARDED_BY(lock);
 	size_t out_bytes GUARDED_BY(lock);
 	struct buf spares[SERVICE_SPARES] GUARDED_BY(lock); /* memory of long messages, for the next ones */
+
+	struct arenas shared GUARDED_BY(lock); /* with the agent that is there */
+	struct service_given *given GUARDED_BY(lock); /* in shared.own */
 
 	enum service_state state GUARDED_BY(lock);
 	uint64_t round GUARDED_BY(lock); /* the agent's number for it, of which a new agent begins anew, ... */
@@ -167,7 +181,9 @@ void *service_committer(void *userdata); /* a thread's */
 /* --- service_fetch.c --- */
 
 int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
-void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* CHUNKS, ANSWER, KEPT, COPIED or DROPPED has come */
+void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* CHUNKS, PLACES, ANSWER, KEPT, COPIED or DROPPED has come */
+int service_taken(struct service *s, uint64_t number); /* TAKEN has come */
+void service_drop_given(struct service *s) REQUIRES(s->lock); /* nobody will take it */
 /* Sends a message that has the number of `rq`, and awaits what answers it; the request is off the list then. */
 int service_request_send(struct service *s, uint64_t agent, struct service_request *rq, struct buf *message);
 int service_request_await(struct service *s, struct service_request *rq, uint64_t until_ns);

@@ -392,6 +392,18 @@ node holds=1000-4000
 agents 0
 [ "$(grep -c '^chunk [0-9]* ok' "$dir/0.out")" = 20000 ] || fail "not all chunks came"
 
+# 5 x 16 MB from two nodes: more than there is memory to share, so some go through the sockets; one daemon has none to share.
+begin in-shared-memory
+node fetch=1-2000:2.3,2001-4000:3.2 times=5 quit=1 memory=1
+node holds=1-3000 memory=1
+node holds=1000-4000 memory=1
+node memory=0
+agents 0
+[ "$(grep -c '^chunk [0-9]* ok' "$dir/0.out")" = 20000 ] || fail "not all chunks came"
+told 0 places
+told 1 taken
+told 2 taken
+
 begin "at-a-path-that-is-long-$(printf '%0120d' 0)"
 node fetch=7:2 quit=1
 node holds=7
@@ -596,6 +608,21 @@ for message in nodes begin decision settled get; do
 	node pages=1-10 holds=7 term=$message
 	node pages=1-10
 	agents 0
+	ends
+done
+
+for message in places taken get; do
+	begin daemon-dies-with-memory-at-$message
+	node fetch=1-1000:2.3 times=5 memory=1 die=$message
+	node holds=1-1000 memory=1 die=$message
+	node holds=1-1000 memory=1
+	agents 0
+	ends
+	begin agent-dies-with-memory-at-$message
+	node fetch=1-1000:2.3 times=5 memory=1 kill=$message
+	node holds=1-1000 memory=1 kill=$message
+	node holds=1-1000 memory=1
+	agents 1
 	ends
 done
 

@@ -18,13 +18,14 @@
  * collect=N        it wants so many collections after the rounds; refers=A-B,C are pages that it has elsewhere, lent=A-B,C those it has lent,
  * referred=N       is how many it says they are, missing=NAME a node that it knows of and is not here
  * tells=A-B,C      that it has stored without a round, the last one first; shared=1: it is not done before it hears that others have told the same
+ * memory=1         chunks lie in memory that it shares with the agent, if they are many; "taken" when the agent has done with some
  * quit=1           hang up when it is done; else it goes on until the agent hangs up
  * silent=MESSAGE   of that kind it answers none          late=MS        it takes so long to answer BEGIN
  * stored=ERRNO     is how it has stored                  refused=ERRNO  is what it says instead of WELCOME
  * die=MESSAGE, kill=MESSAGE, term=MESSAGE, freeze=MESSAGE, garbage=MESSAGE
  *                  when it hears that: it is gone, it kills its agent, has it end, stops it for ever, or sends nonsense
  *
- * MESSAGE: hello nodes begin decision settled chunks get lend prepare mark unlend collected
+ * MESSAGE: hello nodes begin decision settled chunks places taken get lend prepare mark unlend collected
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -38,11 +39,13 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "mpi-agent/arena.h"
 #include "mpi-agent/link.h"
 
 #define PAGES_MAX 100000u
 #define ROUNDS_MAX 8u
 #define CHUNK_LEN 4096u
+#define GIVEN_MAX 64u
 #define FETCHES_MAX LINK_CHUNKS_MAX
 #define IDS_MAX 1024u
 #define LIFE_S 120 /* and not longer, whatever happens */
@@ -63,7 +66,7 @@ static struct {
 	unsigned collections, nr_collected, referred;
 	const char *missing;
 	unsigned rounds, late_ms, refused;
-	bool quit;
+	bool quit, memory;
 	int stored;
 	const char *silent, *die, *kill, *term, *freeze, *garbage;
 
@@ -73,6 +76,13 @@ static struct {
 	unsigned fetch_pages[FETCHES_MAX], nr_wants, times, nr_answers;
 
 	struct link link;
+	struct arenas shared;
+	struct given {
+		uint64_t number;
+		uint8_t *slot;
+		size_t len;
+	} given[GIVEN_MAX];
+	unsigned nr_given;
 	uint32_t nr_nodes;
 	unsigned nr_settled;
 	bool is_done;
@@ -230,6 +240,8 @@ static void parse(char *arg)
 		d.awaits_shared = atoi(value) != 0;
 	else if (strcmp(arg, "quit") == 0)
 		d.quit = atoi(value) != 0;
+	else if (strcmp(arg, "memory") == 0)
+		d.memory = atoi(value) != 0;
 	else if (strcmp(arg, "stored") == 0)
 		d.stored = -atoi(value);
 	else if (strcmp(arg, "silent") == 0)
@@ -350,8 +362,11 @@ static void hear_chunks(const struct link_header *h, const void *body)
 	static const void *chunks[FETCHES_MAX];
 	uint8_t expected[CHUNK_LEN];
 
-	if (link_decode_chunks(body, h->len, d.wants, d.nr_wants, chunks) < 0)
+	if (h->type == LINK_CHUNKS && link_decode_chunks(body, h->len, d.wants, d.nr_wants, chunks) < 0)
 		fail("CHUNKS");
+	if (h->type == LINK_PLACES &&
+	    (!d.shared.theirs || link_decode_places(body, h->len, d.wants, d.nr_wants, arena_data(d.shared.theirs), arena_len(d.shared.theirs), chunks) < 0))
+		fail("PLACES");
 	for (unsigned i = 0; i < d.nr_wants; i++) {
 		fill(d.fetch_pages[i], expected);
 		printf("chunk %u %s\n", d.fetch_pages[i],
@@ -359,7 +374,56 @@ static void hear_chunks(const struct link_header *h, const void *body)
 		       memcmp(chunks[i], expected, CHUNK_LEN) == 0 ? "ok" :
 								     "wrong");
 	}
+	if (h->type == LINK_PLACES) {
+		puts("places");
+		link_encode_plain(LINK_TAKEN, h->number, &d.link.out);
+	}
 	d.is_done = ++d.nr_answers == d.times && d.quit;
+}
+
+/* Both ends, or none. */
+static void share_memory(void)
+{
+	int fd = d.link.passed;
+
+	d.link.passed = -1;
+	if (fd < 0 || arena_open(fd, &d.shared.theirs) < 0 || arena_new(ARENA_LEN, &d.shared.own) < 0)
+		fail("memory of the agent");
+	d.link.passes = arena_fd(d.shared.own);
+}
+
+/* false: there is no room for it */
+static bool say_there(uint64_t number, const struct link_want *wants, const void *const *chunks, uint32_t nr)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct given *g = &d.given[d.nr_given];
+	size_t len;
+
+	link_encode_chunks(number, wants, chunks, nr, &b);
+	len = b.len - sizeof(struct link_header_wire);
+	if (len < ARENA_MIN || d.nr_given == GIVEN_MAX)
+		return false;
+	*g = (struct given){ number, arena_take(d.shared.own, len), len };
+	if (!g->slot)
+		return false;
+	d.nr_given++;
+	memcpy(g->slot, b.data + sizeof(struct link_header_wire), len);
+	link_encode_there(number, (uint64_t)(g->slot - arena_data(d.shared.own)), (uint32_t)len, &d.link.out);
+	return true;
+}
+
+/* It is written over: the agent is not to look there any more. */
+static void hear_taken(uint64_t number)
+{
+	for (unsigned i = 0; i < d.nr_given; i++)
+		if (d.given[i].number == number) {
+			puts("taken");
+			memset(d.given[i].slot, 0xa5, d.given[i].len);
+			arena_give_back(d.shared.own, d.given[i].slot, d.given[i].len);
+			d.given[i] = d.given[--d.nr_given];
+			return;
+		}
+	fail("TAKEN of what was not given");
 }
 
 static void hear_get(const struct link_header *h, const void *body)
@@ -386,7 +450,8 @@ static void hear_get(const struct link_header *h, const void *body)
 		chunks[i] = bytes + i * CHUNK_LEN;
 	}
 	puts("");
-	link_encode_chunks(h->number, wants, chunks, nr, &d.link.out);
+	if (!d.memory || !say_there(h->number, wants, chunks, nr))
+		link_encode_chunks(h->number, wants, chunks, nr, &d.link.out);
 }
 
 /* As if all of them had been stored here that were offered. */
@@ -503,6 +568,7 @@ static const char *name_of(enum link_type type)
 		[LINK_HELLO] = "hello",	      [LINK_NODES] = "nodes",	  [LINK_BEGIN] = "begin",
 		[LINK_DECISION] = "decision", [LINK_SETTLED] = "settled", [LINK_CHUNKS] = "chunks",
 		[LINK_GET] = "get",	      [LINK_LEND] = "lend",	  [LINK_COLLECTED] = "collected",
+		[LINK_PLACES] = "places",     [LINK_TAKEN] = "taken",
 	};
 
 	return type < ARRAY_SIZE(names) && names[type] ? names[type] : "unknown";
@@ -549,6 +615,8 @@ static void hear(const struct link_header *h, const void *body)
 	case LINK_HELLO:
 		if (link_decode_hello(body, h->len) < 0)
 			fail("HELLO");
+		if (d.memory)
+			share_memory();
 		if (d.refused != 0)
 			link_encode_plain(LINK_REFUSED, d.refused, &d.link.out);
 		else
@@ -568,7 +636,11 @@ static void hear(const struct link_header *h, const void *body)
 		hear_settled(h, body);
 		break;
 	case LINK_CHUNKS:
+	case LINK_PLACES:
 		hear_chunks(h, body);
+		break;
+	case LINK_TAKEN:
+		hear_taken(h->number);
 		break;
 	case LINK_GET:
 		hear_get(h, body);

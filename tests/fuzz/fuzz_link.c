@@ -140,6 +140,39 @@ static int again_chunks(const struct link_header *h, const uint8_t *p, struct bu
 	return r;
 }
 
+#define SHARED_LEN 4096u
+
+static int again_places(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	static const uint8_t shared[SHARED_LEN];
+	struct link_want wants[NR_WANTS] = { 0 };
+	const void *chunks[NR_WANTS];
+	int r;
+
+	for (unsigned i = 0; i < NR_WANTS; i++)
+		wants[i].len = (uint8_t)(h->number >> 8 * i) + 1u;
+	r = link_decode_places(p, h->len, wants, NR_WANTS, shared, sizeof(shared), chunks);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < NR_WANTS; i++)
+		assert(!chunks[i] || ((const uint8_t *)chunks[i] > shared && (const uint8_t *)chunks[i] + wants[i].len <= shared + sizeof(shared)));
+	link_encode_places(h->number, shared, chunks, NR_WANTS, b);
+	return 0;
+}
+
+static int again_there(const struct link_header *h, const uint8_t *p, struct buf *b)
+{
+	uint64_t off;
+	uint32_t len;
+	int r = link_decode_there(p, h->len, SHARED_LEN, &off, &len);
+
+	if (r < 0)
+		return r;
+	assert(off <= SHARED_LEN && len <= SHARED_LEN - off);
+	link_encode_there(h->number, off, len, b);
+	return 0;
+}
+
 static int again_step(const struct link_header *h, const uint8_t *p, struct buf *b)
 {
 	struct link_step s;
@@ -248,6 +281,7 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 	case LINK_REFUSED:
 	case LINK_WANT_COLLECT:
 	case LINK_SHARED:
+	case LINK_TAKEN:
 		link_encode_plain(h->type, h->number, b);
 		return 0;
 	case LINK_OFFER:
@@ -267,6 +301,10 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 		return again_wants(h, p, b);
 	case LINK_CHUNKS:
 		return again_chunks(h, p, b);
+	case LINK_PLACES:
+		return again_places(h, p, b);
+	case LINK_THERE:
+		return again_there(h, p, b);
 	case LINK_STEP:
 		return again_step(h, p, b);
 	case LINK_DONE:

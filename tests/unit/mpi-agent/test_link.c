@@ -1,5 +1,6 @@
 /* Messages over a socket that gives them in pieces, or ends in the middle of one. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,6 +63,41 @@ static void a_message_in_single_bytes_arrives(void **state _unused_)
 	}
 	assert_int_equal(link_next(&b, &h, &body), 1);
 	assert_int_equal(link_decode_hello(body, h.len), 0);
+}
+
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+/* One at a time: another one takes its place. */
+static void a_descriptor_comes_along(void **state _unused_)
+{
+	_cleanup_(link_release) struct link a, b;
+	int fds[2], first;
+
+	pair(&a, &b);
+	assert_int_equal(pipe(fds), 0);
+	link_encode_hello(&a.out);
+	a.passes = fds[1];
+	assert_int_equal(link_write(&a), 1);
+	assert_int_equal(a.passes, -1);
+	assert_int_equal(link_read(&b), 1);
+	first = b.passed;
+	assert_int_equal(write(first, "x", 1), 1);
+	link_encode_hello(&a.out);
+	assert_int_equal(link_write(&a), 1);
+	assert_int_equal(link_read(&b), 1);
+	assert_int_equal(b.passed, first); /* no other came with this one */
+	assert_int_equal(link_send(a.fd, "y", 1, fds[0]), 1);
+	assert_int_equal(link_read(&b), 1);
+	assert_true(is_open(b.passed));
+	assert_true(b.passed == first || !is_open(first));
+	first = b.passed;
+	link_release(&b);
+	assert_false(is_open(first));
+	close(fds[0]);
+	close(fds[1]);
 }
 
 /* More than a socket takes at once: both ends have to be at it. */
@@ -174,6 +210,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(messages_arrive_in_order),
 		cmocka_unit_test(a_message_in_single_bytes_arrives),
+		cmocka_unit_test(a_descriptor_comes_along),
 		cmocka_unit_test(a_large_message_goes_in_pieces),
 		cmocka_unit_test(an_end_is_told_behind_the_last_message),
 		cmocka_unit_test(an_end_within_a_message_is_told),

@@ -176,6 +176,56 @@ static void gets_come_back_without_owners(void **state _unused_)
 	}
 }
 
+/* Behind the first byte of the memory, and inside of it. */
+static void places_are_inside_of_the_memory(void **state _unused_)
+{
+	static const uint8_t memory[100];
+	const struct link_want asked[] = { { .len = 10 }, { .len = 20 }, { .len = 30 } };
+	const struct {
+		uint64_t at;
+		int r;
+	} cases[] = { { 1, 0 }, { 70, 0 }, { 71, -EBADMSG }, { 100, -EBADMSG }, { 101, -EBADMSG }, { UINT64_MAX, -EBADMSG }, { UINT64_MAX - 10, -EBADMSG } };
+	const void *chunks[] = { memory + 90, NULL, memory + 1 }, *back[3];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		size_t len;
+
+		chunks[2] = (const void *)((uintptr_t)memory + cases[i].at);
+		link_encode_places(7, memory, chunks, 3, &b);
+		len = check_header(&b, LINK_PLACES, 7);
+		assert_int_equal(link_decode_places(body(&b), len, asked, 3, memory, sizeof(memory), back), cases[i].r);
+		if (cases[i].r == 0)
+			assert_memory_equal(chunks, back, sizeof(back));
+		for (size_t other = 0; other < len; other++)
+			assert_int_equal(link_decode_places(body(&b), other, asked, 3, memory, sizeof(memory), back), -EBADMSG);
+	}
+}
+
+static void what_lies_there_is_inside_of_the_memory(void **state _unused_)
+{
+	static const struct {
+		uint64_t off;
+		uint32_t len;
+		int r;
+	} cases[] = { { 0, 0, 0 }, { 0, 100, 0 }, { 40, 60, 0 }, { 100, 0, 0 }, { 0, 101, -EBADMSG }, { 100, 1, -EBADMSG }, { UINT64_MAX, 2, -EBADMSG },
+		      { 101, 0, -EBADMSG }, { 40, UINT32_MAX, -EBADMSG } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		uint64_t off = 0;
+		uint32_t there = 0;
+		size_t len;
+
+		link_encode_there(3, cases[i].off, cases[i].len, &b);
+		len = check_header(&b, LINK_THERE, 3);
+		assert_int_equal(link_decode_there(body(&b), len, 100, &off, &there), cases[i].r);
+		if (cases[i].r == 0)
+			assert_true(off == cases[i].off && there == cases[i].len);
+		assert_int_equal(link_decode_there(body(&b), len - 1, 100, &off, &there), -EBADMSG);
+	}
+}
+
 static void chunks_come_back(void **state _unused_)
 {
 	static const struct link_want asked[] = { { .len = 3 }, { .len = 5 }, { .len = 1 } };
@@ -636,6 +686,8 @@ int main(void)
 		cmocka_unit_test(fetches_come_back),
 		cmocka_unit_test(gets_come_back_without_owners),
 		cmocka_unit_test(chunks_come_back),
+		cmocka_unit_test(places_are_inside_of_the_memory),
+		cmocka_unit_test(what_lies_there_is_inside_of_the_memory),
 		cmocka_unit_test(pages_are_told_in_any_order_and_not_too_many),
 		cmocka_unit_test(lying_headers_are_refused),
 		cmocka_unit_test(other_versions_are_told),

@@ -21,6 +21,8 @@
 
 #include "base/buf.h"
 #include "base/util.h"
+#include "mpi-agent/arena.h"
+#include "mpi-agent/link.h"
 #include "mpi-agent/link_format.h"
 #include "mpi-agent/listen.h"
 #include "mpi-agent/service.h"
@@ -1215,6 +1217,185 @@ static void other_nodes_get_what_is_here(void **state)
 	rig_release(&rig);
 }
 
+/* --- memory that the agent shares --- */
+
+/* It comes with some, and gets the daemon's. */
+static struct arenas come_with_memory(struct rig *rig)
+{
+	struct arenas m = { 0 };
+	struct buf b = BUF_EMPTY;
+	uint8_t head[sizeof(struct link_header_wire) + sizeof(struct link_welcome_wire)];
+	int passed = -1;
+	ssize_t n;
+
+	rig->agent = dial(rig);
+	assert_int_equal(arena_new(ARENA_LEN, &m.own), 0);
+	link_encode_hello(&b);
+	assert_int_equal(link_send(rig->agent, b.data, b.len, arena_fd(m.own)), b.len);
+	buf_release(&b);
+	while ((n = link_recv(rig->agent, head, sizeof(head), &passed)) < 0)
+		sched_yield();
+	assert_int_equal(n, sizeof(head));
+	assert_true(passed >= 0);
+	assert_int_equal(arena_open(passed, &m.theirs), 0);
+	say_nodes(rig, 1);
+	await_there(rig, true);
+	return m;
+}
+
+static void memory_release(struct arenas *m)
+{
+	arena_put(m->own);
+	arena_put(m->theirs);
+}
+
+/* Many times as much as there is memory: what is taken is used again. */
+static void other_nodes_get_what_lies_in_memory(void **state)
+{
+	static const struct link_want wants[] = { { .fp = { .lo = 1 }, .len = 1 }, { .fp = { .lo = 201 }, .len = 4096 }, { .fp = { .lo = 9 }, .len = 1u << 20 } };
+	const void *chunks[ARRAY_SIZE(wants)];
+	struct arenas m;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, &patient);
+	rig_start(&rig);
+	m = come_with_memory(&rig);
+	for (uint64_t n = 1; n <= 200; n++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		uint32_t len;
+		uint64_t off;
+
+		SAY(&rig, get, n, wants, ARRAY_SIZE(wants));
+		assert_int_equal(hear(rig.agent, LINK_THERE, &b), n);
+		assert_int_equal(link_decode_there(b.data, b.len, arena_len(m.theirs), &off, &len), 0);
+		assert_int_equal(link_decode_chunks(arena_data(m.theirs) + off, len, wants, ARRAY_SIZE(wants), chunks), 0);
+		assert_int_equal(*(const uint8_t *)chunks[0], 1);
+		assert_null(chunks[1]);
+		assert_int_equal(((const uint8_t *)chunks[2])[(1u << 20) - 1], 9);
+		SAY(&rig, plain, LINK_TAKEN, n);
+	}
+	SAY(&rig, plain, LINK_TAKEN, 1); /* once more */
+	hear_end(rig.agent);
+	memory_release(&m);
+	rig_release(&rig);
+}
+
+/* What is not taken leaves no room, and the rest goes through the socket; and so does what is short. */
+static void without_room_chunks_go_through_the_socket(void **state)
+{
+	static const struct link_want wants[] = { { .fp = { .lo = 9 }, .len = 1u << 20 } }, few[] = { { .fp = { .lo = 7 }, .len = 100 } };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	unsigned nr_there = 0;
+	struct arenas m;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, &patient);
+	rig_start(&rig);
+	m = come_with_memory(&rig);
+	SAY(&rig, get, 1, few, 1);
+	hear(rig.agent, LINK_CHUNKS, &b);
+	for (uint64_t n = 1; n <= 40; n++) {
+		SAY(&rig, get, n, wants, 1);
+		nr_there += hear_any(rig.agent, &b).type == LINK_THERE;
+	}
+	assert_in_range(nr_there, 20, 32); /* MiB, and a little for each */
+	go(&rig);
+	memory_release(&m);
+	come(&rig); /* without any */
+	SAY(&rig, get, 1, wants, 1);
+	hear(rig.agent, LINK_CHUNKS, &b);
+	rig_release(&rig);
+}
+
+/* Chunk `lo` is of bytes `lo`; those that divide by 5 are nowhere. */
+static void say_places(struct rig *rig, struct arena *own, struct fetch *f)
+{
+	uint8_t *slot = arena_take(own, f->nr * f->wants[0].len + 1), *at = slot + 1;
+	const void **chunks = calloc(f->nr, sizeof(*chunks));
+
+	assert_non_null(slot);
+	for (uint32_t i = 0; i < f->nr; i++, at += f->wants[0].len)
+		if (f->wants[i].fp.lo % 5 != 0) {
+			memset(at, (int)f->wants[i].fp.lo, f->wants[i].len);
+			chunks[i] = at;
+		}
+	SAY(rig, places, f->number, arena_data(own), chunks, f->nr);
+	free(chunks);
+	free(f->wants);
+	buf_release(&f->b);
+}
+
+/* Whoever waits for them, or nobody any more. */
+static void chunks_are_taken_from_memory(void **state)
+{
+	struct arenas m;
+	struct fetch f;
+	struct call c;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, &(struct service_limits){ LONG_NS, LONG_NS, LONG_NS });
+	rig_start(&rig);
+	m = come_with_memory(&rig);
+	c = (struct call){ .rig = &rig, .nr = 6, .wants = wants_of(6, 4096, 1) };
+	start(&c, run_fetch);
+	hear_fetch(&rig, &f);
+	say_places(&rig, m.own, &f);
+	assert_int_equal(finish(&c), 0);
+	check_wants(c.wants, 6);
+	wants_free(c.wants, 6);
+	hear_plain(&rig, LINK_TAKEN, f.number);
+	SAY(&rig, places, f.number + 100, NULL, NULL, 0);
+	hear_plain(&rig, LINK_TAKEN, f.number + 100);
+	memory_release(&m);
+	rig_release(&rig);
+}
+
+static void places_that_cannot_be_right_end_the_connection(void **state)
+{
+	struct arenas m;
+	struct fetch f;
+	struct call c;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, &patient);
+	rig_start(&rig);
+	m = come_with_memory(&rig);
+	c = (struct call){ .rig = &rig, .nr = 1, .wants = wants_of(1, 4096, 1) };
+	start(&c, run_fetch);
+	hear_fetch(&rig, &f);
+	SAY(&rig, places, f.number, arena_data(m.own), ((const void *[]){ arena_data(m.own) + ARENA_LEN - 4095 }), 1);
+	assert_int_equal(finish(&c), -ENOTCONN);
+	wants_free(c.wants, 1);
+	free(f.wants);
+	buf_release(&f.b);
+	memory_release(&m);
+	go(&rig);
+	rig_release(&rig);
+}
+
+/* Its memory could become shorter, and this process would die of it. */
+static void an_agent_with_memory_that_is_not_safe_is_hung_up_on(void **state)
+{
+	struct buf b = BUF_EMPTY;
+	struct rig rig;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	rig_init(&rig, &patient);
+	rig_start(&rig);
+	rig.agent = dial(&rig);
+	link_encode_hello(&b);
+	assert_int_equal(link_send(rig.agent, b.data, b.len, fd), b.len);
+	buf_release(&b);
+	hear_end(rig.agent);
+	close(fd);
+	rig_release(&rig);
+}
+
 static void chunks_are_lent(void **state)
 {
 	static const struct fp fps[] = { { .lo = 1 }, { .lo = 7 }, { .lo = 201 }, { .lo = 255 } };
@@ -1994,6 +2175,11 @@ int main(void)
 		cmocka_unit_test(an_agent_that_goes_leaves_no_reader_waiting),
 		cmocka_unit_test(what_cannot_be_asked_for_is_not_there),
 		cmocka_unit_test(other_nodes_get_what_is_here),
+		cmocka_unit_test(other_nodes_get_what_lies_in_memory),
+		cmocka_unit_test(without_room_chunks_go_through_the_socket),
+		cmocka_unit_test(chunks_are_taken_from_memory),
+		cmocka_unit_test(places_that_cannot_be_right_end_the_connection),
+		cmocka_unit_test(an_agent_with_memory_that_is_not_safe_is_hung_up_on),
 		cmocka_unit_test(chunks_are_lent),
 		cmocka_unit_test(who_wants_too_much_is_told_that_it_is_not_here),
 		cmocka_unit_test(a_second_agent_is_told_that_there_is_one),
