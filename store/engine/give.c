@@ -2,7 +2,8 @@
  * Chunks for other nodes, by their fingerprints.
  *
  * What is asked for together mostly lies together, and in the same order: two nodes have had the same bytes. So the index is asked for the first of such
- * chunks, and the table of its frame, which is in memory then, for those behind it; and they are read as one piece.
+ * chunks, and the table of its frame, which is in memory then, for those behind it; and they are read as one piece. Who asks for one frame after the other gets the next one
+ * without the index, once two have been so: a table tells whether a chunk is in its frame, wherever the guess came from.
  */
 #include "store/engine/cluster.h"
 
@@ -17,6 +18,7 @@ struct rest {
 	struct pack_chunk chunks[PACK_FRAME_BLOCKS];
 	uint32_t pack;
 	int at, nr;
+	bool is_written; /* waited for: whoever finds the first chunk of it does so */
 };
 
 static bool may_be_given(struct engine *e, struct addr a)
@@ -33,8 +35,9 @@ static bool find_behind(struct engine *e, struct rest *rest, const struct cluste
 
 		if (!fp_equal(c->fp, w->fp))
 			continue;
-		if (c->len != w->len || c->is_away || !may_be_given(e, a))
+		if (c->len != w->len || c->is_away || !may_be_given(e, a) || (!rest->is_written && packs_wait(e->packs, a) < 0))
 			return false;
+		rest->is_written = true;
 		rest->at = i + 1;
 		*ret = a;
 		return true;
@@ -52,6 +55,7 @@ static bool find(struct engine *e, struct rest *rest, const struct cluster_want 
 	rest->pack = ret->pack;
 	rest->nr = packs_chunks(e->packs, *ret, PACK_FRAME_BYTES, ARRAY_SIZE(rest->chunks), rest->chunks);
 	rest->at = 1;
+	rest->is_written = true;
 	return true;
 }
 
@@ -64,6 +68,31 @@ static void add_piece(struct pack_piece *pieces, size_t *nr, const struct cluste
 		last->len += w->len;
 	else
 		pieces[(*nr)++] = (struct pack_piece){ a, w->len, w->buf };
+}
+
+/* What is likely asked for now: what lies behind the chunk that was given last, if the one before was asked for in the same way. */
+static void look_behind_last(struct engine *e, struct rest *rest)
+{
+	uint64_t next = atomic_load_explicit(&e->shares.give_next, memory_order_relaxed);
+	struct addr a = { .pack = (uint32_t)(next >> 32), .off = (uint32_t)next };
+
+	if (!atomic_load_explicit(&e->shares.gives_next, memory_order_relaxed))
+		return;
+	rest->pack = a.pack;
+	rest->nr = packs_chunks(e->packs, a, PACK_FRAME_BYTES, ARRAY_SIZE(rest->chunks), rest->chunks);
+}
+
+/* `rest` is behind the last of them, of which the first was at `first`. A guess that is wrong, as of several who ask at once, costs a look at a table. */
+static void guess_next(struct engine *e, struct addr first, const struct rest *rest)
+{
+	uint64_t guessed = atomic_load_explicit(&e->shares.give_next, memory_order_relaxed), next;
+
+	if (rest->at < rest->nr)
+		next = rest->chunks[rest->at].off;
+	else
+		next = (pack_hint((struct addr){ .pack = rest->pack, .off = rest->chunks[rest->nr - 1].off }, 0) + PACK_FRAME_STRIDE) * (uint64_t)PACK_BLOCK;
+	atomic_store_explicit(&e->shares.gives_next, guessed == ((uint64_t)first.pack << 32 | first.off), memory_order_relaxed);
+	atomic_store_explicit(&e->shares.give_next, (uint64_t)rest->pack << 32 | (uint32_t)next, memory_order_relaxed);
 }
 
 static void find_all(struct engine *e, struct cluster_want *wants, size_t nr, struct addr *where, struct rest *rest)
@@ -96,8 +125,12 @@ int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t n
 	if (!pieces || !where || !rest)
 		return -ENOMEM;
 	rest->at = rest->nr = 0;
+	rest->is_written = false;
 	ticket = epoch_enter(&e->users);
+	look_behind_last(e, rest);
 	find_all(e, wants, nr, where, rest);
+	if (nr > 0 && wants[0].got && rest->nr > 0)
+		guess_next(e, where[0], rest);
 	read_all(e, wants, nr, where, pieces);
 	epoch_leave(&e->users, ticket);
 	return 0;

@@ -1008,6 +1008,37 @@ static void chunks_are_given_in_whatever_order_they_are_asked_for(void **state)
 	free(p);
 }
 
+/* One part of a frame after the other, so that the next is guessed: up to the end of the store, where there is none, and then somewhere else. What is wanted of the length of another is not there. */
+static void what_is_guessed_is_looked_at(void **state)
+{
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	size_t which[3 * 256];
+	struct world *w = *state;
+	struct rig *rig = w->nodes[0].rig;
+	uint8_t *bytes = rig_bytes(MiB(3), 5);
+
+	w->open = false;
+	rig_write_bytes(rig, 10, bytes, MiB(3));
+	assert_int_equal(engine_sync(rig->e), 0);
+	rig_reopen(rig);
+	assert_int_equal(pieces_of(rig, 10, p), ARRAY_SIZE(which));
+	for (size_t i = 0; i < ARRAY_SIZE(which); i++)
+		which[i] = i;
+	for (int times = 0; times < 2; times++)
+		for (size_t i = 0; i < ARRAY_SIZE(which); i += 96)
+			ask(rig, p, which + i, MIN(ARRAY_SIZE(which) - i, (size_t)96), bytes, SIZE_MAX);
+	for (size_t i = 0; i < 10; i++) {
+		ask(rig, p, which + 40 * i, 7, bytes, SIZE_MAX);
+		ask(rig, p, which + 40 * i + 7, 7, bytes, SIZE_MAX);
+		ask(rig, p, which + 40 * i + 14, 7, bytes, SIZE_MAX);
+		p[40 * i + 21].chunk_len--;
+		ask(rig, p, which + 40 * i + 21, 7, bytes, 40 * i + 21);
+		p[40 * i + 21].chunk_len++;
+	}
+	free(bytes);
+	free(p);
+}
+
 static void one_that_is_damaged_is_not_given_and_its_neighbours_are(void **state)
 {
 	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
@@ -1449,6 +1480,7 @@ int main(void)
 		world_test(no_round_is_wanted_early_where_much_is_in_common),
 		world_test(chunks_cut_by_content_are_shared_too),
 		world_test(chunks_are_given_in_whatever_order_they_are_asked_for),
+		world_test(what_is_guessed_is_looked_at),
 		world_test(one_that_is_damaged_is_not_given_and_its_neighbours_are),
 		world_test(a_file_can_be_had_when_its_node_is_lost),
 		world_test(what_was_elsewhere_can_be_kept_here),
