@@ -69,6 +69,7 @@ struct fetches {
 	uint64_t started_bytes;
 	struct ask *asks;
 	uint8_t *nr_asks; /* of these, by rank */
+	bool may_ask; /* more than the last time somebody looked */
 	uint64_t number; /* of the last ask */
 };
 
@@ -131,6 +132,7 @@ static struct ask *unlink_ask(struct fetches *fs, struct ask **at)
 
 	*at = a->next;
 	fs->nr_asks[a->rank]--;
+	fs->may_ask = true;
 	return a;
 }
 
@@ -468,21 +470,25 @@ int fetches_progress(struct fetches *fs, uint64_t now_ns)
 {
 	struct fetch **at = &fs->first;
 	int done = give_up_asks(fs, now_ns), r = 0;
+	bool may_ask = fs->may_ask;
 
+	fs->may_ask = false; /* what comes to an end from here on is for the next time */
 	while (*at && r == 0) {
 		struct fetch *f = *at;
 
 		if (!f->is_started && !may_start(fs, f) && now_ns < f->until_ns)
 			break; /* those behind it wait, too: first come, first served */
-		if (!f->is_started)
+		if (!f->is_started) {
 			fs->started_bytes += f->bytes;
+			may_ask = true;
+		}
 		f->is_started = true;
 		if (f->nr_open == 0 || now_ns >= f->until_ns) {
 			answer(fs, at);
 			done = 1;
 			continue;
 		}
-		if (f->has_unasked)
+		if (f->has_unasked && may_ask)
 			r = ask_all(fs, f, now_ns);
 		at = &f->next;
 	}

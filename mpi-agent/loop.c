@@ -27,6 +27,7 @@
 
 #define EAGER_TURNS 4u /* without anything to do, before the first nap; ... */
 #define EAGER_MOVING 30u /* while messages are on their way: there the other end is at it, too, in pieces */
+#define DEAF_TURNS 3u /* while messages are on their way, without a look at the daemon's socket */
 #define NAP_MIN_NS 20000u
 #define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more */
 #define NAP_FETCHING_NS 100000u /* somebody reads a file */
@@ -56,7 +57,7 @@ struct loop {
 	uint64_t turn_ns; /* when this turn began */
 	uint64_t heard_ns; /* from the rank before this one, ... */
 	uint64_t told_ns; /* and the one behind it heard from here */
-	unsigned idle_turns;
+	unsigned idle_turns, deaf_turns;
 	uint64_t busy_ns; /* when something has happened last */
 	bool daemon_has_said; /* something, or has gone */
 	uint64_t started_ns;
@@ -368,6 +369,12 @@ static void nap(struct loop *l)
 	};
 	struct timespec ts = { .tv_nsec = (long)nap_ns(l) };
 
+	l->daemon_has_said = false;
+	if (ts.tv_nsec == 0 && peers_moving(l->peers) && l->deaf_turns < DEAF_TURNS) {
+		l->deaf_turns++;
+		return;
+	}
+	l->deaf_turns = 0;
 	if (ppoll(fds, ARRAY_SIZE(fds), &ts, NULL) <= 0)
 		fds[0].revents = fds[1].revents = 0;
 	l->daemon_has_said = fds[0].revents & (POLLIN | POLLHUP | POLLERR);

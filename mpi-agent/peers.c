@@ -19,6 +19,7 @@ struct outgoing {
 	MPI_Request request;
 	struct buf bytes; /* without the body, if that is borrowed */
 	size_t len; /* with it */
+	bool is_sent;
 	peers_sent_fn *sent; /* whom to tell; NULL: nobody */
 	void *userdata;
 	uint64_t id;
@@ -32,13 +33,18 @@ struct incoming {
 	uint32_t from;
 	enum peer_lane lane;
 	uint64_t sequence; /* that it must have */
+	bool is_whole;
 };
 
 struct peers {
 	const struct world *w;
 	struct arena *arena; /* for what comes; NULL: none */
 	struct outgoing *first, **end;
-	size_t unsent;
+	size_t unsent; /* bytes */
+	MPI_Request *requests; /* of those, for MPI_Testsome() */
+	struct outgoing **of; /* these */
+	int *done; /* and those it has found */
+	size_t nr_out, size; /* that there are, and room for */
 	struct incoming in[RECEIVES_MAX]; /* in the order they were found */
 	size_t nr_in;
 	uint64_t *sent[NR_PEER_LANES], *found[NR_PEER_LANES]; /* messages, by rank */
@@ -89,7 +95,19 @@ void peers_free(struct peers *p)
 		free(p->sent[lane]);
 		free(p->found[lane]);
 	}
+	free(p->requests);
+	free(p->of);
+	free(p->done);
 	free(p);
+}
+
+/* All together: each time that MPI is asked for one it looks after all of them. */
+static int test_some(MPI_Request *requests, size_t nr, int *done, size_t *ret)
+{
+	int n = 0, r = mpi_errno(MPI_Testsome((int)nr, requests, &n, done, MPI_STATUSES_IGNORE), "messages of nodes");
+
+	*ret = r < 0 || n == MPI_UNDEFINED ? 0 : (size_t)n;
+	return r;
 }
 
 /* --- sending --- */
@@ -113,9 +131,30 @@ static struct peer_header header_of(const struct peers *p, uint32_t to, enum pee
 	return (struct peer_header){ .type = type, .from = p->w->rank, .to = to, .sequence = p->sent[peer_lane(type)][to], .number = number };
 }
 
+/* For one more than there are. */
+static int make_room_to_send(struct peers *p)
+{
+	size_t size = MAX(2 * p->size, (size_t)16);
+	void *requests, *of, *done;
+
+	if (p->nr_out < p->size)
+		return 0;
+	requests = realloc(p->requests, size * sizeof(*p->requests));
+	p->requests = requests ?: p->requests;
+	of = realloc(p->of, size * sizeof(struct outgoing *));
+	p->of = of ?: p->of;
+	done = realloc(p->done, size * sizeof(*p->done));
+	p->done = done ?: p->done;
+	if (!requests || !of || !done)
+		return -ENOMEM;
+	p->size = size;
+	return 0;
+}
+
 /* MPI has it. */
 static void is_on_its_way(struct peers *p, const struct peer_header *h, struct outgoing *o)
 {
+	p->nr_out++;
 	p->sent[peer_lane(h->type)][h->to]++;
 	p->unsent += o->len;
 	*p->end = o;
@@ -128,7 +167,7 @@ int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t numbe
 	struct peer_header h = header_of(p, to, type, number);
 	int r;
 
-	if (!o)
+	if (!o || make_room_to_send(p) < 0)
 		return -ENOMEM;
 	peer_encode(&p->w->message_key, &h, body, len, &o->bytes);
 	o->len = o->bytes.len;
@@ -167,7 +206,7 @@ int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint6
 	struct peer_header_wire d;
 	int r;
 
-	if (!o)
+	if (!o || make_room_to_send(p) < 0)
 		return -ENOMEM;
 	d = peer_seal(&p->w->message_key, &h, body, len);
 	buf_add(&o->bytes, &d, sizeof(d));
@@ -196,24 +235,36 @@ bool peers_moving(const struct peers *p)
 int peers_progress(struct peers *p)
 {
 	struct outgoing **at = &p->first;
+	size_t nr = 0, nr_done;
+	int r;
 
-	while (*at) {
+	if (!p->first)
+		return 0;
+	for (struct outgoing *o = p->first; o; o = o->next) {
+		p->of[nr] = o;
+		p->requests[nr++] = o->request;
+	}
+	r = test_some(p->requests, nr, p->done, &nr_done);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < nr_done; i++)
+		p->of[p->done[i]]->is_sent = true;
+	while (nr_done > 0 && *at) {
 		struct outgoing *o = *at;
-		int is_done, r = mpi_errno(MPI_Test(&o->request, &is_done, MPI_STATUS_IGNORE), "message to another node");
 
-		if (r < 0)
-			return r;
-		if (!is_done) {
+		if (!o->is_sent) {
 			at = &o->next;
 			continue;
 		}
 		*at = o->next;
+		p->nr_out--;
 		p->unsent -= o->len;
 		if (o->sent)
 			o->sent(o->userdata, o->id);
 		outgoing_free(o);
 	}
-	p->end = at;
+	if (nr_done > 0)
+		p->end = at;
 	return 0;
 }
 
@@ -292,21 +343,36 @@ static int check(const struct peers *p, const struct incoming *in, struct peer_h
 	return r;
 }
 
-/* The first that is whole. 1/0 */
-static int take(struct peers *p, struct incoming *ret)
+/* 1/0 */
+static int take_whole(struct peers *p, struct incoming *ret)
 {
-	for (size_t i = 0; i < p->nr_in; i++) {
-		int is_done, r = mpi_errno(MPI_Test(&p->in[i].request, &is_done, MPI_STATUS_IGNORE),
-					   "message of another node");
-
-		if (r < 0)
-			return r;
-		if (is_done) {
+	for (size_t i = 0; i < p->nr_in; i++)
+		if (p->in[i].is_whole) {
 			remove_incoming(p, i, ret);
 			return 1;
 		}
-	}
 	return 0;
+}
+
+/* The first that is whole. 1/0 */
+static int take(struct peers *p, struct incoming *ret)
+{
+	MPI_Request requests[RECEIVES_MAX];
+	int done[RECEIVES_MAX], r;
+	size_t nr_done;
+
+	if (take_whole(p, ret))
+		return 1;
+	if (p->nr_in == 0)
+		return 0;
+	for (size_t i = 0; i < p->nr_in; i++)
+		requests[i] = p->in[i].request;
+	r = test_some(requests, p->nr_in, done, &nr_done);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < nr_done; i++)
+		p->in[done[i]].is_whole = true;
+	return take_whole(p, ret);
 }
 
 int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct message *ret_message)

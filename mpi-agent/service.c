@@ -30,12 +30,12 @@ static void wake(struct service *s)
 	ssize_t n _unused_ = write(s->wake_fd, &one, sizeof(one));
 }
 
-bool service_wait_until(struct service *s, uint64_t until_ns)
+bool service_wait_until(struct service *s, struct cond *c, uint64_t until_ns)
 {
 	uint64_t now = monotonic_ns();
 
 	assert(mutex_held(&s->lock));
-	return now < until_ns && (cond_wait_for(&s->changed, &s->lock, until_ns - now) || monotonic_ns() < until_ns);
+	return now < until_ns && (cond_wait_for(c, &s->lock, until_ns - now) || monotonic_ns() < until_ns);
 }
 
 void service_take_spare(struct service *s, struct buf *ret)
@@ -109,9 +109,12 @@ static void out_remove(struct service *s) REQUIRES(s->lock)
 	s->out = o->next;
 	if (!s->out)
 		s->out_end = &s->out;
+	if (s->out_bytes > SERVICE_OUT_MAX && s->out_bytes - o->b.len <= SERVICE_OUT_MAX) { /* there is room again */
+		service_queue_wake(&s->gets);
+		service_queue_wake(&s->rebuilds);
+	}
 	s->out_bytes -= o->b.len;
 	arena_put(o->passes);
-	cond_broadcast(&s->changed); /* there is room again */
 	service_spare(s, &o->b);
 	free(o);
 }
@@ -573,6 +576,9 @@ int service_new(const struct service_limits *limits, struct service **ret)
 	s->questions_end = &s->questions;
 	mutex_init(&s->lock);
 	cond_init(&s->changed);
+	cond_init(&s->gets.changed);
+	cond_init(&s->rebuilds.changed);
+	cond_init(&s->keeps.changed);
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->wake_fd < 0) {
 		int r = log_errno(-errno, "agent: eventfd");
@@ -587,6 +593,19 @@ int service_new(const struct service_limits *limits, struct service **ret)
 const struct cluster_calls *service_calls(struct service *s)
 {
 	return &s->calls;
+}
+
+/* Whoever waits for anything sees that it is to end. */
+static void wake_all(struct service *s) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	wake(s);
+	cond_broadcast(&s->changed);
+	service_queue_wake(&s->gets);
+	service_queue_wake(&s->rebuilds);
+	service_queue_wake(&s->keeps);
+	for (struct service_request *rq = s->requests; rq; rq = rq->next)
+		cond_broadcast(&rq->done);
 }
 
 /* All, or none. */
@@ -607,8 +626,7 @@ static int start_threads(struct service *s)
 		return 0;
 	mutex_lock(&s->lock);
 	s->stopping = true;
-	wake(s);
-	cond_broadcast(&s->changed);
+	wake_all(s);
 	mutex_unlock(&s->lock);
 	while (nr-- > 0)
 		pthread_join(*threads[nr].thread, NULL);
@@ -642,8 +660,7 @@ void service_stop(struct service *s)
 		return;
 	mutex_lock(&s->lock);
 	s->stopping = true;
-	wake(s);
-	cond_broadcast(&s->changed);
+	wake_all(s);
 	mutex_unlock(&s->lock);
 	pthread_join(s->io, NULL); /* first: when it has ended nobody is there, and nobody waits */
 	pthread_join(s->server, NULL);
@@ -666,6 +683,9 @@ void service_free(struct service *s)
 	for (unsigned i = 0; i < SERVICE_SPARES; i++)
 		buf_release(&s->spares[i]);
 	cond_release(&s->changed);
+	cond_release(&s->gets.changed);
+	cond_release(&s->rebuilds.changed);
+	cond_release(&s->keeps.changed);
 	mutex_release(&s->lock);
 	free(s);
 }

@@ -162,7 +162,7 @@ int service_collect(struct service *s, bool (*goes_on)(void *userdata), void *us
 		if (s->agent != agent || s->stopping)
 			r = -ENOTCONN;
 		else
-			service_wait_until(s, monotonic_ns() + LOOK_NS);
+			service_wait_until(s, &s->changed, monotonic_ns() + LOOK_NS);
 		mutex_unlock(&s->lock);
 		if (r == 0 && !goes_on(userdata))
 			r = -ECANCELED;

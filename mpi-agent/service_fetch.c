@@ -11,8 +11,6 @@
 
 #define IN_FLIGHT 2u /* messages of one caller: the next is on its way while this one is copied */
 #define GETS_BYTES_MAX ((size_t)2 << 20) /* of GET messages that wait: 100,000 chunks */
-#define OUT_BYTES_MAX \
-	((size_t)2 * LINK_BYTES_MAX) /* on their way out, before chunks are read from the disk for others */
 #define CHUNK_MAX (1u << 20)
 #define PAGE ((size_t)4096) /* what direct I/O wants memory to begin at */
 
@@ -131,12 +129,18 @@ int service_request_send(struct service *s, uint64_t agent, struct service_reque
 
 	mutex_lock(&s->lock);
 	r = service_send(s, agent, message);
-	if (r == 0) {
-		rq->next = s->requests;
-		s->requests = rq;
-	}
+	if (r == 0)
+		service_request_add(s, rq);
 	mutex_unlock(&s->lock);
 	return r;
+}
+
+void service_request_add(struct service *s, struct service_request *rq)
+{
+	assert(mutex_held(&s->lock));
+	cond_init(&rq->done);
+	rq->next = s->requests;
+	s->requests = rq;
 }
 
 void service_forget(struct service *s, struct service_request *rq)
@@ -145,6 +149,7 @@ void service_forget(struct service *s, struct service_request *rq)
 	for (struct service_request **p = &s->requests; *p; p = &(*p)->next)
 		if (*p == rq) {
 			*p = rq->next;
+			cond_release(&rq->done);
 			return;
 		}
 }
@@ -154,7 +159,7 @@ int service_request_await(struct service *s, struct service_request *rq, uint64_
 	int r;
 
 	mutex_lock(&s->lock);
-	while (!rq->is_done && !s->stopping && service_wait_until(s, until_ns))
+	while (!rq->is_done && !s->stopping && service_wait_until(s, &rq->done, until_ns))
 		;
 	r = rq->is_done ? rq->r : s->stopping ? -ENOTCONN : -ETIMEDOUT;
 	service_forget(s, rq);
@@ -321,7 +326,7 @@ void service_answered(struct service *s, enum link_type type, uint64_t number, s
 		if (type == LINK_PLACES && s->shared.theirs)
 			rq->lies_in = arena_get(s->shared.theirs);
 		rq->is_done = true;
-		cond_broadcast(&s->changed);
+		cond_broadcast(&rq->done);
 	} else if (type == LINK_PLACES) { /* it is late, and nobody waits for it any more */
 		tell_taken(s, s->agent, number);
 	}
@@ -335,6 +340,7 @@ void service_fail_requests(struct service *s)
 		if (!rq->is_done) {
 			rq->r = -ENOTCONN;
 			rq->is_done = true;
+			cond_broadcast(&rq->done);
 		}
 }
 
@@ -360,7 +366,7 @@ static bool service_queue_put(struct service *s, struct service_queue *q, size_t
 		g->next = NULL;
 		*(q->end ?: &q->first) = g;
 		q->end = &g->next;
-		cond_broadcast(&s->changed);
+		service_queue_wake(q);
 	}
 	mutex_unlock(&s->lock);
 	return has_room;
@@ -381,6 +387,11 @@ bool service_queue_add(struct service *s, struct service_queue *q, size_t max, e
 	g->agent = s->agent;
 	mutex_unlock(&s->lock);
 	return service_queue_put(s, q, max, g);
+}
+
+void service_queue_wake(struct service_queue *q)
+{
+	cond_broadcast(&q->changed);
 }
 
 struct service_get *service_queue_take(struct service_queue *q)
@@ -676,8 +687,8 @@ static void *serve_queue(struct service *s, struct service_queue *q, enum servic
 
 	mutex_lock(&s->lock);
 	while (!s->stopping) {
-		if (!q->first || s->out_bytes > OUT_BYTES_MAX) {
-			cond_wait(&s->changed, &s->lock);
+		if (!q->first || s->out_bytes > SERVICE_OUT_MAX) {
+			cond_wait(&q->changed, &s->lock);
 			continue;
 		}
 		g = service_queue_take(q);

@@ -1,8 +1,8 @@
 /*
  * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c, service_collect.c, service_query.c, service_keep.c.
  *
- * One lock for all of it, a leaf, held for moments: messages are encoded, decoded, sent and received without it. All who wait do so on one
- * condition: a few of them, for things that happen a few times in a second.
+ * One lock for all of it, a leaf, held for moments: messages are encoded, decoded, sent and received without it. Who waits for the answer to a request, or for something in a queue, does so on a condition of
+ * its own: these come thousands of times in a second. All others do so on one: a few of them, for things that happen a few times in a second.
  */
 #pragma once
 
@@ -58,6 +58,7 @@ struct service_request {
 	uint64_t number;
 	struct buf answer; /* what follows the header of that */
 	struct arena *lies_in; /* in place of CHUNKS it was PLACES: these are there, and the agent is to be told when they are taken; NULL: it was not */
+	struct cond done; /* while it is on the list */
 	bool is_done;
 	int r;
 	struct service_request *next;
@@ -80,11 +81,13 @@ struct service_get {
 };
 
 #define SERVICE_SPARES 8u
+#define SERVICE_OUT_MAX ((size_t)2 * LINK_BYTES_MAX) /* on its way out, before chunks are read from the disk for others */
 
 /* As they came. */
 struct service_queue {
 	struct service_get *first, **end; /* end NULL: empty */
 	size_t bytes;
+	struct cond changed; /* there is something to do, or nothing any more */
 };
 
 struct service {
@@ -146,7 +149,7 @@ struct service {
 /* --- service.c --- */
 
 /* false: `until_ns` (of monotonic_ns()) has passed. */
-bool service_wait_until(struct service *s, uint64_t until_ns) REQUIRES(s->lock);
+bool service_wait_until(struct service *s, struct cond *c, uint64_t until_ns) REQUIRES(s->lock);
 /* Takes the bytes, for that agent: thrown away if it is gone. -ENOTCONN, -ENOMEM */
 int service_send(struct service *s, uint64_t agent, struct buf *message) REQUIRES(s->lock);
 /* The same from `from` on. */
@@ -184,6 +187,8 @@ int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
 void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* CHUNKS, PLACES, ANSWER, KEPT, COPIED or DROPPED has come */
 int service_taken(struct service *s, uint64_t number); /* TAKEN has come */
 void service_drop_given(struct service *s) REQUIRES(s->lock); /* nobody will take it */
+/* Puts a request on the list: with whoever has sent it, until service_forget(). */
+void service_request_add(struct service *s, struct service_request *rq) REQUIRES(s->lock);
 /* Sends a message that has the number of `rq`, and awaits what answers it; the request is off the list then. */
 int service_request_send(struct service *s, uint64_t agent, struct service_request *rq, struct buf *message);
 int service_request_await(struct service *s, struct service_request *rq, uint64_t until_ns);
@@ -193,6 +198,7 @@ void service_fail_requests(struct service *s) REQUIRES(s->lock);
 /* Takes the body. false: it would be more bytes than `max` in all, and *ret is the caller's; NULL: no memory. */
 bool service_queue_add(struct service *s, struct service_queue *q, size_t max, enum link_type type, uint64_t number, struct buf *body,
 		       struct service_get **ret);
+void service_queue_wake(struct service_queue *q); /* whoever waits for it looks again */
 struct service_get *service_queue_take(struct service_queue *q);
 void service_queue_clear(struct service_queue *q);
 void service_get_free(struct service_get *g); /* NULL is fine */

@@ -53,8 +53,7 @@ int service_call_send(struct service_call *c, struct buf *message)
 	r = s->nodes && !s->hang_up && !s->stopping ? service_send(s, c->agent, message) : -ENOTCONN;
 	if (r == 0) {
 		c->is_sent = true;
-		c->rq.next = s->requests;
-		s->requests = &c->rq;
+		service_request_add(s, &c->rq);
 	}
 	mutex_unlock(&s->lock);
 	return r;
@@ -69,7 +68,7 @@ int service_call_wait(struct service_call *c, bool (*goes_on)(void *userdata), v
 	assert(c->is_sent);
 	mutex_lock(&s->lock);
 	while (!c->rq.is_done && !s->stopping && wanted) {
-		service_wait_until(s, monotonic_ns() + LOOK_NS);
+		service_wait_until(s, &c->rq.done, monotonic_ns() + LOOK_NS);
 		mutex_unlock(&s->lock);
 		wanted = goes_on(userdata);
 		mutex_lock(&s->lock);
@@ -257,7 +256,7 @@ void *service_keeper(void *userdata)
 		struct service_get *g;
 
 		if (!s->keeps.first) {
-			cond_wait(&s->changed, &s->lock);
+			cond_wait(&s->keeps.changed, &s->lock);
 			continue;
 		}
 		g = service_queue_take(&s->keeps);

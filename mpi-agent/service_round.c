@@ -73,7 +73,7 @@ static int await_begin(struct service *s, uint64_t until_ns) REQUIRES(s->lock)
 			break;
 		if (!s->is_wanted && service_send_plain(s, LINK_WANT, 0) == 0)
 			s->is_wanted = true;
-		if (!service_wait_until(s, until_ns)) {
+		if (!service_wait_until(s, &s->changed, until_ns)) {
 			s->is_silent = true;
 			r = -ETIMEDOUT;
 			break;
@@ -131,7 +131,7 @@ static int await_answer(struct service *s, enum service_state left, uint64_t unt
 
 	assert(mutex_held(&s->lock) && !s->waiter);
 	s->waiter = &w;
-	while (!w.is_done && !s->stopping && service_wait_until(s, until_ns))
+	while (!w.is_done && !s->stopping && service_wait_until(s, &s->changed, until_ns))
 		;
 	if (w.is_done) {
 		buf_move(ret, &w.answer);
