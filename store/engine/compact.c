@@ -107,7 +107,7 @@ static uint64_t find_leads(const struct gc_copy *copy, uint32_t ret[PACK_PARTS])
 }
 
 /* Bytes of all parts, which are in c->stored; <0 */
-static int code_parts(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, uint32_t ret_end[PACK_PARTS])
+static int code_parts(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, struct pack_parts *ret)
 {
 	uint32_t at = 0;
 
@@ -124,12 +124,12 @@ static int code_parts(struct compact *c, const struct gc_copy *copy, const uint3
 			n = (int)len;
 		}
 		at += (uint32_t)n;
-		ret_end[i] = at;
+		ret->end[i] = at;
 	}
 	return (int)at;
 }
 
-static int code_frame(void *userdata, const struct gc_copy *copy, const uint8_t **ret_stored, uint32_t ret_end[PACK_PARTS])
+static int code_frame(void *userdata, const struct gc_copy *copy, const uint8_t **ret_stored, struct pack_parts *ret)
 {
 	struct compact *c = userdata;
 	struct compact_result *res = c->result;
@@ -141,7 +141,7 @@ static int code_frame(void *userdata, const struct gc_copy *copy, const uint8_t 
 	yield_to_writers(c);
 	from = thread_cpu_ns();
 	before = find_leads(copy, leads);
-	n = code_parts(c, copy, leads, ret_end);
+	n = code_parts(c, copy, leads, ret);
 	if (n < 0)
 		return n;
 	if (c->is_sample) {

@@ -49,7 +49,7 @@ static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct
 	return n;
 }
 
-static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, uint32_t ret_end[PACK_PARTS])
+static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, struct pack_parts *ret)
 {
 	struct gc_recode *rc = userdata;
 	uint32_t at = 0, begin = 0;
@@ -66,7 +66,7 @@ static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t *
 		if (n < 0)
 			return n;
 		at += (uint32_t)n;
-		ret_end[part] = at;
+		ret->end[part] = at;
 	}
 	*ret_stored = rc->stored;
 	return pack_is_worth_it(round_up(at, PACK_BLOCK), c->used) ? GC_CODED : GC_PLAIN;
