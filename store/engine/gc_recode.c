@@ -30,20 +30,73 @@ static int spec_of(const struct gc_copy *c, const struct gc_chunk *chunk, uint32
 		return r == -EBADMSG ? 0 : r;
 	ret->level = ret->steps.type.class == CODE_BYTES ? LEVEL_BYTES : LEVEL;
 	ret->steps.lead = (ret->steps.lead - at) % ret->steps.type.width;
-	return ret->steps.base == CODE_BASE_NONE;
+	if (ret->steps.base_place > 0) /* of the same byte of the base */
+		ret->steps.base_place += code_place_how(ret->steps.base_place) == CODE_PLACE_SAME ? at : 2 * at;
+	return 1;
 }
 
-static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in, const uint8_t *p,
-		     uint32_t len, uint8_t *ret)
+/* Where what lay there in the chunk's old frame lies in the new one; UINT32_MAX: nowhere. */
+static uint32_t new_place(const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t old)
 {
-	struct coder_spec spec;
-	int n = spec_of(c, chunk, in, &spec);
+	uint32_t first = chunk->from.off - pack_in_frame(chunk->from), begin = 0;
+
+	for (unsigned i = 0; i < c->nr_next; begin += c->next[i++].len) {
+		const struct gc_chunk *k = &c->next[i];
+		uint32_t at = k->from.off - first;
+
+		if (k->from.pack == chunk->from.pack && k->from.off >= first && old >= at && old < at + k->len)
+			return begin + (old - at);
+	}
+	return UINT32_MAX;
+}
+
+/* As it was before, but by itself: differences to a base say nothing without it. */
+static struct coder_spec alone(const struct coder_spec *with_base)
+{
+	struct coder_spec spec = { .level = with_base->level };
+
+	spec.steps = (struct code_header){ .type = with_base->steps.type,
+					   .lead = with_base->steps.lead,
+					   .split = with_base->steps.type.width > 1 ? CODE_SPLIT_BYTES : CODE_SPLIT_NONE,
+					   .entropy = CODE_ENTROPY_ZSTD };
+	return spec;
+}
+
+/* Against the same bytes as before, if they have come along to an earlier part. Its bytes; 0: they have not, or it does not get smaller. */
+static int code_against(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, struct coder_spec *spec,
+			uint32_t off, uint32_t len, uint8_t *ret)
+{
+	uint32_t place = new_place(c, chunk, code_place_off(spec->steps.base_place));
+	int n;
+
+	if (code_place_how(spec->steps.base_place) != CODE_PLACE_SAME || place >= off)
+		return 0;
+	spec->steps.base_place = code_place(CODE_PLACE_SAME, place);
+	n = code_encode(rc->work, spec, c->buffer + off, len, c->buffer + place, MIN(len, off - place), ret);
+	return n >= (int)len ? 0 : n;
+}
+
+/* One part, `in` bytes into the chunk. */
+static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in, uint32_t off,
+		     uint32_t len, uint8_t *ret, uint32_t *ret_base)
+{
+	struct coder_spec spec, by_itself;
+	int n = spec_of(c, chunk, in, &spec), with_base = 0;
 
 	if (n < 0)
 		return n;
-	n = n > 0 ? code_encode(rc->work, &spec, p, len, NULL, 0, ret) : (int)len;
+	by_itself = spec;
+	if (n > 0 && spec.steps.base != CODE_BASE_NONE) {
+		with_base = code_against(rc, c, chunk, &spec, off, len, ret);
+		by_itself = alone(&spec);
+	}
+	if (with_base != 0) {
+		*ret_base = with_base > 0 ? spec.steps.base_place : 0;
+		return with_base;
+	}
+	n = n > 0 ? code_encode(rc->work, &by_itself, c->buffer + off, len, NULL, 0, ret) : (int)len;
 	if (n >= (int)len) {
-		memcpy(ret, p, len);
+		memcpy(ret, c->buffer + off, len);
 		n = (int)len;
 	}
 	return n;
@@ -62,7 +115,7 @@ static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t *
 
 		while (begin + c->next[i].len <= off)
 			begin += c->next[i++].len;
-		n = code_part(rc, c, &c->next[i], off - begin, c->buffer + off, MIN(PACK_PART_BYTES, c->used - off), rc->stored + at);
+		n = code_part(rc, c, &c->next[i], off - begin, off, MIN(PACK_PART_BYTES, c->used - off), rc->stored + at, &ret->base[part]);
 		if (n < 0)
 			return n;
 		at += (uint32_t)n;
@@ -72,12 +125,14 @@ static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t *
 	return pack_is_worth_it(round_up(at, PACK_BLOCK), c->used) ? GC_CODED : GC_PLAIN;
 }
 
-int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded)
+int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded, bool based)
 {
+	bool was_based = r->based;
 	int q;
 
+	r->based = based;
 	if (coded == (c->code != NULL))
-		return 0;
+		return based || was_based ? gc_copy_flush(c) : 0; /* a frame for a frame, so that bases come along */
 	if (coded && !r->work)
 		r->work = code_work_new();
 	if (coded && !r->stored)

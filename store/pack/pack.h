@@ -195,6 +195,12 @@ static inline bool pack_same_frame(struct addr a, struct addr b)
 	       (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE == (b.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
 }
 
+/* How far into its frame's data an address is; not one of a table. */
+static inline uint32_t pack_in_frame(struct addr a)
+{
+	return a.off - ((a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE * PACK_FRAME_STRIDE + 2) * PACK_BLOCK;
+}
+
 /*
  * Reading. Addresses may point inside a chunk. A range lies in one frame.
  * Every chunk is checked against its fingerprint: -EBADMSG with the pack and offset logged, and remembered as damaged.

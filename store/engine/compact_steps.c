@@ -1,0 +1,141 @@
+#include "store/engine/compact_steps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+
+/* --- places --- */
+
+static int advance(struct compact_steps *s, unsigned step)
+{
+	int r = compact_walk_next(&s->walk[step], &s->next[step]);
+
+	s->has[step] = r > 0;
+	return MIN(r, 0);
+}
+
+int compact_steps_init(struct compact_steps *s, struct engine *e, const struct compact_variable *const *v, unsigned nr,
+		       const uint64_t *inos, uint64_t block)
+{
+	int r = 0;
+
+	assert(nr <= STEPS_MAX);
+	*s = (struct compact_steps){ 0 };
+	for (; s->nr < nr && r == 0; s->nr++)
+		r = compact_walk_init(&s->walk[s->nr], e, v[s->nr], inos, block);
+	for (unsigned i = 0; i < nr && r == 0; i++)
+		r = advance(s, i);
+	return r;
+}
+
+void compact_steps_release(struct compact_steps *s)
+{
+	while (s->nr > 0)
+		compact_walk_release(&s->walk[--s->nr]);
+}
+
+int compact_steps_next(struct compact_steps *s, struct compact_place *ret)
+{
+	uint64_t at = UINT64_MAX;
+	int r = 0;
+
+	/* those that were told last */
+	for (unsigned i = 0; i < s->nr && r == 0; i++)
+		if (s->told[i])
+			r = advance(s, i);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < s->nr; i++)
+		at = s->has[i] ? MIN(at, s->next[i].at) : at;
+	for (unsigned i = 0; i < s->nr; i++) {
+		s->told[i] = s->has[i] && s->next[i].at == at;
+		ret->chunk[i] = s->told[i] ? &s->next[i] : NULL;
+	}
+	return at != UINT64_MAX;
+}
+
+void compact_steps_forget(struct compact_steps *s)
+{
+	for (unsigned i = 0; i < s->nr; i++)
+		compact_walk_forget(&s->walk[i]);
+}
+
+/* --- rows --- */
+
+void compact_rows_release(struct compact_rows *r)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(r->together); i++)
+		free(TAKE(r->together[i].chunk));
+	for (size_t i = 0; i < ARRAY_SIZE(r->alone); i++)
+		free(TAKE(r->alone[i].chunk));
+}
+
+static int emit(struct compact_rows *r, struct compact_row *row, unsigned nr_versions)
+{
+	int q = row->nr > 0 ? r->emit(r->userdata, row, nr_versions) : 0;
+
+	row->nr = 0;
+	return q;
+}
+
+/* Places of a row: whole parts of each version, as many as a frame takes. */
+static uint32_t places_of(uint32_t chunk_len, unsigned nr_versions)
+{
+	return PACK_PARTS / nr_versions * (PACK_PART_BYTES / chunk_len);
+}
+
+static int add(struct compact_rows *r, struct compact_row *row, const struct compact_chunk *const *chunk, unsigned nr, uint32_t max)
+{
+	uint32_t chunk_len = chunk[0]->info.chunk_len;
+	int q = 0;
+
+	if (!row->chunk)
+		row->chunk = calloc(PACK_FRAME_BLOCKS, sizeof(*row->chunk));
+	if (!row->chunk)
+		return -ENOMEM;
+	if (row->chunk_len != chunk_len)
+		q = emit(r, row, nr);
+	row->chunk_len = chunk_len;
+	row->max = max;
+	for (unsigned v = 0; v < nr && q == 0; v++)
+		row->chunk[v * max + row->nr] = *chunk[v];
+	row->nr++;
+	return q == 0 && row->nr == max ? emit(r, row, nr) : q;
+}
+
+static bool go_together(const struct compact_chunk *const *chunk, unsigned nr)
+{
+	uint32_t chunk_len = chunk[0]->info.chunk_len;
+
+	if (nr == 1 || chunk_len == PACK_VARIED || PACK_PART_BYTES % chunk_len != 0)
+		return false;
+	for (unsigned v = 1; v < nr; v++)
+		if (chunk[v]->info.chunk_len != chunk_len || chunk[v]->phase != chunk[0]->phase)
+			return false;
+	return true;
+}
+
+int compact_rows_add(struct compact_rows *r, const struct compact_chunk *const *chunk, const unsigned *step, unsigned nr)
+{
+	int q = 0;
+
+	if (nr == 0)
+		return 0;
+	if (go_together(chunk, nr))
+		return add(r, &r->together[nr], chunk, nr, places_of(chunk[0]->info.chunk_len, nr));
+	for (unsigned v = 0; v < nr && q == 0; v++)
+		q = add(r, &r->alone[step[v]], &chunk[v], 1, PACK_FRAME_BLOCKS);
+	return q;
+}
+
+int compact_rows_flush(struct compact_rows *r)
+{
+	int q = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(r->together) && q == 0; i++)
+		q = emit(r, &r->together[i], i);
+	for (unsigned i = 0; i < ARRAY_SIZE(r->alone) && q == 0; i++)
+		q = emit(r, &r->alone[i], 1);
+	return q;
+}
