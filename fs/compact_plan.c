@@ -53,11 +53,12 @@ static int begin_variable(struct compact_plan *p, const struct ckptfs_compact_ad
 	int r;
 
 	if (a->type > UINT8_MAX || code_type_decode((uint8_t)a->type, &v.shape.type) < 0 || a->parts > PARTS_MAX ||
-	    strnlen(a->key, sizeof(a->key)) > VARIABLE_KEY_MAX)
+	    strnlen(a->key, sizeof(a->key)) > VARIABLE_KEY_MAX || a->before > p->nr_variables)
 		return -EINVAL;
 	r = make_room((void **)&p->variable, p->nr_variables, &p->room_variables, sizeof(*p->variable), COMPACT_VARIABLES_MAX);
 	if (r < 0)
 		return r;
+	v.before = a->before;
 	v.key = strdup(a->key);
 	if (!v.key)
 		return -ENOMEM;

@@ -69,7 +69,7 @@ static int send_extents(struct compact_daemon *d)
 	return 0;
 }
 
-int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape)
+int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape, uint32_t before)
 {
 	int r = send_extents(d);
 
@@ -80,6 +80,7 @@ int compact_daemon_variable(struct compact_daemon *d, const char *key, const str
 	d->add->parts = shape->parts;
 	d->add->row = shape->row;
 	d->add->plane = shape->plane;
+	d->add->before = before;
 	memset(d->add->key, 0, sizeof(d->add->key));
 	strncpy(d->add->key, key, sizeof(d->add->key) - 1);
 	d->nr_variables++;

@@ -138,7 +138,7 @@ static int by_set_and_rank(const void *left, const void *right)
 	return r ? r : strcmp(a->path, b->path);
 }
 
-int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userdata, struct file **file, size_t nr),
+int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userdata, struct file **file, size_t nr, bool follows),
 		      void *userdata)
 {
 	_cleanup_(freep) struct placed *list = reallocarray(NULL, files->nr + 1, sizeof(*list));
@@ -157,9 +157,11 @@ int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userda
 	}
 	qsort(list, files->nr, sizeof(*list), by_set_and_rank);
 	for (size_t i = 0, nr; i < files->nr && r == 0; i += nr) {
+		bool follows = i > 0 && list[i].file->family == list[i - 1].file->family && list[i].group == list[i - 1].group;
+
 		for (nr = 0; i + nr < files->nr && by_set(&list[i], &list[i + nr]) == 0; nr++)
 			set[nr] = list[i + nr].file;
-		r = f(userdata, set, nr);
+		r = f(userdata, set, nr, follows);
 	}
 	return r;
 }

@@ -26,6 +26,7 @@ struct compact_pieces {
 int compact_pieces_init(struct compact_pieces *p, const struct set *set, bool aware);
 void compact_pieces_release(struct compact_pieces *p);
 
-/* Each step of up to `group` ranks (0: all) that belong together, in order. Stops when f returns other than 0, and returns that. */
-int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userdata, struct file **file, size_t nr),
+/* Each step of up to `group` ranks (0: all) that belong together, in order; `follows`: it is the step after the last one. Stops when f returns
+ * other than 0, and returns that. */
+int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userdata, struct file **file, size_t nr, bool follows),
 		      void *userdata);

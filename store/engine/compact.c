@@ -13,7 +13,7 @@
  * Where elements begin differs from chunk to chunk, but hardly from one to the next: in a file they lie side by side. So a part has one
  * lead, that of the chunk at its start. Where another phase follows in the part, it is coded badly, and no byte is lost.
  *
- * Where the plan says that variables are steps of one, up to 1 + back of them are coded together, if a sample shows that it pays: pages of the
+ * Where the plan says that variables are steps of one, up to 1 + chain of them are coded together, if a sample shows that it pays: pages of the
  * same place, rows of them (compact_steps.h), become one frame, in which each version is coded against the one after it. So what a block is coded
  * against is in its own frame (store/pack), and nothing here or in the collector has to keep it. Chunks that are coded already are coded
  * once more where they complete such a row: whoever compacts each step as it comes has all of them together in the end, and wrote them twice.
@@ -397,7 +397,7 @@ static int compact_variable(struct compact *c, size_t i)
 
 /* --- steps of one --- */
 
-static int emit_row(void *userdata, const struct compact_row *row, unsigned nr_versions)
+static int emit_row(void *userdata, const struct step_row *row, unsigned nr_versions)
 {
 	struct compact *c = userdata;
 	int r = 0;
@@ -441,7 +441,7 @@ static unsigned drop_coded(struct compact *c, const struct compact_chunk **chunk
 {
 	unsigned n = 0;
 
-	if (nr == c->conf->back + 1)
+	if (nr == c->conf->chain + 1)
 		return nr;
 	for (unsigned i = 0; i < nr; i++) {
 		if (chunk[i]->info.is_coded) {
@@ -454,7 +454,7 @@ static unsigned drop_coded(struct compact *c, const struct compact_chunk **chunk
 	return n;
 }
 
-static int take_place(struct compact *c, struct compact_rows *rows, const struct compact_place *place)
+static int take_place(struct compact *c, struct step_rows *rows, const struct compact_place *place)
 {
 	const struct compact_chunk *chunk[STEPS_MAX];
 	unsigned step[STEPS_MAX], nr = 0;
@@ -469,12 +469,12 @@ static int take_place(struct compact *c, struct compact_rows *rows, const struct
 			step[nr++] = i;
 		}
 	}
-	return compact_rows_add(rows, chunk, step, drop_coded(c, chunk, step, nr));
+	return step_rows_add(rows, chunk, step, drop_coded(c, chunk, step, nr));
 }
 
 static int code_steps(struct compact *c, const struct compact_variable *const *v, unsigned nr, uint64_t block)
 {
-	_cleanup_(compact_rows_release) struct compact_rows rows = { .emit = emit_row, .userdata = c };
+	_cleanup_(step_rows_release) struct step_rows rows = { .emit = emit_row, .userdata = c };
 	_cleanup_(compact_steps_release) struct compact_steps steps = { 0 };
 	struct compact_place place;
 	int r;
@@ -484,7 +484,7 @@ static int code_steps(struct compact *c, const struct compact_variable *const *v
 	while (r >= 0 && (!c->is_sample || c->sampled < SAMPLE) && gc_goes_on(&c->g) && (r = compact_steps_next(&steps, &place)) > 0)
 		r = take_place(c, &rows, &place);
 	if (r >= 0)
-		r = compact_rows_flush(&rows);
+		r = step_rows_flush(&rows);
 	c->steps = NULL;
 	return r;
 }
@@ -566,7 +566,7 @@ static int compact_chain(struct compact *c, size_t first)
 	int r = 0;
 
 	for (size_t i = first + 1; i > 0 && r >= 0 && gc_goes_on(&c->g); i = c->next[i - 1]) {
-		if (nr == c->conf->back + 1 || (nr > 0 && !go_together(&v[number[nr - 1]], &v[i - 1])))
+		if (nr == c->conf->chain + 1 || (nr > 0 && !go_together(&v[number[nr - 1]], &v[i - 1])))
 			r = compact_together(c, number, &nr);
 		if (r == 0 && c->next[first] > 0)
 			r = is_done(c, &v[i - 1]);
@@ -591,7 +591,7 @@ static int find_chains(struct compact *c, bool **ret_follows)
 	*ret_follows = follows;
 	if (!follows || !c->next)
 		return -ENOMEM;
-	for (size_t i = 0; c->conf->back > 0 && i < nr; i++) {
+	for (size_t i = 0; c->conf->chain > 0 && i < nr; i++) {
 		size_t before = c->conf->variable[i].before;
 
 		if (before == 0 || before > i || c->next[before - 1] > 0)
@@ -693,7 +693,7 @@ int engine_compact(struct engine *e, const struct compact_conf *conf, struct com
 	struct compact c = { .conf = conf };
 	int r;
 
-	if (conf->back > COMPACT_BACK_MAX)
+	if (conf->chain > COMPACT_CHAIN_MAX)
 		return -EINVAL;
 	if (!conf->dry_run && e->conf.read_only)
 		return -EROFS;

@@ -63,7 +63,7 @@ void compact_steps_forget(struct compact_steps *s)
 
 /* --- rows --- */
 
-void compact_rows_release(struct compact_rows *r)
+void step_rows_release(struct step_rows *r)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(r->together); i++)
 		free(TAKE(r->together[i].chunk));
@@ -71,7 +71,7 @@ void compact_rows_release(struct compact_rows *r)
 		free(TAKE(r->alone[i].chunk));
 }
 
-static int emit(struct compact_rows *r, struct compact_row *row, unsigned nr_versions)
+static int emit(struct step_rows *r, struct step_row *row, unsigned nr_versions)
 {
 	int q = row->nr > 0 ? r->emit(r->userdata, row, nr_versions) : 0;
 
@@ -85,7 +85,7 @@ static uint32_t places_of(uint32_t chunk_len, unsigned nr_versions)
 	return PACK_PARTS / nr_versions * (PACK_PART_BYTES / chunk_len);
 }
 
-static int add(struct compact_rows *r, struct compact_row *row, const struct compact_chunk *const *chunk, unsigned nr, uint32_t max)
+static int add(struct step_rows *r, struct step_row *row, const struct compact_chunk *const *chunk, unsigned nr, uint32_t max)
 {
 	uint32_t chunk_len = chunk[0]->info.chunk_len;
 	int q = 0;
@@ -116,7 +116,7 @@ static bool go_together(const struct compact_chunk *const *chunk, unsigned nr)
 	return true;
 }
 
-int compact_rows_add(struct compact_rows *r, const struct compact_chunk *const *chunk, const unsigned *step, unsigned nr)
+int step_rows_add(struct step_rows *r, const struct compact_chunk *const *chunk, const unsigned *step, unsigned nr)
 {
 	int q = 0;
 
@@ -129,7 +129,7 @@ int compact_rows_add(struct compact_rows *r, const struct compact_chunk *const *
 	return q;
 }
 
-int compact_rows_flush(struct compact_rows *r)
+int step_rows_flush(struct step_rows *r)
 {
 	int q = 0;
 

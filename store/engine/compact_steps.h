@@ -12,7 +12,7 @@
 
 #include "store/engine/compact.h"
 
-#define STEPS_MAX (COMPACT_BACK_MAX + 1)
+#define STEPS_MAX (COMPACT_CHAIN_MAX + 1)
 
 struct compact_steps {
 	struct compact_walk walk[STEPS_MAX]; /* by step, the oldest first */
@@ -33,21 +33,21 @@ void compact_steps_release(struct compact_steps *s); /* of zeros, too */
 int compact_steps_next(struct compact_steps *s, struct compact_place *ret); /* 1/0/<0 */
 void compact_steps_forget(struct compact_steps *s); /* recipes may have changed */
 
-struct compact_row {
+struct step_row {
 	struct compact_chunk *chunk; /* version v of place i: v * max + i */
 	uint32_t nr, max; /* places */
 	uint32_t chunk_len;
 };
 
-struct compact_rows {
+struct step_rows {
 	/* A row is full, or the last one: `nr` places of `nr_versions`, the newest first. */
-	int (*emit)(void *userdata, const struct compact_row *row, unsigned nr_versions);
+	int (*emit)(void *userdata, const struct step_row *row, unsigned nr_versions);
 	void *userdata;
-	struct compact_row together[STEPS_MAX + 1]; /* by the number of versions */
-	struct compact_row alone[STEPS_MAX]; /* by step: chunks that have no other version */
+	struct step_row together[STEPS_MAX + 1]; /* by the number of versions */
+	struct step_row alone[STEPS_MAX]; /* by step: chunks that have no other version */
 };
 
-void compact_rows_release(struct compact_rows *r); /* of zeros, too */
+void step_rows_release(struct step_rows *r); /* of zeros, too */
 /* Versions of a place, the newest first; `step` of each. Those that cannot be coded against one another, by their lengths, go alone. */
-int compact_rows_add(struct compact_rows *r, const struct compact_chunk *const *chunk, const unsigned *step, unsigned nr);
-int compact_rows_flush(struct compact_rows *r); /* the last ones */
+int step_rows_add(struct step_rows *r, const struct compact_chunk *const *chunk, const unsigned *step, unsigned nr);
+int step_rows_flush(struct step_rows *r); /* the last ones */

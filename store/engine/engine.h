@@ -287,7 +287,7 @@ struct compact_variable {
 	size_t nr_extents;
 	size_t before; /* 1 more than the number of the variable that it was a step before, a smaller one; 0: none */
 };
-#define COMPACT_BACK_MAX 15u
+#define COMPACT_CHAIN_MAX 15u
 
 enum compact_order {
 	COMPACT_WHOLE, /* one file behind the other */
@@ -316,7 +316,7 @@ struct compact_conf {
 	struct compact_result *result; /* of each, the caller's; written until the call returns, and between two steps only */
 	enum compact_order order;
 	uint64_t block; /* bytes that take turns */
-	unsigned back; /* a step is coded against others that are up to so many steps away, COMPACT_BACK_MAX at most; 0: by itself */
+	unsigned chain; /* a step is coded against others that are up to so many steps away, COMPACT_CHAIN_MAX at most; 0: by itself */
 	double budget; /* CPU seconds per GB; <= 0: no limit */
 	bool dry_run; /* only tell what would be */
 	bool yields; /* waits while writers are busy */

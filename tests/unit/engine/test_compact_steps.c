@@ -84,7 +84,7 @@ static struct plan *plan_new(unsigned from, unsigned end, unsigned back)
 					 .nr_variables = end - from,
 					 .result = p->result,
 					 .block = KiB(64),
-					 .back = back };
+					 .chain = back };
 	return p;
 }
 
@@ -123,7 +123,7 @@ static void steps_are_small_against_one_another(void **state)
 	alone = 0;
 	for (unsigned i = 0; i < 5; i++)
 		alone += p->result[i].after + p->result[i].kept;
-	p->conf.back = 4;
+	p->conf.chain = 4;
 	p->conf.dry_run = false;
 	assert_true(run(rig, p).complete);
 	together = p->result[0].after + p->result[0].kept;
@@ -288,7 +288,7 @@ static void lies_about_steps_cost_no_byte(void **state)
 static void too_far_back_is_refused(void **state)
 {
 	struct rig *rig = *state;
-	struct plan *p = plan_new(0, 1, COMPACT_BACK_MAX + 1);
+	struct plan *p = plan_new(0, 1, COMPACT_CHAIN_MAX + 1);
 	struct compact_report report;
 
 	write_step(rig, 0);
