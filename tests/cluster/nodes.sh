@@ -114,7 +114,7 @@ all_end() {
 	wait "$AGENTS" || true # mpirun tells of the signal
 	AGENTS=
 	for i in "${!DAEMONS[@]}"; do
-		eventually 10 "node $i cannot be unmounted" umount "$TOP/mnt/$i"
+		eventually 60 "node $i cannot be unmounted" umount "$TOP/mnt/$i"
 		wait "${DAEMONS[$i]}" || fail "the daemon of node $i: exit status $?"
 		unset "DAEMONS[$i]"
 	done

@@ -120,13 +120,13 @@ cp "$f" "$TOP/before"
 "$BUILD/tools/ckptfs-seal" --unseal "$TOP/mnt/0/job/step-1" >/dev/null
 echo more >>"$TOP/mnt/0/job/step-1/own"
 is_not_there() { [ ! -e "$1" ]; }
-eventually 10 "what is not sealed any more" is_not_there "$step"
+eventually 60 "what is not sealed any more" is_not_there "$step"
 cmp "$TOP/before" - <&7 || fail "what was open reads otherwise"
 exec 7<&-
 seal 0 job/step-1
 cp "$TOP/mnt/0/job/step-1/own" "$TOP/m0.own"
 is_there() { [ -e "$1" ]; }
-eventually 10 "what is sealed again" is_there "$step"
+eventually 60 "what is sealed again" is_there "$step"
 same 0 job/step-1 2
 
 echo "it is deleted and collected while it is read: what was open reads on, and then it is gone"
@@ -138,7 +138,7 @@ exec 7<"$f"
 rm -rf "$TOP/mnt/1/job/step-2" "$TOP/mnt/1/not-sealed" # which had the same bytes
 "$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/1" >"$TOP/gc.log"
 cmp "$TOP/before" - <&7 || fail "what was open and is deleted there cannot be read: $(cat "$TOP/gc.log")"
-eventually 10 "what was deleted" is_not_there "$f"
+eventually 60 "what was deleted" is_not_there "$f"
 exec 7<&-
 
 same 0 job/step-1 2 1

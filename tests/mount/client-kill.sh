@@ -25,7 +25,8 @@ while [ $killed -lt "$ROUNDS" ]; do
 		CKPTFS_KEPT=3 "$client" "$dir" $steps 3 >"$WORK/out" 2>"$WORK/said" &
 		pid=$!
 		# Later each time, so that it ends at last.
-		sleep "0.$(printf %03d $((RANDOM % 60 + tries * 20)))"
+		ms=$((RANDOM % 60 + tries * 20))
+		sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
 		kill -KILL "$pid" 2>/dev/null || true
 		code=0
 		{ wait "$pid" || code=$?; } 2>/dev/null

@@ -53,10 +53,8 @@ checkpoint ckpt.1
 fs_remount
 stored=$(figure stored_bytes)
 [ "$stored" = "$size" ] || fail "$stored bytes stored of a checkpoint of $size distinct ones"
-for _ in $(seq 50); do
-	[ "$(stat -c %s "$STORE/journal/spare")" -lt 1048576 ] || break
-	sleep 0.1
-done
+has_spare() { [ "$(stat -c %s "$STORE/journal/spare")" -ge 1048576 ]; }
+await has_spare
 says=$(figure pack_disk_bytes index_disk_bytes journal_disk_bytes)
 set -- $says
 near "journal on disk" "$(used "$STORE/journal")" "$3"

@@ -111,16 +111,20 @@ fs_kill() {
 # fs_kill_writing FILE SOURCE...: kill the daemon, mounted with commit=1, while the sources are written to the file one
 # after the other without an end, and mount again: the file is a beginning of them
 fs_kill_writing() {
-	local file=$1 size
+	local file=$1 size before
 	shift
+	before=$(figure written_bytes)
 	endless "$@" >"$file" &
-	sleep 2.3 # two commits, and not at the moment of a third
+	await at_least written_bytes $((before + (4 << 20)))
+	before=$(figure durability.commits)
+	await at_least durability.commits $((before + 2)) # the second one began after that was written
+	sleep 0.3 # not at the moment of a commit
 	fs_kill
 	wait || true
 	fs_sound "after kill -9"
 	fs_mount
 	size=$(stat -c %s "$file")
-	[ "$size" -gt $((1 << 20)) ] || fail "after 2 s only $size bytes were durable"
+	[ "$size" -gt $((1 << 20)) ] || fail "after two commits only $size bytes were durable"
 	cmp -n "$size" <(endless "$@") "$file" || fail "half a file has other bytes"
 }
 endless() { while cat "$@"; do :; done 2>/dev/null; } # FILE...: until nobody takes it any more
@@ -273,6 +277,7 @@ for key in sys.argv[1:]:
 stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; } # [PATH]
 figure() { stat_json | json "$@"; } # KEY...: of the mount
 new() { figure written_by_cause.new_bytes; } # bytes that nothing stored had yet
+at_least() { [ "$(figure "$1")" -ge "$2" ]; } # KEY VALUE: to be awaited
 
 cleanup() {
 	local code=$? pid

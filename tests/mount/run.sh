@@ -126,7 +126,7 @@ exits 125 run sh -c 'cd "$CKPTFS_MOUNT"; setsid sh -c "echo \$\$ >$0; exec sleep
 says "detached"
 nothing_mounted "with something in another session"
 kill "$(cat "$WORK/pid")"
-exits 0 run --time-limit 3s --drain-before 2s sh -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
+exits 0 run --time-limit 7s --drain-before 2s sh -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
 says "time is nearly up"
 await run --quiet true # the detached one has let go of its store
 
@@ -193,7 +193,7 @@ exits 125 run --drain-to "$to" true
 says "step.1: copied, but cannot get its name"
 rm -r "$to/run/step.1" "$to/run/step.3"
 # No time: what is there is whole, and the newest comes first.
-exits 125 run --drain-to "$to" --time-limit 2s --drain-before 1s sh -c 'trap "" TERM; exec sleep 1.8'
+exits 125 run --drain-to "$to" --time-limit 6s --drain-before 1s sh -c 'trap "" TERM; exec sleep 5.8'
 says "no time left: 0 of 3"
 exits 0 run --drain-to "$to" true
 exits 0 run bash "$WORK/compare" "$to"

@@ -46,7 +46,7 @@ for i in $(seq 300); do [ -d "/proc/$pid" ] || break; sleep 0.1; done
 "$WORK/mount.ckptfs" "$PWD/store" "$PWD/mnt"
 cmp mnt/d/file copy
 touch "$WORK/home/mounted"
-for i in $(seq 100); do [ -e "$WORK/home/looked" ] || sleep 0.1; done
+for i in $(seq 1200); do [ -e "$WORK/home/looked" ] || sleep 0.1; done
 fusermount3 -u mnt
 SH
 cat >"$WORK/as-root" <<'SH'
@@ -60,7 +60,7 @@ setpriv --reuid 65534 --regid 65534 --clear-groups "$WORK/mount.ckptfs" "$WORK/h
 chmod 666 "$WORK/fuse"
 setpriv --reuid 65534 --regid 65534 --clear-groups bash "$WORK/as-user" &
 pid=$!
-for i in $(seq 300); do
+for i in $(seq 1200); do
 	[ -e "$WORK/home/mounted" ] || { kill -0 "$pid" 2>/dev/null && sleep 0.1; }
 done
 if [ -e "$WORK/home/mounted" ]; then

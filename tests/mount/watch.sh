@@ -42,8 +42,8 @@ echo "ok blocks"
 # JSON: one document a line.
 env --default-signal=INT "$stat" --json --watch=0.2 "$MNT" "$MNT/first" >"$WORK/out" 2>"$WORK/said" &
 pid=$!
-until_said '"kind":"file"'
-sleep 1
+lines() { [ "$(wc -l <"$WORK/out")" -ge "$1" ]; } # NR
+await lines 4
 kill -INT "$pid"
 ended 130 "$pid"
 "$PYTHON" -c 'import json, sys
@@ -57,10 +57,11 @@ import fcntl, os, pty, re, signal, struct, sys, termios, time
 pid, fd = pty.fork()
 if pid == 0:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    time.sleep(0.3)
+    while os.get_terminal_size(0) != (60, 20):  # set by the other one
+        time.sleep(0.01)
     os.execv(sys.argv[1], [sys.argv[1], "--watch", "0.2", sys.argv[2]])
 fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 60, 0, 0))
-seen, end = b"", time.time() + 20
+seen, end = b"", time.time() + 120
 while seen.count(b"\033[H") < 3 and time.time() < end:
     seen += os.read(fd, 65536)
 os.write(fd, b"\x03")
