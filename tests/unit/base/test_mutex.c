@@ -189,7 +189,10 @@ static void a_waiting_writer_goes_before_new_readers(void **state _unused_)
 	rwlock_init(&q.lock);
 	rwlock_lock_shared(&q.lock);
 	assert_int_equal(pthread_create(&writer, NULL, write_in_turn, &q), 0);
-	usleep(100000); /* long enough that it waits; were it not, the order would be the same */
+	while (pthread_rwlock_tryrdlock(&q.lock.l) == 0) { /* until it waits */
+		pthread_rwlock_unlock(&q.lock.l);
+		usleep(1000);
+	}
 	assert_int_equal(pthread_create(&reader, NULL, read_in_turn, &q), 0);
 	usleep(100000);
 	assert_int_equal(q.order, 0); /* the reader stands behind the writer */

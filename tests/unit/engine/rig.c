@@ -286,7 +286,7 @@ void rig_wait_until_healed(struct rig *rig, uint64_t nr)
 {
 	struct engine_stats st;
 
-	for (unsigned i = 0; i < 1000; i++) {
+	for (unsigned i = 0; i < 6000; i++) {
 		engine_stats(rig->e, &st);
 		if (st.nr_healed >= nr)
 			break;

@@ -332,7 +332,7 @@ static void damage_heals_when_the_content_comes_again(struct rig *rig)
 	c = rig_content(rig, 101);
 	assert_int_equal(content_read(c, got, MiB(2), 0), -EIO);
 	write_bytes(rig, 102, p + 3, MiB(2) - 3, 0, MiB(2)); /* moved, and still the same chunks */
-	for (unsigned i = 0; i < 100 && (n = content_read(c, got, MiB(2), 0)) < 0; i++)
+	for (unsigned i = 0; i < 1200 && (n = content_read(c, got, MiB(2), 0)) < 0; i++)
 		usleep(50000);
 	assert_int_equal(n, MiB(2));
 	assert_memory_equal(got, p, MiB(2));

@@ -127,7 +127,7 @@ static void compaction_waits_for_space(void **state)
 	assert_int_equal(mount("test_index", rig->dir, "tmpfs", MS_REMOUNT, "size=100m"), 0);
 	rig_ingest(rig, 0, 1, sizeof(expected), 9);
 	/* What a compaction has read is removed by the next job if turning compaction on still held it. */
-	for (unsigned i = 0; i < 100 && rig_nr_files(rig->dir, "*.sst") > 4; i++) {
+	for (unsigned i = 0; i < 600 && rig_nr_files(rig->dir, "*.sst") > 4; i++) {
 		usleep(100000);
 		rig_ingest(rig, 0, 1, sizeof(expected), 9);
 	}

@@ -34,7 +34,7 @@ static void sorted_runs_stay_bounded(void **state)
 	memset(expected, 40, sizeof(expected));
 	for (unsigned i = 1; i <= 40; i++)
 		rig_ingest(rig, 0, 1, 1000, (uint8_t)i);
-	for (unsigned i = 0; i < 100 && rig_nr_files(rig->dir, "*.sst") > 12; i++)
+	for (unsigned i = 0; i < 600 && rig_nr_files(rig->dir, "*.sst") > 12; i++)
 		usleep(100000);
 	assert_in_range(rig_nr_files(rig->dir, "*.sst"), 1, 12);
 	rig_expect_values(rig, expected, sizeof(expected));
