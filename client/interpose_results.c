@@ -651,7 +651,8 @@ int sigwaitinfo(const sigset_t *set, siginfo_t *info)
 /* A stack for handlers, ours among them: the kernel could not write to it when it is closed. */
 int sigaltstack(const stack_t *stack, stack_t *old)
 {
-	if (stack && !(stack->ss_flags & SS_DISABLE) && track_mprotect_has(stack->ss_sp, stack->ss_size)) {
+	if (stack && !(stack->ss_flags & SS_DISABLE) && track_mprotect_may_close(stack->ss_sp, stack->ss_size) &&
+	    track_mprotect_has(stack->ss_sp, stack->ss_size)) {
 		log_error("checkpoints: a stack for handlers at %p is in a region, which is tracked by mprotect(2)", stack->ss_sp);
 		errno = EINVAL;
 		return -1;

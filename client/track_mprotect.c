@@ -167,8 +167,6 @@ bool track_mprotect_has(const void *p, size_t len)
 	bool found = false;
 	sigset_t before;
 
-	if (!track_mprotect_may_close(p, len))
-		return false;
 	signals_block(&before);
 	client_lock();
 	for (uint32_t i = 0; !found && i < client.nr_regions; i++) {
