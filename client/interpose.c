@@ -36,7 +36,8 @@ extern struct interposed __start_ckptfs_interposed[], __stop_ckptfs_interposed[]
 __attribute__((constructor)) static void find_all(void)
 {
 	for (struct interposed *f = __start_ckptfs_interposed; f < __stop_ckptfs_interposed; f++)
-		__atomic_store_n(&f->next, dlsym(RTLD_NEXT, f->name), __ATOMIC_RELAXED); /* NULL: not every C library has all */
+		if (f->name)
+			__atomic_store_n(&f->next, dlsym(RTLD_NEXT, f->name), __ATOMIC_RELAXED); /* NULL: not every C library has all */
 }
 
 uint64_t interpose_epoch(bool settled)

@@ -26,7 +26,7 @@
 struct interposed {
 	const char *name;
 	void *next; /* NULL: not yet */
-};
+} __attribute__((aligned(16))); /* its size: so all of them are an array, if with gaps */
 void *interposed_find(struct interposed *f); /* now, by somebody who comes before that. Ends the program if there is none */
 
 #define NEXT(name_)                                                                     \
