@@ -11,6 +11,7 @@
  *
  * In between pages are closed. Threads need not be stopped for that: whoever writes to a closed page waits until all are (checkpoint.c).
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -183,6 +184,16 @@ static int check_ways(void)
 	return 0;
 }
 
+/* By functions that come before ours: the program's own, or a library's that was preloaded before this one. */
+static void tell_other_allocator(void)
+{
+	void *allocates = dlsym(RTLD_DEFAULT, "malloc");
+	Dl_info other, ours;
+
+	if (allocates && dladdr(allocates, &other) != 0 && dladdr(&preload_heap, &ours) != 0 && other.dli_fbase != ours.dli_fbase)
+		log_notice("checkpoints: the program allocates by itself (%s): they have what that maps, perhaps in the midst of allocating", other.dli_fname);
+}
+
 static int begin(const char *dir)
 {
 	struct ckptfs_options options = {
@@ -208,6 +219,7 @@ static int begin(const char *dir)
 	capture_start();
 	capture_unlock();
 	client_world = &world;
+	tell_other_allocator();
 	return start_thread();
 }
 

@@ -152,6 +152,11 @@ timeout -k 1 60 env CKPTFS_RATE=4K CKPTFS_PERIOD=0.1 CKPTFS_DIR="$MNT/slow" LD_P
 [ "$(counts "$MNT/slow")" -ge 1 ] || fail "the last checkpoint is not complete: $(cat "$WORK/errors")"
 echo "ok with the program the limit ends"
 
+# A program that allocates by itself runs, and is told what that means.
+in_preload "$MNT/own" "$(program own_malloc)" >"$WORK/out" 2>"$WORK/errors" || fail "an allocator of its own: $(cat "$WORK/errors")"
+grep -qx runs "$WORK/out" && grep -q 'notice .*allocates by itself' "$WORK/errors" || fail "an allocator of its own: $(cat "$WORK/out" "$WORK/errors")"
+echo "ok an allocator of its own is told"
+
 # What it cannot do is refused, with a reason, and the program runs all the same.
 refused() { # VARIABLE=VALUE WHAT-IT-SAYS
 	env "$1" CKPTFS_DIR="$MNT/refused" LD_PRELOAD="$preload" /bin/echo runs >"$WORK/out" 2>"$WORK/errors" || fail "$1: it does not run"
