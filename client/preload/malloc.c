@@ -43,6 +43,11 @@ static struct heap *heap_of(const void *p)
 	return heap_has(&own_heap, p) ? &own_heap : &preload_heap;
 }
 
+bool preload_allocated(const void *p)
+{
+	return heap_has(&preload_heap, p) || heap_has(&own_heap, p);
+}
+
 /* --- for the program --- */
 
 void *malloc(size_t size)

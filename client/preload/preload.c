@@ -187,11 +187,16 @@ static int check_ways(void)
 /* By functions that come before ours: the program's own, or a library's that was preloaded before this one. */
 static void tell_other_allocator(void)
 {
-	void *allocates = dlsym(RTLD_DEFAULT, "malloc");
-	Dl_info other, ours;
+	void *(*allocate)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "malloc");
+	void (*give_back)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "free");
+	void *p = allocate && give_back ? allocate(1) : NULL;
+	Dl_info whose;
 
-	if (allocates && dladdr(allocates, &other) != 0 && dladdr(&preload_heap, &ours) != 0 && other.dli_fbase != ours.dli_fbase)
-		log_notice("checkpoints: the program allocates by itself (%s): they have what that maps, perhaps in the midst of allocating", other.dli_fname);
+	if (!p)
+		return;
+	if (!preload_allocated(p) && dladdr((void *)allocate, &whose) != 0)
+		log_notice("checkpoints: the program allocates by itself (%s): they have what that maps, perhaps in the midst of allocating", whose.dli_fname);
+	give_back(p);
 }
 
 static int begin(const char *dir)

@@ -17,6 +17,8 @@ struct heap;
 extern struct heap preload_heap; /* the program's */
 extern _Thread_local bool preload_own __attribute__((tls_model("initial-exec"))); /* this thread is libckptfs's, or does its work */
 
+bool preload_allocated(const void *p); /* by one of our heaps */
+
 /* Around fork(2): nobody else is in the midst of anything, so that the child can go on. */
 void preload_fork_begins(void);
 void preload_fork_ends(void);
