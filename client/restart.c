@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/io.h"
 #include "base/log.h"
@@ -20,6 +21,9 @@
 #include "client/client.h"
 #include "client/image.h"
 #include "client/own_fd.h"
+
+#define READ_MAX MiB(16) /* at once: so often it is asked where there is nothing */
+#define HOLE_MIN MiB(1) /* that is worth it */
 
 static void name_of(const struct image_region *in, char ret[IMAGE_NAME_MAX + 1])
 {
@@ -44,13 +48,54 @@ static int check(struct image_iter it)
 	return r;
 }
 
+/* Where there is something in the file, from `at` on. */
+static uint64_t next_data(int fd, uint64_t at, uint64_t end)
+{
+	off_t data = lseek(fd, (off_t)at, SEEK_DATA);
+
+	if (data < 0)
+		return errno == ENXIO ? end : at; /* not every filesystem tells */
+	return MIN((uint64_t)data, end);
+}
+
+static void clear_bytes(uint8_t *p, const uint8_t *end)
+{
+	for (; p < end; p++)
+		if (*p != 0) /* pages that were never written to stay so */
+			*p = 0;
+}
+
+/* Zeros, without having memory for them where it is ours to give back. */
+static void clear(const struct region *region, uint8_t *p, size_t len)
+{
+	uintptr_t page = client.page_size, start = round_up((uintptr_t)p, page), end = round_down((uintptr_t)p + len, page);
+
+	if (!region->ours || start >= end || madvise((void *)start, end - start, MADV_DONTNEED) < 0)
+		start = end = (uintptr_t)p + len;
+	clear_bytes(p, (uint8_t *)start);
+	clear_bytes((uint8_t *)end, p + len);
+}
+
 static int read_all(int fd, const struct region *region, uint64_t off)
 {
-	ssize_t n = io_pread(fd, region->p, region->len, off);
+	uint64_t at = off, end = off + region->len;
 
-	if (n == (ssize_t)region->len)
-		return 0;
-	return log_errno(n < 0 ? (int)n : -EBADMSG, "region %s: cannot be read", region->name);
+	while (at < end) {
+		uint64_t data = next_data(fd, at, end), len = MIN(end - at, READ_MAX);
+		uint8_t *p = region->p + (at - off);
+		ssize_t n;
+
+		if (data - at >= HOLE_MIN) {
+			clear(region, p, data - at);
+			at = data;
+			continue;
+		}
+		n = io_pread(fd, p, len, at);
+		if (n != (ssize_t)len)
+			return log_errno(n < 0 ? (int)n : -EBADMSG, "region %s: cannot be read", region->name);
+		at += len;
+	}
+	return 0;
 }
 
 /* Memory for a region that the program has not asked for. */

@@ -328,6 +328,51 @@ static void a_region_that_goes_does_not_wait_for_others(void)
 	munmap(own, 4 * PAGE);
 }
 
+static size_t resident(void)
+{
+	FILE *f = fopen("/proc/self/statm", "re");
+	size_t size, pages;
+
+	CHECK(f && fscanf(f, "%zu %zu", &size, &pages) == 2);
+	fclose(f);
+	return pages * PAGE;
+}
+
+/* Nothing is read for them, no memory is had for them, and what was there is not there any more. */
+static void zeros_come_back_as_nothing(void)
+{
+	size_t len = (size_t)1 << 30, own_len = 8 << 20;
+	uint8_t *p, *own = mmap(NULL, own_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t before;
+
+	api_begin(NULL);
+	p = ckptfs_malloc("p", len);
+	CHECK(p && ckptfs_protect("own", own, own_len) == 0);
+	p[len / 2] = 1;
+	memset(p + len - 100, 2, 100);
+	own[own_len / 2] = 3;
+	api_take();
+	p[5] = p[len / 2 + 1] = p[len / 2 - (20 << 20)] = 9;
+	memset(own, 9, own_len);
+	CHECK(ckptfs_restart(1, 0, NULL) == 0);
+	for (int again = 0; again < 2; again++) {
+		CHECK(p[5] == 0 && p[len / 2 - (20 << 20)] == 0 && p[len / 2] == 1 && p[len / 2 + 1] == 0 && api_all_are(p + len - 100, 100, 2));
+		CHECK(own[own_len / 2] == 3 && api_all_are(own, own_len / 2, 0) && api_all_are(own + own_len / 2 + 1, own_len / 2 - 1, 0));
+		if (again)
+			break;
+		p[7] = own[7] = 5;
+		api_take(); /* of what came back, and of what has changed since */
+		api_again();
+		before = resident();
+		CHECK(ckptfs_restart(2, 0, NULL) == 0 && resident() - before < len / 4);
+		p = ckptfs_malloc("p", len);
+		CHECK(ckptfs_protect("own", own, own_len) == 0 && p[7] == 5 && own[7] == 5);
+		own[7] = 0;
+	}
+	api_end();
+	munmap(own, own_len);
+}
+
 static void mistakes_are_told(void)
 {
 	struct ckptfs_status s = { .size = 1 };
@@ -480,6 +525,7 @@ int main(int argc, char **argv)
 		{ "the newest that is valid is taken", the_newest_that_is_valid_is_taken },
 		{ "a parent that is gone is told and mended", a_parent_that_is_gone_is_told_and_mended },
 		{ "a region that goes does not wait for others", a_region_that_goes_does_not_wait_for_others },
+		{ "zeros come back as nothing", zeros_come_back_as_nothing },
 		{ "mistakes are told", mistakes_are_told },
 		{ "a directory has one process", a_directory_has_one_process },
 		{ NULL, NULL },
