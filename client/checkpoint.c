@@ -219,15 +219,22 @@ static int take(void) REQUIRES(client.call)
 	return r;
 }
 
-/* Where memory is captured: who maps some does not have to wait for the last one, too. */
+/* Where memory is captured: who maps some, or takes it away, does not have to wait for the last one, too. */
 static int enter_world(const struct client_world *world)
 {
+	bool busy = true;
 	int r;
 
-	if (!client_enter(&r))
-		return r;
-	writer_wait();
-	mutex_unlock(&client.call);
+	while (busy) {
+		uint32_t nr_ended = atomic_load(&client.nr_ended);
+
+		if (!client_enter(&r))
+			return r;
+		busy = client_is_writing();
+		mutex_unlock(&client.call);
+		if (busy)
+			futex_wait(&client.nr_ended, nr_ended);
+	}
 	world->enter();
 	return 0;
 }

@@ -38,11 +38,15 @@ void client_job_clear(struct job *job)
 	*job = (struct job){ 0 };
 }
 
-/* Everything but `call`. */
+/* Everything but `call`, and who waits for jobs looks again. */
 static void reset(void)
 {
+	uint32_t nr_ended = atomic_load(&client.nr_ended);
+
 	memset((char *)&client + offsetof(struct client, alive), 0, sizeof(client) - offsetof(struct client, alive));
 	mutex_init(&client.job_lock);
+	atomic_store(&client.nr_ended, nr_ended + 1);
+	futex_wake_all(&client.nr_ended);
 }
 
 /* In a child of fork(2) everything is the parent's, who goes on with it: it is let go of as it is. */
@@ -271,20 +275,9 @@ static void touch_all(const struct region *r)
 	signals_restore(&before);
 }
 
-static bool is_writing(void)
-{
-	sigset_t before;
-	bool busy;
-
-	client_job_lock(&before);
-	busy = client.job.number != 0;
-	client_job_unlock(&before);
-	return busy;
-}
-
 void client_drop_region(struct region *r)
 {
-	bool busy = is_writing();
+	bool busy = client_is_writing();
 	sigset_t before;
 
 	if (busy)

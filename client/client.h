@@ -197,6 +197,8 @@ int writer_start(void);
 void writer_stop(void); /* when it has done what it has to do */
 void writer_wait(void); /* until there is no job */
 
+bool client_is_writing(void); /* there is a job */
+
 void client_job_clear(struct job *job);
 
 /* --- ckptfs.c, with `call` held --- */

@@ -344,19 +344,24 @@ void writer_stop(void)
 	client.has_thread = false;
 }
 
-/* Signals come while it waits, and find no lock held but `call`. */
-void writer_wait(void)
+bool client_is_writing(void)
 {
-	uint32_t nr_ended;
 	sigset_t before;
 	bool busy;
 
+	client_job_lock(&before);
+	busy = client.job.number != 0;
+	client_job_unlock(&before);
+	return busy;
+}
+
+/* Signals come while it waits, and find no lock held but `call`. */
+void writer_wait(void)
+{
 	for (;;) {
-		client_job_lock(&before);
-		nr_ended = atomic_load(&client.nr_ended);
-		busy = client.job.number != 0;
-		client_job_unlock(&before);
-		if (!busy)
+		uint32_t nr_ended = atomic_load(&client.nr_ended);
+
+		if (!client_is_writing())
 			return;
 		futex_wait(&client.nr_ended, nr_ended);
 	}

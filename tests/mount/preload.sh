@@ -44,7 +44,7 @@ done
 echo "ok $(counts "$MNT/captured") checkpoints of threads that go on, each of one moment"
 
 # Handlers that map memory, in the midst of allocating: pages are written slowly, so that somebody who allocates waits for one.
-timeout -k 1 60 env CKPTFS_RATE=20M CKPTFS_COW=64K CKPTFS_PERIOD=0.02 CKPTFS_KEPT=2 CKPTFS_DIR="$MNT/signals" LD_PRELOAD="$preload" \
+timeout -k 1 120 env CKPTFS_RATE=20M CKPTFS_COW=64K CKPTFS_PERIOD=0.02 CKPTFS_KEPT=2 CKPTFS_DIR="$MNT/signals" LD_PRELOAD="$preload" \
 	"$(program captured_signals)" 200 >"$WORK/out" 2>"$WORK/errors" ||
 	{ cat "$WORK/errors"; fail "handlers wait for ever"; }
 grep -qx right "$WORK/out" && has_at_least "$MNT/signals" 2 || fail "handlers: $(cat "$WORK/out" "$WORK/errors")"
