@@ -38,6 +38,7 @@ __attribute__((constructor)) static void find_all(void)
 	for (struct interposed *f = __start_ckptfs_interposed; f < __stop_ckptfs_interposed; f++)
 		if (f->name)
 			__atomic_store_n(&f->next, dlsym(RTLD_NEXT, f->name), __ATOMIC_RELAXED); /* NULL: not every C library has all */
+	track_mprotect_unhelped = dlsym(RTLD_DEFAULT, "recvmmsg") == dlsym(RTLD_NEXT, "recvmmsg"); /* by dlopen(3): others do not find ours */
 }
 
 uint64_t interpose_epoch(bool settled)

@@ -39,6 +39,7 @@ static inline bool track_mprotect_may_close(const void *p, size_t len)
 	return track_mprotect_used() && at < atomic_load_explicit(&track_mprotect_high, memory_order_relaxed) &&
 	       len > 0 && at + len - 1 >= atomic_load_explicit(&track_mprotect_low, memory_order_relaxed);
 }
+extern bool track_mprotect_unhelped; /* nothing is put before the C library's functions, though it should be; constant after the library has been loaded */
 bool track_mprotect_has(const void *p, size_t len); /* some of it is */
 /* The program's handler of SIGSEGV: the next one (NULL: as it is), and the last. false: ours is not there. */
 bool track_mprotect_action(const struct sigaction *action, struct sigaction *old);

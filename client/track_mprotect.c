@@ -20,6 +20,7 @@
 static struct sigaction programs; /* what the program has installed, or would have; under client.lock once ours is there */
 _Atomic(bool) track_mprotect_installed;
 _Atomic(uint32_t) track_mprotect_regions;
+bool track_mprotect_unhelped;
 _Atomic(uintptr_t) track_mprotect_low = UINTPTR_MAX, track_mprotect_high;
 
 /* Not that of interpose.c. */
@@ -130,6 +131,8 @@ static int install(void)
 		return log_errno(-errno, "checkpoints: handler of SIGSEGV");
 	track_mprotect_installed = true;
 	unblock();
+	if (track_mprotect_unhelped)
+		log_warning("checkpoints: libckptfs was loaded after the C library: system calls that write to regions may fail with EFAULT; link it, or LD_PRELOAD it");
 	return 0;
 }
 

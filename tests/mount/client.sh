@@ -61,6 +61,24 @@ if [ "$(cat /proc/sys/vm/unprivileged_userfaultfd 2>/dev/null)" = 0 ] && ! as_no
 	echo "ok without userfaultfd writes are noticed by mprotect(2), and that is said"
 fi
 
+# Who loads the library late is told what that means with mprotect(2), and only then.
+late() { # TRACKING [PRELOAD]
+	rm -rf "$MNT/late"
+	CKPTFS_TRACKING=$1 LD_PRELOAD=${2:-} "$PYTHON" -c '
+import ctypes, sys
+lib = ctypes.CDLL(sys.argv[1])
+lib.ckptfs_malloc.restype, lib.ckptfs_malloc.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_size_t]
+assert lib.ckptfs_init(sys.argv[2].encode(), None) == 0 and lib.ckptfs_malloc(b"p", 65536)
+assert lib.ckptfs_checkpoint() == 0 and lib.ckptfs_finish() == 0' "$library" "$MNT/late" 2>"$WORK/said" || fail "late: $(cat "$WORK/said")"
+	grep -q 'loaded after the C library' "$WORK/said"
+}
+library=$CKPTFS_BUILD/client/libckptfs.so.0
+if [ -e "$CKPTFS_BUILD/client/libckptfs-preload.so" ]; then # not with sanitizers
+	late mprotect || fail "nobody was told that it was loaded late"
+	! late mprotect "$library" || fail "told that it was loaded late, and it was not"
+	echo "ok a library that is loaded late is told"
+fi
+
 # Memory of several processes that is equal is stored once: regions lie at pages of their files.
 stored() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "$MNT" | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["stored_bytes"])'; }
 "$client" "$MNT/first" 7 5 16 >/dev/null || fail "first"
