@@ -2,13 +2,14 @@
 
 The measure of mcrEngine (Islam et al., SC'12): how much smaller checkpoints get if variables are merged (Aware, Aware-Block) than if
 files are (Agnostic, Agnostic-Block), by ranks that are merged and by the size of blocks. And against gzip -6, zstd -3 and zstd -19 of everything
-as one stream. Speeds are of CPU time on one core.
+as one stream. Speeds are of CPU time on one core. What restoring them takes, once they are compacted, is measured on mounts (aware_restore.py).
 """
 import json
 import os
 import shutil
 import subprocess
 
+import aware_restore
 import space
 from common import BUILD, tool
 
@@ -122,7 +123,7 @@ def sweep(files, option, values, unit, schemes):
     return table
 
 
-def run(base, size, sets):
+def run(base, size, rounds, sets):
     report = {"sets": {}}
     for name in sets:
         data = os.path.join(base, name)
@@ -136,5 +137,7 @@ def run(base, size, sets):
             files = last_step(data, RANKS_OF[name])
             report["sets"][name]["by_group"] = sweep(files, "group", GROUP_SIZES, "ranks", SCHEMES[:4])
             report["sets"][name]["by_block"] = sweep(files, "block", BLOCK_SIZES, "KiB", ["agnostic-block", "aware-block"])
+        report["sets"][name]["restore"] = aware_restore.measure(base, data, rounds)
+        aware_restore.show(report["sets"][name]["restore"])
         shutil.rmtree(data)
     return report
