@@ -18,7 +18,7 @@ CALL = 1 << 20
 
 
 def files_of(directory):
-    return [os.path.join(directory, name) for name in sorted(os.listdir(directory))]
+    return sorted(os.path.join(where, name) for where, _, names in os.walk(directory) for name in names)
 
 
 def read_all(directory):
@@ -54,8 +54,7 @@ def measure(base, data, rounds):
     try:
         for rival in rivals.values():
             rival.start()
-            for path in files_of(data):
-                shutil.copy(path, rival.dir)
+            shutil.copytree(data, rival.dir, dirs_exist_ok=True)
         settle(False)
         begin = time.monotonic()
         subprocess.run([tool("ckptfs-compact"), "--quiet", rivals["coded"].dir], check=True, stdout=subprocess.DEVNULL)
