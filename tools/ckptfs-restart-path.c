@@ -11,10 +11,12 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/text.h"
@@ -66,6 +68,17 @@ static bool is_below(const char *path, const char *top)
 	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0' || strcmp(top, "/") == 0);
 }
 
+/* Of a directory that is none of the epochs that one may know of: another user's is one, and whoever can read it sees that. */
+static const char *why_unknown(int dirfd, const char *name)
+{
+	_cleanup_(closep) int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int flags = 0;
+
+	if (fd < 0)
+		return errno == EACCES ? "cannot be read" : "not sealed";
+	return ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 && flags & FS_IMMUTABLE_FL ? "sealed, but only its owner and root can prove it" : "not sealed";
+}
+
 /* Directories in `top` that are no epochs, and newer than the one that was found: half a checkpoint, perhaps. */
 static void tell_unsealed(const struct request *q, const struct seals *s, const char *top, int64_t since_ns)
 {
@@ -89,7 +102,7 @@ static void tell_unsealed(const struct request *q, const struct seals *s, const 
 			is_epoch = epoch && is_below(epoch, path);
 		}
 		if (!is_epoch && (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns)
-			tell_passed(q, path, "not sealed");
+			tell_passed(q, path, why_unknown(dirfd(dir), d->d_name));
 	}
 	if (dir)
 		closedir(dir);

@@ -198,7 +198,7 @@ static void print_text(FILE *to, const struct seals *s)
 
 	if (s->nr == 0) {
 		text_print_path(to, s, &(struct ckptfs_seal){ 0 });
-		fputs(": nothing is sealed\n", to);
+		fputs(geteuid() == 0 ? ": nothing is sealed\n" : ": nothing is sealed that is yours\n", to);
 		return;
 	}
 	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "EPOCH", "STATE", "DURABLE", "SIZE", "NEW", "FILES",

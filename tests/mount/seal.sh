@@ -196,6 +196,13 @@ tells "home/nobody"
 says_not "$MNT/ckpt"
 exits 0 as_nobody "$CKPTFS_BUILD/tools/ckptfs-seal" --unseal "$MNT/home/nobody"
 as_nobody rm -r "$MNT/home/nobody"
+# What is another's is sealed all the same, and said to be.
+mkdir -m 700 "$MNT/closed"
+exits 3 as_nobody "$CKPTFS_BUILD/tools/ckptfs-restart-path" "$MNT"
+says "ckpt: passed over: sealed, but only its owner and root can prove it"
+says "closed: passed over: cannot be read"
+says "above: passed over: not sealed"
+rmdir "$MNT/closed"
 
 # --- it stays, also in an index that is made anew ---
 fs_umount
