@@ -2,7 +2,7 @@
 
 The measure of Chen et al. (2016), "Optimizing Checkpoint Restart with Data Deduplication": redundancy of heaps and stacks, and how much smaller whole images get, of
 single programs and of distributed ones. Theirs are of DMTCP; these are core files (gcore -a) of programs that were started as DMTCP starts them, without randomised
-addresses and with the stack as large as it may be. Then how long CRIU takes to dump and restore a program into ckptfs, beside the plain filesystem.
+addresses and with the stack as large as it may be; where DMTCP is installed ($DMTCP, or in PATH), of distributed programs also its own images. Then how long CRIU takes to dump and restore a program into ckptfs, beside the plain filesystem.
 """
 import json
 import os
@@ -21,6 +21,7 @@ KERNELS = os.path.join(BUILD, "tests/bench/kernels")
 WORKER = os.path.join(BUILD, "tests/mount/worker")
 RANKS = 2  # as many as in the paper
 DUMPS = 5
+LONG = 120  # seconds
 RATE = "500M"  # bytes per second that the store may be written with
 STORES = {"page": {"chunking": "page"}, "cdc": {"chunking": "cdc"}, "auto": {"chunking": "auto"}}  # with compress=zstd:3
 # The paper's figures, in percent: heap and stack of single programs after dedup and gzip, of distributed ones after dedup; whole images.
@@ -109,6 +110,41 @@ def distributed_images(name, where, size):
     return None
 
 
+def dmtcp_images(name, where, size):
+    """What DMTCP writes of an MPI program, mpirun's image apart; a reason if it cannot be run."""
+    path = os.pathsep.join([os.path.join(top, "bin") for top in [os.environ.get("DMTCP")] if top] + [os.environ["PATH"]])
+    if not shutil.which("dmtcp_launch", path=path) or not shutil.which("mpirun"):
+        return "dmtcp_launch or mpirun is not there"
+    if name == "lammps":
+        return "not of this one"
+    port = os.path.join(where, "port")
+    # As tests/mount/dmtcp.sh says: what DMTCP cannot bring back is left out.
+    env = {**os.environ, "PATH": path, "DMTCP_GZIP": "0", "DMTCP_TMPDIR": where, "OMP_NUM_THREADS": "1", "OMPI_MCA_memory": "^patcher", "OMPI_MCA_pml": "ob1",
+           "OMPI_MCA_btl": "self,tcp", "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob": "tcp", "HWLOC_COMPONENTS": "-linux:io"}
+    quiet = {"cwd": where, "env": env, "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    plainly = ["chrt", "-o", "0"]  # DMTCP waits for its own processes in loops: with real-time priority these may never run
+    subprocess.run([*plainly, "dmtcp_coordinator", "--daemon", "--exit-on-last", "-q", "-p", "0", "--port-file", port], check=True, **quiet)
+    while not os.path.exists(port) or os.path.getsize(port) == 0:
+        time.sleep(0.1)
+    with open(port) as f:
+        number = f.read().strip()
+    process = subprocess.Popen([*plainly, "dmtcp_launch", "-q", "-j", "-p", number, "--ckptdir", where, "mpirun", "--oversubscribe", "--allow-run-as-root", "-np", str(RANKS),
+                                KERNELS, name, str(size), where], start_new_session=True, **quiet)
+    try:
+        wait_for([os.path.join(where, str(rank)) for rank in range(RANKS)], process)
+        subprocess.run(["dmtcp_command", "-p", number, "-bc"], check=True, timeout=LONG, **quiet)
+    except (RuntimeError, subprocess.TimeoutExpired):
+        return f"no checkpoint within {LONG} s"
+    finally:
+        subprocess.run(["dmtcp_command", "-p", number, "-q"], timeout=LONG, **quiet)
+        os.killpg(process.pid, signal.SIGKILL)  # what has not ended with its coordinator
+        process.wait()
+    for file in os.listdir(where):
+        if file.startswith("ckpt_kernels"):
+            os.rename(os.path.join(where, file), os.path.join(where, "core." + file))
+    return None
+
+
 def analyze(files):
     out = subprocess.run([tool("ckptfs-analyze"), "-q", "--images", "--json", *files], check=True, stdout=subprocess.PIPE).stdout
     return {k["kind"]: k for k in json.loads(out)["images"]["together"]}
@@ -171,22 +207,23 @@ def show_heads(title):
 
 def reduction(base, size, names):
     result = {}
-    sets = [("single", SINGLE, lambda name, where: single_image(name, where)),
-            ("distributed", DISTRIBUTED, lambda name, where: distributed_images(name, where, size))]
-    for title, programs, take in sets:
-        show_heads(f"{title} programs")
+    sets = [("single", "single programs", SINGLE, lambda name, where: single_image(name, where)),
+            ("distributed", "distributed programs", DISTRIBUTED, lambda name, where: distributed_images(name, where, size)),
+            ("dmtcp", "distributed programs, images of DMTCP", DISTRIBUTED, lambda name, where: dmtcp_images(name, where, size))]
+    for key, title, programs, take in sets:
+        show_heads(title)
         for name, paper in ((n, p) for n, p in programs.items() if n in names):
             where = os.path.join(base, "programs")
             os.mkdir(where)
             why = take(name, where)
             if why:
                 print(f"  {name:9}skipped: {why}")
-                result[f"{title}/{name}"] = {"skipped": why}
+                result[f"{key}/{name}"] = {"skipped": why}
             else:
                 files = sorted(os.path.join(where, f) for f in os.listdir(where) if f.startswith("core"))
                 kinds, stored = analyze(files), store_bytes(base, files)
                 show_row(name, kinds, stored, paper)
-                result[f"{title}/{name}"] = {"kinds": kinds, "stored_bytes": stored, "paper_percent": paper, "held": held(kinds, stored, paper)}
+                result[f"{key}/{name}"] = {"kinds": kinds, "stored_bytes": stored, "paper_percent": paper, "held": held(kinds, stored, paper)}
             shutil.rmtree(where)
     return result
 
