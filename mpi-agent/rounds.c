@@ -23,6 +23,8 @@
 #define NAP_IDLE_NS UINT64_C(2000000)
 #define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round; or it is the daemon's turn, which wakes this agent */
 
+#define TELL_NS UINT64_C(1000000000) /* after the last of a checkpoint: others may still write theirs */
+
 enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, HELD };
 
 /* What each node says at the end. */
@@ -58,6 +60,7 @@ struct rounds {
 	bool lookup; /* use them */
 	struct fp *untold; /* pages that the daemon has stored without a round, in any order */
 	uint32_t nr_untold;
+	uint64_t tell_ns; /* when homes are told of these, unless a round begins before */
 	struct holders *had; /* of each page: who is known to have it, durable and lent */
 	struct fp *entered; /* pages that enter the reduction, ... */
 	uint32_t *entered_index, nr_entered; /* and which these are */
@@ -68,6 +71,7 @@ struct rounds {
 
 	MPI_Request request; /* of GATHERING */
 	struct end_wire end, *ends;
+	uint8_t *stored; /* by rank, of the last round that all have come to the end of: 1, it says that it has */
 };
 
 int rounds_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits,
@@ -80,8 +84,9 @@ int rounds_new(const struct world *w, struct peers *p, struct link *daemon, cons
 	*rs = (struct rounds){ .w = w, .peers = p, .daemon = daemon, .waits = waits, .request = MPI_REQUEST_NULL };
 	rs->conf = (struct merge_conf){ .nr_owners = w->replicas, .nr_nodes = w->nr, .hosts = w->hosts };
 	rs->ends = calloc(w->nr, sizeof(*rs->ends));
+	rs->stored = calloc(w->nr, sizeof(*rs->stored));
 	rs->lookup = conf->lookup;
-	if (!rs->ends || known_new(conf->remember / 2, &rs->remembered) < 0 ||
+	if (!rs->ends || !rs->stored || known_new(conf->remember / 2, &rs->remembered) < 0 ||
 	    lookups_new(w, p, daemon, waits, conf->remember / 2, &rs->lookups) < 0) {
 		rounds_free(rs);
 		return -ENOMEM;
@@ -115,6 +120,7 @@ void rounds_free(struct rounds *rs)
 	known_free(rs->remembered);
 	lookups_free(rs->lookups);
 	free(rs->ends);
+	free(rs->stored);
 	free(rs);
 }
 
@@ -480,15 +486,14 @@ static bool says_stored(const struct rounds *rs, uint32_t rank)
 	       seal_is_right(&rs->w->stored_key, e, offsetof(struct end_wire, seal), e->seal);
 }
 
-static int tell_settled(struct rounds *rs, uint64_t number, bool is_known)
+/* Of one that is over without this node. */
+static int tell_unsettled(struct rounds *rs, uint64_t number)
 {
-	_cleanup_(freep) uint8_t *has_stored = calloc(rs->w->nr, 1);
+	_cleanup_(freep) uint8_t *nobody = calloc(rs->w->nr, 1);
 
-	if (!has_stored)
+	if (!nobody)
 		return -ENOMEM;
-	for (uint32_t i = 0; is_known && i < rs->w->nr; i++)
-		has_stored[i] = says_stored(rs, i);
-	link_encode_settled(number, has_stored, rs->w->nr, &rs->daemon->out);
+	link_encode_settled(number, nobody, rs->w->nr, &rs->daemon->out);
 	return 0;
 }
 
@@ -499,10 +504,12 @@ static void remember_settled(struct rounds *rs)
 		const struct popular *p = &rs->result.v[i];
 		struct holders h = { 0 };
 
+		if (p->count < 2)
+			continue;
 		for (uint32_t k = 0; k < p->nr_owners; k++)
-			if ((p->has >> k & 1) || says_stored(rs, p->owners[k]))
+			if ((p->has >> k & 1) || rs->stored[p->owners[k]])
 				holders_add(&h, (uint16_t)p->owners[k]);
-		if (p->count >= 2 && h.nr > 0)
+		if (h.nr > 0)
 			remember(rs, p->fp, &h);
 	}
 }
@@ -513,8 +520,10 @@ static int finish_gathering(struct rounds *rs)
 
 	if (r < 0 || !is_done)
 		return r;
+	for (uint32_t i = 0; i < rs->w->nr; i++)
+		rs->stored[i] = says_stored(rs, i);
 	if (has_daemon(rs) && rs->has_offered)
-		r = tell_settled(rs, rs->number, true);
+		link_encode_settled(rs->number, rs->stored, rs->w->nr, &rs->daemon->out);
 	remember_settled(rs);
 	drop(rs);
 	rs->figures.nr++;
@@ -552,7 +561,7 @@ int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t l
 		return start_gathering(rs);
 	}
 	if (rs->state == IDLE || rs->state == HELD || number != rs->number || !rs->has_offered)
-		return tell_settled(rs, number, false);
+		return tell_unsettled(rs, number);
 	return rs->state == GATHERING ?
 		       0 :
 		       -EBADMSG; /* late; the end of it will be told. Before anything was decided it cannot be. */
@@ -571,6 +580,7 @@ int rounds_tell(struct rounds *rs, const void *body, size_t len)
 		link_encode_plain(LINK_SHARED, nr, &rs->daemon->out);
 		return 0;
 	}
+	rs->tell_ns = monotonic_ns() + TELL_NS;
 	return add_untold(rs, pages, nr);
 }
 
@@ -613,7 +623,7 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 
 	switch (rs->state) {
 	case IDLE:
-		r = tell_untold(rs);
+		r = now_ns >= rs->tell_ns ? tell_untold(rs) : 0;
 		if (r == 0)
 			r = start_next(rs);
 		break;

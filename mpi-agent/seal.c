@@ -34,6 +34,8 @@ struct seal_key seal_derive(const struct seal_key *from, const char *purpose, co
 	return hmac(&for_purpose, len > 0 ? p : "", len);
 }
 
+#define KEYS_KEPT 3u
+
 /* What seals long messages with a key: made of it, which takes as long as hashing 200 KiB. */
 struct long_keys {
 	struct seal_key of, sealing;
@@ -41,19 +43,27 @@ struct long_keys {
 	bool is_there;
 };
 
-/* Those of the last one: most messages of an agent have the same. */
+static void make_long_keys(const struct seal_key *key, struct long_keys *ret)
+{
+	struct seal_key hash = seal_derive(key, "ckptfs hash", NULL, 0);
+
+	static_assert(SEAL_KEY_LEN == FP_KEY_LEN, "one is made of the other");
+	*ret = (struct long_keys){ .of = *key, .sealing = seal_derive(key, "ckptfs long", NULL, 0), .is_there = true };
+	fp_key_init(&ret->hash, FP_CLMUL, hash.b);
+}
+
+/* Those of the last ones: an agent has messages and sets, each with a key of its own. */
 static const struct long_keys *long_keys(const struct seal_key *key)
 {
-	static _Thread_local struct long_keys last;
+	static _Thread_local struct long_keys last[KEYS_KEPT];
+	static _Thread_local unsigned next;
 
-	if (!last.is_there || CRYPTO_memcmp(&last.of, key, sizeof(*key)) != 0) {
-		struct seal_key hash = seal_derive(key, "ckptfs hash", NULL, 0);
-
-		static_assert(SEAL_KEY_LEN == FP_KEY_LEN, "one is made of the other");
-		last = (struct long_keys){ .of = *key, .sealing = seal_derive(key, "ckptfs long", NULL, 0), .is_there = true };
-		fp_key_init(&last.hash, FP_CLMUL, hash.b);
-	}
-	return &last;
+	for (unsigned i = 0; i < KEYS_KEPT; i++)
+		if (last[i].is_there && CRYPTO_memcmp(&last[i].of, key, sizeof(*key)) == 0)
+			return &last[i];
+	next = (next + 1) % KEYS_KEPT;
+	make_long_keys(key, &last[next]);
+	return &last[next];
 }
 
 /* What is long is there as its hash and length. */
