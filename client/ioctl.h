@@ -352,6 +352,7 @@ struct ckptfs_compact_file {
 
 #define CKPTFS_COMPACT_EXTENTS 512
 #define CKPTFS_COMPACT_BEGINS 1u /* flag: a variable begins; else the last one goes on, and its shape has been told */
+#define CKPTFS_COMPACT_ROUNDED 2u /* with that one: of 16-bit floats, which were rounded from the variable that `before` names */
 struct ckptfs_compact_add {
 	uint32_t size, version;
 	uint64_t plan;

@@ -58,7 +58,7 @@ static int begin_variable(struct compact_plan *p, const struct ckptfs_compact_ad
 	r = make_room((void **)&p->variable, p->nr_variables, &p->room_variables, sizeof(*p->variable), COMPACT_VARIABLES_MAX);
 	if (r < 0)
 		return r;
-	v.before = a->before;
+	*(a->flags & CKPTFS_COMPACT_ROUNDED ? &v.wide : &v.before) = a->before;
 	v.key = strdup(a->key);
 	if (!v.key)
 		return -ENOMEM;
@@ -76,7 +76,7 @@ int compact_plan_add(struct compact_plan *p, const struct ckptfs_compact_add *a)
 	bool begins = a->flags & CKPTFS_COMPACT_BEGINS;
 	int r = 0;
 
-	if (a->flags & ~CKPTFS_COMPACT_BEGINS || a->nr > CKPTFS_COMPACT_EXTENTS || (!begins && p->nr_variables == 0))
+	if (a->flags & ~(CKPTFS_COMPACT_BEGINS | CKPTFS_COMPACT_ROUNDED) || a->nr > CKPTFS_COMPACT_EXTENTS || (!begins && p->nr_variables == 0))
 		return -EINVAL;
 	for (uint32_t i = 0; i < a->nr; i++)
 		if (!is_sound(p, &a->extent[i]))

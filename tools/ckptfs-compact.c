@@ -72,7 +72,7 @@ struct request {
 	bool has_plan;
 	struct planned *planned;
 	size_t nr_planned, room_planned;
-	size_t last_set; /* the first variable of the set that was added last, */
+	size_t last_set, last_end; /* the variables of the set that was added last, without those that were rounded from them, */
 	unsigned nr_steps; /* which is step so many of those that follow one another in the plan */
 	uint64_t plan_bytes, plan_files, plan_extents;
 };
@@ -182,7 +182,7 @@ static int run_plan(struct request *q)
 	return tell(q, r);
 }
 
-static int note_variable(struct request *q, const struct compact_piece *p, uint32_t before)
+static int note_variable(struct request *q, const struct compact_piece *p, uint32_t before, bool is_rounded)
 {
 	struct planned *more;
 
@@ -200,33 +200,48 @@ static int note_variable(struct request *q, const struct compact_piece *p, uint3
 	if (!more->key)
 		return -ENOMEM;
 	q->nr_planned++;
-	return compact_daemon_variable(&q->daemon, p->key, p->shape, before);
+	return compact_daemon_variable(&q->daemon, p->key, p->shape, before, is_rounded);
 }
 
-/* The variable of this key in the set before, which has them in order from *at to `end`: 1 more than its number; 0: there is none. */
-static uint32_t find_before(const struct request *q, const char *key, size_t *at, size_t end)
+/* The variable of this key among planned ones in order, from *at to `end`: 1 more than its number; 0: there is none. */
+static uint32_t find_planned(const struct request *q, const char *key, size_t *at, size_t end)
 {
 	while (*at < end && strcmp(q->planned[*at].key, key) < 0)
 		(*at)++;
 	return *at < end && strcmp(q->planned[*at].key, key) == 0 ? (uint32_t)*at + 1 : 0;
 }
 
-static int add_pieces(struct request *q, const struct compact_pieces *p, const uint32_t *file)
+/* Those that were rounded from others of the set, or all but these. `from`, `end`: what the set before has, or this one. */
+static int add_some(struct request *q, const struct compact_pieces *p, const uint32_t *file, bool rounded, size_t from, size_t end)
 {
-	size_t first = q->nr_planned, at = q->nr_steps > 0 ? q->last_set : first;
 	int r = 0;
 
 	for (size_t i = 0; i < p->nr && r == 0; i++) {
 		const struct compact_piece *x = &p->piece[i];
+		size_t at = from;
 
+		if ((x->wide != NULL) != rounded)
+			continue;
 		if (i == 0 || strcmp(x->key, x[-1].key) != 0)
-			r = note_variable(q, x, find_before(q, x->key, &at, first));
+			r = note_variable(q, x, find_planned(q, rounded ? x->wide : x->key, &at, end), rounded);
+		if (!rounded)
+			from = at;
 		for (size_t k = 0; k < x->nr_extents && r == 0; k++)
 			r = compact_daemon_extent(&q->daemon, file[x->member], x->extent[k].off, x->extent[k].len);
 	}
-	q->last_set = first;
-	q->nr_steps++;
 	return r;
+}
+
+/* What was rounded comes last: it names what is there. */
+static int add_pieces(struct request *q, const struct compact_pieces *p, const uint32_t *file)
+{
+	size_t first = q->nr_planned;
+	int r = add_some(q, p, file, false, q->nr_steps > 0 ? q->last_set : first, q->nr_steps > 0 ? q->last_end : first);
+
+	q->last_set = first;
+	q->last_end = q->nr_planned;
+	q->nr_steps++;
+	return r == 0 ? add_some(q, p, file, true, q->last_set, q->last_end) : r;
 }
 
 static int add_set(struct request *q, const struct set *set, const struct compact_pieces *p)

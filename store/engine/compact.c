@@ -316,8 +316,9 @@ static int compact_init(struct compact *c)
 	c->copy.code = compact_code_frame;
 	c->copy.userdata = c;
 	c->stored = malloc(PACK_FRAME_BYTES + CODE_BLOCK_MAX(PACK_PART_BYTES));
+	c->base = malloc(PACK_PART_BYTES);
 	c->work = code_work_new();
-	if (r == 0 && c->stored && c->work)
+	if (r == 0 && c->stored && c->base && c->work)
 		r = io_rate_new(c->conf->rate, &c->g.rate);
 	else
 		r = -ENOMEM;
@@ -331,6 +332,8 @@ static void compact_release(struct compact *c)
 	layer_set_release(&c->g.layers.live);
 	free(c->left);
 	free(c->next);
+	free(c->narrow_of);
+	free(c->base);
 	free(c->stored);
 	code_work_free(c->work);
 	io_rate_free(c->g.rate);

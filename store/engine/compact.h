@@ -41,7 +41,7 @@ struct compact_walk {
 struct compact_chunk {
 	struct pack_chunk_info info;
 	uint32_t phase; /* bytes from its start to the first element that begins in it, modulo 8 */
-	uint64_t at; /* of all parts, as merged: the byte in its middle */
+	int64_t at; /* its first byte, among those of all parts as they are merged; it may be before them */
 };
 
 /* block: bytes of parts that take turns; 0: one whole part behind the other. -ENOMEM. */
@@ -54,3 +54,5 @@ int compact_walk_next(struct compact_walk *w, struct compact_chunk *ret);
 void compact_walk_forget(struct compact_walk *w);
 /* Have they as many parts, with as many bytes each? Then what is at the same place in both belongs together. */
 bool compact_same_parts(const struct compact_variable *a, const struct compact_variable *b);
+/* As many parts, and in each half as many bytes? */
+bool compact_half_parts(const struct compact_variable *half, const struct compact_variable *whole);

@@ -37,7 +37,7 @@ void compact_steps_release(struct compact_steps *s)
 
 int compact_steps_next(struct compact_steps *s, struct compact_place *ret)
 {
-	uint64_t at = UINT64_MAX;
+	int64_t at = INT64_MAX;
 	int r = 0;
 
 	/* those that were told last */
@@ -52,7 +52,7 @@ int compact_steps_next(struct compact_steps *s, struct compact_place *ret)
 		s->told[i] = s->has[i] && s->next[i].at == at;
 		ret->chunk[i] = s->told[i] ? &s->next[i] : NULL;
 	}
-	return at != UINT64_MAX;
+	return at != INT64_MAX;
 }
 
 void compact_steps_forget(struct compact_steps *s)
@@ -79,10 +79,12 @@ static int emit(struct step_rows *r, struct step_row *row, unsigned nr_versions)
 	return q;
 }
 
-/* Places of a row: whole parts of each version, as many as a frame takes. */
-static uint32_t places_of(uint32_t chunk_len, unsigned nr_versions)
+/* Places of a row: whole parts of each version, as many as a frame takes; pairs of them, where half as much of another variable comes along. */
+static uint32_t places_of(const struct step_rows *r, uint32_t chunk_len, unsigned nr_versions)
 {
-	return PACK_PARTS / nr_versions * (PACK_PART_BYTES / chunk_len);
+	uint32_t pairs = r->is_wide ? PACK_PARTS / (3 * nr_versions) : 0;
+
+	return (pairs > 0 ? 2 * pairs : PACK_PARTS / nr_versions) * (PACK_PART_BYTES / chunk_len);
 }
 
 static int add(struct step_rows *r, struct step_row *row, const struct compact_chunk *const *chunk, unsigned nr, uint32_t max)
@@ -104,11 +106,11 @@ static int add(struct step_rows *r, struct step_row *row, const struct compact_c
 	return q == 0 && row->nr == max ? emit(r, row, nr) : q;
 }
 
-static bool go_together(const struct compact_chunk *const *chunk, unsigned nr)
+static bool go_together(const struct step_rows *r, const struct compact_chunk *const *chunk, unsigned nr)
 {
 	uint32_t chunk_len = chunk[0]->info.chunk_len;
 
-	if (nr == 1 || chunk_len == PACK_VARIED || PACK_PART_BYTES % chunk_len != 0)
+	if ((nr == 1 && !r->is_wide) || chunk_len == PACK_VARIED || PACK_PART_BYTES % chunk_len != 0)
 		return false;
 	for (unsigned v = 1; v < nr; v++)
 		if (chunk[v]->info.chunk_len != chunk_len || chunk[v]->phase != chunk[0]->phase)
@@ -122,11 +124,25 @@ int step_rows_add(struct step_rows *r, const struct compact_chunk *const *chunk,
 
 	if (nr == 0)
 		return 0;
-	if (go_together(chunk, nr))
-		return add(r, &r->together[nr], chunk, nr, places_of(chunk[0]->info.chunk_len, nr));
+	if (go_together(r, chunk, nr))
+		return add(r, &r->together[nr], chunk, nr, places_of(r, chunk[0]->info.chunk_len, nr));
 	for (unsigned v = 0; v < nr && q == 0; v++)
 		q = add(r, &r->alone[step[v]], &chunk[v], 1, PACK_FRAME_BLOCKS);
 	return q;
+}
+
+/* The last one of so many versions: what takes pairs of parts first, and then the rest. */
+static int emit_last(struct step_rows *r, struct step_row *row, unsigned nr_versions)
+{
+	uint32_t pair = row->nr > 0 ? 2 * PACK_PART_BYTES / row->chunk_len : 1, rest = r->is_wide ? row->nr % pair : 0;
+	struct step_row last = *row;
+	int q;
+
+	row->nr -= rest;
+	last.chunk += row->nr;
+	last.nr = rest;
+	q = emit(r, row, nr_versions);
+	return q == 0 ? emit(r, &last, nr_versions) : q;
 }
 
 int step_rows_flush(struct step_rows *r)
@@ -134,7 +150,7 @@ int step_rows_flush(struct step_rows *r)
 	int q = 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(r->together) && q == 0; i++)
-		q = emit(r, &r->together[i], i);
+		q = emit_last(r, &r->together[i], i);
 	for (unsigned i = 0; i < ARRAY_SIZE(r->alone) && q == 0; i++)
 		q = emit(r, &r->alone[i], 1);
 	return q;

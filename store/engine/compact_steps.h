@@ -43,6 +43,7 @@ struct step_rows {
 	/* A row is full, or the last one: `nr` places of `nr_versions`, the newest first. */
 	int (*emit)(void *userdata, const struct step_row *row, unsigned nr_versions);
 	void *userdata;
+	bool is_wide; /* another variable comes along, of elements half as wide */
 	struct step_row together[STEPS_MAX + 1]; /* by the number of versions */
 	struct step_row alone[STEPS_MAX]; /* by step: chunks that have no other version */
 };

@@ -47,14 +47,24 @@ static uint64_t part_len(const struct compact_variable *v, size_t *i)
 	return len;
 }
 
-bool compact_same_parts(const struct compact_variable *a, const struct compact_variable *b)
+static bool have_parts(const struct compact_variable *a, uint64_t times, const struct compact_variable *b)
 {
 	size_t i = 0, k = 0;
 
 	while (i < a->nr_extents && k < b->nr_extents)
-		if (part_len(a, &i) != part_len(b, &k))
+		if (times * part_len(a, &i) != part_len(b, &k))
 			return false;
 	return i == a->nr_extents && k == b->nr_extents;
+}
+
+bool compact_same_parts(const struct compact_variable *a, const struct compact_variable *b)
+{
+	return have_parts(a, 1, b);
+}
+
+bool compact_half_parts(const struct compact_variable *half, const struct compact_variable *whole)
+{
+	return have_parts(half, 2, whole);
 }
 
 int compact_walk_init(struct compact_walk *w, struct engine *e, const struct compact_variable *v, const uint64_t *inos,
@@ -171,7 +181,7 @@ static int look_at(struct compact_walk *w, const struct extent *x, uint64_t exte
 	end = MIN(chunk_off + info->len, extent_off + x->len);
 	middle = start + (end - start) / 2;
 	ret->phase = (uint32_t)(w->origin - chunk_off) % 8;
-	ret->at = w->at + (middle - w->begin);
+	ret->at = (int64_t)(w->at + (chunk_off - w->begin));
 	w->off = end;
 	return !fp_is_none(info->fp) && !info->is_away && middle >= w->begin && middle < w->end;
 }

@@ -286,6 +286,7 @@ struct compact_variable {
 	const struct compact_extent *extent; /* those of one file after the other, each in the variable's order */
 	size_t nr_extents;
 	size_t before; /* 1 more than the number of the variable that it was a step before, a smaller one; 0: none */
+	size_t wide; /* likewise: of 32-bit floats that this one was rounded from; it goes where that one goes, and `before` does not count */
 };
 #define COMPACT_CHAIN_MAX 15u
 

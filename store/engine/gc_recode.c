@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "store/code/code.h"
+#include "store/code/twin.h"
 
 #define LEVEL 1 /* of types */
 #define LEVEL_BYTES 3 /* as coding.c has it */
@@ -14,6 +15,7 @@ void gc_recode_release(struct gc_recode *r)
 {
 	code_work_free(r->work);
 	free(r->stored);
+	free(r->base);
 	*r = (struct gc_recode){ 0 };
 }
 
@@ -62,17 +64,35 @@ static struct coder_spec alone(const struct coder_spec *with_base)
 	return spec;
 }
 
+/* What the part was rounded from, rounded once more, as store/pack will have it: its bytes. */
+static uint32_t round_base(struct gc_recode *rc, const struct coder_spec *spec, enum code_place how, const uint8_t *wide,
+			   uint32_t wide_len, uint32_t len)
+{
+	uint32_t lead = spec->steps.lead, nr = MIN(wide_len / 4, (len - lead) / 2);
+
+	memset(rc->base, 0, lead);
+	twin_round(spec->steps.type, (struct code_type){ CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE }, wide, nr, rc->base + lead);
+	return lead + 2 * nr;
+}
+
 /* Against the same bytes as before, if they have come along to an earlier part. Its bytes; 0: they have not, or it does not get smaller. */
 static int code_against(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, struct coder_spec *spec,
 			uint32_t off, uint32_t len, uint8_t *ret)
 {
-	uint32_t place = new_place(c, chunk, code_place_off(spec->steps.base_place));
+	enum code_place how = code_place_how(spec->steps.base_place);
+	uint32_t place = new_place(c, chunk, code_place_off(spec->steps.base_place)), base_len;
+	const uint8_t *base = c->buffer + place;
 	int n;
 
-	if (code_place_how(spec->steps.base_place) != CODE_PLACE_SAME || place >= off)
+	if (place >= off)
 		return 0;
-	spec->steps.base_place = code_place(CODE_PLACE_SAME, place);
-	n = code_encode(rc->work, spec, c->buffer + off, len, c->buffer + place, MIN(len, off - place), ret);
+	base_len = MIN(len, off - place);
+	if (how != CODE_PLACE_SAME) {
+		base = rc->base;
+		base_len = round_base(rc, spec, how, c->buffer + place, MIN(2 * len, off - place), len);
+	}
+	spec->steps.base_place = code_place(how, place);
+	n = code_encode(rc->work, spec, c->buffer + off, len, base, base_len, ret);
 	return n >= (int)len ? 0 : n;
 }
 
@@ -137,7 +157,9 @@ int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded, bool ba
 		r->work = code_work_new();
 	if (coded && !r->stored)
 		r->stored = malloc(PACK_FRAME_BYTES + CODE_BLOCK_MAX(PACK_PART_BYTES));
-	if (coded && (!r->work || !r->stored))
+	if (coded && !r->base)
+		r->base = malloc(PACK_PART_BYTES);
+	if (coded && (!r->work || !r->stored || !r->base))
 		return -ENOMEM;
 	q = gc_copy_flush(c);
 	c->code = coded ? recode_frame : NULL;

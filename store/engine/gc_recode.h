@@ -9,7 +9,7 @@
 
 struct gc_recode {
 	struct code_work *work; /* NULL: not needed so far */
-	uint8_t *stored;
+	uint8_t *stored, *base;
 	bool based; /* the last frame had bases */
 };
 

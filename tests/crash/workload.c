@@ -345,8 +345,8 @@ static int compact(struct engine *e, const char *path, const char *other, const 
 	const struct compact_extent x[] = { { 0, op->seed % 2 ? 0 : op->seed % 9, MiB(4) }, { 1, 0, MiB(4) } };
 	const struct coding_shape numbers = { .type = { CODE_UINT, 8, false } };
 	bool steps = op->seed % 2;
-	const struct compact_variable v[] = { { "numbers", numbers, &x[1], steps ? 1 : 0, 0 },
-					      { "numbers", numbers, x, steps ? 1 : ARRAY_SIZE(x), 1 } };
+	const struct compact_variable v[] = { { "numbers", numbers, &x[1], steps ? 1 : 0, 0, 0 },
+					      { "numbers", numbers, x, steps ? 1 : ARRAY_SIZE(x), 1, 0 } };
 	struct compact_result result[ARRAY_SIZE(v)];
 	struct compact_report report;
 	uint64_t inos[2];

@@ -77,7 +77,7 @@ static struct plan *plan_new(unsigned from, unsigned end, unsigned back)
 	for (unsigned i = 0; i < end - from; i++) {
 		p->inos[i] = FIRST + from + i;
 		p->x[i] = (struct compact_extent){ i, HEAD, VARIABLE };
-		p->variable[i] = (struct compact_variable){ "field", doubles, &p->x[i], 1, i };
+		p->variable[i] = (struct compact_variable){ "field", doubles, &p->x[i], 1, i, 0 };
 	}
 	p->conf = (struct compact_conf){ .inos = p->inos,
 					 .variable = p->variable,
