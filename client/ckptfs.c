@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "client/client.h"
 #include "client/image.h"
+#include "client/mapping.h"
 #include "client/options.h"
 #include "client/track.h"
 
@@ -148,6 +149,8 @@ int ckptfs_init(const char *dir, const struct ckptfs_options *options)
 {
 	int r;
 
+	if (!dir)
+		return log_errno(-EINVAL, "checkpoints: no directory is given");
 	forget_parent();
 	mutex_lock(&client.call);
 	if (client.alive) {
@@ -440,9 +443,27 @@ static bool tracks_stack(const uint8_t *p, size_t len)
 	return start < (uintptr_t)stack + stack_len && end > (uintptr_t)stack;
 }
 
+/* Of memory that the program has mapped itself. Where the kernel does not tell, it is taken as it is. */
+static int check_memory(const char *name, const uint8_t *p, size_t len)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	int r;
+
+	if (!maps)
+		return 0;
+	r = mapping_check(maps, (uintptr_t)p, (uintptr_t)p + len);
+	fclose(maps);
+	if (r == -ENOMEM)
+		log_error("region %s: %zu bytes at %p: some of it is not mapped", name, len, (const void *)p);
+	else if (r < 0)
+		log_error("region %s: %zu bytes at %p: some of it cannot be read and written", name, len, (const void *)p);
+	return r;
+}
+
 static int protect(const char *name, uint8_t *p, size_t len) REQUIRES(client.call)
 {
 	struct region *restored = region_by_name(name), *r;
+	int error;
 
 	if (!p || len == 0 || (uintptr_t)p > UINTPTR_MAX - len)
 		return log_errno(-EINVAL, "region %s: %zu bytes at %p", name, len, (void *)p);
@@ -455,6 +476,9 @@ static int protect(const char *name, uint8_t *p, size_t len) REQUIRES(client.cal
 				 restored && restored->claimed ? "the name is taken" : "some of it is protected already");
 	if (restored && restored->len != len)
 		return log_errno(-ERANGE, "region %s: %zu bytes were restored, %zu are asked for", name, restored->len, len);
+	error = check_memory(name, p, len);
+	if (error < 0)
+		return error;
 	if (restored) {
 		memcpy(p, restored->p, len);
 		client_drop_region(restored);

@@ -102,7 +102,8 @@ int ckptfs_free(void *p);
 /*
  * The program's own memory, of any alignment. Pages that lie in it as a whole are tracked; what is before and behind them is copied at each
  * checkpoint. It must stay mapped and readable and writable until ckptfs_unprotect(). -EINVAL also: tracked pages would be on the calling thread's
- * stack, where a handler may have to run; -EEXIST: the name is taken, or some of it is protected already.
+ * stack, where a handler may have to run; -EEXIST: the name is taken, or some of it is protected already; -ENOMEM also: some of it is
+ * not mapped; -EACCES: some of it cannot be read and written.
  */
 int ckptfs_protect(const char *name, void *p, size_t len);
 int ckptfs_unprotect(void *p);

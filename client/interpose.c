@@ -455,8 +455,7 @@ sighandler_t signal(int number, sighandler_t handler)
 	return NEXT(signal)(number, handler);
 }
 
-/* Masks of signals: who has SIGSEGV blocked and writes to a closed page would be ended by the kernel. */
-static const sigset_t *without_faults(const sigset_t *set, sigset_t *room)
+const sigset_t *interpose_mask(const sigset_t *set, sigset_t *room)
 {
 	if (!set || !track_mprotect_installed || !sigismember(set, SIGSEGV))
 		return set;
@@ -469,7 +468,7 @@ int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
 	sigset_t room;
 
-	set = how == SIG_UNBLOCK ? set : without_faults(set, &room);
+	set = how == SIG_UNBLOCK ? set : interpose_mask(set, &room);
 	return RESULT(old, at, NEXT(sigprocmask)(how, set, at));
 }
 
@@ -477,8 +476,15 @@ int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
 	sigset_t room;
 
-	set = how == SIG_UNBLOCK ? set : without_faults(set, &room);
+	set = how == SIG_UNBLOCK ? set : interpose_mask(set, &room);
 	return RESULT(old, at, NEXT(pthread_sigmask)(how, set, at));
+}
+
+int sigsuspend(const sigset_t *set)
+{
+	sigset_t room;
+
+	return NEXT(sigsuspend)(interpose_mask(set, &room));
 }
 
 /* --- descriptors: what the program has not opened is not there for it --- */

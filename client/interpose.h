@@ -14,6 +14,7 @@
 #pragma once
 
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,6 +36,9 @@ void *interposed_find(struct interposed *f); /* now, by somebody who comes befor
 		void *_next = __atomic_load_n(&_f.next, __ATOMIC_RELAXED);              \
 		(__typeof__(&name_))(_next ? _next : interposed_find(&_f));             \
 	})
+
+/* A mask of signals as it may be set: who has SIGSEGV blocked and writes to a closed page would be ended by the kernel. */
+const sigset_t *interpose_mask(const sigset_t *set, sigset_t *room);
 
 /* --- open --- */
 

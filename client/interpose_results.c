@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -388,6 +389,9 @@ int poll(struct pollfd *fds, nfds_t nr, int timeout)
 
 int ppoll(struct pollfd *fds, nfds_t nr, const struct timespec *timeout, const sigset_t *mask)
 {
+	sigset_t room;
+
+	mask = interpose_mask(mask, &room);
 	return RESULTS(fds, nr * sizeof(*fds), at, NEXT(ppoll)(at, nr, timeout, mask));
 }
 
@@ -408,6 +412,9 @@ int select(int nr, fd_set *read, fd_set *write, fd_set *except, struct timeval *
 
 int pselect(int nr, fd_set *read, fd_set *write, fd_set *except, const struct timespec *timeout, const sigset_t *mask)
 {
+	sigset_t room;
+
+	mask = interpose_mask(mask, &room);
 	return SETS(nr, read, write, except, NEXT(pselect)(nr, read_at, write_at, except_at, timeout, mask));
 }
 
@@ -423,11 +430,17 @@ int epoll_wait(int fd, struct epoll_event *events, int nr, int timeout)
 
 int epoll_pwait(int fd, struct epoll_event *events, int nr, int timeout, const sigset_t *mask)
 {
+	sigset_t room;
+
+	mask = interpose_mask(mask, &room);
 	return RESULTS(events, event_bytes(nr), at, NEXT(epoll_pwait)(fd, at, nr, timeout, mask));
 }
 
 int epoll_pwait2(int fd, struct epoll_event *events, int nr, const struct timespec *timeout, const sigset_t *mask)
 {
+	sigset_t room;
+
+	mask = interpose_mask(mask, &room);
 	return RESULTS(events, event_bytes(nr), at, NEXT(epoll_pwait2)(fd, at, nr, timeout, mask));
 }
 
@@ -486,6 +499,19 @@ int prlimit64(pid_t pid, enum __rlimit_resource resource, const struct rlimit64 
 clock_t times(struct tms *times_)
 {
 	return RESULT(times_, at, NEXT(times)(at));
+}
+
+/* The C library writes the process's number while it has all signals blocked. */
+int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
+		char *const argv[], char *const envp[])
+{
+	return RESULT(pid, at, NEXT(posix_spawn)(at, path, actions, attributes, argv, envp));
+}
+
+int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
+		 char *const argv[], char *const envp[])
+{
+	return RESULT(pid, at, NEXT(posix_spawnp)(at, file, actions, attributes, argv, envp));
 }
 
 int getgroups(int nr, gid_t *groups)

@@ -384,7 +384,7 @@ static void mistakes_are_told(void)
 	CHECK(ckptfs_init(top, &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .mode = 9 }) == -EINVAL);
 	CHECK(ckptfs_init(top, &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .flags = 64 }) == -EINVAL);
 	CHECK(ckptfs_init(top, &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .member = "a/b" }) == -EINVAL);
-	CHECK(ckptfs_init("/nowhere/at/all", NULL) == -ENOENT);
+	CHECK(ckptfs_init("/nowhere/at/all", NULL) == -ENOENT && ckptfs_init(NULL, NULL) == -EINVAL);
 	CHECK(ckptfs_init("/tmp", &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .flags = CKPTFS_REQUIRE_MOUNT }) == -ENOTTY);
 	CHECK(setenv("CKPTFS_COW", "many", 1) == 0 && ckptfs_init(top, NULL) == -EINVAL && unsetenv("CKPTFS_COW") == 0);
 	api_begin(NULL);
@@ -400,6 +400,9 @@ static void mistakes_are_told(void)
 	CHECK(ckptfs_free(p) == 0);
 	p = mmap(NULL, HUGE_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(p == MAP_FAILED || (ckptfs_protect("huge", p, HUGE_LEN) == -EFBIG && munmap(p, HUGE_LEN) == 0));
+	p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED && mprotect(p + PAGE, PAGE, PROT_READ) == 0 && ckptfs_protect("constant", p, 3 * PAGE) == -EACCES);
+	CHECK(munmap(p + PAGE, PAGE) == 0 && ckptfs_protect("hole", p, 3 * PAGE) == -ENOMEM && munmap(p, 3 * PAGE) == 0);
 	api_take(); /* of nothing */
 	CHECK(ckptfs_restart(0, 0, NULL) == 0);
 	api_end();

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -372,6 +373,10 @@ static void of_processes(void)
 		CLOSED(call, pid);                                              \
 		CHECK(WIFEXITED(*status) && WEXITSTATUS(*status) == 3);         \
 	} while (0)
+	CLOSED(posix_spawnp((pid_t *)result, "true", NULL, NULL, (char *[]){ "true", NULL }, environ), 0);
+	CHECK(waitpid(*(pid_t *)result, NULL, 0) == *(pid_t *)result);
+	CLOSED(posix_spawn((pid_t *)result, "/bin/true", NULL, NULL, (char *[]){ "true", NULL }, environ), 0);
+	CHECK(waitpid(*(pid_t *)result, NULL, 0) == *(pid_t *)result);
 	CHILD(wait(status));
 	CHILD(waitpid(pid, status, 0));
 	CHILD(wait3(status, 0, usage));
@@ -439,6 +444,42 @@ static void on_alarm(int number)
 	(void)number;
 }
 
+static void on_alarm_write(int number)
+{
+	(void)number;
+	result[0]++;
+}
+
+/* As who waits for one signal does: its handler may write. */
+static void waits_with_all_blocked_but_one(void)
+{
+	struct sigaction action = { .sa_handler = on_alarm_write };
+	struct itimerval soon = { .it_value = { .tv_usec = 20000 } };
+	sigset_t but_alarm, alarm, before;
+	struct epoll_event event;
+	int fd = epoll_create1(0);
+
+	sigfillset(&but_alarm);
+	sigdelset(&but_alarm, SIGALRM);
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	CHECK(fd >= 0 && sigaction(SIGALRM, &action, NULL) == 0 && sigprocmask(SIG_BLOCK, &alarm, &before) == 0);
+	for (int i = 0; i < 4; i++) {
+		int r = 0;
+
+		closed();
+		CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+		switch (i) {
+		case 0: r = sigsuspend(&but_alarm); break;
+		case 1: r = ppoll(NULL, 0, NULL, &but_alarm); break;
+		case 2: r = pselect(0, NULL, NULL, NULL, NULL, &but_alarm); break;
+		case 3: r = epoll_pwait(fd, &event, 1, -1, &but_alarm); break;
+		}
+		CHECK(r == -1 && errno == EINTR && result[0] == FILLED + 1);
+	}
+	CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0 && close(fd) == 0);
+}
+
 static void of_signals(void)
 {
 	struct sigaction action = { .sa_handler = on_alarm }, *old = (struct sigaction *)result;
@@ -484,6 +525,7 @@ static void of_signals(void)
 	closed();
 	result[0] = 1;
 	CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
+	waits_with_all_blocked_but_one();
 }
 
 static void calls_write_results_to_closed_pages(void)
