@@ -23,8 +23,6 @@
 #define NAP_IDLE_NS UINT64_C(2000000)
 #define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round; or it is the daemon's turn, which wakes this agent */
 
-#define TELL_NS UINT64_C(1000000000) /* after the last of a checkpoint: others may still write theirs */
-
 enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, HELD };
 
 /* What each node says at the end. */
@@ -60,7 +58,6 @@ struct rounds {
 	bool lookup; /* use them */
 	struct fp *untold; /* pages that the daemon has stored without a round, in any order */
 	uint32_t nr_untold;
-	uint64_t tell_ns; /* when homes are told of these, unless a round begins before */
 	struct holders *had; /* of each page: who is known to have it, durable and lent */
 	struct fp *entered; /* pages that enter the reduction, ... */
 	uint32_t *entered_index, nr_entered; /* and which these are */
@@ -580,7 +577,6 @@ int rounds_tell(struct rounds *rs, const void *body, size_t len)
 		link_encode_plain(LINK_SHARED, nr, &rs->daemon->out);
 		return 0;
 	}
-	rs->tell_ns = monotonic_ns() + TELL_NS;
 	return add_untold(rs, pages, nr);
 }
 
@@ -623,7 +619,7 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 
 	switch (rs->state) {
 	case IDLE:
-		r = now_ns >= rs->tell_ns ? tell_untold(rs) : 0;
+		r = tell_untold(rs);
 		if (r == 0)
 			r = start_next(rs);
 		break;
