@@ -142,37 +142,50 @@ static int drop_recipes(struct engine *e, uint64_t ino, struct db_batch *batch)
 	return r;
 }
 
+static int drop_from_view(struct engine *e, uint64_t ino, struct db_batch *batch)
+{
+	struct ns_key content = ns_key_content(ino);
+
+	db_batch_del(batch, content.b, content.len);
+	return drop_recipes(e, ino, batch);
+}
+
+/* What fails is applied again, and must not be counted twice: so it is forgotten last, here and below. */
+static int drop_open(struct content *c, uint64_t ino, struct db_batch *batch)
+{
+	int r = 0;
+
+	mutex_lock(&c->lock);
+	if (c->in_view) /* else it came and went between two flushes */
+		r = drop_from_view(c->e, ino, batch);
+	if (r == 0)
+		content_forget(c);
+	mutex_unlock(&c->lock);
+	return r;
+}
+
 static int apply_drop(struct engine *e, const void *p, size_t len, struct db_batch *batch)
 {
 	struct cursor cur = cursor_of(p, len);
 	uint64_t ino = cursor_varint(&cur);
-	struct ns_key content;
 	struct ns_content was;
 	struct content *c;
-	bool in_view = true;
 	int r;
 
 	if (!cursor_done(&cur))
 		return -EBADMSG;
-	content = ns_key_content(ino);
 	if (content_lookup(e, ino, &c) > 0) {
-		mutex_lock(&c->lock);
-		in_view = c->in_view;
-		content_forget(c);
-		mutex_unlock(&c->lock);
+		r = drop_open(c, ino, batch);
 		content_close(c);
-	} else {
-		r = ns_get_content(e->db, ino, &was);
-		if (r < 0)
-			return r;
-		in_view = r > 0;
-		if (r > 0)
-			atomic_fetch_sub(&e->logical, (int64_t)was.mapped);
+		return r;
 	}
-	if (!in_view)
-		return 0; /* it came and went between two flushes */
-	db_batch_del(batch, content.b, content.len);
-	return drop_recipes(e, ino, batch);
+	r = ns_get_content(e->db, ino, &was);
+	if (r <= 0)
+		return r;
+	r = drop_from_view(e, ino, batch);
+	if (r == 0)
+		atomic_fetch_sub(&e->logical, (int64_t)was.mapped);
+	return r;
 }
 
 static int apply_replace(struct engine *e, enum record_type type, const void *p, size_t len)
