@@ -42,7 +42,9 @@ struct aggregator {
 	struct mutex lock; /* leaf */
 	struct cond changed;
 	struct aggregator_status status GUARDED_BY(lock);
-	bool woken, paused, stop GUARDED_BY(lock);
+	bool woken GUARDED_BY(lock);
+	bool paused GUARDED_BY(lock);
+	bool stop GUARDED_BY(lock);
 	unsigned nr_aside GUARDED_BY(lock); /* who want it not to run */
 	pid_t child GUARDED_BY(lock); /* not reaped while it stands here; 0: none */
 	bool has_thread; /* of whoever starts and stops */

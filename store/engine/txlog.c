@@ -150,7 +150,7 @@ static int drop_from_view(struct engine *e, uint64_t ino, struct db_batch *batch
 	return drop_recipes(e, ino, batch);
 }
 
-/* What fails is applied again, and must not be counted twice: so it is forgotten last, here and below. */
+/* What fails has not happened, and comes again: so the file is forgotten, and its bytes are taken off the total, last, here and below. */
 static int drop_open(struct content *c, uint64_t ino, struct db_batch *batch)
 {
 	int r = 0;

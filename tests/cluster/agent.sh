@@ -612,18 +612,14 @@ for message in nodes begin decision settled get; do
 done
 
 for message in places taken get; do
-	begin daemon-dies-with-memory-at-$message
-	node fetch=1-1000:2.3 times=5 memory=1 die=$message
-	node holds=1-1000 memory=1 die=$message
-	node holds=1-1000 memory=1
-	agents 0
-	ends
-	begin agent-dies-with-memory-at-$message
-	node fetch=1-1000:2.3 times=5 memory=1 kill=$message
-	node holds=1-1000 memory=1 kill=$message
-	node holds=1-1000 memory=1
-	agents 1
-	ends
+	for who in die kill; do # the daemon, its agent
+		begin $who-with-memory-at-$message
+		node fetch=1-1000:2.3 times=5 memory=1 $who=$message
+		node holds=1-1000 memory=1 $who=$message
+		node holds=1-1000 memory=1
+		agents $([ $who = die ] && echo 0 || echo 1)
+		ends
+	done
 done
 
 for message in prepare mark unlend collected; do

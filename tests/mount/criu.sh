@@ -86,21 +86,7 @@ restore 2
 stop
 
 # 4. What is known of these images.
-exits 0 "$CKPTFS_BUILD/tools/ckptfs-analyze" --images --json "$MNT/tree/step2"
-"$PYTHON" - "$WORK/out" $mib <<'EOT' || fail "ckptfs-analyze --images: not as it must be"
-import json, sys
-j, mib = json.load(open(sys.argv[1])), int(sys.argv[2])
-images = j["images"]["images"]
-assert len(images) == 4 and j["images"]["exact"] and j["images"]["complete"], images
-for image in images:
-    kinds = {k["kind"]: k for k in image["kinds"]}
-    assert {"heap", "stack", "code", "library", "anonymous", "all"} <= set(kinds), set(kinds)
-    assert kinds["anonymous"]["deduplicated_bytes"] >= mib << 20
-    size = [f["size_bytes"] for f in j["files"] if f["path"] == image["path"]][0]
-    assert kinds["all"]["original_bytes"] == size == sum(k["original_bytes"] for n, k in kinds.items() if n != "all")
-together = {k["kind"]: k for k in j["images"]["together"]}
-assert together["code"]["redundancy"] > 0.4 and together["library"]["redundancy"] > 0.4, together # of four processes
-EOT
+kinds_are_known "$MNT/tree/step2" 4 $mib "heap stack code library anonymous all" code 0.4 library 0.4
 
 # 5. Memory that is dumped before, while the program runs on, and the rest against it.
 if criu check --feature mem_dirty_track >/dev/null 2>&1; then

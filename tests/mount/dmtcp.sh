@@ -104,21 +104,7 @@ restore 2
 stop
 
 # 4. What is known of these images.
-exits 0 "$CKPTFS_BUILD/tools/ckptfs-analyze" --images --json "$MNT/tree/step2"
-"$PYTHON" - "$WORK/out" $mib <<'EOT' || fail "ckptfs-analyze --images: not as it must be"
-import json, sys
-j, mib = json.load(open(sys.argv[1])), int(sys.argv[2])
-images = j["images"]["images"]
-assert len(images) == 4 and j["images"]["exact"] and j["images"]["complete"], images
-for image in images:
-    kinds = {k["kind"]: k for k in image["kinds"]}
-    assert {"heap", "stack", "code", "library", "anonymous", "other", "all"} <= set(kinds), set(kinds)
-    assert kinds["anonymous"]["deduplicated_bytes"] >= mib << 20
-    size = [f["size_bytes"] for f in j["files"] if f["path"] == image["path"]][0]
-    assert kinds["all"]["original_bytes"] == size == sum(k["original_bytes"] for n, k in kinds.items() if n != "all")
-together = {k["kind"]: k for k in j["images"]["together"]}
-assert together["library"]["redundancy"] > 0.7 and together["stack"]["redundancy"] > 0.9, together # of four processes
-EOT
+kinds_are_known "$MNT/tree/step2" 4 $mib "heap stack code library anonymous other all" library 0.7 stack 0.9
 
 # 5. An MPI job: interrupted and restarted, it comes to what it comes to by itself.
 if command -v mpicc mpirun >/dev/null; then

@@ -279,6 +279,26 @@ figure() { stat_json | json "$@"; } # KEY...: of the mount
 new() { figure written_by_cause.new_bytes; } # bytes that nothing stored had yet
 at_least() { [ "$(figure "$1")" -ge "$2" ]; } # KEY VALUE: to be awaited
 
+# kinds_are_known DIR NR MIB KINDS [KIND REDUNDANCY]...: ckptfs-analyze finds NR images there, with MIB of anonymous memory and these kinds in each, all
+# bytes told, and of some kinds more than this share is redundant
+kinds_are_known() {
+	exits 0 "$CKPTFS_BUILD/tools/ckptfs-analyze" --images --json "$1"
+	"$PYTHON" - "$WORK/out" "${@:2}" <<-'EOT' || fail "ckptfs-analyze --images $1: not as it must be"
+	import json, sys
+	j, nr, mib, must, *shares = json.load(open(sys.argv[1])), *map(int, sys.argv[2:4]), set(sys.argv[4].split()), *sys.argv[5:]
+	images = j["images"]["images"]
+	assert len(images) == nr and j["images"]["exact"] and j["images"]["complete"], images
+	for image in images:
+	    kinds = {k["kind"]: k for k in image["kinds"]}
+	    assert must <= set(kinds), set(kinds)
+	    assert kinds["anonymous"]["deduplicated_bytes"] >= mib << 20
+	    size = [f["size_bytes"] for f in j["files"] if f["path"] == image["path"]][0]
+	    assert kinds["all"]["original_bytes"] == size == sum(k["original_bytes"] for n, k in kinds.items() if n != "all")
+	together = {k["kind"]: k for k in j["images"]["together"]}
+	assert all(together[kind]["redundancy"] > float(share) for kind, share in zip(shares[::2], shares[1::2])), together
+	EOT
+}
+
 cleanup() {
 	local code=$? pid
 	trap - EXIT

@@ -974,21 +974,29 @@ static void ask(struct rig *rig, const struct cluster_piece *p, const size_t *wh
 	free(w);
 }
 
+#define WRITTEN ((size_t)3 * 256) /* chunks of 3 MiB */
+
+/* `bytes` as a file that is in packs only; `p` are its pieces, and `all` their numbers. */
+static void write_pieces(struct rig *rig, const uint8_t *bytes, struct cluster_piece *p, size_t all[WRITTEN])
+{
+	rig_write_bytes(rig, 10, bytes, MiB(3));
+	assert_int_equal(engine_sync(rig->e), 0);
+	rig_reopen(rig);
+	assert_int_equal(pieces_of(rig, 10, p), WRITTEN);
+	for (size_t i = 0; i < WRITTEN; i++)
+		all[i] = i;
+}
+
 static void chunks_are_given_in_whatever_order_they_are_asked_for(void **state)
 {
 	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
-	size_t order[3 * 256], nr = 0;
+	size_t order[WRITTEN], nr = 0;
 	struct world *w = *state;
 	struct rig *rig = w->nodes[0].rig;
 	uint8_t *bytes = rig_bytes(MiB(3), 5);
 
 	w->open = false;
-	rig_write_bytes(rig, 10, bytes, MiB(3));
-	assert_int_equal(engine_sync(rig->e), 0);
-	rig_reopen(rig);
-	assert_int_equal(pieces_of(rig, 10, p), ARRAY_SIZE(order));
-	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
-		order[i] = i;
+	write_pieces(rig, bytes, p, order);
 	ask(rig, p, order, ARRAY_SIZE(order), bytes, SIZE_MAX);
 	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
 		order[i] = ARRAY_SIZE(order) - 1 - i;
@@ -1012,18 +1020,13 @@ static void chunks_are_given_in_whatever_order_they_are_asked_for(void **state)
 static void what_is_guessed_is_looked_at(void **state)
 {
 	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
-	size_t which[3 * 256];
+	size_t which[WRITTEN];
 	struct world *w = *state;
 	struct rig *rig = w->nodes[0].rig;
 	uint8_t *bytes = rig_bytes(MiB(3), 5);
 
 	w->open = false;
-	rig_write_bytes(rig, 10, bytes, MiB(3));
-	assert_int_equal(engine_sync(rig->e), 0);
-	rig_reopen(rig);
-	assert_int_equal(pieces_of(rig, 10, p), ARRAY_SIZE(which));
-	for (size_t i = 0; i < ARRAY_SIZE(which); i++)
-		which[i] = i;
+	write_pieces(rig, bytes, p, which);
 	for (int times = 0; times < 2; times++)
 		for (size_t i = 0; i < ARRAY_SIZE(which); i += 96)
 			ask(rig, p, which + i, MIN(ARRAY_SIZE(which) - i, (size_t)96), bytes, SIZE_MAX);
