@@ -334,7 +334,7 @@ struct ckptfs_compact {
 	uint32_t running; /* out, as all below */
 	int32_t error; /* errno of one that failed, or 0 */
 	uint32_t complete;
-	uint32_t reserved;
+	uint32_t chain; /* in, START: steps that are coded one against the other, 0 to 15; out: 0 */
 	uint64_t variables; /* done */
 	uint64_t plain; /* bytes looked at */
 	uint64_t coded, before, after; /* bytes that are coded now, what they took before, and take now */
@@ -352,6 +352,7 @@ struct ckptfs_compact_file {
 
 #define CKPTFS_COMPACT_EXTENTS 512
 #define CKPTFS_COMPACT_BEGINS 1u /* flag: a variable begins; else the last one goes on, and its shape has been told */
+#define CKPTFS_COMPACT_ROUNDED 2u /* with that one: of 16-bit floats, which were rounded from the variable that `before` names */
 struct ckptfs_compact_add {
 	uint32_t size, version;
 	uint64_t plan;
@@ -359,7 +360,8 @@ struct ckptfs_compact_add {
 	uint32_t type; /* of the elements (docs/format.md section 12) */
 	uint32_t parts, row, plane; /* of an element that lie side by side; elements from row to row, and plane to plane; 0: none */
 	uint32_t nr; /* extents */
-	char key[1032]; /* of a variable that begins: Group/Variable_Datatype_Class, with a final NUL, at most 1024 bytes before it */
+	char key[1028]; /* of a variable that begins: Group/Variable_Datatype_Class, with a final NUL, at most 1024 bytes before it */
+	uint32_t before; /* likewise: 1 more than the number of the variable of this plan that it was a step before; 0: none */
 	struct ckptfs_compact_extent {
 		uint32_t file, reserved;
 		uint64_t off, len;

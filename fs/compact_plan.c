@@ -53,11 +53,12 @@ static int begin_variable(struct compact_plan *p, const struct ckptfs_compact_ad
 	int r;
 
 	if (a->type > UINT8_MAX || code_type_decode((uint8_t)a->type, &v.shape.type) < 0 || a->parts > PARTS_MAX ||
-	    strnlen(a->key, sizeof(a->key)) > VARIABLE_KEY_MAX)
+	    strnlen(a->key, sizeof(a->key)) > VARIABLE_KEY_MAX || a->before > p->nr_variables)
 		return -EINVAL;
 	r = make_room((void **)&p->variable, p->nr_variables, &p->room_variables, sizeof(*p->variable), COMPACT_VARIABLES_MAX);
 	if (r < 0)
 		return r;
+	*(a->flags & CKPTFS_COMPACT_ROUNDED ? &v.wide : &v.before) = a->before;
 	v.key = strdup(a->key);
 	if (!v.key)
 		return -ENOMEM;
@@ -75,7 +76,7 @@ int compact_plan_add(struct compact_plan *p, const struct ckptfs_compact_add *a)
 	bool begins = a->flags & CKPTFS_COMPACT_BEGINS;
 	int r = 0;
 
-	if (a->flags & ~CKPTFS_COMPACT_BEGINS || a->nr > CKPTFS_COMPACT_EXTENTS || (!begins && p->nr_variables == 0))
+	if (a->flags & ~(CKPTFS_COMPACT_BEGINS | CKPTFS_COMPACT_ROUNDED) || a->nr > CKPTFS_COMPACT_EXTENTS || (!begins && p->nr_variables == 0))
 		return -EINVAL;
 	for (uint32_t i = 0; i < a->nr; i++)
 		if (!is_sound(p, &a->extent[i]))

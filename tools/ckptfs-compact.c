@@ -3,7 +3,7 @@
  *
  * What is in the files is found out here, by ckptfs-classify in a process that can do nothing else; the daemon is told where variables lie, and
  * moves them while everything goes on. Files of one step are one set; sets are given to the daemon together until they are much, since
- * each time it looks at all recipes once. It can be stopped or killed at any time: the next one does the rest.
+ * each time it looks at all recipes once, and what is coded one against the other must be given at once. It can be stopped or killed at any time: the next one does the rest.
  *
  * Exit status: 0 done, 1 usage, 2 failed, or something could not be read, 75 another one is running (--background), 130 interrupted.
  */
@@ -38,6 +38,8 @@
 #define BLOCK_MIN KiB(4) /* what takes turns are whole chunks */
 #define GROUP_MAX 65536u
 #define BUDGET 10.0 /* CPU seconds for each GB */
+#define CHAIN 4u
+#define CHAIN_MAX 15u
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_BUSY = CKPTFS_COMPACT_EXIT_BUSY, EXIT_INTERRUPTED = 130 };
 
@@ -50,6 +52,7 @@ struct planned {
 struct request {
 	enum scheme scheme;
 	unsigned group; /* ranks; 0: all */
+	unsigned chain; /* steps that are coded one against the other */
 	uint64_t block, rate;
 	double budget;
 	bool json, quiet, background;
@@ -69,19 +72,22 @@ struct request {
 	bool has_plan;
 	struct planned *planned;
 	size_t nr_planned, room_planned;
+	size_t last_set, last_end; /* the variables of the set that was added last, without those that were rounded from them, */
+	unsigned nr_steps; /* which is step so many of those that follow one another in the plan */
 	uint64_t plan_bytes, plan_files, plan_extents;
 };
 
 static void help(FILE *to)
 {
-	fputs("Usage: ckptfs-compact [--scheme NAME] [--group N] [--block SIZE] [--budget SECONDS] [--rate SIZE]\n"
-	      "                      [--dry-run] [--background] [--json | --quiet] FILE|DIRECTORY...\n"
+	fputs("Usage: ckptfs-compact [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
+	      "                      [--rate SIZE] [--dry-run] [--background] [--json | --quiet] FILE|DIRECTORY...\n"
 	      "       ckptfs-compact --pause | --resume MOUNTPOINT\n"
 	      "Store the variables of files in a ckptfs mount side by side, coded by what they are: HDF5, netCDF, safetensors, torch and\n"
 	      "numpy files, and the rest as plain bytes. Every file keeps its bytes, and can be read and written meanwhile.\n\n"
 	      "  --scheme NAME  how ranks are merged: agnostic, agnostic-block, aware, aware-block, auto (default)\n"
 	      "  --group N      ranks that are merged (default: all of a step)\n"
 	      "  --block SIZE   what takes turns in the -block schemes (default 64K)\n"
+	      "  --chain N      steps that are coded one against the other, 0 to 15 (default 4)\n"
 	      "  --budget S     CPU seconds per GB that coding may take (default 10)\n"
 	      "  --rate SIZE    read and write no more than this of packs per second, such as 50M\n"
 	      "  --dry-run      only tell what would become of them\n"
@@ -132,6 +138,7 @@ static void forget_plan(struct request *q)
 		free(q->planned[--q->nr_planned].key);
 	compact_daemon_end(&q->daemon);
 	q->has_plan = false;
+	q->nr_steps = 0;
 	q->done += q->plan_bytes;
 	q->plan_bytes = q->plan_files = q->plan_extents = 0;
 }
@@ -159,6 +166,7 @@ static int run_plan(struct request *q)
 											         CKPTFS_COMPACT_WHOLE,
 		.cpu_ms = (uint32_t)(q->budget * 1000),
 		.block = q->block,
+		.chain = q->chain,
 		.rate = q->rate,
 	};
 	int r;
@@ -174,7 +182,7 @@ static int run_plan(struct request *q)
 	return tell(q, r);
 }
 
-static int note_variable(struct request *q, const struct compact_piece *p)
+static int note_variable(struct request *q, const struct compact_piece *p, uint32_t before, bool is_rounded)
 {
 	struct planned *more;
 
@@ -192,22 +200,48 @@ static int note_variable(struct request *q, const struct compact_piece *p)
 	if (!more->key)
 		return -ENOMEM;
 	q->nr_planned++;
-	return compact_daemon_variable(&q->daemon, p->key, p->shape);
+	return compact_daemon_variable(&q->daemon, p->key, p->shape, before, is_rounded);
 }
 
-static int add_pieces(struct request *q, const struct compact_pieces *p, const uint32_t *file)
+/* The variable of this key among planned ones in order, from *at to `end`: 1 more than its number; 0: there is none. */
+static uint32_t find_planned(const struct request *q, const char *key, size_t *at, size_t end)
+{
+	while (*at < end && strcmp(q->planned[*at].key, key) < 0)
+		(*at)++;
+	return *at < end && strcmp(q->planned[*at].key, key) == 0 ? (uint32_t)*at + 1 : 0;
+}
+
+/* Those that were rounded from others of the set, or all but these. `from`, `end`: what the set before has, or this one. */
+static int add_some(struct request *q, const struct compact_pieces *p, const uint32_t *file, bool rounded, size_t from, size_t end)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < p->nr && r == 0; i++) {
 		const struct compact_piece *x = &p->piece[i];
+		size_t at = from;
 
+		if ((x->wide != NULL) != rounded)
+			continue;
 		if (i == 0 || strcmp(x->key, x[-1].key) != 0)
-			r = note_variable(q, x);
+			r = note_variable(q, x, find_planned(q, rounded ? x->wide : x->key, &at, end), rounded);
+		if (!rounded)
+			from = at;
 		for (size_t k = 0; k < x->nr_extents && r == 0; k++)
 			r = compact_daemon_extent(&q->daemon, file[x->member], x->extent[k].off, x->extent[k].len);
 	}
 	return r;
+}
+
+/* What was rounded comes last: it names what is there. */
+static int add_pieces(struct request *q, const struct compact_pieces *p, const uint32_t *file)
+{
+	size_t first = q->nr_planned;
+	int r = add_some(q, p, file, false, q->nr_steps > 0 ? q->last_set : first, q->nr_steps > 0 ? q->last_end : first);
+
+	q->last_set = first;
+	q->last_end = q->nr_planned;
+	q->nr_steps++;
+	return r == 0 ? add_some(q, p, file, true, q->last_set, q->last_end) : r;
 }
 
 static int add_set(struct request *q, const struct set *set, const struct compact_pieces *p)
@@ -241,17 +275,19 @@ static int check_files(const struct request *q, const struct set *set)
 	return 0;
 }
 
+/* Steps that are coded together are of one plan, as long as there is room for them at all. */
 static bool is_full(const struct request *q, const struct set *set, const struct compact_pieces *p)
 {
+	bool goes_on = q->nr_steps % (q->chain + 1) != 0;
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < set->nr; i++)
 		bytes += set->member[i].typed.size;
-	return q->has_plan && (q->plan_bytes + bytes > PLAN_BYTES || q->plan_files + set->nr > PLAN_FILES ||
+	return q->has_plan && ((q->plan_bytes + bytes > PLAN_BYTES && !goes_on) || q->plan_files + set->nr > PLAN_FILES ||
 			       q->plan_extents + p->nr_extents > PLAN_EXTENTS);
 }
 
-static int compact_set(void *userdata, struct file **file, size_t nr)
+static int compact_set(void *userdata, struct file **file, size_t nr, bool follows)
 {
 	struct request *q = userdata;
 	struct classify_conf conf = { .helper = q->helper, .limit_ms = CLASSIFY_MS };
@@ -266,6 +302,8 @@ static int compact_set(void *userdata, struct file **file, size_t nr)
 	progress_show(&q->progress, "looking at files", q->done + q->plan_bytes, q->files.size, true);
 	r = set_open(&set, &conf, file, nr);
 	q->incomplete |= set.nr < nr;
+	if (!follows)
+		q->nr_steps = 0;
 	if (r == 0)
 		r = check_files(q, &set);
 	if (r == 0)
@@ -384,6 +422,10 @@ static int set_number(struct request *q, int option, const char *text)
 
 	if (end == text || *end)
 		n = -1;
+	if (option == 'C') {
+		q->chain = n >= 0 && n <= CHAIN_MAX ? (unsigned)n : 0;
+		return q->chain == n ? 0 : refuse("--chain %s: must be a number, 0 to %u", text, CHAIN_MAX);
+	}
 	if (option == 'U') {
 		q->budget = n;
 		return n > 0 && n <= 1e6 ? 0 : refuse("--budget %s: must be CPU seconds per GB, more than 0", text);
@@ -413,6 +455,7 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "resume", no_argument, NULL, 'R' },
 		{ "json", no_argument, NULL, 'j' },	    { "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },	    { "version", no_argument, NULL, 'V' },
+		{ "chain", required_argument, NULL, 'C' },
 		{ 0 },
 	};
 	int c, r = 0;
@@ -422,6 +465,7 @@ static int parse(int argc, char *argv[], struct request *q)
 		case 'S':
 			r = set_scheme(q, optarg);
 			break;
+		case 'C':
 		case 'G':
 		case 'U':
 			r = set_number(q, c, optarg);
@@ -465,7 +509,7 @@ static int parse(int argc, char *argv[], struct request *q)
 
 int main(int argc, char *argv[])
 {
-	_cleanup_(request_release) struct request q = { .scheme = SCHEME_AUTO, .block = KiB(64), .budget = BUDGET, .mount = -1 };
+	_cleanup_(request_release) struct request q = { .scheme = SCHEME_AUTO, .chain = CHAIN, .block = KiB(64), .budget = BUDGET, .mount = -1 };
 	int r = parse(argc, argv, &q);
 
 	if (r > 0)

@@ -69,17 +69,19 @@ static int send_extents(struct compact_daemon *d)
 	return 0;
 }
 
-int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape)
+int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape, uint32_t before,
+			    bool is_rounded)
 {
 	int r = send_extents(d);
 
 	if (r < 0)
 		return r;
-	d->add->flags = CKPTFS_COMPACT_BEGINS;
+	d->add->flags = CKPTFS_COMPACT_BEGINS | (is_rounded ? CKPTFS_COMPACT_ROUNDED : 0);
 	d->add->type = code_type_encode(shape->type);
 	d->add->parts = shape->parts;
 	d->add->row = shape->row;
 	d->add->plane = shape->plane;
+	d->add->before = before;
 	memset(d->add->key, 0, sizeof(d->add->key));
 	strncpy(d->add->key, key, sizeof(d->add->key) - 1);
 	d->nr_variables++;

@@ -16,7 +16,8 @@ int compact_daemon_begin(struct compact_daemon *d, int fd);
 /* What has not been run is given up. Of zeros, too. */
 void compact_daemon_end(struct compact_daemon *d);
 int compact_daemon_file(struct compact_daemon *d, int fd, uint32_t *ret);
-int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape);
+/* `before`: 1 more than the number of the one that it was a step before, or, if it is_rounded, was rounded from; 0: none. */
+int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape, uint32_t before, bool is_rounded);
 int compact_daemon_extent(struct compact_daemon *d, uint32_t file, uint64_t off, uint64_t len); /* of the last variable */
 /* All of it; *how has what START wants, and then what STATUS says. `step` is called again and again meanwhile; false: it is to stop. */
 int compact_daemon_run(struct compact_daemon *d, struct ckptfs_compact *how,

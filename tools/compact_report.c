@@ -77,8 +77,10 @@ int compact_rows_add(struct compact_rows *r, const char *key, struct code_type t
 					   .known = res->known,
 					   .code_ns = res->code_ns });
 	row->turns += res->turns == CKPTFS_COMPACT_TURNS ? res->coded : 0;
-	if (res->coded > 0)
+	if (res->coded > 0 && res->coded >= row->most) {
 		snprintf(row->coder, sizeof(row->coder), "%s", res->coder);
+		row->most = res->coded;
+	}
 	return 0;
 }
 

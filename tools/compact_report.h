@@ -12,7 +12,8 @@ struct compact_row {
 	struct code_type type;
 	uint64_t plain, coded, before, after, kept, known, code_ns;
 	uint64_t turns; /* coded bytes of files that took turns */
-	char coder[sizeof(((struct ckptfs_compact_result *)0)->coder)]; /* the last one */
+	char coder[sizeof(((struct ckptfs_compact_result *)0)->coder)]; /* of most of it: */
+	uint64_t most; /* coded bytes of one result */
 };
 
 struct compact_rows {

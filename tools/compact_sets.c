@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "tools/analyze_names.h"
+#include "tools/analyze_twins.h"
 
 #define SMALL KiB(128) /* a frame costs a table of 4 KiB, and 2 KiB on average to fill up its last block */
 
@@ -37,30 +38,42 @@ static void add(struct compact_pieces *p, struct compact_piece piece)
 	p->nr_extents += piece.nr_extents;
 }
 
+static const char *wide_of(const struct twins *t, const struct set_member *m, uint32_t variable)
+{
+	uint32_t wide;
+
+	return twins_of(t, variable, &wide) ? m->typed.variable[wide].key : NULL;
+}
+
 /* Extents are of one variable after the other. */
-static void add_member(struct compact_pieces *p, const struct set_member *m, size_t number)
+static int add_member(struct compact_pieces *p, const struct set_member *m, size_t number)
 {
 	const struct typed_extent *x = m->typed.extent, *end = x + m->typed.nr_extents;
+	struct twins twins = { 0 };
+	int r = twins_find(&twins, m);
 
-	while (x < end) {
+	while (x < end && r == 0) {
 		const struct typed_extent *first = x;
 
 		while (x < end && x->variable == first->variable)
 			x++;
 		add(p, (struct compact_piece){ .key = m->typed.variable[first->variable].key,
 					       .shape = &m->typed.variable[first->variable].shape,
+					       .wide = wide_of(&twins, m, first->variable),
 					       .member = number,
 					       .extent = first,
 					       .nr_extents = (size_t)(x - first) });
 	}
-	add(p, (struct compact_piece){ "", &bytes_shape, number, m->rest, m->nr_rest, 0 });
+	add(p, (struct compact_piece){ .key = "", .shape = &bytes_shape, .member = number, .extent = m->rest, .nr_extents = m->nr_rest });
+	twins_release(&twins);
+	return r;
 }
 
 /* A file as if nothing were known of it: the room behind what it has as `rest` is for that. */
 static void add_whole(struct compact_pieces *p, const struct set_member *m, size_t number, struct typed_extent *room)
 {
 	*room = (struct typed_extent){ .len = m->typed.size };
-	add(p, (struct compact_piece){ "", &bytes_shape, number, room, 1, 0 });
+	add(p, (struct compact_piece){ .key = "", .shape = &bytes_shape, .member = number, .extent = room, .nr_extents = 1 });
 }
 
 static void drop_small(struct compact_pieces *p)
@@ -73,13 +86,28 @@ static void drop_small(struct compact_pieces *p)
 		for (; len < SMALL && i < end; i++) {
 			p->piece[i].key = "";
 			p->piece[i].shape = &bytes_shape;
+			p->piece[i].wide = NULL;
 		}
+	}
+}
+
+/* All files must agree. */
+static void drop_doubtful(struct compact_pieces *p)
+{
+	for (size_t i = 0, end; i < p->nr; i = end) {
+		bool same = true;
+
+		for (end = i; end < p->nr && strcmp(p->piece[end].key, p->piece[i].key) == 0; end++)
+			same &= p->piece[end].wide && p->piece[i].wide && strcmp(p->piece[end].wide, p->piece[i].wide) == 0;
+		for (size_t k = i; k < end && !same; k++)
+			p->piece[k].wide = NULL;
 	}
 }
 
 int compact_pieces_init(struct compact_pieces *p, const struct set *set, bool aware)
 {
 	size_t most = 2 * set->nr + 1;
+	int r = 0;
 
 	for (size_t i = 0; i < set->nr; i++)
 		most += set->member[i].typed.nr_variables;
@@ -87,15 +115,16 @@ int compact_pieces_init(struct compact_pieces *p, const struct set *set, bool aw
 	*p = (struct compact_pieces){ .piece = malloc(most * sizeof(*p->piece) + set->nr * sizeof(struct typed_extent)) };
 	if (!p->piece)
 		return -ENOMEM;
-	for (size_t i = 0; i < set->nr; i++)
+	for (size_t i = 0; i < set->nr && r == 0; i++)
 		if (aware)
-			add_member(p, &set->member[i], i);
+			r = add_member(p, &set->member[i], i);
 		else
 			add_whole(p, &set->member[i], i, (struct typed_extent *)(p->piece + most) + i);
 	sort(p);
 	drop_small(p);
 	sort(p);
-	return 0;
+	drop_doubtful(p);
+	return r;
 }
 
 void compact_pieces_release(struct compact_pieces *p)
@@ -138,7 +167,7 @@ static int by_set_and_rank(const void *left, const void *right)
 	return r ? r : strcmp(a->path, b->path);
 }
 
-int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userdata, struct file **file, size_t nr),
+int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userdata, struct file **file, size_t nr, bool follows),
 		      void *userdata)
 {
 	_cleanup_(freep) struct placed *list = reallocarray(NULL, files->nr + 1, sizeof(*list));
@@ -157,9 +186,11 @@ int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userda
 	}
 	qsort(list, files->nr, sizeof(*list), by_set_and_rank);
 	for (size_t i = 0, nr; i < files->nr && r == 0; i += nr) {
+		bool follows = i > 0 && list[i].file->family == list[i - 1].file->family && list[i].group == list[i - 1].group;
+
 		for (nr = 0; i + nr < files->nr && by_set(&list[i], &list[i + nr]) == 0; nr++)
 			set[nr] = list[i + nr].file;
-		r = f(userdata, set, nr);
+		r = f(userdata, set, nr, follows);
 	}
 	return r;
 }

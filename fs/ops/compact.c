@@ -18,6 +18,7 @@ static int start(struct fs *fs, const struct ckptfs_compact *arg)
 	struct compact_conf conf = {
 		.order = (enum compact_order)arg->order,
 		.block = arg->block,
+		.chain = arg->chain,
 		.budget = arg->cpu_ms / 1e3,
 		.dry_run = arg->flags & CKPTFS_COMPACT_DRY_RUN,
 		.yields = true,
@@ -28,7 +29,7 @@ static int start(struct fs *fs, const struct ckptfs_compact *arg)
 			      (int)COMPACT_BEST == CKPTFS_COMPACT_BEST,
 		      "as it is told");
 	if (arg->flags & ~CKPTFS_COMPACT_DRY_RUN || arg->order > CKPTFS_COMPACT_BEST ||
-	    (arg->order != CKPTFS_COMPACT_WHOLE && arg->block < BLOCK_MIN))
+	    (arg->order != CKPTFS_COMPACT_WHOLE && arg->block < BLOCK_MIN) || arg->chain > COMPACT_CHAIN_MAX)
 		return -EINVAL;
 	if (fs->read_only && !conf.dry_run)
 		return -EROFS;
@@ -68,7 +69,7 @@ static int tell(struct fs *fs, struct ckptfs_compact *arg)
 	arg->running = s.task.running;
 	arg->error = -s.task.error;
 	arg->complete = s.report.complete;
-	arg->reserved = 0;
+	arg->chain = 0;
 	arg->variables = s.report.nr_variables;
 	arg->plain = s.report.sum.plain;
 	arg->coded = s.report.sum.coded;

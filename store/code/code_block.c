@@ -201,23 +201,35 @@ static bool is_plain(const struct code_header *h)
 	       !h->zigzag && h->split == CODE_SPLIT_NONE && h->entropy == CODE_ENTROPY_NONE;
 }
 
+/* Bytes before the sections. */
+static int place_len(const struct code_header *h)
+{
+	return h->base_place > 0 ? (int)sizeof(struct le32) : 0;
+}
+
 int code_encode(struct code_work *w, const struct coder_spec *spec, const void *p, size_t len, const void *base,
 		size_t base_len, void *ret)
 {
 	struct code_header_disk *d = ret;
 	struct code_header h = spec->steps;
 	uint8_t *stored = (uint8_t *)(d + 1);
-	int n;
+	int n, skip;
 
 	assert(len <= CODE_PLAIN_MAX && code_steps_valid(&h));
 	h.plain_len = (uint32_t)len;
 	if (h.lead > len)
 		h.lead = 0;
+	if (h.base == CODE_BASE_NONE)
+		h.base_place = 0;
+	skip = place_len(&h);
 	h.base_crc = base_crc(&h, base, base_len);
-	n = is_plain(&h) ? 0 : sections_in(w, spec, &h, transform(w, &h, p, len, base, base_len), stored);
+	n = is_plain(&h) ? 0 : sections_in(w, spec, &h, transform(w, &h, p, len, base, base_len), stored + skip);
 	if (n < 0)
 		return n;
-	if (n == 0) {
+	if (skip > 0)
+		*(struct le32 *)stored = le32_put(h.base_place);
+	n += n > 0 ? skip : 0;
+	if (n == 0 || (size_t)n >= len) {
 		h = (struct code_header){ .type = { CODE_BYTES, 1, false }, .plain_len = (uint32_t)len };
 		memcpy(stored, p, len);
 		n = (int)len;
@@ -256,12 +268,14 @@ static int sections_out(struct code_work *w, const struct code_header *h, const 
 {
 	uint32_t len[CODE_NR_SECTIONS_MAX];
 	unsigned nr = code_sections(h, len);
-	size_t left = h->stored_len;
-	const struct le32 *words = (const struct le32 *)p;
+	size_t left = h->stored_len - (size_t)place_len(h);
+	const struct le32 *words;
 	int r;
 
 	if (left < nr * sizeof(*words))
 		return -EBADMSG;
+	p += place_len(h);
+	words = (const struct le32 *)p;
 	left -= nr * sizeof(*words);
 	p += nr * sizeof(*words);
 	for (unsigned i = 0; i < nr; i++) {

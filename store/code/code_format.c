@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
+#include "store/code/twin.h"
 
 #define TYPE_BIG_ENDIAN 0x80u
 #define FPC_WIDTH 8
@@ -77,7 +78,7 @@ static uint32_t crc_of(const struct code_header_disk *d, const void *stored, siz
 void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret)
 {
 	*ret = (struct code_header_disk){
-		.version = h->lead > 0 ? CODE_VERSION_LEAD : CODE_VERSION,
+		.version = h->base_place > 0 ? CODE_VERSION_PLACED : h->lead > 0 ? CODE_VERSION_LEAD : CODE_VERSION,
 		.type = code_type_encode(h->type),
 		.map = (uint8_t)h->map,
 		.base = (uint8_t)h->base,
@@ -95,6 +96,18 @@ void code_header_encode(const struct code_header *h, const void *stored, struct 
 	ret->crc = le32_put(crc_of(ret, stored, h->stored_len));
 }
 
+static int place_decode(struct code_header *h, const void *stored)
+{
+	const struct le32 *place = stored;
+
+	if (h->base == CODE_BASE_NONE || h->stored_len < sizeof(*place))
+		return -EBADMSG;
+	h->base_place = le32_get(*place);
+	if (!code_place_valid(h->base_place))
+		return -EBADMSG;
+	return code_place_how(h->base_place) == CODE_PLACE_SAME || twin_type_narrow(h->type) ? 0 : -EBADMSG;
+}
+
 int code_header_decode(const void *p, size_t len, struct code_header *ret)
 {
 	const struct code_header_disk *d = p;
@@ -102,7 +115,7 @@ int code_header_decode(const void *p, size_t len, struct code_header *ret)
 
 	if (len < sizeof(*d) || memcmp(d->magic, CODE_MAGIC, sizeof(d->magic)) != 0)
 		return -EBADMSG;
-	if (d->version != CODE_VERSION && d->version != CODE_VERSION_LEAD)
+	if (d->version != CODE_VERSION && d->version != CODE_VERSION_LEAD && d->version != CODE_VERSION_PLACED)
 		return -EOPNOTSUPP;
 	h = (struct code_header){
 		.map = d->map,
@@ -120,9 +133,11 @@ int code_header_decode(const void *p, size_t len, struct code_header *ret)
 		h.stride[i] = le32_get(d->stride[i]);
 	if (code_type_decode(d->type, &h.type) < 0 || d->zigzag != (h.zigzag | h.lead << LEAD_SHIFT) || !code_steps_valid(&h))
 		return -EBADMSG;
-	if ((d->version == CODE_VERSION_LEAD) != (h.lead > 0) || h.lead > h.plain_len)
+	if ((d->version != CODE_VERSION_PLACED && (d->version == CODE_VERSION_LEAD) != (h.lead > 0)) || h.lead > h.plain_len)
 		return -EBADMSG;
 	if (h.plain_len > CODE_PLAIN_MAX || h.stored_len != len - sizeof(*d))
+		return -EBADMSG;
+	if (d->version == CODE_VERSION_PLACED && place_decode(&h, d + 1) < 0)
 		return -EBADMSG;
 	if (h.base == CODE_BASE_NONE && h.base_crc != 0)
 		return -EBADMSG;

@@ -15,6 +15,7 @@
 #define CODE_MAGIC "ckcb"
 #define CODE_VERSION 1
 #define CODE_VERSION_LEAD 2 /* with a lead: older versions refuse it */
+#define CODE_VERSION_PLACED 3 /* with the place of its base, perhaps with a lead, too: likewise */
 #define CODE_LEAD_MAX 7u
 #define CODE_PLAIN_MAX (256u * 1024)
 #define CODE_NR_STRIDES 3
@@ -37,6 +38,36 @@ enum code_map {
 	NR_CODE_MAPS
 };
 enum code_base { CODE_BASE_NONE, CODE_BASE_XOR, CODE_BASE_SUB, NR_CODE_BASES };
+/*
+ * Where the base is, for whoever keeps blocks side by side (store/pack): bytes from where their plain bytes begin, all of them before those of
+ * this block, and how they become the base. In one word, how << 28 | offset; 0: it is not told.
+ */
+enum code_place {
+	CODE_PLACE_NONE,
+	CODE_PLACE_SAME, /* as they are */
+	CODE_PLACE_ROUNDED_LE, /* floats of 32 bits, rounded to elements of this block (store/code/twin.h) behind its lead */
+	CODE_PLACE_ROUNDED_BE,
+	NR_CODE_PLACES
+};
+#define CODE_PLACE_SHIFT 28
+#define CODE_PLACE_OFF_MAX ((1u << 20) - 1)
+static inline uint32_t code_place(enum code_place how, uint32_t off)
+{
+	return (uint32_t)how << CODE_PLACE_SHIFT | off;
+}
+static inline enum code_place code_place_how(uint32_t place)
+{
+	return (enum code_place)(place >> CODE_PLACE_SHIFT);
+}
+static inline uint32_t code_place_off(uint32_t place)
+{
+	return place & ((1u << CODE_PLACE_SHIFT) - 1);
+}
+static inline bool code_place_valid(uint32_t place)
+{
+	return code_place_how(place) > CODE_PLACE_NONE && code_place_how(place) < NR_CODE_PLACES &&
+	       code_place_off(place) <= CODE_PLACE_OFF_MAX;
+}
 enum code_predict {
 	CODE_PREDICT_NONE,
 	CODE_PREDICT_XOR, /* with the element stride[0] before */
@@ -60,6 +91,7 @@ struct code_header {
 	uint32_t lead; /* bytes before the first whole element: less than one has */
 	uint32_t plain_len, stored_len; /* stored: behind the header */
 	uint32_t base_crc; /* of as many bytes of the base as were used */
+	uint32_t base_place; /* stored before everything else; 0: not told */
 };
 
 struct code_header_disk {
@@ -84,7 +116,7 @@ uint8_t code_type_encode(struct code_type type);
 int code_type_decode(uint8_t byte, struct code_type *ret);
 /* Do these steps go together? Lengths and sums are not looked at. */
 bool code_steps_valid(const struct code_header *h);
-/* `stored` are the h->stored_len bytes behind it. */
+/* `stored` are the h->stored_len bytes behind it, which begin with the place of the base, if it has one. */
 void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret);
 /* Of a whole block, header and stored bytes: nothing behind it. -EBADMSG, -EOPNOTSUPP (a later version). */
 int code_header_decode(const void *p, size_t len, struct code_header *ret);

@@ -131,6 +131,7 @@ static int try_one(struct coding *c, const uint8_t *p, size_t len, const uint8_t
 	int n;
 
 	spec.steps.lead = c->lead % spec.steps.type.width;
+	spec.steps.base_place = spec.steps.base == CODE_BASE_NONE ? 0 : c->base_place;
 	n = code_encode(c->work, &spec, p, len, base, base_len, ret);
 
 	if (n >= 0)

@@ -25,6 +25,7 @@ struct coding {
 	size_t sampled; /* bytes that the last trial was of */
 	uint8_t *room; /* for trials */
 	uint32_t lead; /* of the blocks that come, as in code_format.h: whoever codes sets it; 0 at first */
+	uint32_t base_place; /* likewise, where a base is used */
 };
 
 /* The work is borrowed. cpu_ns: NULL for the thread's own time. -ENOMEM. */

@@ -15,7 +15,7 @@
  *
  * Memory: a frame and its coded twin, the moves, what has been seen, and of each file that has the variable a segment's recipe.
  */
-#include "store/engine/compact.h"
+#include "store/engine/compact_job.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,33 +25,11 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/gc_copy.h"
 #include "store/engine/variables.h"
 
 #define MOVES_MAX (1024u * 1024) /* chunks between two passes over all recipes: 28 bytes each */
-#define SAMPLE MiB(4) /* of a variable, to find out in which order it is smaller */
 #define SWEPT_AT_ONCE 32u /* packs: as many frames as a window of the collector takes */
 #define YIELD_NS (20 * 1000 * 1000)
-
-struct compact {
-	const struct compact_conf *conf;
-	struct gc g;
-	struct gc_conf gc_conf;
-	struct gc_report gc_report;
-	struct compact_report report;
-	struct gc_copy copy;
-	struct layer_set seen; /* chunks, by place_of() */
-	uint32_t *left; /* packs that chunks have moved from */
-	size_t nr_left, size_left;
-	uint8_t *stored; /* a frame as coded, and room for a block that is larger than its part */
-	struct code_work *work;
-
-	/* The variable that is being coded. */
-	struct coding coding;
-	struct compact_result *result;
-	bool is_sample;
-	uint64_t sampled, sample_coded;
-};
 
 /* A number for the set: dense where chunks are pages. */
 static uint64_t place_of(struct addr a)
@@ -61,7 +39,7 @@ static uint64_t place_of(struct addr a)
 	return place % PACK_BLOCK == 0 ? place / PACK_BLOCK : UINT64_C(1) << 63 | place;
 }
 
-static void add_up(struct compact_result *sum, const struct compact_result *r)
+void compact_add_up(struct compact_result *sum, const struct compact_result *r)
 {
 	sum->plain += r->plain;
 	sum->coded += r->coded;
@@ -79,91 +57,15 @@ static bool step(void *userdata, const struct gc_report *so_far)
 
 	(void)so_far;
 	if (c->result)
-		add_up(&report.sum, c->result);
+		compact_add_up(&report.sum, c->result);
 	return !c->conf->step || c->conf->step(c->conf->userdata, &report);
 }
 
 /* Until nobody who writes waits. */
-static void yield_to_writers(struct compact *c)
+void compact_yield(struct compact *c)
 {
 	while (c->conf->yields && compress_is_disturbed(c->g.e) && gc_goes_on(&c->g))
 		nanosleep(&(struct timespec){ .tv_nsec = YIELD_NS }, NULL);
-}
-
-/* --- coding a frame --- */
-
-/* The bytes before the first element of each part, and what all chunks take now. */
-static uint64_t find_leads(const struct gc_copy *copy, uint32_t ret[PACK_PARTS])
-{
-	uint32_t at = 0, part = 0;
-	uint64_t before = 0;
-
-	for (unsigned i = 0; i < copy->nr_next; at += copy->next[i++].len) {
-		before += copy->next[i].stored;
-		for (; part * PACK_PART_BYTES < at + copy->next[i].len; part++)
-			ret[part] = (copy->next[i].phase - (part * PACK_PART_BYTES - at)) % 8;
-	}
-	return before;
-}
-
-/* Bytes of all parts, which are in c->stored; <0 */
-static int code_parts(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, uint32_t ret_end[PACK_PARTS])
-{
-	uint32_t at = 0;
-
-	for (uint32_t off = 0, i = 0; off < copy->used; off += PACK_PART_BYTES, i++) {
-		uint32_t len = MIN(PACK_PART_BYTES, copy->used - off);
-		int n;
-
-		c->coding.lead = leads[i];
-		n = coding_block(&c->coding, copy->buffer + off, len, NULL, 0, c->stored + at);
-		if (n < 0)
-			return n;
-		if ((uint32_t)n >= len) {
-			memcpy(c->stored + at, copy->buffer + off, len);
-			n = (int)len;
-		}
-		at += (uint32_t)n;
-		ret_end[i] = at;
-	}
-	return (int)at;
-}
-
-static int code_frame(void *userdata, const struct gc_copy *copy, const uint8_t **ret_stored, uint32_t ret_end[PACK_PARTS])
-{
-	struct compact *c = userdata;
-	struct compact_result *res = c->result;
-	uint64_t from, after, before;
-	uint32_t leads[PACK_PARTS];
-	bool is_worth_it;
-	int n;
-
-	yield_to_writers(c);
-	from = thread_cpu_ns();
-	before = find_leads(copy, leads);
-	n = code_parts(c, copy, leads, ret_end);
-	if (n < 0)
-		return n;
-	if (c->is_sample) {
-		c->sampled += copy->used;
-		c->sample_coded += (uint64_t)n;
-		return GC_STAYS;
-	}
-	res->code_ns += thread_cpu_ns() - from;
-	/* with the tables: that of this frame, and what the chunks had of theirs */
-	after = round_up((uint64_t)n, PACK_BLOCK) + PACK_BLOCK;
-	before += copy->used / PACK_FRAME_BLOCKS;
-	is_worth_it = pack_is_worth_it(after, before) && !gc_copy_is_mixed(copy);
-	if (is_worth_it) {
-		res->coded += copy->used;
-		res->before += before;
-		res->after += after;
-		res->coder = *coding_chosen(&c->coding);
-	} else {
-		res->kept += copy->used;
-	}
-	*ret_stored = c->stored;
-	return is_worth_it && !c->conf->dry_run ? GC_CODED : GC_STAYS;
 }
 
 /* --- moving --- */
@@ -190,7 +92,7 @@ static int note_packs_left(struct compact *c)
 }
 
 /* What has been copied becomes what files refer to. */
-static int repoint_copies(struct compact *c, struct compact_walk *w)
+int compact_repoint(struct compact *c, struct compact_walk *w)
 {
 	int r = gc_copy_flush(&c->copy);
 
@@ -205,15 +107,17 @@ static int repoint_copies(struct compact *c, struct compact_walk *w)
 	return r;
 }
 
-static int add_chunk(struct compact *c, const struct compact_chunk *chunk)
+/* It stays as it is. */
+void compact_leave(struct compact *c, const struct pack_chunk_info *info)
+{
+	*(info->is_coded ? &c->result->known : &c->result->kept) += c->is_sample ? 0 : info->len;
+}
+
+int compact_move(struct compact *c, const struct compact_chunk *chunk)
 {
 	const struct pack_chunk_info *info = &chunk->info;
 	int r;
 
-	if (info->is_coded || shares_has_pack(c->g.e, info->start.pack)) { /* other nodes know it by where it is */
-		*(info->is_coded ? &c->result->known : &c->result->kept) += c->is_sample ? 0 : info->len;
-		return 0;
-	}
 	r = gc_copy_add(&c->copy, info->start, info->len, info->chunk_len, info->fp);
 	if (r == 0) {
 		struct gc_chunk *last = &c->copy.next[c->copy.nr_next - 1];
@@ -224,8 +128,19 @@ static int add_chunk(struct compact *c, const struct compact_chunk *chunk)
 	return r;
 }
 
+static int add_chunk(struct compact *c, const struct compact_chunk *chunk)
+{
+	const struct pack_chunk_info *info = &chunk->info;
+
+	if (info->is_coded || shares_has_pack(c->g.e, info->start.pack)) { /* other nodes know it by where it is */
+		compact_leave(c, info);
+		return 0;
+	}
+	return compact_move(c, chunk);
+}
+
 /* 1: for the first time. */
-static int set_seen(struct compact *c, struct addr a)
+int compact_set_seen(struct compact *c, struct addr a)
 {
 	uint64_t place = place_of(a);
 	int r;
@@ -243,6 +158,12 @@ static int start_coding(struct compact *c, const struct compact_variable *v)
 	return coding_init(&c->coding, c->work, &v->shape, false, c->conf->budget, NULL);
 }
 
+void compact_begin_sample(struct compact *c)
+{
+	c->is_sample = true;
+	c->sampled = c->sample_coded = c->sample_alone = 0;
+}
+
 /* How much smaller it would be: stored bytes for each 1000 of a sample, coded in this order. */
 static int try_order(struct compact *c, const struct compact_variable *v, uint64_t block, uint64_t *ret)
 {
@@ -251,10 +172,9 @@ static int try_order(struct compact *c, const struct compact_variable *v, uint64
 	uint64_t bytes = 0;
 	int r;
 
-	c->is_sample = true;
-	c->sampled = c->sample_coded = 0;
+	compact_begin_sample(c);
 	r = compact_walk_init(&w, c->g.e, v, c->conf->inos, block);
-	while (r >= 0 && bytes < SAMPLE && (r = compact_walk_next(&w, &chunk)) > 0) {
+	while (r >= 0 && bytes < COMPACT_SAMPLE && (r = compact_walk_next(&w, &chunk)) > 0) {
 		bytes += chunk.info.len;
 		r = add_chunk(c, &chunk);
 	}
@@ -266,7 +186,7 @@ static int try_order(struct compact *c, const struct compact_variable *v, uint64
 }
 
 /* Which order, and coding that has begun to learn. The block to take turns with, or 0, is *ret. */
-static int choose_order(struct compact *c, const struct compact_variable *v, uint64_t *ret)
+int compact_choose_order(struct compact *c, const struct compact_variable *v, uint64_t *ret)
 {
 	bool has_one_file = v->nr_extents == 0 || v->extent[0].file == v->extent[v->nr_extents - 1].file;
 	uint64_t whole, turns;
@@ -293,7 +213,7 @@ static int choose_order(struct compact *c, const struct compact_variable *v, uin
 	return r;
 }
 
-static int code_variable(struct compact *c, const struct compact_variable *v, uint64_t block)
+int compact_code_variable(struct compact *c, const struct compact_variable *v, uint64_t block)
 {
 	_cleanup_(compact_walk_release) struct compact_walk w = { 0 };
 	struct compact_chunk chunk;
@@ -302,18 +222,18 @@ static int code_variable(struct compact *c, const struct compact_variable *v, ui
 	c->result->turns = block > 0;
 	r = compact_walk_init(&w, c->g.e, v, c->conf->inos, block);
 	while (r >= 0 && gc_goes_on(&c->g) && (r = compact_walk_next(&w, &chunk)) > 0) {
-		r = set_seen(c, chunk.info.start);
+		r = compact_set_seen(c, chunk.info.start);
 		if (r <= 0)
 			continue;
 		c->result->plain += chunk.info.len;
 		r = add_chunk(c, &chunk);
 		if (r == 0 && gc_copy_nr(&c->copy) == c->copy.max)
-			r = repoint_copies(c, &w);
+			r = compact_repoint(c, &w);
 	}
 	return r < 0 ? r : gc_copy_flush(&c->copy); /* variables do not share frames */
 }
 
-static int compact_variable(struct compact *c, size_t i)
+int compact_one(struct compact *c, size_t i)
 {
 	const struct compact_variable *v = &c->conf->variable[i];
 	uint64_t block;
@@ -321,11 +241,11 @@ static int compact_variable(struct compact *c, size_t i)
 
 	c->result = &c->conf->result[i];
 	*c->result = (struct compact_result){ 0 };
-	r = choose_order(c, v, &block);
+	r = compact_choose_order(c, v, &block);
 	if (r == 0)
-		r = code_variable(c, v, block);
+		r = compact_code_variable(c, v, block);
 	coding_release(&c->coding);
-	add_up(&c->report.sum, TAKE(c->result));
+	compact_add_up(&c->report.sum, TAKE(c->result));
 	c->report.nr_variables++;
 	return r;
 }
@@ -367,18 +287,21 @@ static int sweep_left(struct compact *c)
 
 static int compact_all(struct compact *c)
 {
+	_cleanup_(freep) bool *follows = NULL;
 	struct engine *e = c->g.e;
 	size_t i = 0;
 	int r = e->conf.read_only ? 0 : engine_sync(e), q;
 
 	if (r == 0 && !e->conf.read_only)
 		r = gc_write_back(e);
+	if (r == 0)
+		r = compact_find_chains(c, &follows);
 	for (; i < c->conf->nr_variables && r == 0 && gc_goes_on(&c->g); i++)
-		r = compact_variable(c, i);
+		r = follows[i] ? 0 : compact_chain(c, i);
 	c->report.complete = r == 0 && i == c->conf->nr_variables && !c->g.stopped;
 	if (c->conf->dry_run || (r < 0 && r != -ENOSPC))
 		return r;
-	q = repoint_copies(c, NULL); /* also of what was stopped, or had no more room */
+	q = compact_repoint(c, NULL); /* also of what was stopped, or had no more room */
 	if (q == 0)
 		q = variables_remember(e, c->conf);
 	if (q == 0)
@@ -390,11 +313,12 @@ static int compact_init(struct compact *c)
 {
 	int r = gc_copy_init(&c->copy, &c->g, MOVES_MAX);
 
-	c->copy.code = code_frame;
+	c->copy.code = compact_code_frame;
 	c->copy.userdata = c;
 	c->stored = malloc(PACK_FRAME_BYTES + CODE_BLOCK_MAX(PACK_PART_BYTES));
+	c->base = malloc(PACK_PART_BYTES);
 	c->work = code_work_new();
-	if (r == 0 && c->stored && c->work)
+	if (r == 0 && c->stored && c->base && c->work)
 		r = io_rate_new(c->conf->rate, &c->g.rate);
 	else
 		r = -ENOMEM;
@@ -407,6 +331,9 @@ static void compact_release(struct compact *c)
 	layer_set_release(&c->seen);
 	layer_set_release(&c->g.layers.live);
 	free(c->left);
+	free(c->next);
+	free(c->narrow_of);
+	free(c->base);
 	free(c->stored);
 	code_work_free(c->work);
 	io_rate_free(c->g.rate);
@@ -417,6 +344,8 @@ int engine_compact(struct engine *e, const struct compact_conf *conf, struct com
 	struct compact c = { .conf = conf };
 	int r;
 
+	if (conf->chain > COMPACT_CHAIN_MAX)
+		return -EINVAL;
 	if (!conf->dry_run && e->conf.read_only)
 		return -EROFS;
 	if (atomic_exchange(&e->gc.running, true))
@@ -437,3 +366,4 @@ int engine_compact(struct engine *e, const struct compact_conf *conf, struct com
 	*ret = c.report;
 	return 0;
 }
+

@@ -34,12 +34,14 @@ struct compact_walk {
 	uint64_t left, left_end;
 	uint64_t begin, off, end;
 	uint64_t origin; /* of the file: an element begins here */
+	uint64_t at, next_at; /* bytes of all parts, as merged, before these and behind them */
 };
 
 /* A chunk that belongs to the variable: the one that has the byte in the middle of it. */
 struct compact_chunk {
 	struct pack_chunk_info info;
 	uint32_t phase; /* bytes from its start to the first element that begins in it, modulo 8 */
+	int64_t at; /* its first byte, among those of all parts as they are merged; it may be before them */
 };
 
 /* block: bytes of parts that take turns; 0: one whole part behind the other. -ENOMEM. */
@@ -50,3 +52,7 @@ void compact_walk_release(struct compact_walk *w); /* of zeros, too */
 int compact_walk_next(struct compact_walk *w, struct compact_chunk *ret);
 /* Recipes may have changed. */
 void compact_walk_forget(struct compact_walk *w);
+/* Have they as many parts, with as many bytes each? Then what is at the same place in both belongs together. */
+bool compact_same_parts(const struct compact_variable *a, const struct compact_variable *b);
+/* As many parts, and in each half as many bytes? */
+bool compact_half_parts(const struct compact_variable *half, const struct compact_variable *whole);

@@ -36,6 +36,37 @@ static size_t count_parts(const struct compact_variable *v)
 	return nr;
 }
 
+/* Bytes of the part that begins with extent *i, which is the first of the next one then. */
+static uint64_t part_len(const struct compact_variable *v, size_t *i)
+{
+	uint32_t file = v->extent[*i].file;
+	uint64_t len = 0;
+
+	for (; *i < v->nr_extents && v->extent[*i].file == file; (*i)++)
+		len += v->extent[*i].len;
+	return len;
+}
+
+static bool have_parts(const struct compact_variable *a, uint64_t times, const struct compact_variable *b)
+{
+	size_t i = 0, k = 0;
+
+	while (i < a->nr_extents && k < b->nr_extents)
+		if (times * part_len(a, &i) != part_len(b, &k))
+			return false;
+	return i == a->nr_extents && k == b->nr_extents;
+}
+
+bool compact_same_parts(const struct compact_variable *a, const struct compact_variable *b)
+{
+	return have_parts(a, 1, b);
+}
+
+bool compact_half_parts(const struct compact_variable *half, const struct compact_variable *whole)
+{
+	return have_parts(half, 2, whole);
+}
+
 int compact_walk_init(struct compact_walk *w, struct engine *e, const struct compact_variable *v, const uint64_t *inos,
 		      uint64_t block)
 {
@@ -88,6 +119,8 @@ static int next_piece(struct compact_walk *w)
 	w->begin = w->off = w->origin + (w->left - p->begin);
 	w->end = w->off + len;
 	w->left += len;
+	w->at = w->next_at;
+	w->next_at += len;
 	return 1;
 }
 
@@ -148,6 +181,7 @@ static int look_at(struct compact_walk *w, const struct extent *x, uint64_t exte
 	end = MIN(chunk_off + info->len, extent_off + x->len);
 	middle = start + (end - start) / 2;
 	ret->phase = (uint32_t)(w->origin - chunk_off) % 8;
+	ret->at = (int64_t)(w->at + (chunk_off - w->begin));
 	w->off = end;
 	return !fp_is_none(info->fp) && !info->is_away && middle >= w->begin && middle < w->end;
 }

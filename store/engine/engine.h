@@ -285,13 +285,17 @@ struct compact_variable {
 	struct coding_shape shape;
 	const struct compact_extent *extent; /* those of one file after the other, each in the variable's order */
 	size_t nr_extents;
+	size_t before; /* 1 more than the number of the variable that it was a step before, a smaller one; 0: none */
+	size_t wide; /* likewise: of 32-bit floats that this one was rounded from; it goes where that one goes, and `before` does not count */
 };
+#define COMPACT_CHAIN_MAX 15u
+
 enum compact_order {
 	COMPACT_WHOLE, /* one file behind the other */
 	COMPACT_TURNS, /* blocks of them take turns */
 	COMPACT_BEST, /* for each variable whichever a sample shows to be smaller */
 };
-/* What became of a variable. Bytes of chunks, each counted once. */
+/* What became of a variable. Bytes of chunks, each counted once; of steps that are coded together, all with the first of them. */
 struct compact_result {
 	uint64_t plain; /* looked at */
 	uint64_t coded, before, after; /* plain bytes that are coded now; what those took before, and take now */
@@ -313,6 +317,7 @@ struct compact_conf {
 	struct compact_result *result; /* of each, the caller's; written until the call returns, and between two steps only */
 	enum compact_order order;
 	uint64_t block; /* bytes that take turns */
+	unsigned chain; /* a step is coded against others that are up to so many steps away, COMPACT_CHAIN_MAX at most; 0: by itself */
 	double budget; /* CPU seconds per GB; <= 0: no limit */
 	bool dry_run; /* only tell what would be */
 	bool yields; /* waits while writers are busy */

@@ -132,7 +132,7 @@ bool gc_copy_is_mixed(const struct gc_copy *c)
 
 /* It is open no longer than it takes to write it: commits wait for it. On failure these chunks were never copied. `stored`: as it was
  * coded; NULL: it was not. */
-static int write_frame(struct gc_copy *c, const uint8_t *stored, const uint32_t end[PACK_PARTS])
+static int write_frame(struct gc_copy *c, const uint8_t *stored, const struct pack_parts *parts)
 {
 	struct engine *e = c->g->e;
 	struct pack_frame *f;
@@ -148,7 +148,7 @@ static int write_frame(struct gc_copy *c, const uint8_t *stored, const uint32_t 
 	if (gc_copy_is_mixed(c))
 		pack_frame_set_uncompressed(f);
 	fill_frame(c, f);
-	r = stored ? packs_frame_write_coded(e->packs, f, stored, end) : packs_frame_write(e->packs, f);
+	r = stored ? packs_frame_write_coded(e->packs, f, stored, parts) : packs_frame_write(e->packs, f);
 	if (r < 0) {
 		mutex_lock(&e->append_lock);
 		for (unsigned i = 0; i < c->nr_next; i++)
@@ -165,16 +165,16 @@ static int write_frame(struct gc_copy *c, const uint8_t *stored, const uint32_t 
 int gc_copy_flush(struct gc_copy *c)
 {
 	const uint8_t *stored = NULL;
-	uint32_t end[PACK_PARTS] = { 0 };
+	struct pack_parts parts = { 0 };
 	int r = c->nr_next > 0 ? read_chunks(c) : 0;
 	bool is_written = r == 0 && c->nr_next > 0;
 
 	if (is_written && c->code) {
-		r = c->code(c->userdata, c, &stored, end);
+		r = c->code(c->userdata, c, &stored, &parts);
 		is_written = r > GC_STAYS;
 	}
 	if (is_written)
-		r = write_frame(c, r == GC_CODED ? stored : NULL, end);
+		r = write_frame(c, r == GC_CODED ? stored : NULL, &parts);
 	c->nr_next = 0;
 	c->used = 0;
 	return MIN(r, 0);

@@ -13,10 +13,10 @@ struct gc_copy;
 
 /*
  * Codes the plain bytes of the next frame, c->buffer, c->used of them. GC_CODED: *ret_stored (valid until the next call) is to be written, of
- * which part i ends at ret_end[i]; <0.
+ * which ret_parts tells; <0.
  */
 enum gc_coded { GC_STAYS, /* these chunks stay where they are */ GC_CODED, GC_PLAIN /* as the mount stores new bytes */ };
-typedef int gc_code(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, uint32_t ret_end[PACK_PARTS]);
+typedef int gc_code(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, struct pack_parts *ret_parts);
 
 struct gc_copy {
 	struct gc *g;

@@ -20,7 +20,7 @@ static int copy_pack(struct gc_copy *c, struct gc_recode *rc, uint32_t pack, str
 
 	it.end_pack = pack + 1;
 	while ((r = pack_iter_next(&it, rec)) > 0) {
-		r = gc_recode_switch(rc, c, rec->coded);
+		r = gc_recode_switch(rc, c, rec->coded, rec->based);
 		if (r < 0)
 			return r;
 		for (uint32_t i = 0; i < rec->nr_chunks && !rec->damaged; i++) {

@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "store/code/code.h"
+#include "store/code/twin.h"
 
 #define LEVEL 1 /* of types */
 #define LEVEL_BYTES 3 /* as coding.c has it */
@@ -14,6 +15,7 @@ void gc_recode_release(struct gc_recode *r)
 {
 	code_work_free(r->work);
 	free(r->stored);
+	free(r->base);
 	*r = (struct gc_recode){ 0 };
 }
 
@@ -30,26 +32,97 @@ static int spec_of(const struct gc_copy *c, const struct gc_chunk *chunk, uint32
 		return r == -EBADMSG ? 0 : r;
 	ret->level = ret->steps.type.class == CODE_BYTES ? LEVEL_BYTES : LEVEL;
 	ret->steps.lead = (ret->steps.lead - at) % ret->steps.type.width;
-	return ret->steps.base == CODE_BASE_NONE;
+	if (ret->steps.base_place > 0) /* of the same byte of the base */
+		ret->steps.base_place += code_place_how(ret->steps.base_place) == CODE_PLACE_SAME ? at : 2 * at;
+	return 1;
 }
 
-static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in, const uint8_t *p,
-		     uint32_t len, uint8_t *ret)
+/* Where what lay there in the chunk's old frame lies in the new one; UINT32_MAX: nowhere. */
+static uint32_t new_place(const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t old)
 {
-	struct coder_spec spec;
-	int n = spec_of(c, chunk, in, &spec);
+	uint32_t first = chunk->from.off - pack_in_frame(chunk->from), begin = 0;
+
+	for (unsigned i = 0; i < c->nr_next; begin += c->next[i++].len) {
+		const struct gc_chunk *k = &c->next[i];
+		uint32_t at = k->from.off - first;
+
+		if (k->from.pack == chunk->from.pack && k->from.off >= first && old >= at && old < at + k->len)
+			return begin + (old - at);
+	}
+	return UINT32_MAX;
+}
+
+/* As it was before, but by itself: differences to a base say nothing without it. */
+static struct coder_spec alone(const struct coder_spec *with_base)
+{
+	struct coder_spec spec = { .level = with_base->level };
+
+	spec.steps = (struct code_header){ .type = with_base->steps.type,
+					   .lead = with_base->steps.lead,
+					   .split = with_base->steps.type.width > 1 ? CODE_SPLIT_BYTES : CODE_SPLIT_NONE,
+					   .entropy = CODE_ENTROPY_ZSTD };
+	return spec;
+}
+
+/* What the part was rounded from, rounded once more, as store/pack will have it: its bytes. */
+static uint32_t round_base(struct gc_recode *rc, const struct coder_spec *spec, enum code_place how, const uint8_t *wide,
+			   uint32_t wide_len, uint32_t len)
+{
+	uint32_t lead = spec->steps.lead, nr = MIN(wide_len / 4, (len - lead) / 2);
+
+	memset(rc->base, 0, lead);
+	twin_round(spec->steps.type, (struct code_type){ CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE }, wide, nr, rc->base + lead);
+	return lead + 2 * nr;
+}
+
+/* Against the same bytes as before, if they have come along to an earlier part. Its bytes; 0: they have not, or it does not get smaller. */
+static int code_against(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, struct coder_spec *spec,
+			uint32_t off, uint32_t len, uint8_t *ret)
+{
+	enum code_place how = code_place_how(spec->steps.base_place);
+	uint32_t place = new_place(c, chunk, code_place_off(spec->steps.base_place)), base_len;
+	const uint8_t *base = c->buffer + place;
+	int n;
+
+	if (place >= off)
+		return 0;
+	base_len = MIN(len, off - place);
+	if (how != CODE_PLACE_SAME) {
+		base = rc->base;
+		base_len = round_base(rc, spec, how, c->buffer + place, MIN(2 * len, off - place), len);
+	}
+	spec->steps.base_place = code_place(how, place);
+	n = code_encode(rc->work, spec, c->buffer + off, len, base, base_len, ret);
+	return n >= (int)len ? 0 : n;
+}
+
+/* One part, `in` bytes into the chunk. */
+static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in, uint32_t off,
+		     uint32_t len, uint8_t *ret, uint32_t *ret_base)
+{
+	struct coder_spec spec, by_itself;
+	int n = spec_of(c, chunk, in, &spec), with_base = 0;
 
 	if (n < 0)
 		return n;
-	n = n > 0 ? code_encode(rc->work, &spec, p, len, NULL, 0, ret) : (int)len;
+	by_itself = spec;
+	if (n > 0 && spec.steps.base != CODE_BASE_NONE) {
+		with_base = code_against(rc, c, chunk, &spec, off, len, ret);
+		by_itself = alone(&spec);
+	}
+	if (with_base != 0) {
+		*ret_base = with_base > 0 ? spec.steps.base_place : 0;
+		return with_base;
+	}
+	n = n > 0 ? code_encode(rc->work, &by_itself, c->buffer + off, len, NULL, 0, ret) : (int)len;
 	if (n >= (int)len) {
-		memcpy(ret, p, len);
+		memcpy(ret, c->buffer + off, len);
 		n = (int)len;
 	}
 	return n;
 }
 
-static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, uint32_t ret_end[PACK_PARTS])
+static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, struct pack_parts *ret)
 {
 	struct gc_recode *rc = userdata;
 	uint32_t at = 0, begin = 0;
@@ -62,27 +135,31 @@ static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t *
 
 		while (begin + c->next[i].len <= off)
 			begin += c->next[i++].len;
-		n = code_part(rc, c, &c->next[i], off - begin, c->buffer + off, MIN(PACK_PART_BYTES, c->used - off), rc->stored + at);
+		n = code_part(rc, c, &c->next[i], off - begin, off, MIN(PACK_PART_BYTES, c->used - off), rc->stored + at, &ret->base[part]);
 		if (n < 0)
 			return n;
 		at += (uint32_t)n;
-		ret_end[part] = at;
+		ret->end[part] = at;
 	}
 	*ret_stored = rc->stored;
 	return pack_is_worth_it(round_up(at, PACK_BLOCK), c->used) ? GC_CODED : GC_PLAIN;
 }
 
-int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded)
+int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded, bool based)
 {
+	bool was_based = r->based;
 	int q;
 
+	r->based = based;
 	if (coded == (c->code != NULL))
-		return 0;
+		return based || was_based ? gc_copy_flush(c) : 0; /* a frame for a frame, so that bases come along */
 	if (coded && !r->work)
 		r->work = code_work_new();
 	if (coded && !r->stored)
 		r->stored = malloc(PACK_FRAME_BYTES + CODE_BLOCK_MAX(PACK_PART_BYTES));
-	if (coded && (!r->work || !r->stored))
+	if (coded && !r->base)
+		r->base = malloc(PACK_PART_BYTES);
+	if (coded && (!r->work || !r->stored || !r->base))
 		return -ENOMEM;
 	q = gc_copy_flush(c);
 	c->code = coded ? recode_frame : NULL;

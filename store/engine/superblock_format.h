@@ -23,9 +23,11 @@
 #define SUPERBLOCK_STRIPES 128u	/* some of these may be stripes, or have slots; notes of who has a copy may be of version 2 */
 #define SUPERBLOCK_CODED 256u	/* frames may be coded with what is known of their bytes */
 #define SUPERBLOCK_DOMAINS 512u	/* fingerprints may be of a domain */
+#define SUPERBLOCK_BASES 1024u	/* coded blocks may have a base in their frame */
 #define SUPERBLOCK_INCOMPAT_KNOWN                                                                              \
 	(SUPERBLOCK_RECIPES_2 | SUPERBLOCK_CLONES | SUPERBLOCK_LAYERS | SUPERBLOCK_SHARES | SUPERBLOCK_SEALS | \
-	 SUPERBLOCK_ROOTS | SUPERBLOCK_COPIES | SUPERBLOCK_STRIPES | SUPERBLOCK_CODED | SUPERBLOCK_DOMAINS)
+	 SUPERBLOCK_ROOTS | SUPERBLOCK_COPIES | SUPERBLOCK_STRIPES | SUPERBLOCK_CODED | SUPERBLOCK_DOMAINS | \
+	 SUPERBLOCK_BASES)
 
 struct superblock_disk {
 	uint8_t magic[8];

@@ -7,7 +7,7 @@
 #include "store/engine/variables.h"
 
 #define VARIABLES_VERSION 1u
-#define STEPS 5u /* map, predict, zigzag, split, entropy: a byte each */
+#define STEPS 5u /* map, predict, zigzag | base << 1, split, entropy: a byte each */
 
 void variable_notes_release(struct variable_notes *n)
 {
@@ -20,7 +20,7 @@ void variable_notes_release(struct variable_notes *n)
 static void note_encode(const struct variable_note *v, struct buf *ret)
 {
 	const struct code_header *h = &v->coder.steps;
-	const uint8_t steps[STEPS] = { (uint8_t)h->map, (uint8_t)h->predict, h->zigzag, (uint8_t)h->split, (uint8_t)h->entropy };
+	const uint8_t steps[STEPS] = { (uint8_t)h->map, (uint8_t)h->predict, (uint8_t)(h->zigzag | (unsigned)h->base << 1), (uint8_t)h->split, (uint8_t)h->entropy };
 
 	buf_add_varint(ret, strlen(v->key));
 	buf_add(ret, v->key, strlen(v->key));
@@ -54,12 +54,13 @@ static int note_decode(struct cursor *c, struct variable_note *ret)
 	uint8_t type = cursor_u8(c), turns = cursor_u8(c);
 	const uint8_t *steps = cursor_take(c, STEPS);
 
-	if (!key || !steps || turns > 1 || steps[2] > 1 || memchr(key, 0, key_len) || code_type_decode(type, &h->type) < 0)
+	if (!key || !steps || turns > 1 || memchr(key, 0, key_len) || code_type_decode(type, &h->type) < 0)
 		return -EBADMSG;
 	ret->turns = turns;
 	h->map = steps[0];
 	h->predict = steps[1];
-	h->zigzag = steps[2];
+	h->zigzag = steps[2] & 1;
+	h->base = steps[2] >> 1;
 	h->split = steps[3];
 	h->entropy = steps[4];
 	level = cursor_varint(c);

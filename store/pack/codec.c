@@ -10,6 +10,7 @@
 
 #include "base/util.h"
 #include "store/code/code.h"
+#include "store/code/twin.h"
 
 #define NR_FREE_MAX 8u /* at most half a megabyte each at the usual levels, and only where zstd is used; 1.5 with blocks */
 
@@ -18,6 +19,7 @@ struct coder {
 	ZSTD_CCtx *compressor; /* NULL: not needed so far */
 	ZSTD_DCtx *decompressor;
 	struct code_work *blocks;
+	uint8_t *base, *wide; /* of a block: a part, and what is rounded to one */
 };
 
 static void coder_free(struct coder *c)
@@ -27,6 +29,7 @@ static void coder_free(struct coder *c)
 	ZSTD_freeCCtx(c->compressor);
 	ZSTD_freeDCtx(c->decompressor);
 	code_work_free(c->blocks);
+	free(c->base);
 	free(c);
 }
 
@@ -116,19 +119,83 @@ static int zstd_decompress(struct coder *c, const void *p, size_t len, void *ret
 	return ZSTD_isError(n) ? -EBADMSG : (int)n;
 }
 
-static int block_decode(struct coder *c, const void *p, size_t len, void *ret, size_t room)
+uint32_t codec_base_place(const void *p, size_t len)
 {
-	int n;
+	const struct code_header_disk *d = p;
+	struct code_header h;
+
+	if (len < sizeof(*d) || d->version != CODE_VERSION_PLACED || code_header_decode(p, len, &h) < 0)
+		return 0;
+	return h.base_place;
+}
+
+/* Plain bytes [off, off + len) of the parts before. */
+static int gather(uint8_t *const before[], uint32_t off, uint32_t len, uint8_t *ret)
+{
+	for (uint32_t n; len > 0; off += n, ret += n, len -= n) {
+		const uint8_t *part = before[off / PACK_PART_BYTES];
+
+		n = MIN(len, PACK_PART_BYTES - off % PACK_PART_BYTES);
+		if (!part)
+			return -EBADMSG;
+		memcpy(ret, part + off % PACK_PART_BYTES, n);
+	}
+	return 0;
+}
+
+/* The base of a block, to c->base: how many bytes. */
+static int find_base(struct coder *c, const struct code_header *h, uint8_t *const before[], uint32_t nr_before)
+{
+	enum code_place how = code_place_how(h->base_place);
+	uint32_t off = code_place_off(h->base_place), len;
+	int r;
+
+	if (h->plain_len > PACK_PART_BYTES || off >= nr_before * PACK_PART_BYTES)
+		return -EBADMSG;
+	if (!c->base)
+		c->base = malloc(3 * PACK_PART_BYTES);
+	if (!c->base)
+		return -ENOMEM;
+	c->wide = c->base + PACK_PART_BYTES;
+	len = pack_base_len(h->base_place, nr_before, h->plain_len);
+	if (how == CODE_PLACE_SAME) {
+		r = gather(before, off, len, c->base);
+		return r < 0 ? r : (int)len;
+	}
+	len = MIN(len / 4, code_nr_elements(h));
+	r = gather(before, off, 4 * len, c->wide);
+	if (r < 0)
+		return r;
+	memset(c->base, 0, h->lead);
+	twin_round(h->type, (struct code_type){ CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE }, c->wide, len, c->base + h->lead);
+	return (int)(h->lead + 2 * len);
+}
+
+static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before, void *ret,
+			size_t room)
+{
+	const struct code_header_disk *d = p;
+	struct code_header h;
+	int n = 0;
+
+	if (len >= sizeof(*d) && d->version == CODE_VERSION_PLACED) {
+		n = code_header_decode(p, len, &h);
+		if (n == 0)
+			n = find_base(c, &h, before, nr_before);
+		if (n < 0)
+			return n == -ENOMEM ? n : -EBADMSG;
+	}
 
 	if (!c->blocks)
 		c->blocks = code_work_new();
 	if (!c->blocks)
 		return -ENOMEM;
-	n = code_decode(c->blocks, p, len, NULL, 0, ret, room);
+	n = code_decode(c->blocks, p, len, n > 0 ? c->base : NULL, (size_t)n, ret, room);
 	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
 }
 
-int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t room)
+int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, uint8_t *const before[],
+			  uint32_t nr_before, void *ret, size_t room)
 {
 	int n;
 
@@ -141,7 +208,7 @@ int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p,
 	case PACK_CODEC_ZSTD:
 		return zstd_decompress(c, p, len, ret, room);
 	case PACK_CODEC_CODED:
-		return block_decode(c, p, len, ret, room);
+		return block_decode(c, p, len, before, nr_before, ret, room);
 	default:
 		break;
 	}
@@ -150,7 +217,7 @@ int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p,
 
 int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len)
 {
-	int n = codec_decompress_some(c, codec, p, len, ret, ret_len);
+	int n = codec_decompress_some(c, codec, p, len, NULL, 0, ret, ret_len);
 
 	return n < 0 ? n : (size_t)n == ret_len ? 0 : -EBADMSG;
 }

@@ -28,9 +28,13 @@ void coder_put(struct coders *cs, struct coder *c); /* NULL is fine */
  * by those who know what is in them: PACK_CODEC_CODED is 0, too. */
 size_t codec_compress(struct coder *c, enum pack_codec codec, int level, const void *p, size_t len, void *ret);
 /* To exactly ret_len bytes. -EBADMSG: it is damaged, and `ret` holds anything; -ENOMEM. */
-int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len);
-/* The same to as many bytes as it has, at most `room`: how many. */
-int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t room);
+int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len); /* without a base */
+/* The same to as many bytes as it has, at most `room`: how many. `before`: the plain bytes of nr_before whole parts that come before it, each
+ * NULL if it is not there; what is coded against one of those is damaged. */
+int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, uint8_t *const before[],
+			  uint32_t nr_before, void *ret, size_t room);
+/* Where the block has its base; 0: it has none, or is no block. */
+uint32_t codec_base_place(const void *p, size_t len);
 /*
  * Where the compressed part ends that begins at p, among bytes of which nobody knows what they are: it has
  * PACK_PART_BYTES, or fewer, if zeros or nothing follow. 0: there is none. Only decompressing tells whether it is good.

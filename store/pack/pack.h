@@ -45,6 +45,15 @@ struct pack_frame;
 #define PACK_PART_BYTES (64u << 10) /* plain */
 #define PACK_PARTS (PACK_FRAME_BYTES / PACK_PART_BYTES)
 
+/*
+ * How the parts of a frame are coded: where each ends in what is stored, and where its base is: a code_place() (store/code/code_format.h) among
+ * the frame's plain bytes, in parts before it; 0: it has none. So nothing outside a frame is needed to decode it.
+ */
+struct pack_parts {
+	uint32_t end[PACK_PARTS];
+	uint32_t base[PACK_PARTS];
+};
+
 /* Is it worth storing so many bytes another way? What saves less than 5 % costs more than it saves. */
 static inline bool pack_is_worth_it(uint64_t stored, uint64_t before)
 {
@@ -148,10 +157,9 @@ uint8_t pack_frame_last(const struct pack_frame *f);
  * already shares them, and `f` lives on: write it again (PACK_SMALL, memory is ours) or abandon it. On success
  * frees f. A frame without chunks is dropped. */
 int packs_frame_write(struct packs *p, struct pack_frame *f);
-/* The same of bytes that the caller has coded (store/code), PACK_PART_BYTES at a time: block i of `stored` ends at part_end[i]. A part
+/* The same of bytes that the caller has coded (store/code), PACK_PART_BYTES at a time, each block with the base_place that is said here. A part
  * as long as its plain bytes is stored as it is. */
-int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *stored,
-			    const uint32_t part_end[PACK_PARTS]);
+int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *stored, const struct pack_parts *parts);
 void packs_frame_abandon(struct packs *p, struct pack_frame *f);
 /*
  * A frame of PACK_SMALL of which some chunks are to be elsewhere. First it is written without them: blocks that hold nothing
@@ -185,6 +193,12 @@ static inline bool pack_same_frame(struct addr a, struct addr b)
 {
 	return a.node == b.node && a.pack == b.pack &&
 	       (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE == (b.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+}
+
+/* How far into its frame's data an address is; not one of a table. */
+static inline uint32_t pack_in_frame(struct addr a)
+{
+	return a.off - ((a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE * PACK_FRAME_STRIDE + 2) * PACK_BLOCK;
 }
 
 /*
@@ -221,6 +235,7 @@ struct pack_chunk_info {
 	struct fp fp; /* FP_NONE: it is gone */
 	uint32_t stored; /* bytes that it takes; of a part of what was compressed together its share */
 	bool is_coded, is_away;
+	bool is_based; /* its frame has parts that are coded against others of it */
 };
 int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret);
 /* How the block was coded that holds `a`, and how far into its plain bytes that is. Reads it. 1; 0: it is in none, or stored as it is; -EBADMSG:
@@ -267,7 +282,9 @@ struct pack_frame_rec {
 	bool damaged;
 	bool compressed; /* each PACK_PART_BYTES of plain bytes on their own, ... */
 	bool coded; /* as blocks of store/code, */
-	uint32_t part_end[PACK_PARTS]; /* and these end there in what is stored */
+	bool based; /* and some of them against others, */
+	uint32_t part_end[PACK_PARTS]; /* and these end there in what is stored, */
+	uint32_t base[PACK_PARTS]; /* and have their bases there */
 	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk, from `first` */
 	struct fp fps[PACK_FRAME_BLOCKS]; /* FP_NONE: the chunk is gone */
 	uint64_t away[PACK_GONE_WORDS]; /* chunks whose bytes are elsewhere */
@@ -322,7 +339,8 @@ int packs_stream_of(struct packs *p, uint32_t pack, enum pack_stream *ret);
  * Giving space back. The caller vouches that nothing refers to these chunks, that nobody will share them any more, and
  * that `gone` and `removed` will say so from now on, also after a crash. Then the disk may forget them at any time.
  */
-/* Bytes of the chunks of one frame; of the whole frame, table included, if all of them are gone. */
+/* Bytes of the chunks of one frame; of the whole frame, table included, if all of them are gone. What others of the
+ * frame are coded against stays until these are gone, too. */
 int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
 		const uint64_t gone[PACK_GONE_WORDS]);
 /* No more frames for this pack, which a stream is at and which has so many; false: it has got more. */

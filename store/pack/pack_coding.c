@@ -71,8 +71,13 @@ static bool is_last(const struct search *s, uint32_t part, uint32_t end)
 /* To its place. How many bytes it has, if it is good: all parts are whole but the last one. 0: it is not. */
 static uint32_t decompress(struct search *s, uint32_t part, uint32_t at, uint32_t end)
 {
-	int n = codec_decompress_some(s->coder, s->codec, s->stored + at, end - at, s->plain + part * PACK_PART_BYTES,
-				      PACK_PART_BYTES);
+	uint8_t *before[PACK_PARTS];
+	int n;
+
+	for (uint32_t i = 0; i < part; i++)
+		before[i] = s->plain + i * PACK_PART_BYTES;
+	n = codec_decompress_some(s->coder, s->codec, s->stored + at, end - at, before, part, s->plain + part * PACK_PART_BYTES,
+				  PACK_PART_BYTES);
 
 	s->no_memory |= n == -ENOMEM;
 	if (n < 0 || (uint32_t)n <= end - at)
@@ -216,6 +221,8 @@ int pack_coding_find(struct coder *c, enum pack_codec codec, const struct pack_t
 		at = find_part(&s, part, at, &len);
 		more = !is_last(&s, part, at);
 		ret->coding.part_end[part] = at;
+		if (codec == PACK_CODEC_CODED && len > at - start)
+			ret->coding.base[part] = codec_base_place(stored + start, at - start);
 		ret->last_is_guessed = len == at - start && at != said_end(&s, part) && at != le32_get(said->stored_len);
 	}
 	if (s.no_memory)

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/util.h"
+#include "store/code/code_format.h"
 
 static uint32_t header_crc(const struct pack_header_disk *d)
 {
@@ -80,6 +82,38 @@ uint32_t pack_cut_at(const struct pack_cuts *c, uint32_t in)
 	return low;
 }
 
+uint32_t pack_base_len(uint32_t place, uint32_t part, uint32_t len)
+{
+	uint32_t off = code_place_off(place), before = part * PACK_PART_BYTES;
+
+	if (code_place_how(place) != CODE_PLACE_SAME)
+		len *= 2; /* wide ones */
+	return off < before ? MIN(len, before - off) : 0;
+}
+
+bool pack_has_bases(const struct pack_coding *c)
+{
+	for (uint32_t i = 0; c->codec == PACK_CODEC_CODED && i < PACK_PARTS; i++)
+		if (c->base[i] > 0)
+			return true;
+	return false;
+}
+
+/* Bases come before what is coded against them: so one pass from the last to the first finds all. */
+uint32_t pack_with_bases(const struct pack_coding *c, uint32_t plain_len, uint32_t parts)
+{
+	for (uint32_t i = pack_nr_parts(plain_len); c->codec == PACK_CODEC_CODED && i-- > 0;) {
+		uint32_t off = code_place_off(c->base[i]), end;
+
+		if (c->base[i] == 0 || !(parts >> i & 1))
+			continue;
+		end = off + pack_base_len(c->base[i], i, pack_part_len(plain_len, i));
+		for (uint32_t k = off / PACK_PART_BYTES; k * PACK_PART_BYTES < end; k++)
+			parts |= 1u << k;
+	}
+	return parts;
+}
+
 static void encode_chunks(const struct pack_table *t, const struct pack_cuts *cuts, struct pack_table_disk *ret)
 {
 	for (uint32_t i = 0; i < t->nr_chunks; i++) {
@@ -116,6 +150,8 @@ void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uin
 	memcpy(ret->magic, PACK_TABLE_MAGIC, sizeof(ret->magic));
 	for (uint32_t i = 0; t->coding.codec != PACK_CODEC_NONE && i < pack_nr_parts(plain_len); i++)
 		ret->part_end[i] = le32_put(t->coding.part_end[i]);
+	for (uint32_t i = 0; t->coding.codec == PACK_CODEC_CODED && i < pack_nr_parts(plain_len); i++)
+		ret->base[i] = le32_put(t->coding.base[i]);
 	encode_chunks(t, &cuts, ret);
 	ret->seal = le64_put(pack_table_seal(ret, key));
 }
@@ -132,6 +168,19 @@ bool pack_block_is_zero(const void *block)
 	return is_zero(block, PACK_BLOCK);
 }
 
+/* Only coded frames have them, of bytes before the part. */
+static int bases_decode(const struct pack_table_disk *d, uint32_t nr, uint32_t ret[PACK_PARTS])
+{
+	for (uint32_t i = 0; i < nr; i++) {
+		ret[i] = le32_get(d->base[i]);
+		if (ret[i] > 0 && !code_place_valid(ret[i]))
+			return -EOPNOTSUPP;
+		if (ret[i] > 0 && code_place_off(ret[i]) >= i * PACK_PART_BYTES)
+			return -EBADMSG;
+	}
+	return is_zero(d->base + nr, (PACK_PARTS - nr) * sizeof(*d->base)) ? 0 : -EOPNOTSUPP;
+}
+
 static int coding_decode(const struct pack_table_disk *d, uint32_t plain_len, struct pack_coding *ret)
 {
 	uint32_t nr = d->codec == PACK_CODEC_NONE ? 0 : pack_nr_parts(plain_len), at = 0;
@@ -146,7 +195,9 @@ static int coding_decode(const struct pack_table_disk *d, uint32_t plain_len, st
 	}
 	if (le32_get(d->stored_len) != (nr > 0 ? at : plain_len))
 		return -EBADMSG;
-	return is_zero(d->part_end + nr, (PACK_PARTS - nr) * sizeof(*d->part_end)) ? 0 : -EBADMSG;
+	if (!is_zero(d->part_end + nr, (PACK_PARTS - nr) * sizeof(*d->part_end)))
+		return -EBADMSG;
+	return bases_decode(d, d->codec == PACK_CODEC_CODED ? nr : 0, ret->base);
 }
 
 /* Bytes of all chunks, of one length; 0: cannot be. */
@@ -197,6 +248,7 @@ int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint3
 	const struct pack_table_disk *d = p;
 	struct pack_coding coding = { 0 };
 	uint32_t nr_chunks, plain_len;
+	int r;
 
 	if (len < sizeof(*d) || memcmp(d->magic, PACK_TABLE_MAGIC, sizeof(d->magic)) != 0)
 		return -EBADMSG;
@@ -209,8 +261,11 @@ int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint3
 	if (le32_get(d->pack) != pack || le32_get(d->frame) != frame || nr_chunks == 0)
 		return -EBADMSG;
 	plain_len = d->kind == PACK_TABLE_EQUAL ? equal_total(d, nr_chunks) : varied_total(d, nr_chunks);
-	if (plain_len == 0 || coding_decode(d, plain_len, &coding) < 0)
+	if (plain_len == 0)
 		return -EBADMSG;
+	r = coding_decode(d, plain_len, &coding);
+	if (r < 0)
+		return r;
 	ret->chunk_len = le32_get(d->chunk_len);
 	ret->nr_chunks = nr_chunks;
 	ret->coding = coding;

@@ -78,7 +78,8 @@ struct pack_table_disk {
 	struct le32 chunk_len, nr_chunks; /* chunk_len: 0 if they differ */
 	struct le32 stored_len; /* bytes of data that follow */
 	struct le32 part_end[PACK_PARTS]; /* in the stored bytes; without a codec, and those not used, zero */
-	uint8_t reserved[148];
+	struct le32 base[PACK_PARTS]; /* coded blocks: a code_place(), or zero */
+	uint8_t reserved[84];
 	union { /* those not used are zero */
 		uint8_t fps[PACK_FRAME_BLOCKS][FP_LEN];
 		struct {
@@ -90,6 +91,7 @@ struct pack_table_disk {
 static_assert(sizeof(struct pack_table_disk) == PACK_BLOCK, "on disk");
 static_assert(offsetof(struct pack_table_disk, stored_len) == 40, "on disk");
 static_assert(offsetof(struct pack_table_disk, part_end) == 44, "on disk");
+static_assert(offsetof(struct pack_table_disk, base) == 108, "on disk");
 static_assert(offsetof(struct pack_table_disk, fps) == 256, "on disk");
 static_assert(offsetof(struct pack_table_disk, varied_reserved) == 4081, "on disk");
 
@@ -97,6 +99,7 @@ static_assert(offsetof(struct pack_table_disk, varied_reserved) == 4081, "on dis
 struct pack_coding {
 	enum pack_codec codec;
 	uint32_t part_end[PACK_PARTS]; /* in the stored bytes; with a codec only */
+	uint32_t base[PACK_PARTS]; /* CODED: as in pack_parts */
 };
 
 static inline uint32_t pack_nr_parts(uint32_t plain_len)
@@ -121,6 +124,12 @@ static inline uint32_t pack_stored_len(const struct pack_coding *c, uint32_t pla
 {
 	return c->codec == PACK_CODEC_NONE ? plain_len : c->part_end[pack_nr_parts(plain_len) - 1];
 }
+
+/* How many bytes of the frame a part of so many may need as its base. */
+uint32_t pack_base_len(uint32_t place, uint32_t part, uint32_t len);
+/* These parts, a bit each, and all that it takes to decode them. */
+uint32_t pack_with_bases(const struct pack_coding *c, uint32_t plain_len, uint32_t parts);
+bool pack_has_bases(const struct pack_coding *c);
 
 /* How the plain bytes of a frame are cut. Borrows `ends`. */
 struct pack_cuts {

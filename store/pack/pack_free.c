@@ -70,17 +70,27 @@ static bool is_part_gone(const struct pack_table *t, uint32_t part, const uint64
 	return true;
 }
 
+/* Parts that nobody needs any more: nothing is left of them, nor of what is coded against them. */
+static uint32_t unneeded_parts(const struct pack_table *t, uint32_t plain_len, const uint64_t *gone)
+{
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < pack_nr_parts(plain_len); i++)
+		left |= is_part_gone(t, i, gone) ? 0 : 1u << i;
+	return ~pack_with_bases(&t->coding, plain_len, left);
+}
+
 /* Of what was compressed together only that can go of which nothing is left, in whole blocks. */
 static int punch_parts(struct pack_file *file, uint32_t frame, const struct pack_table *t, const uint64_t *gone)
 {
 	struct pack_cuts cuts = pack_table_cuts(t);
-	uint32_t nr = pack_nr_parts(pack_cut_total(&cuts)), end;
+	uint32_t nr = pack_nr_parts(pack_cut_total(&cuts)), end, unneeded = unneeded_parts(t, pack_cut_total(&cuts), gone);
 	int r = 0;
 
 	for (uint32_t i = 0; i < nr && r >= 0; i = end + 1) {
 		uint64_t from, to;
 
-		for (end = i; end < nr && is_part_gone(t, end, gone);)
+		for (end = i; end < nr && unneeded >> end & 1;)
 			end++;
 		if (end == i)
 			continue;

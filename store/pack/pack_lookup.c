@@ -226,6 +226,7 @@ int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret
 		.stored = stored_share(&v, pack_cut_total(&cuts), pack_cut_start(&cuts, i), pack_cut_end(&cuts, i)),
 		.is_coded = v.coding.codec == PACK_CODEC_CODED,
 		.is_away = pack_is_away(v.away, i),
+		.is_based = pack_has_bases(&v.coding),
 	};
 	return 1;
 }

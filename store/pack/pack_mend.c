@@ -43,7 +43,8 @@ int packs_mend_table(struct packs *p, const struct pack_salvage *s)
 	int r;
 
 	memcpy(t.fps, s->fps, sizeof(t.fps));
-	memcpy(t.coding.part_end, s->part_end, sizeof(t.coding.part_end));
+	memcpy(t.coding.part_end, s->parts.end, sizeof(t.coding.part_end));
+	memcpy(t.coding.base, s->parts.base, sizeof(t.coding.base));
 	if (s->chunk_len == PACK_VARIED)
 		memcpy(t.ends, s->ends, sizeof(t.ends));
 	pack_table_encode(&t, p->conf.key, s->pack, s->frame, &block);

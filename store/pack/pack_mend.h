@@ -26,7 +26,7 @@ struct pack_salvage {
 	uint32_t chunk_len, nr_chunks; /* chunk_len PACK_VARIED: they differ */
 	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk in the frame's data */
 	unsigned codec; /* how the data are stored, as the table says it */
-	uint32_t part_end[PACK_PARTS];
+	struct pack_parts parts;
 	struct fp fps[PACK_FRAME_BLOCKS]; /* as the table has them, or as proved */
 	struct fp bytes[PACK_FRAME_BLOCKS]; /* of the bytes that are there */
 	bool proved[PACK_FRAME_BLOCKS]; /* fps[i] is that of the bytes */

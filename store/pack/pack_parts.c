@@ -1,6 +1,6 @@
 /*
  * Parts of compressed frames, from the disk into memory. Only those that are wanted are read, in whole blocks,
- * neighbours and those with a small gap between them at once.
+ * neighbours and those with a small gap between them at once. What they are coded against is wanted with them.
  */
 #include <errno.h>
 #include <string.h>
@@ -53,10 +53,34 @@ static int decompress(struct part_read *pr, uint32_t part, struct coder *coder)
 	uint32_t start = pack_part_start(pr->coding, part), len = pr->coding->part_end[part] - start;
 	uint32_t plain = pack_part_len(pr->plain_len, part);
 
-	if (len < plain)
-		return codec_decompress(coder, pr->coding->codec, pr->stored->data + start, len, pr->to[part], plain);
+	int n;
+
+	if (len < plain) {
+		n = codec_decompress_some(coder, pr->coding->codec, pr->stored->data + start, len, pr->to, part, pr->to[part], plain);
+		return n < 0 ? n : (uint32_t)n == plain ? 0 : -EBADMSG;
+	}
 	memcpy(pr->to[part], pr->stored->data + start, plain);
 	return 0;
+}
+
+static uint32_t wanted_parts(const struct part_read *pr)
+{
+	uint32_t parts = 0;
+
+	for (uint32_t i = 0; i < PACK_PARTS; i++)
+		parts |= pr->to[i] ? 1u << i : 0;
+	return parts;
+}
+
+/* Those that they are coded against go to the spare memory. */
+static void want_bases(struct part_read *pr)
+{
+	uint32_t wanted = wanted_parts(pr), all = pack_with_bases(pr->coding, pr->plain_len, wanted);
+
+	pr->bases = all & ~wanted;
+	for (uint32_t i = 0; i < PACK_PARTS; i++)
+		if (pr->bases >> i & 1)
+			pr->to[i] = pr->spare + i * PACK_PART_BYTES;
 }
 
 int packs_read_parts(struct part_read *pr)
@@ -64,6 +88,7 @@ int packs_read_parts(struct part_read *pr)
 	struct coder *coder;
 	int r;
 
+	want_bases(pr);
 	r = read_wanted(pr, PACK_SKIP_BYTES);
 	if (r == -EIO) /* perhaps of a part that nobody asked for */
 		r = read_wanted(pr, 0);
@@ -73,7 +98,10 @@ int packs_read_parts(struct part_read *pr)
 	if (!coder)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < pack_nr_parts(pr->plain_len) && r != -ENOMEM; i++) {
-		r = pr->to[i] ? decompress(pr, i, coder) : 0;
+		if (!pr->to[i])
+			continue;
+		/* without its base it is lost */
+		r = pack_with_bases(pr->coding, pr->plain_len, 1u << i) & pr->bad ? -EBADMSG : decompress(pr, i, coder);
 		if (r == -EBADMSG)
 			pr->bad |= 1u << i;
 	}

@@ -11,7 +11,7 @@
  * the frame.
  *
  * Of a compressed frame the parts that hold wanted chunks are read and decompressed, whole: to the caller's memory
- * where a part is wanted whole, else to the buffer.
+ * where a part is wanted whole, else to the buffer. So are those that they are coded against, and compared like any others.
  *
  * A table that is not in memory is read with the data in the same request, by guessing that its chunks are as long as
  * those met last, or its frame compressed to as much. A wrong guess, or any trouble, falls back to reading the table
@@ -325,6 +325,33 @@ static void part_is_bad(struct plan *pl, uint32_t part)
 			  pack, pack_data_off(frame) + pack_cut_start(&cuts, first), nr);
 }
 
+/* Does it lie in these parts? */
+static bool lies_in(const struct pack_cuts *cuts, uint32_t i, uint32_t parts)
+{
+	for (uint32_t k = pack_cut_start(cuts, i) / PACK_PART_BYTES; k * PACK_PART_BYTES < pack_cut_end(cuts, i); k++)
+		if (!(parts >> k & 1))
+			return false;
+	return true;
+}
+
+/* What was read only because others are coded against it. Those know their base by its checksum: here damage is found where it is. */
+static void verify_bases(const struct plan *pl, const struct shape *s, uint32_t bases)
+{
+	struct packs *p = pl->packs;
+	uint32_t off = pack_data_off(pl->wants->frame);
+
+	for (uint32_t i = 0; bases > 0 && i < s->cuts.nr_chunks; i++) {
+		uint32_t start = pack_cut_start(&s->cuts, i);
+
+		if (fp_is_none(s->fps[i]) || pack_is_away(s->away, i) || !lies_in(&s->cuts, i, bases) ||
+		    fp_is_of(p->conf.key, s->fps[i], pl->buffer->data + start, pack_cut_len(&s->cuts, i)))
+			continue;
+		if (pack_places_add(&p->damaged, pl->file->pack, off + start))
+			log_error("pack %" PRIu32 " offset %" PRIu32 ": chunk %s, which others are coded against, is damaged",
+				  pl->file->pack, off + start, fp_hex(s->fps[i]).s);
+	}
+}
+
 static int read_compressed(struct plan *pl, const struct shape *s)
 {
 	struct part_read pr = {
@@ -342,12 +369,15 @@ static int read_compressed(struct plan *pl, const struct shape *s)
 	if (!pl->stored)
 		return -ENOMEM;
 	pr.stored = pl->stored;
+	pr.spare = pl->buffer->data;
 	plan_parts(pl, s, &pr);
 	r = packs_read_parts(&pr);
 	for (uint32_t i = 0; pr.bad >> i > 0; i++)
 		if (pr.bad >> i & 1)
 			part_is_bad(pl, i);
 	pl->is_bad = pr.bad != 0;
+	if (r == 0)
+		verify_bases(pl, s, pr.bases & ~pr.bad);
 	return r;
 }
 

@@ -216,7 +216,8 @@ static void try_cuts(const struct guess *g, struct best *best)
 	if (g->found)
 		coding = pack_coding_settle(g->found, ret->ends[ret->nr_chunks - 1]);
 	ret->codec = coding.codec;
-	memcpy(ret->part_end, coding.part_end, sizeof(ret->part_end));
+	memcpy(ret->parts.end, coding.part_end, sizeof(ret->parts.end));
+	memcpy(ret->parts.base, coding.base, sizeof(ret->parts.base));
 }
 
 /* Take the frame to be stored so. `plain` is room for its bytes. */

@@ -112,6 +112,7 @@ static int read_parts(struct look *l, uint32_t parts, uint32_t have, uint32_t *r
 		.plain_len = pack_cut_total(&l->cuts),
 		.coding = &l->t.coding,
 		.stored = l->stored,
+		.spare = l->plain->data,
 		.have = have,
 	};
 	int r;

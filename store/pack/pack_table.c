@@ -343,6 +343,10 @@ static void view_fill(const struct table *t, uint32_t from, uint32_t len, struct
 	struct pack_cuts cuts = table_cuts(t);
 	uint32_t first = pack_cut_at(&cuts, from), end = len > 0 ? pack_cut_at(&cuts, from + len - 1) + 1 : 0;
 
+	if (pack_has_bases(&t->coding)) { /* what it is coded against is compared, too */
+		first = 0;
+		end = cuts.nr_chunks;
+	}
 	ret->chunk_len = t->chunk_len;
 	ret->nr_chunks = cuts.nr_chunks;
 	if (t->chunk_len == 0)

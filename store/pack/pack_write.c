@@ -377,10 +377,9 @@ int packs_frame_write(struct packs *p, struct pack_frame *f)
 	return write_frame(p, f, &coding, compressed);
 }
 
-int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *stored,
-			    const uint32_t part_end[PACK_PARTS])
+int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *stored, const struct pack_parts *parts)
 {
-	uint32_t nr = pack_nr_parts(table_total(f->table)), len = part_end[nr - 1];
+	uint32_t nr = pack_nr_parts(table_total(f->table)), len = parts->end[nr - 1];
 	struct pack_coding coding = { .codec = PACK_CODEC_CODED };
 	struct pack_buffer *b = pack_buffer_get(&p->buffers);
 
@@ -388,7 +387,8 @@ int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *s
 	begin_write(p, f);
 	if (!b)
 		return packs_frame_failed(p, f, -ENOMEM);
-	memcpy(coding.part_end, part_end, nr * sizeof(*part_end));
+	memcpy(coding.part_end, parts->end, nr * sizeof(*parts->end));
+	memcpy(coding.base, parts->base, nr * sizeof(*parts->base));
 	memcpy(b->data, stored, len);
 	memset(b->data + len, 0, round_up(len, PACK_BLOCK) - len);
 	return write_frame(p, f, &coding, b);

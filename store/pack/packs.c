@@ -323,8 +323,11 @@ void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, s
 	ret->damaged = !t;
 	ret->compressed = t && t->coding.codec != PACK_CODEC_NONE;
 	ret->coded = t && t->coding.codec == PACK_CODEC_CODED;
-	if (t)
+	ret->based = t && pack_has_bases(&t->coding);
+	if (t) {
 		memcpy(ret->part_end, t->coding.part_end, sizeof(ret->part_end));
+		memcpy(ret->base, t->coding.base, sizeof(ret->base));
+	}
 	memset(ret->away, 0, sizeof(ret->away));
 	if (t)
 		memcpy(ret->away, t->away, sizeof(ret->away));

@@ -20,12 +20,14 @@
 #define NR_SEEDS 40
 #define MOVED_FROM 24 /* seeds from here on give the same bytes again and again, but that they have moved */
 #define MOVED_BY 777
+#define LIKE_FROM 16 /* seeds from here on, up to those, give nearly the same noise: as steps of a variable do */
+#define LIKE_PAGES 40 /* of a file that has such, from its beginning on */
 #define MOVED_PERIOD (8 * PAGE)
 #define PAUSE_NS 4000000
 
 void work_bytes(uint64_t seed, uint64_t off, uint64_t len, uint8_t *ret)
 {
-	bool moved = seed >= MOVED_FROM;
+	bool moved = seed >= MOVED_FROM, alike = seed >= LIKE_FROM && !moved;
 
 	if (moved) {
 		off += (seed - MOVED_FROM) * MOVED_BY;
@@ -34,13 +36,15 @@ void work_bytes(uint64_t seed, uint64_t off, uint64_t len, uint8_t *ret)
 	for (uint64_t done = 0; done < len;) {
 		uint64_t at = moved ? (off + done) % MOVED_PERIOD : off + done;
 		uint64_t page = at / PAGE, in = at % PAGE, n = MIN(PAGE - in, len - done);
-		struct fate_rng rng = fate_rng(seed, page, 0);
-		uint64_t id = fate_random(&rng, 32), words[PAGE / 8];
+		struct fate_rng rng = fate_rng(alike ? LIKE_FROM : seed, page, 0);
+		uint64_t id = alike ? NR_POOL : fate_random(&rng, 32), words[PAGE / 8];
 
-		rng = id < NR_POOL ? fate_rng(id, 0, 1) : fate_rng(seed, page, 1); /* a shared page or one of its own */
+		rng = id < NR_POOL ? fate_rng(id, 0, 1) : fate_rng(alike ? LIKE_FROM : seed, page, 1); /* a shared page or one of its own */
 		for (size_t i = 0; i < ARRAY_SIZE(words); i++)
 			/* most can be compressed */
-			words[i] = id < 2 ? 0 : fate_random(&rng, id % 4 ? 1 << 24 : UINT64_MAX);
+			words[i] = id < 2 ? 0 : fate_random(&rng, id % 4 && !alike ? 1 << 24 : UINT64_MAX);
+		for (size_t i = 0; alike && i < ARRAY_SIZE(words); i++)
+			words[i] += (seed - LIKE_FROM) * (i % 13);
 		memcpy(ret + done, (uint8_t *)words + in, n);
 		done += n;
 	}
@@ -136,6 +140,13 @@ static bool choose_bytes(struct fate_rng *rng, struct model *m, struct work *op)
 			op->other_off = round_down(op->other_off, PAGE);
 		op->len = MIN(op->len, from->size - op->other_off);
 		break;
+	case WORK_WRITE:
+		if (fate_random(rng, 3) > 0)
+			break;
+		op->off = 0; /* a step of a variable */
+		op->len = LIKE_PAGES * PAGE;
+		op->seed = LIKE_FROM + fate_random(rng, MOVED_FROM - LIKE_FROM);
+		break;
 	case WORK_PATCH:
 		from = present(rng, m, S_IFREG, op->other);
 		return from && from != n && choose_ranges(rng, from, op);
@@ -150,7 +161,7 @@ static const enum work_kind kinds[] = {
 	WORK_CREATE, WORK_CREATE, WORK_CREATE, WORK_MKDIR, WORK_SYMLINK, WORK_LINK,   WORK_RENAME,   WORK_RENAME,
 	WORK_UNLINK, WORK_UNLINK, WORK_OWNER,  WORK_XATTR, WORK_XATTR,	 WORK_MTIME,  WORK_WRITE,    WORK_WRITE,
 	WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_WRITE, WORK_APPEND,	 WORK_APPEND, WORK_TRUNCATE, WORK_PUNCH,
-	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,  WORK_SYNC,	 WORK_SYNC,   WORK_ALLOCATE, WORK_COLLECT, WORK_COMPACT,
+	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,  WORK_SYNC,	 WORK_SYNC,   WORK_ALLOCATE, WORK_COLLECT, WORK_COMPACT, WORK_COMPACT,
 	WORK_PATCH,  WORK_PATCH,  WORK_PATCH,  WORK_PATCH, /* most are drawn in vain */
 };
 
@@ -328,19 +339,23 @@ static int collect(struct engine *e)
 	return r == -EBUSY ? 0 : r; /* the other thread is at it */
 }
 
-/* As 64-bit numbers, which most pages hold, from a byte on at which they do not begin; in any order. */
+/* As 64-bit numbers, which most pages hold, from a byte on at which they do not begin; in any order. As ranks of one step, or as two steps. */
 static int compact(struct engine *e, const char *path, const char *other, const struct work *op)
 {
-	const struct compact_extent x[] = { { 0, op->seed % 9, MiB(4) }, { 1, 0, MiB(4) } };
-	const struct compact_variable v = { "numbers", { .type = { CODE_UINT, 8, false } }, x, ARRAY_SIZE(x) };
-	struct compact_result result;
+	const struct compact_extent x[] = { { 0, op->seed % 2 ? 0 : op->seed % 9, MiB(4) }, { 1, 0, MiB(4) } };
+	const struct coding_shape numbers = { .type = { CODE_UINT, 8, false } };
+	bool steps = op->seed % 2;
+	const struct compact_variable v[] = { { "numbers", numbers, &x[1], steps ? 1 : 0, 0, 0 },
+					      { "numbers", numbers, x, steps ? 1 : ARRAY_SIZE(x), 1, 0 } };
+	struct compact_result result[ARRAY_SIZE(v)];
 	struct compact_report report;
 	uint64_t inos[2];
 	struct compact_conf conf = {
 		.inos = inos,
-		.variable = &v,
-		.nr_variables = 1,
-		.result = &result,
+		.variable = v,
+		.nr_variables = ARRAY_SIZE(v),
+		.result = result,
+		.chain = steps,
 		.order = op->seed % 3,
 		.block = PAGE,
 	};

@@ -25,6 +25,8 @@ static void decode(const uint8_t *p, size_t len)
 	d = (struct code_header_disk *)block;
 	d->stored_len = le32_put((uint32_t)(len - sizeof(*d)));
 	memcpy(d->magic, CODE_MAGIC, 4);
+	if (d->version == CODE_VERSION_PLACED && len >= sizeof(*d) + 4 && (p[len - 1] & 1)) /* one that can be */
+		block[sizeof(*d) + 3] = (uint8_t)(CODE_PLACE_SAME + p[len - 1] / 2 % 3) << 4;
 	d->base_crc = le32_put(d->base ? crc32c(p, MIN(len, (size_t)le32_get(d->plain_len))) : 0);
 	crc = crc32c_add(crc32c(block, head), block + sizeof(*d), len - sizeof(*d));
 	d->crc = le32_put(crc);
@@ -49,6 +51,7 @@ static void encode(const uint8_t *p, size_t len)
 	if (code_type_decode(p[0], &spec.steps.type) < 0)
 		return;
 	spec.steps.lead = (p[4] >> 1) % spec.steps.type.width;
+	spec.steps.base_place = p[4] & 64 ? code_place(CODE_PLACE_SAME, p[9]) : 0;
 	if (!code_steps_valid(&spec.steps))
 		return;
 	block = malloc(CODE_BLOCK_MAX(len));

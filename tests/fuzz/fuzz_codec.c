@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	static struct coders cs;
 	enum pack_codec codec;
 	struct coder *c;
-	uint8_t *plain, *stored, *again;
+	uint8_t *plain, *stored, *again, *before[2];
 	size_t plain_len, n, start;
 
 	if (len < 5 || len > PACK_PART_BYTES)
@@ -29,6 +29,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	c = coder_get(&cs);
 	plain = malloc(plain_len);
 	(void)codec_decompress(c, codec, p, len, plain, plain_len);
+	before[0] = calloc(2, PACK_PART_BYTES);
+	before[1] = len % 2 ? before[0] + PACK_PART_BYTES : NULL;
+	memcpy(before[0], p, len);
+	(void)codec_decompress_some(c, codec, p, len, before, 2, plain, plain_len);
+	free(before[0]);
 	n = codec_find_end(codec, p, len);
 	assert(n <= len);
 	if (codec_find_start(codec, p, len, plain_len, &n) > 0)

@@ -15,7 +15,7 @@ _ckptfs() {
 	ckptfs-agent) flags="--forget --heal --mount --no-lookup --remember --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --dedup --variables --scheme --group --block --chain --budget --names --no-twins --rivals --images
 		--json -q --quiet" ;;
-	ckptfs-compact) flags="--scheme --group --block --budget --rate --dry-run --background --pause --resume --json -q --quiet" ;;
+	ckptfs-compact) flags="--scheme --group --block --chain --budget --rate --dry-run --background --pause --resume --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --epochs --keep-last --keep-every --keep-within --keep-tagged --verify
 		--json -q --quiet" files=-d ;;

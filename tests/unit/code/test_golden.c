@@ -1,5 +1,5 @@
 /*
- * Blocks as versions 1 and 2 have written them. Each line of the file: the steps, and the block in hexadecimal. All are of the same 253
+ * Blocks as versions 1 to 3 have written them. Each line of the file: the steps, and the block in hexadecimal. All are of the same 253
  * bytes, with the same 240 of a base: what a reader must be able to read for ever. What zstd and lz4 write may differ from
  * version to version, so only blocks without them are compared when writing. WRITE_GOLDEN=1 writes the file.
  */
@@ -49,6 +49,11 @@ static const struct coder_spec specs[] = {
 		     .zigzag = true,
 		     .split = CODE_SPLIT_BYTES,
 		     .lead = 3 } },
+	{ .steps = { .type = { CODE_INT, 4, false },
+		     .base = CODE_BASE_XOR,
+		     .split = CODE_SPLIT_BYTES,
+		     .lead = 1,
+		     .base_place = CODE_PLACE_SAME << CODE_PLACE_SHIFT | 0x12345 } },
 };
 
 /* Slow enough to shrink in every way: elements of 4 bytes that change in the lowest one. */

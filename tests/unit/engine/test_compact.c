@@ -76,8 +76,8 @@ static struct plan *plan_new(unsigned nr_ranks)
 		p->of_rest[2 * i] = (struct compact_extent){ i, 0, HEAD };
 		p->of_rest[2 * i + 1] = (struct compact_extent){ i, HEAD + VARIABLE, LEN - HEAD - VARIABLE };
 	}
-	p->variable[0] = (struct compact_variable){ "field", doubles, p->of_variable, nr_ranks };
-	p->variable[1] = (struct compact_variable){ "", bytes_shape, p->of_rest, 2 * nr_ranks };
+	p->variable[0] = (struct compact_variable){ "field", doubles, p->of_variable, nr_ranks, 0, 0 };
+	p->variable[1] = (struct compact_variable){ "", bytes_shape, p->of_rest, 2 * nr_ranks, 0, 0 };
 	p->conf = (struct compact_conf){ .inos = p->inos,
 					 .variable = p->variable,
 					 .nr_variables = 2,
@@ -325,7 +325,7 @@ static void lies_cost_no_byte(void **state)
 	struct compact_report report;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(v); i++)
-		v[i] = (struct compact_variable){ NULL, { types[i], 2, 1u << 31, 7 }, x, ARRAY_SIZE(x) };
+		v[i] = (struct compact_variable){ NULL, { types[i], 2, 1u << 31, 7 }, x, ARRAY_SIZE(x), 0, 0 };
 	write_rank(rig, 0, 0);
 	write_rank(rig, 1, 0);
 	assert_int_equal(engine_sync(rig->e), 0);

@@ -1,5 +1,5 @@
 /*
- * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt and coded.txt, and what it holds
+ * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt, coded.txt and bases.txt, and what it holds
  * is read. What a codec makes of its bytes may differ from one version of it to the next, so compressed.txt is read
  * only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
  */
@@ -32,8 +32,8 @@ static void golden_chunk(uint8_t *p, uint8_t number, uint32_t len)
 	p[len - 1] = (uint8_t)~number;
 }
 
-/* lead: coded behind so many bytes; < 0: not coded. */
-static void write_frame_as(struct rig *rig, uint8_t number, uint32_t chunk_len, unsigned nr, int lead)
+/* lead: coded behind so many bytes; < 0: not coded. back: against the bytes so many before; 0: against none. */
+static void write_frame_as(struct rig *rig, uint8_t number, uint32_t chunk_len, unsigned nr, int lead, uint32_t back)
 {
 	uint8_t *memory = aligned_bytes((size_t)nr * chunk_len);
 	struct pack_frame *f;
@@ -48,13 +48,13 @@ static void write_frame_as(struct rig *rig, uint8_t number, uint32_t chunk_len, 
 	if (lead < 0)
 		assert_int_equal(packs_frame_write(rig->p, f), 0);
 	else
-		write_coded(rig, f, memory, nr * chunk_len, (unsigned)lead);
+		write_coded_against(rig, f, memory, nr * chunk_len, (unsigned)lead, back);
 	free(memory);
 }
 
 static void write_frame(struct rig *rig, uint8_t number, uint32_t chunk_len, unsigned nr)
 {
-	write_frame_as(rig, number, chunk_len, nr, -1);
+	write_frame_as(rig, number, chunk_len, nr, -1, 0);
 }
 
 static void check_frame(struct rig *rig, uint32_t frame, uint8_t number, uint32_t chunk_len, unsigned nr)
@@ -131,9 +131,24 @@ static uint8_t *coded_now(void)
 	uint8_t *p;
 
 	rig_init(&rig, (struct packs_conf){ .node = 0x0102 });
-	write_frame_as(&rig, 1, 4096, 1, 0);
-	write_frame_as(&rig, 200 - 16, 4096, 17, 1);
-	write_frame_as(&rig, 20, 65536, 3, 2);
+	write_frame_as(&rig, 1, 4096, 1, 0, 0);
+	write_frame_as(&rig, 200 - 16, 4096, 17, 1, 0);
+	write_frame_as(&rig, 20, 65536, 3, 2, 0);
+	p = read_pack(&rig);
+	rig_release(&rig);
+	return p;
+}
+
+/* The second and third frame have parts that are coded against others of them. */
+static uint8_t *bases_now(void)
+{
+	struct rig rig;
+	uint8_t *p;
+
+	rig_init(&rig, (struct packs_conf){ .node = 0x0102 });
+	write_frame_as(&rig, 1, 4096, 1, 0, 0);
+	write_frame_as(&rig, 30, 4096, 33, 1, PACK_PART_BYTES);
+	write_frame_as(&rig, 20, 65536, 3, 2, 2 * PACK_PART_BYTES);
 	p = read_pack(&rig);
 	rig_release(&rig);
 	return p;
@@ -322,6 +337,20 @@ static void coded_packs_are_written_and_read_as_they_were_at_first(void **state)
 	free(golden);
 }
 
+static void bases_are_written_and_read_as_they_were_at_first(void **state)
+{
+	static const uint32_t expected[3][3] = { { 1, 4096, 1 }, { 30, 4096, 33 }, { 20, 65536, 3 } };
+	uint8_t *ours = bases_now(), *golden;
+
+	(void)state;
+	golden_save("bases.txt", "three frames of coded blocks: 1 chunk of 4 KiB, 33 of them and 3 of 64 KiB against earlier parts", ours);
+	golden = golden_load("bases.txt");
+	assert_memory_equal(ours, golden, NR_BYTES);
+	check_golden("bases.txt", expected);
+	free(ours);
+	free(golden);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -330,6 +359,7 @@ int main(void)
 		cmocka_unit_test(varied_chunks_are_written_and_read_as_in_version_1),
 		cmocka_unit_test(compressed_packs_of_version_1_are_read),
 		cmocka_unit_test(coded_packs_are_written_and_read_as_they_were_at_first),
+		cmocka_unit_test(bases_are_written_and_read_as_they_were_at_first),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

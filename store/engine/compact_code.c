@@ -1,0 +1,172 @@
+/* A frame of a compaction, part by part: each by itself or against another version, in the way that pays. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "store/code/twin.h"
+#include "store/engine/compact_job.h"
+
+/* The bytes before the first element of each part, and what all chunks take now. */
+static uint64_t find_leads(const struct gc_copy *copy, uint32_t ret[PACK_PARTS])
+{
+	uint32_t at = 0, part = 0;
+	uint64_t before = 0;
+
+	for (unsigned i = 0; i < copy->nr_next; at += copy->next[i++].len) {
+		before += copy->next[i].stored;
+		for (; part * PACK_PART_BYTES < at + copy->next[i].len; part++)
+			ret[part] = (copy->next[i].phase - (part * PACK_PART_BYTES - at)) % 8;
+	}
+	return before;
+}
+
+/* Of a sample: what it would be by itself. */
+static int try_alone(struct compact *c, const uint8_t *p, uint32_t len, uint32_t lead, uint8_t *room)
+{
+	int n;
+
+	c->coding.lead = lead;
+	n = coding_block(&c->coding, p, len, NULL, 0, room);
+	if (n >= 0)
+		c->sample_alone += MIN((uint32_t)n, len);
+	return n;
+}
+
+/* What a coded block has, or the part as it is; and where its base is, if it has come to have one. */
+static int settle(const uint8_t *p, uint32_t len, int n, bool has_base, uint8_t *ret, uint32_t *ret_base)
+{
+	struct code_header h;
+
+	if (n >= 0 && (uint32_t)n >= len) {
+		memcpy(ret, p, len);
+		return (int)len;
+	}
+	if (n >= 0 && has_base && code_header_decode(ret, (size_t)n, &h) == 0)
+		*ret_base = h.base_place; /* it may not have paid */
+	return n;
+}
+
+/* A part of what was rounded from others of this frame. */
+static int code_rounded(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead, uint8_t *ret,
+			uint32_t *ret_base)
+{
+	const struct compact_rounded *d = &c->rounded;
+	uint32_t version = (off - d->wide_len) / d->narrow_row, in = (off - d->wide_len) % d->narrow_row, nr, place, wide_len;
+	int n;
+
+	lead %= d->narrow.width;
+	place = version * d->wide_row + d->from + 2 * (in + lead);
+	wide_len = MIN(2 * len, off - place); /* as store/pack will have it */
+	nr = MIN(wide_len / d->wide.width, (len - lead) / d->narrow.width);
+	memset(c->base, 0, lead);
+	twin_round(d->narrow, d->wide, frame + place, nr, c->base + lead);
+	c->from_wide->lead = lead;
+	c->from_wide->base_place = code_place(d->wide.big_endian ? CODE_PLACE_ROUNDED_BE : CODE_PLACE_ROUNDED_LE, place);
+	n = coding_block(c->from_wide, frame + off, len, c->base, lead + nr * d->narrow.width, ret);
+	return settle(frame + off, len, n, true, ret, ret_base);
+}
+
+/* One part, to `ret`: its bytes, and where its base is. */
+static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead, uint8_t *ret,
+		     uint32_t *ret_base)
+{
+	bool has_base = c->back > 0 && off >= c->back;
+	struct coding *coding = has_base ? &c->against : &c->coding;
+	const uint8_t *p = frame + off;
+	int n = has_base && c->is_sample ? try_alone(c, p, len, lead, ret) : 0;
+
+	if (n < 0)
+		return n;
+	coding->lead = lead;
+	coding->base_place = has_base ? code_place(CODE_PLACE_SAME, off - c->back) : 0;
+	n = coding_block(coding, p, len, has_base ? p - c->back : NULL, has_base ? MIN(len, c->back) : 0, ret);
+	n = settle(p, len, n, has_base, ret, ret_base);
+	c->sample_alone += has_base || n < 0 ? 0 : (uint64_t)n;
+	return n;
+}
+
+/* Bytes of all parts, which are in c->stored; <0 */
+static int code_parts(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, struct pack_parts *ret)
+{
+	uint32_t at = 0;
+
+	if (copy->nr_next != c->nr_row) /* one is damaged, and left out: the others do not lie as they should */
+		c->back = c->rounded.wide_len = 0;
+	for (uint32_t off = 0, i = 0; off < copy->used; off += PACK_PART_BYTES, i++) {
+		bool is_rounded = c->rounded.wide_len > 0 && off >= c->rounded.wide_len;
+		uint32_t len = MIN(PACK_PART_BYTES, copy->used - off);
+		int n = is_rounded ? code_rounded(c, copy->buffer, off, len, leads[i], c->stored + at, &ret->base[i]) :
+				     code_part(c, copy->buffer, off, len, leads[i], c->stored + at, &ret->base[i]);
+
+		if (n < 0)
+			return n;
+		at += (uint32_t)n;
+		ret->end[i] = at;
+	}
+	return (int)at;
+}
+
+static uint64_t stored_from(const struct gc_copy *copy, uint32_t off)
+{
+	uint64_t stored = 0;
+	uint32_t at = 0;
+
+	for (unsigned i = 0; i < copy->nr_next; at += copy->next[i++].len)
+		stored += at >= off ? copy->next[i].stored : 0;
+	return stored;
+}
+
+/* So much of a frame is one of two variables'. */
+static void count(struct compact_result *res, bool is_coded, const struct compact_result *share, const struct coding *coding, bool has_base)
+{
+	if (!is_coded) {
+		res->kept += share->coded;
+		return;
+	}
+	res->coded += share->coded;
+	res->before += share->before;
+	res->after += share->after;
+	if (has_base || res->coder.steps.base == CODE_BASE_NONE) /* not that of what was left over */
+		res->coder = *coding_chosen(coding);
+}
+
+int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t **ret_stored, struct pack_parts *ret)
+{
+	struct compact *c = userdata;
+	struct compact_result all, narrow = { 0 };
+	uint32_t leads[PACK_PARTS], wide_len;
+	uint64_t from, before;
+	bool is_worth_it;
+	int n;
+
+	compact_yield(c);
+	from = thread_cpu_ns();
+	before = find_leads(copy, leads);
+	n = code_parts(c, copy, leads, ret);
+	if (n < 0)
+		return n;
+	if (c->is_sample) {
+		c->sampled += copy->used;
+		c->sample_coded += (uint64_t)n;
+		return GC_STAYS;
+	}
+	c->result->code_ns += thread_cpu_ns() - from;
+	/* with the tables: that of this frame, and what the chunks had of theirs */
+	all = (struct compact_result){ .coded = copy->used,
+				       .before = before + copy->used / PACK_FRAME_BLOCKS,
+				       .after = round_up((uint64_t)n, PACK_BLOCK) + PACK_BLOCK };
+	is_worth_it = pack_is_worth_it(all.after, all.before) && !gc_copy_is_mixed(copy);
+	wide_len = c->rounded.wide_len;
+	if (wide_len > 0) {
+		narrow = (struct compact_result){ .coded = copy->used - wide_len,
+						  .before = stored_from(copy, wide_len),
+						  .after = (uint32_t)n - ret->end[wide_len / PACK_PART_BYTES - 1] };
+		count(c->narrow_result, is_worth_it, &narrow, c->from_wide, true);
+	}
+	all.coded -= narrow.coded;
+	all.before -= narrow.before;
+	all.after -= narrow.after;
+	count(c->result, is_worth_it, &all, c->back > 0 ? &c->against : &c->coding, c->back > 0);
+	*ret_stored = c->stored;
+	return is_worth_it && !c->conf->dry_run ? GC_CODED : GC_STAYS;
+}

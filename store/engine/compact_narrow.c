@@ -1,0 +1,256 @@
+/*
+ * Variables that were rounded from others: 16-bit weights beside the 32-bit ones that training goes on with. Rounded once more, those leave nothing to store
+ * of these (store/code/twin.h), if both are in one frame: half as many pages of the narrow one come along with a row of the wide one.
+ *
+ * A narrow page goes with the wide pages that its first element was rounded from. Where both begin at other places of a page, the last of its elements
+ * belong to pages of the next row: they are coded as if nothing were known of them. Pages that have no row to go with go by themselves.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "store/engine/compact_job.h"
+
+struct compact_narrow {
+	struct compact_steps steps;
+	unsigned nr_steps;
+	struct compact_place place; /* the next one, */
+	bool has; /* if there is one */
+	struct step_rows rows; /* by themselves */
+	struct coding coding, against; /* of those */
+	struct coding from_wide; /* of what comes along */
+	bool is_apart; /* one of these rows is on its way */
+	struct step_row row; /* that comes along */
+	int64_t first; /* where it begins in the narrow variable */
+	struct code_type type, wide;
+};
+
+static void swap(struct coding *a, struct coding *b)
+{
+	struct coding was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
+/* What is done with the narrow ones is theirs. */
+static void change_sides(struct compact *c)
+{
+	struct compact_result *was = c->result;
+
+	c->result = c->narrow_result;
+	c->narrow_result = was;
+	swap(&c->coding, &c->narrow->coding);
+	swap(&c->against, &c->narrow->against);
+}
+
+/* Nothing comes along with those that go by themselves. */
+static int emit_row(void *userdata, const struct step_row *row, unsigned nr_versions)
+{
+	struct compact *c = userdata;
+	int r;
+
+	c->narrow->is_apart = true;
+	change_sides(c);
+	r = compact_emit_row(c, row, nr_versions);
+	change_sides(c);
+	c->narrow->is_apart = false;
+	return r;
+}
+
+/* Where the next place is in the narrow variable. */
+static int64_t next_at(const struct compact_narrow *n)
+{
+	for (unsigned i = 0; i < n->nr_steps; i++)
+		if (n->place.chunk[i])
+			return n->place.chunk[i]->at;
+	return INT64_MAX / 2;
+}
+
+static int advance(struct compact_narrow *n)
+{
+	int r = compact_steps_next(&n->steps, &n->place);
+
+	n->has = r > 0;
+	return MIN(r, 0);
+}
+
+int compact_narrow_new(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *wide, unsigned nr,
+		       uint64_t block, struct compact_narrow **ret)
+{
+	struct compact_narrow *n = calloc(1, sizeof(*n));
+	int r = n ? 0 : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	n->rows = (struct step_rows){ .emit = emit_row, .userdata = c };
+	n->nr_steps = nr;
+	n->type = v[0]->shape.type;
+	n->wide = wide->shape.type;
+	n->row.chunk = calloc(PACK_FRAME_BLOCKS, sizeof(*n->row.chunk));
+	r = n->row.chunk ? coding_init(&n->coding, c->work, &v[0]->shape, false, c->conf->budget, NULL) : -ENOMEM;
+	if (r == 0)
+		r = coding_init(&n->against, c->work, &v[0]->shape, true, c->conf->budget, NULL);
+	if (r == 0)
+		r = coding_init(&n->from_wide, c->work, &v[0]->shape, true, c->conf->budget, NULL);
+	if (r == 0)
+		r = compact_steps_init(&n->steps, c->g.e, v, nr, c->conf->inos, block / 2);
+	if (r == 0)
+		r = advance(n);
+	if (r < 0) {
+		compact_narrow_free(n);
+		return r;
+	}
+	c->from_wide = &n->from_wide;
+	*ret = n;
+	return 0;
+}
+
+void compact_narrow_free(struct compact_narrow *n)
+{
+	if (!n)
+		return;
+	compact_steps_release(&n->steps);
+	step_rows_release(&n->rows);
+	coding_release(&n->coding);
+	coding_release(&n->against);
+	coding_release(&n->from_wide);
+	free(n->row.chunk);
+	free(n);
+}
+
+void compact_narrow_forget(struct compact_narrow *n)
+{
+	if (n)
+		compact_steps_forget(&n->steps);
+}
+
+/* What a place has of them; whoever takes it counts them as narrow ones. */
+static int take_versions(struct compact *c, const struct compact_chunk **ret, unsigned *ret_step)
+{
+	int r;
+
+	change_sides(c);
+	r = compact_take_versions(c, &c->narrow->place, c->narrow->nr_steps, ret, ret_step);
+	change_sides(c);
+	return r;
+}
+
+/* The next place goes by itself. */
+static int pass_on(struct compact *c)
+{
+	struct compact_narrow *n = c->narrow;
+	const struct compact_chunk *chunk[STEPS_MAX];
+	unsigned step[STEPS_MAX];
+	int r = take_versions(c, chunk, step);
+
+	if (r > 0)
+		r = step_rows_add(&n->rows, chunk, step, (unsigned)r);
+	return r < 0 ? r : advance(n);
+}
+
+/* What was to come along goes by itself: not all of it is there. */
+static int give_up_row(struct compact *c, unsigned nr_versions)
+{
+	struct compact_narrow *n = c->narrow;
+	const struct compact_chunk *chunk[STEPS_MAX];
+	unsigned step[STEPS_MAX];
+	int r = 0;
+
+	for (uint32_t i = 0; i < n->row.nr && r == 0; i++) {
+		for (unsigned v = 0; v < nr_versions; v++) {
+			chunk[v] = &n->row.chunk[v * n->row.max + i];
+			step[v] = nr_versions - 1 - v;
+		}
+		r = step_rows_add(&n->rows, chunk, step, nr_versions);
+	}
+	n->row.nr = 0;
+	return r;
+}
+
+/* The next place to the row that comes along: 1; 0: it does not fit, and goes by itself. */
+static int add_place(struct compact *c, unsigned nr_versions, uint32_t chunk_len)
+{
+	struct compact_narrow *n = c->narrow;
+	const struct compact_chunk *chunk[STEPS_MAX];
+	unsigned step[STEPS_MAX];
+	bool fits;
+	int r = take_versions(c, chunk, step);
+
+	if (r <= 0)
+		return r < 0 ? r : advance(n);
+	fits = (unsigned)r == nr_versions && n->row.nr < n->row.max;
+	for (unsigned v = 0; v < nr_versions && fits; v++)
+		fits = chunk[v]->info.chunk_len == chunk_len && chunk[v]->at == n->first + (int64_t)n->row.nr * chunk_len &&
+		       chunk[v]->phase == chunk[0]->phase;
+	if (!fits) {
+		r = step_rows_add(&n->rows, chunk, step, (unsigned)r);
+		return r < 0 ? r : advance(n);
+	}
+	for (unsigned v = 0; v < nr_versions; v++)
+		n->row.chunk[v * n->row.max + n->row.nr] = *chunk[v];
+	n->row.nr++;
+	return advance(n);
+}
+
+/* Do its pages lie side by side in the variable? */
+static bool is_whole(const struct step_row *row)
+{
+	for (uint32_t i = 1; i < row->nr; i++)
+		if (row->chunk[i].at != row->chunk[i - 1].at + row->chunk_len)
+			return false;
+	return row->nr > 0 && row->nr * row->chunk_len % (2 * PACK_PART_BYTES) == 0;
+}
+
+int compact_narrow_take(struct compact *c, const struct step_row *row, unsigned nr_versions)
+{
+	struct compact_narrow *n = c->narrow;
+	int64_t begin = row->chunk[0].at, end = begin + (int64_t)row->nr * row->chunk_len;
+	uint32_t bytes = nr_versions * row->nr * row->chunk_len;
+	int r = 0;
+
+	if (!n || n->is_apart || nr_versions != n->nr_steps || !is_whole(row) || bytes + bytes / 2 > PACK_FRAME_BYTES)
+		return 0;
+	while (n->has && r == 0 && 2 * next_at(n) < begin)
+		r = pass_on(c);
+	if (r < 0 || !n->has)
+		return r;
+	n->first = next_at(n);
+	n->row.nr = 0;
+	n->row.max = row->nr / 2;
+	n->row.chunk_len = row->chunk_len;
+	while (n->has && r == 0 && 2 * next_at(n) < end)
+		r = add_place(c, nr_versions, row->chunk_len);
+	if (r < 0)
+		return r;
+	if (n->row.nr < n->row.max)
+		return give_up_row(c, nr_versions);
+	c->rounded = (struct compact_rounded){ .wide_len = bytes,
+					       .wide_row = row->nr * row->chunk_len,
+					       .narrow_row = n->row.nr * row->chunk_len,
+					       .from = (uint32_t)(2 * n->first - begin),
+					       .wide = n->wide,
+					       .narrow = n->type };
+	return 1;
+}
+
+int compact_narrow_move(struct compact *c, unsigned nr_versions)
+{
+	const struct step_row *row = &c->narrow->row;
+	int r = 0;
+
+	for (unsigned v = 0; v < nr_versions; v++)
+		for (uint32_t i = 0; i < row->nr && r == 0; i++)
+			r = compact_move(c, &row->chunk[v * row->max + i]);
+	return r;
+}
+
+int compact_narrow_rest(struct compact *c)
+{
+	struct compact_narrow *n = c->narrow;
+	int r = 0;
+
+	while (n->has && r == 0 && gc_goes_on(&c->g))
+		r = pass_on(c);
+	return r < 0 ? r : step_rows_flush(&n->rows);
+}

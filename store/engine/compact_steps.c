@@ -1,0 +1,157 @@
+#include "store/engine/compact_steps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+
+/* --- places --- */
+
+static int advance(struct compact_steps *s, unsigned step)
+{
+	int r = compact_walk_next(&s->walk[step], &s->next[step]);
+
+	s->has[step] = r > 0;
+	return MIN(r, 0);
+}
+
+int compact_steps_init(struct compact_steps *s, struct engine *e, const struct compact_variable *const *v, unsigned nr,
+		       const uint64_t *inos, uint64_t block)
+{
+	int r = 0;
+
+	assert(nr <= STEPS_MAX);
+	*s = (struct compact_steps){ 0 };
+	for (; s->nr < nr && r == 0; s->nr++)
+		r = compact_walk_init(&s->walk[s->nr], e, v[s->nr], inos, block);
+	for (unsigned i = 0; i < nr && r == 0; i++)
+		r = advance(s, i);
+	return r;
+}
+
+void compact_steps_release(struct compact_steps *s)
+{
+	while (s->nr > 0)
+		compact_walk_release(&s->walk[--s->nr]);
+}
+
+int compact_steps_next(struct compact_steps *s, struct compact_place *ret)
+{
+	int64_t at = INT64_MAX;
+	int r = 0;
+
+	/* those that were told last */
+	for (unsigned i = 0; i < s->nr && r == 0; i++)
+		if (s->told[i])
+			r = advance(s, i);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < s->nr; i++)
+		at = s->has[i] ? MIN(at, s->next[i].at) : at;
+	for (unsigned i = 0; i < s->nr; i++) {
+		s->told[i] = s->has[i] && s->next[i].at == at;
+		ret->chunk[i] = s->told[i] ? &s->next[i] : NULL;
+	}
+	return at != INT64_MAX;
+}
+
+void compact_steps_forget(struct compact_steps *s)
+{
+	for (unsigned i = 0; i < s->nr; i++)
+		compact_walk_forget(&s->walk[i]);
+}
+
+/* --- rows --- */
+
+void step_rows_release(struct step_rows *r)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(r->together); i++)
+		free(TAKE(r->together[i].chunk));
+	for (size_t i = 0; i < ARRAY_SIZE(r->alone); i++)
+		free(TAKE(r->alone[i].chunk));
+}
+
+static int emit(struct step_rows *r, struct step_row *row, unsigned nr_versions)
+{
+	int q = row->nr > 0 ? r->emit(r->userdata, row, nr_versions) : 0;
+
+	row->nr = 0;
+	return q;
+}
+
+/* Places of a row: whole parts of each version, as many as a frame takes; pairs of them, where half as much of another variable comes along. */
+static uint32_t places_of(const struct step_rows *r, uint32_t chunk_len, unsigned nr_versions)
+{
+	uint32_t pairs = r->is_wide ? PACK_PARTS / (3 * nr_versions) : 0;
+
+	return (pairs > 0 ? 2 * pairs : PACK_PARTS / nr_versions) * (PACK_PART_BYTES / chunk_len);
+}
+
+static int add(struct step_rows *r, struct step_row *row, const struct compact_chunk *const *chunk, unsigned nr, uint32_t max)
+{
+	uint32_t chunk_len = chunk[0]->info.chunk_len;
+	int q = 0;
+
+	if (!row->chunk)
+		row->chunk = calloc(PACK_FRAME_BLOCKS, sizeof(*row->chunk));
+	if (!row->chunk)
+		return -ENOMEM;
+	if (row->chunk_len != chunk_len)
+		q = emit(r, row, nr);
+	row->chunk_len = chunk_len;
+	row->max = max;
+	for (unsigned v = 0; v < nr && q == 0; v++)
+		row->chunk[v * max + row->nr] = *chunk[v];
+	row->nr++;
+	return q == 0 && row->nr == max ? emit(r, row, nr) : q;
+}
+
+static bool go_together(const struct step_rows *r, const struct compact_chunk *const *chunk, unsigned nr)
+{
+	uint32_t chunk_len = chunk[0]->info.chunk_len;
+
+	if ((nr == 1 && !r->is_wide) || chunk_len == PACK_VARIED || PACK_PART_BYTES % chunk_len != 0)
+		return false;
+	for (unsigned v = 1; v < nr; v++)
+		if (chunk[v]->info.chunk_len != chunk_len || chunk[v]->phase != chunk[0]->phase)
+			return false;
+	return true;
+}
+
+int step_rows_add(struct step_rows *r, const struct compact_chunk *const *chunk, const unsigned *step, unsigned nr)
+{
+	int q = 0;
+
+	if (nr == 0)
+		return 0;
+	if (go_together(r, chunk, nr))
+		return add(r, &r->together[nr], chunk, nr, places_of(r, chunk[0]->info.chunk_len, nr));
+	for (unsigned v = 0; v < nr && q == 0; v++)
+		q = add(r, &r->alone[step[v]], &chunk[v], 1, PACK_FRAME_BLOCKS);
+	return q;
+}
+
+/* The last one of so many versions: what takes pairs of parts first, and then the rest. */
+static int emit_last(struct step_rows *r, struct step_row *row, unsigned nr_versions)
+{
+	uint32_t pair = row->nr > 0 ? 2 * PACK_PART_BYTES / row->chunk_len : 1, rest = r->is_wide ? row->nr % pair : 0;
+	struct step_row last = *row;
+	int q;
+
+	row->nr -= rest;
+	last.chunk += row->nr;
+	last.nr = rest;
+	q = emit(r, row, nr_versions);
+	return q == 0 ? emit(r, &last, nr_versions) : q;
+}
+
+int step_rows_flush(struct step_rows *r)
+{
+	int q = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(r->together) && q == 0; i++)
+		q = emit_last(r, &r->together[i], i);
+	for (unsigned i = 0; i < ARRAY_SIZE(r->alone) && q == 0; i++)
+		q = emit(r, &r->alone[i], 1);
+	return q;
+}

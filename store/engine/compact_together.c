@@ -1,0 +1,308 @@
+/*
+ * Steps of a variable, coded one against the other.
+ *
+ * Where the plan says that variables are steps of one, up to 1 + chain of them are coded together, if a sample shows that it pays: pages of the
+ * same place, rows of them (compact_steps.h), become one frame, in which each version is coded against the one after it. So what a block is coded
+ * against is in its own frame (store/pack), and nothing here or in the collector has to keep it. Chunks that are coded already are coded
+ * once more where they complete such a row: whoever compacts each step as it comes has all of them together in the end, and wrote them twice.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "store/code/twin.h"
+#include "store/engine/compact_job.h"
+
+#define LOOKED_AT 64u /* chunks, to tell whether a step has been coded with others */
+
+/* Both variables' recipes may have changed. */
+static int repoint_all(struct compact *c)
+{
+	int r = compact_repoint(c, NULL);
+
+	compact_steps_forget(c->steps);
+	compact_narrow_forget(c->narrow);
+	return r;
+}
+
+int compact_emit_row(void *userdata, const struct step_row *row, unsigned nr_versions)
+{
+	struct compact *c = userdata;
+	int r = 0, with_narrow;
+
+	if (!c->is_sample && gc_copy_nr(&c->copy) + PACK_FRAME_BLOCKS > c->copy.max)
+		r = repoint_all(c);
+	with_narrow = r < 0 ? r : compact_narrow_take(c, row, nr_versions);
+	r = MIN(with_narrow, 0);
+	for (unsigned v = 0; v < nr_versions; v++)
+		for (uint32_t i = 0; i < row->nr && r == 0; i++)
+			r = compact_move(c, &row->chunk[v * row->max + i]);
+	if (r == 0 && with_narrow > 0)
+		r = compact_narrow_move(c, nr_versions);
+	if (r < 0)
+		return r;
+	/* what is less than a part would be coded against a part of itself */
+	if (nr_versions > 1 && row->nr * row->chunk_len >= PACK_PART_BYTES)
+		c->back = row->nr * row->chunk_len;
+	c->nr_row = c->copy.nr_next;
+	r = gc_copy_flush(&c->copy);
+	c->back = 0;
+	c->rounded.wide_len = 0;
+	return r;
+}
+
+/* 1: a version of the place that may be coded with the others. `last`: the one before it, or NULL. */
+static int take_version(struct compact *c, const struct compact_chunk *chunk, const struct compact_chunk *last)
+{
+	const struct pack_chunk_info *info = &chunk->info;
+	int r = c->is_sample ? !last || !addr_equal(last->info.start, info->start) : compact_set_seen(c, info->start);
+
+	if (r <= 0)
+		return r;
+	c->result->plain += c->is_sample ? 0 : info->len;
+	if (!info->is_based && !shares_has_pack(c->g.e, info->start.pack))
+		return 1;
+	compact_leave(c, info);
+	return 0;
+}
+
+/* Those that are coded by themselves move only if there are as many as can be coded together. */
+static unsigned drop_coded(struct compact *c, const struct compact_chunk **chunk, unsigned *step, unsigned nr)
+{
+	unsigned n = 0;
+
+	if (nr == c->conf->chain + 1)
+		return nr;
+	for (unsigned i = 0; i < nr; i++) {
+		if (chunk[i]->info.is_coded) {
+			compact_leave(c, &chunk[i]->info);
+			continue;
+		}
+		chunk[n] = chunk[i];
+		step[n++] = step[i];
+	}
+	return n;
+}
+
+int compact_take_versions(struct compact *c, const struct compact_place *place, unsigned nr_steps, const struct compact_chunk **ret,
+			  unsigned *ret_step)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = nr_steps; i-- > 0;) {
+		int r = place->chunk[i] ? take_version(c, place->chunk[i], nr > 0 ? ret[nr - 1] : NULL) : 0;
+
+		if (r < 0)
+			return r;
+		if (r > 0) {
+			ret[nr] = place->chunk[i];
+			ret_step[nr++] = i;
+		}
+	}
+	return (int)drop_coded(c, ret, ret_step, nr);
+}
+
+static int code_steps(struct compact *c, const struct compact_variable *const *v, unsigned nr, uint64_t block)
+{
+	_cleanup_(step_rows_release) struct step_rows rows = { .emit = compact_emit_row, .userdata = c, .is_wide = c->narrow };
+	_cleanup_(compact_steps_release) struct compact_steps steps = { 0 };
+	const struct compact_chunk *chunk[STEPS_MAX];
+	struct compact_place place;
+	unsigned step[STEPS_MAX];
+	int r;
+
+	c->steps = &steps;
+	r = compact_steps_init(&steps, c->g.e, v, nr, c->conf->inos, block);
+	while (r >= 0 && (!c->is_sample || c->sampled < COMPACT_SAMPLE) && gc_goes_on(&c->g) &&
+	       (r = compact_steps_next(&steps, &place)) > 0) {
+		r = compact_take_versions(c, &place, nr, chunk, step);
+		if (r > 0)
+			r = step_rows_add(&rows, chunk, step, (unsigned)r);
+	}
+	if (r >= 0)
+		r = step_rows_flush(&rows);
+	if (r == 0 && c->narrow)
+		r = compact_narrow_rest(c);
+	c->steps = NULL;
+	return r;
+}
+
+/* With what was rounded from it, if there is something. */
+static int code_with_narrow(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *const *narrow,
+			    unsigned nr, uint64_t block)
+{
+	int r = narrow[0] ? compact_narrow_new(c, narrow, v[0], nr, block, &c->narrow) : 0;
+
+	if (r == 0)
+		r = code_steps(c, v, nr, block);
+	compact_narrow_free(TAKE(c->narrow));
+	return r;
+}
+
+/* Is it smaller so than if each step were coded by itself? 1/0/<0 */
+static int steps_pay(struct compact *c, const struct compact_variable *const *v, unsigned nr, uint64_t block)
+{
+	int r;
+
+	compact_begin_sample(c);
+	r = code_steps(c, v, nr, block);
+	c->is_sample = false;
+	return r < 0 ? r : pack_is_worth_it(c->sample_coded, c->sample_alone) && c->sample_alone > 0;
+}
+
+static bool go_together(const struct compact_variable *a, const struct compact_variable *b)
+{
+	return code_type_encode(a->shape.type) == code_type_encode(b->shape.type) && a->shape.parts == b->shape.parts &&
+	       a->shape.row == b->shape.row && a->shape.plane == b->shape.plane && compact_same_parts(a, b);
+}
+
+/* Those that were rounded from each: all of them, or none. */
+static void find_narrow(const struct compact *c, const size_t *number, unsigned nr, const struct compact_variable **ret)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < nr; i++) {
+		size_t narrow = c->narrow_of[number[i]];
+
+		ret[i] = narrow > 0 ? &c->conf->variable[narrow - 1] : NULL;
+		all = all && ret[i] && go_together(ret[0], ret[i]);
+	}
+	for (unsigned i = 0; i < nr && !all; i++)
+		ret[i] = NULL;
+}
+
+/* Each by itself, but for what was rounded from it. */
+static int code_apart(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *const *narrow,
+		      unsigned nr, uint64_t block)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < nr && r == 0; i++)
+		r = narrow[i] ? code_with_narrow(c, &v[i], &narrow[i], 1, block) : compact_code_variable(c, v[i], block);
+	return r;
+}
+
+static int compact_versions(struct compact *c, const size_t *number, unsigned nr)
+{
+	const struct compact_variable *v[STEPS_MAX], *narrow[STEPS_MAX];
+	struct compact_result *narrow_result = NULL;
+	uint64_t block;
+	int r;
+
+	find_narrow(c, number, nr, narrow);
+	for (unsigned i = 0; i < nr; i++) {
+		v[i] = &c->conf->variable[number[i]];
+		c->conf->result[number[i]] = (struct compact_result){ 0 };
+	}
+	c->result = &c->conf->result[number[0]];
+	if (narrow[0])
+		c->narrow_result = narrow_result = &c->conf->result[c->narrow_of[number[0]] - 1];
+	r = compact_choose_order(c, v[0], &block);
+	c->result->turns = block > 0;
+	if (r == 0)
+		r = coding_init(&c->against, c->work, &v[0]->shape, true, c->conf->budget, NULL);
+	if (r == 0)
+		r = nr > 1 ? steps_pay(c, v, nr, block) : 0;
+	if (r >= 0)
+		r = r > 0 ? code_with_narrow(c, v, narrow, nr, block) : code_apart(c, v, narrow, nr, block);
+	coding_release(&c->against);
+	coding_release(&c->coding);
+	compact_add_up(&c->report.sum, TAKE(c->result));
+	if (narrow_result)
+		compact_add_up(&c->report.sum, TAKE(c->narrow_result));
+	c->report.nr_variables += narrow_result ? 2 * nr : nr;
+	return r;
+}
+
+/* Of several steps only some have one: it goes by itself. */
+static int compact_left_over(struct compact *c, const size_t *number, unsigned nr)
+{
+	const struct compact_variable *narrow[STEPS_MAX];
+	int r = 0;
+
+	find_narrow(c, number, nr, narrow);
+	for (unsigned i = 0; i < nr && r == 0 && !narrow[0]; i++)
+		if (c->narrow_of[number[i]] > 0)
+			r = compact_one(c, c->narrow_of[number[i]] - 1);
+	return r;
+}
+
+static int compact_together(struct compact *c, const size_t *number, unsigned *nr)
+{
+	int r = 0;
+
+	if (*nr > 1 || (*nr > 0 && c->narrow_of[number[0]] > 0))
+		r = compact_versions(c, number, *nr);
+	else if (*nr > 0)
+		r = compact_one(c, number[0]);
+	if (r == 0)
+		r = compact_left_over(c, number, *nr);
+	*nr = 0;
+	return r;
+}
+
+/* Is most of its beginning coded with other steps already? 1/0/<0 */
+static int is_done(struct compact *c, const struct compact_variable *v)
+{
+	_cleanup_(compact_walk_release) struct compact_walk w = { 0 };
+	struct compact_chunk chunk;
+	unsigned nr = 0, nr_done = 0;
+	int r = compact_walk_init(&w, c->g.e, v, c->conf->inos, 0);
+
+	for (; r >= 0 && nr < LOOKED_AT && (r = compact_walk_next(&w, &chunk)) > 0; nr++)
+		nr_done += chunk.info.is_based;
+	return r < 0 ? r : 2 * nr_done > nr;
+}
+
+/* A variable, and all that are later steps of it. */
+int compact_chain(struct compact *c, size_t first)
+{
+	const struct compact_variable *v = c->conf->variable;
+	size_t number[STEPS_MAX];
+	unsigned nr = 0;
+	int r = 0;
+
+	for (size_t i = first + 1; i > 0 && r >= 0 && gc_goes_on(&c->g); i = c->next[i - 1]) {
+		if (nr == c->conf->chain + 1 || (nr > 0 && !go_together(&v[number[nr - 1]], &v[i - 1])))
+			r = compact_together(c, number, &nr);
+		if (r == 0 && c->next[first] > 0)
+			r = is_done(c, &v[i - 1]);
+		if (r > 0) { /* it is looked at by itself, and stays */
+			r = compact_together(c, number, &nr);
+			number[nr++] = i - 1;
+			r = r < 0 ? r : compact_together(c, number, &nr);
+		} else if (r == 0) {
+			number[nr++] = i - 1;
+		}
+	}
+	return r < 0 ? r : compact_together(c, number, &nr);
+}
+
+static bool is_rounded_from(const struct compact_variable *narrow, const struct compact_variable *wide)
+{
+	return twin_type_narrow(narrow->shape.type) && twin_type_wide(wide->shape.type) && compact_half_parts(narrow, wide);
+}
+
+/* Which is a step after which, or was rounded from which. What is said twice, of itself, or cannot be does not count. */
+int compact_find_chains(struct compact *c, bool **ret_follows)
+{
+	const struct compact_variable *v = c->conf->variable;
+	size_t nr = c->conf->nr_variables;
+	bool *follows = calloc(nr + 1, sizeof(*follows));
+
+	c->next = calloc(nr + 1, sizeof(*c->next));
+	c->narrow_of = calloc(nr + 1, sizeof(*c->narrow_of));
+	*ret_follows = follows;
+	if (!follows || !c->next || !c->narrow_of)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++) {
+		size_t wide = v[i].wide, before = wide > 0 || c->conf->chain == 0 ? 0 : v[i].before;
+		size_t *place = wide > 0 && wide <= i ? &c->narrow_of[wide - 1] : before > 0 && before <= i ? &c->next[before - 1] : NULL;
+
+		if (!place || *place > 0 || (wide > 0 && (follows[i] || c->narrow_of[i] > 0 || !is_rounded_from(&v[i], &v[wide - 1]))))
+			continue;
+		*place = i + 1;
+		follows[i] = true;
+	}
+	return 0;
+}
