@@ -13,11 +13,28 @@ int gc_copy_init(struct gc_copy *c, struct gc *g, size_t max)
 	return c->m && c->buffer ? 0 : -ENOMEM;
 }
 
-/* What has been copied and not pointed to, because something failed, is garbage. */
+static int end_moving(struct gc_copy *c)
+{
+	struct freed_totals gone = { 0 };
+	int r = moving_complete(c->g->e, c->m, c->nr, &gone);
+
+	c->g->report->freed_chunks += gone.nr_chunks;
+	c->g->report->freed_bytes += gone.bytes;
+	if (r < 0)
+		moving_give_up(c->g->e);
+	c->moving = false;
+	c->nr = 0;
+	return r;
+}
+
+/*
+ * What has been copied is pointed to even if something failed behind it: memory leads to the copies by now, and once these
+ * had been collected nothing would lead to what they are copies of.
+ */
 void gc_copy_release(struct gc_copy *c)
 {
 	if (c->moving)
-		moving_give_up(c->g->e);
+		end_moving(c);
 	free(c->m);
 	free(c->buffer);
 }
@@ -197,16 +214,8 @@ int gc_copy_add(struct gc_copy *c, struct addr from, uint32_t len, uint32_t chun
 
 int gc_copy_repoint(struct gc_copy *c)
 {
-	struct freed_totals gone = { 0 };
 	int r = gc_copy_flush(c);
+	int q = c->moving ? end_moving(c) : 0;
 
-	if (r == 0 && c->moving)
-		r = moving_complete(c->g->e, c->m, c->nr, &gone);
-	c->g->report->freed_chunks += gone.nr_chunks;
-	c->g->report->freed_bytes += gone.bytes;
-	if (r < 0)
-		return r;
-	c->moving = false;
-	c->nr = 0;
-	return 0;
+	return r < 0 ? r : q;
 }

@@ -54,5 +54,5 @@ static inline size_t gc_copy_nr(const struct gc_copy *c)
 }
 /* The next frame's chunks are of several domains: so they are not compressed together (dedup_append.c), nor coded. They have been read. */
 bool gc_copy_is_mixed(const struct gc_copy *c);
-/* Flush, point all recipes to the copies, give up what they are copies of, and begin anew. */
+/* Flush, point all recipes to the copies, give up what they are copies of, and begin anew. If the flush fails, with those that are there. */
 int gc_copy_repoint(struct gc_copy *c);

@@ -64,6 +64,26 @@ static int run_out(void *userdata, const struct io_event *ev)
 	return nr_frames_left-- > 0 ? 0 : -ENOSPC;
 }
 
+/* 8 MiB in two packs, of which 40 % stay; `want` is what is in the file then. It is open. */
+static struct content *write_holes(struct rig *rig, uint64_t ino, uint8_t want[MiB(8)])
+{
+	struct content *c = rig_content(rig, ino);
+
+	rig_pattern(want, MiB(8), ino);
+	for (size_t off = 0; off < MiB(8); off += MiB(1)) {
+		assert_int_equal(content_write(c, want + off, MiB(1), off), 0);
+		assert_int_equal(content_flush(c), 0); /* four frames to a pack */
+	}
+	for (size_t off = 0; off < MiB(8); off += MiB(1)) {
+		assert_int_equal(content_punch(c, off, KiB(600)), 0);
+		memset(want + off, 0, KiB(600));
+	}
+	assert_int_equal(engine_sync(rig->e), 0);
+	return c;
+}
+
+static const struct gc_conf moving = { .delete = true, .move_below = 50, .window_frames = 8 };
+
 /*
  * Two packs of which 40 % are live are emptied; there is room for the first frame of copies, in the third pack, and
  * that one comes to be looked at by the same collection.
@@ -71,42 +91,51 @@ static int run_out(void *userdata, const struct io_event *ev)
 static void a_move_that_finds_no_room_leaves_every_file_right(void **state)
 {
 	static const struct io_hook hook = { .before = run_out };
-	const struct gc_conf conf = { .delete = true, .move_below = 50, .window_frames = 8 };
-	const size_t len = MiB(8);
-	_cleanup_(freep) uint8_t *want = malloc(len), *got = malloc(len);
+	_cleanup_(freep) uint8_t *want = malloc(MiB(8));
 	struct rig *rig = *state;
 	struct content *c;
 
 	rig->conf.pack_bytes = MiB(4);
 	nr_frames_left = 1000;
 	open_with(rig, &hook);
-	rig_pattern(want, len, 1);
-	c = rig_content(rig, 101);
-	for (size_t off = 0; off < len; off += MiB(1)) {
-		assert_int_equal(content_write(c, want + off, MiB(1), off), 0);
-		assert_int_equal(content_flush(c), 0); /* four frames to a pack */
-	}
 	rig_write(rig, 102, MiB(1), 2);
-	for (size_t off = 0; off < len; off += MiB(1)) {
-		assert_int_equal(content_punch(c, off, KiB(600)), 0);
-		memset(want + off, 0, KiB(600));
-	}
-	assert_int_equal(engine_sync(rig->e), 0);
+	c = write_holes(rig, 101, want);
 	nr_frames_left = 1;
-	rig_collect(rig, &conf);
+	rig_collect(rig, &moving);
 	assert_in_range(nr_frames_left, INT32_MIN, -1); /* it was met */
 	nr_frames_left = 1000;
-	assert_true(rig_collect(rig, &conf).complete);
-	rig_collect(rig, &conf);
-	assert_int_equal(content_read(c, got, len, 0), len);
-	assert_memory_equal(got, want, len);
+	assert_true(rig_collect(rig, &moving).complete);
+	rig_collect(rig, &moving);
 	content_close(c);
+	rig_check_bytes(rig, 101, want, MiB(8));
 	rig_check(rig, 102, MiB(1), 2);
 	rig_reopen(rig);
-	c = rig_content(rig, 101);
-	assert_int_equal(content_read(c, got, len, 0), len);
-	assert_memory_equal(got, want, len);
-	content_close(c);
+	rig_check_bytes(rig, 101, want, MiB(8));
+	rig_close(rig);
+	io_set_hook(NULL);
+	rig_open(rig);
+}
+
+/* Memory leads to copies as soon as they are made; these go with the next collection if nobody has come to refer to them. */
+static void what_was_copied_before_there_was_no_room_is_found(void **state)
+{
+	static const struct io_hook hook = { .before = run_out };
+	_cleanup_(freep) uint8_t *want = malloc(MiB(8));
+	struct rig *rig = *state;
+
+	rig->conf.pack_bytes = MiB(4);
+	rig->conf.ingest_entries = 16; /* absorbed at once */
+	nr_frames_left = 1000;
+	open_with(rig, &hook);
+	for (int room = 0; room < 5; room++) { /* of four that are needed */
+		content_close(write_holes(rig, 101 + (uint64_t)room, want));
+		nr_frames_left = room;
+		rig_collect(rig, &moving);
+		nr_frames_left = 1000;
+		rig_collect(rig, &(struct gc_conf){ .delete = true });
+		check_fingerprints(rig);
+		rig_check_bytes(rig, 101 + (uint64_t)room, want, MiB(8));
+	}
 	rig_close(rig);
 	io_set_hook(NULL);
 	rig_open(rig);
@@ -329,6 +358,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_gone_stays_gone_while_its_pack_is_removed, rig_setup,
 						rig_teardown),
 		rig_test(what_has_moved_is_gone_from_beside_what_stays),
+		rig_test(what_was_copied_before_there_was_no_room_is_found),
 		cmocka_unit_test_setup_teardown(a_move_that_finds_no_room_leaves_every_file_right, rig_setup,
 						rig_teardown),
 	};
