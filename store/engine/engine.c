@@ -149,7 +149,7 @@ static int check_conf(const struct engine_conf *conf)
 
 static int open_journal(struct engine *e)
 {
-	struct journal_conf jc = { .segment_bytes = e->conf.journal_segment, .spare_by_caller = true };
+	struct journal_conf jc = { .segment_bytes = e->conf.journal_segment, .read_only = e->dirs.frozen, .spare_by_caller = true };
 
 	memcpy(jc.store_id, e->dirs.sb.store_id, sizeof(jc.store_id));
 	return journal_open(e->dirs.journal, &jc, &e->journal);
@@ -160,7 +160,7 @@ static int open_index(struct engine *e, bool rebuild)
 {
 	_cleanup_(freep) char *dir = NULL;
 	bool empty = journal_last(e->journal) == 0 && journal_snapshot_number(e->journal) == 0;
-	struct db_conf dc = { .cache = e->conf.cache / 4, .create = empty || rebuild };
+	struct db_conf dc = { .cache = e->conf.cache / 4, .create = empty || rebuild, .read_only = e->dirs.frozen };
 	int r;
 
 	if (asprintf(&dir, "%s/index", e->path) < 0)
@@ -177,6 +177,7 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 	_cleanup_(freep) uint32_t *removed = NULL;
 	struct packs_conf pc = {
 		.nr_spare = collective_spare(e),
+		.read_only = e->dirs.frozen,
 		.key = &e->key,
 		.pack_bytes = e->conf.pack_bytes,
 		.table_memory = e->conf.cache / 8,
@@ -225,7 +226,7 @@ static int engine_load(struct engine *e, bool rebuild)
 	r = io_rate_new(e->conf.write_rate, &e->write_rate);
 	if (r < 0)
 		return r;
-	r = reserve_for_opening(e);
+	r = e->dirs.frozen ? 0 : reserve_for_opening(e);
 	if (r < 0)
 		return r;
 	r = open_journal(e);
@@ -265,7 +266,8 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 		engine_free(e);
 		return r;
 	}
-	reserve_make(e);
+	if (!e->dirs.frozen)
+		reserve_make(e);
 	r = jobs_start(e);
 	if (r == 0 && !conf->read_only) {
 		mutex_lock(&e->gc.lock);
@@ -293,6 +295,10 @@ int engine_close(struct engine *e)
 	stages_flush_all(e);
 	keeper_stop(e);
 	jobs_stop(e); /* after all that was queued */
+	if (e->dirs.frozen) {
+		engine_free(e);
+		return 0;
+	}
 	heal_tend(e); /* if it fails, those files are as damaged as they were */
 	r = engine_sync_patiently(e);
 	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)

@@ -83,7 +83,8 @@ struct engine_conf {
  * at the last commit and replays the journal into the view. The causes of failure are logged in full; the errno tells
  * them apart: -EBUSY in use, -ENOTDIR not a directory, -EACCES/-EPERM, -EOPNOTSUPP another version or unknown
  * features, -ENODATA the index is missing or unusable (fsck.ckptfs --rebuild), -EBADMSG damage, -EEXIST not empty and
- * not a store, -EINVAL options that contradict the store.
+ * not a store, -EINVAL options that contradict the store, -EROFS it is to be recovered and its disk is read-only. One that is
+ * not, and only to be read, is read where it lies: nothing is written.
  */
 int engine_open(const char *path, const struct engine_conf *conf, struct engine **ret);
 /* Commit everything and close. The error of that last commit, if any; the engine is gone either way. NULL is fine. */

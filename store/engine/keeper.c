@@ -25,6 +25,10 @@ static int tend(struct engine *e)
 {
 	int r = 0;
 
+	if (e->dirs.frozen) {
+		contents_trim(e);
+		return 0;
+	}
 	journal_prepare(e->journal); /* else the next commit that fills a file does it, and tells if it cannot */
 	if (absorb_wanted(e))
 		r = absorb(e);
@@ -48,7 +52,8 @@ static void *keeper(void *arg)
 
 	pthread_setname_np(pthread_self(), "ckptfs-keeper");
 	while (!stop) {
-		commit_by_timer(e, &last_commit_ns);
+		if (!e->dirs.frozen)
+			commit_by_timer(e, &last_commit_ns);
 		if (monotonic_ns() >= not_before_ns && tend(e) < 0)
 			not_before_ns = monotonic_ns() + RETRY_NS;
 		mutex_lock(&e->keeper.lock);

@@ -185,6 +185,10 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 				 "store %s: the journal ends at commit %" PRIu64 ", the index has seen %" PRIu64
 				 ": the journal is damaged",
 				 e->path, journal_last(e->journal), position);
+	if (e->dirs.frozen && position < MAX(journal_last(e->journal), journal_snapshot_number(e->journal)))
+		return log_errno(-EROFS,
+				 "store %s: it was not unmounted, and its disk is read-only: mount it once where it can be written, or a copy of it",
+				 e->path);
 	atomic_store(&e->logical, (int64_t)logical);
 	/* 0: a new view, whose recipes all come through us */
 	atomic_store(&e->referrers.complete, referrers == position);

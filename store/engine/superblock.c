@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/checksum.h"
@@ -293,6 +294,13 @@ static int open_root(const char *path, const struct engine_conf *conf, int *ret)
 	return 0;
 }
 
+static int is_frozen(int fd)
+{
+	struct statvfs st;
+
+	return fstatvfs(fd, &st) < 0 ? -errno : !!(st.f_flag & ST_RDONLY);
+}
+
 static int open_locked(struct store_dirs *d, const char *path, const struct engine_conf *conf)
 {
 	int r;
@@ -345,6 +353,10 @@ int store_dirs_open(const char *path, const struct engine_conf *conf, struct sto
 	r = open_root(path, conf, &d.root);
 	if (r < 0)
 		return r;
+	r = is_frozen(d.root);
+	if (r < 0)
+		return log_errno(r, "store %s: cannot look at its filesystem", path);
+	d.frozen = r;
 	r = open_locked(&d, path, conf);
 	if (r < 0)
 		return r;

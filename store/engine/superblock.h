@@ -16,6 +16,7 @@ struct store_dirs {
 	int root, packs, journal; /* descriptors, -1: none */
 	int lock;		  /* the superblock, locked for as long as it is open */
 	bool created;		  /* by this call */
+	bool frozen;		  /* the disk is read-only */
 	struct superblock sb;
 };
 
