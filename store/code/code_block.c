@@ -167,9 +167,9 @@ static int section_in(struct code_work *w, const struct coder_spec *spec, const 
 	return n;
 }
 
-/* Stored bytes of all sections, fewer than len; 0: not fewer; -ENOMEM. */
+/* Stored bytes of all sections, fewer than `room_len`; 0: not fewer; -ENOMEM. */
 static int sections_in(struct code_work *w, const struct coder_spec *spec, const struct code_header *h,
-		       const uint8_t *a, uint8_t *ret)
+		       const uint8_t *a, uint8_t *ret, size_t room_len)
 {
 	/* The base is not needed any more. Its room is that of one section, or of all: they are no longer than the plain bytes
 	 * and what CODE_ROOM has besides. */
@@ -184,7 +184,7 @@ static int sections_in(struct code_work *w, const struct coder_spec *spec, const
 
 		if (n < 0)
 			return n;
-		if (all + (size_t)n >= h->plain_len)
+		if (all + (size_t)n >= room_len)
 			return 0;
 		memcpy(ret + all, room, (size_t)n);
 		all += (size_t)n;
@@ -202,9 +202,9 @@ static bool is_plain(const struct code_header *h)
 }
 
 /* Bytes before the sections. */
-static int place_len(const struct code_header *h)
+static size_t place_len(const struct code_header *h)
 {
-	return h->base_place > 0 ? (int)sizeof(struct le32) : 0;
+	return h->base_place > 0 ? sizeof(struct le32) : 0;
 }
 
 int code_encode(struct code_work *w, const struct coder_spec *spec, const void *p, size_t len, const void *base,
@@ -213,7 +213,8 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
 	struct code_header_disk *d = ret;
 	struct code_header h = spec->steps;
 	uint8_t *stored = (uint8_t *)(d + 1);
-	int n, skip;
+	size_t skip;
+	int n;
 
 	assert(len <= CODE_PLAIN_MAX && code_steps_valid(&h));
 	h.plain_len = (uint32_t)len;
@@ -223,13 +224,14 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
 		h.base_place = 0;
 	skip = place_len(&h);
 	h.base_crc = base_crc(&h, base, base_len);
-	n = is_plain(&h) ? 0 : sections_in(w, spec, &h, transform(w, &h, p, len, base, base_len), stored + skip);
+	n = is_plain(&h) || len <= skip ? 0 : sections_in(w, spec, &h, transform(w, &h, p, len, base, base_len), stored + skip, len - skip);
 	if (n < 0)
 		return n;
-	if (skip > 0)
-		*(struct le32 *)stored = le32_put(h.base_place);
-	n += n > 0 ? skip : 0;
-	if (n == 0 || (size_t)n >= len) {
+	if (n > 0) {
+		if (skip > 0)
+			*(struct le32 *)stored = le32_put(h.base_place);
+		n += (int)skip;
+	} else {
 		h = (struct code_header){ .type = { CODE_BYTES, 1, false }, .plain_len = (uint32_t)len };
 		memcpy(stored, p, len);
 		n = (int)len;
@@ -268,7 +270,7 @@ static int sections_out(struct code_work *w, const struct code_header *h, const 
 {
 	uint32_t len[CODE_NR_SECTIONS_MAX];
 	unsigned nr = code_sections(h, len);
-	size_t left = h->stored_len - (size_t)place_len(h);
+	size_t left = h->stored_len - place_len(h);
 	const struct le32 *words;
 	int r;
 

@@ -137,6 +137,32 @@ static void what_does_not_shrink_is_stored_as_it_is(void **state)
 	assert_memory_equal(rig->block + sizeof(struct code_header_disk), rig->plain, 2000);
 }
 
+/* The place of the base takes bytes, too: a block that is smaller by fewer than those is stored as it is, within its room. */
+static void a_place_is_within_the_room(void **state)
+{
+	struct rig *rig = *state;
+	struct coder_spec spec = { .steps = { .type = { CODE_INT, 4, false },
+					      .base = CODE_BASE_XOR,
+					      .split = CODE_SPLIT_BYTES,
+					      .base_place = code_place(CODE_PLACE_SAME, 0) } };
+	bool seen[2] = { false, false };
+
+	fill_pattern(NOISE, spec.steps.type, rig->base + 1, LEN_MAX);
+	for (size_t len = 0; len <= 200; len++) { /* words of 4 sections take 16 bytes, and one plane is a single byte */
+		bool is_placed;
+
+		for (size_t i = 0; i < len; i++)
+			rig->plain[i] = rig->base[1 + i] ^ (i % 4 == 3 ? 0 : (uint8_t)(i * 37 + i / 5 + 1));
+		memset(rig->block, 0xee, sizeof(rig->block));
+		round_trip(rig, &spec, rig->plain, len, len);
+		is_placed = rig->block[4] == CODE_VERSION_PLACED;
+		seen[is_placed] = true;
+		for (size_t i = CODE_BLOCK_MAX(len); i < CODE_BLOCK_MAX(len) + 8; i++)
+			assert_int_equal(rig->block[i], 0xee);
+	}
+	assert_true(seen[false] && seen[true]);
+}
+
 /* What the steps are for: what each makes of data it is made for, against zstd alone. */
 static void knowledge_pays(void **state)
 {
@@ -287,6 +313,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(all_bits_come_back_from_every_way, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(every_length_comes_back, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(the_longest_block_comes_back, rig_new, rig_free),
+		cmocka_unit_test_setup_teardown(a_place_is_within_the_room, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(what_does_not_shrink_is_stored_as_it_is, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(knowledge_pays, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(a_lead_finds_the_elements, rig_new, rig_free),
