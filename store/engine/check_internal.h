@@ -75,6 +75,8 @@ struct check {
 	size_t nr_removed, size_removed;
 	struct tail_frame *tail;
 	size_t nr_tail, size_tail;
+	struct freed_totals tail_totals; /* of all that is gone, as the last of these commits has them */
+	bool has_tail_totals;
 	struct tail_share *shares;
 	size_t nr_shares, size_shares;
 

@@ -29,7 +29,7 @@ void check_journal_close(struct check *k)
 	check_shares_release(k);
 	k->nr_removed = k->size_removed = k->nr_tail = k->size_tail = 0;
 	k->nr_journal_why = 0;
-	k->journal_bad = false;
+	k->has_tail_totals = k->journal_bad = false;
 	k->last = 0;
 }
 
@@ -85,6 +85,12 @@ static int add_tail(struct check *k, uint32_t pack, uint32_t frame, const void *
 	}
 	k->tail[k->nr_tail++] = t;
 	return 0;
+}
+
+static void set_tail_totals(struct check *k, const void *value, size_t len)
+{
+	if (freed_totals_decode(value, len, &k->tail_totals) == 0) /* else it was told already */
+		k->has_tail_totals = true;
 }
 
 static int compare_packs(const void *a, const void *b)
@@ -169,13 +175,14 @@ static const char *record_put(struct check *k, const struct group *g, const void
 	struct cursor c = cursor_of(p, len);
 	uint64_t key_len = cursor_varint(&c);
 	const uint8_t *key = key_len > 0 ? cursor_take(&c, (size_t)key_len) : NULL;
+	bool is_tail = !g->is_snapshot && g->number > k->meta.commit;
 	uint32_t pack, frame;
 	const char *why;
 
 	if (!key)
 		return "its key does not decode";
 	why = check_entry(&k->key, key, (size_t)key_len, c.p, cursor_left(&c));
-	if (!why && key[0] == VIEW_SHARE && !g->is_snapshot && g->number > k->meta.commit) {
+	if (!why && key[0] == VIEW_SHARE && is_tail) {
 		share_key_decode(key, (size_t)key_len, &pack, &frame);
 		*r = pack > 0 ? check_shares_add(k, pack, frame, c.p, cursor_left(&c)) : 0;
 	}
@@ -184,8 +191,10 @@ static const char *record_put(struct check *k, const struct group *g, const void
 	freed_key_decode(key, (size_t)key_len, &pack, &frame);
 	if (pack > 0 && frame == UINT32_MAX)
 		*r = add_removed(k, pack);
-	if (pack > 0 && *r == 0 && !g->is_snapshot && g->number > k->meta.commit)
+	if (pack > 0 && *r == 0 && is_tail)
 		*r = add_tail(k, pack, frame, c.p, cursor_left(&c));
+	if (pack == 0 && is_tail)
+		set_tail_totals(k, c.p, cursor_left(&c));
 	return NULL;
 }
 

@@ -303,13 +303,18 @@ static int check_counts(struct packs_check *c)
 	struct freed_totals gone = { 0 };
 	int r = c->k->db ? freed_get_totals(c->k->db, &gone) : 0;
 
+	if (c->k->has_tail_totals)
+		gone = c->k->tail_totals;
 	if (r < 0)
 		return r == -EBADMSG ? 0 : r;
 	c->k->res.nr_frames = c->counts.nr_frames;
 	c->k->res.nr_chunks = c->counts.nr_chunks;
 	c->k->res.chunk_bytes = c->counts.chunk_bytes;
-	/* What is lost is told, and what later commits have collected is not in the totals: then sums say nothing. */
-	if (c->uncounted || !c->k->db || c->k->journal_bad || c->k->nr_tail > 0)
+	/*
+	 * What is lost is told: then sums say nothing. Else they tell of tables that have become zeros, as those are of frames that are
+	 * gone, though only commits that the index has not seen refer to them: their recipes are compared with nothing.
+	 */
+	if (c->uncounted || !c->k->db || c->k->journal_bad)
 		return 0;
 	now.nr_chunks = c->counts.nr_chunks + gone.nr_chunks;
 	now.chunk_bytes = c->counts.chunk_bytes + gone.bytes;
