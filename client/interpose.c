@@ -1,10 +1,9 @@
-/* What is put before the C library's functions that read and receive (interpose.h tells why), and those that set handlers and close descriptors. */
+/* What finds the functions that others are put before, loans, and those functions that read and receive. interpose.h tells why. */
 #include "client/interpose.h"
 
+#include <aio.h>
 #include <dlfcn.h>
-#include <limits.h>
 #include <mqueue.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +12,10 @@
 #include <sys/msg.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "client/ckptfs.h"
 #include "client/client.h"
-#include "client/own_fd.h"
 
 void *interposed_find(struct interposed *f)
 {
@@ -145,6 +141,17 @@ ssize_t mq_timedreceive(mqd_t queue, char *p, size_t len, unsigned *priority, co
 ssize_t msgrcv(int queue, void *p, size_t len, long type, int flags)
 {
 	return RESULTS(p, sizeof(long) + len, at, NEXT(msgrcv)(queue, at, len, type, flags));
+}
+
+/* Threads of the C library write, later: no checkpoint is to be taken until then. */
+int aio_read(struct aiocb *a)
+{
+	return OPENED((ckptfs_touch(a, sizeof(*a)), ckptfs_touch((void *)a->aio_buf, a->aio_nbytes)), NEXT(aio_read)(a));
+}
+
+int aio_read64(struct aiocb64 *a)
+{
+	return OPENED((ckptfs_touch(a, sizeof(*a)), ckptfs_touch((void *)a->aio_buf, a->aio_nbytes)), NEXT(aio_read64)(a));
 }
 
 /* --- to several places --- */
@@ -427,113 +434,4 @@ size_t __fread_chk(void *p, size_t room, size_t size, size_t nr, FILE *f)
 size_t __fread_unlocked_chk(void *p, size_t room, size_t size, size_t nr, FILE *f)
 {
 	return fits(room, size, nr) ? fread_unlocked(p, size, nr, f) : NEXT(__fread_unlocked_chk)(p, room, size, nr, f);
-}
-
-/* --- handlers --- */
-
-int sigaction(int number, const struct sigaction *action, struct sigaction *old)
-{
-	struct sigaction open;
-
-	if (!track_mprotect_installed)
-		return NEXT(sigaction)(number, action, old);
-	if (number == SIGSEGV && track_mprotect_action(action, old))
-		return 0;
-	if (action) {
-		open = *action;
-		sigdelset(&open.sa_mask, SIGSEGV); /* it may write to closed pages */
-	}
-	return NEXT(sigaction)(number, action ? &open : NULL, old);
-}
-
-sighandler_t signal(int number, sighandler_t handler)
-{
-	struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, old;
-
-	if (number == SIGSEGV && track_mprotect_installed && track_mprotect_action(&action, &old))
-		return old.sa_flags & SA_SIGINFO ? SIG_DFL : old.sa_handler;
-	return NEXT(signal)(number, handler);
-}
-
-const sigset_t *interpose_mask(const sigset_t *set, sigset_t *room)
-{
-	if (!set || !track_mprotect_installed || !sigismember(set, SIGSEGV))
-		return set;
-	*room = *set;
-	sigdelset(room, SIGSEGV);
-	return room;
-}
-
-int sigprocmask(int how, const sigset_t *set, sigset_t *old)
-{
-	sigset_t room;
-
-	set = how == SIG_UNBLOCK ? set : interpose_mask(set, &room);
-	return RESULT(old, at, NEXT(sigprocmask)(how, set, at));
-}
-
-int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
-{
-	sigset_t room;
-
-	set = how == SIG_UNBLOCK ? set : interpose_mask(set, &room);
-	return RESULT(old, at, NEXT(pthread_sigmask)(how, set, at));
-}
-
-int sigsuspend(const sigset_t *set)
-{
-	sigset_t room;
-
-	return NEXT(sigsuspend)(interpose_mask(set, &room));
-}
-
-/* --- descriptors: what the program has not opened is not there for it --- */
-
-int close(int fd)
-{
-	if (own_fd_has(fd)) {
-		errno = EBADF;
-		return -1;
-	}
-	return NEXT(close)(fd);
-}
-
-/* Straight to the kernel: closefrom(3) is not in every C library. */
-int close_range(unsigned first, unsigned last, int flags)
-{
-	while (first <= last) {
-		int fd = first <= INT_MAX ? own_fd_next((int)first) : -1;
-		bool ours = fd >= 0 && (unsigned)fd <= last;
-		unsigned until = ours ? (unsigned)fd : last;
-
-		if ((!ours || until > first) && syscall(SYS_close_range, first, ours ? until - 1 : until, flags) < 0)
-			return -1;
-		if (until == last)
-			return 0;
-		first = until + 1;
-	}
-	return 0;
-}
-
-void closefrom(int low)
-{
-	close_range(low > 0 ? (unsigned)low : 0, UINT_MAX, 0);
-}
-
-int dup2(int fd, int to)
-{
-	if (own_fd_has(to)) {
-		errno = EBUSY;
-		return -1;
-	}
-	return NEXT(dup2)(fd, to);
-}
-
-int dup3(int fd, int to, int flags)
-{
-	if (own_fd_has(to)) {
-		errno = EBUSY;
-		return -1;
-	}
-	return NEXT(dup3)(fd, to, flags);
 }

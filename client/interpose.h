@@ -7,6 +7,9 @@
  *   open     what is large: pages are opened first. If another thread takes a checkpoint in between, they are closed again and the call may fail; then it
  *            is made once more. That is for calls that have done nothing when they fail: reading files, pipes and streams.
  *
+ * One file for each subject. Functions whose results the C library itself writes, from where the kernel has put them, need none of this: statvfs(3), sigwait(3),
+ * tcgetattr(3), timer_create(2).
+ *
  * They are called before anything has been initialised: by constructors, by the loader, by sanitizers that begin; and in handlers of signals. So up
  * to the look at a variable, which is all that they cost where no region is tracked that way, they use nothing but static
  * data; and all this is compiled without sanitizers, and with exceptions: a thread that is cancelled in a call gives back what it has borrowed.
@@ -21,6 +24,7 @@
 #include <sys/types.h>
 
 #include "base/util.h"
+#include "client/ckptfs.h"
 #include "client/track.h"
 
 /* A function that another one is put before. All are looked for when the library begins: later may be in a handler of signals. */
@@ -57,6 +61,17 @@ uint64_t interpose_epoch(bool settled); /* which checkpoint there was last; sett
 			_opened = (call);						\
 		} while (_opened == (__typeof__(_opened))-1 && errno == EFAULT && track_mprotect_used() && _epoch != interpose_epoch(true));	\
 		_opened;								\
+	})
+
+/* The argument of a function that may have one more, behind `last`. */
+#define TAKE_ARGUMENT(last)                     \
+	({                                      \
+		va_list _args;                  \
+		void *_p;                       \
+		va_start(_args, last);          \
+		_p = va_arg(_args, void *);     \
+		va_end(_args);                  \
+		_p;                             \
 	})
 
 /* --- borrow --- */

@@ -1,6 +1,6 @@
 /*
  * Descriptors of libckptfs, in a process that is not its own. Programs close what they have not opened (daemons, before they begin), put files on numbers of
- * their choice (shells), and write to 1 and 2 whatever is there: so ours have high numbers, and interpose.c keeps close(2) and dup2(2) from them.
+ * their choice (shells), and write to 1 and 2 whatever is there: so ours have high numbers, and interpose_descriptors.c keeps close(2) and dup2(2) from them.
  */
 #pragma once
 

@@ -2,7 +2,7 @@
  * Tracking by mprotect(2): a closed page is read-only, and a write to it a SIGSEGV, whose handler opens it. The handler runs with all
  * signals blocked and calls fault_touch() alone (faults.c tells why that is safe) or, for a fault that is none of ours, what the program
  * had installed before, as the kernel would have called it; without one the default action is set and the fault comes again: the program
- * ends as it would have. A system call that writes to a closed page does not fault but fails with EFAULT: interpose.c.
+ * ends as it would have. A system call that writes to a closed page does not fault but fails with EFAULT: interpose.h.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,7 +23,7 @@ _Atomic(uint32_t) track_mprotect_regions;
 bool track_mprotect_unhelped;
 _Atomic(uintptr_t) track_mprotect_low = UINTPTR_MAX, track_mprotect_high;
 
-/* Not that of interpose.c. */
+/* Not that of interpose_signals.c. */
 static int real_sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
 	static int (*real)(int, const struct sigaction *, struct sigaction *);
@@ -102,7 +102,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	errno = saved;
 }
 
-/* This thread, those that it will start and handlers that are there may write to closed pages; interpose.c sees to those that come. */
+/* This thread, those that it will start and handlers that are there may write to closed pages; interpose_signals.c sees to those that come. */
 static void unblock(void)
 {
 	sigset_t faults;

@@ -17,7 +17,7 @@
 #include "client/own_fd.h"
 #include "client/track.h"
 
-/* Not that of interpose_results.c, which would want client.lock. */
+/* Not that of interpose_descriptors.c, which would want client.lock. */
 static int bare_ioctl(int fd, unsigned long request, void *p)
 {
 	return (int)syscall(SYS_ioctl, fd, request, p);

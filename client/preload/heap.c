@@ -138,7 +138,7 @@ static size_t range_bytes(size_t most)
 	struct sysinfo info;
 	size_t len = RANGE_MIN;
 
-	if (syscall(SYS_sysinfo, &info) == 0) /* not that of interpose_results.c, which may allocate */
+	if (syscall(SYS_sysinfo, &info) == 0) /* not that of interpose_processes.c, which may allocate */
 		len = MAX(len, (size_t)round_up(4 * (uint64_t)info.totalram * info.mem_unit, MiB(1)));
 	return MIN(len, most);
 }
