@@ -3,6 +3,7 @@
 
 #include <aio.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <mqueue.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,6 +247,12 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nr_
 			 unsigned long nr_remote, unsigned long flags)
 {
 	return OPENED(open_iov(local, nr_local), NEXT(process_vm_readv)(pid, local, nr_local, remote, nr_remote, flags));
+}
+
+/* From a pipe, whose data stays there if it fails. */
+ssize_t vmsplice(int fd, const struct iovec *iov, size_t nr, unsigned flags)
+{
+	return OPENED(open_iov(iov, nr), NEXT(vmsplice)(fd, iov, nr, flags));
 }
 
 /* --- receiving --- */

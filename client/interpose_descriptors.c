@@ -11,6 +11,7 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "client/own_fd.h"
@@ -114,6 +115,12 @@ int getpeername(int fd, __SOCKADDR_ARG address, socklen_t *len)
 int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
 	return ADDRESS(value, len, at, at_len, NEXT(getsockopt)(fd, level, name, at, at_len));
+}
+
+/* It tells how much of each has been sent; of so many at most. */
+int sendmmsg(int fd, struct mmsghdr *m, unsigned nr, int flags)
+{
+	return RESULTS(m, MIN((size_t)nr, (size_t)UIO_MAXIOV) * sizeof(*m), at, NEXT(sendmmsg)(fd, at, nr, flags));
 }
 
 /* --- what `p` is, and how long, depends: as much is opened as it can be --- */

@@ -158,6 +158,16 @@ ssize_t getdents64(int fd, void *p, size_t len)
 	return BUFFER(p, len, at, NEXT(getdents64)(fd, at, len));
 }
 
+ssize_t getdirentries(int fd, char *p, size_t len, off_t *base)
+{
+	return BUFFER(p, len, at, NEXT(getdirentries)(fd, at, len, base));
+}
+
+ssize_t getdirentries64(int fd, char *p, size_t len, off64_t *base)
+{
+	return BUFFER(p, len, at, NEXT(getdirentries64)(fd, at, len, base));
+}
+
 ssize_t getxattr(const char *path, const char *name, void *p, size_t len)
 {
 	return BUFFER(p, len, at, NEXT(getxattr)(path, name, at, len));

@@ -2,6 +2,7 @@
 #include "client/interpose.h"
 
 #include <grp.h>
+#include <linux/capability.h>
 #include <mqueue.h>
 #include <pthread.h>
 #include <sched.h>
@@ -108,6 +109,14 @@ int getresuid(uid_t *real, uid_t *effective, uid_t *saved)
 int getresgid(gid_t *real, gid_t *effective, gid_t *saved)
 {
 	return RESULT(real, a, RESULT(effective, b, RESULT(saved, c, NEXT(getresgid)(a, b, c))));
+}
+
+int capget(cap_user_header_t header, cap_user_data_t data);
+int capget(cap_user_header_t header, cap_user_data_t data)
+{
+	size_t nr = header->version == _LINUX_CAPABILITY_VERSION_1 ? _LINUX_CAPABILITY_U32S_1 : _LINUX_CAPABILITY_U32S_3;
+
+	return RESULT(header, at, RESULTS(data, nr * sizeof(*data), data_at, NEXT(capget)(at, data_at)));
 }
 
 int sched_getparam(pid_t pid, struct sched_param *param)

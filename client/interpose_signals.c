@@ -4,9 +4,17 @@
  */
 #include "client/interpose.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <ucontext.h>
 
 #include "base/log.h"
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* which programs call all the same */
+
+/* Which headers show to some programs alone. */
+sighandler_t bsd_signal(int number, sighandler_t handler);
+int __sigpause(int signal_or_mask, int is_signal);
 
 /* --- handlers --- */
 
@@ -25,14 +33,65 @@ int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 	return NEXT(sigaction)(number, action ? &open : NULL, old);
 }
 
+/* Sets a handler of SIGSEGV that was not given to sigaction(2). false: somebody else's is to be set. */
+static bool set_faults_handler(int number, sighandler_t handler, int flags, sighandler_t *ret)
+{
+	struct sigaction action = { .sa_handler = handler, .sa_flags = flags }, old;
+
+	if (number != SIGSEGV || handler == SIG_ERR || !track_mprotect_action(&action, &old))
+		return false;
+	*ret = old.sa_flags & SA_SIGINFO ? SIG_DFL : old.sa_handler;
+	return true;
+}
+
 sighandler_t signal(int number, sighandler_t handler)
 {
-	struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, old;
+	sighandler_t old;
 
-	if (number == SIGSEGV && track_mprotect_installed && track_mprotect_action(&action, &old))
-		return old.sa_flags & SA_SIGINFO ? SIG_DFL : old.sa_handler;
-	return NEXT(signal)(number, handler);
+	return set_faults_handler(number, handler, SA_RESTART, &old) ? old : NEXT(signal)(number, handler);
 }
+
+sighandler_t ssignal(int number, sighandler_t handler)
+{
+	return signal(number, handler);
+}
+
+sighandler_t bsd_signal(int number, sighandler_t handler)
+{
+	return signal(number, handler);
+}
+
+/* What signal() is in programs that are compiled for System V or X/Open alone. */
+sighandler_t __sysv_signal(int number, sighandler_t handler)
+{
+	sighandler_t old;
+
+	return set_faults_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER), &old) ? old : NEXT(__sysv_signal)(number, handler);
+}
+
+sighandler_t sysv_signal(int number, sighandler_t handler)
+{
+	return __sysv_signal(number, handler);
+}
+
+sighandler_t sigset(int number, sighandler_t handler)
+{
+	struct sigaction old;
+	sighandler_t was;
+
+	if (handler == SIG_HOLD && number == SIGSEGV && track_mprotect_action(NULL, &old))
+		return old.sa_flags & SA_SIGINFO ? SIG_DFL : old.sa_handler; /* as it is: it cannot be blocked */
+	return set_faults_handler(number, handler, 0, &was) ? was : NEXT(sigset)(number, handler);
+}
+
+int sigignore(int number)
+{
+	sighandler_t old;
+
+	return set_faults_handler(number, SIG_IGN, 0, &old) ? 0 : NEXT(sigignore)(number);
+}
+
+/* --- masks --- */
 
 const sigset_t *interpose_mask(const sigset_t *set, sigset_t *room)
 {
@@ -64,6 +123,55 @@ int sigsuspend(const sigset_t *set)
 	sigset_t room;
 
 	return NEXT(sigsuspend)(interpose_mask(set, &room));
+}
+
+int sighold(int number)
+{
+	return number == SIGSEGV && track_mprotect_installed ? 0 : NEXT(sighold)(number);
+}
+
+/* Masks of the first 32 signals. */
+static int interpose_int_mask(int mask)
+{
+	return track_mprotect_installed ? mask & ~(1 << (SIGSEGV - 1)) : mask;
+}
+
+int sigblock(int mask)
+{
+	return NEXT(sigblock)(interpose_int_mask(mask));
+}
+
+int sigsetmask(int mask)
+{
+	return NEXT(sigsetmask)(interpose_int_mask(mask));
+}
+
+int __sigpause(int signal_or_mask, int is_signal)
+{
+	return NEXT(__sigpause)(is_signal ? signal_or_mask : interpose_int_mask(signal_or_mask), is_signal);
+}
+
+/* To the headers that name is X/Open's, which takes a signal. */
+int sigpause_with_mask(int mask) __asm__("sigpause");
+int sigpause_with_mask(int mask)
+{
+	return __sigpause(mask, 0);
+}
+
+int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
+{
+	sigset_t room;
+
+	return NEXT(pthread_attr_setsigmask_np)(attr, interpose_mask(set, &room));
+}
+
+/* The context is the program's own, and what it sets is what it will find. Nothing is put before swapcontext(3): a context that it saves, and that is gone to twice,
+ * would find the second time that whatever stood between has returned. */
+int setcontext(const ucontext_t *context)
+{
+	if (track_mprotect_installed && sigismember(&context->uc_sigmask, SIGSEGV))
+		sigdelset((sigset_t *)(uintptr_t)&context->uc_sigmask, SIGSEGV);
+	return NEXT(setcontext)(context);
 }
 
 /* --- signals --- */

@@ -58,8 +58,11 @@ static void set_mask(const struct sigaction *action, const ucontext_t *context)
 
 static void chain(int signal, siginfo_t *info, void *context)
 {
+	static const struct sigaction none = { .sa_handler = SIG_DFL };
 	struct sigaction action = programs_action(NULL);
 
+	if (action.sa_flags & (int)SA_RESETHAND)
+		programs_action(&none);
 	set_mask(&action, context);
 	if (action.sa_flags & SA_SIGINFO) {
 		action.sa_sigaction(signal, info, context);

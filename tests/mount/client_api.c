@@ -544,6 +544,7 @@ int main(int argc, char **argv)
 	run(tests);
 	run(api_program_tests);
 	run(api_calls_tests);
+	run(api_signals_tests);
 	a_full_disk_is_told_and_the_program_goes_on(argv[2]);
 	printf("ok a full disk is told and the program goes on\n");
 	return 0;

@@ -23,7 +23,7 @@ struct api_test {
 	const char *promise; /* NULL: the end */
 	void (*run)(void);
 };
-extern const struct api_test api_program_tests[], api_calls_tests[];
+extern const struct api_test api_program_tests[], api_calls_tests[], api_signals_tests[];
 
 extern char api_dir[4096]; /* of this test */
 void api_begin(const struct ckptfs_options *options); /* a directory of its own */

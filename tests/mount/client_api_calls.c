@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <mqueue.h>
 #include <poll.h>
 #include <pthread.h>
@@ -128,6 +129,10 @@ static void of_files(void)
 	CLOSED(getcwd((char *)p, 70 * PAGE) == (char *)p, true);
 	CHECK(chdir("/") == 0);
 	CLOSED(getdents64(fd, result, 4000) > 0, true);
+	CHECK(lseek(fd, 0, SEEK_SET) == 0);
+	CLOSED(getdirentries64(fd, (char *)result, 4000, (off64_t *)(p + 10 * PAGE)) > 0, true);
+	CHECK(lseek(fd, 0, SEEK_SET) == 0);
+	CLOSED(getdirentries(fd, (char *)result, 4000, (off_t *)(p + 10 * PAGE)) > 0, true);
 	CHECK(setxattr(api_dir, "user.name", "value", 5, 0) == 0);
 	CLOSED(getxattr(api_dir, "user.name", result, 100), 5);
 	CHECK(memcmp(result, "value", 5) == 0);
@@ -158,6 +163,8 @@ static void of_offsets(void)
 	CHECK(*off == 7);
 	CLOSED_WITH(begin, copy_file_range(from, off, to, NULL, 4, 0), 4);
 	CHECK(*off == 7);
+	CLOSED(vmsplice(pipes[0], &(struct iovec){ result, 4 }, 1, 0), 4);
+	CHECK(memcmp(result, "3456", 4) == 0);
 	for (int i = 0; i < 2; i++)
 		close(pipes[i]);
 	close(from);
@@ -316,6 +323,13 @@ static void of_messages(void)
 	CHECK(ckptfs_checkpoint() == 0 && ckptfs_wait() == 0);
 	CHECK(recvmmsg(ends[1], several, 3, MSG_WAITFORONE, NULL) == 2);
 	CHECK(several[0].msg_len == 3 && several[1].msg_len == 5 && memcmp(p + 21 * PAGE - 2, "three", 5) == 0);
+	closed();
+	for (int i = 0; i < 2; i++)
+		several[i] = (struct mmsghdr){ .msg_hdr = { .msg_iov = &piece, .msg_iovlen = 1 } };
+	CHECK(ckptfs_checkpoint() == 0 && ckptfs_wait() == 0);
+	CHECK(sendmmsg(ends[0], several, 2, 0) == 2 && several[0].msg_len == 7 && several[1].msg_len == 7);
+	for (int i = 0; i < 2; i++)
+		CHECK(read(ends[1], p, 100) == 7);
 	CHECK(write(ends[0], "longer than that", 16) == 16);
 	CLOSED(recv(ends[1], result, 6, MSG_TRUNC), 16);
 	CHECK(memcmp(result, "longer", 6) == 0 && result[6] == FILLED);
@@ -361,10 +375,13 @@ static pid_t child_of_status(int status)
 	return pid;
 }
 
+int capget(cap_user_header_t header, cap_user_data_t data); /* whose header is of another library */
+
 static void of_processes(void)
 {
 	int *status = (int *)result;
 	struct rusage *usage = (struct rusage *)(p + 10 * PAGE - 8);
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	pid_t pid;
 
 #define CHILD(call)                                                             \
@@ -396,6 +413,8 @@ static void of_processes(void)
 	CLOSED(getresuid((uid_t *)result, (uid_t *)(p + 10 * PAGE), (uid_t *)(p + 20 * PAGE)), 0);
 	CLOSED(getresgid((gid_t *)result, (gid_t *)(p + 10 * PAGE), (gid_t *)(p + 20 * PAGE)), 0);
 	CHECK(*(gid_t *)result == getgid() && *(gid_t *)(p + 20 * PAGE) == getgid());
+	CLOSED_WITH(header, capget((cap_user_header_t)result, (cap_user_data_t)(p + 10 * PAGE - 4)), 0);
+	CHECK(((cap_user_header_t)result)->version == header.version && ((cap_user_data_t)(p + 10 * PAGE - 4))->effective != 0x5a5a5a5a);
 	CLOSED(sched_getparam(0, (struct sched_param *)result), 0);
 	CLOSED(sched_getaffinity(0, 128, (cpu_set_t *)result), 0);
 	CLOSED(pthread_getaffinity_np(pthread_self(), 128, (cpu_set_t *)result), 0);
