@@ -186,26 +186,47 @@ static void forget_region(uintptr_t start)
 	mutex_unlock(&client.call);
 }
 
-bool capture_cut(const void *p, size_t len)
+/* Whole pages: a call that will fail may say anything. */
+static struct piece around(const void *p, size_t len)
 {
-	uintptr_t start = (uintptr_t)p, end = start + round_up(len, (uint64_t)sysconf(_SC_PAGESIZE));
-	bool any = false;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uintptr_t start = round_down((uintptr_t)p, page), end;
+
+	if (__builtin_add_overflow((uintptr_t)p, len, &end) || end > UINTPTR_MAX - page)
+		end = start; /* there is no such memory */
+	return (struct piece){ .start = start, .end = round_up(end, page) };
+}
+
+void capture_release(const void *p, size_t len)
+{
+	struct piece whole = around(p, len);
+	uintptr_t at = whole.start;
 	size_t i;
 
 	if (heap_has(&preload_heap, p)) /* it may have grown since the last checkpoint */
 		look_at_heap();
-	i = find(start);
-	while (!stopped && i < nr_pieces && pieces[i].start < end) {
+	while (!stopped && (i = find(at)) < nr_pieces && pieces[i].start < whole.end) {
 		struct piece was = pieces[i];
+		uintptr_t from = MAX(was.start, whole.start);
 
-		any = true;
+		at = MIN(was.end, whole.end);
 		forget_region(was.start);
 		take_out(i);
-		if (was.start < start)
-			add(was.start, start, was.heap);
-		if (was.end > end)
-			add(end, was.end, was.heap);
-		i = find(start);
+		add(was.start, from, was.heap);
+		add(from, at, was.heap);
+		add(at, was.end, was.heap);
+	}
+}
+
+bool capture_remove(const void *p, size_t len)
+{
+	struct piece whole = around(p, len);
+	size_t i = find(whole.start);
+	bool any = false;
+
+	while (!stopped && i < nr_pieces && pieces[i].start < whole.end) {
+		take_out(i);
+		any = true;
 	}
 	return any && started;
 }

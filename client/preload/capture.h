@@ -25,8 +25,10 @@ void capture_start(void); /* checkpoints have been begun: from now on pieces are
 void capture_stop(void); /* in a child of fork(2): nothing is captured any more */
 /* This has been mapped, or is memory of the heap that was cut out. Without memory for tables it is not captured, which is logged. */
 void capture_add(const void *p, size_t len);
-/* Of what is captured, nothing of this is any more. true: there was something, and checkpoints have begun. */
-bool capture_cut(const void *p, size_t len);
+/* Before some of it is taken away or changed by other means than writing to it. The checkpoint under way needs it no more, the next one has it anew. */
+void capture_release(const void *p, size_t len);
+/* And when that has succeeded: nothing of it is captured any more. true: there was something, and checkpoints have begun. */
+bool capture_remove(const void *p, size_t len);
 bool capture_has(const void *p, size_t len); /* some of it */
 bool capture_covers(const void *p, size_t len); /* all of it */
 /* All pieces become regions. With client.call and the heap held, and no checkpoint under way. */

@@ -23,6 +23,9 @@
 #include "client/preload/preload.h"
 
 #define ALIGN 16u
+#ifndef MADV_GUARD_INSTALL /* Linux 6.13: pages that cannot be read */
+#define MADV_GUARD_INSTALL 102
+#endif
 /* Where nothing else is put on the machines that there are: so it can be had there again. */
 #define HEAP_AT UINT64_C(0x100000000000)
 #define OWN_AT UINT64_C(0x200000000000)
@@ -183,12 +186,12 @@ static bool is_captured_kind(int protection, int flags)
 void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t off)
 {
 	static uint64_t next = MAPS_AT; /* with the lock */
-	bool captured = is_captured_kind(protection, flags);
+	bool captured = is_captured_kind(protection, flags), replaces = (flags & MAP_FIXED) && !(flags & MAP_FIXED_NOREPLACE);
 	void *p;
 
 	capture_lock();
-	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE))
-		capture_cut(at, len);
+	if (replaces)
+		capture_release(at, len);
 	else if (!(flags & MAP_FIXED_NOREPLACE) && (heap_has(&preload_heap, at) || heap_has(&own_heap, at)))
 		at = NULL; /* where a heap is to grow */
 	if (captured && !at && len <= MAPS_END - MAPS_AT && next < MAPS_END - len) {
@@ -196,6 +199,8 @@ void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t off)
 		next += round_up(len, HEAP_UNIT);
 	}
 	p = map(at, len, protection, flags, fd, off);
+	if (p != MAP_FAILED && replaces)
+		capture_remove(p, len);
 	if (p != MAP_FAILED && captured)
 		capture_add(p, len);
 	capture_unlock();
@@ -212,17 +217,22 @@ int munmap(void *p, size_t len)
 	int r;
 
 	capture_lock();
-	capture_cut(p, len);
+	capture_release(p, len);
 	r = (int)syscall(SYS_munmap, p, len);
+	if (r == 0)
+		capture_remove(p, len);
 	capture_unlock();
 	return r;
 }
 
-/* What has been captured cannot be in a checkpoint any more. */
-static void leave_out(const void *p, size_t len, const char *why)
+/* What has been captured cannot be in a checkpoint any more, if the call has done something: some fail half-way, but none with EINVAL. */
+static void leave_out(int r, const void *p, size_t len, const char *why)
 {
-	if (capture_cut(p, len))
+	int saved = errno;
+
+	if ((r == 0 || saved != EINVAL) && capture_remove(p, len))
 		log_info("memory at %p: %zu bytes are left out of checkpoints: %s", p, len, why);
+	errno = saved;
 }
 
 void *mremap(void *p, size_t len, size_t new_len, int flags, ...)
@@ -237,14 +247,16 @@ void *mremap(void *p, size_t len, size_t new_len, int flags, ...)
 	va_end(args);
 	capture_lock();
 	if (flags & MREMAP_FIXED)
-		capture_cut(to, new_len);
+		capture_release(to, new_len);
+	capture_release(p, len);
 	captured = capture_covers(p, len);
-	capture_cut(p, len);
 	q = (void *)syscall(SYS_mremap, p, len, new_len, flags, to);
-	if (captured && q != MAP_FAILED)
+	if (q != MAP_FAILED && !(flags & MREMAP_DONTUNMAP)) /* which leaves zeros there */
+		capture_remove(p, len);
+	if (q != MAP_FAILED)
+		capture_remove(q, new_len);
+	if (q != MAP_FAILED && captured)
 		capture_add(q, new_len);
-	else if (captured)
-		capture_add(p, len);
 	capture_unlock();
 	return q;
 }
@@ -256,10 +268,13 @@ int mprotect(void *p, size_t len, int protection)
 
 	capture_lock();
 	if (!whole)
-		leave_out(p, len, "mprotect(2)");
+		capture_release(p, len);
 	r = (int)syscall(SYS_mprotect, p, len, protection);
+	if (!whole)
+		leave_out(r, p, len, "mprotect(2)");
 	if (r == 0 && whole && heap_has(&preload_heap, p) && !capture_covers(p, len)) { /* which others will be given */
-		capture_cut(p, len);
+		capture_release(p, len);
+		capture_remove(p, len);
 		capture_add(p, len);
 	}
 	capture_unlock();
@@ -269,20 +284,17 @@ int mprotect(void *p, size_t len, int protection)
 /* Pages that become zeros without a write would not be noticed: these are written anew. MADV_FREE the kernel may as well not do. */
 int madvise(void *p, size_t len, int advice)
 {
-	bool has, covered, frees = advice == MADV_DONTNEED || advice == MADV_REMOVE || advice == MADV_DONTFORK || advice == MADV_WIPEONFORK;
+	bool clears = advice == MADV_DONTNEED || advice == MADV_DONTNEED_LOCKED;
+	bool hides = advice == MADV_REMOVE || advice == MADV_DONTFORK || advice == MADV_WIPEONFORK || advice == MADV_GUARD_INSTALL;
 	int r = 0;
 
 	capture_lock();
-	has = capture_has(p, len);
-	covered = advice == MADV_DONTNEED && capture_covers(p, len);
-	if (covered)
-		capture_cut(p, len);
-	else if (has && frees)
-		leave_out(p, len, "madvise(2)");
-	if (!has || advice != MADV_FREE)
+	if (clears || hides)
+		capture_release(p, len);
+	if (advice != MADV_FREE || !capture_has(p, len))
 		r = (int)syscall(SYS_madvise, p, len, advice);
-	if (covered)
-		capture_add(p, len);
+	if (hides)
+		leave_out(r, p, len, "madvise(2)");
 	capture_unlock();
 	return r;
 }

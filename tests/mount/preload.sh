@@ -50,6 +50,12 @@ timeout -k 1 120 env CKPTFS_RATE=20M CKPTFS_COW=64K CKPTFS_PERIOD=0.02 CKPTFS_KE
 grep -qx right "$WORK/out" && has_at_least "$MNT/signals" 2 || fail "handlers: $(cat "$WORK/out" "$WORK/errors")"
 echo "ok handlers map memory in the midst of allocating, and others fork"
 
+# Memory that is mapped, protected and given up, also by calls that fail.
+calls=$(program captured_calls)
+CKPTFS_DIR=$MNT/calls LD_PRELOAD=$preload "$calls" take >"$WORK/out" 2>"$WORK/errors" || { cat "$WORK/errors"; fail "calls"; }
+LD_PRELOAD=$CKPTFS_BUILD/client/libckptfs.so.0 "$calls" check "$MNT/calls" "$(cat "$WORK/out")" 2>"$WORK/errors" || { cat "$WORK/errors"; fail "calls: the checkpoint has something else"; }
+echo "ok memory that is mapped, protected and given up, also by calls that fail"
+
 # At a signal, and only then.
 CKPTFS_DIR=$MNT/signal CKPTFS_SIGNAL=USR1 LD_PRELOAD=$preload "$captured" <"$WORK/in" >"$WORK/out" 2>"$WORK/errors" &
 pid=$!
