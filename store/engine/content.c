@@ -68,6 +68,7 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 	c->ino = ino;
 	c->refs = 1;
 	c->jobs_end = &c->jobs;
+	c->grid = GRID_OF_FILE;
 	c->compress = e->conf.compress;
 	c->by_content = e->conf.chunking == CHUNKING_CDC;
 	c->is_auto = e->conf.chunking == CHUNKING_AUTO;

@@ -30,6 +30,7 @@
  *   filter.c    which fingerprints RocksDB does not have
  *   freed.c     what is gone, as the paths of data must know it
  *   gc*.c       collecting what nobody refers to
+ *   grid.c      where pages begin
  *   heal.c      files get another copy of what is damaged and cannot be written over
  *   recover.c   opening after a crash; rebuild
  *   referrers.c who refers to which frame
@@ -68,6 +69,7 @@
 #include "store/engine/cluster.h"
 #include "store/engine/engine.h"
 #include "store/engine/fptable.h"
+#include "store/engine/grid.h"
 #include "store/engine/pace.h"
 #include "store/engine/record_format.h"
 #include "store/engine/segment.h"
@@ -149,10 +151,11 @@ struct content {
 	struct run *run GUARDED_BY(lock); /* all of them, as they are with nothing waiting; NULL: nobody has asked yet */
 	size_t nr_segments, nr_clean GUARDED_BY(lock); /* in it; of these, as the view has them */
 	struct job *jobs, **jobs_end GUARDED_BY(lock); /* in the order written */
-	/* Staging: one contiguous range of fresh bytes inside one segment. */
+	struct grid grid GUARDED_BY(lock); /* where pages begin, of what is written; not kept when nobody refers to it */
+	/* Staging: one contiguous range of fresh bytes. */
 	struct engine_buffer *stage GUARDED_BY(lock);
 	bool stage_is_cut;		  /* by content: recut.c */
-	/* file offset of stage->data[0], segment aligned unless it is cut by content */
+	/* file offset of stage->data[0]: a page begins there, unless it is cut by content */
 	uint64_t stage_base;
 	uint32_t stage_start, stage_end;  /* fresh bytes in it */
 	int64_t stage_time_ns;

@@ -2,8 +2,9 @@
  * Taking bytes in.
  *
  * A large aligned write becomes a job as it is, without a copy. Everything else is copied into the file's stage: a
- * buffer for one segment with one contiguous range of fresh bytes. Bytes next to or over that range join it; a write
- * elsewhere, a full segment, a read of it, a flush, the timer or want of memory sends the stage on as a job.
+ * buffer for one MiB of pages with one contiguous range of fresh bytes. Bytes next to or over that range join it; a write
+ * elsewhere, a full buffer, a read of it, a flush, the timer or want of memory sends the stage on as a job. Where pages
+ * begin is told by grid.h; a stage has those of one part of the file.
  *
  * That is so for files of pages. One that is cut by content has a stage of another kind, for one contiguous range
  * anywhere: recut.c.
@@ -38,7 +39,10 @@ static void stage_begin(struct content *c, struct engine_buffer *b, uint64_t off
 	if (c->stage_is_cut) {
 		recut_begin(c, b, off);
 	} else {
-		c->stage_base = round_down(off, SEGMENT_SIZE);
+		uint64_t start, end;
+
+		grid_part(&c->grid, off, &start, &end);
+		c->stage_base = start + round_down(off - start, (uint64_t)ENGINE_BUFFER_SIZE);
 		c->stage_start = c->stage_end = (uint32_t)(off - c->stage_base);
 	}
 	c->stage = b;
@@ -48,6 +52,15 @@ static void stage_begin(struct content *c, struct engine_buffer *b, uint64_t off
 	*(e->staged_last ? &e->staged_last->next_staged : &e->staged_first) = c;
 	e->staged_last = c;
 	mutex_unlock(&e->contents_lock);
+}
+
+/* Bytes of the file that it may have. */
+static uint32_t stage_room(const struct content *c) REQUIRES(c->lock)
+{
+	uint64_t start, end;
+
+	grid_part(&c->grid, c->stage_base, &start, &end);
+	return (uint32_t)MIN((uint64_t)ENGINE_BUFFER_SIZE, end - c->stage_base);
 }
 
 /* The reference that the stage held passes to the caller. */
@@ -66,8 +79,8 @@ static int stage_fill(struct content *c, uint32_t *ret_start, uint32_t *ret_end)
 {
 	uint32_t page = (uint32_t)c->e->conf.page, start = c->stage_start, end = c->stage_end;
 	uint32_t head = (uint32_t)round_down(start, page), tail = (uint32_t)round_up(end, page);
+	uint32_t room = MIN(tail, stage_room(c)), old_max = MAX(end, room), old_end;
 	uint64_t base = c->stage_base;
-	uint32_t old_end;
 	int r;
 
 	if (head < start) {
@@ -75,7 +88,7 @@ static int stage_fill(struct content *c, uint32_t *ret_start, uint32_t *ret_end)
 		if (r < 0)
 			return r;
 	}
-	old_end = c->logged.size > base + end ? (uint32_t)MIN(c->logged.size - base, (uint64_t)tail) : end;
+	old_end = c->logged.size > base + end ? (uint32_t)MIN(c->logged.size - base, (uint64_t)old_max) : end;
 	if (old_end > end) {
 		r = content_read_logged(c, c->stage->data + end, old_end - end, base + end);
 		if (r < 0)
@@ -206,7 +219,7 @@ static void live_written(struct content *c, uint64_t end)
 }
 
 /* How many of the bytes from off on. */
-static size_t stage_takes(const struct content *c, uint64_t off, size_t len)
+static size_t stage_takes(const struct content *c, uint64_t off, size_t len) REQUIRES(c->lock)
 {
 	uint64_t at = off - c->stage_base;
 
@@ -214,10 +227,17 @@ static size_t stage_takes(const struct content *c, uint64_t off, size_t len)
 		return 0;
 	if (c->stage_is_cut)
 		return recut_takes(c, off, len);
-	len = MIN(len, (size_t)(SEGMENT_SIZE - off % SEGMENT_SIZE));
-	if (off < c->stage_base || at + len > SEGMENT_SIZE || at > c->stage_end || at + len < c->stage_start)
+	if (off < c->stage_base || at >= stage_room(c))
 		return 0;
-	return len;
+	len = MIN(len, (size_t)(stage_room(c) - at));
+	return at > c->stage_end || at + len < c->stage_start ? 0 : len;
+}
+
+/* What comes may say where pages begin. */
+static void follow(struct content *c, const void *p, size_t len, uint64_t off) REQUIRES(c->lock)
+{
+	if (!c->by_content)
+		grid_follow(&c->grid, p, len, off, c->live.size, (uint32_t)c->e->conf.page);
 }
 
 static void stage_add(struct content *c, const void *p, size_t len, uint64_t off)
@@ -284,6 +304,7 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 	size_t n;
 	int r = 0;
 
+	follow(c, p, len, off);
 	while ((n = stage_takes(c, off, len)) == 0 && r == 0) {
 		bool goes_on = c->stage && c->stage_is_cut && recut_is_full(c, off);
 
@@ -300,7 +321,7 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 	if (r < 0)
 		return r;
 	stage_add(c, p, n, off);
-	if (!c->stage_is_cut && c->stage_start == 0 && c->stage_end == SEGMENT_SIZE)
+	if (!c->stage_is_cut && c->stage_start == 0 && c->stage_end == ENGINE_BUFFER_SIZE)
 		stage_flush(c, later);
 	*ret = n;
 	return 0;
@@ -345,17 +366,18 @@ int content_write(struct content *c, const void *p, size_t len, uint64_t off)
 }
 
 /* The whole pages of a request become a job as they are; what is left of a last page joins the stage. */
-static uint32_t takeable(const struct content *c, const struct engine_buffer *b, const uint8_t *p, size_t len,
-			 uint64_t off)
+static uint32_t takeable(struct content *c, const struct engine_buffer *b, const uint8_t *p, size_t len, uint64_t off)
 {
-	uint64_t page = c->e->conf.page;
+	uint64_t page = c->e->conf.page, start, end;
 	size_t at = (size_t)(p - b->data), whole = round_down(len, page);
 
-	if (c->by_content)
+	if (c->by_content || (uintptr_t)p % PACK_BLOCK || at + whole > ENGINE_BUFFER_SIZE || whole < TAKE_MIN)
 		return 0;
-	return off % page || (uintptr_t)p % PACK_BLOCK || at + whole > ENGINE_BUFFER_SIZE || whole < TAKE_MIN ?
-		       0 :
-		       (uint32_t)whole;
+	mutex_lock(&c->lock);
+	follow(c, p, len, off);
+	grid_part(&c->grid, off, &start, &end);
+	mutex_unlock(&c->lock);
+	return (off - start) % page || whole > end - off ? 0 : (uint32_t)whole;
 }
 
 int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
