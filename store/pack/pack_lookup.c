@@ -36,6 +36,7 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 		      struct pack_table *ret)
 {
 	struct pack_cuts cuts;
+	uint64_t stored;
 	int r;
 
 	if (len == 0 || (len == PACK_BLOCK && pack_block_is_zero(block)))
@@ -48,10 +49,8 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 	}
 	cuts = pack_table_cuts(ret);
 	atomic_store_explicit(&p->likely_chunk_len, ret->chunk_len, memory_order_relaxed);
-	atomic_store_explicit(
-		&p->likely_stored,
-		ret->coding.codec == PACK_CODEC_NONE ? 0 : pack_stored_len(&ret->coding, pack_cut_total(&cuts)),
-		memory_order_relaxed);
+	stored = ret->coding.codec == PACK_CODEC_NONE ? 0 : pack_stored_len(&ret->coding, pack_cut_total(&cuts));
+	atomic_store_explicit(&p->likely_stored, (uint32_t)(stored * PACK_FRAME_BYTES / pack_cut_total(&cuts)), memory_order_relaxed);
 	r = ask_away(p, pack, frame, ret);
 	if (r < 0)
 		return r;

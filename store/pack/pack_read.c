@@ -28,7 +28,7 @@
 #include "store/pack/packs_impl.h"
 
 #define NR_WANTS_ON_STACK 64
-/* wanted of a frame that is likely compressed, to read all of it with its table */
+/* wanted of a frame that is likely compressed, to read it with its table */
 #define AHEAD_MIN (PACK_FRAME_BYTES / 4)
 
 /* A piece of a request, by its frame. */
@@ -381,15 +381,24 @@ static int read_compressed(struct plan *pl, const struct shape *s)
 	return r;
 }
 
-/* 1: the table, and with it likely all of the frame; 0: go the slow way; <0: damaged. */
+/* Where a byte of the frame is likely stored, behind the table. */
+static uint64_t likely_place(uint32_t likely_stored, uint32_t in)
+{
+	return (uint64_t)likely_stored * in / PACK_FRAME_BYTES;
+}
+
+/*
+ * 1: the table, and with it likely all that is wanted; 0: go the slow way; <0: damaged. Not what comes before and behind it: a file is read
+ * by requests that end anywhere in a frame, and the next one reads on from there.
+ */
 static int read_ahead(struct plan *pl, uint32_t likely_stored, struct pack_table *ret)
 {
 	uint32_t frame = pl->wants->frame;
-	uint64_t len = PACK_BLOCK + round_up(likely_stored, PACK_BLOCK);
+	uint64_t len = PACK_BLOCK + round_up(likely_place(likely_stored, pl->end), PACK_BLOCK);
 	ssize_t n;
 	int r;
 
-	if (pl->end - pl->wants->in < AHEAD_MIN)
+	if (pl->end - pl->wants->in < AHEAD_MIN || likely_place(likely_stored, pl->wants->in) > PACK_SKIP_BYTES)
 		return 0;
 	pl->stored = pack_buffer_get(&pl->packs->buffers);
 	if (!pl->stored)

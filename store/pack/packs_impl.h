@@ -59,7 +59,7 @@ struct packs {
 	struct pack_places damaged; /* chunks by their address, tables by theirs, whole packs and headers as offset 0 */
 	struct pack_places replaced; /* chunks that were damaged and are referred to no more */
 	_Atomic uint32_t likely_chunk_len; /* of the table met last: what a reader without a table guesses */
-	_Atomic uint32_t likely_stored; /* bytes, if that one was compressed; else 0 */
+	_Atomic uint32_t likely_stored; /* bytes of a whole frame, if that one was compressed; else 0 */
 	_Atomic bool likely_away; /* it had chunks that are elsewhere */
 	_Atomic uint64_t nr_packs, nr_healed, read_bytes, written_bytes;
 	_Atomic uint64_t compressed_bytes, compressed_to, unshrinkable_bytes, busy_bytes;

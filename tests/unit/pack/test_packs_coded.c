@@ -89,6 +89,48 @@ static void a_page_is_read_by_decoding_one_block(void **state)
 	rig_release(&rig);
 }
 
+static uint64_t read_so_far(struct rig *rig)
+{
+	struct pack_stats s;
+
+	packs_stats(rig->p, &s);
+	return s.read_bytes;
+}
+
+/* Requests end anywhere in a frame: what two of them want of it is read once, though its table is not in memory for the first. */
+static void halves_of_frames_are_not_read_twice(void **state)
+{
+	const uint32_t nr = PACK_FRAME_BLOCKS, half = PACK_FRAME_BYTES / 2;
+	struct rig rig;
+	struct addr a[3];
+	uint64_t before;
+	uint32_t stored;
+
+	(void)state;
+	coded_rig(&rig);
+	for (unsigned i = 0; i < ARRAY_SIZE(a); i++)
+		a[i] = coded_frame(&rig, i * nr, 4096, nr);
+	rig_sync(&rig);
+	stored = (uint32_t)(rig.marks.counts.stored_bytes / ARRAY_SIZE(a));
+	rig_reopen(&rig);
+	assert_int_equal(rig_check(&rig, a[0], 4096, 0, nr), 0); /* what its table says is guessed of the others */
+	before = read_so_far(&rig);
+	for (unsigned i = 1; i < ARRAY_SIZE(a); i++)
+		for (uint32_t k = 0; k < 2; k++) {
+			struct addr at = { .pack = a[i].pack, .off = a[i].off + k * half };
+
+			assert_int_equal(rig_check(&rig, at, 4096, i * nr + k * nr / 2, nr / 2), 0);
+		}
+	assert_in_range(read_so_far(&rig) - before, 2 * stored, 2 * (stored + 4 * PACK_BLOCK));
+	rig_reopen(&rig);
+	assert_int_equal(rig_check(&rig, a[0], 4096, 0, nr), 0);
+	before = read_so_far(&rig);
+	a[1].off += half; /* nobody has wanted what comes before it */
+	assert_int_equal(rig_check(&rig, a[1], 4096, nr + nr / 2, nr / 2), 0);
+	assert_in_range(read_so_far(&rig) - before, stored / 2, stored / 2 + 3 * PACK_BLOCK);
+	rig_release(&rig);
+}
+
 static void every_changed_byte_is_noticed(void **state)
 {
 	struct rig rig;
@@ -142,6 +184,7 @@ int main(void)
 		cmocka_unit_test(coded_bytes_come_back),
 		cmocka_unit_test(they_take_less),
 		cmocka_unit_test(a_page_is_read_by_decoding_one_block),
+		cmocka_unit_test(halves_of_frames_are_not_read_twice),
 		cmocka_unit_test(every_changed_byte_is_noticed),
 		cmocka_unit_test(parts_that_nobody_has_a_chunk_of_are_given_back),
 	};
