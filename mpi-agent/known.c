@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/util.h"
 
 #define WAYS 8u
+#define CACHE_LINE 64u
 
 /* nr 0: free */
 struct entry {
@@ -42,6 +44,20 @@ bool holders_add(struct holders *h, uint16_t node)
 	return true;
 }
 
+/* All of it is about to be used, in no order: the kernel brings it at once. (To be brought page by page costs as much again as all that is noted in it, twice for each that is looked at before anything is there.) */
+static struct entry (*buckets_new(size_t nr))[WAYS]
+{
+	void *p = mmap(NULL, nr * sizeof(struct entry[WAYS]), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void buckets_free(struct entry (*buckets)[WAYS], size_t nr)
+{
+	if (buckets)
+		munmap(buckets, nr * sizeof(*buckets));
+}
+
 int known_new(size_t bytes, struct known **ret)
 {
 	struct known *k = calloc(1, sizeof(*k));
@@ -51,7 +67,7 @@ int known_new(size_t bytes, struct known **ret)
 	k->max_buckets = bytes / sizeof(*k->buckets);
 	k->nr_buckets = MIN(k->max_buckets, FIRST_BUCKETS);
 	if (k->nr_buckets > 0)
-		k->buckets = calloc(k->nr_buckets, sizeof(*k->buckets));
+		k->buckets = buckets_new(k->nr_buckets);
 	if (k->nr_buckets > 0 && !k->buckets) {
 		free(k);
 		return -ENOMEM;
@@ -64,7 +80,7 @@ void known_free(struct known *k)
 {
 	if (!k)
 		return;
-	free(k->buckets);
+	buckets_free(k->buckets, k->nr_buckets);
 	free(k);
 }
 
@@ -122,18 +138,17 @@ static bool grow(struct known *k)
 {
 	size_t nr_old = k->nr_buckets, nr_new = MIN(2 * nr_old, k->max_buckets);
 	struct entry(*old)[WAYS] = k->buckets;
-	struct entry(*more)[WAYS] = nr_new > nr_old ? malloc(nr_new * sizeof(*more)) : NULL;
+	struct entry(*more)[WAYS] = nr_new > nr_old ? buckets_new(nr_new) : NULL;
 
 	if (!more)
 		return false;
-	memset(more, 0, nr_new * sizeof(*more)); /* all of it is about to be used: cheaper at once */
 	k->buckets = more;
 	k->nr_buckets = nr_new;
 	k->nr = 0;
 	for (size_t b = 0; b < nr_old; b++)
 		for (unsigned i = 0; i < WAYS && old[b][i].nr > 0; i++)
 			*place_in(k, bucket_of(k, old[b][i].fp)) = old[b][i];
-	free(old);
+	buckets_free(old, nr_old);
 	return true;
 }
 
@@ -158,10 +173,9 @@ bool known_find(struct known *k, struct fp fp, uint32_t now, struct holders *ret
 	return true;
 }
 
-void known_set(struct known *k, struct fp fp, const struct holders *h, uint32_t now)
+/* e: where it is, or NULL */
+static void set(struct known *k, struct entry *e, struct fp fp, const struct holders *h, uint32_t now)
 {
-	struct entry *e = find(k, fp);
-
 	assert(h->nr > 0 && h->nr <= OWNERS_MAX);
 	if (!e)
 		e = place_for(k, fp);
@@ -171,11 +185,31 @@ void known_set(struct known *k, struct fp fp, const struct holders *h, uint32_t 
 	memcpy(e->nodes, h->nodes, sizeof(e->nodes));
 }
 
-void known_add(struct known *k, struct fp fp, uint16_t node, uint32_t now)
+void known_set(struct known *k, struct fp fp, const struct holders *h, uint32_t now)
 {
-	struct holders h = { 0 };
+	set(k, find(k, fp), fp, h, now);
+}
 
-	known_find(k, fp, now, &h);
+void known_expect(const struct known *k, struct fp fp)
+{
+	const char *e = (const char *)bucket_of(k, fp);
+
+	for (size_t at = 0; e && at < sizeof(*k->buckets); at += CACHE_LINE)
+		__builtin_prefetch(e + at, 1);
+}
+
+struct holders known_add(struct known *k, struct fp fp, uint16_t node, uint32_t now)
+{
+	struct entry *e = find(k, fp);
+	struct holders before = { 0 }, h;
+
+	if (e) {
+		before.nr = e->nr;
+		memcpy(before.nodes, e->nodes, sizeof(before.nodes));
+		e->used = now;
+	}
+	h = before;
 	if (holders_add(&h, node))
-		known_set(k, fp, &h, now);
+		set(k, e, fp, &h, now);
+	return before;
 }

@@ -31,4 +31,5 @@ size_t known_nr(const struct known *k); /* pages */
 /* `now` is any time that does not go backwards. */
 bool known_find(struct known *k, struct fp fp, uint32_t now, struct holders *ret);
 void known_set(struct known *k, struct fp fp, const struct holders *h, uint32_t now); /* these, whatever was known */
-void known_add(struct known *k, struct fp fp, uint16_t node, uint32_t now); /* one more, if there is room */
+struct holders known_add(struct known *k, struct fp fp, uint16_t node, uint32_t now); /* one more, if there is room; those that it had before */
+void known_expect(const struct known *k, struct fp fp); /* it is about to be asked for, or set: its place may come from memory meanwhile */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "mpi-agent/homes.h"
 #include "mpi-agent/known.h"
 #include "mpi-agent/link.h"
 #include "mpi-agent/peers.h"
@@ -45,8 +46,8 @@ struct lookups {
 	struct link *daemon;
 	const struct waits *waits;
 	struct lookups_figures figures;
-	struct known *directory; /* of the pages that this node is home of */
-	uint32_t now; /* the last round that was heard of: the directory's time */
+	struct homes *homes; /* the pages that this node is home of */
+	uint32_t now; /* the last round that was heard of: their time */
 
 	enum state state;
 	uint64_t round, until_ns;
@@ -72,7 +73,7 @@ int lookups_new(const struct world *w, struct peers *p, struct link *daemon, con
 {
 	struct lookups *ls = calloc(1, sizeof(*ls));
 
-	if (!ls || known_new(remember, &ls->directory) < 0) {
+	if (!ls || homes_new(remember, w->nr, &ls->homes) < 0) {
 		free(ls);
 		return -ENOMEM;
 	}
@@ -93,13 +94,13 @@ void lookups_free(struct lookups *ls)
 		ls->lends = l->next;
 		free(l);
 	}
-	known_free(ls->directory);
+	homes_free(ls->homes);
 	free(ls);
 }
 
 void lookups_forget(struct lookups *ls)
 {
-	known_clear(ls->directory);
+	homes_clear(ls->homes);
 }
 
 void lookups_stop(struct lookups *ls)
@@ -172,60 +173,53 @@ static int tell_twice(struct lookups *ls, uint32_t node, uint64_t nr)
 	return 0;
 }
 
-/* twice[n]: how many of them node n has told, too; all that somebody else has, of `node`. */
-static void note_pages(struct lookups *ls, const struct fp *pages, uint32_t nr, uint32_t node, uint32_t *twice)
+/* If it is more than a few of what node n has told, or this one. */
+static int tell_if_twice(struct lookups *ls, const struct homes_noted *noted, uint32_t n)
 {
-	for (uint32_t i = 0; i < nr; i++) {
-		struct holders h = { 0 };
-		bool is_others = false;
+	uint32_t nr = n == noted->node ? noted->nr_twice : noted->twice[n];
 
-		known_find(ls->directory, pages[i], ls->now, &h);
-		for (uint32_t k = 0; k < h.nr; k++)
-			if (h.nodes[k] != node) {
-				twice[h.nodes[k]]++;
-				is_others = true;
-			}
-		twice[node] += is_others;
-		if (holders_add(&h, (uint16_t)node))
-			known_set(ls->directory, pages[i], &h, ls->now);
-	}
+	return nr > 0 && nr >= noted->nr / TWICE_PART ? tell_twice(ls, n, nr) : 0;
 }
 
-static int note(struct lookups *ls, const struct fp *pages, uint32_t nr, uint32_t node)
+/* All that waits to be. */
+static int note(struct lookups *ls)
 {
-	_cleanup_(freep) uint32_t *twice = calloc(ls->w->nr, sizeof(*twice));
+	struct homes_noted noted;
 	int r = 0;
 
-	if (!twice)
-		return -ENOMEM;
-	note_pages(ls, pages, nr, node, twice);
-	for (uint32_t n = 0; n < ls->w->nr && twice[node] > 0 && r == 0; n++)
-		if (twice[n] > 0 && twice[n] >= nr / TWICE_PART)
-			r = tell_twice(ls, n, twice[n]);
+	while (r == 0 && homes_note(ls->homes, ls->now, &noted) > 0)
+		for (uint32_t n = 0; n < ls->w->nr && noted.nr_twice > 0 && r == 0; n++)
+			r = tell_if_twice(ls, &noted, n);
 	return r;
+}
+
+int lookups_note(struct lookups *ls, uint64_t now_ns)
+{
+	return homes_due(ls->homes, now_ns) ? note(ls) : 0;
+}
+
+static int tell(struct lookups *ls, uint32_t home, uint64_t round, const uint8_t *fps, size_t len)
+{
+	if (home == ls->w->rank)
+		return homes_tell(ls->homes, home, fps, len, monotonic_ns());
+	return len > 0 ? peers_send(ls->peers, home, PEER_TELL, round, fps, len) : 0;
 }
 
 int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr)
 {
 	_cleanup_(freep) uint32_t *order = calloc(MAX(nr, 1u), sizeof(*order));
 	_cleanup_(freep) uint32_t *from = calloc(ls->w->nr + 1, sizeof(*from));
-	_cleanup_(freep) struct fp *sorted = calloc(MAX(nr, 1u), sizeof(*sorted));
+	_cleanup_(freep) uint8_t(*fps)[FP_LEN] = calloc(MAX(nr, 1u), sizeof(*fps));
 	int r = 0;
 
-	if (!order || !from || !sorted)
+	if (!order || !from || !fps)
 		return -ENOMEM;
 	nr = MIN(nr, LOOKUPS_MAX);
 	sort_by_home(ls, pages, NULL, nr, order, from);
 	for (uint32_t i = 0; i < nr; i++)
-		sorted[i] = pages[order[i]];
-	for (uint32_t h = 0; h < ls->w->nr && r == 0; h++) {
-		uint32_t n = from[h + 1] - from[h];
-
-		if (h == ls->w->rank)
-			r = note(ls, sorted + from[h], n, h);
-		else if (n > 0)
-			r = send_pages(ls, h, PEER_TELL, round, sorted + from[h], n);
-	}
+		fp_encode(pages[order[i]], fps[i]);
+	for (uint32_t h = 0; h < ls->w->nr && r == 0; h++)
+		r = tell(ls, h, round, fps[from[h]], (from[h + 1] - from[h]) * sizeof(*fps));
 	ls->figures.told += nr;
 	return r;
 }
@@ -277,7 +271,7 @@ static int ask_here(struct lookups *ls)
 	for (uint32_t i = ls->from[ls->w->rank]; i < ls->from[ls->w->rank + 1] && r == 0; i++) {
 		struct holders h;
 
-		if (known_find(ls->directory, ls->pages[ls->asked[i]], ls->now, &h))
+		if (homes_find(ls->homes, ls->pages[ls->asked[i]], ls->now, &h))
 			r = take_holders(ls, ls->asked[i], h.nodes, h.nr);
 	}
 	return r;
@@ -299,8 +293,10 @@ static int ask(struct lookups *ls, uint32_t home)
 
 static int start_finding(struct lookups *ls)
 {
-	int r = ask_here(ls);
+	int r = note(ls);
 
+	if (r == 0)
+		r = ask_here(ls);
 	for (uint32_t h = 0; h < ls->w->nr && r == 0; h++)
 		if (h != ls->w->rank && ls->from[h + 1] > ls->from[h])
 			r = ask(ls, h);
@@ -454,10 +450,13 @@ static int hear_ask(struct lookups *ls, uint32_t from, uint64_t round, const voi
 	owners = calloc(MAX(nr, 1u), sizeof(*owners));
 	if (!owners)
 		return -ENOMEM;
+	r = note(ls);
+	if (r < 0)
+		return r;
 	for (uint32_t i = 0; i < nr; i++) {
 		struct holders h;
 
-		if (!known_find(ls->directory, pages[i], ls->now, &h))
+		if (!homes_find(ls->homes, pages[i], ls->now, &h))
 			continue;
 		owners[nr_found] = (struct link_owners){ .index = i, .nr = h.nr };
 		memcpy(owners[nr_found++].owners, h.nodes, sizeof(h.nodes));
@@ -468,13 +467,10 @@ static int hear_ask(struct lookups *ls, uint32_t from, uint64_t round, const voi
 
 static int hear_tell(struct lookups *ls, uint32_t from, const void *body, size_t len)
 {
-	_cleanup_(freep) struct fp *pages = NULL;
-	uint32_t nr;
-	int r = link_decode_offer(body, len, &pages, &nr);
+	uint64_t now_ns = monotonic_ns();
+	int r = len > (size_t)LOOKUPS_MAX * FP_LEN ? -EBADMSG : homes_tell(ls->homes, from, body, len, now_ns);
 
-	if (r == 0 && nr > LOOKUPS_MAX)
-		r = -EBADMSG;
-	return r < 0 ? r : note(ls, pages, nr, from);
+	return r < 0 ? r : lookups_note(ls, now_ns); /* if it is too much to wait */
 }
 
 /* What the daemon does not answer is forgotten: who asked has gone on. */
@@ -568,6 +564,6 @@ int lookups_hear(struct lookups *ls, const struct peer_header *h, const void *bo
 
 const struct lookups_figures *lookups_figures(struct lookups *ls)
 {
-	ls->figures.known = known_nr(ls->directory);
+	ls->figures.known = homes_nr(ls->homes);
 	return &ls->figures;
 }

@@ -48,8 +48,10 @@ void lookups_forget(struct lookups *ls); /* all that homes were told */
 int lookups_begin(struct lookups *ls, uint64_t round, const struct fp *pages, struct holders *had, uint32_t nr);
 int lookups_progress(struct lookups *ls, uint64_t now_ns); /* 1: no more is to come; 0; <0 */
 void lookups_stop(struct lookups *ls);
-/* This node has these: pages, ascending. */
+/* This node has these: pages, in any order. */
 int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr);
+/* What other nodes have told, if nobody is likely to be kept from anything by that (homes.h). -ENOMEM, -EIO */
+int lookups_note(struct lookups *ls, uint64_t now_ns);
 
 /* What other nodes say: ASK, FOUND, TELL, TWICE, LEND, LENT. -EBADMSG: what cannot be. */
 int lookups_hear(struct lookups *ls, const struct peer_header *h, const void *body, size_t len);

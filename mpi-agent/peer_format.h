@@ -9,7 +9,7 @@
  *   END      this world ends; the receiver has no need to say so, too
  *   ASK      who has these pages? (body as that of LINK_OFFER)
  *   FOUND    the answer: those that somebody is said to have (body as that of LINK_DECISION)
- *   TELL     the sender has these (body as that of LINK_OFFER)
+ *   TELL     the sender has these (body as that of LINK_TELL)
  *   TWICE    of what the receiver has told, another node has told `number` pages, too
  *   LEND     for the receiver's daemon (body as that of LINK_LEND)
  *   LENT     the answer (body as that of LINK_LENT)

@@ -293,25 +293,14 @@ static int tell_alone(struct rounds *rs)
 	return lookups_tell(rs->lookups, rs->number, alone, nr);
 }
 
-static int by_fp(const void *a, const void *b)
-{
-	return fp_compare(*(const struct fp *)a, *(const struct fp *)b);
-}
-
 /* What was stored without a round. */
 static int tell_untold(struct rounds *rs)
 {
 	_cleanup_(freep) struct fp *pages = TAKE(rs->untold);
-	uint32_t nr = 0;
+	uint32_t nr = rs->nr_untold;
 
-	if (rs->nr_untold == 0)
-		return 0;
-	qsort(pages, rs->nr_untold, sizeof(*pages), by_fp);
-	for (uint32_t i = 0; i < rs->nr_untold; i++)
-		if (nr == 0 || !fp_equal(pages[nr - 1], pages[i]))
-			pages[nr++] = pages[i];
 	rs->nr_untold = 0;
-	return lookups_tell(rs->lookups, rs->number, pages, nr);
+	return nr > 0 ? lookups_tell(rs->lookups, rs->number, pages, nr) : 0;
 }
 
 static int add_untold(struct rounds *rs, const struct fp *pages, uint32_t nr)
@@ -620,6 +609,8 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 	switch (rs->state) {
 	case IDLE:
 		r = tell_untold(rs);
+		if (r == 0)
+			r = lookups_note(rs->lookups, now_ns);
 		if (r == 0)
 			r = start_next(rs);
 		break;

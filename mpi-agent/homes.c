@@ -1,0 +1,145 @@
+#include "mpi-agent/homes.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "mpi-agent/known.h"
+
+#define QUIET_NS UINT64_C(1000000000) /* more than nodes that write together are apart */
+#define AHEAD 8u /* pages whose places are on their way from memory while one is noted */
+
+struct told {
+	struct told *next;
+	uint32_t node, nr;
+	uint8_t fps[][FP_LEN];
+};
+
+struct homes {
+	struct known *directory;
+	struct told *first, **end; /* waiting */
+	size_t waiting; /* bytes of them */
+	uint64_t told_ns; /* the last one */
+	uint32_t nr_nodes, *twice;
+};
+
+static size_t told_size(size_t nr)
+{
+	return sizeof(struct told) + nr * FP_LEN;
+}
+
+int homes_new(size_t remember, uint32_t nr_nodes, struct homes **ret)
+{
+	struct homes *hs = calloc(1, sizeof(*hs));
+
+	if (!hs)
+		return -ENOMEM;
+	hs->end = &hs->first;
+	hs->nr_nodes = nr_nodes;
+	hs->twice = calloc(nr_nodes, sizeof(*hs->twice));
+	if (!hs->twice || known_new(remember, &hs->directory) < 0) {
+		homes_free(hs);
+		return -ENOMEM;
+	}
+	*ret = hs;
+	return 0;
+}
+
+static struct told *take_first(struct homes *hs)
+{
+	struct told *t = hs->first;
+
+	if (!t)
+		return NULL;
+	hs->first = t->next;
+	if (!hs->first)
+		hs->end = &hs->first;
+	hs->waiting -= told_size(t->nr);
+	return t;
+}
+
+static void drop_waiting(struct homes *hs)
+{
+	for (struct told *t; (t = take_first(hs));)
+		free(t);
+}
+
+void homes_free(struct homes *hs)
+{
+	if (!hs)
+		return;
+	drop_waiting(hs);
+	known_free(hs->directory);
+	free(hs->twice);
+	free(hs);
+}
+
+void homes_clear(struct homes *hs)
+{
+	drop_waiting(hs);
+	known_clear(hs->directory);
+}
+
+int homes_tell(struct homes *hs, uint32_t node, const void *fps, size_t len, uint64_t now_ns)
+{
+	struct told *t;
+
+	assert(node < hs->nr_nodes);
+	if (len % FP_LEN != 0 || len / FP_LEN > UINT32_MAX)
+		return -EBADMSG;
+	if (len == 0)
+		return 0;
+	t = malloc(told_size(len / FP_LEN));
+	if (!t)
+		return -ENOMEM;
+	*t = (struct told){ .node = node, .nr = (uint32_t)(len / FP_LEN) };
+	memcpy(t->fps, fps, len);
+	*hs->end = t;
+	hs->end = &t->next;
+	hs->waiting += told_size(t->nr);
+	hs->told_ns = now_ns;
+	return 0;
+}
+
+bool homes_due(const struct homes *hs, uint64_t now_ns)
+{
+	return hs->first && (hs->waiting > HOMES_WAITING_MAX || now_ns >= hs->told_ns + QUIET_NS);
+}
+
+int homes_note(struct homes *hs, uint32_t now, struct homes_noted *ret)
+{
+	_cleanup_(freep) struct told *t = take_first(hs);
+	uint32_t nr_twice = 0;
+
+	if (!t)
+		return 0;
+	memset(hs->twice, 0, hs->nr_nodes * sizeof(*hs->twice));
+	for (uint32_t i = 0; i < t->nr; i++) {
+		struct holders before;
+		bool is_others = false;
+
+		if (i + AHEAD < t->nr)
+			known_expect(hs->directory, fp_decode(t->fps[i + AHEAD]));
+		before = known_add(hs->directory, fp_decode(t->fps[i]), (uint16_t)t->node, now);
+		for (uint32_t k = 0; k < before.nr; k++)
+			if (before.nodes[k] != t->node) {
+				hs->twice[before.nodes[k]]++;
+				is_others = true;
+			}
+		nr_twice += is_others;
+	}
+	*ret = (struct homes_noted){ .node = t->node, .nr = t->nr, .nr_twice = nr_twice, .twice = hs->twice };
+	return 1;
+}
+
+bool homes_find(struct homes *hs, struct fp fp, uint32_t now, struct holders *ret)
+{
+	return known_find(hs->directory, fp, now, ret);
+}
+
+size_t homes_nr(const struct homes *hs)
+{
+	return known_nr(hs->directory);
+}
