@@ -5,9 +5,11 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/params.h>
 #include <openssl/sha.h>
 
 #include "base/fp.h"
@@ -24,6 +26,54 @@ static struct seal_key hmac(const struct seal_key *key, const void *p, size_t le
 		memset(ret.b, 0, sizeof(ret.b));
 		seal_random(ret.b, sizeof(ret.b));
 	}
+	return ret;
+}
+
+#define MACS_KEPT 6u /* an agent has keys for messages, sets and words of who has stored; and others for those that are long */
+
+/* HMAC with one key, ready to be used: to make it takes five times as long as a seal. */
+struct mac {
+	struct seal_key of;
+	EVP_MAC_CTX *context; /* NULL: none */
+};
+
+static EVP_MAC_CTX *context_new(const struct seal_key *key)
+{
+	OSSL_PARAM digest[] = { OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char[]){ "SHA256" }, 0), OSSL_PARAM_construct_end() };
+	EVP_MAC *kind = EVP_MAC_fetch(NULL, OSSL_MAC_NAME_HMAC, NULL);
+	EVP_MAC_CTX *context = kind ? EVP_MAC_CTX_new(kind) : NULL;
+
+	EVP_MAC_free(kind);
+	if (context && EVP_MAC_init(context, key->b, sizeof(key->b), digest))
+		return context;
+	EVP_MAC_CTX_free(context);
+	return NULL;
+}
+
+/* Those of the last keys of this thread. */
+static EVP_MAC_CTX *context_of(const struct seal_key *key)
+{
+	static _Thread_local struct mac last[MACS_KEPT];
+	static _Thread_local unsigned next;
+
+	for (unsigned i = 0; i < MACS_KEPT; i++)
+		if (last[i].context && CRYPTO_memcmp(&last[i].of, key, sizeof(*key)) == 0)
+			return EVP_MAC_init(last[i].context, NULL, 0, NULL) ? last[i].context : NULL;
+	next = (next + 1) % MACS_KEPT;
+	EVP_MAC_CTX_free(last[next].context);
+	last[next] = (struct mac){ .of = *key, .context = context_new(key) };
+	return last[next].context;
+}
+
+/* As hmac(), with a key that comes again and again. */
+static struct seal_key hmac_again(const struct seal_key *key, const void *p, size_t len)
+{
+	EVP_MAC_CTX *context = context_of(key);
+	struct seal_key ret;
+	size_t ret_len;
+
+	if (!context || !EVP_MAC_update(context, p, len) || !EVP_MAC_final(context, ret.b, &ret_len, sizeof(ret.b)))
+		return hmac(key, p, len);
 	return ret;
 }
 
@@ -80,13 +130,13 @@ static struct seal_key seal_of(const struct seal_key *key, const void *head, siz
 
 		fp_encode(fp_of(&keys->hash, p, len), bytes + head_len);
 		memcpy(bytes + head_len + FP_LEN, &length, sizeof(length));
-		return hmac(&keys->sealing, bytes, head_len + FP_LEN + sizeof(length));
+		return hmac_again(&keys->sealing, bytes, head_len + FP_LEN + sizeof(length));
 	}
 	if (head_len == 0)
-		return hmac(key, len > 0 ? p : "", len);
+		return hmac_again(key, len > 0 ? p : "", len);
 	if (len > 0)
 		memcpy(bytes + head_len, p, len);
-	return hmac(key, bytes, head_len + len);
+	return hmac_again(key, bytes, head_len + len);
 }
 
 void seal_make_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len, uint8_t ret[SEAL_LEN])
