@@ -13,7 +13,7 @@
  * anybody is told that it is durable.
  *
  * If nobody has anything of what was offered, steps 1 and 2 are all there is, and the commit waits for nobody's disk but its own. If that is likely to be so (alone.h), what
- * comes behind the first frames is neither held nor offered, as without a cluster; others hear of it when it is durable, and may ask for it to be lent.
+ * comes behind the first frames is neither held nor offered, as without a cluster; others hear of it when it is durable and who waited for that has been answered, and may ask for it to be lent.
  *
  * What fails at 1, or is not heard of at 4, costs space: all is written here. What fails at 2, 3, 5 or 6 fails the commit; frames that
  * are written partly stay in memory, and the next commit begins with them.
@@ -566,27 +566,19 @@ static void stop_offering(struct engine *e, const struct round *rd, bool is_deci
 }
 
 /* Others may find it from now on. That is a hint, and no promise: whoever wants to rely on it asks. */
-static void tell_untold(struct engine *e)
+void collective_tell(struct engine *e)
 {
 	const struct cluster_calls *calls = e->conf.cluster_calls;
 	_cleanup_(freep) struct fp *fps = NULL;
 	size_t nr;
 
+	if (!calls)
+		return;
 	mutex_lock(&e->append_lock);
 	nr = alone_take_untold(&e->alone, &fps);
 	mutex_unlock(&e->append_lock);
 	if (nr > 0 && calls->stored)
 		calls->stored(calls->userdata, fps, nr);
-}
-
-/* Without a round: what was let go since the last commit, and what is in frames that are not full. */
-static int sync_alone(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret)
-{
-	int r = write_all(e, frames, nr, ret);
-
-	if (r == 0)
-		tell_untold(e);
-	return r;
 }
 
 static bool is_for_round(struct engine *e)
@@ -609,7 +601,7 @@ int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, str
 		r = decide(&rd);
 	stop_offering(e, &rd, r == 0);
 	if (r < 0) {
-		r = sync_alone(e, frames, nr, ret);
+		r = write_all(e, frames, nr, ret);
 	} else if (rd.d.nr == 0) {
 		r = run_alone(&rd, frames, ret);
 	} else {

@@ -6,6 +6,7 @@
  *   4. append the log up to that end       COMMIT POINT: before it nothing of this, after it all
  *      to the journal, with the packs' marks, and sync it
  *   5. take it off the log, acknowledge    the view already has it in memory; view.c writes it out later
+ *      and then tell other nodes
  * A step that fails leaves the log as it was: nothing is lost, the caller gets the errno, whoever else waits tries
  * again. Where a failed sync may have dropped pages behind our back, packs and journal themselves refuse to go on as
  * if nothing had happened.
@@ -170,6 +171,9 @@ static void append(struct engine *e) REQUIRES(e->log.lock)
 	atomic_fetch_add_explicit(&e->count.nr_commits, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&e->count.commit_ns_sum, monotonic_ns() - packed.since_ns, memory_order_relaxed);
 	tell(e, satisfied(e), 0);
+	mutex_unlock(&e->log.lock);
+	collective_tell(e); /* nobody who has waited waits for that */
+	mutex_lock(&e->log.lock);
 }
 
 int commit_frames(struct engine *e, struct pack_marks *ret)

@@ -547,6 +547,7 @@ void collective_put_back(struct engine *e, struct pack_frame *f) REQUIRES(e->app
  * written are left in `frames`, the others NULL. */
 int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret);
 void collective_arrive(struct engine *e) REQUIRES(e->append_lock); /* what is on its way is this commit's */
+void collective_tell(struct engine *e); /* others, of what was written without a round; with no lock */
 void collective_want(struct engine *e); /* a round, soon; with no lock */
 unsigned collective_spare(const struct engine *e); /* frames that are held at once, most of the time */
 void collective_release(struct engine *e);
