@@ -173,8 +173,11 @@ static int start_offering(struct rounds *rs, uint64_t number)
 	return pass_on(rs);
 }
 
+/* One that the daemon is yet to come to it has not heard of when it said so. */
 int rounds_want(struct rounds *rs)
 {
+	if (rs->state == OFFERING)
+		return 0;
 	if (rs->w->rank != 0)
 		return peers_send(rs->peers, 0, PEER_WANT, rs->number, NULL, 0);
 	rs->is_wanted = true;

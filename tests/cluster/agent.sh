@@ -132,6 +132,13 @@ for k in 0 1 2; do node pages=1-10 rounds=2 quit=1; done
 agents 0
 told 0 "settled 1 111"
 
+begin what-was-wanted-when-it-began-is-no-other-one
+node pages=1-10 rounds=1 collect=1 quit=1 crosses=1
+for k in 1 2; do node pages=1-10 crosses=1; done
+agents 0
+told 0 "settled 1 111"
+not_told 0 "decision 2"
+
 begin who-offers-nothing-in-time-is-not-waited-for
 export CKPTFS_AGENT_OFFER_MS=300
 node pages=1-10 rounds=2 quit=1

@@ -21,6 +21,7 @@
  * memory=1         chunks lie in memory that it shares with the agent, if they are many; "taken" when the agent has done with some
  * quit=1           hang up when it is done; else it goes on until the agent hangs up
  * silent=MESSAGE   of that kind it answers none          late=MS        it takes so long to answer BEGIN
+ * crosses=1        it has wanted each round that it hears of, before it heard of it
  * stored=ERRNO     is how it has stored                  refused=ERRNO  is what it says instead of WELCOME
  * die=MESSAGE, kill=MESSAGE, term=MESSAGE, freeze=MESSAGE, garbage=MESSAGE
  *                  when it hears that: it is gone, it kills its agent, has it end, stops it for ever, or sends nonsense
@@ -61,6 +62,7 @@ static struct {
 	unsigned lost[PAGES_MAX], nr_lost;
 	unsigned tells[PAGES_MAX], nr_tells;
 	bool awaits_shared, is_shared;
+	bool crosses;
 	unsigned refers[PAGES_MAX], nr_refers;
 	unsigned lent[PAGES_MAX], nr_lent;
 	unsigned collections, nr_collected, referred;
@@ -232,6 +234,8 @@ static void parse(char *arg)
 		d.rounds = (unsigned)atoi(value);
 	else if (strcmp(arg, "late") == 0)
 		d.late_ms = (unsigned)atoi(value);
+	else if (strcmp(arg, "crosses") == 0)
+		d.crosses = atoi(value) != 0;
 	else if (strcmp(arg, "refused") == 0)
 		d.refused = (unsigned)atoi(value);
 	else if (strcmp(arg, "tells") == 0)
@@ -627,6 +631,8 @@ static void hear(const struct link_header *h, const void *body)
 		break;
 	case LINK_BEGIN:
 		usleep(d.late_ms * 1000);
+		if (d.crosses)
+			link_encode_plain(LINK_WANT, 0, &d.link.out);
 		offer(h->number);
 		break;
 	case LINK_DECISION:
