@@ -25,11 +25,12 @@
 #include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
-#define EAGER_TURNS 4u /* without anything to do, before the first nap; ... */
+#define EAGER_TURNS 4u /* without anything to do, before the first nap, if somebody waits; ... */
 #define EAGER_MOVING 30u /* while messages are on their way: there the other end is at it, too, in pieces */
 #define DEAF_TURNS 3u /* while messages are on their way, without a look at the daemon's socket */
 #define NAP_MIN_NS 20000u
-#define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more */
+#define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more, ... */
+#define NAP_PART_ALONE 1u /* and by as much again where nobody waits */
 #define NAP_FETCHING_NS 100000u /* somebody reads a file */
 #define MESSAGES_MAX 64u /* of one source, before others are heard */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
@@ -58,7 +59,7 @@ struct loop {
 	uint64_t heard_ns; /* from the rank before this one, ... */
 	uint64_t told_ns; /* and the one behind it heard from here */
 	unsigned idle_turns, deaf_turns;
-	uint64_t busy_ns; /* when something has happened last */
+	uint64_t busy_ns; /* when something has happened last that others may answer to */
 	bool daemon_has_said; /* something, or has gone */
 	uint64_t started_ns;
 };
@@ -349,14 +350,20 @@ static void tell_status(const struct loop *l)
 
 /* --- a turn --- */
 
+/* For what comes by MPI: the daemon's socket wakes this agent. */
+static bool somebody_waits(const struct loop *l)
+{
+	return peers_moving(l->peers) || fetches_waiting(l->fetches) || rounds_are_urgent(l->rounds);
+}
+
 static uint64_t nap_ns(const struct loop *l)
 {
-	bool moving = peers_moving(l->peers);
+	bool moving = peers_moving(l->peers), is_awaited = somebody_waits(l);
 	uint64_t max = moving || fetches_waiting(l->fetches) ? NAP_FETCHING_NS : rounds_nap_ns(l->rounds), nap;
 
-	if (l->idle_turns < (moving ? EAGER_MOVING : EAGER_TURNS))
+	if (l->idle_turns < (moving ? EAGER_MOVING : is_awaited ? EAGER_TURNS : 1))
 		return 0;
-	nap = MAX((l->turn_ns - l->busy_ns) / NAP_PART, (uint64_t)NAP_MIN_NS);
+	nap = MAX((l->turn_ns - l->busy_ns) / (is_awaited ? NAP_PART : NAP_PART_ALONE), (uint64_t)NAP_MIN_NS);
 	return MIN(nap, max);
 }
 
@@ -410,7 +417,7 @@ static int go_on(struct loop *l)
 static int turn(struct loop *l)
 {
 	uint64_t now = monotonic_ns();
-	int r = 0, any = 0;
+	int r = 0, any = 0, any_of_peers = 0;
 
 	if (now - l->turn_ns > PAUSED_NS)
 		l->heard_ns = now; /* it is this node that was not there */
@@ -424,7 +431,7 @@ static int turn(struct loop *l)
 		any |= r > 0;
 	}
 	if (r >= 0) {
-		r = attend_peers(l);
+		r = any_of_peers = attend_peers(l);
 		any |= r > 0;
 	}
 	if (r >= 0) {
@@ -441,7 +448,7 @@ static int turn(struct loop *l)
 	if (r >= 0)
 		r = wind_up(l);
 	l->idle_turns = any ? 0 : l->idle_turns + 1;
-	if (any)
+	if (any_of_peers > 0 || (any && somebody_waits(l)))
 		l->busy_ns = l->turn_ns;
 	return r < 0 ? r : 0;
 }

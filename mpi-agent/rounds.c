@@ -21,7 +21,8 @@
 
 #define NAP_NS UINT64_C(1000000) /* somebody waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
-#define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round; or it is the daemon's turn, which wakes this agent */
+#define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round */
+#define NAP_STORING_NS UINT64_C(20000000) /* it is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has stored */
 
 enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, HELD };
 
@@ -665,11 +666,16 @@ bool rounds_wanted(const struct rounds *rs)
 	return rs->is_wanted && !rs->is_ending;
 }
 
+bool rounds_are_urgent(const struct rounds *rs)
+{
+	return rs->state == ASKING || rs->state == REDUCING || (rs->state == GATHERING && rs->is_awaited);
+}
+
 uint64_t rounds_nap_ns(const struct rounds *rs)
 {
-	bool is_urgent = rs->state == ASKING || rs->state == REDUCING || (rs->state == GATHERING && rs->is_awaited);
-
-	return is_urgent ? NAP_NS : rs->state == GATHERING || rs->state == STORING ? NAP_ALONE_NS : NAP_IDLE_NS;
+	if (rs->state == STORING)
+		return NAP_STORING_NS;
+	return rounds_are_urgent(rs) ? NAP_NS : rs->state == GATHERING ? NAP_ALONE_NS : NAP_IDLE_NS;
 }
 
 const struct rounds_figures *rounds_figures(struct rounds *rs)
