@@ -219,34 +219,34 @@ static int take(void) REQUIRES(client.call)
 	return r;
 }
 
-/* Where memory is captured: who maps some, or takes it away, does not have to wait for the last one, too. */
-static int enter_world(const struct client_world *world)
+/* Where memory is captured: waits for the last one without holding anything, so that neither who maps some, or takes it away, has to wait for that, too, nor a
+ * handler of signals. 0: nothing was under way. */
+static int wait_aside(void)
 {
-	bool busy = true;
+	uint32_t nr_ended = atomic_load(&client.nr_ended);
+	bool busy;
 	int r;
 
-	while (busy) {
-		uint32_t nr_ended = atomic_load(&client.nr_ended);
-
-		if (!client_enter(&r))
-			return r;
-		busy = client_is_writing();
-		mutex_unlock(&client.call);
-		if (busy)
-			futex_wait(&client.nr_ended, nr_ended);
-	}
-	world->enter();
-	return 0;
+	if (!client_enter(&r))
+		return r;
+	busy = client_is_writing();
+	client_leave();
+	if (busy)
+		futex_wait(&client.nr_ended, nr_ended);
+	return busy;
 }
 
 /* 1: not now. */
 static int try_checkpoint(void)
 {
 	const struct client_world *world = client_world;
-	int r = world ? enter_world(world) : 0;
+	int r;
 
-	if (r < 0)
-		return r;
+	while (world && (r = wait_aside()) != 0)
+		if (r < 0)
+			return r;
+	if (world)
+		world->enter();
 	if (!client_enter(&r)) {
 		if (world)
 			world->leave();
@@ -257,13 +257,13 @@ static int try_checkpoint(void)
 	r = tell();
 	if (r == 0)
 		r = take();
-	if (world)
-		world->leave();
 	if (r == 0 && client.options.mode == CKPTFS_MODE_SYNC) {
 		writer_wait();
 		r = tell();
 	}
-	mutex_unlock(&client.call);
+	client_leave();
+	if (world)
+		world->leave();
 	return r;
 }
 
@@ -279,13 +279,13 @@ int ckptfs_checkpoint(void)
 
 int ckptfs_wait(void)
 {
-	int r;
+	int r = client_world ? wait_aside() : 0;
 
-	if (!client_enter(&r))
+	if (r < 0 || !client_enter(&r))
 		return r;
 	writer_wait();
 	r = tell();
-	mutex_unlock(&client.call);
+	client_leave();
 	return r;
 }
 
@@ -316,7 +316,7 @@ int ckptfs_status(struct ckptfs_status *ret)
 	status.under_way = client.job.number;
 	status.error = client.error;
 	client_job_unlock(&before);
-	mutex_unlock(&client.call);
+	client_leave();
 	*ret = status;
 	return 0;
 }
@@ -341,7 +341,7 @@ int ckptfs_stats(uint32_t number, struct ckptfs_stats *ret)
 		count_epoch(&stats);
 		siglock_leave(&client.lock, &before);
 	}
-	mutex_unlock(&client.call);
+	client_leave();
 	if (r == 0)
 		*ret = stats;
 	return r;

@@ -63,6 +63,26 @@ static void forget_parent(void)
 	reset();
 }
 
+static void call_begins(void) ACQUIRE(client.call) NO_THREAD_SAFETY_ANALYSIS
+{
+	sigset_t before;
+
+	if (client_world)
+		signals_block(&before);
+	mutex_lock(&client.call);
+	if (client_world)
+		client.call_signals = before;
+}
+
+void client_leave(void) NO_THREAD_SAFETY_ANALYSIS
+{
+	sigset_t before = client.call_signals;
+
+	mutex_unlock(&client.call);
+	if (client_world)
+		signals_restore(&before);
+}
+
 bool client_enter(int *ret)
 {
 	forget_parent();
@@ -70,10 +90,10 @@ bool client_enter(int *ret)
 		*ret = -EDEADLK;
 		return false;
 	}
-	mutex_lock(&client.call);
+	call_begins();
 	if (client_alive())
 		return true;
-	mutex_unlock(&client.call);
+	client_leave();
 	*ret = -ENODEV;
 	return false;
 }
@@ -152,7 +172,7 @@ int ckptfs_init(const char *dir, const struct ckptfs_options *options)
 	if (!dir)
 		return log_errno(-EINVAL, "checkpoints: no directory is given");
 	forget_parent();
-	mutex_lock(&client.call);
+	call_begins();
 	if (client.alive) {
 		r = log_errno(-EBUSY, "checkpoints %s: they go to %s", dir, image_dir_path(client.dir));
 	} else {
@@ -162,7 +182,7 @@ int ckptfs_init(const char *dir, const struct ckptfs_options *options)
 			reset();
 		}
 	}
-	mutex_unlock(&client.call);
+	client_leave();
 	return r;
 }
 
@@ -177,7 +197,7 @@ int ckptfs_finish(void)
 	r = client.told ? 0 : client.error;
 	release();
 	reset();
-	mutex_unlock(&client.call);
+	client_leave();
 	return r;
 }
 
@@ -350,7 +370,7 @@ void *ckptfs_malloc(const char *name, size_t len)
 
 	if (r == 0 && client_enter(&r)) {
 		r = allocate(name, len, &p);
-		mutex_unlock(&client.call);
+		client_leave();
 	}
 	errno = r < 0 ? -r : errno;
 	return p;
@@ -389,7 +409,7 @@ void *ckptfs_realloc(void *p, size_t len)
 	if (client_enter(&r)) {
 		old = region_at(p);
 		r = old && old->ours ? reallocate(old, len, &q) : log_errno(-EINVAL, "region at %p: not of ckptfs_malloc()", p);
-		mutex_unlock(&client.call);
+		client_leave();
 	}
 	errno = r < 0 ? -r : errno;
 	return q;
@@ -407,7 +427,7 @@ static int drop(void *p, bool ours)
 		client_drop_region(region);
 	else
 		r = log_errno(-EINVAL, "region at %p: %s", p, ours ? "not of ckptfs_malloc()" : "not protected");
-	mutex_unlock(&client.call);
+	client_leave();
 	return r;
 }
 
@@ -497,7 +517,7 @@ int ckptfs_protect(const char *name, void *p, size_t len)
 		world->enter();
 	if (client_enter(&r)) {
 		r = protect(name, p, len);
-		mutex_unlock(&client.call);
+		client_leave();
 	}
 	if (world)
 		world->leave();
@@ -519,7 +539,7 @@ int ckptfs_find(const char *name, void **ret, size_t *ret_len)
 		if (ret_len)
 			*ret_len = region->len;
 	}
-	mutex_unlock(&client.call);
+	client_leave();
 	return region ? 0 : -ENOENT;
 }
 

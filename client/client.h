@@ -10,7 +10,8 @@
  * Locks: `call`, held by a call from beginning to end; inside it `job_lock`, and inside that `lock`, which handlers of signals
  * take, too. Who holds `lock` writes to no protected memory, allocates nothing and does no I/O but mprotect(2) and ioctl(2) of a userfaultfd.
  * A handler may wait for the writer, and the writer for `job_lock`: so a thread of the program has signals blocked while it has that (client_job_lock()), and
- * from the moment at which pages are scheduled until the writer has been given the job.
+ * from the moment at which pages are scheduled until the writer has been given the job. In a program whose memory is captured it has them blocked while it has `call`:
+ * a handler that maps memory would wait for whoever takes some away, and that one for `call`.
  */
 #pragma once
 
@@ -62,6 +63,7 @@ struct job {
 
 struct client {
 	struct mutex call;
+	sigset_t call_signals; /* those that its holder had blocked before, if memory is captured */
 	_Atomic(uint32_t) *alive; /* NULL: not begun. A page that is zeros in a child of fork(2), and not in one of vfork(2) */
 	/* as all up to `lock`: of `call` */
 	struct ckptfs_options options; /* with defaults filled in */
@@ -205,6 +207,7 @@ void client_job_clear(struct job *job);
 
 /* A call begins. false: *ret says why not. */
 bool client_enter(int *ret) TRY_ACQUIRE(true, client.call);
+void client_leave(void) RELEASE(client.call); /* it ends; before client_world->leave() */
 
 enum client_region_kind {
 	REGION_ZEROED, /* mapped by us, and zeros */

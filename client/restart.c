@@ -325,6 +325,6 @@ int ckptfs_restart(uint32_t number, uint32_t flags, uint32_t *ret_number)
 		r = restart(number, flags, &done);
 	if (r == 0 && ret_number)
 		*ret_number = done;
-	mutex_unlock(&client.call);
+	client_leave();
 	return r;
 }

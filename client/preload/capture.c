@@ -183,7 +183,7 @@ static void forget_region(uintptr_t start)
 	r = region_at((const void *)start);
 	if (r)
 		client_drop_region(r);
-	mutex_unlock(&client.call);
+	client_leave();
 }
 
 /* Whole pages: a call that will fail may say anything. */

@@ -2,7 +2,8 @@
  * Usage: captured_check DIR NUMBER ROOT
  *
  * Brings the memory of captured.c back from a checkpoint, to where it was, and looks at it; ROOT is the address that it has printed. Its heap is then
- * used on: all that is known of it was in the checkpoint, and whole.
+ * used on: all that is known of it was in the checkpoint, and whole. Exit status 3: the program has not made all of it at that moment (ROOT is 0: it has not
+ * even said where).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,6 +55,10 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	root = (struct root *)(uintptr_t)strtoull(argv[3], NULL, 16);
+	if (!root || root->magic != ROOT_MAGIC) {
+		fprintf(stderr, "captured_check: %" PRIu32 ": no root\n", number);
+		return 3;
+	}
 	wrong = root_wrong(root);
 	if (!wrong)
 		wrong = use_heap(root);
