@@ -151,7 +151,8 @@ static bool have_instruction(void)
 
 static crc_fn crc_best; /* constant after choose() */
 
-__attribute__((constructor)) static void choose(void)
+/* Before constructors without a number: one of them may begin a thread. */
+__attribute__((constructor(101))) static void choose(void)
 {
 	if (have_instruction()) {
 		zeros_fill();

@@ -30,7 +30,8 @@ void *interposed_find(struct interposed *f)
 
 extern struct interposed __start_ckptfs_interposed[], __stop_ckptfs_interposed[] __attribute__((visibility("hidden")));
 
-__attribute__((constructor)) static void find_all(void)
+/* Before that of preload.c, which begins threads. */
+__attribute__((constructor(102))) static void find_all(void)
 {
 	for (struct interposed *f = __start_ckptfs_interposed; f < __stop_ckptfs_interposed; f++)
 		if (f->name)

@@ -357,13 +357,24 @@ struct start {
 	void *arg;
 };
 
+static _Atomic(uint32_t) nr_own_threads;
+
+uint32_t preload_own_threads(void)
+{
+	return atomic_load(&nr_own_threads);
+}
+
 static void *run_own(void *arg)
 {
 	struct start start = *(struct start *)arg;
+	void *result;
 
 	preload_own = true;
+	atomic_fetch_add(&nr_own_threads, 1);
 	heap_free(&own_heap, arg);
-	return start.run(start.arg);
+	result = start.run(start.arg);
+	atomic_fetch_sub(&nr_own_threads, 1);
+	return result;
 }
 
 int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg)

@@ -11,6 +11,7 @@
  *
  * In between pages are closed. Threads need not be stopped for that: whoever writes to a closed page waits until all are (checkpoint.c).
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,20 +33,29 @@
 #include "base/util.h"
 #include "client/ckptfs.h"
 #include "client/client.h"
+#include "client/interpose.h"
 #include "client/preload/capture.h"
 #include "client/preload/heap.h"
 
+#define LOOK_NS UINT64_C(50000000) /* how often, when only the last thread's end ends the program */
+
 static uint64_t period_ns; /* 0: none */
-static _Atomic(uint32_t) wanted; /* a futex: signals that have come, and the end */
+static _Atomic(bool) wanted; /* a signal has come */
 static _Atomic(bool) ending;
 static pthread_t thread;
 static bool has_thread;
+static _Atomic(bool) main_left; /* by pthread_exit(3): the program ends with the last of its threads */
+static _Atomic(uint32_t) changed; /* a futex: one of these has */
+static sigset_t signals; /* that the program had blocked when it began */
 
 /* --- for checkpoint.c --- */
 
+/* A program that ends in a handler of signals may have been in the midst of allocating, and is so for ever. */
 static int gather(void)
 {
-	return heap_hold(&preload_heap) ? capture_gather() : 1;
+	if (heap_hold(&preload_heap))
+		return capture_gather();
+	return ending ? -ECANCELED : 1;
 }
 
 static void leave(void)
@@ -64,38 +74,85 @@ static const struct client_world world = {
 
 /* --- when --- */
 
+static void tell_thread(_Atomic(bool) *what)
+{
+	atomic_store(what, true);
+	atomic_fetch_add(&changed, 1);
+	futex_wake_all(&changed);
+}
+
 static void on_signal(int number _unused_)
 {
 	int saved = errno;
 
-	atomic_fetch_add(&wanted, 1);
-	futex_wake_all(&wanted);
+	tell_thread(&wanted);
 	errno = saved;
 }
 
-/* false: the end. */
-static bool wait_until_wanted(uint32_t *seen, uint64_t *next_ns)
+/* A thread that has ended but is not gone, as the first one, is a zombie. */
+static bool is_running(const char *tid)
 {
-	while (!ending) {
-		uint64_t now = monotonic_ns(), left = *next_ns - MIN(now, *next_ns);
-		struct timespec timeout = { .tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000) };
+	char path[64], text[1024] = "";
+	const char *p;
+	ssize_t n;
+	int fd;
 
-		if (atomic_load(&wanted) != *seen || (period_ns != 0 && left == 0)) {
-			*seen = atomic_load(&wanted);
+	snprintf(path, sizeof(path), "/proc/self/task/%.20s/stat", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+	closep(&fd);
+	p = n > 0 ? strrchr(text, ')') : NULL; /* names of programs have spaces */
+	return p && strncmp(p, ") Z", 3) != 0 && strncmp(p, ") X", 3) != 0;
+}
+
+/* No thread is left but ours, which the C library does not tell from others. */
+static bool program_has_ended(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	uint32_t nr = 0;
+	struct dirent *e;
+
+	if (!tasks)
+		return false;
+	while ((e = readdir(tasks)))
+		nr += e->d_name[0] != '.' && is_running(e->d_name);
+	closedir(tasks);
+	return nr <= preload_own_threads();
+}
+
+/* As the last thread of a program does. */
+static void end_program(void)
+{
+	preload_own = false;
+	signals_restore(&signals);
+	exit(0);
+}
+
+/* false: the end. */
+static bool wait_until_wanted(uint64_t *next_ns)
+{
+	for (;;) {
+		uint32_t seen = atomic_load(&changed);
+		uint64_t now = monotonic_ns(), left = *next_ns - MIN(now, *next_ns), wait_ns = main_left ? LOOK_NS : left;
+		struct timespec timeout = { .tv_sec = (time_t)(wait_ns / 1000000000), .tv_nsec = (long)(wait_ns % 1000000000) };
+
+		if (ending)
+			return false;
+		if (main_left && program_has_ended())
+			end_program();
+		if (atomic_exchange(&wanted, false) || (period_ns != 0 && left == 0)) {
 			*next_ns = now + period_ns;
-			return !ending;
+			return true;
 		}
-		syscall(SYS_futex, &wanted, FUTEX_WAIT_PRIVATE, *seen, period_ns ? &timeout : NULL, NULL, 0);
+		syscall(SYS_futex, &changed, FUTEX_WAIT_PRIVATE, seen, period_ns != 0 || main_left ? &timeout : NULL, NULL, 0);
 	}
-	return false;
 }
 
 static void *run(void *arg _unused_)
 {
 	uint64_t next_ns = monotonic_ns() + period_ns;
-	uint32_t seen = 0;
 
-	while (wait_until_wanted(&seen, &next_ns)) {
+	while (wait_until_wanted(&next_ns)) {
 		int r = ckptfs_checkpoint(); /* which has said why not; the next one is tried all the same */
 
 		if (r == -ENODEV)
@@ -106,14 +163,22 @@ static void *run(void *arg _unused_)
 
 static int start_thread(void)
 {
-	sigset_t before;
 	int r;
 
-	signals_block(&before);
+	signals_block(&signals);
 	r = -pthread_create(&thread, NULL, run, NULL);
-	signals_restore(&before);
+	signals_restore(&signals);
 	has_thread = r == 0;
 	return r < 0 ? log_errno(r, "checkpoints: thread") : 0;
+}
+
+/* The first thread may end before others do; when they have, too, our thread has to see it. */
+void pthread_exit(void *result)
+{
+	if (has_thread && client_alive() && getpid() == gettid())
+		tell_thread(&main_left);
+	NEXT(pthread_exit)(result);
+	abort(); /* it does not return */
 }
 
 /* --- the environment --- */
@@ -302,10 +367,9 @@ __attribute__((destructor)) static void end(void)
 {
 	if (!has_thread || !client_alive()) /* a child of _Fork(3) or clone(2), whom nobody has told, has no such thread to wait for */
 		return;
-	ending = true;
-	atomic_fetch_add(&wanted, 1);
-	futex_wake_all(&wanted);
+	tell_thread(&ending);
 	atomic_store(&client.hurry, true);
-	pthread_join(thread, NULL);
+	if (!pthread_equal(thread, pthread_self()))
+		pthread_join(thread, NULL);
 	ckptfs_wait();
 }

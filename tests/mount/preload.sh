@@ -171,6 +171,23 @@ timeout -k 1 60 env CKPTFS_RATE=4K CKPTFS_PERIOD=0.1 CKPTFS_DIR="$MNT/slow" LD_P
 [ "$(counts "$MNT/slow")" -ge 1 ] || fail "the last checkpoint is not complete: $(cat "$WORK/errors")"
 echo "ok with the program the limit ends"
 
+# With the last of its threads; in a handler, in the midst of allocating; and while the library is still beginning, which takes long if all is logged.
+ends() { # STATUS HOW
+	local status=0
+	timeout -k 1 60 env CKPTFS_KEPT=1 CKPTFS_DIR="$MNT/ends" CKPTFS_PERIOD=0.001 LD_PRELOAD="$preload" "$(program captured_end)" "$2" >"$WORK/out" 2>"$WORK/errors" || status=$?
+	[ $status = "$1" ] || fail "$2: it ends with $status: $(cat "$WORK/errors")"
+}
+ends 0 last
+grep -qx 'the last one' "$WORK/out" || fail "it ends before its last thread: $(cat "$WORK/out")"
+for _ in 1 2 3 4 5; do
+	ends 7 handler
+done
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+	LD_DEBUG=symbols LD_DEBUG_OUTPUT=$WORK/symbols CKPTFS_KEPT=1 CKPTFS_DIR=$MNT/begins CKPTFS_PERIOD=0.0001 LD_PRELOAD=$preload /bin/true 2>"$WORK/errors" ||
+		fail "a checkpoint while the library begins: $(cat "$WORK/errors")"
+done
+echo "ok ends and beginnings"
+
 # A program that allocates by itself runs, and is told what that means.
 in_preload "$MNT/own" "$(program own_malloc)" >"$WORK/out" 2>"$WORK/errors" || fail "an allocator of its own: $(cat "$WORK/errors")"
 grep -qx runs "$WORK/out" && grep -q 'notice .*allocates by itself' "$WORK/errors" || fail "an allocator of its own: $(cat "$WORK/out" "$WORK/errors")"
