@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -235,4 +236,32 @@ int log_errno(int r, const char *fmt, ...)
 	log_list(LOG_LEVEL_ERROR, r, fmt, ap);
 	va_end(ap);
 	return r;
+}
+
+#define LIMIT_NS (60 * UINT64_C(1000000000))
+
+bool log_limit_allows(struct log_limit *l, uint64_t now_ns, uint64_t *ret)
+{
+	uint64_t since = atomic_load(&l->since_ns), before = 0;
+
+	if ((since == 0 || now_ns - since >= LIMIT_NS) && atomic_compare_exchange_strong(&l->since_ns, &since, now_ns))
+		before = atomic_exchange(&l->nr, 0);
+	if (atomic_fetch_add(&l->nr, 1) >= LOG_LIMIT_LINES)
+		return false;
+	*ret = before > LOG_LIMIT_LINES ? before - LOG_LIMIT_LINES : 0;
+	return true;
+}
+
+void log_limited(struct log_limit *l, enum log_level level, const char *fmt, ...)
+{
+	uint64_t left_out;
+	va_list ap;
+
+	if (!log_enabled(level) || !log_limit_allows(l, monotonic_ns(), &left_out))
+		return;
+	if (left_out > 0)
+		log_line(level, "log: %" PRIu64 " lines like the next one were left out", left_out);
+	va_start(ap, fmt);
+	log_list(level, 0, fmt, ap);
+	va_end(ap);
 }

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/util.h"
 
@@ -30,6 +32,19 @@ bool log_enabled(enum log_level level);
 void log_line(enum log_level level, const char *fmt, ...) _printf_(2, 3);
 /* Log at error level with ": strerror(-r)" appended, and return r (a negative errno). */
 int log_errno(int r, const char *fmt, ...) _printf_(2, 3);
+
+/*
+ * For what users can bring about as often as they like: of one cause so many lines within a minute, and with the first of a
+ * later one how many were left out. A limit is static, for one place in the code, and begins with zeros.
+ */
+#define LOG_LIMIT_LINES 10u
+struct log_limit {
+	_Atomic uint64_t since_ns;
+	_Atomic uint64_t nr; /* since then */
+};
+void log_limited(struct log_limit *l, enum log_level level, const char *fmt, ...) _printf_(3, 4);
+/* May one be logged now? Then *ret is how many were left out before. `now_ns` is not 0. */
+bool log_limit_allows(struct log_limit *l, uint64_t now_ns, uint64_t *ret);
 
 #define log_error(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)

@@ -87,12 +87,14 @@ int xattr_check_name(const char *name)
 /* May a name under user.ckptfs. be changed? `p` NULL: removed. */
 static int check_setting(const char *name, const void *p, size_t len)
 {
+	static struct log_limit said;
+
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
 		if (strcmp(name, settings[i].name) != 0)
 			continue;
 		if (!p || settings[i].is_valid(p, len))
 			return 0;
-		log_warning("xattr %s: must be %s", name, settings[i].values);
+		log_limited(&said, LOG_LEVEL_WARNING, "xattr %s: must be %s", name, settings[i].values);
 		return -EINVAL;
 	}
 	return -EPERM;

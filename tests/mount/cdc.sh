@@ -105,6 +105,17 @@ fs_mount
 mkdir "$MNT/cut" "$MNT/pages"
 setfattr -n user.ckptfs.chunking -v cdc "$MNT/cut"
 ! setfattr -n user.ckptfs.chunking -v rabin "$MNT/pages" 2>/dev/null || fail "any value is taken"
+# Whoever tries it often does not fill the log.
+"$PYTHON" - "$MNT/pages" <<'PY'
+import os, sys
+for i in range(500):
+    try:
+        os.setxattr(sys.argv[1], "user.ckptfs.chunking", b"rabin%d" % i)
+        sys.exit("FAILED: any value is taken")
+    except OSError:
+        pass
+PY
+[ "$(grep -c 'user.ckptfs.chunking: must be' "$WORK/daemon.log")" = 10 ] || fail "the log: $(grep -c 'must be' "$WORK/daemon.log") lines"
 mkdir "$MNT/cut/below"
 for f in "$WORK"/series/*; do cp "$f" "$MNT/cut/below/"; done
 sync "$MNT/cut/below/ckpt.009"

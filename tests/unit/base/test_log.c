@@ -272,6 +272,26 @@ static void lines_of_threads_do_not_mix_or_vanish_while_reopening(void **state _
 	assert_int_equal(strlen(text), total);
 }
 
+static void a_flood_is_a_few_lines(void **state _unused_)
+{
+	static struct log_limit l, other;
+	char want[1024] = "";
+	uint64_t left = 99;
+
+	for (unsigned i = 0; i < 1000; i++)
+		log_limited(&l, LOG_LEVEL_WARNING, "bad %u", i);
+	log_limited(&other, LOG_LEVEL_WARNING, "another cause");
+	for (unsigned i = 0; i < LOG_LIMIT_LINES; i++)
+		sprintf(want + strlen(want), "warning bad %u\n", i);
+	strcat(want, "warning another cause\n");
+	assert_string_equal(logged(path), want);
+	assert_false(log_limit_allows(&l, l.since_ns + UINT64_C(59999999999), &left));
+	assert_true(log_limit_allows(&l, l.since_ns + UINT64_C(60000000000), &left)); /* a minute later */
+	assert_int_equal(left, 1001 - LOG_LIMIT_LINES);
+	assert_true(log_limit_allows(&l, l.since_ns + 1, &left));
+	assert_int_equal(left, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -288,6 +308,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_caller_hears_the_command, begin, end),
 		cmocka_unit_test_setup_teardown(a_function_gets_the_bare_line, begin, end),
 		cmocka_unit_test(level_names_are_parsed),
+		cmocka_unit_test_setup_teardown(a_flood_is_a_few_lines, begin, end),
 		cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix_or_vanish_while_reopening, begin, end),
 	};
 
