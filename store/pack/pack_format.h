@@ -122,7 +122,7 @@ static inline uint32_t pack_part_start(const struct pack_coding *c, uint32_t par
 /* Stored bytes of a frame, without what fills up the last block. */
 static inline uint32_t pack_stored_len(const struct pack_coding *c, uint32_t plain_len)
 {
-	return c->codec == PACK_CODEC_NONE ? plain_len : c->part_end[pack_nr_parts(plain_len) - 1];
+	return c->codec == PACK_CODEC_NONE ? plain_len : pack_part_start(c, pack_nr_parts(plain_len));
 }
 
 /* How many bytes of the frame a part of so many may need as its base. */
