@@ -32,6 +32,7 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
 /*
  * A whole block to `ret`, which has `room`. Returns how many bytes it has. -EBADMSG: damaged, or the base has other bytes than the one
  * it was coded with, and `ret` holds anything; -EOPNOTSUPP: of a later version; -ENOBUFS: too little room; -ENOMEM.
+ * One with CODE_BASE_MATCHED is not for this (match.h): -EBADMSG.
  */
 int code_decode(struct code_work *w, const void *p, size_t len, const void *base, size_t base_len, void *ret,
 		size_t room);

@@ -331,6 +331,8 @@ int code_decode(struct code_work *w, const void *p, size_t len, const void *base
 	r = code_header_decode(p, len, &h);
 	if (r < 0)
 		return r;
+	if (h.base == CODE_BASE_MATCHED) /* match_decode() */
+		return -EBADMSG;
 	if (h.plain_len > room)
 		return -ENOBUFS;
 	if (is_plain(&h)) {

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
+#include "store/code/match.h"
 #include "store/code/twin.h"
 
 #define TYPE_BIG_ENDIAN 0x80u
@@ -65,9 +66,17 @@ bool code_steps_valid(const struct code_header *h)
 {
 	bool is_float = h->type.class == CODE_FLOAT || h->type.class == CODE_BFLOAT;
 
-	return type_valid(h->type) && h->map < NR_CODE_MAPS && h->base < NR_CODE_BASES && h->predict < NR_CODE_PREDICTS &&
+	return type_valid(h->type) && h->map < NR_CODE_MAPS && h->base < CODE_BASE_MATCHED && h->predict < NR_CODE_PREDICTS &&
 	       h->split < NR_CODE_SPLITS && h->entropy < NR_CODE_ENTROPIES && (h->map == CODE_MAP_NONE || is_float) &&
 	       (h->predict != CODE_PREDICT_FPC || h->type.width == FPC_WIDTH) && strides_valid(h) && h->lead < h->type.width;
+}
+
+/* The block of what is left has steps, this one has none. */
+static bool matched_valid(const struct code_header *h)
+{
+	return type_valid(h->type) && h->type.width == MATCH_WIDTH && h->map == CODE_MAP_NONE && h->base == CODE_BASE_MATCHED &&
+	       h->predict == CODE_PREDICT_NONE && strides_valid(h) && !h->zigzag && h->split == CODE_SPLIT_NONE &&
+	       h->entropy == CODE_ENTROPY_ZSTD && h->lead < h->type.width && h->plain_len <= MATCH_PART;
 }
 
 static uint32_t crc_of(const struct code_header_disk *d, const void *stored, size_t len)
@@ -75,10 +84,17 @@ static uint32_t crc_of(const struct code_header_disk *d, const void *stored, siz
 	return crc32c_add(crc32c(d, offsetof(struct code_header_disk, crc)), stored, len);
 }
 
+static uint8_t version_of(const struct code_header *h)
+{
+	if (h->base == CODE_BASE_MATCHED)
+		return CODE_VERSION_MATCHED;
+	return h->base_place > 0 ? CODE_VERSION_PLACED : h->lead > 0 ? CODE_VERSION_LEAD : CODE_VERSION;
+}
+
 void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret)
 {
 	*ret = (struct code_header_disk){
-		.version = h->base_place > 0 ? CODE_VERSION_PLACED : h->lead > 0 ? CODE_VERSION_LEAD : CODE_VERSION,
+		.version = version_of(h),
 		.type = code_type_encode(h->type),
 		.map = (uint8_t)h->map,
 		.base = (uint8_t)h->base,
@@ -105,17 +121,20 @@ static int place_decode(struct code_header *h, const void *stored)
 	h->base_place = le32_get(*place);
 	if (!code_place_valid(h->base_place))
 		return -EBADMSG;
-	return code_place_how(h->base_place) == CODE_PLACE_SAME || twin_type_narrow(h->type) ? 0 : -EBADMSG;
+	if ((code_place_how(h->base_place) == CODE_PLACE_MATCHED) != (h->base == CODE_BASE_MATCHED))
+		return -EBADMSG;
+	return code_place_how(h->base_place) == CODE_PLACE_SAME || h->base == CODE_BASE_MATCHED || twin_type_narrow(h->type) ? 0 : -EBADMSG;
 }
 
 int code_header_decode(const void *p, size_t len, struct code_header *ret)
 {
 	const struct code_header_disk *d = p;
 	struct code_header h;
+	bool is_placed, is_matched;
 
 	if (len < sizeof(*d) || memcmp(d->magic, CODE_MAGIC, sizeof(d->magic)) != 0)
 		return -EBADMSG;
-	if (d->version != CODE_VERSION && d->version != CODE_VERSION_LEAD && d->version != CODE_VERSION_PLACED)
+	if (d->version < CODE_VERSION || d->version > CODE_VERSION_MATCHED)
 		return -EOPNOTSUPP;
 	h = (struct code_header){
 		.map = d->map,
@@ -131,13 +150,16 @@ int code_header_decode(const void *p, size_t len, struct code_header *ret)
 	};
 	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
 		h.stride[i] = le32_get(d->stride[i]);
-	if (code_type_decode(d->type, &h.type) < 0 || d->zigzag != (h.zigzag | h.lead << LEAD_SHIFT) || !code_steps_valid(&h))
+	is_matched = d->version == CODE_VERSION_MATCHED;
+	is_placed = is_matched || d->version == CODE_VERSION_PLACED;
+	if (code_type_decode(d->type, &h.type) < 0 || d->zigzag != (h.zigzag | h.lead << LEAD_SHIFT) ||
+	    !(is_matched ? matched_valid(&h) : code_steps_valid(&h)))
 		return -EBADMSG;
-	if ((d->version != CODE_VERSION_PLACED && (d->version == CODE_VERSION_LEAD) != (h.lead > 0)) || h.lead > h.plain_len)
+	if ((!is_placed && (d->version == CODE_VERSION_LEAD) != (h.lead > 0)) || h.lead > h.plain_len)
 		return -EBADMSG;
 	if (h.plain_len > CODE_PLAIN_MAX || h.stored_len != len - sizeof(*d))
 		return -EBADMSG;
-	if (d->version == CODE_VERSION_PLACED && place_decode(&h, d + 1) < 0)
+	if (is_placed && place_decode(&h, d + 1) < 0)
 		return -EBADMSG;
 	if (h.base == CODE_BASE_NONE && h.base_crc != 0)
 		return -EBADMSG;

@@ -16,6 +16,7 @@
 #define CODE_VERSION 1
 #define CODE_VERSION_LEAD 2 /* with a lead: older versions refuse it */
 #define CODE_VERSION_PLACED 3 /* with the place of its base, perhaps with a lead, too: likewise */
+#define CODE_VERSION_MATCHED 4 /* with runs that other blocks have (match.h): likewise */
 #define CODE_LEAD_MAX 7u
 #define CODE_PLAIN_MAX (256u * 1024)
 #define CODE_NR_STRIDES 3
@@ -37,7 +38,13 @@ enum code_map {
 	CODE_MAP_ROTATED, /* the sign below the mantissa: the exponent has the first byte for itself */
 	NR_CODE_MAPS
 };
-enum code_base { CODE_BASE_NONE, CODE_BASE_XOR, CODE_BASE_SUB, NR_CODE_BASES };
+enum code_base {
+	CODE_BASE_NONE,
+	CODE_BASE_XOR,
+	CODE_BASE_SUB,
+	CODE_BASE_MATCHED, /* no step: version 4, by store/code/match.h */
+	NR_CODE_BASES
+};
 /*
  * Where the base is, for whoever keeps blocks side by side (store/pack): bytes from where their plain bytes begin, all of them before those of
  * this block, and how they become the base. In one word, how << 28 | offset; 0: it is not told.
@@ -47,10 +54,12 @@ enum code_place {
 	CODE_PLACE_SAME, /* as they are */
 	CODE_PLACE_ROUNDED_LE, /* floats of 32 bits, rounded to elements of this block (store/code/twin.h) behind its lead */
 	CODE_PLACE_ROUNDED_BE,
+	CODE_PLACE_MATCHED, /* instead of an offset a bit for each part of MATCH_PART bytes that is named (store/code/match.h) */
 	NR_CODE_PLACES
 };
 #define CODE_PLACE_SHIFT 28
 #define CODE_PLACE_OFF_MAX ((1u << 20) - 1)
+#define CODE_PLACE_PARTS_MAX ((1u << 15) - 1) /* none names the last one of 16 */
 static inline uint32_t code_place(enum code_place how, uint32_t off)
 {
 	return (uint32_t)how << CODE_PLACE_SHIFT | off;
@@ -65,8 +74,9 @@ static inline uint32_t code_place_off(uint32_t place)
 }
 static inline bool code_place_valid(uint32_t place)
 {
-	return code_place_how(place) > CODE_PLACE_NONE && code_place_how(place) < NR_CODE_PLACES &&
-	       code_place_off(place) <= CODE_PLACE_OFF_MAX;
+	uint32_t most = code_place_how(place) == CODE_PLACE_MATCHED ? CODE_PLACE_PARTS_MAX : CODE_PLACE_OFF_MAX;
+
+	return code_place_how(place) > CODE_PLACE_NONE && code_place_how(place) < NR_CODE_PLACES && code_place_off(place) <= most;
 }
 enum code_predict {
 	CODE_PREDICT_NONE,
@@ -90,7 +100,7 @@ struct code_header {
 	uint32_t stride[CODE_NR_STRIDES]; /* in elements; 0: none */
 	uint32_t lead; /* bytes before the first whole element: less than one has */
 	uint32_t plain_len, stored_len; /* stored: behind the header */
-	uint32_t base_crc; /* of as many bytes of the base as were used */
+	uint32_t base_crc; /* of as many bytes of the base as were used; MATCHED: of the plain bytes */
 	uint32_t base_place; /* stored before everything else; 0: not told */
 };
 
