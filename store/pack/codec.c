@@ -10,6 +10,7 @@
 
 #include "base/util.h"
 #include "store/code/code.h"
+#include "store/code/match.h"
 #include "store/code/twin.h"
 
 #define NR_FREE_MAX 8u /* at most half a megabyte each at the usual levels, and only where zstd is used; 1.5 with blocks */
@@ -19,6 +20,7 @@ struct coder {
 	ZSTD_CCtx *compressor; /* NULL: not needed so far */
 	ZSTD_DCtx *decompressor;
 	struct code_work *blocks;
+	struct match_out *runs;
 	uint8_t *base, *wide; /* of a block: a part, and what is rounded to one */
 };
 
@@ -29,6 +31,7 @@ static void coder_free(struct coder *c)
 	ZSTD_freeCCtx(c->compressor);
 	ZSTD_freeDCtx(c->decompressor);
 	code_work_free(c->blocks);
+	match_out_free(c->runs);
 	free(c->base);
 	free(c);
 }
@@ -124,7 +127,7 @@ uint32_t codec_base_place(const void *p, size_t len)
 	const struct code_header_disk *d = p;
 	struct code_header h;
 
-	if (len < sizeof(*d) || d->version != CODE_VERSION_PLACED || code_header_decode(p, len, &h) < 0)
+	if (len < sizeof(*d) || d->version < CODE_VERSION_PLACED || code_header_decode(p, len, &h) < 0)
 		return 0;
 	return h.base_place;
 }
@@ -171,6 +174,19 @@ static int find_base(struct coder *c, const struct code_header *h, uint8_t *cons
 	return (int)(h->lead + 2 * len);
 }
 
+static int matched_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before, void *ret, size_t room)
+{
+	static_assert(PACK_PART_BYTES == MATCH_PART && PACK_PARTS == MATCH_PARTS, "what blocks name are parts");
+	int n;
+
+	if (!c->runs)
+		c->runs = match_out_new();
+	if (!c->runs)
+		return -ENOMEM;
+	n = match_decode(c->runs, c->blocks, p, len, before, nr_before, ret, room);
+	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
+}
+
 static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before, void *ret,
 			size_t room)
 {
@@ -178,6 +194,12 @@ static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *con
 	struct code_header h;
 	int n = 0;
 
+	if (!c->blocks)
+		c->blocks = code_work_new();
+	if (!c->blocks)
+		return -ENOMEM;
+	if (len >= sizeof(*d) && d->version == CODE_VERSION_MATCHED)
+		return matched_decode(c, p, len, before, nr_before, ret, room);
 	if (len >= sizeof(*d) && d->version == CODE_VERSION_PLACED) {
 		n = code_header_decode(p, len, &h);
 		if (n == 0)
@@ -185,11 +207,6 @@ static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *con
 		if (n < 0)
 			return n == -ENOMEM ? n : -EBADMSG;
 	}
-
-	if (!c->blocks)
-		c->blocks = code_work_new();
-	if (!c->blocks)
-		return -ENOMEM;
 	n = code_decode(c->blocks, p, len, n > 0 ? c->base : NULL, (size_t)n, ret, room);
 	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
 }

@@ -86,6 +86,7 @@ uint32_t pack_base_len(uint32_t place, uint32_t part, uint32_t len)
 {
 	uint32_t off = code_place_off(place), before = part * PACK_PART_BYTES;
 
+	assert(code_place_how(place) != CODE_PLACE_MATCHED);
 	if (code_place_how(place) != CODE_PLACE_SAME)
 		len *= 2; /* wide ones */
 	return off < before ? MIN(len, before - off) : 0;
@@ -99,18 +100,25 @@ bool pack_has_bases(const struct pack_coding *c)
 	return false;
 }
 
+/* The parts that a part has its base in. */
+static uint32_t base_parts(uint32_t place, uint32_t part, uint32_t len)
+{
+	uint32_t off = code_place_off(place), end, parts = 0;
+
+	if (code_place_how(place) == CODE_PLACE_MATCHED)
+		return off;
+	end = off + pack_base_len(place, part, len);
+	for (uint32_t k = off / PACK_PART_BYTES; k * PACK_PART_BYTES < end; k++)
+		parts |= 1u << k;
+	return parts;
+}
+
 /* Bases come before what is coded against them: so one pass from the last to the first finds all. */
 uint32_t pack_with_bases(const struct pack_coding *c, uint32_t plain_len, uint32_t parts)
 {
-	for (uint32_t i = pack_nr_parts(plain_len); c->codec == PACK_CODEC_CODED && i-- > 0;) {
-		uint32_t off = code_place_off(c->base[i]), end;
-
-		if (c->base[i] == 0 || !(parts >> i & 1))
-			continue;
-		end = off + pack_base_len(c->base[i], i, pack_part_len(plain_len, i));
-		for (uint32_t k = off / PACK_PART_BYTES; k * PACK_PART_BYTES < end; k++)
-			parts |= 1u << k;
-	}
+	for (uint32_t i = pack_nr_parts(plain_len); c->codec == PACK_CODEC_CODED && i-- > 0;)
+		if (c->base[i] > 0 && parts >> i & 1)
+			parts |= base_parts(c->base[i], i, pack_part_len(plain_len, i));
 	return parts;
 }
 
@@ -175,7 +183,7 @@ static int bases_decode(const struct pack_table_disk *d, uint32_t nr, uint32_t r
 		ret[i] = le32_get(d->base[i]);
 		if (ret[i] > 0 && !code_place_valid(ret[i]))
 			return -EOPNOTSUPP;
-		if (ret[i] > 0 && code_place_off(ret[i]) >= i * PACK_PART_BYTES)
+		if (ret[i] > 0 && code_place_off(ret[i]) >= (code_place_how(ret[i]) == CODE_PLACE_MATCHED ? 1u << i : i * PACK_PART_BYTES))
 			return -EBADMSG;
 	}
 	return is_zero(d->base + nr, (PACK_PARTS - nr) * sizeof(*d->base)) ? 0 : -EOPNOTSUPP;

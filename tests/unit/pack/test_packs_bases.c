@@ -249,7 +249,10 @@ static void bases_that_cannot_be_are_refused(void **state)
 	} words[] = {
 		{ 1, -EOPNOTSUPP },
 		{ 0x10100000, -EOPNOTSUPP }, /* beyond any frame */
-		{ 0x40000000, -EOPNOTSUPP },
+		{ 0x50000000, -EOPNOTSUPP },
+		{ 0x40008000, -EOPNOTSUPP }, /* the last part */
+		{ 0x40000008, -EBADMSG }, /* the part itself */
+		{ 0x40000007, 0 },
 		{ 0xffffffff, -EOPNOTSUPP },
 		{ 0x10000000 | STEP, -EBADMSG }, /* the part itself */
 		{ 0x20000000 | (STEP - 1), 0 },
