@@ -213,24 +213,48 @@ int compact_choose_order(struct compact *c, const struct compact_variable *v, ui
 	return r;
 }
 
-int compact_code_variable(struct compact *c, const struct compact_variable *v, uint64_t block)
+/* What repeats does so within a file, most of all: one that has room in a frame is not cut in two. */
+static int keep_together(struct compact *c, const struct compact_walk *w)
+{
+	uint64_t len = w->merge_part[w->in - w->part].len;
+
+	if (!c->matching.pays || w->merge.block > 0 || len > PACK_FRAME_BYTES || c->copy.used + len <= PACK_FRAME_BYTES)
+		return 0;
+	return gc_copy_flush(&c->copy);
+}
+
+static int code_chunks(struct compact *c, const struct compact_variable *v, uint64_t block)
 {
 	_cleanup_(compact_walk_release) struct compact_walk w = { 0 };
+	const struct compact_part *in = NULL;
 	struct compact_chunk chunk;
 	int r;
 
-	c->result->turns = block > 0;
 	r = compact_walk_init(&w, c->g.e, v, c->conf->inos, block);
 	while (r >= 0 && gc_goes_on(&c->g) && (r = compact_walk_next(&w, &chunk)) > 0) {
 		r = compact_set_seen(c, chunk.info.start);
 		if (r <= 0)
 			continue;
 		c->result->plain += chunk.info.len;
-		r = add_chunk(c, &chunk);
+		r = in != w.in ? keep_together(c, &w) : 0;
+		in = w.in;
+		if (r == 0)
+			r = add_chunk(c, &chunk);
 		if (r == 0 && gc_copy_nr(&c->copy) == c->copy.max)
 			r = compact_repoint(c, &w);
 	}
 	return r < 0 ? r : gc_copy_flush(&c->copy); /* variables do not share frames */
+}
+
+int compact_code_variable(struct compact *c, const struct compact_variable *v, uint64_t block)
+{
+	int r = matching_init(&c->matching, c->work, &v->shape, c->conf->budget, NULL);
+
+	c->result->turns = block > 0;
+	if (r == 0)
+		r = code_chunks(c, v, block);
+	matching_release(&c->matching);
+	return r;
 }
 
 int compact_one(struct compact *c, size_t i)
@@ -316,9 +340,10 @@ static int compact_init(struct compact *c)
 	c->copy.code = compact_code_frame;
 	c->copy.userdata = c;
 	c->stored = malloc(PACK_FRAME_BYTES + CODE_BLOCK_MAX(PACK_PART_BYTES));
+	c->matched = malloc(MATCHING_ROOM);
 	c->base = malloc(PACK_PART_BYTES);
 	c->work = code_work_new();
-	if (r == 0 && c->stored && c->base && c->work)
+	if (r == 0 && c->stored && c->matched && c->base && c->work)
 		r = io_rate_new(c->conf->rate, &c->g.rate);
 	else
 		r = -ENOMEM;
@@ -335,6 +360,7 @@ static void compact_release(struct compact *c)
 	free(c->narrow_of);
 	free(c->base);
 	free(c->stored);
+	free(c->matched);
 	code_work_free(c->work);
 	io_rate_free(c->g.rate);
 }

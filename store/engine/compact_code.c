@@ -106,6 +106,37 @@ static int code_parts(struct compact *c, const struct gc_copy *copy, const uint3
 	return (int)at;
 }
 
+/* The frame as it is to be stored, of two ways: bytes of all parts; <0. *ret_matched: without what repeats in it, in c->matched; else in c->stored. */
+static int code_frame(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, struct pack_parts *ret, bool *ret_matched)
+{
+	bool by_itself = c->back == 0 && c->rounded.wide_len == 0 && !c->is_sample;
+	enum matching_turn turn = by_itself ? matching_next(&c->matching) : MATCHING_NOT;
+	struct pack_parts parts = { 0 };
+	int n = 0, matched = 0;
+	uint64_t ns = 0;
+
+	*ret_matched = false;
+	if (turn != MATCHING_NOT) {
+		ns = thread_cpu_ns();
+		matched = matching_frame(&c->matching, copy->buffer, copy->used, leads, c->matched, parts.end, parts.base);
+		ns = thread_cpu_ns() - ns;
+		if (matched < 0)
+			return matched;
+	}
+	if (turn != MATCHING_ONLY || matched == 0) {
+		n = code_parts(c, copy, leads, ret);
+		if (n < 0)
+			return n;
+	}
+	if (turn == MATCHING_BOTH)
+		matching_tell(&c->matching, copy->used, (uint64_t)n, (uint64_t)matched, ns);
+	if (matched == 0 || (turn == MATCHING_BOTH && !c->matching.pays))
+		return n;
+	*ret = parts;
+	*ret_matched = true;
+	return matched;
+}
+
 static uint64_t stored_from(const struct gc_copy *copy, uint32_t off)
 {
 	uint64_t stored = 0;
@@ -117,7 +148,7 @@ static uint64_t stored_from(const struct gc_copy *copy, uint32_t off)
 }
 
 /* So much of a frame is one of two variables'. */
-static void count(struct compact_result *res, bool is_coded, const struct compact_result *share, const struct coding *coding, bool has_base)
+static void count(struct compact_result *res, bool is_coded, const struct compact_result *share, struct coder_spec coder, bool has_base)
 {
 	if (!is_coded) {
 		res->kept += share->coded;
@@ -127,7 +158,7 @@ static void count(struct compact_result *res, bool is_coded, const struct compac
 	res->before += share->before;
 	res->after += share->after;
 	if (has_base || res->coder.steps.base == CODE_BASE_NONE) /* not that of what was left over */
-		res->coder = *coding_chosen(coding);
+		res->coder = coder;
 }
 
 int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t **ret_stored, struct pack_parts *ret)
@@ -136,13 +167,13 @@ int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t
 	struct compact_result all, narrow = { 0 };
 	uint32_t leads[PACK_PARTS], wide_len;
 	uint64_t from, before;
-	bool is_worth_it;
+	bool is_worth_it, is_matched;
 	int n;
 
 	compact_yield(c);
 	from = thread_cpu_ns();
 	before = find_leads(copy, leads);
-	n = code_parts(c, copy, leads, ret);
+	n = code_frame(c, copy, leads, ret, &is_matched);
 	if (n < 0)
 		return n;
 	if (c->is_sample) {
@@ -161,12 +192,13 @@ int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t
 		narrow = (struct compact_result){ .coded = copy->used - wide_len,
 						  .before = stored_from(copy, wide_len),
 						  .after = (uint32_t)n - ret->end[wide_len / PACK_PART_BYTES - 1] };
-		count(c->narrow_result, is_worth_it, &narrow, c->from_wide, true);
+		count(c->narrow_result, is_worth_it, &narrow, *coding_chosen(c->from_wide), true);
 	}
 	all.coded -= narrow.coded;
 	all.before -= narrow.before;
 	all.after -= narrow.after;
-	count(c->result, is_worth_it, &all, c->back > 0 ? &c->against : &c->coding, c->back > 0);
-	*ret_stored = c->stored;
+	count(c->result, is_worth_it, &all,
+	      is_matched ? matching_chosen(&c->matching) : *coding_chosen(c->back > 0 ? &c->against : &c->coding), is_matched || c->back > 0);
+	*ret_stored = is_matched ? c->matched : c->stored;
 	return is_worth_it && !c->conf->dry_run ? GC_CODED : GC_STAYS;
 }

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "store/code/matching.h"
 #include "store/engine/compact_steps.h"
 #include "store/engine/gc_copy.h"
 
@@ -29,6 +30,7 @@ struct compact {
 	uint32_t *left; /* packs that chunks have moved from */
 	size_t nr_left, size_left;
 	uint8_t *stored; /* a frame as coded, and room for a block that is larger than its part */
+	uint8_t *matched; /* likewise, without what repeats in it */
 	struct code_work *work;
 
 	/* By variable, 1 more than a number; 0: none. */
@@ -37,6 +39,7 @@ struct compact {
 
 	/* The variable that is being coded. */
 	struct coding coding, against; /* by itself, and against another version */
+	struct matching matching; /* by itself, without what repeats; of zeros where parts lie in rows */
 	struct coding *from_wide; /* against what it was rounded from; borrowed from `narrow` */
 	uint8_t *base; /* of that: a part */
 	struct compact_result *result, *narrow_result;

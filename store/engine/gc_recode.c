@@ -13,6 +13,7 @@
 
 void gc_recode_release(struct gc_recode *r)
 {
+	matching_release(&r->matching);
 	code_work_free(r->work);
 	free(r->stored);
 	free(r->base);
@@ -32,7 +33,7 @@ static int spec_of(const struct gc_copy *c, const struct gc_chunk *chunk, uint32
 		return r == -EBADMSG ? 0 : r;
 	ret->level = ret->steps.type.class == CODE_BYTES ? LEVEL_BYTES : LEVEL;
 	ret->steps.lead = (ret->steps.lead - at) % ret->steps.type.width;
-	if (ret->steps.base_place > 0) /* of the same byte of the base */
+	if (ret->steps.base_place > 0 && ret->steps.base != CODE_BASE_MATCHED) /* of the same byte of the base */
 		ret->steps.base_place += code_place_how(ret->steps.base_place) == CODE_PLACE_SAME ? at : 2 * at;
 	return 1;
 }
@@ -107,7 +108,7 @@ static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct
 		return n;
 	by_itself = spec;
 	if (n > 0 && spec.steps.base != CODE_BASE_NONE) {
-		with_base = code_against(rc, c, chunk, &spec, off, len, ret);
+		with_base = spec.steps.base == CODE_BASE_MATCHED ? 0 : code_against(rc, c, chunk, &spec, off, len, ret);
 		by_itself = alone(&spec);
 	}
 	if (with_base != 0) {
@@ -122,46 +123,106 @@ static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct
 	return n;
 }
 
-static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, struct pack_parts *ret)
+/* The chunk that has this byte of the next frame, and where it begins there. */
+static const struct gc_chunk *chunk_at(const struct gc_copy *c, uint32_t off, uint32_t *ret_begin)
 {
-	struct gc_recode *rc = userdata;
-	uint32_t at = 0, begin = 0;
 	unsigned i = 0;
 
-	if (gc_copy_is_mixed(c))
-		return GC_PLAIN;
-	for (uint32_t off = 0, part = 0; off < c->used; off += PACK_PART_BYTES, part++) {
-		int n;
+	*ret_begin = 0;
+	while (*ret_begin + c->next[i].len <= off)
+		*ret_begin += c->next[i++].len;
+	return &c->next[i];
+}
 
-		while (begin + c->next[i].len <= off)
-			begin += c->next[i++].len;
-		n = code_part(rc, c, &c->next[i], off - begin, off, MIN(PACK_PART_BYTES, c->used - off), rc->stored + at, &ret->base[part]);
+/* Was what repeats taken out of any part? 1, and where the elements of each begin/0/<0 */
+static int was_matched(const struct gc_copy *c, uint32_t ret_leads[PACK_PARTS], struct code_type *ret_type)
+{
+	int matched = 0;
+
+	for (uint32_t off = 0, begin; off < c->used; off += PACK_PART_BYTES) {
+		const struct gc_chunk *chunk = chunk_at(c, off, &begin);
+		struct coder_spec spec = { 0 };
+		int r = spec_of(c, chunk, off - begin, &spec);
+
+		if (r < 0)
+			return r;
+		ret_leads[off / PACK_PART_BYTES] = r > 0 && spec.steps.type.width == MATCH_WIDTH ? spec.steps.lead : 0;
+		if (r > 0 && spec.steps.base == CODE_BASE_MATCHED) {
+			*ret_type = spec.steps.type;
+			matched = 1;
+		}
+	}
+	return matched;
+}
+
+/* Bytes of all parts; 0: it is no such frame, or nothing repeats any more. */
+static int recode_matched(struct gc_recode *rc, const struct gc_copy *c, struct pack_parts *ret)
+{
+	struct coding_shape shape = { 0 };
+	uint32_t leads[PACK_PARTS];
+	struct pack_parts parts = { 0 };
+	int r = was_matched(c, leads, &shape.type);
+
+	if (r <= 0)
+		return r;
+	if (!rc->matching.match) { /* of another type the next frame is coded a little worse */
+		r = matching_init(&rc->matching, rc->work, &shape, 0, NULL);
+		if (r < 0)
+			return r;
+	}
+	r = matching_frame(&rc->matching, c->buffer, c->used, leads, rc->stored, parts.end, parts.base);
+	if (r > 0)
+		*ret = parts;
+	return r;
+}
+
+static int recode_parts(struct gc_recode *rc, const struct gc_copy *c, struct pack_parts *ret)
+{
+	uint32_t at = 0, begin;
+
+	for (uint32_t off = 0, part = 0; off < c->used; off += PACK_PART_BYTES, part++) {
+		const struct gc_chunk *chunk = chunk_at(c, off, &begin);
+		int n = code_part(rc, c, chunk, off - begin, off, MIN(PACK_PART_BYTES, c->used - off), rc->stored + at, &ret->base[part]);
+
 		if (n < 0)
 			return n;
 		at += (uint32_t)n;
 		ret->end[part] = at;
 	}
+	return (int)at;
+}
+
+static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, struct pack_parts *ret)
+{
+	struct gc_recode *rc = userdata;
+	int n;
+
+	if (gc_copy_is_mixed(c))
+		return GC_PLAIN;
+	n = rc->based ? recode_matched(rc, c, ret) : 0;
+	if (n == 0)
+		n = recode_parts(rc, c, ret);
+	if (n < 0)
+		return n;
 	*ret_stored = rc->stored;
-	return pack_is_worth_it(round_up(at, PACK_BLOCK), c->used) ? GC_CODED : GC_PLAIN;
+	return pack_is_worth_it(round_up((uint64_t)n, PACK_BLOCK), c->used) ? GC_CODED : GC_PLAIN;
 }
 
 int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded, bool based)
 {
-	bool was_based = r->based;
+	bool flush = coded != (c->code != NULL) || based || r->based; /* a frame for a frame, so that bases come along */
 	int q;
 
-	r->based = based;
-	if (coded == (c->code != NULL))
-		return based || was_based ? gc_copy_flush(c) : 0; /* a frame for a frame, so that bases come along */
 	if (coded && !r->work)
 		r->work = code_work_new();
 	if (coded && !r->stored)
-		r->stored = malloc(PACK_FRAME_BYTES + CODE_BLOCK_MAX(PACK_PART_BYTES));
+		r->stored = malloc(MATCHING_ROOM);
 	if (coded && !r->base)
 		r->base = malloc(PACK_PART_BYTES);
 	if (coded && (!r->work || !r->stored || !r->base))
 		return -ENOMEM;
-	q = gc_copy_flush(c);
+	q = flush ? gc_copy_flush(c) : 0;
+	r->based = based;
 	c->code = coded ? recode_frame : NULL;
 	c->userdata = r;
 	return q;

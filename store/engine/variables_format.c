@@ -46,6 +46,16 @@ void variable_notes_encode(const struct variable_notes *n, struct buf *ret)
 }
 
 /* 0, -EBADMSG; the key is a copy. */
+/* With what repeats taken out (store/code/match.h), the steps are those of what was left. */
+static bool is_known(const struct code_header *h)
+{
+	struct code_header steps = *h;
+
+	if (steps.base == CODE_BASE_MATCHED)
+		steps.base = CODE_BASE_NONE;
+	return code_steps_valid(&steps);
+}
+
 static int note_decode(struct cursor *c, struct variable_note *ret)
 {
 	uint64_t key_len = cursor_varint(c), level;
@@ -71,7 +81,7 @@ static int note_decode(struct cursor *c, struct variable_note *ret)
 	ret->after = cursor_varint(c);
 	ret->code_ns = cursor_varint(c);
 	ret->last_ns = cursor_varint(c);
-	if (level > INT8_MAX || !code_steps_valid(h))
+	if (level > INT8_MAX || !is_known(h))
 		return -EBADMSG;
 	ret->coder.level = (int)level;
 	ret->key = strndup((const char *)key, key_len);
