@@ -223,6 +223,18 @@ int variable_read(const struct set_member *m, uint32_t variable, uint64_t off, v
 	return part_read(&p, to, off, len);
 }
 
+size_t stream_whole(const struct stream *s, size_t most)
+{
+	const struct merge *m = &s->merge;
+	size_t len = 0;
+
+	if (m->block > 0)
+		return most;
+	for (size_t i = m->at; i < m->nr && m->part[i].len - m->part[i].done <= most - len; i++)
+		len += m->part[i].len - m->part[i].done;
+	return len > 0 ? len : most;
+}
+
 ssize_t stream_read(struct stream *s, void *p, size_t len)
 {
 	uint8_t *to = p;

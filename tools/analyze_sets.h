@@ -61,5 +61,7 @@ struct stream_source {
 /* Borrows the set. block 0: one part behind the other. -ENOMEM. */
 int stream_init(struct stream *s, enum stream_of of, const struct stream_source *source, size_t nr, uint64_t block);
 void stream_release(struct stream *s);
+/* How many bytes to read next, at most `most`, so that what has room is not cut in two: whole parts, if one has. Where they take turns all. */
+size_t stream_whole(const struct stream *s, size_t most);
 /* The next bytes, as many as there are up to `len`: how many. A file that cannot be read has been complained about: < 0. */
 ssize_t stream_read(struct stream *s, void *p, size_t len);

@@ -22,14 +22,15 @@ int variables_init(struct variables *v, const struct variables_conf *conf)
 	*v = (struct variables){
 		.conf = *conf,
 		.work = code_work_new(),
-		.plain = malloc(CODE_PLAIN_MAX),
+		.plain = malloc(MATCH_PARTS * MATCH_PART),
 		.base = malloc(CODE_PLAIN_MAX),
 		.wide = malloc(2 * (size_t)CODE_PLAIN_MAX),
-		.decoded = malloc(CODE_PLAIN_MAX),
-		.block = malloc(CODE_BLOCK_MAX(CODE_PLAIN_MAX)),
+		.decoded = malloc(MATCH_PARTS * MATCH_PART),
+		.block = malloc(MATCHING_ROOM),
+		.match_out = match_out_new(),
 		.complete = true,
 	};
-	return v->work && v->plain && v->base && v->wide && v->decoded && v->block ? 0 : -ENOMEM;
+	return v->work && v->plain && v->base && v->wide && v->decoded && v->block && v->match_out ? 0 : -ENOMEM;
 }
 
 static void variable_free(struct variable *x)
@@ -37,6 +38,7 @@ static void variable_free(struct variable *x)
 	for (int i = 0; i < 2; i++)
 		if (x->coding_ready[i])
 			coding_release(&x->coding[i]);
+	matching_release(&x->matching);
 	free(x->key);
 	free(x);
 }
@@ -52,6 +54,7 @@ void variables_release(struct variables *v)
 	free(v->wide);
 	free(v->decoded);
 	free(v->block);
+	match_out_free(v->match_out);
 	*v = (struct variables){ 0 };
 }
 
@@ -129,12 +132,12 @@ static ssize_t read_base(struct variables *v, struct variable *x, const struct s
 	return n * (ssize_t)narrow.width;
 }
 
-static int code_block(struct variables *v, struct variable *x, struct coding *c, size_t len, size_t base_len, bool count)
+static int code_block(struct variables *v, struct variable *x, struct coding *c, const uint8_t *p, size_t len, size_t base_len, bool count)
 {
 	uint64_t from = thread_cpu_ns(), coded, decoded;
 	int n, r;
 
-	n = coding_block(c, v->plain, len, v->base, base_len, v->block);
+	n = coding_block(c, p, len, v->base, base_len, v->block);
 	if (n < 0)
 		return n;
 	coded = thread_cpu_ns();
@@ -143,7 +146,7 @@ static int code_block(struct variables *v, struct variable *x, struct coding *c,
 		return n;
 	r = code_decode(v->work, v->block, (size_t)n, v->base, base_len, v->decoded, len);
 	decoded = thread_cpu_ns();
-	if (r != (int)len || memcmp(v->decoded, v->plain, len) != 0)
+	if (r != (int)len || memcmp(v->decoded, p, len) != 0)
 		return complain(-EBADMSG, "%s: does not come back as it was coded", x->key);
 	x->decode_ns += decoded - coded;
 	x->plain += len;
@@ -151,6 +154,20 @@ static int code_block(struct variables *v, struct variable *x, struct coding *c,
 	x->nr_blocks++;
 	x->nr_based += base_len > 0;
 	return n;
+}
+
+int code_alone(struct variables *v, struct variable *x, const uint8_t *p, size_t len, bool count)
+{
+	return code_block(v, x, &x->coding[0], p, len, 0, count);
+}
+
+int variables_step(struct variables *v, uint64_t bytes)
+{
+	v->looked_at += bytes;
+	if (!v->conf.step || v->conf.step(v->conf.userdata, v->looked_at))
+		return 0;
+	v->complete = false;
+	return -EINTR;
 }
 
 /* Codes up to `most` bytes of a stream; *ret_coded: how many they become. */
@@ -168,18 +185,16 @@ static int code_stream(struct variables *v, struct variable *x, struct coding *c
 		base_len = read_base(v, x, from, base, (size_t)len);
 		if (base_len < 0)
 			return (int)base_len;
-		n = code_block(v, x, c, (size_t)len, (size_t)base_len, count);
+		n = code_block(v, x, c, v->plain, (size_t)len, (size_t)base_len, count);
 		if (n < 0)
 			return n;
 		*ret_coded += (uint64_t)n;
 		most -= (uint64_t)len;
 		if (count) {
 			x->nr_rounded += base_len > 0 && is_rounded(from);
-			v->looked_at += (uint64_t)len;
-			if (v->conf.step && !v->conf.step(v->conf.userdata, v->looked_at)) {
-				v->complete = false;
-				return -EINTR;
-			}
+			n = variables_step(v, (uint64_t)len);
+			if (n < 0)
+				return n;
 		}
 	}
 	return 0;
@@ -247,6 +262,8 @@ static int code_variable(struct variables *v, struct variable *x, const struct s
 	if (!x->coding_ready[based]) {
 		r = coding_init(&x->coding[based], v->work, &x->shape, based, v->conf.budget, NULL);
 		x->coding_ready[based] = r == 0;
+		if (r == 0 && !based)
+			r = matching_init(&x->matching, v->work, &x->shape, v->conf.budget, NULL);
 	}
 	if (r == 0)
 		r = stream_init(&now, from->of, from->now, from->nr, block);
@@ -254,7 +271,7 @@ static int code_variable(struct variables *v, struct variable *x, const struct s
 		r = stream_init(&base, from->of, from->base, from->nr_base,
 				is_rounded(from) ? block / x->shape.type.width * from->wide.width : block);
 	if (r == 0)
-		r = code_stream(v, x, &x->coding[based], from, &now, based ? &base : NULL, UINT64_MAX, true, &coded);
+		r = based ? code_stream(v, x, &x->coding[based], from, &now, &base, UINT64_MAX, true, &coded) : code_frames(v, x, &now);
 	x->nr_parts += from->nr;
 	stream_release(&now);
 	stream_release(&base);

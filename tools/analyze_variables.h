@@ -5,12 +5,15 @@
 #pragma once
 
 #include "store/code/coding.h"
+#include "store/code/matching.h"
 #include "tools/analyze_files.h"
 
 /* How checkpoints are merged before they are coded. AUTO: for each variable what makes it the smallest; or files as a whole, if that is
  * smaller than all of their variables. */
 enum scheme { SCHEME_AUTO, SCHEME_AGNOSTIC, SCHEME_AGNOSTIC_BLOCK, SCHEME_AWARE, SCHEME_AWARE_BLOCK, NR_SCHEMES };
 extern const char *const scheme_names[NR_SCHEMES];
+
+struct stream;
 
 struct variables_conf {
 	enum scheme scheme;
@@ -34,8 +37,10 @@ struct variable {
 	enum scheme scheme; /* AUTO: not chosen yet */
 	bool coding_ready[2];
 	struct coding coding[2]; /* without a base, and with one */
+	struct matching matching; /* without a base, and without what repeats; made with coding[0] */
 
 	uint64_t plain, coded, encode_ns, decode_ns;
+	uint64_t matched; /* plain bytes of frames without what repeats in them */
 	uint64_t nr_parts, nr_blocks, nr_based; /* blocks with a base */
 	uint64_t nr_rounded; /* of these, blocks whose base is another variable, rounded */
 };
@@ -43,7 +48,8 @@ struct variable {
 struct variables {
 	struct variables_conf conf;
 	struct code_work *work;
-	uint8_t *plain, *base, *wide, *block, *decoded; /* wide: what the base is rounded from */
+	uint8_t *plain, *base, *wide, *block, *decoded; /* wide: what the base is rounded from. Frames fit into all but base and wide */
+	struct match_out *match_out;
 	struct variable **variable; /* by key, once variables_run() is done */
 	size_t nr, room;
 	uint64_t looked_at, trial_ns; /* CPU time to find out whether whole files are smaller */
@@ -63,6 +69,13 @@ struct rival {
 #define NR_RIVALS 3
 /* -ENOMEM, or another after a complaint; what cannot be read is left out. `step` as above. */
 int rivals_run(const struct files *files, bool (*step)(void *, uint64_t), void *userdata, struct rival ret[NR_RIVALS]);
+
+/* analyze_frames.c: codes a stream without a base, frame by frame, each without what repeats in it if that pays. As code_stream(), counted. */
+int code_frames(struct variables *v, struct variable *x, struct stream *now);
+/* analyze_variables.c: one block by itself, and what comes of it; counted if it is to be. Its bytes; <0 */
+int code_alone(struct variables *v, struct variable *x, const uint8_t *p, size_t len, bool count);
+/* So many bytes more are done: 0, or -EINTR. */
+int variables_step(struct variables *v, uint64_t bytes);
 
 void variables_text(const struct variables *v, const struct rival *rivals); /* rivals: NULL if there are none */
 void variables_json(const struct variables *v, const struct rival *rivals);

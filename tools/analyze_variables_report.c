@@ -41,12 +41,12 @@ static const char *shown_key(const struct variable *x)
 	return strcmp(x->key, WHOLE_KEY) == 0 ? "(whole files)" : *x->key ? x->key : "(no variable)";
 }
 
-/* The coder that was used in the end: with a base, if there was ever one. */
-static const struct coder_spec *coder_of(const struct variable *x)
+/* The coder that was used in the end: with a base, if there was ever one; without what repeats, if most of it was coded so. */
+static struct coder_spec coder_of(const struct variable *x)
 {
-	const struct coding *c = &x->coding[x->nr_based > 0];
-
-	return coding_chosen(c);
+	if (2 * x->matched > x->plain)
+		return matching_chosen(&x->matching);
+	return *coding_chosen(&x->coding[x->nr_based > 0]);
 }
 
 static void print_line(const char *name, const char *scheme, uint64_t plain, uint64_t coded, uint64_t in_ns,
@@ -72,11 +72,11 @@ void variables_text(const struct variables *v, const struct rival *rivals)
 	       "out MB/s", "scheme", "coder");
 	for (size_t i = 0; i < v->nr; i++) {
 		const struct variable *x = v->variable[i];
-
+		struct coder_spec spec = coder_of(x);
 		char coder[CODE_NAME_MAX + 20];
 
 		snprintf(coder, sizeof(coder), "%s%s", x->nr_rounded > 0 ? "base rounded, " : "",
-			 code_name(coder_of(x)).s);
+			 code_name(&spec).s);
 		print_line(shown_key(x), scheme_names[x->scheme], x->plain, x->coded, x->encode_ns, x->decode_ns, coder);
 	}
 	print_line("together", "", s.plain, s.coded, s.encode_ns, s.decode_ns, "");
@@ -88,11 +88,13 @@ void variables_text(const struct variables *v, const struct rival *rivals)
 
 static void print_variable(const struct variable *x)
 {
+	struct coder_spec spec = coder_of(x);
+
 	fputs("{\"key\":", stdout);
 	json_print_string(stdout, shown_key(x));
 	printf(",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",\"plain_bytes\":%" PRIu64
 	       ",\"coded_bytes\":%" PRIu64 ",\"ratio\":%.4f",
-	       code_type_name(x->shape.type).s, scheme_names[x->scheme], code_name(coder_of(x)).s, x->plain, x->coded,
+	       code_type_name(x->shape.type).s, scheme_names[x->scheme], code_name(&spec).s, x->plain, x->coded,
 	       ratio(x->plain, x->coded));
 	printf(",\"encode_ns\":%" PRIu64 ",\"decode_ns\":%" PRIu64 ",\"parts\":%" PRIu64 ",\"blocks\":%" PRIu64
 	       ",\"based_blocks\":%" PRIu64 ",\"rounded_blocks\":%" PRIu64 "}",

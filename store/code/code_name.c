@@ -44,9 +44,11 @@ struct code_name code_name(const struct coder_spec *spec)
 	const struct code_header *h = &spec->steps;
 	struct code_name name = { "" };
 
+	if (h->base == CODE_BASE_MATCHED)
+		add(&name, "%s", bases[h->base]);
 	if (h->map != CODE_MAP_NONE)
 		add(&name, "%s", maps[h->map]);
-	if (h->base != CODE_BASE_NONE)
+	if (h->base != CODE_BASE_NONE && h->base != CODE_BASE_MATCHED)
 		add(&name, "%s", bases[h->base]);
 	add_predict(&name, h);
 	if (h->zigzag)

@@ -127,8 +127,10 @@ static uint32_t look_at(struct match *m, uint32_t part)
 
 		m->before[e] = *head;
 		*head = e;
-		if (x == 0)
+		if (x == 0) { /* where others are does not matter */
+			own += e > first;
 			continue;
+		}
 		parts = parts_with(m, e, x);
 		if (parts >> part & 1)
 			own++;

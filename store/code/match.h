@@ -29,7 +29,7 @@ void match_free(struct match *m); /* NULL is fine */
 uint32_t match_guess_lead(const uint8_t *p, uint32_t len);
 /*
  * Look at a frame of up to MATCH_PARTS parts, all whole but the last; leads[i]: bytes of part i before its first element. It is borrowed
- * while parts are taken. Returns how many elements, zeros not counted, are also further ahead where they may be named.
+ * while parts are taken. Returns how many elements are also further ahead where they may be named, about: of zeros all are.
  */
 uint32_t match_look(struct match *m, const uint8_t *frame, uint32_t len, const uint32_t *leads);
 /* Take the next part: what is left of it, borrowed until the next one is taken, has *ret_len bytes. It begins with the lead. */
