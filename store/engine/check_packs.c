@@ -296,6 +296,17 @@ static int go_through_frames(struct packs_check *c)
 
 /* --- sums --- */
 
+/*
+ * What of the stored bytes belongs to so many of the chunks', as nobody knows what the lost ones took. Fewer stay fewer: that they are tells the packs
+ * that there are compressed frames.
+ */
+static uint64_t share_of_stored(const struct pack_counts *all, uint64_t chunk_bytes)
+{
+	if (all->stored_bytes == all->chunk_bytes)
+		return chunk_bytes;
+	return (uint64_t)((unsigned __int128)all->stored_bytes * chunk_bytes / MAX(all->chunk_bytes, UINT64_C(1)));
+}
+
 static int check_counts(struct packs_check *c)
 {
 	const struct pack_counts *said = &c->k->marks.counts;
@@ -318,6 +329,7 @@ static int check_counts(struct packs_check *c)
 		return 0;
 	now.nr_chunks = c->counts.nr_chunks + gone.nr_chunks;
 	now.chunk_bytes = c->counts.chunk_bytes + gone.bytes;
+	now.stored_bytes = share_of_stored(said, now.chunk_bytes);
 	if (said->nr_chunks == now.nr_chunks && said->chunk_bytes == now.chunk_bytes)
 		return 0;
 	r = c->k->conf->mend ? check_mend_counts(c->k, &now) : -EROFS;

@@ -175,6 +175,38 @@ static void wrong_counts_are_counted_anew(void **state)
 /* --- hints --- */
 
 /* As if all had been absorbed: nobody looks into the packs' tables for it, and RocksDB knows nothing. */
+/* As many bytes are lost as compressing others has saved: still nobody takes all frames for plain, and gives back what is not theirs. */
+static void frames_are_still_compressed_after_counting_anew(void **state)
+{
+	struct rig *rig = *state;
+	uint8_t *bytes = rig_soft_bytes(128 * PAGE, 60);
+	struct engine_stats st;
+
+	rig_close(rig);
+	rig->conf.compress.kind = COMPRESS_ZSTD;
+	rig_open(rig);
+	rig_write_bytes(rig, FILE_F, bytes, 128 * PAGE);
+	st = rig_stats(rig);
+	rig_close(rig);
+	rig->conf.compress.kind = COMPRESS_NONE;
+	rig_open(rig);
+	assert_in_range(st.compressed - st.compressed_to, PAGE, 127 * PAGE);
+	rig_write(rig, FILE_G, st.compressed - st.compressed_to, 61);
+	rig_close(rig);
+	zero(rig, pack_table_off(2), PAGE);
+	assert_int_equal(mend(rig).result.nr_mended, 1);
+	rig_open(rig);
+	rig_write(rig, FILE_F, 64 * PAGE, 62);
+	rig_pattern(bytes, 64 * PAGE, 62);
+	rig_drop(rig, FILE_G);
+	assert_int_equal(engine_sync(rig->e), 0);
+	assert_int_equal(rig_collect(rig, &(struct gc_conf){ .delete = true }).freed_chunks, 6 + 64);
+	rig_reopen(rig);
+	rig_check_bytes(rig, FILE_F, bytes, 128 * PAGE);
+	rig_close(rig);
+	free(bytes);
+}
+
 static void pretend_absorbed(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
 	struct pack_marks m = { .stream = { { 1, 1 }, { 1, 1 } }, .next_pack = 2 };
@@ -234,6 +266,7 @@ int main(void)
 		check_test(a_missing_pack_is_told_with_its_files),
 		check_test(a_table_of_zeros_is_missed_before_the_journal_is_applied),
 		check_test(wrong_counts_are_counted_anew),
+		check_test(frames_are_still_compressed_after_counting_anew),
 		check_test(missing_hints_are_put_back),
 		check_test(a_chunk_is_healed_from_its_second_copy),
 	};
