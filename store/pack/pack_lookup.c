@@ -32,11 +32,20 @@ static int ask_away(struct packs *p, uint32_t pack, uint32_t frame, struct pack_
 	return r < 0 ? r : 1;
 }
 
+/* What a whole frame would take that is compressed as well as this one; 0: it is not. */
+static uint32_t stored_of_whole(const struct pack_table *t)
+{
+	struct pack_cuts cuts = pack_table_cuts(t);
+	uint32_t plain = pack_cut_total(&cuts);
+
+	if (t->coding.codec == PACK_CODEC_NONE || plain == 0)
+		return 0;
+	return (uint32_t)((uint64_t)pack_stored_len(&t->coding, plain) * PACK_FRAME_BYTES / plain);
+}
+
 int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void *block, size_t len,
 		      struct pack_table *ret)
 {
-	struct pack_cuts cuts;
-	uint64_t stored;
 	int r;
 
 	if (len == 0 || (len == PACK_BLOCK && pack_block_is_zero(block)))
@@ -47,10 +56,8 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 			log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": table cannot be used", pack, frame);
 		return r;
 	}
-	cuts = pack_table_cuts(ret);
 	atomic_store_explicit(&p->likely_chunk_len, ret->chunk_len, memory_order_relaxed);
-	stored = ret->coding.codec == PACK_CODEC_NONE ? 0 : pack_stored_len(&ret->coding, pack_cut_total(&cuts));
-	atomic_store_explicit(&p->likely_stored, (uint32_t)(stored * PACK_FRAME_BYTES / pack_cut_total(&cuts)), memory_order_relaxed);
+	atomic_store_explicit(&p->likely_stored, stored_of_whole(ret), memory_order_relaxed);
 	r = ask_away(p, pack, frame, ret);
 	if (r < 0)
 		return r;
