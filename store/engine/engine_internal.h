@@ -301,7 +301,9 @@ struct engine {
 		_Atomic bool has_left; /* frames that a round has not come to an end with: their notes are not what they will be */
 		_Atomic bool paused; /* changes wait for a commit: it does without a round */
 		_Atomic uint64_t fetched, nr_rounds;
-		_Atomic uint64_t give_next; /* where chunks for other nodes may be asked for next: pack and offset (give.c) */
+#define GIVE_GUESSES 8u /* twice as many as requests that a node has with another at once */
+		_Atomic uint64_t give_next[GIVE_GUESSES]; /* where chunks for other nodes may be asked for next: pack and offset (give.c) */
+		_Atomic unsigned give_turn; /* which of these goes next */
 		_Atomic bool gives_next; /* it was so the last time */
 	} shares; /* with the other nodes of a cluster */
 

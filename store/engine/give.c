@@ -3,7 +3,8 @@
  *
  * What is asked for together mostly lies together, and in the same order: two nodes have had the same bytes. So the index is asked for the first of such
  * chunks, and the table of its frame, which is in memory then, for those behind it; and they are read as one piece. Who asks for one frame after the other gets the next one
- * without the index, once two have been so: a table tells whether a chunk is in its frame, wherever the guess came from.
+ * without the index: within a request, and from one to the next once two have been so. A table tells whether a chunk is in its frame, wherever the guess came from. Requests of one reader
+ * overtake each other, and there may be several readers: so what lies behind each of the last few is kept.
  */
 #include "store/engine/cluster.h"
 
@@ -45,11 +46,36 @@ static bool find_behind(struct engine *e, struct rest *rest, const struct cluste
 	return false;
 }
 
+static void load_rest(struct engine *e, struct addr a, struct rest *rest)
+{
+	rest->pack = a.pack;
+	rest->nr = packs_chunks(e->packs, a, PACK_FRAME_BYTES, ARRAY_SIZE(rest->chunks), rest->chunks);
+	rest->at = 0;
+	rest->is_written = false;
+}
+
+/* Where what comes behind that which was found last begins, be it in the next frame. */
+static struct addr behind(const struct rest *rest)
+{
+	struct addr a = { .pack = rest->pack };
+
+	if (rest->at < rest->nr)
+		a.off = rest->chunks[rest->at].off;
+	else
+		a.off = (uint32_t)((pack_hint((struct addr){ .pack = rest->pack, .off = rest->chunks[rest->nr - 1].off }, 0) + PACK_FRAME_STRIDE) * PACK_BLOCK);
+	return a;
+}
+
 /* shares_find() has waited for the frame, so what is behind it is written, or still in memory, as well. */
 static bool find(struct engine *e, struct rest *rest, const struct cluster_want *w, struct addr *ret)
 {
 	if (find_behind(e, rest, w, ret))
 		return true;
+	if (rest->nr > 0 && rest->at == rest->nr) { /* all of that frame was asked for */
+		load_rest(e, behind(rest), rest);
+		if (find_behind(e, rest, w, ret))
+			return true;
+	}
 	if (shares_find(e, w->fp, w->len, true, ret) <= 0)
 		return false;
 	rest->pack = ret->pack;
@@ -70,29 +96,44 @@ static void add_piece(struct pack_piece *pieces, size_t *nr, const struct cluste
 		pieces[(*nr)++] = (struct pack_piece){ a, w->len, w->buf };
 }
 
-/* What is likely asked for now: what lies behind the chunk that was given last, if the one before was asked for in the same way. */
-static void look_behind_last(struct engine *e, struct rest *rest)
+static uint64_t addr_number(struct addr a)
 {
-	uint64_t next = atomic_load_explicit(&e->shares.give_next, memory_order_relaxed);
-	struct addr a = { .pack = (uint32_t)(next >> 32), .off = (uint32_t)next };
+	return (uint64_t)a.pack << 32 | a.off;
+}
+
+static uint64_t guess(struct engine *e, unsigned i)
+{
+	return atomic_load_explicit(&e->shares.give_next[i], memory_order_relaxed);
+}
+
+/* What is likely asked for now: what lies behind one of the last that were given, if the one before was asked for in the same way. */
+static void look_behind_last(struct engine *e, struct fp first, struct rest *rest)
+{
+	struct pack_chunk chunk;
 
 	if (!atomic_load_explicit(&e->shares.gives_next, memory_order_relaxed))
 		return;
-	rest->pack = a.pack;
-	rest->nr = packs_chunks(e->packs, a, PACK_FRAME_BYTES, ARRAY_SIZE(rest->chunks), rest->chunks);
+	for (unsigned i = 0; i < GIVE_GUESSES; i++) {
+		struct addr a = { .pack = (uint32_t)(guess(e, i) >> 32), .off = (uint32_t)guess(e, i) };
+
+		if (a.pack == 0 || packs_chunks(e->packs, a, PACK_BLOCK, 1, &chunk) != 1 || !fp_equal(chunk.fp, first))
+			continue;
+		load_rest(e, a, rest);
+		return;
+	}
 }
 
-/* `rest` is behind the last of them, of which the first was at `first`. A guess that is wrong, as of several who ask at once, costs a look at a table. */
+/* `rest` is behind the last of them, of which the first was at `first`. A guess that is wrong costs a look at a table. */
 static void guess_next(struct engine *e, struct addr first, const struct rest *rest)
 {
-	uint64_t guessed = atomic_load_explicit(&e->shares.give_next, memory_order_relaxed), next;
+	unsigned i = 0;
 
-	if (rest->at < rest->nr)
-		next = rest->chunks[rest->at].off;
-	else
-		next = (pack_hint((struct addr){ .pack = rest->pack, .off = rest->chunks[rest->nr - 1].off }, 0) + PACK_FRAME_STRIDE) * (uint64_t)PACK_BLOCK;
-	atomic_store_explicit(&e->shares.gives_next, guessed == ((uint64_t)first.pack << 32 | first.off), memory_order_relaxed);
-	atomic_store_explicit(&e->shares.give_next, (uint64_t)rest->pack << 32 | (uint32_t)next, memory_order_relaxed);
+	while (i < GIVE_GUESSES && guess(e, i) != addr_number(first))
+		i++;
+	atomic_store_explicit(&e->shares.gives_next, i < GIVE_GUESSES, memory_order_relaxed);
+	if (i == GIVE_GUESSES)
+		i = atomic_fetch_add_explicit(&e->shares.give_turn, 1, memory_order_relaxed) % GIVE_GUESSES;
+	atomic_store_explicit(&e->shares.give_next[i], addr_number(behind(rest)), memory_order_relaxed);
 }
 
 static void find_all(struct engine *e, struct cluster_want *wants, size_t nr, struct addr *where, struct rest *rest)
@@ -127,7 +168,8 @@ int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t n
 	rest->at = rest->nr = 0;
 	rest->is_written = false;
 	ticket = epoch_enter(&e->users);
-	look_behind_last(e, rest);
+	if (nr > 0)
+		look_behind_last(e, wants[0].fp, rest);
 	find_all(e, wants, nr, where, rest);
 	if (nr > 0 && wants[0].got && rest->nr > 0)
 		guess_next(e, where[0], rest);
