@@ -25,7 +25,7 @@ static const char *const trackings[] = {
 };
 
 /* One of the words, if the variable is set and nothing was given. */
-static int fill_word(const char *variable, const char *const *words, uint32_t nr, uint32_t *value)
+static int fill_word(const char *variable, const char *const *words, uint32_t nr, const char *which, uint32_t *value)
 {
 	const char *s = getenv(variable);
 
@@ -38,7 +38,7 @@ static int fill_word(const char *variable, const char *const *words, uint32_t nr
 			*value = i;
 			return 0;
 		}
-	return log_errno(-EINVAL, "checkpoints: %s=%s", variable, s);
+	return log_errno(-EINVAL, "checkpoints: %s=%s: there are %s", variable, s, which);
 }
 
 static int fill_size(const char *variable, uint64_t *value)
@@ -49,7 +49,7 @@ static int fill_size(const char *variable, uint64_t *value)
 	if (*value != 0 || !s || *s == '\0')
 		return 0;
 	r = parse_size(s, value);
-	return r < 0 ? log_errno(r, "checkpoints: %s=%s", variable, s) : 0;
+	return r < 0 ? log_errno(r, "checkpoints: %s=%s: a number is wanted, perhaps with K, M or G behind it", variable, s) : 0;
 }
 
 /* Bytes, or percent. None at all is not what 0 means as an option. */
@@ -63,7 +63,9 @@ static int fill_cow(uint64_t *bytes, uint32_t *percent)
 	if (*bytes != 0 || !s || *s == '\0')
 		return 0;
 	n = strtoul(s, &end, 10);
-	if (strcmp(end, "%") == 0 && *s >= '0' && *s <= '9' && n <= 100) {
+	if (strcmp(end, "%") == 0 && n > 100)
+		return log_errno(-EINVAL, "checkpoints: CKPTFS_COW=%s: of the protected memory, at most all of it", s);
+	if (strcmp(end, "%") == 0 && *s >= '0' && *s <= '9') {
 		*percent = (uint32_t)n;
 		*bytes = n == 0 ? CKPTFS_COW_NONE : 0;
 		return 0;
@@ -118,9 +120,9 @@ int options_fill(const struct ckptfs_options *given, struct ckptfs_options *ret,
 	*cow_percent = 0;
 	r = check_member(&o);
 	if (r == 0)
-		r = fill_word("CKPTFS_MODE", modes, ARRAY_SIZE(modes), &o.mode);
+		r = fill_word("CKPTFS_MODE", modes, ARRAY_SIZE(modes), "sync, async, adaptive and predictive", &o.mode);
 	if (r == 0)
-		r = fill_word("CKPTFS_TRACKING", trackings, ARRAY_SIZE(trackings), &o.tracking);
+		r = fill_word("CKPTFS_TRACKING", trackings, ARRAY_SIZE(trackings), "userfaultfd and mprotect", &o.tracking);
 	if (r == 0)
 		r = fill_cow(&o.cow_bytes, cow_percent);
 	if (r == 0)

@@ -212,7 +212,7 @@ static int set_signal(void)
 	r = parse_signal(s, &number);
 	if (r == 0 && sigaction(number, &action, NULL) < 0)
 		r = -errno;
-	return r < 0 ? log_errno(r, "checkpoints: CKPTFS_SIGNAL=%s", s) : 0;
+	return r < 0 ? log_errno(r, "checkpoints: CKPTFS_SIGNAL=%s: a number is wanted, or a name as USR1, of a signal that can be handled", s) : 0;
 }
 
 static int set_period(void)
@@ -223,7 +223,7 @@ static int set_period(void)
 	if (!s || *s == '\0')
 		return 0;
 	r = parse_time(s, &period_ns);
-	return r < 0 ? log_errno(r, "checkpoints: CKPTFS_PERIOD=%s", s) : 0;
+	return r < 0 ? log_errno(r, "checkpoints: CKPTFS_PERIOD=%s: a time is wanted, as 90, 90s, 1.5m or 2h", s) : 0;
 }
 
 /* --- beginning and end --- */

@@ -202,8 +202,11 @@ refused() { # VARIABLE=VALUE WHAT-IT-SAYS
 refused CKPTFS_TRACKING=mprotect 'need userfaultfd'
 refused CKPTFS_TRACKING=x 'need userfaultfd'
 refused CKPTFS_MODE=sync 'is for programs that are linked'
-refused CKPTFS_PERIOD=soon 'CKPTFS_PERIOD=soon'
-refused CKPTFS_SIGNAL=KILL 'CKPTFS_SIGNAL=KILL'
+refused CKPTFS_MODE=fast 'CKPTFS_MODE=fast: there are sync, async, adaptive and predictive'
+refused CKPTFS_PERIOD=soon 'CKPTFS_PERIOD=soon: a time is wanted'
+refused CKPTFS_SIGNAL=KILL 'CKPTFS_SIGNAL=KILL: a number is wanted'
+refused CKPTFS_COW=150% 'CKPTFS_COW=150%: of the protected memory'
+refused CKPTFS_KEPT=few 'CKPTFS_KEPT=few: a number is wanted'
 refused CKPTFS_RATE=1 'less than a page in a second'
 LD_PRELOAD=$preload "$captured" </dev/null >"$WORK/out" 2>"$WORK/errors" || fail "without CKPTFS_DIR"
 [ ! -s "$WORK/errors" ] || fail "without CKPTFS_DIR: $(cat "$WORK/errors")"
