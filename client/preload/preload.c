@@ -11,7 +11,6 @@
  *
  * In between pages are closed. Threads need not be stopped for that: whoever writes to a closed page waits until all are (checkpoint.c).
  */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +36,7 @@
 #include "client/preload/capture.h"
 #include "client/preload/heap.h"
 
+#define STAT_LEN 1024
 #define LOOK_NS UINT64_C(50000000) /* how often, when only the last thread's end ends the program */
 
 static uint64_t period_ns; /* 0: none */
@@ -89,35 +89,31 @@ static void on_signal(int number _unused_)
 	errno = saved;
 }
 
-/* A thread that has ended but is not gone, as the first one, is a zombie. */
-static bool is_running(const char *tid)
+/* What the kernel says of this process, from field 3 of it on; valid until `text` is. NULL: nobody knows. */
+static const char *stat_field(char text[STAT_LEN], int field)
 {
-	char path[64], text[1024] = "";
-	const char *p;
-	ssize_t n;
-	int fd;
+	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, text, STAT_LEN - 1) : -1;
+	char *p;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%.20s/stat", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
 	closep(&fd);
-	p = n > 0 ? strrchr(text, ')') : NULL; /* names of programs have spaces */
-	return p && strncmp(p, ") Z", 3) != 0 && strncmp(p, ") X", 3) != 0;
+	text[MAX(n, (ssize_t)0)] = '\0';
+	p = strrchr(text, ')'); /* names of programs have spaces */
+	for (int i = 2; p && i < field; i++)
+		p = strchr(p + 1, ' ');
+	return p ? p + 1 : NULL;
 }
 
-/* No thread is left but ours, which the C library does not tell from others. */
+/* The first thread is a zombie, and no other is left but ours, which the C library does not tell from the program's. */
 static bool program_has_ended(void)
 {
-	DIR *tasks = opendir("/proc/self/task");
-	uint32_t nr = 0;
-	struct dirent *e;
+	char text[STAT_LEN];
+	const char *state = stat_field(text, 3), *nr;
 
-	if (!tasks)
+	if (!state || *state != 'Z')
 		return false;
-	while ((e = readdir(tasks)))
-		nr += e->d_name[0] != '.' && is_running(e->d_name);
-	closedir(tasks);
-	return nr <= preload_own_threads();
+	nr = stat_field(text, 20);
+	return nr && strtoul(nr, NULL, 10) <= preload_own_threads() + 1;
 }
 
 /* As the last thread of a program does. */
@@ -314,16 +310,10 @@ static void replace_in_environment(const char *name, char *instead)
 /* When this process was started, since the machine was: numbers of processes come again. 0: nobody knows. */
 static uint64_t started_ticks(void)
 {
-	char text[1024] = "";
-	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-	char *p = n > 0 ? strrchr(text, ')') : NULL; /* names of programs have spaces */
+	char text[STAT_LEN];
+	const char *ticks = stat_field(text, 22);
 
-	if (fd >= 0)
-		close(fd);
-	for (int field = 2; p && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	return p ? strtoull(p, NULL, 10) : 0;
+	return ticks ? strtoull(ticks, NULL, 10) : 0;
 }
 
 /* Where checkpoints of this process go. NULL: it is to have none. What it leaves in the environment is for whoever takes its place. */
