@@ -256,6 +256,15 @@ ssize_t vmsplice(int fd, const struct iovec *iov, size_t nr, unsigned flags)
 	return OPENED(open_iov(iov, nr), NEXT(vmsplice)(fd, iov, nr, flags));
 }
 
+/* To another process it is not for us to open anything. */
+ssize_t process_vm_writev(pid_t pid, const struct iovec *local, unsigned long nr_local, const struct iovec *remote,
+			  unsigned long nr_remote, unsigned long flags)
+{
+	if (pid != getpid())
+		return NEXT(process_vm_writev)(pid, local, nr_local, remote, nr_remote, flags);
+	return OPENED(open_iov(remote, nr_remote), NEXT(process_vm_writev)(pid, local, nr_local, remote, nr_remote, flags));
+}
+
 /* --- receiving --- */
 
 ssize_t recv(int fd, void *p, size_t len, int flags)

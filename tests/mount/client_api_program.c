@@ -65,6 +65,9 @@ static void calls_write_to_closed_pages(void)
 	memset(p, 1, len);
 	CLOSED(process_vm_readv(getpid(), iov, 2, &remote, 1, 0), 6 * PAGE);
 	CHECK(api_all_are(p + 3, 3 * PAGE, 8) && p[2] == 1);
+	memset(p, 1, len);
+	CLOSED(process_vm_writev(getpid(), &remote, 1, iov, 2, 0), 6 * PAGE); /* to its own memory */
+	CHECK(api_all_are(p + 3, 3 * PAGE, 8) && p[2] == 1);
 	f = fopen("/dev/zero", "r");
 	CLOSED(fread(p, 1, len, f), len);
 	CHECK(api_all_are(p, len, 0));
