@@ -172,6 +172,9 @@ static int try_order(struct compact *c, const struct compact_variable *v, uint64
 	uint64_t bytes = 0;
 	int r;
 
+	r = matching_init(&c->matching, c->work, &v->shape, c->conf->budget, NULL);
+	if (r < 0)
+		return r;
 	compact_begin_sample(c);
 	r = compact_walk_init(&w, c->g.e, v, c->conf->inos, block);
 	while (r >= 0 && bytes < COMPACT_SAMPLE && (r = compact_walk_next(&w, &chunk)) > 0) {
@@ -181,6 +184,7 @@ static int try_order(struct compact *c, const struct compact_variable *v, uint64
 	if (r >= 0)
 		r = gc_copy_flush(&c->copy);
 	c->is_sample = false;
+	matching_release(&c->matching);
 	*ret = c->sample_coded * 1000 / MAX(c->sampled, (uint64_t)1);
 	return MIN(r, 0);
 }

@@ -109,7 +109,7 @@ static int code_parts(struct compact *c, const struct gc_copy *copy, const uint3
 /* The frame as it is to be stored, of two ways: bytes of all parts; <0. *ret_matched: without what repeats in it, in c->matched; else in c->stored. */
 static int code_frame(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, struct pack_parts *ret, bool *ret_matched)
 {
-	bool by_itself = c->back == 0 && c->rounded.wide_len == 0 && !c->is_sample;
+	bool by_itself = c->back == 0 && c->rounded.wide_len == 0;
 	enum matching_turn turn = by_itself ? matching_next(&c->matching) : MATCHING_NOT;
 	struct pack_parts parts = { 0 };
 	int n = 0, matched = 0;
