@@ -484,6 +484,17 @@ static int choose_whole(struct variables *v, const struct set *set, const struct
 	return r;
 }
 
+int variables_choose_whole(const struct variables_conf *conf, const struct set *set, bool *ret)
+{
+	struct variables v;
+	int r = variables_init(&v, conf);
+
+	if (r == 0)
+		r = choose_whole(&v, set, NULL, ret);
+	variables_release(&v);
+	return r;
+}
+
 /* The steps of a group of ranks, one after the other. The files of each step are together, and as many as nr[step]. */
 static int code_group(struct variables *v, struct file **file, const size_t *nr, size_t nr_steps)
 {

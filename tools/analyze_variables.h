@@ -14,6 +14,7 @@ enum scheme { SCHEME_AUTO, SCHEME_AGNOSTIC, SCHEME_AGNOSTIC_BLOCK, SCHEME_AWARE,
 extern const char *const scheme_names[NR_SCHEMES];
 
 struct stream;
+struct set;
 
 struct variables_conf {
 	enum scheme scheme;
@@ -60,6 +61,9 @@ int variables_init(struct variables *v, const struct variables_conf *conf);
 void variables_release(struct variables *v);
 /* All files, which have been arranged. A file that cannot be read is left out, and `complete` false. -ENOMEM and others, after a complaint. */
 int variables_run(struct variables *v, struct files *files);
+
+/* Are the files of a set smaller as a whole than all of their variables, each step by itself? Found out with some of them. -ENOMEM and others. */
+int variables_choose_whole(const struct variables_conf *conf, const struct set *set, bool *ret);
 
 /* What general compressors make of all files one behind the other. */
 struct rival {

@@ -51,6 +51,7 @@ struct planned {
 
 struct request {
 	enum scheme scheme;
+	bool is_aware; /* of the set that is looked at */
 	unsigned group; /* ranks; 0: all */
 	unsigned chain; /* steps that are coded one against the other */
 	uint64_t block, rate;
@@ -103,9 +104,21 @@ static void help(FILE *to)
 	      to);
 }
 
-static bool is_aware(const struct request *q)
+/* Are variables looked at? What is found of the first step holds for those that follow it. */
+static int choose_aware(struct request *q, const struct set *set, bool follows)
 {
-	return q->scheme != SCHEME_AGNOSTIC && q->scheme != SCHEME_AGNOSTIC_BLOCK;
+	struct variables_conf conf = { .scheme = q->scheme, .block = q->block, .budget = q->budget };
+	bool whole;
+	int r;
+
+	if (q->scheme != SCHEME_AUTO)
+		q->is_aware = q->scheme != SCHEME_AGNOSTIC && q->scheme != SCHEME_AGNOSTIC_BLOCK;
+	if (q->scheme != SCHEME_AUTO || follows)
+		return 0;
+	r = variables_choose_whole(&conf, set, &whole);
+	if (r == 0)
+		q->is_aware = !whole;
+	return r;
 }
 
 /* --- a plan --- */
@@ -307,7 +320,10 @@ static int compact_set(void *userdata, struct file **file, size_t nr, bool follo
 	if (r == 0)
 		r = check_files(q, &set);
 	if (r == 0)
-		r = compact_pieces_init(&p, &set, is_aware(q));
+		r = choose_aware(q, &set, follows);
+	q->rows.aware |= q->is_aware;
+	if (r == 0)
+		r = compact_pieces_init(&p, &set, q->is_aware);
 	if (r == 0 && is_full(q, &set, &p))
 		r = run_plan(q);
 	if (r == 0 && set.nr > 0)
@@ -379,7 +395,6 @@ static enum exit_status work(struct request *q, char *paths[], int nr)
 
 	progress_init(&q->progress);
 	q->progress.on &= !q->quiet && !q->json && !q->background;
-	q->rows.aware = is_aware(q);
 	q->rows.complete = true;
 	r = compact(q, paths, nr);
 	progress_clear(&q->progress);
