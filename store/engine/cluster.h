@@ -158,6 +158,26 @@ int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, 
 			      const struct cluster_node *owner);
 
 /*
+ * Chunks of a file that others are to have for this node, from now on: bytes that are here, and that nobody has from here, go (let_go.c), and are fetched when they are read.
+ */
+struct cluster_takers {
+	const struct cluster_node *nodes;
+	uint32_t nr; /* 1 to CLUSTER_OWNERS_MAX */
+	/* Has each of them these chunks, durable, and lent from now on? has[i], false to begin with. Takes no lock of the engine; may take as long as asking other nodes does. */
+	int (*lend)(void *userdata, const struct cluster_want *chunks, size_t nr, bool *has);
+	void *userdata;
+};
+struct cluster_let_go {
+	uint64_t chunks, bytes; /* that have gone */
+	uint64_t nr_refused; /* chunks that not all of them have, or could lend now: they stay */
+};
+/*
+ * Adds to *sums. When this returns that is durable; whatever it returns, every byte can be had from somewhere. -EAGAIN: nodes collect together, or a collection runs here; whatever `lend` returns. What is done twice
+ * is done once.
+ */
+int engine_cluster_let_go(struct content *c, const struct cluster_takers *takers, struct cluster_let_go *sums);
+
+/*
  * Collecting together (together.c): what no node refers to any more is not lent any more, and then each node's own collection frees it.
  *
  * Fingerprints are divided into windows. Of each window every node marks in a filter what it has elsewhere; these are united, and then every node has it say

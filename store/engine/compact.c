@@ -113,6 +113,12 @@ void compact_leave(struct compact *c, const struct pack_chunk_info *info)
 	*(info->is_coded ? &c->result->known : &c->result->kept) += c->is_sample ? 0 : info->len;
 }
 
+/* Of what a round is at it is not known yet what becomes of it. */
+bool compact_may_move(const struct compact *c, const struct pack_chunk_info *info)
+{
+	return shares_is_settling(c->g.e, info->start.pack, pack_frame_of(info->start)) == 0;
+}
+
 int compact_move(struct compact *c, const struct compact_chunk *chunk)
 {
 	const struct pack_chunk_info *info = &chunk->info;
@@ -132,7 +138,7 @@ static int add_chunk(struct compact *c, const struct compact_chunk *chunk)
 {
 	const struct pack_chunk_info *info = &chunk->info;
 
-	if (info->is_coded || shares_has_pack(c->g.e, info->start.pack)) { /* other nodes know it by where it is */
+	if (info->is_coded || !compact_may_move(c, info)) {
 		compact_leave(c, info);
 		return 0;
 	}

@@ -61,6 +61,7 @@ void compact_add_up(struct compact_result *sum, const struct compact_result *r);
 void compact_yield(struct compact *c); /* until nobody who writes waits */
 /* What has been copied becomes what files refer to. `w`: walks on, or NULL. */
 int compact_repoint(struct compact *c, struct compact_walk *w);
+bool compact_may_move(const struct compact *c, const struct pack_chunk_info *info);
 void compact_leave(struct compact *c, const struct pack_chunk_info *info); /* it stays as it is */
 int compact_move(struct compact *c, const struct compact_chunk *chunk); /* with the next frame */
 int compact_set_seen(struct compact *c, struct addr a); /* 1: for the first time; <0 */

@@ -60,7 +60,7 @@ static int take_version(struct compact *c, const struct compact_chunk *chunk, co
 	if (r <= 0)
 		return r;
 	c->result->plain += c->is_sample ? 0 : info->len;
-	if (!info->is_based && !shares_has_pack(c->g.e, info->start.pack))
+	if (!info->is_based && compact_may_move(c, info))
 		return 1;
 	compact_leave(c, info);
 	return 0;

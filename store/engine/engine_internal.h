@@ -42,7 +42,7 @@
  *   moving.c    chunks that are stored in two places, and a crash
  *   vacate.c    the places that they have left
  *   shares.c    chunks that other nodes have, or have from here
- *   shares_gc.c collecting these; together.c: with the other nodes
+ *   shares_gc.c collecting these; together.c: with the other nodes; shares_carry.c: when they move
  *   shift.c     which bytes have moved
  *   shifted.c   looking for them in champions
  *
@@ -297,6 +297,8 @@ struct engine {
 		bool collecting GUARDED_BY(lock); /* what is referred to in this window was told; what is not may be unlent */
 		struct cluster_window window GUARDED_BY(lock);
 		struct pack_marks marked GUARDED_BY(lock); /* then */
+		const struct move *moved GUARDED_BY(lock); /* places that are being given up (shares_carry.c), in order; NULL: none are */
+		size_t nr_moved GUARDED_BY(lock);
 		_Atomic bool any; /* something is shared: tables that are read must be told */
 		_Atomic bool has_left; /* frames that a round has not come to an end with: their notes are not what they will be */
 		_Atomic bool paused; /* changes wait for a commit: it does without a round */
@@ -472,7 +474,7 @@ int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) RE
 
 /* vacate.c */
 /* Of sorted moves. The caller commits, then calls the second. */
-int vacate(struct engine *e, const struct move *m, size_t nr, struct freed_totals *ret);
+int vacate(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct freed_totals *ret); /* is_shared: as shares_carry() says */
 void vacate_forget_tables(struct engine *e, const struct move *m, size_t nr);
 
 /* moving.c: two copies of a chunk, and a crash */
@@ -576,7 +578,7 @@ void shares_del(uint32_t pack, uint32_t frame, struct buf *records);
 
 /* shares_gc.c */
 int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_window *w); /* they are live */
-bool shares_has_pack(struct engine *e, uint32_t pack); /* nothing of it can be moved */
+bool shares_has_pack(struct engine *e, uint32_t pack); /* the collector moves nothing of it */
 bool shares_is_before(const struct pack_marks *marks, uint32_t pack, uint32_t frame); /* it was there then */
 /* Is a round, or what one has left, still at this frame? 1/0/<0 */
 int shares_is_settling(struct engine *e, uint32_t pack, uint32_t frame);
@@ -589,6 +591,17 @@ struct shares_gone {
 	uint64_t gone[PACK_GONE_WORDS];
 };
 int shares_give_up(struct engine *e, struct engine_tx *tx, const struct shares_gone *gone, size_t nr);
+
+/* shares_carry.c */
+/*
+ * These chunks have moved, nobody is about to refer to an old place, and all files refer to the new ones. 1: that is durable, and so is that what was lent at an old place is lent at its new one; 0: nothing is
+ * shared with other nodes. From here until shares_carried() nothing is lent at an old place. `m` is sorted, and borrowed as long; gc.lock is held.
+ */
+int shares_carry(struct engine *e, const struct move *m, size_t nr);
+void shares_carried(struct engine *e);
+bool shares_any_moved(struct engine *e, const struct addr *where, size_t nr) REQUIRES(e->shares.lock);
+/* keep.c: notes for chunks that are here, in any order; what was noted before stays. -EAGAIN: one is not here after all */
+int shares_note_lent(struct engine *e, struct addr *where, size_t nr, struct buf *records) REQUIRES(e->shares.lock);
 
 /* together.c */
 /* Something begins that ends with a note about another node's chunk; shares_settled() ends it. -EAGAIN: not while nodes collect together. */

@@ -131,16 +131,15 @@ static int compare_addr(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* Notes for all of them, frame by frame; what was noted before stays. */
-static int note_kept(struct engine *e, struct keeping *k, struct buf *records) REQUIRES(e->shares.lock)
+int shares_note_lent(struct engine *e, struct addr *where, size_t nr, struct buf *records)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	_cleanup_(freep) struct share_frame *note = malloc(sizeof(*note));
 	int r = rec && note ? 0 : -ENOMEM;
 
-	qsort(k->where, k->nr, sizeof(*k->where), compare_addr);
-	for (size_t i = 0; i < k->nr && r >= 0;) {
-		struct addr first = k->where[i];
+	qsort(where, nr, sizeof(*where), compare_addr);
+	for (size_t i = 0; i < nr && r >= 0;) {
+		struct addr first = where[i];
 		uint32_t number;
 
 		r = share_get(e->db, first.pack, frame_of(first), note);
@@ -148,8 +147,8 @@ static int note_kept(struct engine *e, struct keeping *k, struct buf *records) R
 			*note = (struct share_frame){ .settled = true };
 		if (r >= 0)
 			r = read_frame(e, first, rec);
-		for (; r >= 0 && i < k->nr && pack_same_frame(k->where[i], first); i++) {
-			r = number_of(rec, k->where[i], &number);
+		for (; r >= 0 && i < nr && pack_same_frame(where[i], first); i++) {
+			r = number_of(rec, where[i], &number);
 			if (r < 0 || share_bit(note->lent, number))
 				continue;
 			if (share_bit(note->away, number))
@@ -188,7 +187,7 @@ static int keep(struct keeping *k)
 	if (r < 0)
 		return r;
 	mutex_lock(&e->shares.lock);
-	r = note_kept(e, k, &records);
+	r = shares_any_moved(e, k->where, k->nr) ? -EAGAIN : shares_note_lent(e, k->where, k->nr, &records);
 	if (r == 0)
 		r = shares_commit(e, NULL, &records); /* those marks, or what another commit has come to since */
 	mutex_unlock(&e->shares.lock);

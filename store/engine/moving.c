@@ -10,12 +10,13 @@
  *   2. copy (gc_copy.c); nothing is absorbed meanwhile, RocksDB goes on knowing the old places
  *   3. point all files to the copies, and whatever enters the log (repoint.c)
  *   4. wait for all who may have met an old place, to share or to read it; nobody refers to one now
- *   5. give the old places up (vacate.c), take the note out of the log, and commit: memory has forgotten the old
+ *   5. what other nodes rely on at an old place is lent at the new one (shares_carry.c), after a commit of 3
+ *   6. give the old places up (vacate.c), take the note out of the log, and commit: memory has forgotten the old
  *      places, so what is absorbed from now on must not lead to copies that a crash takes back
- *   6. forget the tables that still name the old places; until then whoever finds one through them is pointed on by 3
+ *   7. forget the tables that still name the old places; until then whoever finds one through them is pointed on by 3
  *
  * A mount that finds the note looks up all chunks behind the marks (absorb.c). One that is known at another place is a
- * copy of that, and 3 to 6 are done for it. Before that none of them is absorbed and nothing is collected.
+ * copy of that, and 3 to 7 are done for it. Before that none of them is absorbed and nothing is collected.
  *
  * Where something fails the moves are forgotten, never kept for later: the copies that nobody refers to may be
  * collected at any time from then on, and must not be pointed to any more.
@@ -178,7 +179,9 @@ int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_to
 	r = repoint(e, m, nr);
 	if (r == 0) {
 		epoch_wait(&e->users);
-		r = vacate(e, m, nr, ret);
+		r = shares_carry(e, m, nr);
+		if (r >= 0)
+			r = vacate(e, m, nr, r > 0, ret);
 		if (r == 0)
 			r = put_note(e, NULL);
 		if (r == 0)
@@ -186,6 +189,7 @@ int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_to
 		if (r == 0)
 			set_moving(e, false);
 		vacate_forget_tables(e, m, nr); /* whatever became of it: some may be in the log as gone */
+		shares_carried(e);
 	}
 	repoint_end(e);
 	return r;

@@ -4,11 +4,12 @@
  * lengths, since a collection marks blocks and may keep a dead chunk beside a live one. Kept, it would be there twice:
  * found by nobody once the other copy is collected, and found by its neighbours for all that.
  *
- * Like a collection: into the log what is gone ('F'), and the caller commits that; then memory forgets it. The space is
- * punched out by the next collection, which sees that nobody has.
+ * Like a collection: into the log what is gone ('F'), and the caller commits that; then memory forgets it. In a store that shares chunks with
+ * other nodes it goes beside the log, with what was noted of these chunks. The space is punched out by the next collection, which sees that nobody has.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/util.h"
 #include "index/freed.h"
@@ -69,11 +70,12 @@ static void take_out(struct engine *e, const struct move *m, size_t nr, const st
 
 /* `nr` moves from one frame. What cannot be read stays: damage is fsck's business. */
 static int vacate_frame(struct engine *e, const struct move *m, size_t nr, struct pack_frame_rec *rec,
-			struct engine_tx *tx, struct freed_totals *ret)
+			struct engine_tx *tx, struct shares_gone *gone, struct freed_totals *ret)
 {
 	struct freed_frame f = { 0 };
 	int r;
 
+	*gone = (struct shares_gone){ .pack = m->pack, .frame = frame_of(m) };
 	r = packs_frame_rec(e->packs, m->pack, frame_of(m), rec);
 	if (r <= 0 || rec->damaged)
 		return r == -ENOMEM ? r : 0;
@@ -82,30 +84,32 @@ static int vacate_frame(struct engine *e, const struct move *m, size_t nr, struc
 		return r;
 	f.punched = false;
 	take_out(e, m, nr, rec, &f, ret);
+	memcpy(gone->gone, f.gone, sizeof(gone->gone));
 	freed_put_frame(tx, m->pack, frame_of(m), &f);
 	return 0;
 }
 
 /* Frames up to the bound of a transaction; *done is how many moves they were. */
-static int vacate_some(struct engine *e, const struct move *m, size_t nr, struct pack_frame_rec *rec, size_t *done,
+static int vacate_some(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct pack_frame_rec *rec, size_t *done,
 		       struct freed_totals *ret)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(freep) struct shares_gone *shared = calloc(FRAMES_PER_TX, sizeof(*shared));
 	struct freed_totals totals, some = { 0 };
-	size_t n;
-	int r = 0;
+	size_t n, frames = 0;
+	int r = shared ? 0 : -ENOMEM;
 
 	*done = 0;
-	for (unsigned frames = 0; frames < FRAMES_PER_TX && *done < nr && r == 0; frames++, *done += n) {
+	for (; frames < FRAMES_PER_TX && *done < nr && r == 0; frames++, *done += n) {
 		n = same_frame(m + *done, nr - *done);
-		r = vacate_frame(e, m + *done, n, rec, &tx, &some);
+		r = vacate_frame(e, m + *done, n, rec, &tx, &shared[frames], &some);
 	}
 	if (r < 0)
 		return r;
 	freed_so_far(e, &totals);
 	totals.nr_chunks += some.nr_chunks;
 	totals.bytes += some.bytes;
-	r = freed_apply(e, &tx, &totals);
+	r = is_shared ? freed_give_up(e, &tx, &totals, shared, frames) : freed_apply(e, &tx, &totals);
 	if (r < 0)
 		return r;
 	ret->nr_chunks += some.nr_chunks;
@@ -113,14 +117,14 @@ static int vacate_some(struct engine *e, const struct move *m, size_t nr, struct
 	return 0;
 }
 
-int vacate(struct engine *e, const struct move *m, size_t nr, struct freed_totals *ret)
+int vacate(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct freed_totals *ret)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	int r = rec ? 0 : -ENOMEM;
 
 	atomic_store(&e->gc.any, true);
 	for (size_t i = 0, n; i < nr && r == 0; i += n)
-		r = vacate_some(e, m + i, nr - i, rec, &n, ret);
+		r = vacate_some(e, m + i, nr - i, is_shared, rec, &n, ret);
 	return r;
 }
 

@@ -195,6 +195,12 @@ static inline bool pack_same_frame(struct addr a, struct addr b)
 	       (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE == (b.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
 }
 
+/* The number of its frame; not of one of a table. */
+static inline uint32_t pack_frame_of(struct addr a)
+{
+	return (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
+}
+
 /* How far into its frame's data an address is; not one of a table. */
 static inline uint32_t pack_in_frame(struct addr a)
 {
@@ -343,6 +349,9 @@ int packs_stream_of(struct packs *p, uint32_t pack, enum pack_stream *ret);
  * frame are coded against stays until these are gone, too. */
 int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
 		const uint64_t gone[PACK_GONE_WORDS]);
+/* The same where the table stays, also if nothing else does: these chunks are gone, or their bytes are elsewhere. */
+int packs_empty(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
+		const uint64_t unneeded[PACK_GONE_WORDS]);
 /* No more frames for this pack, which a stream is at and which has so many; false: it has got more. */
 bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_frames);
 int packs_remove(struct packs *p, uint32_t pack); /* the whole pack, of which no more will come */

@@ -139,11 +139,9 @@ static void count_again(struct packs *p, struct pack_file *file)
 	mutex_unlock(&p->lock);
 }
 
-int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
-		const uint64_t gone[PACK_GONE_WORDS])
+static int punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks, const uint64_t *gone, bool all)
 {
 	struct pack_table t = { .chunk_len = chunk_len, .nr_chunks = nr_chunks };
-	bool all = run_of_gone(gone, 0, nr_chunks) == nr_chunks;
 	struct pack_cuts cuts;
 	struct pack_file *file;
 	int r;
@@ -171,6 +169,18 @@ int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_l
 	}
 	pack_file_put(p->files, file);
 	return MIN(r, 0);
+}
+
+int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
+		const uint64_t gone[PACK_GONE_WORDS])
+{
+	return punch(p, pack, frame, chunk_len, nr_chunks, gone, run_of_gone(gone, 0, nr_chunks) == nr_chunks);
+}
+
+int packs_empty(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
+		const uint64_t unneeded[PACK_GONE_WORDS])
+{
+	return punch(p, pack, frame, chunk_len, nr_chunks, unneeded, false);
 }
 
 bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_frames)

@@ -284,6 +284,18 @@ static bool holds_part(const struct want *w, uint32_t part, uint32_t plain_len)
 	return start >= w->in && start + pack_part_len(plain_len, part) <= w->in + w->len;
 }
 
+/* Has it anything that is not elsewhere? */
+static bool is_part_here(const struct shape *s, uint32_t part)
+{
+	uint32_t start = part * PACK_PART_BYTES;
+
+	for (uint32_t i = pack_cut_at(&s->cuts, start); i < s->cuts.nr_chunks && pack_cut_start(&s->cuts, i) < start + PACK_PART_BYTES; i++)
+		if (!pack_is_away(s->away, i))
+			return true;
+	return false;
+}
+
+/* Parts of which all that is wanted is elsewhere are not read: the disk may have forgotten them. */
 static void plan_parts(struct plan *pl, const struct shape *s, struct part_read *pr)
 {
 	bool is_chunk_in_one = s->cuts.chunk_len && PACK_PART_BYTES % s->cuts.chunk_len == 0;
@@ -292,16 +304,16 @@ static void plan_parts(struct plan *pl, const struct shape *s, struct part_read 
 	memset(pl->where, 0, sizeof(pl->where));
 	for (const struct want *w = pl->wants; is_chunk_in_one && w < pl->wants + pl->nr_wants; w++)
 		for (uint32_t i = w->in / PACK_PART_BYTES; i <= (w->in + w->len - 1) / PACK_PART_BYTES; i++)
-			if (holds_part(w, i, pr->plain_len))
+			if (holds_part(w, i, pr->plain_len) && is_part_here(s, i))
 				pr->to[i] = w->buf + (i * PACK_PART_BYTES - w->in);
 	for (const struct want *w = pl->wants; w < pl->wants + pl->nr_wants; w++)
 		for (uint32_t i = first_chunk(w, &s->cuts); i <= last_chunk(w, &s->cuts); i++) {
 			uint32_t start = pack_cut_start(&s->cuts, i), part = start / PACK_PART_BYTES;
 
-			for (uint32_t k = part; k * PACK_PART_BYTES < pack_cut_end(&s->cuts, i); k++)
+			for (uint32_t k = part; k * PACK_PART_BYTES < pack_cut_end(&s->cuts, i) && !pack_is_away(s->away, i); k++)
 				if (!pr->to[k])
 					pr->to[k] = pl->buffer->data + k * PACK_PART_BYTES;
-			pl->where[i] = pr->to[part] + (start - part * PACK_PART_BYTES);
+			pl->where[i] = pr->to[part] ? pr->to[part] + (start - part * PACK_PART_BYTES) : pl->buffer->data + start;
 		}
 }
 
@@ -317,7 +329,7 @@ static void part_is_bad(struct plan *pl, uint32_t part)
 	cuts = pack_table_cuts(&t);
 	first = pack_cut_at(&cuts, part * PACK_PART_BYTES);
 	for (uint32_t i = first; i < t.nr_chunks && pack_cut_start(&cuts, i) < (part + 1) * PACK_PART_BYTES; i++)
-		if (!fp_is_none(t.fps[i]))
+		if (!fp_is_none(t.fps[i]) && !pack_is_away(t.away, i))
 			nr += pack_places_add(&pl->packs->damaged, pack, pack_data_off(frame) + pack_cut_start(&cuts, i));
 	if (nr > 0)
 		log_error("pack %" PRIu32 " offset %" PRIu32 ": %" PRIu32

@@ -1,0 +1,299 @@
+/*
+ * Letting go of chunks that other nodes are to have for this one. A chunk keeps its place, as one does that a round has given to others (decisions/024); only its bytes go:
+ *   1. these nodes say of each that it is there, durable, and lent               crash: what is lent and not referred to
+ *   2. a note, where it lies, that it is elsewhere, and with whom; durable       crash before: nothing has happened
+ *   3. all who may have read the table of its frame, and mean to read bytes, are waited for
+ *   4. the disk forgets the bytes                                                crash before: who does it again comes to all that is elsewhere
+ * No mark for a collection of all nodes comes between 1 and 2 (shares_settling()): it comes before, and then what was lent is lent after it, or the owner has said no; or it comes after, and finds the note. So
+ * what this node counts on stays lent.
+ *
+ * What is lent here stays: others count on this node. So does what a round is at, and all while chunks move (gc.lock).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "store/engine/cluster.h"
+#include "store/engine/engine_internal.h"
+#include "store/engine/repoint.h"
+
+#define BATCH 2048u /* chunks */
+
+struct letting {
+	struct engine *e;
+	const struct cluster_takers *takers;
+	struct cluster_let_go *sums;
+	struct share_owners owners;
+
+	struct place {
+		struct addr start;
+		uint32_t len;
+		struct fp fp;
+		bool is_here, has; /* has: all of them have it */
+	} v[BATCH];
+	size_t nr;
+	struct cluster_want wants[BATCH]; /* those that are here */
+	bool has[BATCH];
+	struct move m[BATCH]; /* as vacate_forget_tables() wants them */
+	struct share_frame note;
+	struct pack_frame_rec rec;
+};
+
+/* --- what there is --- */
+
+/* Chunks of an extent from *done on, as long as there is room. */
+static int gather_extent(struct letting *l, const struct extent *x, uint32_t *done)
+{
+	while (*done < x->len && l->nr < BATCH) {
+		struct addr a = x->addr;
+		struct pack_chunk_info info;
+		int r;
+
+		a.off += *done;
+		r = packs_chunk_info(l->e->packs, a, &info);
+		if (r <= 0)
+			return r < 0 ? r : -EBADMSG;
+		l->v[l->nr++] = (struct place){ .start = info.start, .len = info.len, .fp = info.fp, .is_here = !info.is_away };
+		*done += info.len - (a.off - info.start.off);
+	}
+	return 0;
+}
+
+/* Of the file from *off on, which is moved behind what there was room for. */
+static int gather(struct letting *l, struct content *c, uint64_t size, uint64_t *off)
+{
+	while (*off < size && l->nr < BATCH) {
+		_cleanup_(extent_list_release) struct extent_list x = { 0 };
+		uint64_t base = *off, len = MIN(size - base, (uint64_t)SEGMENT_SIZE);
+		uint32_t done = 0;
+		int r;
+
+		content_lock_quiet(c);
+		r = content_extents(c, base, len, &x);
+		content_unlock_quiet(c);
+		for (size_t i = 0; i < x.nr && r == 0 && l->nr < BATCH; i++) {
+			done = 0;
+			r = gather_extent(l, &x.x[i], &done);
+			*off = base + x.x[i].off + done;
+		}
+		if (r < 0)
+			return r;
+		if (l->nr < BATCH)
+			*off = base + len;
+	}
+	return 0;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->start.pack != y->start.pack)
+		return x->start.pack < y->start.pack ? -1 : 1;
+	return (x->start.off > y->start.off) - (x->start.off < y->start.off);
+}
+
+static void sort(struct letting *l)
+{
+	size_t n = 0;
+
+	qsort(l->v, l->nr, sizeof(*l->v), by_start);
+	for (size_t i = 0; i < l->nr; i++)
+		if (n == 0 || by_start(&l->v[n - 1], &l->v[i]) != 0)
+			l->v[n++] = l->v[i];
+	l->nr = n;
+	for (size_t i = 0; i < n; i++)
+		l->m[i] = (struct move){ .pack = l->v[i].start.pack, .off = l->v[i].start.off, .len = l->v[i].len };
+}
+
+/* How many from `i` on are of one frame. */
+static size_t same_frame(const struct letting *l, size_t i)
+{
+	size_t n = 1;
+
+	while (i + n < l->nr && pack_same_frame(l->v[i].start, l->v[i + n].start))
+		n++;
+	return n;
+}
+
+/* --- step 1 --- */
+
+static int ask(struct letting *l)
+{
+	size_t n = 0;
+	int r;
+
+	for (size_t i = 0; i < l->nr; i++)
+		if (l->v[i].is_here)
+			l->wants[n++] = (struct cluster_want){ .fp = l->v[i].fp, .len = l->v[i].len };
+	if (n == 0)
+		return 0;
+	memset(l->has, 0, n * sizeof(*l->has));
+	r = l->takers->lend(l->takers->userdata, l->wants, n, l->has);
+	n = 0;
+	for (size_t i = 0; r == 0 && i < l->nr; i++) {
+		l->v[i].has = l->v[i].is_here && l->has[n++];
+		l->sums->nr_refused += l->v[i].is_here && !l->v[i].has;
+	}
+	return r;
+}
+
+/* --- step 2 --- */
+
+static void note_chunk(struct letting *l, struct place *p, uint32_t number) REQUIRES(l->e->shares.lock)
+{
+	struct share_totals *t = &l->e->shares.totals;
+
+	if (!p->has || share_bit(l->note.away, number) || share_bit(l->note.lent, number) || !fp_equal(l->rec.fps[number], p->fp))
+		return;
+	share_set(l->note.away, number);
+	l->note.owners[number] = l->owners;
+	t->nr_away++;
+	t->away_bytes += p->len;
+	l->sums->chunks++;
+	l->sums->bytes += p->len;
+}
+
+static int note_frame(struct letting *l, size_t from, size_t nr, struct buf *records) REQUIRES(l->e->shares.lock)
+{
+	struct addr a = l->v[from].start;
+	uint32_t frame = pack_frame_of(a), number = 0;
+	int r = share_get(l->e->db, a.pack, frame, &l->note);
+
+	if (r < 0 || (r > 0 && !l->note.settled))
+		return MIN(r, 0);
+	if (r == 0)
+		l->note = (struct share_frame){ .settled = true };
+	r = packs_frame_rec(l->e->packs, a.pack, frame, &l->rec);
+	if (r <= 0 || l->rec.damaged)
+		return MIN(r, 0);
+	for (size_t i = from; i < from + nr; i++) {
+		while (number < l->rec.nr_chunks && pack_rec_addr(&l->rec, number).off < l->v[i].start.off)
+			number++;
+		if (number < l->rec.nr_chunks && pack_rec_addr(&l->rec, number).off == l->v[i].start.off)
+			note_chunk(l, &l->v[i], number);
+	}
+	if (share_any(l->note.away))
+		shares_put(&l->note, a.pack, frame, records);
+	return 0;
+}
+
+static int number_takers(struct letting *l) REQUIRES(l->e->shares.lock)
+{
+	int r = 0;
+
+	l->owners.nr = 0;
+	for (uint32_t i = 0; i < l->takers->nr && r == 0; i++)
+		r = shares_number(l->e, &l->takers->nodes[i], &l->owners.node[l->owners.nr++]);
+	return r;
+}
+
+static int note(struct letting *l, const struct pack_marks *marks)
+{
+	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
+	struct cluster_let_go sums = *l->sums;
+	struct share_totals totals;
+	int r;
+
+	mutex_lock(&l->e->shares.lock);
+	totals = l->e->shares.totals;
+	r = number_takers(l);
+	totals.nr_nodes = l->e->shares.totals.nr_nodes;
+	for (size_t i = 0, n; i < l->nr && r == 0 && !atomic_load(&l->e->shares.has_left); i += n) {
+		n = same_frame(l, i);
+		if (shares_is_before(marks, l->v[i].start.pack, pack_frame_of(l->v[i].start)))
+			r = note_frame(l, i, n, &records);
+	}
+	if (r == 0 && records.len > 0)
+		r = shares_commit(l->e, NULL, &records);
+	if (r < 0) {
+		l->e->shares.totals = totals;
+		*l->sums = sums;
+	}
+	mutex_unlock(&l->e->shares.lock);
+	return r;
+}
+
+/* --- steps 3 and 4 --- */
+
+static int punch(struct letting *l)
+{
+	int r = 0;
+
+	vacate_forget_tables(l->e, l->m, l->nr);
+	for (size_t i = 0, n; i < l->nr && r == 0; i += n) {
+		uint64_t unneeded[PACK_GONE_WORDS];
+		struct addr a = l->v[i].start;
+
+		n = same_frame(l, i);
+		r = packs_frame_rec(l->e->packs, a.pack, pack_frame_of(a), &l->rec);
+		if (r <= 0 || l->rec.damaged || !share_any(l->rec.away)) {
+			r = MIN(r, 0);
+			continue;
+		}
+		memcpy(unneeded, l->rec.away, sizeof(unneeded));
+		for (uint32_t k = 0; k < l->rec.nr_chunks; k++)
+			if (fp_is_none(l->rec.fps[k]))
+				share_set(unneeded, k);
+		r = packs_empty(l->e->packs, a.pack, pack_frame_of(a), l->rec.chunk_len, l->rec.nr_chunks, unneeded);
+	}
+	return r;
+}
+
+/* --- */
+
+static int let_batch_go(struct letting *l, struct content *c, uint64_t size, uint64_t *off) REQUIRES(l->e->gc.lock)
+{
+	struct pack_marks marks;
+	unsigned ticket;
+	int r;
+
+	l->nr = 0;
+	commit_durable(l->e, &marks);
+	ticket = epoch_enter(&l->e->users);
+	r = gather(l, c, size, off);
+	epoch_leave(&l->e->users, ticket);
+	if (r < 0)
+		return r;
+	sort(l);
+	r = shares_settling(l->e, false);
+	if (r < 0)
+		return r;
+	r = ask(l);
+	if (r == 0)
+		r = note(l, &marks);
+	shares_settled(l->e);
+	return r < 0 ? r : punch(l);
+}
+
+int engine_cluster_let_go(struct content *c, const struct cluster_takers *takers, struct cluster_let_go *sums)
+{
+	struct letting *l;
+	uint64_t off = 0, size;
+	int r = 0;
+
+	if (c->e->conf.read_only)
+		return -EROFS;
+	if (takers->nr == 0 || takers->nr > CLUSTER_OWNERS_MAX)
+		return -EINVAL;
+	l = malloc(sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	l->e = c->e;
+	l->takers = takers;
+	l->sums = sums;
+	content_lock_quiet(c);
+	size = c->logged.size;
+	content_unlock_quiet(c);
+	while (off < size && r == 0) {
+		if (!mutex_trylock(&c->e->gc.lock)) { /* chunks may be about to move */
+			r = -EAGAIN;
+			break;
+		}
+		r = let_batch_go(l, c, size, &off);
+		mutex_unlock(&c->e->gc.lock);
+	}
+	free(l);
+	return r;
+}

@@ -1,0 +1,122 @@
+/*
+ * Chunks that other nodes rely on, when they move (moving.c, step 5).
+ *
+ * That a chunk is lent is noted at its place. All files refer to the new places by now; that is made durable first, and with it the frames that these are in, which notes must not be ahead of:
+ *   1. commit                                            crash: the next mount finds the note of the move, and begins anew
+ *   2. what is lent at an old place is lent at its new one, too    crash: likewise; what is lent twice is so once when it is done
+ *   3. the old place is given up, with its note (vacate.c)
+ * Whoever keeps a chunk for another node without gc.lock (keep.c) may have found an old place: either its note is there before 2 looks, or it is told to begin anew.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "store/engine/cluster.h"
+#include "store/engine/engine_internal.h"
+#include "store/engine/repoint.h"
+
+#define AT_ONCE 65536u /* chunks in one group of the journal: the notes of some hundred frames */
+
+struct carrying {
+	struct engine *e;
+	struct share_frame note;
+	struct pack_frame_rec rec;
+	struct addr where[AT_ONCE]; /* new places of what is lent */
+	size_t nr;
+};
+
+static struct addr place_of(const struct move *m)
+{
+	return (struct addr){ .pack = m->pack, .off = m->off };
+}
+
+static int note(struct carrying *c) REQUIRES(c->e->shares.lock)
+{
+	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
+	int r = c->nr > 0 ? shares_note_lent(c->e, c->where, c->nr, &records) : 0;
+
+	if (r == 0 && c->nr > 0)
+		r = shares_commit(c->e, NULL, &records);
+	c->nr = 0;
+	return r;
+}
+
+/* `nr` moves from one frame, in order. One whose table cannot be read keeps its chunks: nobody knows which of them are lent. */
+static int look_at_frame(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c->e->shares.lock)
+{
+	struct engine *e = c->e;
+	struct addr a = place_of(m);
+	uint32_t i = 0;
+	int r = share_get(e->db, a.pack, pack_frame_of(a), &c->note);
+
+	if (r <= 0 || !share_any(c->note.lent))
+		return MIN(r, 0);
+	r = packs_frame_rec(e->packs, a.pack, pack_frame_of(a), &c->rec);
+	if (r <= 0 || c->rec.damaged)
+		return r < 0 ? r : -EBADMSG;
+	if (c->nr + nr > AT_ONCE) {
+		r = note(c);
+		if (r < 0)
+			return r;
+	}
+	for (size_t k = 0; k < nr; k++) {
+		while (i < c->rec.nr_chunks && pack_rec_addr(&c->rec, i).off < m[k].off)
+			i++;
+		if (i < c->rec.nr_chunks && pack_rec_addr(&c->rec, i).off == m[k].off && share_bit(c->note.lent, i))
+			c->where[c->nr++] = m[k].to;
+	}
+	return 0;
+}
+
+static int carry(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c->e->shares.lock)
+{
+	int r = 0;
+
+	for (size_t i = 0, n; i < nr && r == 0; i += n) {
+		for (n = 1; i + n < nr && pack_same_frame(place_of(&m[i]), place_of(&m[i + n])); n++)
+			;
+		r = look_at_frame(c, m + i, n);
+	}
+	return r == 0 ? note(c) : r;
+}
+
+int shares_carry(struct engine *e, const struct move *m, size_t nr)
+{
+	_cleanup_(freep) struct carrying *c = NULL;
+	int r = 0;
+
+	mutex_lock(&e->shares.lock);
+	e->shares.moved = m;
+	e->shares.nr_moved = nr;
+	mutex_unlock(&e->shares.lock);
+	if (!atomic_load(&e->shares.any)) /* who comes now with the first note of all is told to begin anew */
+		return 0;
+	c = malloc(sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	c->e = e;
+	c->nr = 0;
+	r = engine_sync(e);
+	if (r < 0)
+		return r;
+	mutex_lock(&e->shares.lock);
+	r = carry(c, m, nr);
+	mutex_unlock(&e->shares.lock);
+	return r < 0 ? r : 1;
+}
+
+void shares_carried(struct engine *e)
+{
+	mutex_lock(&e->shares.lock);
+	e->shares.moved = NULL;
+	e->shares.nr_moved = 0;
+	mutex_unlock(&e->shares.lock);
+}
+
+bool shares_any_moved(struct engine *e, const struct addr *where, size_t nr)
+{
+	for (size_t i = 0; i < nr && e->shares.moved; i++)
+		if (move_of(e->shares.moved, e->shares.nr_moved, where[i], where[i].off + 1))
+			return true;
+	return false;
+}
