@@ -287,12 +287,12 @@ int engine_cluster_let_go(struct content *c, const struct cluster_takers *takers
 	size = c->logged.size;
 	content_unlock_quiet(c);
 	while (off < size && r == 0) {
-		if (!mutex_trylock(&c->e->gc.lock)) { /* chunks may be about to move */
+		if (!mutex_trylock(&l->e->gc.lock)) { /* chunks may be about to move */
 			r = -EAGAIN;
 			break;
 		}
 		r = let_batch_go(l, c, size, &off);
-		mutex_unlock(&c->e->gc.lock);
+		mutex_unlock(&l->e->gc.lock);
 	}
 	free(l);
 	return r;

@@ -99,9 +99,9 @@ int shares_carry(struct engine *e, const struct move *m, size_t nr)
 	r = engine_sync(e);
 	if (r < 0)
 		return r;
-	mutex_lock(&e->shares.lock);
+	mutex_lock(&c->e->shares.lock);
 	r = carry(c, m, nr);
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&c->e->shares.lock);
 	return r < 0 ? r : 1;
 }
 
