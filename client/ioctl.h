@@ -250,11 +250,13 @@ struct ckptfs_delta_abort {
  *           runs the mount see all, others their own
  *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none. ENODATA: it is not sealed.
  *           ENOTCONN: no agent is there; EHOSTUNREACH: no node is on another host; others: what the last attempt came to. There will be more
+ *   COLLECTED  the same of compact_group=: 0, the collectors of this node's group have it, and what was here is not any more, unless it is one of them. EOPNOTSUPP: without that option
+ *   COPY    of directories of other nodes that this one has, all of them, the one behind `inode`, as NEXT: `path` is from .ckptfs/nodes on. For root and whoever runs the mount (EPERM)
  *   CHECK   the seal, and its root made anew from what the store has now: not the same, and something is damaged. For
  *           those whom NEXT tells of it (EPERM). ENODATA: it is not sealed. EIO: something is damaged. Bytes are not
  *           read; reading them compares them with what the root is made of
  */
-enum ckptfs_seal_command { CKPTFS_SEAL_SEAL, CKPTFS_SEAL_UNSEAL, CKPTFS_SEAL_NEXT, CKPTFS_SEAL_CHECK, CKPTFS_SEAL_STATE };
+enum ckptfs_seal_command { CKPTFS_SEAL_SEAL, CKPTFS_SEAL_UNSEAL, CKPTFS_SEAL_NEXT, CKPTFS_SEAL_CHECK, CKPTFS_SEAL_STATE, CKPTFS_SEAL_COLLECTED, CKPTFS_SEAL_COPY };
 #define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `root` says something; seals of earlier versions have none */
 #define CKPTFS_SEAL_PROTECTED 2u /* fact, of NEXT: another node has all of it, too */
 

@@ -300,9 +300,13 @@ int cluster_start(struct cluster *c, struct fs *fs, const char *store, const str
 	struct cluster_identity id;
 	int r;
 
+	if (o->protect != PROTECT_NONE && o->compact_group > 0)
+		return log_errno(-EINVAL, "options protect= and compact_group=: one of them; with replicas=2 a group has two collectors, and each of them has all of it");
 	if (engine_cluster_identity(fs->engine, &id) == 0) {
 		if (o->protect != PROTECT_NONE)
 			return log_errno(-EINVAL, "option protect=: store %s was made without cluster=, so there is no other node", store);
+		if (o->compact_group > 0)
+			return log_errno(-EINVAL, "option compact_group=: store %s was made without cluster=, so there is no other node", store);
 		if (!o->agent)
 			return 0;
 		log_error("option agent=%s: store %s was made without cluster=, so no other store knows its fingerprints",

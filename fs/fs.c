@@ -84,7 +84,7 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	if (r == 0)
 		r = inquiries_new(e, &fs->inquiries);
 	if (r == 0)
-		r = protect_new(fs, (enum protect_mode)o->protect, &fs->protect);
+		r = protect_new(fs, o, &fs->protect);
 	if (r == 0)
 		r = stripes_new(fs, &fs->stripes);
 	if (r == 0)

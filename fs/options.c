@@ -55,6 +55,8 @@ static const struct conf_key keys[] = {
 	  "auto: variables of what is sealed are stored side by side, coded by what they are, while nobody writes" },
 	{ "compact_budget", CONF_NUMBER, offsetof(struct options, compact_budget), "10", NULL,
 	  "CPU seconds that this may take for each GB" },
+	{ "compact_group", CONF_NUMBER, offsetof(struct options, compact_group), "0", NULL,
+	  "nodes of the cluster that form a group: what is sealed goes to its collectors, which compact it; 0: each node has its own" },
 	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), NULL, NULL,
 	  "mount over a directory that has entries" },
 	{ "private", CONF_FLAG, offsetof(struct options, private), NULL, NULL,
@@ -75,6 +77,7 @@ static const struct {
 	{ offsetof(struct options, engine.commit_s), "commit", 1, 3600, "must be 1 to 3600 seconds" },
 	{ offsetof(struct options, replicas), "replicas", 1, 4, "must be 1 to 4" },
 	{ offsetof(struct options, compact_budget), "compact_budget", 1, 1000000, "must be 1 to 1000000 seconds" },
+	{ offsetof(struct options, compact_group), "compact_group", 0, 65536, "must be 0 to 65536 nodes" },
 	{ offsetof(struct options, engine.pending), "pending", MiB(4), GiB(16), "must be 4M to 16G" },
 };
 

@@ -18,6 +18,7 @@ struct options {
 	int protect; /* enum protect_mode */
 	int compact; /* enum aggregator_mode */
 	uint64_t compact_budget; /* CPU seconds for each GB */
+	uint64_t compact_group; /* nodes; 0: each for itself */
 	char *autoseal; /* conventions (autoseal.h); NULL: none */
 	char *metrics; /* where to answer HTTP; NULL: nowhere */
 	char *compress, *cdc; /* as given; engine.compress and engine.cdc are what they mean */

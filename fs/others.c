@@ -377,7 +377,7 @@ int others_nodes(struct others *o, struct others_node **ret, size_t *ret_nr)
 	return 0;
 }
 
-static void write_long_name(const struct others_node *n, char ret[OTHERS_NAME_MAX + 1])
+void others_long_name(const struct others_node *n, char ret[OTHERS_NAME_MAX + 1])
 {
 	int at = snprintf(ret, OTHERS_NAME_MAX + 1, "%s~", n->name);
 
@@ -389,7 +389,7 @@ void others_shown_name(const struct others_node *all, size_t nr, size_t i, char 
 {
 	for (size_t k = 0; k < nr; k++)
 		if (k != i && strcmp(all[k].name, all[i].name) == 0) {
-			write_long_name(&all[i], ret);
+			others_long_name(&all[i], ret);
 			return;
 		}
 	snprintf(ret, OTHERS_NAME_MAX + 1, "%s", all[i].name);
@@ -399,7 +399,7 @@ static bool goes_by(const struct others_node *n, const char *name, bool *ret_exa
 {
 	char full[OTHERS_NAME_MAX + 1];
 
-	write_long_name(n, full);
+	others_long_name(n, full);
 	*ret_exactly = strcmp(full, name) == 0;
 	return *ret_exactly || strcmp(n->name, name) == 0;
 }

@@ -35,6 +35,7 @@ int others_nodes(struct others *o, struct others_node **ret, size_t *ret_nr);
 int others_find(struct others *o, const char *name, struct others_node *ret);
 /* How it is shown: NAME, or NAME~ID if another one is called so. */
 #define OTHERS_NAME_MAX (NS_NODE_NAME_MAX + 1 + 2 * NS_STORE_ID_LEN)
+void others_long_name(const struct others_node *n, char ret[OTHERS_NAME_MAX + 1]); /* NAME~ID, which is always right */
 void others_shown_name(const struct others_node *all, size_t nr, size_t i, char ret[OTHERS_NAME_MAX + 1]);
 
 struct others_seal {

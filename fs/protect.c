@@ -21,7 +21,9 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/fs.h"
+#include "fs/hand_over.h"
 #include "fs/nodes.h"
+#include "fs/options.h"
 #include "fs/push.h"
 #include "fs/seal.h"
 #include "index/guards.h"
@@ -42,6 +44,7 @@ struct protect {
 	/* Constant once it has started. */
 	struct fs *fs;
 	enum protect_mode mode;
+	uint32_t group, replicas; /* of PROTECT_COLLECT */
 	struct service *service; /* NULL: nothing happens */
 	pthread_t thread;
 	bool has_thread;
@@ -287,9 +290,82 @@ static int protect_by_parity(struct pass *s, uint64_t dir, struct link_copy *cop
 	return r;
 }
 
+/* --- with collectors --- */
+
+/* Those that have it already, if they all take part; else as the world is now. How many; <0. */
+static int find_collectors(const struct pass *s, const struct guard *before, uint32_t ret[CLUSTER_OWNERS_MAX])
+{
+	uint32_t nr = before ? 1 + before->nr_more : 0;
+
+	if (before && before->state == GUARD_GIVEN && nr == s->p->replicas && service_world_find(&s->world, before->holder, &ret[0])) {
+		uint32_t i = 1;
+
+		while (i < nr && service_world_find(&s->world, before->more[i - 1].id, &ret[i]))
+			i++;
+		if (i == nr)
+			return (int)nr;
+	}
+	return hand_over_collectors(&s->world, s->p->group, s->p->replicas, ret);
+}
+
+/* All but this node. */
+static uint32_t find_targets(const struct pass *s, const uint32_t *collectors, uint32_t nr, uint32_t *ret)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < nr; i++)
+		if (collectors[i] != s->world.self)
+			ret[n++] = collectors[i];
+	return n;
+}
+
+/* All of it to the collectors, and then, unless this is one of them, what was here goes. */
+static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
+{
+	uint32_t collectors[CLUSTER_OWNERS_MAX], targets[CLUSTER_OWNERS_MAX], nr_targets = 0;
+	int nr = find_collectors(s, before, collectors), r = MIN(nr, 0);
+	struct push_figures figures = { 0 };
+	struct cluster_let_go gone = { 0 };
+	struct guard g;
+
+	if (nr > 0)
+		nr_targets = find_targets(s, collectors, (uint32_t)nr, targets);
+	if (nr_targets == 0)
+		return r; /* this node has it, and nobody else is to */
+	g = guard_of(s, copy, targets, nr_targets);
+	r = note(s->p->fs, dir, &g);
+	for (uint32_t i = 0; i < nr_targets && r == 0; i++) {
+		struct push push = push_to(s, targets[i]);
+
+		r = push_over(&push, dir, copy, &figures);
+	}
+	count_sent(s->p, &figures);
+	if (r == 0 && before)
+		r = drop_from_others(s, before, targets, nr_targets);
+	if (r == 0 && nr_targets == (uint32_t)nr) {
+		struct push push = push_to(s, targets[0]);
+
+		r = hand_over_let_go(&push, targets, nr_targets, dir, &gone);
+	}
+	if (r == 0) {
+		g.state = nr_targets == (uint32_t)nr ? GUARD_GIVEN : GUARD_DONE;
+		r = note(s->p->fs, dir, &g);
+	}
+	if (r == 0)
+		log_info("%s of node %s: is with node %s, which collects; %" PRIu64 " of %" PRIu64 " chunks were sent, %" PRIu64 " bytes are not here any more",
+			 copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, gone.bytes);
+	return r;
+}
+
 static bool is_done(const struct pass *s, const struct guard *g, int64_t sealed_ns)
 {
-	return g->state == GUARD_DONE && g->sealed_ns == sealed_ns && !s->heals;
+	return (g->state == GUARD_DONE || (g->state == GUARD_GIVEN && s->p->mode == PROTECT_COLLECT)) && g->sealed_ns == sealed_ns && !s->heals;
+}
+
+/* More than one node has all of it. */
+static bool is_protected(const struct guard *g)
+{
+	return g->state == GUARD_DONE || (g->state == GUARD_GIVEN && g->nr_more > 0);
 }
 
 /* What failed is told, and tried again. <0: so will be the others. */
@@ -300,7 +376,8 @@ static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, in
 	s->soon |= r == -EAGAIN || r == -ESTALE;
 	if (r < 0 && r != -ECANCELED && r != -EAGAIN && r != -ESTALE) {
 		s->error = r;
-		log_warning("%s of node %s: is not protected, no other node has a copy: %s", copy->path, copy->name,
+		log_warning("%s of node %s: %s: %s", copy->path, copy->name,
+			    s->p->mode == PROTECT_COLLECT ? "is not with the collectors of its group" : "is not protected, no other node has a copy",
 			    r == -EHOSTUNREACH ? "none is there on another host" : strerror(-r));
 	}
 	tell_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED || r == -ENOTCONN ? 0 : r); /* the last is told by whether an agent is there */
@@ -316,8 +393,8 @@ static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal
 	if (r < 0)
 		return r;
 	s->nr_sealed++;
-	if (r > 0 && is_done(s, &g, seal->sealed_ns)) {
-		s->nr_protected++;
+	if (r > 0 && (s->p->mode == PROTECT_NONE || is_done(s, &g, seal->sealed_ns))) {
+		s->nr_protected += is_protected(&g) && g.sealed_ns == seal->sealed_ns;
 		return 0;
 	}
 	if (s->p->mode == PROTECT_NONE)
@@ -330,8 +407,8 @@ static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal
 	if (path->len > LINK_PATH_MAX)
 		r = -ENAMETOOLONG;
 	else
-		r = (s->p->mode == PROTECT_XOR ? protect_by_parity : protect_by_copy)(s, dir, copy, r > 0 ? &g : NULL);
-	s->nr_protected += r == 0;
+		r = (s->p->mode == PROTECT_COLLECT ? hand_over : s->p->mode == PROTECT_XOR ? protect_by_parity : protect_by_copy)(s, dir, copy, r > 0 ? &g : NULL);
+	s->nr_protected += r == 0 && (s->p->mode != PROTECT_COLLECT || s->p->replicas > 1);
 	return settle(s, dir, copy, r);
 }
 
@@ -509,14 +586,16 @@ static void *run(void *userdata)
 	return NULL;
 }
 
-int protect_new(struct fs *fs, enum protect_mode mode, struct protect **ret)
+int protect_new(struct fs *fs, const struct options *o, struct protect **ret)
 {
 	struct protect *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return -ENOMEM;
 	p->fs = fs;
-	p->mode = p->status.mode = mode;
+	p->mode = p->status.mode = o->compact_group > 1 ? PROTECT_COLLECT : (enum protect_mode)o->protect;
+	p->group = (uint32_t)o->compact_group;
+	p->replicas = (uint32_t)o->replicas;
 	mutex_init(&p->lock);
 	cond_init(&p->changed);
 	*ret = p;
@@ -635,21 +714,24 @@ int protect_forget(struct protect *p, const char *name)
 	return r;
 }
 
-int protect_state(struct protect *p, uint64_t dir)
+/* 1/0/<0, -ENODATA: it is not sealed */
+static int get_guard(struct protect *p, uint64_t dir, struct guard *ret)
 {
-	struct service_world w = { 0 };
 	struct ns_seal seal;
-	struct guard g;
 	int r = ns_get_seal(p->fs->db, dir, &seal);
 
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
-	r = guard_get(p->fs->db, dir, &g);
-	if (r < 0 || (r > 0 && g.state == GUARD_DONE && g.sealed_ns == seal.sealed_ns))
-		return MIN(r, 0);
-	if (p->mode == PROTECT_NONE || !p->service)
-		return -EOPNOTSUPP;
-	r = service_world(p->service, &w);
+	r = guard_get(p->fs->db, dir, ret);
+	return r > 0 ? ret->sealed_ns == seal.sealed_ns : r;
+}
+
+/* What it waits for, or what the last attempt came to. */
+static int what_is_missing(struct protect *p, uint64_t dir)
+{
+	struct service_world w = { 0 };
+	int r = service_world(p->service, &w);
+
 	service_world_release(&w);
 	if (r < 0)
 		return r;
@@ -657,6 +739,43 @@ int protect_state(struct protect *p, uint64_t dir)
 	r = p->failures[dir % FAILURES].dir == dir ? p->failures[dir % FAILURES].error : -EAGAIN;
 	mutex_unlock(&p->lock);
 	return r;
+}
+
+int protect_state(struct protect *p, uint64_t dir)
+{
+	struct guard g;
+	int r = get_guard(p, dir, &g);
+
+	if (r < 0 || (r > 0 && is_protected(&g)))
+		return MIN(r, 0);
+	if (p->mode == PROTECT_NONE || (p->mode == PROTECT_COLLECT && p->replicas == 1) || !p->service)
+		return -EOPNOTSUPP;
+	return what_is_missing(p, dir);
+}
+
+/* Does nobody else collect for this node? */
+static bool is_collector_alone(struct protect *p)
+{
+	uint32_t collectors[CLUSTER_OWNERS_MAX];
+	struct service_world w = { 0 };
+	bool alone = service_world(p->service, &w) == 0 && hand_over_collectors(&w, p->group, p->replicas, collectors) == 1 && collectors[0] == w.self;
+
+	service_world_release(&w);
+	return alone;
+}
+
+int protect_collected(struct protect *p, uint64_t dir)
+{
+	struct guard g;
+	int r = get_guard(p, dir, &g);
+
+	if (r < 0)
+		return r;
+	if (p->mode != PROTECT_COLLECT || !p->service)
+		return -EOPNOTSUPP;
+	if ((r > 0 && g.state != GUARD_BEGUN) || is_collector_alone(p))
+		return 0;
+	return what_is_missing(p, dir);
 }
 
 void protect_status(struct protect *p, struct protect_status *ret)

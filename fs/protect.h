@@ -4,6 +4,8 @@
  *
  * The partner is the next node in the order of store ids, and around, that is on another host. Nodes that come later may change that for what is sealed later; what a node has stays with it for as
  * long as it takes part. What another node has counts also while it is away, until protect_heal().
+ *
+ * With compact_group= it goes to the collectors of this node's group instead, and this node lets go what it had (fs/hand_over.h). With one collector that is no protection.
  */
 #pragma once
 
@@ -11,11 +13,12 @@
 #include <stdint.h>
 
 struct fs;
+struct options;
 struct protect;
 struct service;
 struct service_world;
 
-enum protect_mode { PROTECT_NONE, PROTECT_PARTNER, PROTECT_XOR };
+enum protect_mode { PROTECT_NONE, PROTECT_PARTNER, PROTECT_XOR, /* as in the table of options */ PROTECT_COLLECT /* compact_group= */ };
 #define PROTECT_GROUP_MAX 7u
 
 struct protect_status {
@@ -28,7 +31,7 @@ struct protect_status {
 	uint64_t nr_healed; /* how often protect_heal() has come to its end */
 };
 
-int protect_new(struct fs *fs, enum protect_mode mode, struct protect **ret); /* borrows it */
+int protect_new(struct fs *fs, const struct options *o, struct protect **ret); /* borrows the first */
 int protect_start(struct protect *p, struct service *service); /* NULL: the store is of no cluster, and nothing happens */
 void protect_stop(struct protect *p); /* before the service does; what is under way is left, and done by the next mount. NULL is fine */
 void protect_free(struct protect *p); /* NULL is fine */
@@ -46,6 +49,8 @@ int protect_forget(struct protect *p, const char *name);
  * others: what the last attempt came to. There will be another one in each of these cases but the first three.
  */
 int protect_state(struct protect *p, uint64_t dir);
+/* The same of compact_group=: 0, its collectors have it, and this node has let go what it had, unless it is one. -EOPNOTSUPP: without that option. */
+int protect_collected(struct protect *p, uint64_t dir);
 void protect_status(struct protect *p, struct protect_status *ret);
 
 /* The partner of a node, for one that has its directory: of a world its number. 0; -EHOSTUNREACH: none. Pure. */

@@ -22,8 +22,8 @@
 
 static_assert(BATCH <= LINK_CHUNKS_MAX && CATALOG_CHUNK * BATCH > LINK_PUT_BYTES_MAX, "as messages are");
 
-/* What is to be done with a catalog: it goes to the other node, and so do chunks that it tells of; it alone; or nothing goes anywhere, and chunks are held. */
-enum purpose { CHUNKS_TOO, CATALOG_ONLY, HOLD };
+/* What is to be done with a catalog: it goes to the other node, and so do chunks that it tells of; likewise, in place of this node; it alone; or nothing goes anywhere, and chunks are held. */
+enum purpose { CHUNKS_TOO, HAND_OVER, CATALOG_ONLY, HOLD };
 
 struct pushing {
 	const struct push *p;
@@ -145,7 +145,7 @@ static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w,
 /* It is elsewhere, and nobody is known to have it but the other node, which would take it along. Or what is held would be lost with one node, and nobody covers it. */
 static bool is_to_be_kept(const struct pushing *g, const struct cluster_want *w)
 {
-	return !w->got && nr_live_owners(g, w) < (g->purpose == HOLD ? 2 : 1);
+	return !w->got && g->purpose != HAND_OVER && nr_live_owners(g, w) < (g->purpose == HOLD ? 2 : 1);
 }
 
 /* Their bytes, into memory that is there for them. */
@@ -221,8 +221,7 @@ static int keep_what_is_missing(struct pushing *g)
 	return r;
 }
 
-/* Which of these does that node have? */
-static int ask(const struct push *p, const uint8_t *node, const struct cluster_want *wants, size_t nr, uint8_t *ret_kept)
+int push_ask(const struct push *p, const uint8_t *node, const struct cluster_want *wants, size_t nr, uint8_t *ret_kept)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
 	_cleanup_(freep) struct link_want *v = calloc(nr, sizeof(*v));
@@ -269,7 +268,7 @@ static int ask_owner(struct pushing *g, const uint8_t *owner, bool *is_asked)
 			which[n++] = i;
 			is_asked[i] = true;
 		}
-	r = ask(g->p, owner, v, n, kept);
+	r = push_ask(g->p, owner, v, n, kept);
 	for (size_t i = 0; i < n; i++)
 		if (kept[i] != LINK_IS_HERE)
 			g->wants[which[i]].nr_owners = 0;
@@ -338,7 +337,7 @@ static int see_to_chunks(struct pushing *g)
 	if (g->purpose == HOLD)
 		return hold_chunks(g);
 	kept = calloc(g->nr, 1);
-	r = kept ? ask(g->p, target(g), g->wants, g->nr, kept) : -ENOMEM;
+	r = kept ? push_ask(g->p, target(g), g->wants, g->nr, kept) : -ENOMEM;
 	if (r == 0)
 		r = engine_cluster_locate(g->p->fs->engine, g->wants, g->nr);
 	g->figures->asked += g->nr;
@@ -497,6 +496,12 @@ int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, s
 {
 	copy->slot = copy->nr_slots = 0;
 	return push(p, dir, CHUNKS_TOO, copy, figures);
+}
+
+int push_over(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures)
+{
+	copy->slot = copy->nr_slots = 0;
+	return push(p, dir, HAND_OVER, copy, figures);
 }
 
 int push_catalog(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures)

@@ -37,6 +37,10 @@ struct push {
  * other node has. -ECANCELED: goes_on(). -EIO: something of it cannot be read. All else is the other node's error.
  */
 int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures);
+/* The same for a node that is to have it in place of this one (fs/hand_over.h): what is elsewhere need not be here, too. */
+int push_over(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures);
+/* Which of these chunks, LINK_CHUNKS_MAX at most, has that node? LINK_IS_HERE: durable, and lent from now on; others as LINK_KEPT has them. */
+int push_ask(const struct push *p, const uint8_t *node, const struct cluster_want *wants, size_t nr, uint8_t *ret_kept);
 /*
  * The same without its chunks, in four steps, since what is covered (fs/stripes.h) must not go afterwards, nor what covered it before:
  *   1. each of several nodes, in copy->slot of nr_slots, makes a copy, and refers to chunks that only this one has;

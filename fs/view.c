@@ -15,6 +15,7 @@
 #include "fs/cluster.h"
 #include "fs/fs.h"
 #include "fs/namespace.h"
+#include "fs/nodes.h"
 #include "fs/others.h"
 #include "store/engine/cluster.h"
 
@@ -346,6 +347,32 @@ int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_
 	*ret = l.d;
 	*ret_nr = l.nr;
 	return 0;
+}
+
+int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path)
+{
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	char name[OTHERS_NAME_MAX + 1];
+	struct others_node node = { 0 };
+	int r = c ? 0 : -ENOMEM;
+
+	while (r == 0 && v && (r = nodes_next(v->fs, after, &after, c)) > 0) {
+		if (c->state != NS_COPY_KEPT || c->nr_slots > 0) {
+			r = 0;
+			continue;
+		}
+		static_assert(sizeof(node.id) == sizeof(c->store) && sizeof(node.name) == sizeof(c->name), "as they are");
+		memcpy(node.id, c->store, sizeof(node.id));
+		memcpy(node.name, c->name, sizeof(node.name));
+		others_long_name(&node, name);
+		buf_add(path, name, strlen(name));
+		buf_add_u8(path, '/');
+		buf_add(path, c->path, strlen(c->path));
+		*ret_top = after;
+		r = buf_error(path);
+		return r < 0 ? r : 1;
+	}
+	return r;
 }
 
 int view_trim(struct view *v)

@@ -45,5 +45,9 @@ int view_readlink(struct view *v, uint64_t ino, struct buf *ret);
 uint64_t view_parent(struct view *v, uint64_t ino); /* of a directory; 0: there is no such */
 /* Names in one, in order of their cookies, for the caller to free. `ino` of these is some number. */
 int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_nr);
+/*
+ * Of copies that this store has for other nodes, with all chunks (fs/keeper.h), the first behind `after`, which is 0 or a top: 1/0/<0. *path gets how it is shown, from `nodes` on. NULL: there are none.
+ */
+int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path);
 /* others_trim() */
 int view_trim(struct view *v); /* NULL is fine */

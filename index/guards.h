@@ -14,6 +14,7 @@
 enum guard_state {
 	GUARD_BEGUN = 1, /* the other node may have something of it, or not */
 	GUARD_DONE = 2, /* it has all of it */
+	GUARD_GIVEN = 3, /* likewise, and this node has let go what it had */
 };
 
 #define GUARD_MORE_MAX (NS_COPY_SLOTS_MAX - 1)
@@ -27,7 +28,7 @@ struct guard {
 	char origin_name[NS_NODE_NAME_MAX + 1];
 	uint64_t ino;
 	int64_t sealed_ns;
-	/* Parity: the holder is the first of several, each of which has a copy, and covers a part. */
+	/* The holder is the first of several, each of which has a copy; parity: and covers a part. */
 	uint32_t nr_more;
 	struct guard_holder {
 		uint8_t id[NS_STORE_ID_LEN];

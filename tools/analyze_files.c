@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fts.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +20,16 @@ static struct fp_domain domain_of(enum fp_domain_kind kind, const struct stat *s
 	return (struct fp_domain){ kind, kind == FP_OF_USER ? st->st_uid : kind == FP_OF_GROUP ? st->st_gid : 0 };
 }
 
-static int add(struct files *fs, const char *path, const struct stat *st)
+/* `path`, if it is to be called otherwise than where it is. */
+static char *name_for(const char *path, const char *below, const char *as)
+{
+	char *name;
+
+	return asprintf(&name, "%s%s", as, path + strlen(below)) < 0 ? NULL : name;
+}
+
+/* below, as: what files_add_as() was called with; as NULL: files_add() was */
+static int add(struct files *fs, const char *path, const struct stat *st, const char *below, const char *as)
 {
 	struct file *f;
 
@@ -35,18 +45,16 @@ static int add(struct files *fs, const char *path, const struct stat *st)
 		fs->nr_room = room;
 	}
 	f = &fs->file[fs->nr];
-	*f = (struct file){ .path = strdup(path), .size = (uint64_t)st->st_size, .dev = st->st_dev, .ino = st->st_ino, .domain = domain_of(fs->domains, st) };
-	if (!f->path)
-		return -ENOMEM;
+	*f = (struct file){ .path = as ? name_for(path, below, as) : strdup(path), .from = as ? strdup(path) : NULL, .size = (uint64_t)st->st_size, .dev = st->st_dev, .ino = st->st_ino, .domain = domain_of(fs->domains, st) };
 	fs->nr++;
-	return 0;
+	return f->path && (f->from || !as) ? 0 : -ENOMEM;
 }
 
-static int add_entry(struct files *fs, const FTSENT *e)
+static int add_entry(struct files *fs, const FTSENT *e, const char *below, const char *as)
 {
 	switch (e->fts_info) {
 	case FTS_F:
-		return add(fs, e->fts_path, e->fts_statp);
+		return add(fs, e->fts_path, e->fts_statp, below, as);
 	case FTS_DNR:
 	case FTS_ERR:
 	case FTS_NS:
@@ -66,6 +74,11 @@ static int add_entry(struct files *fs, const FTSENT *e)
 
 int files_add(struct files *fs, const char *path)
 {
+	return files_add_as(fs, path, NULL);
+}
+
+int files_add_as(struct files *fs, const char *path, const char *as)
+{
 	char *paths[] = { (char *)path, NULL };
 	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
 	FTSENT *e;
@@ -74,7 +87,7 @@ int files_add(struct files *fs, const char *path)
 	if (!fts)
 		return complain(-errno, "%s", path);
 	while (r != -ENOMEM && (errno = 0, e = fts_read(fts))) {
-		one = add_entry(fs, e);
+		one = add_entry(fs, e, path, as);
 		r = one < 0 ? one : r;
 	}
 	if (r != -ENOMEM && errno)
@@ -97,6 +110,7 @@ static int by_inode(const void *left, const void *right)
 static void release(struct file *f)
 {
 	free(f->path);
+	free(f->from);
 	free(f->series_name);
 	free(f->family_name);
 }

@@ -21,7 +21,9 @@
 extern const char *const domains_names[NR_FP_DOMAIN_KINDS];
 
 struct file {
-	char *path, *series_name; /* the path with # for the number of the step */
+	char *path; /* by which it is arranged, and told */
+	char *from; /* where it is opened, if that is another one; else NULL */
+	char *series_name; /* the path with # for the number of the step */
 	char *family_name;	  /* the path with # for every number */
 	size_t step_at, step_len; /* digits of the step in the path; len 0: has none */
 	uint32_t series, family;
@@ -48,6 +50,8 @@ struct files {
  * negative errno after having said why: what could be added has been, save with -ENOMEM.
  */
 int files_add(struct files *fs, const char *path);
+/* The same as if `path` were called `as`. */
+int files_add_as(struct files *fs, const char *path, const char *as);
 /* Once all are added: what belongs together, and the order of reading. Further names of a file are dropped. */
 int files_arrange(struct files *fs);
 void files_release(struct files *fs);

@@ -60,7 +60,7 @@ static int member_open(struct set_member *m, const struct classify_conf *conf, c
 	struct stat st;
 	int r;
 
-	*m = (struct set_member){ .file = file, .fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) };
+	*m = (struct set_member){ .file = file, .fd = open(file->from ? file->from : file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) };
 	if (m->fd < 0 || fstat(m->fd, &st) < 0) {
 		complain(-errno, "%s: cannot be opened", file->path);
 		return 0;

@@ -23,6 +23,7 @@
 #include "tools/analyze_variables.h"
 #include "tools/classifier.h"
 #include "tools/compact_background.h"
+#include "tools/compact_copies.h"
 #include "tools/compact_daemon.h"
 #include "tools/compact_report.h"
 #include "tools/compact_sets.h"
@@ -57,6 +58,7 @@ struct request {
 	uint64_t block, rate;
 	double budget;
 	bool json, quiet, background;
+	bool copies; /* of other nodes, too */
 	const char *tell; /* "pause" or "resume": nothing else is done */
 	char helper[PATH_MAX]; /* ckptfs-classify */
 
@@ -81,7 +83,7 @@ struct request {
 static void help(FILE *to)
 {
 	fputs("Usage: ckptfs-compact [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
-	      "                      [--rate SIZE] [--dry-run] [--background] [--json | --quiet] FILE|DIRECTORY...\n"
+	      "                      [--rate SIZE] [--copies] [--dry-run] [--background] [--json | --quiet] FILE|DIRECTORY...\n"
 	      "       ckptfs-compact --pause | --resume MOUNTPOINT\n"
 	      "Store the variables of files in a ckptfs mount side by side, coded by what they are: HDF5, netCDF, safetensors, torch and\n"
 	      "numpy files, and the rest as plain bytes. Every file keeps its bytes, and can be read and written meanwhile.\n\n"
@@ -91,6 +93,7 @@ static void help(FILE *to)
 	      "  --chain N      steps that are coded one against the other, 0 to 15 (default 4)\n"
 	      "  --budget S     CPU seconds per GB that coding may take (default 10)\n"
 	      "  --rate SIZE    read and write no more than this of packs per second, such as 50M\n"
+	      "  --copies       also what this node has of the same directories of other nodes: their ranks are merged with its own\n"
 	      "  --dry-run      only tell what would become of them\n"
 	      "  --background   at a low priority; nothing is shown but what failed, and status 75 is: another one is running\n"
 	      "  --pause        the mount stops compacting by itself (compact=auto), until\n"
@@ -351,7 +354,7 @@ static int compact(struct request *q, char *paths[], int nr)
 	int r = open_mount(q, paths[0]), failed = 0;
 
 	for (int i = 0; i < nr && r == 0; i++) {
-		int one = files_add(&q->files, paths[i]);
+		int one = (q->copies ? compact_copies_add : files_add)(&q->files, paths[i]);
 
 		r = one == -ENOMEM ? one : 0;
 		failed = one < 0 ? one : failed;
@@ -470,7 +473,7 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "resume", no_argument, NULL, 'R' },
 		{ "json", no_argument, NULL, 'j' },	    { "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },	    { "version", no_argument, NULL, 'V' },
-		{ "chain", required_argument, NULL, 'C' },
+		{ "chain", required_argument, NULL, 'C' },  { "copies", no_argument, NULL, 'c' },
 		{ 0 },
 	};
 	int c, r = 0;
@@ -494,6 +497,9 @@ static int parse(int argc, char *argv[], struct request *q)
 			break;
 		case 'b':
 			q->background = true;
+			break;
+		case 'c':
+			q->copies = true;
 			break;
 		case 'P':
 		case 'R':

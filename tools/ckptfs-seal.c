@@ -31,18 +31,19 @@ enum what { SEAL, UNSEAL, LIST };
 
 struct request {
 	enum what what;
-	bool json, quiet, replicated;
+	bool json, quiet, replicated, collected;
 };
 
 static void help(FILE *to)
 {
-	fputs("Usage: ckptfs-seal [--wait=local|replicated] [--quiet] DIRECTORY...\n"
+	fputs("Usage: ckptfs-seal [--wait=local|replicated|collected] [--quiet] DIRECTORY...\n"
 	      "       ckptfs-seal --unseal [--quiet] DIRECTORY...\n"
 	      "       ckptfs-seal --list [--json] MOUNTPOINT...\n"
 	      "Make a directory of a ckptfs, with all that is in it, durable and then immutable: a checkpoint that is\n"
 	      "complete. A crash leaves all of it sealed or nothing.\n\n"
 	      "  --wait=local     until it is durable on this node, as without this option\n"
 	      "  --wait=replicated   until another node has a copy, too, which goes by itself with the mount option protect=partner; or parity, protect=xor\n"
+	      "  --wait=collected    until the collectors of this node's group have it, and this node has let it go: mount option compact_group=\n"
 	      "  --unseal         let it be changed again; it must be, before it can be deleted\n"
 	      "  --list           what is sealed; *: the newest in its directory\n"
 	      "  --json           the list as one JSON document for each mount; keys keep their meaning (schema_version)\n"
@@ -114,18 +115,22 @@ static void tell_done(const struct request *q, const char *path, const struct ck
 /* Until another node has it, too. It is sealed here, whatever comes of that. */
 static enum exit_status wait_for_copy(const struct request *q, const char *path, int fd)
 {
-	struct ckptfs_seal s = { .size = sizeof(s), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_STATE };
+	struct ckptfs_seal s = {
+		.size = sizeof(s), .version = CKPTFS_IOC_VERSION, .command = q->collected ? CKPTFS_SEAL_COLLECTED : CKPTFS_SEAL_STATE,
+	};
 	int r;
 
 	while ((r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0) == -EAGAIN)
 		nanosleep(&(struct timespec){ .tv_nsec = WAIT_STEP_NS }, NULL);
 	if (r == 0) {
 		if (!q->quiet)
-			printf("%s: another node has a copy\n", path);
+			printf("%s: %s\n", path, q->collected ? "is with the collectors" : "another node has a copy");
 		return EXIT_DONE;
 	}
-	fprintf(stderr, TOOL ": %s: sealed, but no other node has a copy: ", path);
-	if (r == -EOPNOTSUPP)
+	fprintf(stderr, TOOL ": %s: sealed, but %s: ", path, q->collected ? "the collectors do not have it" : "no other node has a copy");
+	if (r == -EOPNOTSUPP && q->collected)
+		fputs("there are none, without compact_group=\n", stderr);
+	else if (r == -EOPNOTSUPP)
 		fputs("the mount does not make any, without protect=partner or protect=xor\n", stderr);
 	else if (r == -ENOTCONN)
 		fputs("there is no ckptfs-agent; it will have one when that runs\n", stderr);
@@ -153,7 +158,7 @@ static enum exit_status change(const struct request *q, const char *path)
 	r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0;
 	if (r == 0 || (q->what == SEAL && r == -EALREADY) || (q->what == UNSEAL && r == -ENODATA && !s.path[0])) {
 		tell_done(q, path, &s, r);
-		return q->replicated ? wait_for_copy(q, path, fd) : EXIT_DONE;
+		return q->replicated || q->collected ? wait_for_copy(q, path, fd) : EXIT_DONE;
 	}
 	if (is_died(r))
 		tell_refusal(TOOL, path, "it", "do that", r);
@@ -189,8 +194,9 @@ static int parse(int argc, char *argv[], struct request *q)
 		case 'w':
 			wait = true;
 			q->replicated = strcmp(optarg, "replicated") == 0;
-			if (!q->replicated && strcmp(optarg, "local") != 0) {
-				fprintf(stderr, TOOL ": --wait=%s: local or replicated is meant; try " TOOL " --help\n", optarg);
+			q->collected = strcmp(optarg, "collected") == 0;
+			if (!q->replicated && !q->collected && strcmp(optarg, "local") != 0) {
+				fprintf(stderr, TOOL ": --wait=%s: local, replicated or collected is meant; try " TOOL " --help\n", optarg);
 				return EXIT_USAGE + 1;
 			}
 			break;

@@ -164,7 +164,9 @@ static int by_set_and_rank(const void *left, const void *right)
 
 	if (r == 0)
 		r = (a->series > b->series) - (a->series < b->series);
-	return r ? r : strcmp(a->path, b->path);
+	if (r == 0)
+		r = strcmp(a->path, b->path);
+	return r ? r : strcmp(a->from ? a->from : "", b->from ? b->from : ""); /* of several nodes */
 }
 
 int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userdata, struct file **file, size_t nr, bool follows),

@@ -24,6 +24,7 @@
 #include "fs/scrubber.h"
 #include "fs/protect.h"
 #include "fs/seal.h"
+#include "fs/view.h"
 #include "store/engine/engine.h"
 
 /* Size and version first, in every argument. */
@@ -530,6 +531,13 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 		break;
 	case CKPTFS_SEAL_STATE:
 		r = protect_state(fs->protect, dir);
+		break;
+	case CKPTFS_SEAL_COLLECTED:
+		r = protect_collected(fs->protect, dir);
+		break;
+	case CKPTFS_SEAL_COPY:
+		r = ops_may_command(req) ? view_next_kept(fs->view, after, &arg->inode, path) : -EPERM;
+		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;
 	default:
 		return -EINVAL;

@@ -7,7 +7,7 @@ end
 # A list after -o, complete but for its last word.
 function __ckptfs_options
     set -l before (commandline -ct | string replace -r '^-o' '' | string replace -r '[^,]*$' '')
-    for o in agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compress=none compress=lz4 compress=zstd compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto \
+    for o in agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compress=none compress=lz4 compress=zstd compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto \
         hash=xxh3 hash=sha256 hash=clmul log= log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= \
         nonempty page= pending= private protect= read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec
         echo $before$o
@@ -68,6 +68,7 @@ complete -c ckptfs-compact -l block -x -d 'what takes turns'
 complete -c ckptfs-compact -l chain -x -d 'steps coded one against the other'
 complete -c ckptfs-compact -l budget -x -d 'CPU seconds per GB'
 complete -c ckptfs-compact -l rate -x -d 'of packs per second'
+complete -c ckptfs-compact -l copies -d 'also what is here of other nodes'
 complete -c ckptfs-compact -l dry-run -d 'only tell'
 complete -c ckptfs-compact -l background -d 'at a low priority'
 complete -c ckptfs-compact -l pause -d 'stop what the mount does by itself'
@@ -131,7 +132,7 @@ complete -c ckptfs-scrub -l json -d 'for machines'
 complete -c ckptfs-scrub -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-seal -l unseal -d 'let it be changed again'
-complete -c ckptfs-seal -l wait -x -a 'local replicated' -d 'until it is durable here, or another node has it, too'
+complete -c ckptfs-seal -l wait -x -a 'local replicated collected' -d 'until it is durable here, or other nodes have it'
 complete -c ckptfs-seal -l list -d 'what is sealed'
 complete -c ckptfs-seal -l json -d 'for machines'
 complete -c ckptfs-seal -s q -l quiet -d 'only what is wrong'

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "fs/hand_over.h"
 #include "fs/protect.h"
 #include "mpi-agent/service.h"
 #include "store/engine/cluster.h"
@@ -79,6 +80,50 @@ static void a_group_is_the_next_ones_on_hosts_of_their_own(void **state _unused_
 		assert_int_equal(group[i], (6 + i) % ARRAY_SIZE(many));
 }
 
+/* --- collectors --- */
+
+/* Numbers of them as digits, the first one first; -1: none. */
+static int collectors(uint32_t *hosts, uint32_t nr, uint32_t self, uint32_t group, uint32_t replicas)
+{
+	const struct service_world w = { nodes, hosts, nr, self };
+	uint32_t ret[CLUSTER_OWNERS_MAX];
+	int n = hand_over_collectors(&w, group, replicas, ret), digits = 0;
+
+	if (n < 0)
+		return n;
+	assert_int_equal(n, replicas);
+	for (int i = 0; i < n; i++)
+		digits = digits * 10 + 1 + (int)ret[i];
+	return digits;
+}
+
+/* Ids are 10, 20, 30 and 40 of nodes 1, 3, 2 and 0: digits are one more. */
+static void the_first_of_each_group_collects(void **state _unused_)
+{
+	uint32_t hosts[] = { 0, 1, 2, 3 };
+	static const int of_two[] = { 3, 2, 3, 2 }, both[] = { 31, 24, 31, 24 };
+
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_int_equal(collectors(hosts, 4, i, 1, 1), 1 + i);
+		assert_int_equal(collectors(hosts, 4, i, 2, 1), of_two[i]);
+		assert_int_equal(collectors(hosts, 4, i, 2, 2), both[i]);
+		assert_int_equal(collectors(hosts, 4, i, 4, 1), 2);
+		assert_int_equal(collectors(hosts, 4, i, 3, 2), 24); /* one group: the rest is too small for another */
+		assert_int_equal(collectors(hosts, 4, i, 1000, 2), 24);
+	}
+}
+
+static void collectors_are_on_different_hosts(void **state _unused_)
+{
+	uint32_t two[] = { 0, 1, 0, 1 }, one[] = { 5, 5, 5, 5 };
+
+	assert_int_equal(collectors(two, 4, 0, 4, 2), 23);
+	assert_int_equal(collectors(two, 4, 0, 2, 2), -EHOSTUNREACH); /* both of this group are on one */
+	assert_int_equal(collectors(one, 4, 0, 4, 2), -EHOSTUNREACH);
+	assert_int_equal(collectors(one, 4, 0, 4, 1), 2);
+	assert_int_equal(collectors(one, 1, 0, 4, 1), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -86,6 +131,8 @@ int main(void)
 		cmocka_unit_test(the_partner_is_on_another_host),
 		cmocka_unit_test(two_nodes_care_for_a_lost_one),
 		cmocka_unit_test(a_group_is_the_next_ones_on_hosts_of_their_own),
+		cmocka_unit_test(the_first_of_each_group_collects),
+		cmocka_unit_test(collectors_are_on_different_hosts),
 	};
 
 	return cmocka_run_group_tests_name("protect", tests, NULL, NULL);

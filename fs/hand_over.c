@@ -1,0 +1,149 @@
+#include "fs/hand_over.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "fs/fs.h"
+#include "fs/push.h"
+#include "index/namespace.h"
+#include "mpi-agent/link_format.h"
+#include "mpi-agent/service.h"
+
+#define AGAIN_NS (500 * 1000 * 1000) /* until a collector is asked again that could not lend something */
+#define AGAIN_MAX 240u /* times: a compaction, or a collection of all nodes, may be under way */
+
+/* --- who --- */
+
+static bool is_before(const struct service_world *w, uint32_t a, uint32_t b)
+{
+	return memcmp(w->nodes[a].id, w->nodes[b].id, CLUSTER_ID_LEN) < 0;
+}
+
+/* How many nodes come before it. */
+static uint32_t rank_of(const struct service_world *w, uint32_t node)
+{
+	uint32_t rank = 0;
+
+	for (uint32_t i = 0; i < w->nr; i++)
+		rank += is_before(w, i, node);
+	return rank;
+}
+
+static uint32_t group_of(uint32_t rank, uint32_t nr, uint32_t group)
+{
+	uint32_t nr_groups = MAX(nr / group, 1u);
+
+	return MIN(rank / group, nr_groups - 1);
+}
+
+static bool has_host(const struct service_world *w, const uint32_t *nodes, uint32_t nr, uint32_t host)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		if (w->hosts[nodes[i]] == host)
+			return true;
+	return false;
+}
+
+int hand_over_collectors(const struct service_world *w, uint32_t group, uint32_t replicas, uint32_t ret[CLUSTER_OWNERS_MAX])
+{
+	uint32_t mine = group_of(rank_of(w, w->self), w->nr, group), nr = 0;
+
+	for (uint32_t best = w->nr; nr < MIN(replicas, CLUSTER_OWNERS_MAX); best = w->nr) {
+		for (uint32_t i = 0; i < w->nr; i++)
+			if (group_of(rank_of(w, i), w->nr, group) == mine && !has_host(w, ret, nr, w->hosts[i]) && (best == w->nr || is_before(w, i, best)))
+				best = i;
+		if (best == w->nr)
+			return -EHOSTUNREACH;
+		ret[nr++] = best;
+	}
+	return (int)nr;
+}
+
+/* --- letting go --- */
+
+struct handing {
+	const struct push *p;
+	const uint32_t *collectors;
+	uint32_t nr;
+};
+
+/* All of them must have it. */
+static int lend(void *userdata, const struct cluster_want *chunks, size_t nr, bool *has)
+{
+	const struct handing *h = userdata;
+	_cleanup_(freep) uint8_t *kept = calloc(nr, 1);
+	int r = kept ? 0 : -ENOMEM;
+
+	memset(has, true, nr);
+	for (uint32_t i = 0; i < h->nr && r == 0; i++) {
+		r = push_ask(h->p, h->p->world->nodes[h->collectors[i]].id, chunks, nr, kept);
+		for (size_t k = 0; k < nr && r == 0; k++)
+			has[k] &= kept[k] == LINK_IS_HERE;
+	}
+	return r;
+}
+
+static int let_file_go(const struct handing *h, const struct cluster_takers *takers, uint64_t ino, struct cluster_let_go *sums)
+{
+	struct content *c;
+	int r = content_open(h->p->fs->engine, ino, &c);
+
+	if (r < 0)
+		return r;
+	for (unsigned tries = 0;; tries++) {
+		sums->nr_refused = 0;
+		r = engine_cluster_let_go(c, takers, sums);
+		if (r == 0 && sums->nr_refused > 0)
+			r = -EAGAIN;
+		if (r != -EAGAIN || tries == AGAIN_MAX)
+			break;
+		if (!h->p->goes_on(h->p->userdata)) {
+			r = -ECANCELED;
+			break;
+		}
+		nanosleep(&(struct timespec){ .tv_nsec = AGAIN_NS }, NULL);
+	}
+	content_close(c);
+	return r;
+}
+
+/* Of one directory; those in it are added to `dirs`. A name that goes meanwhile, of one that was unsealed, does no harm: so does its file. */
+static int let_names_go(const struct handing *h, const struct cluster_takers *takers, uint64_t dir, struct buf *dirs, struct cluster_let_go *sums)
+{
+	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
+	struct ns_dirent d;
+	int r = ns_readdir_open(h->p->fs->db, dir, 0, &it);
+
+	while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0) {
+		if (d.type == DT_DIR)
+			buf_add(dirs, &d.ino, sizeof(d.ino));
+		else if (d.type == DT_REG)
+			r = let_file_go(h, takers, d.ino, sums);
+	}
+	return r;
+}
+
+int hand_over_let_go(const struct push *p, const uint32_t *collectors, uint32_t nr, uint64_t dir, struct cluster_let_go *sums)
+{
+	_cleanup_(buf_release) struct buf dirs = BUF_EMPTY;
+	struct handing h = { p, collectors, nr };
+	struct cluster_node nodes[CLUSTER_OWNERS_MAX];
+	struct cluster_takers takers = { nodes, nr, lend, &h };
+	int r = 0;
+
+	for (uint32_t i = 0; i < nr; i++)
+		nodes[i] = p->world->nodes[collectors[i]];
+	buf_add(&dirs, &dir, sizeof(dir));
+	for (size_t at = 0; r == 0 && at < dirs.len; at += sizeof(dir)) {
+		memcpy(&dir, dirs.data + at, sizeof(dir));
+		r = let_names_go(&h, &takers, dir, &dirs, sums);
+		if (r == 0)
+			r = buf_error(&dirs);
+	}
+	return r;
+}

@@ -1,0 +1,110 @@
+#include "tools/compact_copies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "tools/analyze_complain.h"
+
+/* How much of an absolute path is the mountpoint: all directories from it on are of one filesystem. <0 */
+static ssize_t mountpoint_len(const char *path)
+{
+	char above[PATH_MAX];
+	struct stat here, st;
+	size_t len = strlen(path);
+
+	if (stat(path, &here) < 0)
+		return -errno;
+	for (size_t up = len; up > 0; len = up) {
+		while (up > 0 && path[up - 1] != '/')
+			up--;
+		up -= up > 1; /* the slash, but not that of the root */
+		memcpy(above, path, up);
+		above[up] = '\0';
+		if (stat(above, &st) < 0)
+			return -errno;
+		if (st.st_dev != here.st_dev)
+			break;
+		if (up == 1)
+			return 0; /* mounted on / */
+	}
+	return (ssize_t)len;
+}
+
+/* Of `path`, what is behind `dir`; NULL: it is neither that nor below it. */
+static const char *below(const char *dir, const char *path)
+{
+	size_t len = strlen(dir);
+
+	if (len == 0)
+		return path;
+	return strncmp(dir, path, len) == 0 && (path[len] == '/' || path[len] == '\0') ? path + len : NULL;
+}
+
+/* A copy, if it has to do with what was asked for: `told` is NAME/PATH. */
+static int add_copy(struct files *fs, const char *root, const char *wanted, const char *told)
+{
+	_cleanup_(freep) char *from = NULL, *as = NULL;
+	const char *slash = strchr(told, '/'), *path = slash ? slash + 1 : "";
+	const char *part = below(wanted, path) ? path : below(path, wanted) ? wanted : NULL;
+	struct stat st;
+
+	if (!slash || !part)
+		return 0;
+	if (asprintf(&from, "%s/.ckptfs/nodes/%.*s%s%s", root, (int)(slash - told), told, *part ? "/" : "", part) < 0)
+		from = NULL;
+	if (asprintf(&as, "%s%s%s", root, *part ? "/" : "", part) < 0)
+		as = NULL;
+	if (!from || !as)
+		return -ENOMEM;
+	if (part == wanted && stat(from, &st) < 0 && errno == ENOENT)
+		return 0; /* that node has something else there */
+	return files_add_as(fs, from, as);
+}
+
+static int add_copies(struct files *fs, const char *root, const char *wanted)
+{
+	_cleanup_(closep) int fd = open(*root ? root : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct ckptfs_seal *s = calloc(1, sizeof(*s));
+	int r = !s ? -ENOMEM : fd < 0 ? complain(-errno, "%s", root) : 0;
+
+	while (r == 0) {
+		*s = (struct ckptfs_seal){ .size = sizeof(*s), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_COPY, .inode = s->inode };
+		if (ioctl(fd, CKPTFS_IOC_SEAL, s) < 0) {
+			r = errno == ENOENT ? 1 : complain(-errno, "%s: what it has of other nodes cannot be listed", root);
+			break;
+		}
+		r = add_copy(fs, root, wanted, s->path);
+	}
+	free(s);
+	return MIN(r, 0);
+}
+
+int compact_copies_add(struct files *fs, const char *directory)
+{
+	_cleanup_(freep) char *path = realpath(directory, NULL);
+	_cleanup_(freep) char *root = NULL;
+	ssize_t len;
+	int r;
+
+	if (!path)
+		return complain(-errno, "%s", directory);
+	len = mountpoint_len(path);
+	if (len < 0)
+		return complain((int)len, "%s", directory);
+	r = files_add(fs, path);
+	root = strndup(path, (size_t)len);
+	if (!root)
+		return -ENOMEM;
+	if (r == 0)
+		r = add_copies(fs, root, path[len] == '/' ? path + len + 1 : "");
+	return r;
+}
