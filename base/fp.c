@@ -66,7 +66,8 @@ void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KE
 	if (kind == FP_CLMUL) {
 		fp_clmul_key_init(&k->clmul, secret);
 		k->clmul_hash = fp_clmul_best();
-		fp_derive("ckptfs xxh3", secret, seed); /* readdir() shows hashes of names, and XXH3 is no one-way street */
+		/* readdir() shows hashes of names, and XXH3 is no one-way street */
+		fp_derive("ckptfs xxh3", secret, seed);
 	}
 	stretch(seed, k->secret);
 }

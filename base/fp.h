@@ -26,7 +26,8 @@ enum fp_kind { FP_XXH3 = 1, FP_SHA256, FP_CLMUL, NR_FP_KINDS };
 /* The key bytes of fp_clmul.h, as they come from the store's secret one after another. */
 struct fp_clmul_key {
 	uint8_t before[16]; /* x(0) */
-	uint8_t units[4096 + 32]; /* x(i), y(i) of each unit; then, after 16 unused, y behind the last of a full block */
+	/* x(i), y(i) of each unit; then, after 16 unused, y behind the last of a full block */
+	uint8_t units[4096 + 32];
 	uint8_t point[16];
 };
 
@@ -53,16 +54,17 @@ struct fp fp_of(const struct fp_key *k, const void *p, size_t len);
 void fp_of_each(const struct fp_key *k, const void *p, size_t len, size_t n, struct fp *ret);
 /*
  * Domains: a chunk is shared inside one and never across. In a domain its fingerprint is that of its bytes, xored with
- * the domain's tweak: 40 bits that tell which one it is, and 80 that only the key tells. So equal bytes never have equal
- * fingerprints in two domains; and who has bytes and a fingerprint can tell whether they belong together without knowing
- * the domain, which is then seen: what is left without that of the bytes is a tweak, or (2^-87) they do not.
+ * the domain's tweak: 40 bits that tell which one it is, and 80 that only the key tells. So equal bytes never have
+ * equal fingerprints in two domains; and who has bytes and a fingerprint can tell whether they belong together without
+ * knowing the domain, which is then seen: what is left without that of the bytes is a tweak, or (2^-87) they do not.
  */
 enum fp_domain_kind { FP_OF_ALL, FP_OF_GROUP, FP_OF_USER, NR_FP_DOMAIN_KINDS }; /* on disk */
 struct fp_domain {
 	enum fp_domain_kind kind;
 	uint32_t id; /* of the group or user; 0 of FP_OF_ALL */
 };
-struct fp fp_tweak(const struct fp_key *k, struct fp_domain d); /* zeros of FP_OF_ALL: such fingerprints are as they are */
+/* zeros of FP_OF_ALL: such fingerprints are as they are */
+struct fp fp_tweak(const struct fp_key *k, struct fp_domain d);
 /* Of bytes whose fingerprint, of all, is `bytes`: is f theirs, and in which domain? */
 bool fp_domain_of(const struct fp_key *k, struct fp f, struct fp bytes, struct fp_domain *ret);
 bool fp_is_of(const struct fp_key *k, struct fp f, const void *p, size_t len);

@@ -17,6 +17,6 @@ void json_print_string(FILE *to, const char *s); /* with its quotes */
 /* A cell of a table: as it stands in JSON, cut where it has become `width` bytes, filled up to them. */
 void json_print_cell(FILE *to, const char *s, int width);
 
-/* For people, on one line of a terminal that nothing happens to: control characters, what is not UTF-8 and the backslash
- * become \ooo, as ls -b has it. Returns how many columns that takes, if each character takes one. */
+/* For people, on one line of a terminal that nothing happens to: control characters, what is not UTF-8 and the
+ * backslash become \ooo, as ls -b has it. Returns how many columns that takes, if each character takes one. */
 size_t text_print(FILE *to, const char *s);

@@ -6,10 +6,12 @@
  *   3. close all pages                          from here on a write to a page is noticed
  *   4. those that are dirty are scheduled, and given to the writer
  *
- * During 3 client.lock is held, without which nobody opens a page: a thread that writes to one that is closed already waits until all are. So
- * with userfaultfd, but for its asynchronous kind, the checkpoint is the memory of one moment, the end of 3, whatever other threads do.
+ * During 3 client.lock is held, without which nobody opens a page: a thread that writes to one that is closed already
+ * waits until all are. So with userfaultfd, but for its asynchronous kind, the checkpoint is the memory of one moment,
+ * the end of 3, whatever other threads do.
  *
- * Nothing has changed if one of them fails: pages that were closed and are said to be open are opened by the next write to them.
+ * Nothing has changed if one of them fails: pages that were closed and are said to be open are opened by the next write
+ * to them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -37,7 +39,8 @@ static void add_extra(struct buf *extras, struct buf *bytes, uint64_t off, const
 /* What is before and behind the pages of a region. */
 static void add_edges(struct job *job, const struct region *r)
 {
-	size_t tracked = (size_t)r->nr_pages * client.page_size, front = r->nr_pages > 0 ? (size_t)(r->start - r->p) : r->len;
+	size_t tracked = (size_t)r->nr_pages * client.page_size,
+	       front = r->nr_pages > 0 ? (size_t)(r->start - r->p) : r->len;
 
 	add_extra(&job->extras, &job->extra_bytes, region_off(r), r->p, front);
 	if (r->nr_pages > 0)
@@ -52,7 +55,8 @@ static int describe(struct job *job, uint32_t last, uint64_t last_end) REQUIRES(
 
 	for (uint32_t i = 0; i < client.nr_regions; i++) {
 		struct region *r = client.by_slot[i];
-		uint64_t begin = (uint64_t)r->slot * client.page_size, until = begin + (uint64_t)r->nr_slot * client.page_size;
+		uint64_t begin = (uint64_t)r->slot * client.page_size,
+			 until = begin + (uint64_t)r->nr_slot * client.page_size;
 
 		image_region_encode(&job->table, &(struct image_region){
 							 .off = region_off(r),
@@ -77,7 +81,8 @@ static int describe(struct job *job, uint32_t last, uint64_t last_end) REQUIRES(
 		.nr_regions = client.nr_regions,
 		.table_crc = crc32c(job->table.data, job->table.len),
 	};
-	if (buf_error(&job->table) < 0 || buf_error(&job->extras) < 0 || buf_error(&job->extra_bytes) < 0 || buf_error(&job->holes) < 0)
+	if (buf_error(&job->table) < 0 || buf_error(&job->extras) < 0 || buf_error(&job->extra_bytes) < 0 ||
+	    buf_error(&job->holes) < 0)
 		return log_errno(-ENOMEM, "checkpoint: table of %" PRIu32 " regions", client.nr_regions);
 	return 0;
 }
@@ -219,8 +224,8 @@ static int take(void) REQUIRES(client.call)
 	return r;
 }
 
-/* Where memory is captured: waits for the last one without holding anything, so that neither who maps some, or takes it away, has to wait for that, too, nor a
- * handler of signals. 0: nothing was under way. */
+/* Where memory is captured: waits for the last one without holding anything, so that neither who maps some, or takes it
+ * away, has to wait for that, too, nor a handler of signals. 0: nothing was under way. */
 static int wait_aside(void)
 {
 	uint32_t nr_ended = atomic_load(&client.nr_ended);

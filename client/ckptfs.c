@@ -233,7 +233,8 @@ static bool has_gone(void) REQUIRES(client.call)
 	return false;
 }
 
-int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot, struct region **ret)
+int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot,
+		      struct region **ret)
 {
 	struct region *r = calloc(1, sizeof(*r));
 	int error;
@@ -408,7 +409,8 @@ void *ckptfs_realloc(void *p, size_t len)
 
 	if (client_enter(&r)) {
 		old = region_at(p);
-		r = old && old->ours ? reallocate(old, len, &q) : log_errno(-EINVAL, "region at %p: not of ckptfs_malloc()", p);
+		r = old && old->ours ? reallocate(old, len, &q) :
+				       log_errno(-EINVAL, "region at %p: not of ckptfs_malloc()", p);
 		client_leave();
 	}
 	errno = r < 0 ? -r : errno;
@@ -444,7 +446,8 @@ int ckptfs_unprotect(void *p)
 /* A handler may run on the stack, and what is on it comes and goes. */
 static bool tracks_stack(const uint8_t *p, size_t len)
 {
-	uintptr_t page = client.page_size, start = round_up((uintptr_t)p, page), end = round_down((uintptr_t)p + len, page);
+	uintptr_t page = client.page_size, start = round_up((uintptr_t)p, page),
+		  end = round_down((uintptr_t)p + len, page);
 	stack_t handlers = { .ss_flags = SS_DISABLE };
 	pthread_attr_t attr;
 	size_t stack_len = 0;
@@ -453,8 +456,8 @@ static bool tracks_stack(const uint8_t *p, size_t len)
 	if (end <= start)
 		return false;
 	sigaltstack(NULL, &handlers);
-	if (track_kind() == CKPTFS_TRACKING_MPROTECT && !(handlers.ss_flags & SS_DISABLE) && start < (uintptr_t)handlers.ss_sp + handlers.ss_size &&
-	    end > (uintptr_t)handlers.ss_sp)
+	if (track_kind() == CKPTFS_TRACKING_MPROTECT && !(handlers.ss_flags & SS_DISABLE) &&
+	    start < (uintptr_t)handlers.ss_sp + handlers.ss_size && end > (uintptr_t)handlers.ss_sp)
 		return true;
 	if (pthread_getattr_np(pthread_self(), &attr) != 0)
 		return false;
@@ -476,7 +479,8 @@ static int check_memory(const char *name, const uint8_t *p, size_t len)
 	if (r == -ENOMEM)
 		log_error("region %s: %zu bytes at %p: some of it is not mapped", name, len, (const void *)p);
 	else if (r < 0)
-		log_error("region %s: %zu bytes at %p: some of it cannot be read and written", name, len, (const void *)p);
+		log_error("region %s: %zu bytes at %p: some of it cannot be read and written", name, len,
+			  (const void *)p);
 	return r;
 }
 
@@ -495,7 +499,8 @@ static int protect(const char *name, uint8_t *p, size_t len) REQUIRES(client.cal
 		return log_errno(-EEXIST, "region %s: %s", name,
 				 restored && restored->claimed ? "the name is taken" : "some of it is protected already");
 	if (restored && restored->len != len)
-		return log_errno(-ERANGE, "region %s: %zu bytes were restored, %zu are asked for", name, restored->len, len);
+		return log_errno(-ERANGE, "region %s: %zu bytes were restored, %zu are asked for", name, restored->len,
+				 len);
 	error = check_memory(name, p, len);
 	if (error < 0)
 		return error;

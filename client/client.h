@@ -7,11 +7,12 @@
  *   image.c    the files                    restart.c  back from them
  *   streams.h  what will be written to next
  *
- * Locks: `call`, held by a call from beginning to end; inside it `job_lock`, and inside that `lock`, which handlers of signals
- * take, too. Who holds `lock` writes to no protected memory, allocates nothing and does no I/O but mprotect(2) and ioctl(2) of a userfaultfd.
- * A handler may wait for the writer, and the writer for `job_lock`: so a thread of the program has signals blocked while it has that (client_job_lock()), and
- * from the moment at which pages are scheduled until the writer has been given the job. In a program whose memory is captured it has them blocked while it has `call`:
- * a handler that maps memory would wait for whoever takes some away, and that one for `call`.
+ * Locks: `call`, held by a call from beginning to end; inside it `job_lock`, and inside that `lock`, which handlers of
+ * signals take, too. Who holds `lock` writes to no protected memory, allocates nothing and does no I/O but mprotect(2)
+ * and ioctl(2) of a userfaultfd. A handler may wait for the writer, and the writer for `job_lock`: so a thread of the
+ * program has signals blocked while it has that (client_job_lock()), and from the moment at which pages are scheduled
+ * until the writer has been given the job. In a program whose memory is captured it has them blocked while it has
+ * `call`: a handler that maps memory would wait for whoever takes some away, and that one for `call`.
  */
 #pragma once
 
@@ -36,8 +37,11 @@ struct region {
 	bool ours; /* mapped by us */
 	bool captured; /* the program's, of whole pages, and it does not know */
 	bool claimed; /* by the program; false: restored, and not asked for yet */
-	bool gone; /* its memory is not ours any more; what the checkpoint under way has of it is copied or written. Under client.lock */
-	uint32_t since; /* the first checkpoint that can have it: what an earlier file has in its place is somebody else's */
+	/* its memory is not ours any more; what the checkpoint under way has of it is copied or written. Under
+	 * client.lock */
+	bool gone;
+	/* the first checkpoint that can have it: what an earlier file has in its place is somebody else's */
+	uint32_t since;
 	uint32_t slot, nr_slot; /* pages of the file that it has */
 	uint8_t *start; /* whole pages: what is tracked */
 	uint32_t first, nr_pages; /* numbers of these: pages of the file */
@@ -64,14 +68,16 @@ struct job {
 struct client {
 	struct mutex call;
 	sigset_t call_signals; /* those that its holder had blocked before, if memory is captured */
-	_Atomic(uint32_t) *alive; /* NULL: not begun. A page that is zeros in a child of fork(2), and not in one of vfork(2) */
+	/* NULL: not begun. A page that is zeros in a child of fork(2), and not in one of vfork(2) */
+	_Atomic(uint32_t) *alive;
 	/* as all up to `lock`: of `call` */
 	struct ckptfs_options options; /* with defaults filled in */
 	uint32_t cow_percent; /* of the protected memory; 0: options.cow_bytes */
 	struct image_dir *dir;
 	uint32_t page_size;
 	uint32_t number; /* of the last checkpoint that was asked for, or is there */
-	uint32_t holes_since; /* the first checkpoint without the last region that has gone: earlier files have its bytes */
+	/* the first checkpoint without the last region that has gone: earlier files have its bytes */
+	uint32_t holes_since;
 
 	struct siglock lock;
 	struct pages pages GUARDED_BY(lock);
@@ -105,12 +111,13 @@ struct client {
 extern struct client client;
 
 /*
- * Who captures memory of a program that does not ask for it (client/preload). Called in this order by ckptfs_checkpoint(); after enter(), leave()
- * always comes.
+ * Who captures memory of a program that does not ask for it (client/preload). Called in this order by
+ * ckptfs_checkpoint(); after enter(), leave() always comes.
  */
 struct client_world {
 	void (*enter)(void); /* `call` is not held yet */
-	/* With `call`, and no checkpoint under way: adds regions; none comes or goes until leave(). 1: not now, somebody may wait for us: begin again. */
+	/* With `call`, and no checkpoint under way: adds regions; none comes or goes until leave(). 1: not now,
+	 * somebody may wait for us: begin again. */
 	int (*gather)(void);
 	void (*leave)(void);
 	bool (*has)(const void *p, size_t len); /* some of it is captured; after enter() */
@@ -129,7 +136,8 @@ static inline bool client_is_child(void)
 	return client.alive && *client.alive == 0;
 }
 
-/* `lock`, with signals blocked; not in a child, where it may be held for ever by a thread that the child does not have. */
+/* `lock`, with signals blocked; not in a child, where it may be held for ever by a thread that the child does not
+ * have. */
 static inline void client_lock(void) ACQUIRE(client.lock) NO_THREAD_SAFETY_ANALYSIS
 {
 	if (!client_is_child())
@@ -160,7 +168,8 @@ uint32_t client_epoch_us(uint64_t now_ns);
 
 /* --- region.c, all with `call` held and, but for look-ups, `lock` not --- */
 
-/* Known from now on, but not tracked. Its slot is `slot`, if that is not 0 and free, else one is found. Caller frees it after region_remove(). */
+/* Known from now on, but not tracked. Its slot is `slot`, if that is not 0 and free, else one is found. Caller frees it
+ * after region_remove(). */
 int region_add(struct region *r, uint32_t slot);
 void region_remove(struct region *r);
 struct region *region_by_name(const char *name);
@@ -169,7 +178,8 @@ bool region_overlaps(const void *p, size_t len);
 /* The region that has this address on a tracked page, or this page of the file; with `lock`. NULL: none. */
 struct region *region_of_address(uintptr_t address); /* none that is gone, as all that go by address or name */
 struct region *region_of_page(uint32_t page);
-uintptr_t region_next_address(uintptr_t address); /* where tracked pages begin that are not before it; UINTPTR_MAX: nowhere */
+/* where tracked pages begin that are not before it; UINTPTR_MAX: nowhere */
+uintptr_t region_next_address(uintptr_t address);
 uint64_t region_bytes(void); /* of all */
 uint64_t region_copies_bytes(void); /* for copies, as the options say */
 /* Slots for copies as the options say; no checkpoint is under way. */
@@ -185,8 +195,8 @@ static inline uint64_t region_off(const struct region *r)
 
 /* --- faults.c --- */
 
-/* A write to a page that is closed. false: it is none of ours. When it returns with `wait`, the page is open; without, it is, or will be when
- * it has been written. May run in a signal handler. */
+/* A write to a page that is closed. false: it is none of ours. When it returns with `wait`, the page is open; without,
+ * it is, or will be when it has been written. May run in a signal handler. */
 bool fault_touch(uintptr_t address, bool wait);
 /* These pages are done: whoever waits for one of them goes on. */
 void fault_done(const uint32_t *p, uint32_t nr) REQUIRES(client.lock);
@@ -216,10 +226,12 @@ enum client_region_kind {
 	REGION_CAPTURED, /* the program's, which does not know */
 	REGION_RESTORED, /* mapped by us; content is to come, then client_pages_restored() */
 };
-/* Takes over what is mapped, but for REGION_PROGRAMS and REGION_CAPTURED, if it succeeds. `slot`: where the last file has it; 0: it does not. */
-int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot, struct region **ret)
-	REQUIRES(client.call);
-/* And unmaps it, if it is ours. Waits until the checkpoint under way does not need it any more; others of its pages are written later. */
+/* Takes over what is mapped, but for REGION_PROGRAMS and REGION_CAPTURED, if it succeeds. `slot`: where the last file
+ * has it; 0: it does not. */
+int client_add_region(const char *name, void *p, size_t len, enum client_region_kind kind, uint32_t slot,
+		      struct region **ret) REQUIRES(client.call);
+/* And unmaps it, if it is ours. Waits until the checkpoint under way does not need it any more; others of its pages are
+ * written later. */
 void client_drop_region(struct region *r) REQUIRES(client.call);
 void client_forget_regions(void) REQUIRES(client.call); /* those that are gone; no checkpoint is under way */
 void client_open_region(struct region *r); /* all of it, whatever the page manager says */

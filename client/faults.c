@@ -1,16 +1,19 @@
 /*
  * A write to a closed page: Algorithm 2 of the paper, for a page and for those that are protected together with it.
  *
- * fault_touch() runs in handlers of SIGSEGV and in the thread that reads a userfaultfd. It is safe there: it takes one lock
- * (siglock.h argues why that cannot be held by the thread it interrupts), waits for one futex, copies memory, and calls mprotect(2),
- * ioctl(2) and clock_gettime(2), which are system calls or as good as that. It allocates nothing and logs nothing. What it reads,
- * tables of regions and pages, is changed under the lock alone and never lies in protected memory: it is mapped by us or in blocks of
- * malloc's, of which only pages that are whole within one block can be protected.
+ * fault_touch() runs in handlers of SIGSEGV and in the thread that reads a userfaultfd. It is safe there: it takes one
+ * lock (siglock.h argues why that cannot be held by the thread it interrupts), waits for one futex, copies memory, and
+ * calls mprotect(2), ioctl(2) and clock_gettime(2), which are system calls or as good as that. It allocates nothing and
+ * logs nothing. What it reads, tables of regions and pages, is changed under the lock alone and never lies in protected
+ * memory: it is mapped by us or in blocks of malloc's, of which only pages that are whole within one block can be
+ * protected.
  *
- * A program that goes through its memory page by page, with no checkpoint under way, has nothing to be told: after some pages in a row those before it are
- * opened, too (streams.h). If it stops, at most half as many are written that have not changed.
+ * A program that goes through its memory page by page, with no checkpoint under way, has nothing to be told: after some
+ * pages in a row those before it are opened, too (streams.h). If it stops, at most half as many are written that have
+ * not changed.
  *
- * Who waits does so for the writer, which never waits for the program: it writes from copies (writer.c), and takes the lock for moments.
+ * Who waits does so for the writer, which never waits for the program: it writes from copies (writer.c), and takes the
+ * lock for moments.
  */
 #include <errno.h>
 #include <string.h>
@@ -67,7 +70,8 @@ static int touch_page(struct region *r, uint32_t page, uint32_t now_us) REQUIRES
 
 static struct streams streams; /* with client.lock */
 
-/* This page and, with no checkpoint under way, those that will be written to next: then nobody has to be told of each, and nobody waits. */
+/* This page and, with no checkpoint under way, those that will be written to next: then nobody has to be told of each,
+ * and nobody waits. */
 static int touch_row(struct region *r, uint32_t page, uint32_t now_us) REQUIRES(client.lock)
 {
 	uint64_t low = (uintptr_t)r->start / client.page_size;

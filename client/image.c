@@ -94,7 +94,8 @@ static bool is_sealed(const struct image_dir *d, uint32_t number)
 	struct stat st;
 
 	number_name(number, name);
-	return fstatat(d->fd, name, &st, 0) == 0 && seal_next(d->fd, st.st_ino - 1, &seal) == 0 && seal.inode == st.st_ino;
+	return fstatat(d->fd, name, &st, 0) == 0 && seal_next(d->fd, st.st_ino - 1, &seal) == 0 &&
+	       seal.inode == st.st_ino;
 }
 
 static int list(const struct image_dir *d, DIR **ret)
@@ -128,7 +129,8 @@ static int remove_parts(const struct image_dir *d)
 		if (d->member) {
 			n = number_of(e->d_name);
 		} else {
-			if (e->d_name[0] != '.' || len < 7 || len - 6 >= sizeof(number) || strcmp(e->d_name + len - 5, ".part") != 0)
+			if (e->d_name[0] != '.' || len < 7 || len - 6 >= sizeof(number) ||
+			    strcmp(e->d_name + len - 5, ".part") != 0)
 				continue;
 			memcpy(number, e->d_name + 1, len - 6);
 			number[len - 6] = '\0';
@@ -145,9 +147,9 @@ static int remove_parts(const struct image_dir *d)
 }
 
 /*
- * Of two that make files of the same names one would take the other's for its own, clone it, and have its pages between those of the other. The
- * lock is of the process: it goes with it, however that ends, and a child that outlives it has none. Who may not write here does no
- * harm, and some filesystems have no locks.
+ * Of two that make files of the same names one would take the other's for its own, clone it, and have its pages between
+ * those of the other. The lock is of the process: it goes with it, however that ends, and a child that outlives it has
+ * none. Who may not write here does no harm, and some filesystems have no locks.
  */
 static int take_lock(struct image_dir *d)
 {
@@ -155,15 +157,20 @@ static int take_lock(struct image_dir *d)
 	char name[NAME_LEN];
 
 	snprintf(name, sizeof(name), ".%s%slock", d->member ? d->member : "", d->member ? "." : "");
-	d->lock = own_fd(openat(d->fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)); /* before it has the lock, which goes with any number */
-	if (d->lock < 0 && (errno == EROFS || errno == EPERM || (errno == EACCES && faccessat(d->fd, ".", W_OK, AT_EACCESS) < 0)))
+	/* before it has the lock, which goes with any number */
+	d->lock = own_fd(openat(d->fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+	if (d->lock < 0 &&
+	    (errno == EROFS || errno == EPERM || (errno == EACCES && faccessat(d->fd, ".", W_OK, AT_EACCESS) < 0)))
 		return 0;
 	if (d->lock < 0)
 		return log_errno(-errno, "checkpoints %s: %s cannot be opened", d->path, name);
 	if (fcntl(d->lock, F_SETLK, &lock) == 0)
 		return 0;
 	if (errno == EAGAIN || errno == EACCES)
-		return log_errno(-EBUSY, "checkpoints %s: another process makes them: give each a directory or a member's name of its own", d->path);
+		return log_errno(
+			-EBUSY,
+			"checkpoints %s: another process makes them: give each a directory or a member's name of its own",
+			d->path);
 	log_notice("checkpoints %s: nobody sees to it that only one process makes them: %s", d->path, strerror(errno));
 	return 0;
 }
@@ -266,7 +273,8 @@ void image_dir_prune(struct image_dir *d, uint32_t keep)
 		if (i < keep)
 			continue;
 		names_of(d, n, name, part);
-		if (unlinkat(d->fd, name, 0) < 0 && errno != ENOENT && errno != EPERM) /* EPERM: it is sealed, and stays */
+		/* EPERM: it is sealed, and stays */
+		if (unlinkat(d->fd, name, 0) < 0 && errno != ENOENT && errno != EPERM)
 			log_warning("checkpoints %s: %s cannot be removed: %s", d->path, name, strerror(errno));
 		number_name(n, number);
 		if (d->member)
@@ -339,7 +347,8 @@ static int copy(struct image_dir *d, int from, int to)
 	struct stat st;
 
 	if (!d->warned)
-		log_warning("checkpoints %s: files cannot be cloned here, each checkpoint copies the last one: use a ckptfs mount", d->path);
+		log_warning("checkpoints %s: files cannot be cloned here, each checkpoint copies the last one: use a ckptfs mount",
+			    d->path);
 	d->warned = true;
 	d->clone_kind = CKPTFS_CLONE_COPY;
 	if (fstat(from, &st) < 0)

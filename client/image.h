@@ -18,7 +18,8 @@
 
 struct image_dir;
 
-/* Makes `path` if it is not there. `member` may be NULL. -ENOTTY: `require` and not a ckptfs mount; -EBUSY: another process has it. */
+/* Makes `path` if it is not there. `member` may be NULL. -ENOTTY: `require` and not a ckptfs mount; -EBUSY: another
+ * process has it. */
 int image_dir_open(const char *path, const char *member, bool require, struct image_dir **ret);
 void image_dir_close(struct image_dir *d); /* NULL is fine */
 const char *image_dir_path(const struct image_dir *d);
@@ -29,10 +30,12 @@ int image_dir_highest(struct image_dir *d, uint32_t *ret);
 /* The highest number below `below` that is there, complete or not. 0: none. `sealed`: of those that are sealed. */
 int image_dir_next_below(struct image_dir *d, uint32_t below, bool sealed, uint32_t *ret);
 
-/* An image that is valid, open for reading, with its table. Caller closes and releases. -ENOENT, -EBADMSG, -EOPNOTSUPP: logged unless `quiet`. */
+/* An image that is valid, open for reading, with its table. Caller closes and releases. -ENOENT, -EBADMSG, -EOPNOTSUPP:
+ * logged unless `quiet`. */
 int image_open(struct image_dir *d, uint32_t number, bool quiet, struct image_header *ret, struct buf *ret_table);
 
-/* A file to become checkpoint `number`: a clone of `parent` (0: empty), open for writing. Returns the descriptor. -ESTALE: the parent is gone. */
+/* A file to become checkpoint `number`: a clone of `parent` (0: empty), open for writing. Returns the descriptor.
+ * -ESTALE: the parent is gone. */
 int image_stage(struct image_dir *d, uint32_t number, uint32_t parent);
 /* It is complete. Closes it. -errno: it is not, and gone. */
 int image_commit(struct image_dir *d, uint32_t number, int fd);

@@ -59,8 +59,8 @@ int image_header_decode(const void *p, size_t len, uint64_t file_len, struct ima
 	};
 	if (h.page_size < PAGE_MIN || h.page_size > PAGE_MAX || (h.page_size & (h.page_size - 1)) != 0)
 		return -EBADMSG;
-	if (file_len > INT64_MAX || h.table_off < h.page_size || h.table_off % h.page_size != 0 || h.table_off > file_len ||
-	    h.table_len != file_len - h.table_off || h.table_len > IMAGE_TABLE_MAX ||
+	if (file_len > INT64_MAX || h.table_off < h.page_size || h.table_off % h.page_size != 0 ||
+	    h.table_off > file_len || h.table_len != file_len - h.table_off || h.table_len > IMAGE_TABLE_MAX ||
 	    h.nr_regions > h.table_len / sizeof(struct image_region_disk))
 		return -EBADMSG;
 	*ret = h;

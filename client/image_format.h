@@ -2,7 +2,8 @@
  * A checkpoint of a process's memory, as a file. docs/format.md ("Images of memory") changes with this.
  *
  *   header    the first page: what this is, and where the table is
- *   regions   each from a multiple of the page size on, with its first byte as far into that page as it was in memory; what
+ *   regions   each from a multiple of the page size on, with its first byte as far into that page as it was in memory;
+ *   what
  *             lies between them is of no meaning
  *   table     behind all regions: their names, places and addresses; ends with the file
  */
@@ -62,7 +63,8 @@ void image_region_encode(struct buf *table, const struct image_region *region);
 /* table_len, table_crc: of this table. */
 void image_header_encode(const struct image_header *header, struct image_header_disk *ret);
 
-/* -EBADMSG: no image, or damaged; -EOPNOTSUPP: of a later version. Then the table is in the file, and the file ends with it. */
+/* -EBADMSG: no image, or damaged; -EOPNOTSUPP: of a later version. Then the table is in the file, and the file ends
+ * with it. */
 int image_header_decode(const void *p, size_t len, uint64_t file_len, struct image_header *ret);
 
 /* The regions, all of which have been checked: names are unique, places do not overlap. Borrows the table. */

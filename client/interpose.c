@@ -1,4 +1,5 @@
-/* What finds the functions that others are put before, loans, and those functions that read and receive. interpose.h tells why. */
+/* What finds the functions that others are put before, loans, and those functions that read and receive. interpose.h
+ * tells why. */
 #include "client/interpose.h"
 
 #include <aio.h>
@@ -34,9 +35,10 @@ extern struct interposed __start_ckptfs_interposed[], __stop_ckptfs_interposed[]
 __attribute__((constructor(102))) static void find_all(void)
 {
 	for (struct interposed *f = __start_ckptfs_interposed; f < __stop_ckptfs_interposed; f++)
-		if (f->name)
-			__atomic_store_n(&f->next, dlsym(RTLD_NEXT, f->name), __ATOMIC_RELAXED); /* NULL: not every C library has all */
-	track_mprotect_unhelped = dlsym(RTLD_DEFAULT, "recvmmsg") == dlsym(RTLD_NEXT, "recvmmsg"); /* by dlopen(3): others do not find ours */
+		if (f->name) /* what is found may be NULL: not every C library has all */
+			__atomic_store_n(&f->next, dlsym(RTLD_NEXT, f->name), __ATOMIC_RELAXED);
+	/* by dlopen(3): others do not find ours */
+	track_mprotect_unhelped = dlsym(RTLD_DEFAULT, "recvmmsg") == dlsym(RTLD_NEXT, "recvmmsg");
 }
 
 uint64_t interpose_epoch(bool settled)
@@ -136,7 +138,8 @@ ssize_t mq_receive(mqd_t queue, char *p, size_t len, unsigned *priority)
 
 ssize_t mq_timedreceive(mqd_t queue, char *p, size_t len, unsigned *priority, const struct timespec *timeout)
 {
-	return BUFFER(p, len, at, RESULT(priority, priority_at, NEXT(mq_timedreceive)(queue, at, len, priority_at, timeout)));
+	return BUFFER(p, len, at,
+		      RESULT(priority, priority_at, NEXT(mq_timedreceive)(queue, at, len, priority_at, timeout)));
 }
 
 /* A message begins with its type. */
@@ -153,7 +156,8 @@ int aio_read(struct aiocb *a)
 
 int aio_read64(struct aiocb64 *a)
 {
-	return OPENED((ckptfs_touch(a, sizeof(*a)), ckptfs_touch((void *)a->aio_buf, a->aio_nbytes)), NEXT(aio_read64)(a));
+	return OPENED((ckptfs_touch(a, sizeof(*a)), ckptfs_touch((void *)a->aio_buf, a->aio_nbytes)),
+		      NEXT(aio_read64)(a));
 }
 
 /* --- to several places --- */
@@ -193,7 +197,8 @@ static void scatter(const struct iovec *iov, size_t nr, const uint8_t *from, siz
 	}
 }
 
-/* As BUFFER: in `call`, `at` stands for `iov`, and `at_nr` for how many there are. Without memory to lend it is as if it were large. */
+/* As BUFFER: in `call`, `at` stands for `iov`, and `at_nr` for how many there are. Without memory to lend it is as if
+ * it were large. */
 #define PIECES(iov, nr, at, at_nr, call)						\
 	({										\
 		_cleanup_(loan_end) struct loan _loan_##at;			\
@@ -262,7 +267,8 @@ ssize_t process_vm_writev(pid_t pid, const struct iovec *local, unsigned long nr
 {
 	if (pid != getpid())
 		return NEXT(process_vm_writev)(pid, local, nr_local, remote, nr_remote, flags);
-	return OPENED(open_iov(remote, nr_remote), NEXT(process_vm_writev)(pid, local, nr_local, remote, nr_remote, flags));
+	return OPENED(open_iov(remote, nr_remote),
+		      NEXT(process_vm_writev)(pid, local, nr_local, remote, nr_remote, flags));
 }
 
 /* --- receiving --- */
@@ -313,7 +319,8 @@ ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 /* As the kernel does it: the time is looked at when a message has come. */
 static int receive_several(int fd, struct mmsghdr *m, unsigned nr, int flags, const struct timespec *timeout)
 {
-	uint64_t end = timeout ? monotonic_ns() + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec : UINT64_MAX;
+	uint64_t end = timeout ? monotonic_ns() + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec :
+				 UINT64_MAX;
 	unsigned i;
 
 	for (i = 0; i < nr && (i == 0 || monotonic_ns() < end); i++) {
@@ -433,7 +440,8 @@ ssize_t __recv_chk(int fd, void *p, size_t len, size_t room, int flags)
 
 ssize_t __recvfrom_chk(int fd, void *p, size_t len, size_t room, int flags, __SOCKADDR_ARG from, socklen_t *from_len)
 {
-	return len > room ? NEXT(__recvfrom_chk)(fd, p, len, room, flags, from, from_len) : recvfrom(fd, p, len, flags, from, from_len);
+	return len > room ? NEXT(__recvfrom_chk)(fd, p, len, room, flags, from, from_len) :
+			    recvfrom(fd, p, len, flags, from, from_len);
 }
 
 static bool fits(size_t room, size_t size, size_t nr)

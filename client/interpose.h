@@ -1,18 +1,23 @@
 /*
- * Functions that are put before those of the C library because the kernel writes to the program's memory for them: with memory that is tracked by
- * mprotect(2) it does not raise SIGSEGV then, but the call fails with EFAULT. Two ways, both only where the memory may be closed:
+ * Functions that are put before those of the C library because the kernel writes to the program's memory for them: with
+ * memory that is tracked by mprotect(2) it does not raise SIGSEGV then, but the call fails with EFAULT. Two ways, both
+ * only where the memory may be closed:
  *
- *   borrow   what is small, or comes in messages: the kernel writes to memory of ours, and we from there to the program's, which opens pages as any write
+ *   borrow   what is small, or comes in messages: the kernel writes to memory of ours, and we from there to the
+ *   program's, which opens pages as any write
  *            does. So it does not matter when a checkpoint closes them, nothing is lost and nothing is done twice.
- *   open     what is large: pages are opened first. If another thread takes a checkpoint in between, they are closed again and the call may fail; then it
- *            is made once more. That is for calls that have done nothing when they fail: reading files, pipes and streams.
+ *   open     what is large: pages are opened first. If another thread takes a checkpoint in between, they are closed
+ *   again and the call may fail; then it
+ *            is made once more. That is for calls that have done nothing when they fail: reading files, pipes and
+ *            streams.
  *
- * One file for each subject. Functions whose results the C library itself writes, from where the kernel has put them, need none of this: statvfs(3), sigwait(3),
- * tcgetattr(3), timer_create(2).
+ * One file for each subject. Functions whose results the C library itself writes, from where the kernel has put them,
+ * need none of this: statvfs(3), sigwait(3), tcgetattr(3), timer_create(2).
  *
- * They are called before anything has been initialised: by constructors, by the loader, by sanitizers that begin; and in handlers of signals. So up
- * to the look at a variable, which is all that they cost where no region is tracked that way, they use nothing but static
- * data; and all this is compiled without sanitizers, and with exceptions: a thread that is cancelled in a call gives back what it has borrowed.
+ * They are called before anything has been initialised: by constructors, by the loader, by sanitizers that begin; and
+ * in handlers of signals. So up to the look at a variable, which is all that they cost where no region is tracked that
+ * way, they use nothing but static data; and all this is compiled without sanitizers, and with exceptions: a thread
+ * that is cancelled in a call gives back what it has borrowed.
  */
 #pragma once
 
@@ -27,12 +32,14 @@
 #include "client/ckptfs.h"
 #include "client/track.h"
 
-/* A function that another one is put before. All are looked for when the library begins: later may be in a handler of signals. */
+/* A function that another one is put before. All are looked for when the library begins: later may be in a handler of
+ * signals. */
 struct interposed {
 	const char *name;
 	void *next; /* NULL: not yet */
 } __attribute__((aligned(16))); /* its size: so all of them are an array, if with gaps */
-void *interposed_find(struct interposed *f); /* now, by somebody who comes before that. Ends the program if there is none */
+/* now, by somebody who comes before that. Ends the program if there is none */
+void *interposed_find(struct interposed *f);
 
 #define NEXT(name_)                                                                     \
 	({                                                                              \
@@ -41,15 +48,17 @@ void *interposed_find(struct interposed *f); /* now, by somebody who comes befor
 		(__typeof__(&name_))(_next ? _next : interposed_find(&_f));             \
 	})
 
-/* A mask of signals as it may be set: who has SIGSEGV blocked and writes to a closed page would be ended by the kernel. */
+/* A mask of signals as it may be set: who has SIGSEGV blocked and writes to a closed page would be ended by the
+ * kernel. */
 const sigset_t *interpose_mask(const sigset_t *set, sigset_t *room);
 
 /* --- open --- */
 
-uint64_t interpose_epoch(bool settled); /* which checkpoint there was last; settled: when the one that is just closing pages has done so */
+/* which checkpoint there was last; settled: when the one that is just closing pages has done so */
+uint64_t interpose_epoch(bool settled);
 
-/* `open` opens what `call` writes to. Pages that were open when it was made and are not any more have been closed by a checkpoint in between: an
- * EFAULT that comes without one is the program's. */
+/* `open` opens what `call` writes to. Pages that were open when it was made and are not any more have been closed by a
+ * checkpoint in between: an EFAULT that comes without one is the program's. */
 #define OPENED(open, call)								\
 	({										\
 		uint64_t _epoch;							\
@@ -86,7 +95,8 @@ struct loan {
 	char small[LOAN_SMALL] __attribute__((aligned(16)));
 };
 
-/* NULL is nothing to write to. keep: the kernel reads it, too. Without memory to lend it is the program's own, opened. */
+/* NULL is nothing to write to. keep: the kernel reads it, too. Without memory to lend it is the program's own,
+ * opened. */
 void loan_take(struct loan *l, void *p, size_t len, bool keep);
 void loan_return(struct loan *l, size_t len); /* so much of it has been written. errno stays */
 void loan_end(struct loan *l); /* without anything */
@@ -98,7 +108,8 @@ static inline bool is_lent(const struct loan *l)
 
 /* Names of variables are made from `at`, so that one can stand in another.
  *
- * One result, or several of `bytes` together, that the kernel may have written whatever comes of the call. In `call`, `at` stands for `p`. */
+ * One result, or several of `bytes` together, that the kernel may have written whatever comes of the call. In `call`,
+ * `at` stands for `p`. */
 #define RESULTS(p, bytes, at, call)							\
 	({										\
 		_cleanup_(loan_end) struct loan _loan_##at;				\

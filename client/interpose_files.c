@@ -223,7 +223,8 @@ ssize_t splice(int from, off64_t *from_off, int to, off64_t *to_off, size_t len,
 
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t len, unsigned flags)
 {
-	return RESULT(from_off, from_at, RESULT(to_off, to_at, NEXT(copy_file_range)(from, from_at, to, to_at, len, flags)));
+	return RESULT(from_off, from_at,
+		      RESULT(to_off, to_at, NEXT(copy_file_range)(from, from_at, to, to_at, len, flags)));
 }
 
 /* --- the same for programs that were compiled with checks of lengths (-D_FORTIFY_SOURCE) --- */

@@ -84,14 +84,14 @@ clock_t times(struct tms *times_)
 }
 
 /* The C library writes the process's number while it has all signals blocked. */
-int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
-		char *const argv[], char *const envp[])
+int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+		const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
 {
 	return RESULT(pid, at, NEXT(posix_spawn)(at, path, actions, attributes, argv, envp));
 }
 
-int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
-		 char *const argv[], char *const envp[])
+int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+		 const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
 {
 	return RESULT(pid, at, NEXT(posix_spawnp)(at, file, actions, attributes, argv, envp));
 }
@@ -188,7 +188,8 @@ int semctl(int id, int number, int command, ...)
 {
 	void *p = TAKE_ARGUMENT(command);
 
-	return OPENED(ckptfs_touch(p, UINT16_MAX * sizeof(short)), NEXT(semctl)(id, number, command, p)); /* of all of the set */
+	/* of all of the set */
+	return OPENED(ckptfs_touch(p, UINT16_MAX * sizeof(short)), NEXT(semctl)(id, number, command, p));
 }
 
 int shmctl(int id, int command, struct shmid_ds *p)
@@ -289,5 +290,6 @@ int __getgroups_chk(int nr, gid_t *groups, size_t room);
 
 int __getgroups_chk(int nr, gid_t *groups, size_t room)
 {
-	return nr > 0 && (size_t)nr * sizeof(*groups) > room ? NEXT(__getgroups_chk)(nr, groups, room) : getgroups(nr, groups);
+	return nr > 0 && (size_t)nr * sizeof(*groups) > room ? NEXT(__getgroups_chk)(nr, groups, room) :
+							       getgroups(nr, groups);
 }

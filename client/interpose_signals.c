@@ -1,6 +1,7 @@
 /*
- * Of interpose.h: signals. Whoever blocks SIGSEGV and writes to a closed page would be ended by the kernel, so nobody can while memory is tracked by mprotect(2); and
- * a handler of it that the program sets is called for faults that are its own (track_mprotect.c).
+ * Of interpose.h: signals. Whoever blocks SIGSEGV and writes to a closed page would be ended by the kernel, so nobody
+ * can while memory is tracked by mprotect(2); and a handler of it that the program sets is called for faults that are
+ * its own (track_mprotect.c).
  */
 #include "client/interpose.h"
 
@@ -66,7 +67,9 @@ sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
 	sighandler_t old;
 
-	return set_faults_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER), &old) ? old : NEXT(__sysv_signal)(number, handler);
+	return set_faults_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER), &old) ?
+		       old :
+		       NEXT(__sysv_signal)(number, handler);
 }
 
 sighandler_t sysv_signal(int number, sighandler_t handler)
@@ -165,8 +168,9 @@ int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
 	return NEXT(pthread_attr_setsigmask_np)(attr, interpose_mask(set, &room));
 }
 
-/* The context is the program's own, and what it sets is what it will find. Nothing is put before swapcontext(3): a context that it saves, and that is gone to twice,
- * would find the second time that whatever stood between has returned. */
+/* The context is the program's own, and what it sets is what it will find. Nothing is put before swapcontext(3): a
+ * context that it saves, and that is gone to twice, would find the second time that whatever stood between has
+ * returned. */
 int setcontext(const ucontext_t *context)
 {
 	if (track_mprotect_installed && sigismember(&context->uc_sigmask, SIGSEGV))
@@ -196,7 +200,8 @@ int sigaltstack(const stack_t *stack, stack_t *old)
 {
 	if (stack && !(stack->ss_flags & SS_DISABLE) && track_mprotect_may_close(stack->ss_sp, stack->ss_size) &&
 	    track_mprotect_has(stack->ss_sp, stack->ss_size)) {
-		log_error("checkpoints: a stack for handlers at %p is in a region, which is tracked by mprotect(2)", stack->ss_sp);
+		log_error("checkpoints: a stack for handlers at %p is in a region, which is tracked by mprotect(2)",
+			  stack->ss_sp);
 		errno = EINVAL;
 		return -1;
 	}

@@ -66,7 +66,8 @@ struct ckptfs_stat {
 /*
  * Collect garbage: start a collection (EBUSY while one is running), ask how far the last one has come, or stop it;
  * what it has done so far is kept, and the next one goes on from there. On any directory of the mount; starting and
- * stopping is for root and whoever runs the mount (EPERM). It stops, too, when the descriptor that it was started on is closed.
+ * stopping is for root and whoever runs the mount (EPERM). It stops, too, when the descriptor that it was started on is
+ * closed.
  */
 enum ckptfs_gc_command { CKPTFS_GC_STATUS, CKPTFS_GC_START, CKPTFS_GC_STOP };
 #define CKPTFS_GC_DELETE 1u /* flag: give back what is found, not only count it */
@@ -105,8 +106,8 @@ enum ckptfs_gc_cluster {
 /*
  * Scrub: compare what the packs have with its fingerprints. Start one (EBUSY while one is running), ask how far the
  * last one has come, or stop it; the next one goes on from there unless told to begin anew. On any directory of the
- * mount; starting and stopping is for root and whoever runs the mount (EPERM). It stops, too, when the descriptor that it was started
- * on is closed.
+ * mount; starting and stopping is for root and whoever runs the mount (EPERM). It stops, too, when the descriptor that
+ * it was started on is closed.
  */
 enum ckptfs_scrub_command { CKPTFS_SCRUB_STATUS, CKPTFS_SCRUB_START, CKPTFS_SCRUB_STOP };
 #define CKPTFS_SCRUB_RESTART 1u /* flag: at the beginning, wherever the last one stopped */
@@ -145,9 +146,11 @@ struct ckptfs_scrub_hit {
  * mount.
  *
  *   BEGIN   question is set (EBUSY: too many at once)
- *   ADD     the name `name` of this directory; "": all names in it, but not what is in directories below. EACCES: a file that
+ *   ADD     the name `name` of this directory; "": all names in it, but not what is in directories below. EACCES: a
+ *   file that
  *           the caller may not read
- *   USER    instead of names, all files whose owner is `id`; GROUP: whose group. EPERM: of somebody else, and the caller is not
+ *   USER    instead of names, all files whose owner is `id`; GROUP: whose group. EPERM: of somebody else, and the
+ *   caller is not
  *           root, nor has mounted
  *   RUN
  *   STATUS  running, error and figures; in the end as of the moment of RUN
@@ -181,8 +184,9 @@ struct ckptfs_exclusive {
 };
 
 /*
- * Who has files: users, or groups, by ascending numbers, from `from` on, some at a time; on any directory of the mount. Root, and who
- * has mounted, is told of all; others of themselves and their groups. What of it would be free without them EXCLUSIVE tells.
+ * Who has files: users, or groups, by ascending numbers, from `from` on, some at a time; on any directory of the mount.
+ * Root, and who has mounted, is told of all; others of themselves and their groups. What of it would be free without
+ * them EXCLUSIVE tells.
  */
 enum ckptfs_owner_kind { CKPTFS_OWNER_GROUP = 1, CKPTFS_OWNER_USER = 2 };
 #define CKPTFS_OWNERS_MAX 128
@@ -203,20 +207,22 @@ struct ckptfs_owners {
 };
 
 /*
- * Deltas: the next version of a lineage. A lineage is a directory, and its versions are the files 000001, 000002, ... in
- * it. What one has changed against an earlier one is written as a delta object (docs/format.md) into a file that was
+ * Deltas: the next version of a lineage. A lineage is a directory, and its versions are the files 000001, 000002, ...
+ * in it. What one has changed against an earlier one is written as a delta object (docs/format.md) into a file that was
  * made in that directory and has no name (O_TMPFILE|O_WRONLY, or O_CREAT|O_EXCL and unlink(2)), and committed from
  * there: then LINEAGE/NNNNNN is there, whole, and durable if asked for. Before that nothing is to be seen, and when the
  * staging file is closed or its process dies, nothing is left. All three on the staging file.
  *
- *   BEGIN   version `number` is to be made from `parent` (0: from nothing). ENOENT: there is no such parent; EEXIST: there
+ *   BEGIN   version `number` is to be made from `parent` (0: from nothing). ENOENT: there is no such parent; EEXIST:
+ *   there
  *           is that version; EINVAL: number is not above parent, or the file was not made in a directory but opened;
  *           EALREADY: begun before; EBADF: not open for writing
- *   COMMIT  EBADMSG: the object is damaged, lies about itself or does not give what its fingerprint says; EOPNOTSUPP: it is
- *           of a later version of the format; EINVAL: it is of another number or parent, or nothing was begun; ESTALE: a
- *           version that it refers to is gone or has become shorter; EACCES: one may not be read by the caller; EFBIG: its
- *           tables have more than 256 MiB; EEXIST: somebody else has made that version; EALREADY: committed before;
- *           ENOSPC. After an error nothing has changed, and the object may be written anew
+ *   COMMIT  EBADMSG: the object is damaged, lies about itself or does not give what its fingerprint says; EOPNOTSUPP:
+ *   it is
+ *           of a later version of the format; EINVAL: it is of another number or parent, or nothing was begun; ESTALE:
+ *           a version that it refers to is gone or has become shorter; EACCES: one may not be read by the caller;
+ *           EFBIG: its tables have more than 256 MiB; EEXIST: somebody else has made that version; EALREADY: committed
+ *           before; ENOSPC. After an error nothing has changed, and the object may be written anew
  *   ABORT   what was begun is forgotten and the staging file emptied; it may be begun again
  */
 struct ckptfs_delta_begin {
@@ -246,17 +252,30 @@ struct ckptfs_delta_abort {
  *           is sealed, and durable. EEXIST: it lies in a sealed one, or has something sealed in it. EBUSY: a file in it
  *           is open for writing. E2BIG: too much in it. EROFS. Where it is about something in it, `path` is that
  *   UNSEAL  for its owner and root (EPERM). ENODATA: it is not sealed; if it lies in one that is, `path` is that
- *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and whoever
+ *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and
+ *   whoever
  *           runs the mount see all, others their own
- *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none. ENODATA: it is not sealed.
- *           ENOTCONN: no agent is there; EHOSTUNREACH: no node is on another host; others: what the last attempt came to. There will be more
- *   COLLECTED  the same of compact_group=: 0, the collectors of this node's group have it, and what was here is not any more, unless it is one of them. EOPNOTSUPP: without that option
- *   COPY    of directories of other nodes that this one has, all of them, the one behind `inode`, as NEXT: `path` is from .ckptfs/nodes on. For root and whoever runs the mount (EPERM)
- *   CHECK   the seal, and its root made anew from what the store has now: not the same, and something is damaged. For
+ *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none.
+ *   ENODATA: it is not sealed.
+ *           ENOTCONN: no agent is there; EHOSTUNREACH: no node is on another host; others: what the last attempt came
+ *           to. There will be more
+ *   COLLECTED  the same of compact_group=: 0, the collectors of this node's group have it, and what was here is not any
+ *   more, unless it is one of them. EOPNOTSUPP: without that option COPY    of directories of other nodes that this one
+ *   has, all of them, the one behind `inode`, as NEXT: `path` is from .ckptfs/nodes on. For root and whoever runs the
+ *   mount (EPERM) CHECK   the seal, and its root made anew from what the store has now: not the same, and something is
+ *   damaged. For
  *           those whom NEXT tells of it (EPERM). ENODATA: it is not sealed. EIO: something is damaged. Bytes are not
  *           read; reading them compares them with what the root is made of
  */
-enum ckptfs_seal_command { CKPTFS_SEAL_SEAL, CKPTFS_SEAL_UNSEAL, CKPTFS_SEAL_NEXT, CKPTFS_SEAL_CHECK, CKPTFS_SEAL_STATE, CKPTFS_SEAL_COLLECTED, CKPTFS_SEAL_COPY };
+enum ckptfs_seal_command {
+	CKPTFS_SEAL_SEAL,
+	CKPTFS_SEAL_UNSEAL,
+	CKPTFS_SEAL_NEXT,
+	CKPTFS_SEAL_CHECK,
+	CKPTFS_SEAL_STATE,
+	CKPTFS_SEAL_COLLECTED,
+	CKPTFS_SEAL_COPY
+};
 #define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `root` says something; seals of earlier versions have none */
 #define CKPTFS_SEAL_PROTECTED 2u /* fact, of NEXT: another node has all of it, too */
 
@@ -278,9 +297,11 @@ struct ckptfs_seal {
  * Other nodes of the cluster, for root and whoever runs the mount (EPERM). EOPNOTSUPP: the store is of none.
  *
  *   STATUS  figures
- *   HEAL    nodes that do not take part now are lost: what they had is to be had by others again. ENOTCONN: no agent is there. It begins soon, and has ended when
+ *   HEAL    nodes that do not take part now are lost: what they had is to be had by others again. ENOTCONN: no agent is
+ *   there. It begins soon, and has ended when
  *           `healed` of STATUS is at least `number`
- *   FORGET  the node `node` will not come back: nothing is kept for its sake any more. ENOENT: nobody knows it; EBUSY: it takes part
+ *   FORGET  the node `node` will not come back: nothing is kept for its sake any more. ENOENT: nobody knows it; EBUSY:
+ *   it takes part
  */
 enum ckptfs_cluster_command { CKPTFS_CLUSTER_STATUS, CKPTFS_CLUSTER_HEAL, CKPTFS_CLUSTER_FORGET };
 
@@ -298,16 +319,18 @@ struct ckptfs_cluster {
 };
 
 /*
- * Store variables of files side by side, coded by what they are. A plan is begun, gets files and variables, is run, and asked about until it is
- * done. One at a time: EBUSY while another one is filled or runs, or a collection does; ESTALE of one that is not the last. One that
- * nobody has touched for half a minute gives way, and with the descriptor that it was begun on it ends: a command that is killed leaves none
- * at work. For root and whoever runs the mount (EPERM), on any descriptor of the mount.
+ * Store variables of files side by side, coded by what they are. A plan is begun, gets files and variables, is run, and
+ * asked about until it is done. One at a time: EBUSY while another one is filled or runs, or a collection does; ESTALE
+ * of one that is not the last. One that nobody has touched for half a minute gives way, and with the descriptor that it
+ * was begun on it ends: a command that is killed leaves none at work. For root and whoever runs the mount (EPERM), on
+ * any descriptor of the mount.
  *
  *   BEGIN   plan is set
  *   START   then CKPTFS_IOC_COMPACT_FILE and _ADD are over; EROFS unless it is a dry run
  *   STATUS  running, error and figures
  *   STOP    soon; what has been done stays, and the next plan does the rest. One that has not been started is given up
- *   PAUSE   the mount compacts nothing by itself, and what it is at ends soon, until RESUME. EOPNOTSUPP: it does not anyhow. Both are of no plan,
+ *   PAUSE   the mount compacts nothing by itself, and what it is at ends soon, until RESUME. EOPNOTSUPP: it does not
+ *   anyhow. Both are of no plan,
  *           and tell nothing
  */
 enum ckptfs_compact_command {
@@ -360,10 +383,13 @@ struct ckptfs_compact_add {
 	uint64_t plan;
 	uint32_t flags;
 	uint32_t type; /* of the elements (docs/format.md section 12) */
-	uint32_t parts, row, plane; /* of an element that lie side by side; elements from row to row, and plane to plane; 0: none */
+	/* of an element that lie side by side; elements from row to row, and plane to plane; 0: none */
+	uint32_t parts, row, plane;
 	uint32_t nr; /* extents */
-	char key[1028]; /* of a variable that begins: Group/Variable_Datatype_Class, with a final NUL, at most 1024 bytes before it */
-	uint32_t before; /* likewise: 1 more than the number of the variable of this plan that it was a step before; 0: none */
+	/* of a variable that begins: Group/Variable_Datatype_Class, with a final NUL, at most 1024 bytes before it */
+	char key[1028];
+	/* likewise: 1 more than the number of the variable of this plan that it was a step before; 0: none */
+	uint32_t before;
 	struct ckptfs_compact_extent {
 		uint32_t file, reserved;
 		uint64_t off, len;
@@ -381,8 +407,8 @@ struct ckptfs_compact_result {
 };
 
 /*
- * What became of variables of this store, ever, one after the other by their keys. ENOENT: no more. For root and whoever runs the mount (EPERM),
- * on any descriptor.
+ * What became of variables of this store, ever, one after the other by their keys. ENOENT: no more. For root and
+ * whoever runs the mount (EPERM), on any descriptor.
  */
 struct ckptfs_variable {
 	uint32_t size, version;

@@ -11,9 +11,11 @@
 /* What any of these keeps is kept; zeros and false keep nothing. */
 struct keep_policy {
 	uint64_t last; /* so many of the newest */
-	uint64_t every; /* those whose number, the last one in their names, is a multiple of it, and those without one */
+	/* those whose number, the last one in their names, is a multiple of it, and those without one */
+	uint64_t every;
 	uint64_t within_ns; /* those that were sealed less long ago */
-	bool tagged; /* those that a symbolic link beside them points to, or that have the extended attribute user.tag */
+	/* those that a symbolic link beside them points to, or that have the extended attribute user.tag */
+	bool tagged;
 };
 
 /* "last=5,every=100,within=7d,tagged": one or more of these, each once. Not NUL-terminated. -EINVAL */

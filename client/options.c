@@ -49,7 +49,9 @@ static int fill_size(const char *variable, uint64_t *value)
 	if (*value != 0 || !s || *s == '\0')
 		return 0;
 	r = parse_size(s, value);
-	return r < 0 ? log_errno(r, "checkpoints: %s=%s: a number is wanted, perhaps with K, M or G behind it", variable, s) : 0;
+	return r < 0 ? log_errno(r, "checkpoints: %s=%s: a number is wanted, perhaps with K, M or G behind it",
+				 variable, s) :
+		       0;
 }
 
 /* Bytes, or percent. None at all is not what 0 means as an option. */
@@ -82,7 +84,8 @@ static int fill_rate(uint64_t *rate)
 	int r = fill_size("CKPTFS_RATE", rate);
 
 	if (r == 0 && *rate > 0 && *rate < (uint64_t)sysconf(_SC_PAGESIZE))
-		r = log_errno(-EINVAL, "checkpoints: %" PRIu64 " bytes per second are less than a page in a second", *rate);
+		r = log_errno(-EINVAL, "checkpoints: %" PRIu64 " bytes per second are less than a page in a second",
+			      *rate);
 	return r;
 }
 
@@ -103,7 +106,8 @@ static int check_member(const struct ckptfs_options *o)
 		return log_errno(-EINVAL, "checkpoints: unknown flags %#x", o->flags & ~FLAGS_KNOWN);
 	if ((o->flags & CKPTFS_SEALED) && !o->member)
 		return log_errno(-EINVAL, "checkpoints: only those with members, which are directories, can be sealed");
-	if (o->member && (o->member[0] == '\0' || o->member[0] == '.' || strchr(o->member, '/') || strlen(o->member) > 200))
+	if (o->member &&
+	    (o->member[0] == '\0' || o->member[0] == '.' || strchr(o->member, '/') || strlen(o->member) > 200))
 		return log_errno(-EINVAL, "checkpoints: member '%s' cannot be the name of a file", o->member);
 	return 0;
 }
@@ -122,7 +126,8 @@ int options_fill(const struct ckptfs_options *given, struct ckptfs_options *ret,
 	if (r == 0)
 		r = fill_word("CKPTFS_MODE", modes, ARRAY_SIZE(modes), "sync, async, adaptive and predictive", &o.mode);
 	if (r == 0)
-		r = fill_word("CKPTFS_TRACKING", trackings, ARRAY_SIZE(trackings), "userfaultfd and mprotect", &o.tracking);
+		r = fill_word("CKPTFS_TRACKING", trackings, ARRAY_SIZE(trackings), "userfaultfd and mprotect",
+			      &o.tracking);
 	if (r == 0)
 		r = fill_cow(&o.cow_bytes, cow_percent);
 	if (r == 0)

@@ -1,15 +1,15 @@
 /*
  * PREDICTION, which goes beyond the paper in two ways.
  *
- * Time. The paper writes all that was waited for before all that was not, however late it was wanted. What matters is when a
- * page will be wanted: the earliest first makes the longest wait as short as it can be. The order of touches is that
- * order. Times, without what the program has waited (else a slow checkpoint would teach that pages are wanted late), decide when a
- * copy is written: it blocks nobody, but a slot. While no page is about to be wanted, or slots run short, copies go first;
- * while there are slots, pages that are about to be wanted do, and need not be copied.
+ * Time. The paper writes all that was waited for before all that was not, however late it was wanted. What matters is
+ * when a page will be wanted: the earliest first makes the longest wait as short as it can be. The order of touches is
+ * that order. Times, without what the program has waited (else a slow checkpoint would teach that pages are wanted
+ * late), decide when a copy is written: it blocks nobody, but a slot. While no page is about to be wanted, or slots run
+ * short, copies go first; while there are slots, pages that are about to be wanted do, and need not be copied.
  *
- * Phase. If checkpoints are not asked for at the same place of the program's iteration, the order of the last epoch is right
- * but for where it begins: it is a circle. A row of touches that follow each other in that order, somewhere else than where the
- * queue is, tells where the program is, and the queue goes on from there, around.
+ * Phase. If checkpoints are not asked for at the same place of the program's iteration, the order of the last epoch is
+ * right but for where it begins: it is a circle. A row of touches that follow each other in that order, somewhere else
+ * than where the queue is, tells where the program is, and the queue goes on from there, around.
  */
 #include "client/pages.h"
 

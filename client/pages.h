@@ -2,14 +2,15 @@
  * The page manager: which page of the protected memory a checkpoint writes next, and what becomes of a program that
  * wants to change one before it has been written. Algorithms 1 to 4 of AI-Ckpt (Nicolae and Cappello, HPDC'13).
  *
- * Pure: it knows numbers, not addresses; it copies, protects, writes and waits for nothing, has no lock (its caller has)
- * and asks no clock. pages_touch(), pages_next() and pages_done() allocate nothing, so they may run in a signal handler.
+ * Pure: it knows numbers, not addresses; it copies, protects, writes and waits for nothing, has no lock (its caller
+ * has) and asks no clock. pages_touch(), pages_next() and pages_done() allocate nothing, so they may run in a signal
+ * handler.
  *
  *            begin: what was touched in the last epoch         next                     done
  *   PROCESSED ──────────────────────────────────▶ SCHEDULED ───────────▶ IN_PROGRESS ───────────▶ PROCESSED
  *
- * A touch is the first write to a page since the checkpoint was asked for; from then on the page is open. What it met is
- * what the next checkpoint learns from:
+ * A touch is the first write to a page since the checkpoint was asked for; from then on the page is open. What it met
+ * is what the next checkpoint learns from:
  *
  *   COW       not yet written, and there was room to copy it
  *   WAIT      not yet written, and there was none, or it was just being taken: the program waits for it
@@ -19,8 +20,9 @@
  * The order in which pages are written (enum pages_order):
  *
  *   ADDRESS    waited for, then ascending
- *   PATTERN    waited for, then copied, then last epoch's WAIT, COW, AVOIDED, each by earliest touch, then the rest: the paper's
- *   PREDICTED  waited for, then by the time of the touch in the last epoch, from the page on at which the program is: see pages.c
+ *   PATTERN    waited for, then copied, then last epoch's WAIT, COW, AVOIDED, each by earliest touch, then the rest:
+ *   the paper's PREDICTED  waited for, then by the time of the touch in the last epoch, from the page on at which the
+ *   program is: see pages.c
  */
 #pragma once
 
@@ -74,7 +76,8 @@ struct pages {
 
 /* Bytes that pages_init() needs for so many pages and slots, in zeroed memory of the caller's. */
 size_t pages_room(uint32_t nr, uint32_t nr_slots);
-/* `from` (NULL: none): pages that are to be taken over, with no checkpoint under way; their memory may be given back then. */
+/* `from` (NULL: none): pages that are to be taken over, with no checkpoint under way; their memory may be given back
+ * then. */
 void pages_init(struct pages *m, void *room, uint32_t nr, uint32_t nr_slots, const struct pages *from);
 
 /* Page `p` is dirty though nobody has touched it: its content is not that of the last checkpoint. */
@@ -96,8 +99,9 @@ enum pages_verdict pages_touch(struct pages *m, uint32_t p, uint32_t now_us, uin
 void pages_waited(struct pages *m, uint32_t us);
 
 /*
- * What to write next, at most `max`: page numbers; those with a copy (page[p].slot) from there. 0: nothing is left. Each comes with those of its block of so many
- * pages that are to be written, too, and that nobody waits for; 1: it comes alone.
+ * What to write next, at most `max`: page numbers; those with a copy (page[p].slot) from there. 0: nothing is left.
+ * Each comes with those of its block of so many pages that are to be written, too, and that nobody waits for; 1: it
+ * comes alone.
  */
 uint32_t pages_next(struct pages *m, uint32_t now_us, uint32_t block, uint32_t *ret, uint32_t max);
 /* These have been taken and are no longer needed: slots are free again. */

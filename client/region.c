@@ -1,7 +1,7 @@
 /*
- * Regions and where they lie in the file. A region keeps its pages of the file as long as it lives, so that what has not
- * changed equals the last checkpoint at the same place; what a region that is gone has left is taken by the next that fits.
- * Numbers of pages are those of the file: page 0 is its header, so no region has it.
+ * Regions and where they lie in the file. A region keeps its pages of the file as long as it lives, so that what has
+ * not changed equals the last checkpoint at the same place; what a region that is gone has left is taken by the next
+ * that fits. Numbers of pages are those of the file: page 0 is its header, so no region has it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -42,7 +42,8 @@ struct region *region_of_address(uintptr_t address)
 	uint32_t n = count_upto(client.by_address, address, true);
 	struct region *r = n > 0 ? client.by_address[n - 1] : NULL;
 
-	if (!r || r->gone || address < (uintptr_t)r->start || address - (uintptr_t)r->start >= (size_t)r->nr_pages * client.page_size)
+	if (!r || r->gone || address < (uintptr_t)r->start ||
+	    address - (uintptr_t)r->start >= (size_t)r->nr_pages * client.page_size)
 		return NULL;
 	return r;
 }
@@ -77,7 +78,8 @@ struct region *region_at(const void *p)
 {
 	uint32_t n = count_upto(client.by_address, (uintptr_t)p, true);
 
-	return n > 0 && client.by_address[n - 1]->p == p && !client.by_address[n - 1]->gone ? client.by_address[n - 1] : NULL;
+	return n > 0 && client.by_address[n - 1]->p == p && !client.by_address[n - 1]->gone ? client.by_address[n - 1] :
+											      NULL;
 }
 
 bool region_overlaps(const void *p, size_t len)
@@ -297,7 +299,9 @@ int region_add(struct region *r, uint32_t slot)
 	r->unit = unit_of(r);
 	set_pages(r, 0);
 	found = slot != 0 && slot_is_free(slot, r->nr_slot) ? slot : find_slot(r->nr_slot);
-	error = found + r->nr_slot < PAGES_NONE ? 0 : log_errno(-EFBIG, "region %s: %zu bytes, beside others", r->name, r->len);
+	error = found + r->nr_slot < PAGES_NONE ?
+			0 :
+			log_errno(-EFBIG, "region %s: %zu bytes, beside others", r->name, r->len);
 	if (error == 0)
 		error = grow_tables(found + r->nr_slot);
 	if (error == 0)

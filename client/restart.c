@@ -1,11 +1,13 @@
 /*
- * Back from a checkpoint. The file is checked as a whole before anything changes: it is an image, and every region that is there
- * has the length it has there. What is then read goes to where the program has the region, or to memory that is made for it.
+ * Back from a checkpoint. The file is checked as a whole before anything changes: it is an image, and every region that
+ * is there has the length it has there. What is then read goes to where the program has the region, or to memory that
+ * is made for it.
  *
- * A region that has as many bytes into its first page as it had keeps its place in the file, and is clean: the next checkpoint is
- * made from this file. One that does not, or whose place another one has, is dirty as a whole.
+ * A region that has as many bytes into its first page as it had keeps its place in the file, and is clean: the next
+ * checkpoint is made from this file. One that does not, or whose place another one has, is dirty as a whole.
  *
- * If not all of it can be read, and the newest was asked for, what was made for it goes and the next older one is taken.
+ * If not all of it can be read, and the newest was asked for, what was made for it goes and the next older one is
+ * taken.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -43,7 +45,8 @@ static int check(struct image_iter it)
 		name_of(&in, name);
 		region = region_by_name(name);
 		if (region && region->len != in.len)
-			return log_errno(-ERANGE, "region %s: %" PRIu64 " bytes in the checkpoint, %zu here", name, in.len, region->len);
+			return log_errno(-ERANGE, "region %s: %" PRIu64 " bytes in the checkpoint, %zu here", name,
+					 in.len, region->len);
 	}
 	return r;
 }
@@ -68,7 +71,8 @@ static void clear_bytes(uint8_t *p, const uint8_t *end)
 /* Zeros, without having memory for them where it is ours to give back. */
 static void clear(const struct region *region, uint8_t *p, size_t len)
 {
-	uintptr_t page = client.page_size, start = round_up((uintptr_t)p, page), end = round_down((uintptr_t)p + len, page);
+	uintptr_t page = client.page_size, start = round_up((uintptr_t)p, page),
+		  end = round_down((uintptr_t)p + len, page);
 
 	if (!region->ours || start >= end || madvise((void *)start, end - start, MADV_DONTNEED) < 0)
 		start = end = (uintptr_t)p + len;
@@ -99,8 +103,8 @@ static int read_all(int fd, const struct region *region, uint64_t off)
 }
 
 /* Memory for a region that the program has not asked for. */
-static int make_region(const struct image_region *in, const char *name, uint32_t slot, uint32_t flags, struct region **ret)
-	REQUIRES(client.call)
+static int make_region(const struct image_region *in, const char *name, uint32_t slot, uint32_t flags,
+		       struct region **ret) REQUIRES(client.call)
 {
 	bool same = (flags & CKPTFS_RESTART_ADDRESSES) && (in->flags & IMAGE_REGION_OURS);
 	uintptr_t wanted = same ? in->address : 0;
@@ -108,7 +112,8 @@ static int make_region(const struct image_region *in, const char *name, uint32_t
 	int r;
 
 	if (p == MAP_FAILED || (wanted != 0 && (uintptr_t)p != wanted)) {
-		r = p == MAP_FAILED ? -errno : -EEXIST; /* a kernel that does not know MAP_FIXED_NOREPLACE takes it as a hint */
+		/* a kernel that does not know MAP_FIXED_NOREPLACE takes it as a hint */
+		r = p == MAP_FAILED ? -errno : -EEXIST;
 		if (p != MAP_FAILED)
 			munmap(p, round_up(in->len, client.page_size));
 		return log_errno(r, "region %s: %" PRIu64 " bytes at %#" PRIxPTR, name, in->len, wanted);
@@ -192,8 +197,8 @@ static struct region **find_aside(struct aside *a, const char *name)
 	return NULL;
 }
 
-static int restore_region(int fd, const struct image_region *in, const struct image_header *header, uint32_t flags, struct aside *a)
-	REQUIRES(client.call)
+static int restore_region(int fd, const struct image_region *in, const struct image_header *header, uint32_t flags,
+			  struct aside *a) REQUIRES(client.call)
 {
 	struct region *region, **mine;
 	char name[IMAGE_NAME_MAX + 1];
@@ -242,7 +247,9 @@ static int find(uint32_t number, uint32_t below, struct image_header *header, st
 	if (number != 0) {
 		r = sealed ? image_dir_next_below(client.dir, number + 1, sealed, &found) : 0;
 		if (r < 0 || (sealed && found != number))
-			return r < 0 ? r : log_errno(-ENOENT, "checkpoint %s/%06" PRIu32 ": not sealed", image_dir_path(client.dir), number);
+			return r < 0 ? r :
+				       log_errno(-ENOENT, "checkpoint %s/%06" PRIu32 ": not sealed",
+						 image_dir_path(client.dir), number);
 		*ret_number = number;
 		return image_open(client.dir, number, false, header, table);
 	}
@@ -303,7 +310,8 @@ static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number) REQUIR
 	writer_wait();
 	client_forget_regions();
 	while (is_of_the_file(r = restart_below(number, below, flags, &found)) && number == 0 && found > 0) {
-		log_warning("checkpoint %s/%06" PRIu32 ": cannot be used: %s", image_dir_path(client.dir), found, strerror(-r));
+		log_warning("checkpoint %s/%06" PRIu32 ": cannot be used: %s", image_dir_path(client.dir), found,
+			    strerror(-r));
 		why = r;
 		below = found;
 	}
@@ -320,7 +328,8 @@ int ckptfs_restart(uint32_t number, uint32_t flags, uint32_t *ret_number)
 	if (!client_enter(&r))
 		return r;
 	if (client_world) /* its heap would be written over while it is in use */
-		r = log_errno(-EOPNOTSUPP, "restart: the memory of this program is captured: another one can read its checkpoints");
+		r = log_errno(-EOPNOTSUPP,
+			      "restart: the memory of this program is captured: another one can read its checkpoints");
 	else
 		r = restart(number, flags, &done);
 	if (r == 0 && ret_number)

@@ -1,8 +1,8 @@
 /*
- * A lock and a wait that a signal handler may use. pthread's mutexes are not made for that; these are one word and futex(2),
- * which is a bare system call. Who takes a siglock outside of a handler blocks all signals first (siglock_enter()), and the
- * handlers that take it run with all signals blocked: so no thread can be interrupted while it holds one by a handler that
- * wants it, and a handler that waits for it waits for another thread, which goes on.
+ * A lock and a wait that a signal handler may use. pthread's mutexes are not made for that; these are one word and
+ * futex(2), which is a bare system call. Who takes a siglock outside of a handler blocks all signals first
+ * (siglock_enter()), and the handlers that take it run with all signals blocked: so no thread can be interrupted while
+ * it holds one by a handler that wants it, and a handler that waits for it waits for another thread, which goes on.
  */
 #pragma once
 
@@ -61,7 +61,8 @@ static inline bool siglock_try(struct siglock *l) TRY_ACQUIRE(true, *l) NO_THREA
 {
 	uint32_t expected = 0;
 
-	return atomic_compare_exchange_strong_explicit(&l->word, &expected, 1, memory_order_acquire, memory_order_relaxed);
+	return atomic_compare_exchange_strong_explicit(&l->word, &expected, 1, memory_order_acquire,
+						       memory_order_relaxed);
 }
 
 static inline void siglock_unlock(struct siglock *l) RELEASE(*l) NO_THREAD_SAFETY_ANALYSIS

@@ -1,7 +1,8 @@
 /*
- * Rows of writes: what a program that goes through its memory will write to next. It may be in several rows at once, one for each of its arrays and threads. Pure:
- * numbers of pages in, a range of pages out; they are addresses by the size of a page, so that ranges of long rows are whole huge pages, if memory is of such:
- * the kernel need not split them.
+ * Rows of writes: what a program that goes through its memory will write to next. It may be in several rows at once,
+ * one for each of its arrays and threads. Pure: numbers of pages in, a range of pages out; they are addresses by the
+ * size of a page, so that ranges of long rows are whole huge pages, if memory is of such: the kernel need not split
+ * them.
  */
 #pragma once
 
@@ -28,7 +29,7 @@ struct streams_range {
 };
 
 /*
- * A write to a page that was closed. What should be opened: that page and, if it goes on with a row, those that will follow, half as many as the row has had.
- * All are at least `low` and below `high`, as `page` is.
+ * A write to a page that was closed. What should be opened: that page and, if it goes on with a row, those that will
+ * follow, half as many as the row has had. All are at least `low` and below `high`, as `page` is.
  */
 struct streams_range streams_touch(struct streams *s, uint64_t page, uint64_t low, uint64_t high);

@@ -30,8 +30,10 @@ static inline bool track_mprotect_used(void) /* by any region; may be asked befo
 {
 	return atomic_load_explicit(&track_mprotect_regions, memory_order_relaxed) > 0;
 }
-extern _Atomic(uintptr_t) track_mprotect_low, track_mprotect_high; /* all that is, or was, tracked so lies between these */
-/* Some of it may be closed: then it is memory that can be written to, or lies between such memory. As little is needed to ask. */
+/* all that is, or was, tracked so lies between these */
+extern _Atomic(uintptr_t) track_mprotect_low, track_mprotect_high;
+/* Some of it may be closed: then it is memory that can be written to, or lies between such memory. As little is needed
+ * to ask. */
 static inline bool track_mprotect_may_close(const void *p, size_t len)
 {
 	uintptr_t at = (uintptr_t)p;
@@ -39,7 +41,8 @@ static inline bool track_mprotect_may_close(const void *p, size_t len)
 	return track_mprotect_used() && at < atomic_load_explicit(&track_mprotect_high, memory_order_relaxed) &&
 	       len > 0 && at + len - 1 >= atomic_load_explicit(&track_mprotect_low, memory_order_relaxed);
 }
-extern bool track_mprotect_unhelped; /* nothing is put before the C library's functions, though it should be; constant after the library has been loaded */
+/* nothing is put before the C library's functions, though it should be; constant after the library has been loaded */
+extern bool track_mprotect_unhelped;
 bool track_mprotect_has(const void *p, size_t len); /* some of it is */
 /* The program's handler of SIGSEGV: the next one (NULL: as it is), and the last. false: ours is not there. */
 bool track_mprotect_action(const struct sigaction *action, struct sigaction *old);

@@ -1,8 +1,9 @@
 /*
- * Tracking by mprotect(2): a closed page is read-only, and a write to it a SIGSEGV, whose handler opens it. The handler runs with all
- * signals blocked and calls fault_touch() alone (faults.c tells why that is safe) or, for a fault that is none of ours, what the program
- * had installed before, as the kernel would have called it; without one the default action is set and the fault comes again: the program
- * ends as it would have. A system call that writes to a closed page does not fault but fails with EFAULT: interpose.h.
+ * Tracking by mprotect(2): a closed page is read-only, and a write to it a SIGSEGV, whose handler opens it. The handler
+ * runs with all signals blocked and calls fault_touch() alone (faults.c tells why that is safe) or, for a fault that is
+ * none of ours, what the program had installed before, as the kernel would have called it; without one the default
+ * action is set and the fault comes again: the program ends as it would have. A system call that writes to a closed
+ * page does not fault but fails with EFAULT: interpose.h.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +18,8 @@
 #include "client/client.h"
 #include "client/track.h"
 
-static struct sigaction programs; /* what the program has installed, or would have; under client.lock once ours is there */
+/* what the program has installed, or would have; under client.lock once ours is there */
+static struct sigaction programs;
 _Atomic(bool) track_mprotect_installed;
 _Atomic(uint32_t) track_mprotect_regions;
 bool track_mprotect_unhelped;
@@ -74,7 +76,8 @@ static void chain(int signal, siginfo_t *info, void *context)
 	}
 }
 
-/* A region may have gone since, and its memory be open: then the write succeeds. If it comes again, and none has gone meanwhile, it is the program's fault. */
+/* A region may have gone since, and its memory be open: then the write succeeds. If it comes again, and none has gone
+ * meanwhile, it is the program's fault. */
 static bool is_ours(const siginfo_t *info)
 {
 	static _Thread_local struct {
@@ -89,7 +92,8 @@ static bool is_ours(const siginfo_t *info)
 	if (fault_touch((uintptr_t)p, true))
 		return true;
 	nr_gone = atomic_load(&client.nr_gone);
-	if ((uintptr_t)p < track_mprotect_low || (uintptr_t)p >= track_mprotect_high || (p == last.p && nr_gone == last.nr_gone))
+	if ((uintptr_t)p < track_mprotect_low || (uintptr_t)p >= track_mprotect_high ||
+	    (p == last.p && nr_gone == last.nr_gone))
 		return false;
 	last.p = p;
 	last.nr_gone = nr_gone;
@@ -105,7 +109,8 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	errno = saved;
 }
 
-/* This thread, those that it will start and handlers that are there may write to closed pages; interpose_signals.c sees to those that come. */
+/* This thread, those that it will start and handlers that are there may write to closed pages; interpose_signals.c sees
+ * to those that come. */
 static void unblock(void)
 {
 	sigset_t faults;
@@ -135,7 +140,8 @@ static int install(void)
 	track_mprotect_installed = true;
 	unblock();
 	if (track_mprotect_unhelped)
-		log_warning("checkpoints: libckptfs was loaded after the C library: system calls that write to regions may fail with EFAULT; link it, or LD_PRELOAD it");
+		log_warning(
+			"checkpoints: libckptfs was loaded after the C library: system calls that write to regions may fail with EFAULT; link it, or LD_PRELOAD it");
 	return 0;
 }
 
@@ -143,7 +149,8 @@ void track_mprotect_stop(void)
 {
 	struct sigaction now;
 
-	/* Whoever has gone around sigaction() calls ours, perhaps: it stays, and passes on what is not ours, which is all. */
+	/* Whoever has gone around sigaction() calls ours, perhaps: it stays, and passes on what is not ours, which is
+	 * all. */
 	if (track_mprotect_installed && real_sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == on_fault) {
 		real_sigaction(SIGSEGV, &programs, NULL);
 		track_mprotect_installed = false;
@@ -179,7 +186,8 @@ bool track_mprotect_has(const void *p, size_t len)
 		const struct region *r = client.by_address[i];
 		uintptr_t start = (uintptr_t)r->start;
 
-		found = r->track == &track_mprotect && start < end && begin < start + (size_t)r->nr_pages * client.page_size;
+		found = r->track == &track_mprotect && start < end &&
+			begin < start + (size_t)r->nr_pages * client.page_size;
 	}
 	client_unlock();
 	signals_restore(&before);

@@ -166,7 +166,9 @@ static int collect_region(const struct region *r)
 			return -errno;
 		for (int i = 0; i < nr; i++)
 			for (uint64_t a = ranges[i].start; a < ranges[i].end; a += client.page_size)
-				pages_add_dirty(&client.pages, r->first + (uint32_t)((a - (uintptr_t)r->start) / client.page_size), true);
+				pages_add_dirty(&client.pages,
+						r->first + (uint32_t)((a - (uintptr_t)r->start) / client.page_size),
+						true);
 		scan.start = scan.walk_end;
 	}
 	return 0;

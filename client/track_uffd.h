@@ -1,8 +1,8 @@
 /*
- * Tracking by userfaultfd(2): write protection that needs no signals, so that system calls which write to a closed page wait, too,
- * instead of failing. Two kinds. Where the program and the writer of a checkpoint meet, a thread of ours is told of each write and answers
- * it. In CKPTFS_MODE_SYNC they do not meet, and the kernel notes by itself what was written to (UFFD_FEATURE_WP_ASYNC); that is asked for at
- * the next checkpoint (PAGEMAP_SCAN).
+ * Tracking by userfaultfd(2): write protection that needs no signals, so that system calls which write to a closed page
+ * wait, too, instead of failing. Two kinds. Where the program and the writer of a checkpoint meet, a thread of ours is
+ * told of each write and answers it. In CKPTFS_MODE_SYNC they do not meet, and the kernel notes by itself what was
+ * written to (UFFD_FEATURE_WP_ASYNC); that is asked for at the next checkpoint (PAGEMAP_SCAN).
  */
 #pragma once
 

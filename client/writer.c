@@ -1,19 +1,22 @@
 /*
  * The thread that writes checkpoints: Algorithm 3 of the paper, in batches.
  *
- *   stage (clone of the last) ─▶ holes ─▶ { next ─▶ copy to a buffer ─▶ done ─▶ write }... ─▶ extras, table, header ─▶ commit
+ *   stage (clone of the last) ─▶ holes ─▶ { next ─▶ copy to a buffer ─▶ done ─▶ write }... ─▶ extras, table, header ─▶
+ *   commit
  *                                              pages are in progress
  *
- * A batch is copied first and written then: so a page is in progress for a microsecond and not for as long as the store takes,
- * and pages that come far from each other in the chosen order, but lie side by side, become one request. Within a batch pages are
- * sorted by their place. How many a batch has is what can be written in a given time: the longest that a page which is waited for waits
- * for others. By address these are pages that nobody waits for; in an order that follows the program they are what it will want next, and
- * releasing it once for many pages is better than for each.
+ * A batch is copied first and written then: so a page is in progress for a microsecond and not for as long as the store
+ * takes, and pages that come far from each other in the chosen order, but lie side by side, become one request. Within
+ * a batch pages are sorted by their place. How many a batch has is what can be written in a given time: the longest
+ * that a page which is waited for waits for others. By address these are pages that nobody waits for; in an order that
+ * follows the program they are what it will want next, and releasing it once for many pages is better than for each.
  *
- * A program that goes through its memory in no order at all would have it written in requests of a page each. Where these take long for what is in them, pages bring their
- * neighbours with them (block_of()), as many as make the most of a request: what is written early for that is avoided later.
+ * A program that goes through its memory in no order at all would have it written in requests of a page each. Where
+ * these take long for what is in them, pages bring their neighbours with them (block_of()), as many as make the most of
+ * a request: what is written early for that is avoided later.
  *
- * A failure at any moment leaves the last checkpoint as it is. What was to be written is dirty again, and whoever waits goes on.
+ * A failure at any moment leaves the last checkpoint as it is. What was to be written is dirty again, and whoever waits
+ * goes on.
  */
 #include <assert.h>
 #include <errno.h>
@@ -41,7 +44,8 @@ struct writer {
 	uint32_t batch[BATCH_MAX], nr; /* page numbers */
 	uint32_t size; /* of the next batch */
 	struct io_rate *rate; /* NULL: no limit */
-	uint64_t single_ns, page_ns; /* that a request of one page takes; a page of a long one. Means of this checkpoint; 0: there was none */
+	/* that a request of one page takes; a page of a long one. Means of this checkpoint; 0: there was none */
+	uint64_t single_ns, page_ns;
 	struct ckptfs_stats *stats;
 };
 
@@ -69,7 +73,8 @@ static int put(struct writer *w, const void *p, size_t len, uint64_t off, uint64
 	if (took_ns)
 		*took_ns = monotonic_ns() - start;
 	if (r < 0)
-		return log_errno(r, "checkpoint %s/%06" PRIu32 ": %zu bytes at %" PRIu64, image_dir_path(client.dir), client.job.number, len, off);
+		return log_errno(r, "checkpoint %s/%06" PRIu32 ": %zu bytes at %" PRIu64, image_dir_path(client.dir),
+				 client.job.number, len, off);
 	w->stats->writes++;
 	w->stats->written_bytes += len;
 	return 0;
@@ -80,10 +85,12 @@ static void learn(uint64_t *mean_ns, uint64_t ns)
 	*mean_ns = *mean_ns == 0 ? ns : (15 * *mean_ns + ns) / 16;
 }
 
-/* Pages that a page brings with it: as many as it takes until what a request costs by itself is a quarter of what is in it, at most. */
+/* Pages that a page brings with it: as many as it takes until what a request costs by itself is a quarter of what is in
+ * it, at most. */
 static uint32_t block_of(const struct writer *w)
 {
-	uint64_t limit_ns = client.options.write_rate > 0 ? client.page_size * UINT64_C(1000000000) / client.options.write_rate : 0;
+	uint64_t limit_ns =
+		client.options.write_rate > 0 ? client.page_size * UINT64_C(1000000000) / client.options.write_rate : 0;
 	uint64_t single_ns = MAX(w->single_ns, limit_ns), page_ns = MAX(w->page_ns, limit_ns);
 	uint32_t block = 1;
 
@@ -179,15 +186,16 @@ static int clear_holes(struct writer *w, const struct job *job)
 	for (size_t i = 0; i < job->holes.len / sizeof(*hole); i++) {
 		int r = io_punch(w->fd, hole[i].off, hole[i].len);
 
-		if (r == -EOPNOTSUPP) { /* not on every filesystem; the rest of the buffer's first page is enough for it */
+		/* not on every filesystem; the rest of the buffer's first page is enough for it */
+		if (r == -EOPNOTSUPP) {
 			memset(w->buffer, 0, client.page_size);
 			r = 0;
 			for (uint64_t off = 0; r == 0 && off < hole[i].len; off += client.page_size)
 				r = put(w, w->buffer, client.page_size, hole[i].off + off, NULL);
 		}
 		if (r < 0)
-			return log_errno(r, "checkpoint %s/%06" PRIu32 ": bytes of a region that is gone", image_dir_path(client.dir),
-					 job->number);
+			return log_errno(r, "checkpoint %s/%06" PRIu32 ": bytes of a region that is gone",
+					 image_dir_path(client.dir), job->number);
 	}
 	return 0;
 }
@@ -307,7 +315,8 @@ int writer_start(void)
 
 	if (!w)
 		return -ENOMEM;
-	w->buffer = mmap(NULL, (size_t)BATCH_MAX * client.page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	w->buffer = mmap(NULL, (size_t)BATCH_MAX * client.page_size, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (w->buffer == MAP_FAILED) {
 		free(w);
 		return -ENOMEM;

@@ -72,7 +72,8 @@ static int find_directory(struct aggregator *a, struct directory *ret, uint64_t 
 	*ret_nr = 0;
 	while ((r = seal_next(a->fs, ino, geteuid(), &ino, &seal, &path)) > 0) {
 		uint64_t sealed_ns = (uint64_t)seal.sealed_ns;
-		bool is_done = compacted_has(&a->done, ino, sealed_ns), is_skipped = compacted_has(&a->skipped, ino, sealed_ns);
+		bool is_done = compacted_has(&a->done, ino, sealed_ns),
+		     is_skipped = compacted_has(&a->skipped, ino, sealed_ns);
 
 		if (!is_done && !is_skipped && (*ret_nr)++ == 0) {
 			ret->ino = ino;
@@ -110,7 +111,13 @@ static void find_program(char ret[PATH_MAX])
 static int spawn(const struct aggregator *a, const char *path, int out, pid_t *ret)
 {
 	char budget[24], *environment[] = { NULL };
-	char *argv[] = { (char *)"ckptfs-compact", (char *)"--background", (char *)"--budget", budget, (char *)"--", (char *)path, NULL };
+	char *argv[] = { (char *)"ckptfs-compact",
+			 (char *)"--background",
+			 (char *)"--budget",
+			 budget,
+			 (char *)"--",
+			 (char *)path,
+			 NULL };
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none;
@@ -123,7 +130,8 @@ static int spawn(const struct aggregator *a, const char *path, int out, pid_t *r
 		return -r;
 	r = posix_spawnattr_init(&attr);
 	if (r == 0) {
-		posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK); /* the daemon's threads block signals */
+		/* the daemon's threads block signals */
+		posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
 		posix_spawnattr_setpgroup(&attr, 0);
 		posix_spawnattr_setsigmask(&attr, &none);
 		r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -159,7 +167,8 @@ static bool is_mounted(const struct aggregator *a)
 	bool found = !f;
 
 	while (f && !found && fgets(line, sizeof(line), f))
-		found = sscanf(line, "%*d %*d %u:%u", &dev_major, &dev_minor) == 2 && makedev(dev_major, dev_minor) == a->dev;
+		found = sscanf(line, "%*d %*d %u:%u", &dev_major, &dev_minor) == 2 &&
+			makedev(dev_major, dev_minor) == a->dev;
 	if (f)
 		fclose(f);
 	return found;
@@ -306,7 +315,9 @@ static bool wait_for(struct aggregator *a, uint64_t ns, const uint64_t *nr_waiti
 	mutex_lock(&a->lock);
 	a->status.nr_waiting = *nr_waiting;
 	while (!a->stop && (!may_run(a) || (now < end && !(a->woken && ns == UINT64_MAX)))) {
-		a->status.state = a->paused ? AGGREGATOR_PAUSED : *nr_waiting > 0 ? AGGREGATOR_WAITING : AGGREGATOR_IDLE;
+		a->status.state = a->paused	  ? AGGREGATOR_PAUSED :
+				  *nr_waiting > 0 ? AGGREGATOR_WAITING :
+						    AGGREGATOR_IDLE;
 		if (end == UINT64_MAX || !may_run(a))
 			cond_wait(&a->changed, &a->lock);
 		else

@@ -115,7 +115,8 @@ static int lend(struct answers *a, const struct fp *fps, size_t nr, bool *all)
 	return r == -EAGAIN ? 0 : r;
 }
 
-/* Its catalog is gone through as it is made: it tells all chunks. It must still be sealed when they are lent, which is looked at in the end: before, what others know of may have gone. */
+/* Its catalog is gone through as it is made: it tells all chunks. It must still be sealed when they are lent, which is
+ * looked at in the end: before, what others know of may have gone. */
 struct holding {
 	struct answers *a;
 	struct catalog_reader reader;
@@ -197,11 +198,14 @@ static int work(void *userdata)
 
 static bool is_same(const struct subject *a, const struct subject *b)
 {
-	return a->dir == b->dir && a->ino == b->ino && a->sealed_ns == b->sealed_ns && memcmp(a->store, b->store, sizeof(a->store)) == 0;
+	return a->dir == b->dir && a->ino == b->ino && a->sealed_ns == b->sealed_ns &&
+	       memcmp(a->store, b->store, sizeof(a->store)) == 0;
 }
 
-/* Begin it, or see how far it is: 0: it has been done; -EINPROGRESS; else why it cannot be. What has been done is done again by the next who asks. */
-static int look_after(struct answers *a, enum question_kind kind, const struct subject *s, int *ret_fd) REQUIRES(a->task.lock)
+/* Begin it, or see how far it is: 0: it has been done; -EINPROGRESS; else why it cannot be. What has been done is done
+ * again by the next who asks. */
+static int look_after(struct answers *a, enum question_kind kind, const struct subject *s, int *ret_fd)
+	REQUIRES(a->task.lock)
 {
 	bool is_this = a->kind == kind && is_same(&a->subject, s);
 	int r;

@@ -1,8 +1,10 @@
 /*
- * What this mount answers to others that ask about sealed directories (fs/question_format.h): which there are, their catalogs, and lending what they are made of.
+ * What this mount answers to others that ask about sealed directories (fs/question_format.h): which there are, their
+ * catalogs, and lending what they are made of.
  *
- * A catalog is made once, into a file without a name, and told in parts; lending goes through all chunks. Both may take long, and are done by a thread of their own, one at a time: meanwhile the
- * answer is that it goes on. So every answer comes soon.
+ * A catalog is made once, into a file without a name, and told in parts; lending goes through all chunks. Both may take
+ * long, and are done by a thread of their own, one at a time: meanwhile the answer is that it goes on. So every answer
+ * comes soon.
  */
 #pragma once
 

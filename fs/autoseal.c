@@ -61,7 +61,8 @@ int autoseal_check(const char *list)
 
 	for (const char *s = list;; s += n + 1) {
 		n = strcspn(s, ":");
-		if (n == 0 || n > NS_NAME_MAX || memchr(s, '/', n) || (s[0] == '.' && (n == 1 || (n == 2 && s[1] == '.'))))
+		if (n == 0 || n > NS_NAME_MAX || memchr(s, '/', n) ||
+		    (s[0] == '.' && (n == 1 || (n == 2 && s[1] == '.'))))
 			return -EINVAL;
 		if (s[n] == '\0')
 			return 0;

@@ -2,8 +2,9 @@
  * What is sealed does not change, so it is told without a lock: each name and inode as the view has it at the moment.
  * Who unseals it meanwhile takes the note of the seal away, or another one is there: that is looked at in the end.
  *
- * Directories above it are not told, and others let anybody pass where they were. So the top is told with fewer permissions if they
- * do not let everybody pass here: what cannot be reached on its own node cannot be read on another one.
+ * Directories above it are not told, and others let anybody pass where they were. So the top is told with fewer
+ * permissions if they do not let everybody pass here: what cannot be reached on its own node cannot be read on another
+ * one.
  */
 #include "fs/catalog.h"
 
@@ -326,11 +327,13 @@ static int find_head(struct fs *fs, uint64_t dir, struct catalog_head *ret)
 	return 1;
 }
 
-/* Permissions of `top` that mean nothing where nobody passes `above`, with or without a list of who does. 1/0/<0: known. */
+/* Permissions of `top` that mean nothing where nobody passes `above`, with or without a list of who does. 1/0/<0:
+ * known. */
 static int take_away(struct fs *fs, const struct ns_inode *above, struct ns_inode *top)
 {
 	_cleanup_(buf_release) struct buf list = BUF_EMPTY;
-	bool group = above->gid == top->gid ? above->mode & S_IXGRP : (above->mode & (S_IXGRP | S_IXOTH)) == (S_IXGRP | S_IXOTH);
+	bool group = above->gid == top->gid ? above->mode & S_IXGRP :
+					      (above->mode & (S_IXGRP | S_IXOTH)) == (S_IXGRP | S_IXOTH);
 	int r = above->flags & INODE_HAS_XATTRS ? ns_get_xattr(fs->db, above->ino, ACL_ACCESS_NAME, &list) : 0;
 
 	if (r < 0)

@@ -6,15 +6,16 @@
 
 struct fs;
 
-/* Where the bytes go, one behind the other, up to 1 MiB and a record at a time. What it returns, if negative, ends it. */
+/* Where the bytes go, one behind the other, up to 1 MiB and a record at a time. What it returns, if negative, ends
+ * it. */
 struct catalog_sink {
 	int (*put)(void *userdata, const void *p, size_t len);
 	void *userdata;
 };
 
 /*
- * Of a sealed directory, or of a copy of another node's: the same bytes that were taken, but for names of files outside of it (fs/nodes.h).
- * -ENODATA: it is neither. -ESTALE: it was unsealed meanwhile, and what was put is of no use. Takes no
- * lock for longer than a look-up; its memory is for the directories, and the files that have several names.
+ * Of a sealed directory, or of a copy of another node's: the same bytes that were taken, but for names of files outside
+ * of it (fs/nodes.h). -ENODATA: it is neither. -ESTALE: it was unsealed meanwhile, and what was put is of no use. Takes
+ * no lock for longer than a look-up; its memory is for the directories, and the files that have several names.
  */
 int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to);

@@ -79,7 +79,8 @@ struct catalog_writer {
 /* Each appends to *ret, from which it can be taken at any time. Records in the order above; the writer, zeros at first,
  * goes with all of them. */
 void catalog_head_encode(const struct catalog_head *h, struct buf *ret);
-void catalog_record_encode(struct catalog_writer *w, const struct catalog_record *rec, struct buf *ret); /* all but END */
+/* all but END */
+void catalog_record_encode(struct catalog_writer *w, const struct catalog_record *rec, struct buf *ret);
 void catalog_end_encode(struct catalog_writer *w, struct buf *ret);
 /* For a record's `data`. */
 void catalog_piece_encode(const struct cluster_piece *p, struct buf *ret);
@@ -94,8 +95,8 @@ struct catalog_reader {
 	uint32_t crc;
 };
 /*
- * The next of a catalog of which `len` bytes, or all that are left, are at `p`: 1, and *ret_used of them were it; 0: more
- * bytes are needed (a head and a record always fit into CATALOG_RECORD_MAX + 16), or with at_end that was all.
+ * The next of a catalog of which `len` bytes, or all that are left, are at `p`: 1, and *ret_used of them were it; 0:
+ * more bytes are needed (a head and a record always fit into CATALOG_RECORD_MAX + 16), or with at_end that was all.
  */
 int catalog_reader_next(struct catalog_reader *r, const void *p, size_t len, size_t *ret_used,
 			struct catalog_record *ret);

@@ -173,7 +173,8 @@ static int check_store(const struct options *o, char **ret)
 	return 0;
 }
 
-/* A store that is made without a key would be refused for ever once one is given. Of one that is there, the superblock says. */
+/* A store that is made without a key would be refused for ever once one is given. Of one that is there, the superblock
+ * says. */
 static int check_cluster(const struct options *o, const struct checks *c)
 {
 	const char *option = o->protect != PROTECT_NONE ? "protect" : o->agent ? "agent" : NULL;
@@ -185,8 +186,8 @@ static int check_cluster(const struct options *o, const struct checks *c)
 		return -ENOMEM;
 	if (access(superblock, F_OK) == 0)
 		return 0;
-	log_error("option %s=: store %s is to be made, and is one of a cluster only with cluster=KEYFILE; nothing was made", option,
-		  c->store);
+	log_error("option %s=: store %s is to be made, and is one of a cluster only with cluster=KEYFILE; nothing was made",
+		  option, c->store);
 	return -EINVAL;
 }
 
@@ -237,7 +238,8 @@ static int check_device(void)
 	if (fd >= 0)
 		return 0;
 	if (errno == EACCES && geteuid() != 0) /* libfuse opens it before it calls fusermount3 */
-		return log_errno(-errno, "/dev/fuse: not for plain users on this machine; chmod 666 it, or mount as root");
+		return log_errno(-errno,
+				 "/dev/fuse: not for plain users on this machine; chmod 666 it, or mount as root");
 	if (errno == ENOENT || errno == ENODEV)
 		return log_errno(-errno, "/dev/fuse: the kernel has no FUSE; modprobe fuse");
 	return log_errno(-errno, "/dev/fuse: cannot open");
@@ -278,7 +280,8 @@ int checks_await_store(const struct checks *c)
 	for (unsigned i = 0; i < AWAIT_TRIES && flock(fd, LOCK_SH | LOCK_NB) < 0; i++) {
 		point = find_mount(c->store, NULL);
 		if (point) {
-			log_error("store %s: in use: mounted on %s already; use that, or umount it first", c->store, point);
+			log_error("store %s: in use: mounted on %s already; use that, or umount it first", c->store,
+				  point);
 			return -EBUSY;
 		}
 		if (i == 0)

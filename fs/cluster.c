@@ -59,7 +59,8 @@ static bool pending(void *userdata)
 
 static void commit(void *userdata)
 {
-	engine_cluster_round(((struct cluster *)userdata)->engine); /* logged where it fails, and tried again by the next commit */
+	/* logged where it fails, and tried again by the next commit */
+	engine_cluster_round(((struct cluster *)userdata)->engine);
 }
 
 static void shared(void *userdata)
@@ -77,7 +78,8 @@ static int chunks(void *userdata, struct cluster_want *wants, size_t nr)
 	return engine_cluster_chunks(((struct cluster *)userdata)->engine, wants, nr);
 }
 
-static int lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps, size_t nr, bool *lent)
+static int lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps, size_t nr,
+		bool *lent)
 {
 	struct engine *e = ((struct cluster *)userdata)->engine;
 	int r = engine_cluster_meet(e, nodes, nr_nodes);
@@ -92,7 +94,8 @@ static int answer(void *userdata, const void *question, size_t len, struct buf *
 
 /* --- what others want to be kept --- */
 
-static int keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes, uint8_t *kept)
+static int keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
+		uint8_t *kept)
 {
 	return keeper_keep(((struct cluster *)userdata)->fs, put, nodes, nr_nodes, kept);
 }
@@ -113,7 +116,8 @@ static int copy(void *userdata, const struct link_copy *copied, const struct clu
 		return keeper_copy(c->fs, copied, nodes, nr_nodes);
 	r = service_world(c->service, &w);
 	if (r == 0)
-		r = copied->step == LINK_COPY_COVER ? keeper_cover(c->fs, copied, &io, &w) : keeper_settle(c->fs, copied, &w);
+		r = copied->step == LINK_COPY_COVER ? keeper_cover(c->fs, copied, &io, &w) :
+						      keeper_settle(c->fs, copied, &w);
 	service_world_release(&w);
 	return r;
 }
@@ -170,7 +174,8 @@ static int collect_here(struct cluster *c)
 	return r == -EBUSY ? 0 : r;
 }
 
-static int prepare(struct cluster *c, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours, struct link_done *ret)
+static int prepare(struct cluster *c, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours,
+		   struct link_done *ret)
 {
 	struct cluster_node missing;
 	int r = 0;
@@ -203,8 +208,8 @@ static int unlend(struct cluster *c, const struct cluster_window *w, const struc
 	return 0;
 }
 
-static int step(void *userdata, const struct link_step *s, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours,
-		uint8_t *filter, struct link_done *ret)
+static int step(void *userdata, const struct link_step *s, const struct cluster_node *nodes, uint32_t nr_nodes,
+		bool is_ours, uint8_t *filter, struct link_done *ret)
 {
 	const struct cluster_window w = { s->window, s->nr_windows, s->seed };
 	struct cluster *c = userdata;
@@ -248,7 +253,8 @@ int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *us
 
 /* --- who this is --- */
 
-/* The host for people, and a part of the id: there may be several stores on a host, and a store may come to another one. */
+/* The host for people, and a part of the id: there may be several stores on a host, and a store may come to another
+ * one. */
 static void node_name(const struct cluster_identity *id, char ret[LINK_NAME_LEN])
 {
 	char host[48] = "";
@@ -280,7 +286,8 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c, pending, commit, chunks, lend, step, collected, answer, keep, copy, drop, met, rebuild, shared, held_ns };
+	const struct service_store calls = { c,	   pending, commit, chunks, lend,    step,   collected, answer,
+					     keep, copy,    drop,   met,    rebuild, shared, held_ns };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 
@@ -301,12 +308,19 @@ int cluster_start(struct cluster *c, struct fs *fs, const char *store, const str
 	int r;
 
 	if (o->protect != PROTECT_NONE && o->compact_group > 0)
-		return log_errno(-EINVAL, "options protect= and compact_group=: one of them; with replicas=2 a group has two collectors, and each of them has all of it");
+		return log_errno(
+			-EINVAL,
+			"options protect= and compact_group=: one of them; with replicas=2 a group has two collectors, and each of them has all of it");
 	if (engine_cluster_identity(fs->engine, &id) == 0) {
 		if (o->protect != PROTECT_NONE)
-			return log_errno(-EINVAL, "option protect=: store %s was made without cluster=, so there is no other node", store);
+			return log_errno(-EINVAL,
+					 "option protect=: store %s was made without cluster=, so there is no other node",
+					 store);
 		if (o->compact_group > 0)
-			return log_errno(-EINVAL, "option compact_group=: store %s was made without cluster=, so there is no other node", store);
+			return log_errno(
+				-EINVAL,
+				"option compact_group=: store %s was made without cluster=, so there is no other node",
+				store);
 		if (!o->agent)
 			return 0;
 		log_error("option agent=%s: store %s was made without cluster=, so no other store knows its fingerprints",

@@ -1,6 +1,6 @@
 /*
- * The mount's part in a cluster: what connects the engine with the agent of the node (mpi-agent/service.h). Only stores that were made with
- * cluster= have one; all others are mounted as if this were not here.
+ * The mount's part in a cluster: what connects the engine with the agent of the node (mpi-agent/service.h). Only stores
+ * that were made with cluster= have one; all others are mounted as if this were not here.
  */
 #pragma once
 
@@ -20,7 +20,8 @@ struct service_stats;
 /* In this order: new, open the engine with its calls, start, stop, close the engine, free. */
 int cluster_new(struct cluster **ret);
 const struct cluster_calls *cluster_engine_calls(struct cluster *c);
-/* Await the agent at o->agent, or in the directory `store`. -EINVAL: o->agent or o->protect, but the store is of no cluster. Logs. */
+/* Await the agent at o->agent, or in the directory `store`. -EINVAL: o->agent or o->protect, but the store is of no
+ * cluster. Logs. */
 int cluster_start(struct cluster *c, struct fs *fs, const char *store, const struct options *o);
 /* What waits for a round is committed, with one if an agent is there, and then there is none any more. NULL is fine. */
 void cluster_stop(struct cluster *c);
@@ -33,9 +34,11 @@ struct cluster_collected {
 	uint64_t nr_kept, kept_bytes; /* of what nodes have lent: others refer to it */
 	uint64_t nr_dropped, dropped_bytes; /* nobody does any more */
 	int error; /* of a node; 0 or negative */
-	char missing[64]; /* the name of a node that is away, and may refer to what others have: nothing was dropped. Empty: none */
+	/* the name of a node that is away, and may refer to what others have: nothing was dropped. Empty: none */
+	char missing[64];
 };
-/* -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there, or it has gone meanwhile; -ECANCELED: goes_on(). Long. */
+/* -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there, or it has gone meanwhile; -ECANCELED:
+ * goes_on(). Long. */
 int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collected *ret);
 
 /* false: the store is of no cluster. */

@@ -13,7 +13,14 @@
 struct collect;
 
 /* Of what is shared with other nodes. */
-enum collect_together { COLLECT_ALONE, COLLECT_WAITING, COLLECT_NO_AGENT, COLLECT_MISSING, COLLECT_FAILED, COLLECT_TOGETHER };
+enum collect_together {
+	COLLECT_ALONE,
+	COLLECT_WAITING,
+	COLLECT_NO_AGENT,
+	COLLECT_MISSING,
+	COLLECT_FAILED,
+	COLLECT_TOGETHER
+};
 
 struct collect_status {
 	struct task_status task;

@@ -55,7 +55,8 @@ static int begin_variable(struct compact_plan *p, const struct ckptfs_compact_ad
 	if (a->type > UINT8_MAX || code_type_decode((uint8_t)a->type, &v.shape.type) < 0 || a->parts > PARTS_MAX ||
 	    strnlen(a->key, sizeof(a->key)) > VARIABLE_KEY_MAX || a->before > p->nr_variables)
 		return -EINVAL;
-	r = make_room((void **)&p->variable, p->nr_variables, &p->room_variables, sizeof(*p->variable), COMPACT_VARIABLES_MAX);
+	r = make_room((void **)&p->variable, p->nr_variables, &p->room_variables, sizeof(*p->variable),
+		      COMPACT_VARIABLES_MAX);
 	if (r < 0)
 		return r;
 	*(a->flags & CKPTFS_COMPACT_ROUNDED ? &v.wide : &v.before) = a->before;
@@ -68,7 +69,8 @@ static int begin_variable(struct compact_plan *p, const struct ckptfs_compact_ad
 
 static bool is_sound(const struct compact_plan *p, const struct ckptfs_compact_extent *x)
 {
-	return x->file < p->nr_files && x->reserved == 0 && x->len > 0 && x->len <= INT64_MAX && x->off <= INT64_MAX - x->len;
+	return x->file < p->nr_files && x->reserved == 0 && x->len > 0 && x->len <= INT64_MAX &&
+	       x->off <= INT64_MAX - x->len;
 }
 
 int compact_plan_add(struct compact_plan *p, const struct ckptfs_compact_add *a)
@@ -76,7 +78,8 @@ int compact_plan_add(struct compact_plan *p, const struct ckptfs_compact_add *a)
 	bool begins = a->flags & CKPTFS_COMPACT_BEGINS;
 	int r = 0;
 
-	if (a->flags & ~(CKPTFS_COMPACT_BEGINS | CKPTFS_COMPACT_ROUNDED) || a->nr > CKPTFS_COMPACT_EXTENTS || (!begins && p->nr_variables == 0))
+	if (a->flags & ~(CKPTFS_COMPACT_BEGINS | CKPTFS_COMPACT_ROUNDED) || a->nr > CKPTFS_COMPACT_EXTENTS ||
+	    (!begins && p->nr_variables == 0))
 		return -EINVAL;
 	for (uint32_t i = 0; i < a->nr; i++)
 		if (!is_sound(p, &a->extent[i]))
@@ -84,10 +87,12 @@ int compact_plan_add(struct compact_plan *p, const struct ckptfs_compact_add *a)
 	if (begins)
 		r = begin_variable(p, a);
 	for (uint32_t i = 0; i < a->nr && r == 0; i++) {
-		r = make_room((void **)&p->extent, p->nr_extents, &p->room_extents, sizeof(*p->extent), COMPACT_EXTENTS_MAX);
+		r = make_room((void **)&p->extent, p->nr_extents, &p->room_extents, sizeof(*p->extent),
+			      COMPACT_EXTENTS_MAX);
 		if (r < 0)
 			break;
-		p->extent[p->nr_extents++] = (struct compact_extent){ a->extent[i].file, a->extent[i].off, a->extent[i].len };
+		p->extent[p->nr_extents++] =
+			(struct compact_extent){ a->extent[i].file, a->extent[i].off, a->extent[i].len };
 		p->variable[p->nr_variables - 1].nr_extents++;
 	}
 	return r;

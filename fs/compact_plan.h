@@ -1,6 +1,6 @@
 /*
- * What is to be compacted, as it comes piece by piece from a user's program: files, variables, and where these lie in those. Nothing of it is
- * trusted but that the files were open. Belongs to one thread at a time.
+ * What is to be compacted, as it comes piece by piece from a user's program: files, variables, and where these lie in
+ * those. Nothing of it is trusted but that the files were open. Belongs to one thread at a time.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /*
- * Which sealed directories have been compacted in the background, so that a mount goes on where the last one was. A note in the view,
- * 'M' "compacted"; docs/format.md section 5 changes with this. Nothing depends on it: without it they are looked at once more.
- * Belongs to one thread.
+ * Which sealed directories have been compacted in the background, so that a mount goes on where the last one was. A
+ * note in the view, 'M' "compacted"; docs/format.md section 5 changes with this. Nothing depends on it: without it they
+ * are looked at once more. Belongs to one thread.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /*
- * Compacting on request: one plan at a time is begun, filled, and run in a thread of its own; asked about and stopped by ioctl. What became of
- * it stays until the next one is begun. A plan that nobody has touched for half a minute gives way to another.
+ * Compacting on request: one plan at a time is begun, filled, and run in a thread of its own; asked about and stopped
+ * by ioctl. What became of it stays until the next one is begun. A plan that nobody has touched for half a minute gives
+ * way to another.
  */
 #pragma once
 
@@ -17,7 +18,8 @@ struct compactor_status {
 int compactor_new(struct engine *e, struct compactor **ret);
 void compactor_free(struct compactor *c); /* stops what is running; NULL is fine */
 
-/* A new plan: its number, from 1. -EBUSY: another one is filled or running. It is stopped, or given up, when its holder is gone (fs/task.h). */
+/* A new plan: its number, from 1. -EBUSY: another one is filled or running. It is stopped, or given up, when its holder
+ * is gone (fs/task.h). */
 int compactor_begin(struct compactor *c, uint64_t holder, uint64_t *ret);
 void compactor_let_go(struct compactor *c, uint64_t holder);
 /* To the plan of this number. -ESTALE: it is not the one that is being filled. Else as compact_plan.h has it. */

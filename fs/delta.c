@@ -437,8 +437,9 @@ static int verify(struct making *m, const uint8_t key[LEAF_KEY_LEN])
 		return r;
 	if (digest_equal(content_hash_finish(&hash, m->header.content_len), m->header.fingerprint))
 		return 0;
-	log_limited(&said, LOG_LEVEL_ERROR, "inode %" PRIu64 ": version %" PRIu32 " has another fingerprint than its delta says",
-		    m->f->dir, m->header.number);
+	log_limited(&said, LOG_LEVEL_ERROR,
+		    "inode %" PRIu64 ": version %" PRIu32 " has another fingerprint than its delta says", m->f->dir,
+		    m->header.number);
 	return -EBADMSG;
 }
 

@@ -3,8 +3,8 @@
  *
  * A lineage is a directory, and its versions are the files 000001, 000002, ... in it, each complete and like any other
  * file. A producer makes a file without a name in that directory (O_TMPFILE), says which version it is to become
- * (delta_begin()), writes the object into it (gpu/delta_format.h), and commits. The staging file is the producer's: when
- * it goes, by close or because the process died, all that was written to it goes.
+ * (delta_begin()), writes the object into it (gpu/delta_format.h), and commits. The staging file is the producer's:
+ * when it goes, by close or because the process died, all that was written to it goes.
  *
  * Committing. Only the order makes it safe:
  *   1. read the header and the tables, check them, find parent and sources      crash or error: nothing has changed
@@ -48,11 +48,11 @@ struct delta_made {
 };
 
 /*
- * -EINVAL: not begun, or the object is for another version or parent; -EALREADY: committed before; -EBUSY: another commit
- * of it is under way; -EBADMSG: the object is damaged, lies, or does not give what its fingerprint says; -EOPNOTSUPP: of a
- * later version of the format; -ESTALE: the parent or another version that it refers to is gone or shorter; -EACCES: `who`
- * may not read one; -EFBIG: tables of more than DELTA_TABLES_MAX; -EEXIST: there is such a version by now; -ENOENT: the
- * directory is gone. After an error it may be written anew and tried again.
+ * -EINVAL: not begun, or the object is for another version or parent; -EALREADY: committed before; -EBUSY: another
+ * commit of it is under way; -EBADMSG: the object is damaged, lies, or does not give what its fingerprint says;
+ * -EOPNOTSUPP: of a later version of the format; -ESTALE: the parent or another version that it refers to is gone or
+ * shorter; -EACCES: `who` may not read one; -EFBIG: tables of more than DELTA_TABLES_MAX; -EEXIST: there is such a
+ * version by now; -ENOENT: the directory is gone. After an error it may be written anew and tried again.
  */
 #define DELTA_TABLES_MAX MiB(256)
 int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, const struct who *who,

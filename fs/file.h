@@ -80,7 +80,8 @@ int file_clone(struct fs *fs, struct file *from, uint64_t from_off, struct file 
 
 /* A number by which other requests may refer to this file while it is open. -EBADF unless it is open for reading. */
 int file_handle(struct fs *fs, struct file *f, uint64_t *ret);
-/* content_compare() with the file that has this handle, of 1 GiB at most. -EBADF unless this one is open for reading. */
+/* content_compare() with the file that has this handle, of 1 GiB at most. -EBADF unless this one is open for
+ * reading. */
 int file_compare_handle(struct fs *fs, struct file *f, uint64_t handle, uint64_t off, uint64_t len,
 			struct content_sameness *ret);
 /* As file_clone() from the file that has this handle; len 0: to its end. -ESTALE: there is none. */

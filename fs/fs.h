@@ -2,8 +2,8 @@
  * One mounted store as the daemon sees it: what every part of fs/ below the requests shares.
  *
  * Order of locks: fs.names, then the inode table's, then those of the engine. fs.names is held across look-ups in
- * the view and across engine_tx_apply(), which on a full disk may have to sync; never across content I/O, another sync or
- * a reply of its own.
+ * the view and across engine_tx_apply(), which on a full disk may have to sync; never across content I/O, another sync
+ * or a reply of its own.
  */
 #pragma once
 

@@ -7,8 +7,8 @@
 #include "fs/fs.h"
 #include "store/engine/cluster.h"
 
-int gather_chunks(struct fs *fs, int (*fetch)(void *userdata, struct cluster_want *wants, size_t nr), void *userdata, struct cluster_want *wants,
-		  size_t nr)
+int gather_chunks(struct fs *fs, int (*fetch)(void *userdata, struct cluster_want *wants, size_t nr), void *userdata,
+		  struct cluster_want *wants, size_t nr)
 {
 	_cleanup_(freep) struct cluster_want *away = calloc(MAX(nr, (size_t)1), sizeof(*away));
 	size_t n = 0;

@@ -49,13 +49,15 @@ static bool has_host(const struct service_world *w, const uint32_t *nodes, uint3
 	return false;
 }
 
-int hand_over_collectors(const struct service_world *w, uint32_t group, uint32_t replicas, uint32_t ret[CLUSTER_OWNERS_MAX])
+int hand_over_collectors(const struct service_world *w, uint32_t group, uint32_t replicas,
+			 uint32_t ret[CLUSTER_OWNERS_MAX])
 {
 	uint32_t mine = group_of(rank_of(w, w->self), w->nr, group), nr = 0;
 
 	for (uint32_t best = w->nr; nr < MIN(replicas, CLUSTER_OWNERS_MAX); best = w->nr) {
 		for (uint32_t i = 0; i < w->nr; i++)
-			if (group_of(rank_of(w, i), w->nr, group) == mine && !has_host(w, ret, nr, w->hosts[i]) && (best == w->nr || is_before(w, i, best)))
+			if (group_of(rank_of(w, i), w->nr, group) == mine && !has_host(w, ret, nr, w->hosts[i]) &&
+			    (best == w->nr || is_before(w, i, best)))
 				best = i;
 		if (best == w->nr)
 			return -EHOSTUNREACH;
@@ -88,7 +90,8 @@ static int lend(void *userdata, const struct cluster_want *chunks, size_t nr, bo
 	return r;
 }
 
-static int let_file_go(const struct handing *h, const struct cluster_takers *takers, uint64_t ino, struct cluster_let_go *sums)
+static int let_file_go(const struct handing *h, const struct cluster_takers *takers, uint64_t ino,
+		       struct cluster_let_go *sums)
 {
 	struct content *c;
 	int r = content_open(h->p->fs->engine, ino, &c);
@@ -112,8 +115,10 @@ static int let_file_go(const struct handing *h, const struct cluster_takers *tak
 	return r;
 }
 
-/* Of one directory; those in it are added to `dirs`. A name that goes meanwhile, of one that was unsealed, does no harm: so does its file. */
-static int let_names_go(const struct handing *h, const struct cluster_takers *takers, uint64_t dir, struct buf *dirs, struct cluster_let_go *sums)
+/* Of one directory; those in it are added to `dirs`. A name that goes meanwhile, of one that was unsealed, does no
+ * harm: so does its file. */
+static int let_names_go(const struct handing *h, const struct cluster_takers *takers, uint64_t dir, struct buf *dirs,
+			struct cluster_let_go *sums)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
 	struct ns_dirent d;
@@ -128,7 +133,8 @@ static int let_names_go(const struct handing *h, const struct cluster_takers *ta
 	return r;
 }
 
-int hand_over_let_go(const struct push *p, const uint32_t *collectors, uint32_t nr, uint64_t dir, struct cluster_let_go *sums)
+int hand_over_let_go(const struct push *p, const uint32_t *collectors, uint32_t nr, uint64_t dir,
+		     struct cluster_let_go *sums)
 {
 	_cleanup_(buf_release) struct buf dirs = BUF_EMPTY;
 	struct handing h = { p, collectors, nr };

@@ -91,7 +91,9 @@ static bool step(void *userdata, const struct exclusive_report *so_far)
 static void *run(void *arg)
 {
 	struct inquiry *i = arg;
-	struct exclusive_conf conf = { .names = i->names, .nr_names = i->nr, .owner = i->owner, .step = step, .userdata = i };
+	struct exclusive_conf conf = {
+		.names = i->names, .nr_names = i->nr, .owner = i->owner, .step = step, .userdata = i
+	};
 	struct exclusive_report report;
 	int r;
 

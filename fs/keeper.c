@@ -1,7 +1,9 @@
 /*
- * A copy comes in three steps, each of them the other node's: it puts the chunks that are not here, then the catalog, as chunks likewise, and then says what that is. Chunks are lent when
- * they are put, and nothing refers to them until the copy is made. Nodes that collect together in between find that nobody does, and give them up. So all of them are looked for again
- * before the copy is made, and once more when it is there, and refers to them; without all of them it is no copy, and the other node begins anew.
+ * A copy comes in three steps, each of them the other node's: it puts the chunks that are not here, then the catalog,
+ * as chunks likewise, and then says what that is. Chunks are lent when they are put, and nothing refers to them until
+ * the copy is made. Nodes that collect together in between find that nobody does, and give them up. So all of them are
+ * looked for again before the copy is made, and once more when it is there, and refers to them; without all of them it
+ * is no copy, and the other node begins anew.
  */
 #include "fs/keeper.h"
 
@@ -25,7 +27,8 @@
 /* --- chunks --- */
 
 /* Does it take part, other than the one that asks? */
-static bool is_another(const uint8_t id[CLUSTER_ID_LEN], const uint8_t from[CLUSTER_ID_LEN], const struct cluster_node *nodes, uint32_t nr_nodes)
+static bool is_another(const uint8_t id[CLUSTER_ID_LEN], const uint8_t from[CLUSTER_ID_LEN],
+		       const struct cluster_node *nodes, uint32_t nr_nodes)
 {
 	for (uint32_t i = 0; i < nr_nodes; i++)
 		if (memcmp(nodes[i].id, id, CLUSTER_ID_LEN) == 0)
@@ -33,7 +36,8 @@ static bool is_another(const uint8_t id[CLUSTER_ID_LEN], const uint8_t from[CLUS
 	return false;
 }
 
-static bool is_with_others(const struct cluster_want *w, const uint8_t from[CLUSTER_ID_LEN], const struct cluster_node *nodes, uint32_t nr_nodes)
+static bool is_with_others(const struct cluster_want *w, const uint8_t from[CLUSTER_ID_LEN],
+			   const struct cluster_node *nodes, uint32_t nr_nodes)
 {
 	for (uint32_t i = 0; i < w->nr_owners && cluster_owners_are_sure(w); i++)
 		if (is_another(w->owners[i], from, nodes, nr_nodes))
@@ -61,7 +65,8 @@ static int keep_chunks(struct fs *fs, const struct link_put *put, uint8_t *kept)
 }
 
 /* Are the others here, and if not, does this store know who has them? */
-static int look_for(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes, uint8_t *kept)
+static int look_for(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
+		    uint8_t *kept)
 {
 	_cleanup_(freep) struct fp *fps = calloc(MAX(put->nr, 1u), sizeof(*fps));
 	_cleanup_(freep) bool *lent = calloc(MAX(put->nr, 1u), sizeof(*lent));
@@ -91,7 +96,8 @@ static int look_for(struct fs *fs, const struct link_put *put, const struct clus
 	return r;
 }
 
-int keeper_keep(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes, uint8_t *kept)
+int keeper_keep(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
+		uint8_t *kept)
 {
 	int r = engine_cluster_meet(fs->engine, nodes, nr_nodes);
 
@@ -230,12 +236,14 @@ static int is_copied(struct fs *fs, const struct link_copy *copy)
 	uint64_t top;
 	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM, k = 0;
 
-	if (r > 0 && c->nr_slots > 0 && copy->nr_slots == 0) /* all of its chunks are here from now on, so that none has to be covered */
+	/* all of its chunks are here from now on, so that none has to be covered */
+	if (r > 0 && c->nr_slots > 0 && copy->nr_slots == 0)
 		k = nodes_set_slots(fs, top, 0, 0, copy->node);
 	return k < 0 ? k : r;
 }
 
-/* Slots are as the sender says, and noted only when all others have covered theirs: until then what they were is what is needed. */
+/* Slots are as the sender says, and noted only when all others have covered theirs: until then what they were is what
+ * is needed. */
 int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io, const struct service_world *w)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));

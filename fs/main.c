@@ -4,8 +4,8 @@
  * Order: everything that can be checked without changing anything; fork (before the engine, whose threads would not
  * survive it); take the address for metrics; open the store; await the agent if it is of a cluster; mount; answer the
  * kernel's first request; only then does the parent return 0. At the end: finish all requests, unmount, commit with the
- * cluster and let the agent go, write what is kept in memory, commit, close. A daemon that is killed instead leaves what
- * the last commit left.
+ * cluster and let the agent go, write what is kept in memory, commit, close. A daemon that is killed instead leaves
+ * what the last commit left.
  *
  * Exit status, as of mount(8):
  *    0  mounted (in the foreground: unmounted, everything durable)

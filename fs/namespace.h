@@ -55,7 +55,8 @@ int names_finish_all(struct fs *fs);
 int names_open_root(struct fs *fs); /* makes it in a new store */
 
 /* Parts shared with rename.c. Under fs.names, exclusive. */
-/* For a change of `name` in it, or of none. -ENOENT: removed; -EPERM: sealed; -EROFS: leads to, or is of, another node's */
+/* For a change of `name` in it, or of none. -ENOENT: removed; -EPERM: sealed; -EROFS: leads to, or is of, another
+ * node's */
 int names_load_dir(struct fs *fs, uint64_t dir, const char *name, struct ns_inode *ret);
 int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret); /* 1/0/<0, checks the length */
 void names_put_entry(struct engine_tx *tx, uint64_t dir, const struct ns_dirent *d, const char *name);

@@ -1,12 +1,14 @@
 /*
  * Making a copy. Only the order makes it all or nothing:
  *   1. a transaction makes the top, with a note that it is partial       crash: nothing, or a partial copy
- *   2. records of the catalog, in as many transactions as it takes; files get their chunks when it is noted, durably, whom
- *      to ask for them                                                   crash: a partial copy
+ *   2. records of the catalog, in as many transactions as it takes; files get their chunks when it is noted, durably,
+ *      whom to ask for them                                                   crash: a partial copy
  *   3. the catalog was whole: a transaction makes the note say so, and that of an older copy that it is partial
- *   4. sync: COMMIT POINT                                                crash: the older copy, and a partial one; after it, the new one
+ *   4. sync: COMMIT POINT                                                crash: the older copy, and a partial one;
+ *      after it, the new one
  *   5. the older copy goes: names first, deepest first, its top and note last        crash: a partial copy
- * The log is in order, so what is whole is whole after any crash. Partial copies are removed by whoever fails, or at the next mount; nobody else looks at them.
+ * The log is in order, so what is whole is whole after any crash. Partial copies are removed by whoever fails, or at
+ * the next mount; nobody else looks at them.
  *
  * At every moment names and inodes of a partial copy agree, as fsck wants them: each transaction has both sides.
  */
@@ -333,8 +335,8 @@ static int take_record(struct making *m, const struct catalog_record *rec)
 {
 	switch (rec->type) {
 	case CATALOG_HEAD:
-		return memcmp(rec->head.store, m->s->from.id, sizeof(rec->head.store)) == 0 && rec->head.ino == m->s->ino &&
-				       rec->head.sealed_ns == m->s->sealed_ns ?
+		return memcmp(rec->head.store, m->s->from.id, sizeof(rec->head.store)) == 0 &&
+				       rec->head.ino == m->s->ino && rec->head.sealed_ns == m->s->sealed_ns ?
 			       0 :
 			       -EBADMSG;
 	case CATALOG_INODE:
@@ -487,7 +489,10 @@ static int remove_copy(struct fs *fs, uint64_t top)
 			r = remove_locked(fs, l.dirs[i].parent, l.dirs[i].cookie, l.dirs[i].ino);
 	}
 	free(l.dirs);
-	return r < 0 ? log_errno(r, "directory %" PRIu64 ": a copy of another node's cannot be removed now; the next mount tries again", top) :
+	return r < 0 ? log_errno(r,
+				 "directory %" PRIu64
+				 ": a copy of another node's cannot be removed now; the next mount tries again",
+				 top) :
 		       0;
 }
 
@@ -499,7 +504,8 @@ static bool is_of(const struct ns_copy *c, const uint8_t *store, uint64_t ino)
 }
 
 /* Adds to the transaction that a whole copy is partial from now on; its top. 1/0/<0. */
-static int give_up(struct fs *fs, struct engine_tx *tx, const uint8_t *store, uint64_t ino, uint64_t *ret_top) REQUIRES(fs->names)
+static int give_up(struct fs *fs, struct engine_tx *tx, const uint8_t *store, uint64_t ino, uint64_t *ret_top)
+	REQUIRES(fs->names)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
@@ -550,8 +556,8 @@ static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *
 	size_t len = strnlen(s->from.name, sizeof(s->from.name));
 
 	static_assert(NS_STORE_ID_LEN == CLUSTER_ID_LEN && sizeof(ret->name) == sizeof(s->from.name), "as they come");
-	if ((memcmp(s->from.id, engine_store_id(fs->engine), CLUSTER_ID_LEN) == 0) != s->is_stripe || !ns_node_name_is_valid(s->from.name, len) ||
-	    !ns_path_is_valid(s->path, strlen(s->path)))
+	if ((memcmp(s->from.id, engine_store_id(fs->engine), CLUSTER_ID_LEN) == 0) != s->is_stripe ||
+	    !ns_node_name_is_valid(s->from.name, len) || !ns_path_is_valid(s->path, strlen(s->path)))
 		return -EINVAL;
 	ret->state = NS_COPY_PARTIAL;
 	memcpy(ret->store, s->from.id, sizeof(ret->store));
@@ -566,7 +572,8 @@ static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *
 	return 0;
 }
 
-int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog, const struct cluster_node *owner)
+int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog,
+	       const struct cluster_node *owner)
 {
 	_cleanup_(making_release) struct making m = { .fs = fs, .s = s, .owner = owner };
 	int r = fs->read_only ? -EROFS : fill_note(fs, s, &m.note);
@@ -583,12 +590,13 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
 	if (r < 0 && m.nr_dirs > 0 && m.note.state == NS_COPY_PARTIAL)
 		remove_copy(fs, m.dirs[0].ino);
 	if (r == 0 && !s->is_stripe)
-		log_info("node %s, %s: a copy with %zu directories and %zu files", s->from.name, *s->path ? s->path : "/", m.nr_dirs,
-			 m.nr_files);
+		log_info("node %s, %s: a copy with %zu directories and %zu files", s->from.name,
+			 *s->path ? s->path : "/", m.nr_dirs, m.nr_files);
 	return r;
 }
 
-static int drop_locked(struct fs *fs, const struct nodes_origin *from, uint64_t ino, uint64_t *ret_top) REQUIRES(fs->names)
+static int drop_locked(struct fs *fs, const struct nodes_origin *from, uint64_t ino, uint64_t *ret_top)
+	REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	int r = give_up(fs, &tx, from->id, ino, ret_top), k;
@@ -620,7 +628,8 @@ int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy 
 {
 	int r;
 
-	while ((r = ns_next_copy(fs->db, after, &after, ret)) > 0 && (ret->state == NS_COPY_PARTIAL || ret->state == NS_COPY_STRIPE))
+	while ((r = ns_next_copy(fs->db, after, &after, ret)) > 0 &&
+	       (ret->state == NS_COPY_PARTIAL || ret->state == NS_COPY_STRIPE))
 		;
 	if (r > 0)
 		*ret_top = after;
@@ -638,7 +647,8 @@ int nodes_next_stripe(struct fs *fs, uint64_t after, uint64_t *ret_top, struct n
 	return r;
 }
 
-static int set_slots(struct fs *fs, uint64_t top, uint8_t slot, uint8_t nr_slots, const uint8_t *sender) REQUIRES(fs->names)
+static int set_slots(struct fs *fs, uint64_t top, uint8_t slot, uint8_t nr_slots, const uint8_t *sender)
+	REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	struct ns_copy c;

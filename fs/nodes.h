@@ -1,9 +1,10 @@
 /*
  * Copies of directories that other nodes have sealed.
  *
- * A copy is an ordinary, sealed tree of this store: inodes, names, recipes. Collections, fsck and crash recovery treat it like any other. But its top has no
- * name, so that no way leads to it from the root; it is known by a note (struct ns_copy) that says whose it is. fs/view.h shows it. Its files are made of
- * chunks by their fingerprints: those that this store has are shared, the others are elsewhere, with the nodes that the caller names, and fetched when read.
+ * A copy is an ordinary, sealed tree of this store: inodes, names, recipes. Collections, fsck and crash recovery treat
+ * it like any other. But its top has no name, so that no way leads to it from the root; it is known by a note (struct
+ * ns_copy) that says whose it is. fs/view.h shows it. Its files are made of chunks by their fingerprints: those that
+ * this store has are shared, the others are elsewhere, with the nodes that the caller names, and fetched when read.
  *
  * A copy is there whole, or not at all: nodes.c tells in which order.
  */
@@ -41,12 +42,14 @@ struct nodes_source {
 };
 
 /*
- * Durable when this returns, in place of any older copy of the same directory of the same node. Nothing in the catalog is trusted: -EBADMSG, also if it is
- * another directory's or another seal's than `s` says. -EINVAL: what `s` says is no name or no path, or it is this node. -E2BIG: more than SEAL_INODES_MAX
- * inodes. -EAGAIN: nodes collect together, and did not come to an end for long. -EROFS, -ENOSPC; whatever `read` returns. What is not known here
- * `owner` is believed to have. Long; any thread. Memory for each directory and file, 96 and 8 bytes, beside 1 MiB.
+ * Durable when this returns, in place of any older copy of the same directory of the same node. Nothing in the catalog
+ * is trusted: -EBADMSG, also if it is another directory's or another seal's than `s` says. -EINVAL: what `s` says is no
+ * name or no path, or it is this node. -E2BIG: more than SEAL_INODES_MAX inodes. -EAGAIN: nodes collect together, and
+ * did not come to an end for long. -EROFS, -ENOSPC; whatever `read` returns. What is not known here `owner` is believed
+ * to have. Long; any thread. Memory for each directory and file, 96 and 8 bytes, beside 1 MiB.
  */
-int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog, const struct cluster_node *owner);
+int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog,
+	       const struct cluster_node *owner);
 /* 0 also if there is none. What somebody has open stays readable for him, like a file that is deleted. */
 int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino);
 /* The next whole copy behind `after`, which is 0 or a top: 1/0/<0. */

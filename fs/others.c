@@ -167,7 +167,8 @@ static int ask(struct others *o, const uint8_t *id, const struct question *q, st
 	while (r == 0) {
 		buf_clear(ret);
 		r = cluster_ask(o->fs->cluster, id, question.data, question.len, ret);
-		if ((r != -EINPROGRESS || monotonic_ns() - start > WORK_NS) && (r != -EBUSY || monotonic_ns() - start > BUSY_NS))
+		if ((r != -EINPROGRESS || monotonic_ns() - start > WORK_NS) &&
+		    (r != -EBUSY || monotonic_ns() - start > BUSY_NS))
 			return r;
 		if (r == -EBUSY)
 			nanosleep(&(struct timespec){ .tv_nsec = BUSY_STEP_NS }, NULL);
@@ -613,7 +614,8 @@ static ssize_t receive(void *userdata, void *buf, size_t len)
 	return (ssize_t)n;
 }
 
-/* Whom to ask for its chunks first: whose it is. Who has told the catalog may itself only refer to them, and who is noted as having a chunk is believed to (fs/push.h). */
+/* Whom to ask for its chunks first: whose it is. Who has told the catalog may itself only refer to them, and who is
+ * noted as having a chunk is believed to (fs/push.h). */
 static struct cluster_node owner_of(const struct others_seal *s)
 {
 	struct cluster_node n = { 0 };
@@ -646,8 +648,8 @@ static int make_copy(struct others *o, const struct others_seal *s)
 		return -ENOENT;
 	}
 	if (r < 0)
-		log_warning("node %s, %s: not all of it is lent (%s); what is deleted there meanwhile cannot be read here", s->name,
-			    *s->path ? s->path : "/", strerror(-r));
+		log_warning("node %s, %s: not all of it is lent (%s); what is deleted there meanwhile cannot be read here",
+			    s->name, *s->path ? s->path : "/", strerror(-r));
 	return 0;
 }
 

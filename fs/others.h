@@ -1,12 +1,16 @@
 /*
- * What other nodes of the cluster have sealed: who they are, what each has, and copies of it here (fs/nodes.h) for whoever wants to look.
+ * What other nodes of the cluster have sealed: who they are, what each has, and copies of it here (fs/nodes.h) for
+ * whoever wants to look.
  *
- * A node that takes part is asked, and what it says is so. Of one that does not, this store may have copies, and so may all others: they are asked, one after the other. What was
- * heard is believed for a second, so that listing a directory asks once.
+ * A node that takes part is asked, and what it says is so. Of one that does not, this store may have copies, and so may
+ * all others: they are asked, one after the other. What was heard is believed for a second, so that listing a directory
+ * asks once.
  *
- * A copy that is made here is made of references. Then whoever gave the catalog is to lend what it has of it (HOLD): references first, so that from then on a collection of all nodes finds them, and then lending, in
- * which the directory is found to be still there. In this order no chunk is given up in between, whatever is unsealed, deleted and collected meanwhile. If it cannot lend all of it, because it collects at that
- * moment, the copy is good as long as the directory is there, and then what is read is right or EIO.
+ * A copy that is made here is made of references. Then whoever gave the catalog is to lend what it has of it (HOLD):
+ * references first, so that from then on a collection of all nodes finds them, and then lending, in which the directory
+ * is found to be still there. In this order no chunk is given up in between, whatever is unsealed, deleted and
+ * collected meanwhile. If it cannot lend all of it, because it collects at that moment, the copy is good as long as the
+ * directory is there, and then what is read is right or EIO.
  *
  * Thread rule: any thread, with no lock. Everything that asks returns in bounded time.
  */
@@ -59,5 +63,6 @@ void others_forget(struct others *o);
 /* The top of a copy of it, which is made if there is none. -ENOENT: it is gone meanwhile. */
 int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top);
 
-/* Copies that were made because somebody looked, that the kernel does not refer to any more, and whose nodes take part, so that they can be had again, are dropped: how many. */
+/* Copies that were made because somebody looked, that the kernel does not refer to any more, and whose nodes take part,
+ * so that they can be had again, are dropped: how many. */
 int others_trim(struct others *o);

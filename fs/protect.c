@@ -1,12 +1,15 @@
 /*
  * A directory is protected in this order:
- *   1. a note that says which node is to have it        crash: it is sent again, or dropped there if it is not sealed any more
+ *   1. a note that says which node is to have it        crash: it is sent again, or dropped there if it is not sealed
+ *      any more
  *   2. chunks, then the copy, are durable there          crash: likewise
  *   3. a note that says that it has
- * Notes are in the log like all changes of names, behind the seal and before its end. So a node that has a copy, whole or in part, is known until it has been told that
- * nobody wants it. That note 3 is lost costs looking at all chunks once more.
+ * Notes are in the log like all changes of names, behind the seal and before its end. So a node that has a copy, whole
+ * or in part, is known until it has been told that nobody wants it. That note 3 is lost costs looking at all chunks
+ * once more.
  *
- * The thread looks at all seals and all notes: after each change, when nodes have come, and some time after something has failed.
+ * The thread looks at all seals and all notes: after each change, when nodes have come, and some time after something
+ * has failed.
  */
 #include "fs/protect.h"
 
@@ -81,7 +84,8 @@ uint32_t protect_group(const struct service_world *w, const uint8_t *origin, uin
 
 	for (uint32_t best = w->nr; nr < PROTECT_GROUP_MAX; best = w->nr) {
 		for (uint32_t i = 0; i < w->nr; i++)
-			if (w->hosts[i] != w->hosts[w->self] && !is_host_of(w, w->hosts[i], ret, nr) && memcmp(w->nodes[i].id, origin, CLUSTER_ID_LEN) != 0 &&
+			if (w->hosts[i] != w->hosts[w->self] && !is_host_of(w, w->hosts[i], ret, nr) &&
+			    memcmp(w->nodes[i].id, origin, CLUSTER_ID_LEN) != 0 &&
 			    (best == w->nr || compare_behind(origin, w->nodes[i].id, w->nodes[best].id) < 0))
 				best = i;
 		if (best == w->nr)
@@ -171,7 +175,8 @@ static struct guard guard_of(const struct pass *s, const struct link_copy *copy,
 {
 	struct guard g = { .state = GUARD_BEGUN, .ino = copy->ino, .sealed_ns = copy->sealed_ns, .nr_more = nr - 1 };
 
-	static_assert(PROTECT_GROUP_MAX - 1 == GUARD_MORE_MAX && PROTECT_GROUP_MAX == LINK_SLOTS_MAX, "as they are noted and told");
+	static_assert(PROTECT_GROUP_MAX - 1 == GUARD_MORE_MAX && PROTECT_GROUP_MAX == LINK_SLOTS_MAX,
+		      "as they are noted and told");
 	memcpy(g.holder, s->world.nodes[holders[0]].id, sizeof(g.holder));
 	memcpy(g.holder_name, s->world.nodes[holders[0]].name, sizeof(g.holder_name));
 	memcpy(g.origin, copy->origin, sizeof(g.origin));
@@ -230,7 +235,8 @@ static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy,
 	uint32_t to;
 	int r = 0;
 
-	if (!before || !service_world_find(&s->world, before->holder, &to) || s->world.hosts[to] == s->world.hosts[s->world.self])
+	if (!before || !service_world_find(&s->world, before->holder, &to) ||
+	    s->world.hosts[to] == s->world.hosts[s->world.self])
 		r = protect_partner(&s->world, copy->origin, &to);
 	if (r < 0)
 		return r;
@@ -246,8 +252,9 @@ static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy,
 	if (r == 0)
 		r = note_done(s, dir, &g);
 	if (r == 0)
-		log_info("%s of node %s: is with node %s, too; %" PRIu64 " of %" PRIu64 " chunks were sent there, %" PRIu64 " bytes", copy->path,
-			 copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
+		log_info("%s of node %s: is with node %s, too; %" PRIu64 " of %" PRIu64
+			 " chunks were sent there, %" PRIu64 " bytes",
+			 copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
 	return r;
 }
 
@@ -297,7 +304,8 @@ static int find_collectors(const struct pass *s, const struct guard *before, uin
 {
 	uint32_t nr = before ? 1 + before->nr_more : 0;
 
-	if (before && before->state == GUARD_GIVEN && nr == s->p->replicas && service_world_find(&s->world, before->holder, &ret[0])) {
+	if (before && before->state == GUARD_GIVEN && nr == s->p->replicas &&
+	    service_world_find(&s->world, before->holder, &ret[0])) {
 		uint32_t i = 1;
 
 		while (i < nr && service_world_find(&s->world, before->more[i - 1].id, &ret[i]))
@@ -352,14 +360,16 @@ static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const
 		r = note(s->p->fs, dir, &g);
 	}
 	if (r == 0)
-		log_info("%s of node %s: is with node %s, which collects; %" PRIu64 " of %" PRIu64 " chunks were sent, %" PRIu64 " bytes are not here any more",
+		log_info("%s of node %s: is with node %s, which collects; %" PRIu64 " of %" PRIu64
+			 " chunks were sent, %" PRIu64 " bytes are not here any more",
 			 copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, gone.bytes);
 	return r;
 }
 
 static bool is_done(const struct pass *s, const struct guard *g, int64_t sealed_ns)
 {
-	return (g->state == GUARD_DONE || (g->state == GUARD_GIVEN && s->p->mode == PROTECT_COLLECT)) && g->sealed_ns == sealed_ns && !s->heals;
+	return (g->state == GUARD_DONE || (g->state == GUARD_GIVEN && s->p->mode == PROTECT_COLLECT)) &&
+	       g->sealed_ns == sealed_ns && !s->heals;
 }
 
 /* More than one node has all of it. */
@@ -377,14 +387,17 @@ static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, in
 	if (r < 0 && r != -ECANCELED && r != -EAGAIN && r != -ESTALE) {
 		s->error = r;
 		log_warning("%s of node %s: %s: %s", copy->path, copy->name,
-			    s->p->mode == PROTECT_COLLECT ? "is not with the collectors of its group" : "is not protected, no other node has a copy",
+			    s->p->mode == PROTECT_COLLECT ? "is not with the collectors of its group" :
+							    "is not protected, no other node has a copy",
 			    r == -EHOSTUNREACH ? "none is there on another host" : strerror(-r));
 	}
-	tell_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED || r == -ENOTCONN ? 0 : r); /* the last is told by whether an agent is there */
+	/* the last is told by whether an agent is there */
+	tell_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED || r == -ENOTCONN ? 0 : r);
 	return r == -ENOTCONN || r == -ECANCELED ? r : 0;
 }
 
-static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal, const struct buf *path, struct link_copy *copy)
+static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal, const struct buf *path,
+			struct link_copy *copy)
 {
 	const struct cluster_node *self = &s->world.nodes[s->world.self];
 	struct guard g;
@@ -407,7 +420,9 @@ static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal
 	if (path->len > LINK_PATH_MAX)
 		r = -ENAMETOOLONG;
 	else
-		r = (s->p->mode == PROTECT_COLLECT ? hand_over : s->p->mode == PROTECT_XOR ? protect_by_parity : protect_by_copy)(s, dir, copy, r > 0 ? &g : NULL);
+		r = (s->p->mode == PROTECT_COLLECT ? hand_over :
+		     s->p->mode == PROTECT_XOR	   ? protect_by_parity :
+						     protect_by_copy)(s, dir, copy, r > 0 ? &g : NULL);
 	s->nr_protected += r == 0 && (s->p->mode != PROTECT_COLLECT || s->p->replicas > 1);
 	return settle(s, dir, copy, r);
 }
@@ -428,7 +443,8 @@ static int protect_seals(struct pass *s, struct link_copy *copy)
 	return r;
 }
 
-/* Of those that cover a directory the first takes the sender's place when that is lost, and has all of it from then on. */
+/* Of those that cover a directory the first takes the sender's place when that is lost, and has all of it from then
+ * on. */
 static bool is_ours_to_protect(const struct pass *s, const struct ns_copy *c)
 {
 	uint32_t node;
@@ -448,7 +464,8 @@ static int protect_copies(struct pass *s, struct link_copy *copy)
 		struct guard g;
 
 		r = 0;
-		if (c->state != NS_COPY_KEPT || service_world_find(&s->world, c->store, &node) || !is_ours_to_protect(s, c))
+		if (c->state != NS_COPY_KEPT || service_world_find(&s->world, c->store, &node) ||
+		    !is_ours_to_protect(s, c))
 			continue;
 		r = guard_get(s->p->fs->db, top, &g);
 		if (r < 0)
@@ -508,8 +525,9 @@ static int drop_rest(struct pass *s)
 			return r;
 		if (r < 0) {
 			s->error = r;
-			log_warning("a copy of directory %" PRIu64 ", which nobody needs any more, stays with node %s: %s", dir,
-				    g.nr_more > 0 ? "that has one" : g.holder_name, strerror(-r));
+			log_warning("a copy of directory %" PRIu64
+				    ", which nobody needs any more, stays with node %s: %s",
+				    dir, g.nr_more > 0 ? "that has one" : g.holder_name, strerror(-r));
 			continue;
 		}
 		r = r > 0 ? note(s->p->fs, dir, NULL) : 0;
@@ -758,7 +776,8 @@ static bool is_collector_alone(struct protect *p)
 {
 	uint32_t collectors[CLUSTER_OWNERS_MAX];
 	struct service_world w = { 0 };
-	bool alone = service_world(p->service, &w) == 0 && hand_over_collectors(&w, p->group, p->replicas, collectors) == 1 && collectors[0] == w.self;
+	bool alone = service_world(p->service, &w) == 0 &&
+		     hand_over_collectors(&w, p->group, p->replicas, collectors) == 1 && collectors[0] == w.self;
 
 	service_world_release(&w);
 	return alone;

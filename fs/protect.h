@@ -1,11 +1,15 @@
 /*
- * Sealed directories are also with another node, or with several that have the catalog and parity of what only one has (protect=xor, fs/stripes.h): what is sealed here goes to this node's partner (fs/push.h), by itself, as soon as an agent is there, and what is not sealed any more goes from
- * there. A thread does that; it is noted which node has what (index/guards.h).
+ * Sealed directories are also with another node, or with several that have the catalog and parity of what only one has
+ * (protect=xor, fs/stripes.h): what is sealed here goes to this node's partner (fs/push.h), by itself, as soon as an
+ * agent is there, and what is not sealed any more goes from there. A thread does that; it is noted which node has what
+ * (index/guards.h).
  *
- * The partner is the next node in the order of store ids, and around, that is on another host. Nodes that come later may change that for what is sealed later; what a node has stays with it for as
- * long as it takes part. What another node has counts also while it is away, until protect_heal().
+ * The partner is the next node in the order of store ids, and around, that is on another host. Nodes that come later
+ * may change that for what is sealed later; what a node has stays with it for as long as it takes part. What another
+ * node has counts also while it is away, until protect_heal().
  *
- * With compact_group= it goes to the collectors of this node's group instead, and this node lets go what it had (fs/hand_over.h). With one collector that is no protection.
+ * With compact_group= it goes to the collectors of this node's group instead, and this node lets go what it had
+ * (fs/hand_over.h). With one collector that is no protection.
  */
 #pragma once
 
@@ -18,7 +22,12 @@ struct protect;
 struct service;
 struct service_world;
 
-enum protect_mode { PROTECT_NONE, PROTECT_PARTNER, PROTECT_XOR, /* as in the table of options */ PROTECT_COLLECT /* compact_group= */ };
+enum protect_mode {
+	PROTECT_NONE,
+	PROTECT_PARTNER,
+	PROTECT_XOR,
+	/* as in the table of options */ PROTECT_COLLECT /* compact_group= */
+};
 #define PROTECT_GROUP_MAX 7u
 
 struct protect_status {
@@ -32,24 +41,31 @@ struct protect_status {
 };
 
 int protect_new(struct fs *fs, const struct options *o, struct protect **ret); /* borrows the first */
-int protect_start(struct protect *p, struct service *service); /* NULL: the store is of no cluster, and nothing happens */
-void protect_stop(struct protect *p); /* before the service does; what is under way is left, and done by the next mount. NULL is fine */
+/* NULL: the store is of no cluster, and nothing happens */
+int protect_start(struct protect *p, struct service *service);
+/* before the service does; what is under way is left, and done by the next mount. NULL is fine */
+void protect_stop(struct protect *p);
 void protect_free(struct protect *p); /* NULL is fine */
 
-void protect_wake(struct protect *p); /* something was sealed, or is not any more, or nodes have come. Returns at once */
+/* something was sealed, or is not any more, or nodes have come. Returns at once */
+void protect_wake(struct protect *p);
 /*
- * Nodes that do not take part now are lost: what they had is had by others again. All that is sealed here is looked at, and copies of what they have sealed go to another node, too. Returns at
- * once with its number, which nr_healed reaches when it has come to its end. -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there.
+ * Nodes that do not take part now are lost: what they had is had by others again. All that is sealed here is looked at,
+ * and copies of what they have sealed go to another node, too. Returns at once with its number, which nr_healed reaches
+ * when it has come to its end. -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there.
  */
 int protect_heal(struct protect *p, uint64_t *ret);
-/* A node that will not come back: what it had goes to another one. -ENOENT: nobody knows it; -EBUSY: it takes part; -EOPNOTSUPP */
+/* A node that will not come back: what it had goes to another one. -ENOENT: nobody knows it; -EBUSY: it takes part;
+ * -EOPNOTSUPP */
 int protect_forget(struct protect *p, const char *name);
 /*
- * A sealed directory: 0, another node has all of it. -EAGAIN: not yet; -EOPNOTSUPP: protect=none; -ENODATA: not sealed; -ENOTCONN: no agent is there; -EHOSTUNREACH: no node is on another host;
- * others: what the last attempt came to. There will be another one in each of these cases but the first three.
+ * A sealed directory: 0, another node has all of it. -EAGAIN: not yet; -EOPNOTSUPP: protect=none; -ENODATA: not sealed;
+ * -ENOTCONN: no agent is there; -EHOSTUNREACH: no node is on another host; others: what the last attempt came to. There
+ * will be another one in each of these cases but the first three.
  */
 int protect_state(struct protect *p, uint64_t dir);
-/* The same of compact_group=: 0, its collectors have it, and this node has let go what it had, unless it is one. -EOPNOTSUPP: without that option. */
+/* The same of compact_group=: 0, its collectors have it, and this node has let go what it had, unless it is one.
+ * -EOPNOTSUPP: without that option. */
 int protect_collected(struct protect *p, uint64_t dir);
 void protect_status(struct protect *p, struct protect_status *ret);
 

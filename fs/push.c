@@ -22,7 +22,8 @@
 
 static_assert(BATCH <= LINK_CHUNKS_MAX && CATALOG_CHUNK * BATCH > LINK_PUT_BYTES_MAX, "as messages are");
 
-/* What is to be done with a catalog: it goes to the other node, and so do chunks that it tells of; likewise, in place of this node; it alone; or nothing goes anywhere, and chunks are held. */
+/* What is to be done with a catalog: it goes to the other node, and so do chunks that it tells of; likewise, in place
+ * of this node; it alone; or nothing goes anywhere, and chunks are held. */
 enum purpose { CHUNKS_TOO, HAND_OVER, CATALOG_ONLY, HOLD };
 
 struct pushing {
@@ -131,7 +132,8 @@ static unsigned nr_live_owners(const struct pushing *g, const struct cluster_wan
 	unsigned nr = 0;
 
 	for (uint32_t i = 0; i < w->nr_owners; i++)
-		nr += is_live(g, w->owners[i]) && (g->purpose == HOLD || memcmp(w->owners[i], target(g), CLUSTER_ID_LEN) != 0);
+		nr += is_live(g, w->owners[i]) &&
+		      (g->purpose == HOLD || memcmp(w->owners[i], target(g), CLUSTER_ID_LEN) != 0);
 	return nr;
 }
 
@@ -142,7 +144,8 @@ static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w,
 	return w->got || kept == LINK_NOT_KEPT || nr_live_owners(g, w) < 2;
 }
 
-/* It is elsewhere, and nobody is known to have it but the other node, which would take it along. Or what is held would be lost with one node, and nobody covers it. */
+/* It is elsewhere, and nobody is known to have it but the other node, which would take it along. Or what is held would
+ * be lost with one node, and nobody covers it. */
 static bool is_to_be_kept(const struct pushing *g, const struct cluster_want *w)
 {
 	return !w->got && g->purpose != HAND_OVER && nr_live_owners(g, w) < (g->purpose == HOLD ? 2 : 1);
@@ -156,7 +159,8 @@ static int read_chunks(struct pushing *g, struct cluster_want *wants, size_t nr)
 
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		if (!wants[i].got)
-			r = log_errno(-EIO, "a chunk of %s, which is to be with another node, too, cannot be read", g->copy->path);
+			r = log_errno(-EIO, "a chunk of %s, which is to be with another node, too, cannot be read",
+				      g->copy->path);
 	return r;
 }
 
@@ -474,7 +478,8 @@ static void pushing_free(struct pushing *g)
 	free(g);
 }
 
-static int push(const struct push *p, uint64_t dir, enum purpose purpose, struct link_copy *copy, struct push_figures *figures)
+static int push(const struct push *p, uint64_t dir, enum purpose purpose, struct link_copy *copy,
+		struct push_figures *figures)
 {
 	struct pushing *g = calloc(1, sizeof(*g));
 	int r;

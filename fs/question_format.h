@@ -1,10 +1,12 @@
 /*
- * What mounts of one cluster ask each other about sealed directories, and the answers. Agents carry them and do not look (LINK_QUERY). docs/format.md changes with this.
+ * What mounts of one cluster ask each other about sealed directories, and the answers. Agents carry them and do not
+ * look (LINK_QUERY). docs/format.md changes with this.
  *
  *   SEALS     which sealed directories do you have, your own and copies of others'? As many as fit, and where to go on
  *   CATALOG   of one of them, from `off` on
  *   HOLD      lend what you have of it, to whoever refers to it: nothing follows
- * Why not is an errno: -ENODATA it is not here; -EINPROGRESS: being prepared, ask again; -EAGAIN: of HOLD, not all of it can be lent now.
+ * Why not is an errno: -ENODATA it is not here; -EINPROGRESS: being prepared, ask again; -EAGAIN: of HOLD, not all of
+ * it can be lent now.
  *
  * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
  */

@@ -447,7 +447,9 @@ int seal_take_back_all(struct fs *fs)
 		if (r < 0)
 			return log_errno(r, "directory %" PRIu64 ": half a seal cannot be taken back", dir);
 		if (seal.unfinished)
-			log_notice("directory %" PRIu64 ": was being sealed when the store was last in use; it is not sealed", dir);
+			log_notice("directory %" PRIu64
+				   ": was being sealed when the store was last in use; it is not sealed",
+				   dir);
 	}
 	return r;
 }

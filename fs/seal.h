@@ -22,8 +22,8 @@ struct who;
  * By the owner of everything in it, or root: else -EPERM. -EACCES: not writable for its owner. -EALREADY: it is sealed,
  * and durable, and *ret says how. -EEXIST: it lies in a sealed one, or has a sealed one, or a file of one, in it.
  * -EBUSY: something in it is open for writing, or it is being sealed. -ECANCELED: somebody has unsealed it meanwhile.
- * -EROFS. *culprit is what these are about, from the root, where that is not the directory itself; an empty buffer else.
- * Takes as long as everything in the store takes to become durable.
+ * -EROFS. *culprit is what these are about, from the root, where that is not the directory itself; an empty buffer
+ * else. Takes as long as everything in the store takes to become durable.
  */
 int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns_seal *ret, struct buf *culprit);
 /* The opposite, by its owner or root. -ENODATA: it is not sealed, or lies in one that is, *culprit. */

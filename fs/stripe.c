@@ -1,9 +1,13 @@
 /*
  * One more member comes in this order:
- *   1. parity of the old stripe and the new strip, added, is kept here as chunks        crash: the old stripe; chunks that nobody refers to, which go when nodes collect together
- *   2. a new tree is made, which refers to them (fs/nodes.c)                            crash: the old stripe, and perhaps the new one
- *   3. parity is looked for once more: nodes that collected together between 1 and 2 may have given it up, and then the new one goes
- *   4. the caller drops the old one                                                     crash: both; fs/stripes.c drops what another one covers, too
+ *   1. parity of the old stripe and the new strip, added, is kept here as chunks        crash: the old stripe; chunks
+ *      that nobody refers to, which go when nodes collect together
+ *   2. a new tree is made, which refers to them (fs/nodes.c)                            crash: the old stripe, and
+ *      perhaps the new one
+ *   3. parity is looked for once more: nodes that collected together between 1 and 2 may have given it up, and then the
+ *      new one goes
+ *   4. the caller drops the old one                                                     crash: both; fs/stripes.c drops
+ *      what another one covers, too
  * At every moment each strip that was covered is in a stripe that is whole.
  */
 #include "fs/stripe.h"
@@ -51,7 +55,8 @@ static bool parse_name(const char *name, uint8_t ret[CLUSTER_ID_LEN])
 	if (strlen(name) != 2 * CLUSTER_ID_LEN || strspn(name, digits) != 2 * CLUSTER_ID_LEN)
 		return false;
 	for (size_t i = 0; i < CLUSTER_ID_LEN; i++)
-		ret[i] = (uint8_t)((strchr(digits, name[2 * i]) - digits) << 4 | (strchr(digits, name[2 * i + 1]) - digits));
+		ret[i] = (uint8_t)((strchr(digits, name[2 * i]) - digits) << 4 |
+				   (strchr(digits, name[2 * i + 1]) - digits));
 	return true;
 }
 
@@ -115,7 +120,8 @@ int stripe_load_all(struct fs *fs, struct stripe **ret, size_t *ret_nr)
 	return 0;
 }
 
-int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const struct strip_chunk *c, uint64_t off), void *userdata)
+int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const struct strip_chunk *c, uint64_t off),
+	       void *userdata)
 {
 	struct cluster_piece pieces[PIECES];
 	struct content *c;
@@ -131,7 +137,9 @@ int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const st
 			struct strip_chunk chunk = { pieces[i].fp, pieces[i].chunk_len };
 
 			if (fp_is_none(chunk.fp) || pieces[i].from != 0 || pieces[i].len != chunk.len)
-				r = log_errno(-EBADMSG, "stripe's file %" PRIu64 ": is not made of whole chunks at %" PRIu64, ino, off);
+				r = log_errno(-EBADMSG,
+					      "stripe's file %" PRIu64 ": is not made of whole chunks at %" PRIu64, ino,
+					      off);
 			else
 				r = each(userdata, &chunk, off);
 			off += pieces[i].len;
@@ -172,7 +180,8 @@ static int terms_add(struct terms *t, const struct term *term)
 }
 
 /* What a file has from `off` on, up to its end. */
-static int terms_of_file(struct fs *fs, uint64_t ino, uint64_t off, uint8_t *to, size_t len, bool *failed, struct terms *t)
+static int terms_of_file(struct fs *fs, uint64_t ino, uint64_t off, uint8_t *to, size_t len, bool *failed,
+			 struct terms *t)
 {
 	struct cluster_piece pieces[PIECES];
 	struct content *c;
@@ -187,8 +196,10 @@ static int terms_of_file(struct fs *fs, uint64_t ino, uint64_t off, uint8_t *to,
 		for (int i = 0; i < n && r == 0 && at < len; i++) {
 			size_t part = MIN(pieces[i].len, (uint64_t)(len - at));
 
-			r = fp_is_none(pieces[i].fp) ? -EBADMSG :
-						       terms_add(t, &(struct term){ pieces[i].fp, pieces[i].chunk_len, pieces[i].from, (uint32_t)part, to + at, failed });
+			r = fp_is_none(pieces[i].fp) ?
+				    -EBADMSG :
+				    terms_add(t, &(struct term){ pieces[i].fp, pieces[i].chunk_len, pieces[i].from,
+								 (uint32_t)part, to + at, failed });
 			at += part;
 		}
 	}
@@ -286,7 +297,8 @@ struct making {
 };
 
 /* What the new strip has from `off` on; *at and *start are a chunk before it, and where that begins. */
-static int terms_of_strip(const struct making *m, uint64_t off, uint8_t *to, size_t len, bool *failed, size_t *at, uint64_t *start, struct terms *t)
+static int terms_of_strip(const struct making *m, uint64_t off, uint8_t *to, size_t len, bool *failed, size_t *at,
+			  uint64_t *start, struct terms *t)
 {
 	size_t done = 0;
 	int r = 0;
@@ -296,7 +308,8 @@ static int terms_of_strip(const struct making *m, uint64_t off, uint8_t *to, siz
 		uint64_t end = *start + c->len, here = off + done;
 
 		if (end > here) {
-			uint32_t from = (uint32_t)(here - *start), part = (uint32_t)MIN(end - here, (uint64_t)(len - done));
+			uint32_t from = (uint32_t)(here - *start),
+				 part = (uint32_t)MIN(end - here, (uint64_t)(len - done));
 
 			r = terms_add(t, &(struct term){ c->fp, c->len, from, part, to + done, failed });
 			done += part;
@@ -472,7 +485,8 @@ static int take(struct making *m)
 	return r;
 }
 
-int stripe_add(const struct stripe_io *io, const struct stripe *old, const struct cluster_node *node, const struct strip_chunk *chunks, size_t nr)
+int stripe_add(const struct stripe_io *io, const struct stripe *old, const struct cluster_node *node,
+	       const struct strip_chunk *chunks, size_t nr)
 {
 	struct making m = { .io = io, .old = old, .node = node, .chunks = chunks, .nr = nr };
 	int r;

@@ -1,9 +1,13 @@
 /*
- * A stripe: what one node keeps so that several others need not be copied. Of each of these, its members, it names chunks that only that node has, one behind the other: a strip. What it stores is the
- * parity, all strips added bit by bit, shorter ones as if zeros followed. Whatever one member loses is the parity and what the others have at the same place, added.
+ * A stripe: what one node keeps so that several others need not be copied. Of each of these, its members, it names
+ * chunks that only that node has, one behind the other: a strip. What it stores is the parity, all strips added bit by
+ * bit, shorter ones as if zeros followed. Whatever one member loses is the parity and what the others have at the same
+ * place, added.
  *
- * It is a tree of this store like a copy of another node's directory (fs/nodes.h), all or nothing likewise: a file "parity", and for each member a file by the id of its node whose chunks are those of its
- * strip, elsewhere. So these stay lent for as long as the stripe is there, collections and fsck know it as they know any other tree, and there is no other record.
+ * It is a tree of this store like a copy of another node's directory (fs/nodes.h), all or nothing likewise: a file
+ * "parity", and for each member a file by the id of its node whose chunks are those of its strip, elsewhere. So these
+ * stay lent for as long as the stripe is there, collections and fsck know it as they know any other tree, and there is
+ * no other record.
  */
 #pragma once
 
@@ -45,13 +49,16 @@ struct strip_chunk {
 	uint32_t len;
 };
 /* Those of a member, or of parity, each with where it lies: what is not 0 ends it. */
-int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const struct strip_chunk *c, uint64_t off), void *userdata);
+int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const struct strip_chunk *c, uint64_t off),
+	       void *userdata);
 
 /*
- * A stripe of `old`, or of none if that is NULL, and one more member, which has these chunks; durable when this returns, in place of the old one, whose tree the caller drops. `node` is no member yet. -EIO: a chunk
- * cannot be had; -EAGAIN, -ESTALE: nodes collect together, or have meanwhile. Long.
+ * A stripe of `old`, or of none if that is NULL, and one more member, which has these chunks; durable when this
+ * returns, in place of the old one, whose tree the caller drops. `node` is no member yet. -EIO: a chunk cannot be had;
+ * -EAGAIN, -ESTALE: nodes collect together, or have meanwhile. Long.
  */
-int stripe_add(const struct stripe_io *io, const struct stripe *old, const struct cluster_node *node, const struct strip_chunk *chunks, size_t nr);
+int stripe_add(const struct stripe_io *io, const struct stripe *old, const struct cluster_node *node,
+	       const struct strip_chunk *chunks, size_t nr);
 int stripe_drop(struct fs *fs, const struct stripe *s);
 
 /* What a member has, or had, at `off` of its strip, from all the others: *failed is set if something cannot be had. */

@@ -240,7 +240,8 @@ static int walk_some(void *userdata, const void *p, size_t len)
 }
 
 /* Chunks of its slot, some of them repeatedly. */
-static int walk_copy(struct fs *fs, uint64_t top, const struct ns_copy *copy, int (*each)(void *userdata, const struct strip_chunk *c), void *userdata)
+static int walk_copy(struct fs *fs, uint64_t top, const struct ns_copy *copy,
+		     int (*each)(void *userdata, const struct strip_chunk *c), void *userdata)
 {
 	struct walk k = { .copy = copy, .each = each, .userdata = userdata };
 	int r = catalog_write(fs, top, &(struct catalog_sink){ walk_some, &k });
@@ -270,7 +271,8 @@ struct covering {
 	uint64_t wanted_bytes;
 };
 
-/* Room for the sender's strip, and of those that have the one that is nearest to it in length: what is longer than the others has none to share the space with. */
+/* Room for the sender's strip, and of those that have the one that is nearest to it in length: what is longer than the
+ * others has none to share the space with. */
 static const struct stripe *choose(const struct covering *g, const struct stripe *v, size_t nr, uint64_t len)
 {
 	const struct stripe *best = NULL;
@@ -282,7 +284,8 @@ static const struct stripe *choose(const struct covering *g, const struct stripe
 		uint32_t node;
 
 		for (uint32_t m = 0; fits && m < v[i].nr; m++)
-			fits = service_world_find(g->w, v[i].members[m].node, &node) && g->w->hosts[node] != g->w->hosts[g->sender];
+			fits = service_world_find(g->w, v[i].members[m].node, &node) &&
+			       g->w->hosts[node] != g->w->hosts[g->sender];
 		if (fits && (!best || waste < best_waste)) {
 			best = &v[i];
 			best_waste = waste;
@@ -323,8 +326,8 @@ static int add_strip(struct covering *g, const struct strip_chunk *chunks, size_
 	if (r < 0)
 		return r;
 	note_change(g->s);
-	log_info("node %s: %zu chunks, %" PRIu64 " bytes, are covered here, in a stripe with %u others", g->w->nodes[g->sender].name, nr, len,
-		 old ? old->nr : 0u);
+	log_info("node %s: %zu chunks, %" PRIu64 " bytes, are covered here, in a stripe with %u others",
+		 g->w->nodes[g->sender].name, nr, len, old ? old->nr : 0u);
 	return old ? drop_stripe(g->s, old) : 0;
 }
 
@@ -429,7 +432,8 @@ static int look_at(void *userdata, const struct strip_chunk *c)
 	return g->nr_looked == LOOK_MAX ? look(g) : 0;
 }
 
-int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct service_world *w, uint64_t top, const struct ns_copy *c)
+int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct service_world *w, uint64_t top,
+		  const struct ns_copy *c)
 {
 	struct covering *g = calloc(1, sizeof(*g));
 	int r = g ? 0 : -ENOMEM;
@@ -437,7 +441,9 @@ int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct se
 	if (r < 0)
 		return r;
 	*g = (struct covering){ .s = s, .io = io, .w = w, .copy = c };
-	r = !service_world_find(w, c->sender, &g->sender) || g->sender == w->self ? -EHOSTUNREACH : covers_load(s->fs, w, OF_WHOLE_ONES, &g->covers);
+	r = !service_world_find(w, c->sender, &g->sender) || g->sender == w->self ?
+		    -EHOSTUNREACH :
+		    covers_load(s->fs, w, OF_WHOLE_ONES, &g->covers);
 	if (r == 0)
 		r = walk_copy(s->fs, top, c, look_at, g);
 	if (r == 0)
@@ -557,7 +563,8 @@ int stripes_figures(struct stripes *s, struct stripes_figures *ret)
 
 static bool is_lost_world(const struct stripes *s, const struct service_world *w)
 {
-	return s->lost_changes == s->nr_changes && s->lost_world_nr == w->nr && memcmp(s->lost_world, w->nodes, w->nr * sizeof(*w->nodes)) == 0;
+	return s->lost_changes == s->nr_changes && s->lost_world_nr == w->nr &&
+	       memcmp(s->lost_world, w->nodes, w->nr * sizeof(*w->nodes)) == 0;
 }
 
 /* What can be rebuilt at all, as of now. */
@@ -582,9 +589,10 @@ static int load_lost(struct stripes *s, const struct service_world *w) REQUIRES(
 	return r;
 }
 
-/* Places of what is wanted, `nth` of those that each has, in stripes that are copied, since others may load anew; ret_which[i]: of which want. */
-static int find_ranges(struct stripes *s, const struct service_world *w, const struct cluster_want *wants, size_t nr, size_t nth,
-		       struct stripe_range *ret, size_t *ret_which, struct stripe *stripes, size_t *ret_nr)
+/* Places of what is wanted, `nth` of those that each has, in stripes that are copied, since others may load anew;
+ * ret_which[i]: of which want. */
+static int find_ranges(struct stripes *s, const struct service_world *w, const struct cluster_want *wants, size_t nr,
+		       size_t nth, struct stripe_range *ret, size_t *ret_which, struct stripe *stripes, size_t *ret_nr)
 {
 	size_t n = 0;
 	int r;
@@ -606,7 +614,8 @@ static int find_ranges(struct stripes *s, const struct service_world *w, const s
 	return r;
 }
 
-static int rebuild_locked(struct stripes *s, const struct stripe_io *io, const struct service_world *w, struct cluster_want *wants, size_t nr)
+static int rebuild_locked(struct stripes *s, const struct stripe_io *io, const struct service_world *w,
+			  struct cluster_want *wants, size_t nr)
 {
 	_cleanup_(freep) struct stripe_range *ranges = calloc(nr + 1, sizeof(*ranges));
 	_cleanup_(freep) struct stripe *stripes = calloc(nr + 1, sizeof(*stripes));
@@ -627,7 +636,8 @@ static int rebuild_locked(struct stripes *s, const struct stripe_io *io, const s
 	return r;
 }
 
-int stripes_rebuild(struct stripes *s, const struct stripe_io *io, const struct service_world *w, struct cluster_want *wants, size_t nr)
+int stripes_rebuild(struct stripes *s, const struct stripe_io *io, const struct service_world *w,
+		    struct cluster_want *wants, size_t nr)
 {
 	int r;
 

@@ -1,7 +1,7 @@
 /*
  * Long work that the daemon does on request, such as a collection: one piece at a time, in a thread of its own, which
- * can be asked to stop. It is done for whoever has the descriptor open that it was asked for on: when that is closed, as it is when
- * its process is killed, nobody wants it any more.
+ * can be asked to stop. It is done for whoever has the descriptor open that it was asked for on: when that is closed,
+ * as it is when its process is killed, nobody wants it any more.
  */
 #pragma once
 

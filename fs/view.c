@@ -37,7 +37,8 @@ struct view {
 	struct timespec since;
 
 	struct mutex lock; /* leaf */
-	struct entry *v GUARDED_BY(lock); /* by inode number, from VIEW_FIRST_INO on; the first two are .ckptfs and nodes */
+	/* by inode number, from VIEW_FIRST_INO on; the first two are .ckptfs and nodes */
+	struct entry *v GUARDED_BY(lock);
 	size_t nr GUARDED_BY(lock), room GUARDED_BY(lock);
 };
 
@@ -49,12 +50,14 @@ static int add(struct view *v, const struct entry *e, uint64_t *ret) REQUIRES(v-
 	char *path;
 
 	for (size_t i = 0; i < v->nr; i++)
-		if (v->v[i].kind == e->kind && memcmp(v->v[i].id, e->id, sizeof(e->id)) == 0 && strcmp(v->v[i].path, e->path) == 0) {
+		if (v->v[i].kind == e->kind && memcmp(v->v[i].id, e->id, sizeof(e->id)) == 0 &&
+		    strcmp(v->v[i].path, e->path) == 0) {
 			*ret = VIEW_FIRST_INO + i;
 			return 0;
 		}
 	if (v->nr == ENTRIES_MAX)
-		return log_errno(-ENFILE, "%s: more than %u directories of other nodes have been looked up", VIEW_NAME, ENTRIES_MAX);
+		return log_errno(-ENFILE, "%s: more than %u directories of other nodes have been looked up", VIEW_NAME,
+				 ENTRIES_MAX);
 	if (v->nr == v->room) {
 		size_t room = MAX(2 * v->room, (size_t)16);
 
@@ -108,9 +111,11 @@ uint64_t view_parent(struct view *v, uint64_t ino)
 
 int view_stat(struct view *v, uint64_t ino, struct stat *ret)
 {
-	/* Names on the way to what is sealed may lie in directories there that are not for everybody: who knows his passes. */
-	static const mode_t modes[] = { [OF_VIEW] = S_IFDIR | 0555, [OF_NODES] = S_IFDIR | 0555, [OF_SELF] = S_IFLNK | 0777,
-					[OF_NODE] = S_IFDIR | 0511 };
+	/* Names on the way to what is sealed may lie in directories there that are not for everybody: who knows his
+	 * passes. */
+	static const mode_t modes[] = {
+		[OF_VIEW] = S_IFDIR | 0555, [OF_NODES] = S_IFDIR | 0555, [OF_SELF] = S_IFLNK | 0777, [OF_NODE] = S_IFDIR | 0511
+	};
 	struct entry e;
 	int r = get(v, ino, &e);
 
@@ -413,7 +418,8 @@ int view_new(struct fs *fs, struct view **ret)
 	if (r < 0 || engine_cluster_identity(fs->engine, &id) == 0)
 		return MIN(r, 0);
 	if (r > 0) {
-		log_notice("store: has a name %s of its own, so files of other nodes are not shown; rename it, and mount again", VIEW_NAME);
+		log_notice("store: has a name %s of its own, so files of other nodes are not shown; rename it, and mount again",
+			   VIEW_NAME);
 		return 0;
 	}
 	v = calloc(1, sizeof(*v));

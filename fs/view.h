@@ -6,9 +6,11 @@
  *       NAME           and what leads from it to PATH: directories that are made up, as many as it takes
  *         PATH         a sealed directory: a copy of it (fs/nodes.h), made when it is looked up for the first time
  *
- * Made-up directories have inode numbers that no store gives, and are known for as long as the mount lasts. All else is ordinary inodes. Nothing below .ckptfs can be changed: EROFS.
+ * Made-up directories have inode numbers that no store gives, and are known for as long as the mount lasts. All else is
+ * ordinary inodes. Nothing below .ckptfs can be changed: EROFS.
  *
- * A store whose root has a name .ckptfs of its own when it is mounted has that, and no view, until it is renamed and the store is mounted again.
+ * A store whose root has a name .ckptfs of its own when it is mounted has that, and no view, until it is renamed and
+ * the store is mounted again.
  */
 #pragma once
 
@@ -46,7 +48,8 @@ uint64_t view_parent(struct view *v, uint64_t ino); /* of a directory; 0: there 
 /* Names in one, in order of their cookies, for the caller to free. `ino` of these is some number. */
 int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_nr);
 /*
- * Of copies that this store has for other nodes, with all chunks (fs/keeper.h), the first behind `after`, which is 0 or a top: 1/0/<0. *path gets how it is shown, from `nodes` on. NULL: there are none.
+ * Of copies that this store has for other nodes, with all chunks (fs/keeper.h), the first behind `after`, which is 0 or
+ * a top: 1/0/<0. *path gets how it is shown, from `nodes` on. NULL: there are none.
  */
 int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path);
 /* others_trim() */

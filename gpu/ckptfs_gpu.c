@@ -175,7 +175,8 @@ static void wait_idle(struct ckptfs_gpu *g)
 	mutex_unlock(&g->lock);
 }
 
-/* A call begins. Then lineage and producer are the caller's, until it gives the thread a job. false: *ret says why not. */
+/* A call begins. Then lineage and producer are the caller's, until it gives the thread a job. false: *ret says why
+ * not. */
 static bool enter(struct ckptfs_gpu *g, int *ret) TRY_ACQUIRE(true, g->call)
 {
 	*ret = refuse_callback(g);
@@ -210,8 +211,8 @@ static int set_options(struct ckptfs_gpu *g, const struct ckptfs_gpu_options *op
 	if ((o->flags & ~FLAGS_KNOWN) != 0 || o->reserved != 0)
 		return log_errno(-EINVAL, "lineage %s: unknown flags %#" PRIx32, g->dir, o->flags & ~FLAGS_KNOWN);
 	if (!chunk_len_valid(o->chunk_size))
-		return log_errno(-EINVAL, "lineage %s: chunks of %" PRIu32 " bytes, not a power of two from %u to %u", g->dir,
-				 o->chunk_size, CHUNK_LEN_MIN, CHUNK_LEN_MAX);
+		return log_errno(-EINVAL, "lineage %s: chunks of %" PRIu32 " bytes, not a power of two from %u to %u",
+				 g->dir, o->chunk_size, CHUNK_LEN_MIN, CHUNK_LEN_MAX);
 	return 0;
 }
 
@@ -329,7 +330,8 @@ static int check_buffers(const struct ckptfs_gpu *g, const struct ckptfs_gpu_buf
 		if ((!b->p && b->len > 0) || (!b->info && b->info_len > 0))
 			return log_errno(-EINVAL, "lineage %s: buffer %s: NULL", g->dir, b->name);
 		if (b->info_len > MANIFEST_LEN_MAX)
-			return log_errno(-EINVAL, "lineage %s: buffer %s: %zu bytes of info", g->dir, b->name, b->info_len);
+			return log_errno(-EINVAL, "lineage %s: buffer %s: %zu bytes of info", g->dir, b->name,
+					 b->info_len);
 	}
 	return 0;
 }
@@ -382,7 +384,8 @@ static int arrange(struct ckptfs_gpu *g, const struct ckptfs_gpu_buffer *buffers
 				.p = buffers[i].p, .len = buffers[i].len, .off = p->wants[i].off
 			};
 	qsort(p->buffers, p->nr_buffers, sizeof(*p->buffers), by_off);
-	p->buffers[p->nr_buffers++] = (struct delta_buffer){ .p = p->manifest.data, .len = p->manifest.len, .off = p->len };
+	p->buffers[p->nr_buffers++] =
+		(struct delta_buffer){ .p = p->manifest.data, .len = p->manifest.len, .off = p->len };
 	p->len += p->manifest.len;
 	return 0;
 }
@@ -395,8 +398,8 @@ static int find_device(const struct ckptfs_gpu *g, const struct ckptfs_gpu_buffe
 		int d = buffers[i].len > 0 ? gpu_device_of(buffers[i].p) : PRODUCER_CPU;
 
 		if (d != PRODUCER_CPU && device != PRODUCER_CPU && d != device)
-			return log_errno(-EINVAL, "lineage %s: buffers of GPU %d and of GPU %d; make a lineage for each", g->dir,
-					 device, d);
+			return log_errno(-EINVAL, "lineage %s: buffers of GPU %d and of GPU %d; make a lineage for each",
+					 g->dir, device, d);
 		device = MAX(device, d);
 	}
 	*ret = device;
@@ -472,7 +475,8 @@ static int take(struct ckptfs_gpu *g, uint32_t number, const struct ckptfs_gpu_b
 	if (r < 0)
 		return r;
 	if (number <= g->last_number)
-		return log_errno(-EINVAL, "lineage %s: version %" PRIu32 " after %" PRIu32, g->dir, number, g->last_number);
+		return log_errno(-EINVAL, "lineage %s: version %" PRIu32 " after %" PRIu32, g->dir, number,
+				 g->last_number);
 	r = lineage_has(g->lineage, number);
 	if (r != 0)
 		return r < 0 ? r : log_errno(-EEXIST, "lineage %s: version %" PRIu32, g->dir, number);
@@ -595,7 +599,8 @@ const char *ckptfs_gpu_strerror(int error)
 		{ ENOTTY, "not a directory of a ckptfs mount: mount one with mount.ckptfs, or give a path below it" },
 		{ ENODEV, "no GPU that can be used" },
 		{ EEXIST, "there is a version of this number: choose a higher one, or delete it" },
-		{ ENOENT, "there is no such version, no such buffer in it, or no directory to make the lineage in: see stderr" },
+		{ ENOENT,
+		  "there is no such version, no such buffer in it, or no directory to make the lineage in: see stderr" },
 		{ ERANGE, "the buffer has another length in that version" },
 		{ ESTALE, "a version was deleted while a checkpoint was made from it: the next one will be complete" },
 		{ EBADMSG, "damaged: the file is no version, or does not have what the GPU had" },

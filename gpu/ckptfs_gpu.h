@@ -18,11 +18,11 @@
  *
  * Functions return 0 or a negative errno, which ckptfs_gpu_strerror() explains; the cause, with its facts, is a line on
  * stderr. A handle may be used by any thread; its calls wait for each other. One process at a time makes versions of a
- * lineage: one lineage per GPU and process. Handles do not survive fork(). They do survive the mount's daemon: calls return
- * -ENOTCONN (one that was under way -ECONNABORTED) until it is mounted again, and work from then on.
+ * lineage: one lineage per GPU and process. Handles do not survive fork(). They do survive the mount's daemon: calls
+ * return -ENOTCONN (one that was under way -ECONNABORTED) until it is mounted again, and work from then on.
  *
- * Without a GPU the same is done on the CPU with buffers in host memory, and a line on stderr says so. That keeps a copy of
- * all content in host memory.
+ * Without a GPU the same is done on the CPU with buffers in host memory, and a line on stderr says so. That keeps a
+ * copy of all content in host memory.
  */
 #pragma once
 
@@ -66,7 +66,8 @@ struct ckptfs_gpu_options {
  * Who may only read it can restore. -ENOTTY: not on a ckptfs mount; -EINVAL: an option.
  */
 int ckptfs_gpu_open(const char *dir, const struct ckptfs_gpu_options *options, struct ckptfs_gpu **ret);
-/* Waits for the last checkpoint and releases all; no other call may be under way. Returns what ckptfs_gpu_wait() would. NULL is fine. */
+/* Waits for the last checkpoint and releases all; no other call may be under way. Returns what ckptfs_gpu_wait() would.
+ * NULL is fine. */
 int ckptfs_gpu_close(struct ckptfs_gpu *g);
 
 /* Names may come, go and be of another length from one checkpoint to the next. */
@@ -78,14 +79,16 @@ struct ckptfs_gpu_buffer {
 	size_t info_len;
 };
 
-/* A checkpoint is complete or has failed (a negative errno). On a thread of the library: calls that wait return -EDEADLK there. */
+/* A checkpoint is complete or has failed (a negative errno). On a thread of the library: calls that wait return
+ * -EDEADLK there. */
 typedef void (*ckptfs_gpu_done)(void *arg, uint32_t number, int error);
 
 /*
- * Takes a checkpoint as version `number`, higher than those this handle has made. What `stream` (a cudaStream_t, NULL is the
- * default one) has been given so far is done before; when this returns, buffers and this call's arguments may be overwritten. The rest
- * happens behind; the next checkpoint waits for it. `done` may be NULL. -EEXIST: there is such a version; -ENOMEM: host or GPU memory; -EIO: the GPU
- * has failed; -EINVAL: arguments. After an error nothing is under way, nothing has changed, and a later one can work.
+ * Takes a checkpoint as version `number`, higher than those this handle has made. What `stream` (a cudaStream_t, NULL
+ * is the default one) has been given so far is done before; when this returns, buffers and this call's arguments may be
+ * overwritten. The rest happens behind; the next checkpoint waits for it. `done` may be NULL. -EEXIST: there is such a
+ * version; -ENOMEM: host or GPU memory; -EIO: the GPU has failed; -EINVAL: arguments. After an error nothing is under
+ * way, nothing has changed, and a later one can work.
  */
 int ckptfs_gpu_checkpoint(struct ckptfs_gpu *g, uint32_t number, const struct ckptfs_gpu_buffer *buffers, size_t nr,
 			  void *stream, ckptfs_gpu_done done, void *arg);
@@ -95,14 +98,15 @@ int ckptfs_gpu_wait(struct ckptfs_gpu *g);
 int ckptfs_gpu_event_fd(struct ckptfs_gpu *g);
 
 /*
- * Reads buffers of a version back to where `p` says, device or host; when it returns they are there. What the version has
- * besides is left out. -ENOENT: there is no such version, or no such buffer in it; -ERANGE: it is of another length;
- * -EBADMSG: that file is no version, or damaged.
+ * Reads buffers of a version back to where `p` says, device or host; when it returns they are there. What the version
+ * has besides is left out. -ENOENT: there is no such version, or no such buffer in it; -ERANGE: it is of another
+ * length; -EBADMSG: that file is no version, or damaged.
  */
 int ckptfs_gpu_restore(struct ckptfs_gpu *g, uint32_t number, const struct ckptfs_gpu_buffer *buffers, size_t nr,
 		       void *stream);
 
-/* What is in a version. `p` of its buffers is NULL; the file has them from `offs` on. Freed by ckptfs_gpu_version_free(). */
+/* What is in a version. `p` of its buffers is NULL; the file has them from `offs` on. Freed by
+ * ckptfs_gpu_version_free(). */
 struct ckptfs_gpu_version {
 	size_t nr;
 	const struct ckptfs_gpu_buffer *buffers;
@@ -113,7 +117,8 @@ void ckptfs_gpu_version_free(struct ckptfs_gpu_version *v); /* NULL is fine */
 
 /* Numbers of the versions there are, ascending, in memory that the caller frees with free(3). */
 int ckptfs_gpu_versions(struct ckptfs_gpu *g, uint32_t **ret, size_t *ret_nr);
-/* Deletes a version; others do not need it. rm(1) does as well, but then not while a checkpoint is under way: it may fail. */
+/* Deletes a version; others do not need it. rm(1) does as well, but then not while a checkpoint is under way: it may
+ * fail. */
 int ckptfs_gpu_delete(struct ckptfs_gpu *g, uint32_t number);
 
 /* Of the last checkpoint that was completed, and memory. */

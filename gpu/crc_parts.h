@@ -23,7 +23,8 @@ struct crc_powers {
 	uint32_t of[CRC_LEVELS][256];
 };
 
-/* Times x^n, for n up to 4: the polynomial's last bits are 0, so what falls out does not depend on what fell out before. */
+/* Times x^n, for n up to 4: the polynomial's last bits are 0, so what falls out does not depend on what fell out
+ * before. */
 #define CRC_STEP 4
 CRC_FN uint32_t crc_shift(uint32_t a, int n)
 {

@@ -3,12 +3,13 @@
  * of a lineage. docs/format.md ("Delta objects") changes with this.
  *
  *   header     256 bytes
- *   payload    whole pages of first occurrences, if there are any from byte 4096 of the object on; then the rest of them;
+ *   payload    whole pages of first occurrences, if there are any from byte 4096 of the object on; then the rest of
+ *   them;
  *              then literals; each in ascending order
  *   tables     FIRST, SHIFTED, LITERALS: what of the content comes from where
  *
- * So a page of the content that is new as a whole is a page of the object, too: a file that the object is written to has
- * it as any other file would, and the new version needs no copy of it.
+ * So a page of the content that is new as a whole is a page of the object, too: a file that the object is written to
+ * has it as any other file would, and the new version needs no copy of it.
  *
  * FIRST names chunks whose bytes are in the payload, SHIFTED chunks that some version has at another place, LITERALS
  * bytes (not chunks) that are in the payload. All else is equal to the parent at the same place, and zeros behind the
@@ -191,9 +192,9 @@ struct delta_iter {
 
 /*
  * Regions in ascending order, those of neighbouring entries joined: runs that delta_encode.h has encoded come back as
- * they were, whatever the encoding; but a stretch of first occurrences as up to three, since its whole pages lie in another
- * part of the payload than what is before and behind them. Borrows `t`; nothing to release. 1: a region; 0: the end;
- * -EBADMSG: never, if the tables have been decoded.
+ * they were, whatever the encoding; but a stretch of first occurrences as up to three, since its whole pages lie in
+ * another part of the payload than what is before and behind them. Borrows `t`; nothing to release. 1: a region; 0: the
+ * end; -EBADMSG: never, if the tables have been decoded.
  */
 struct delta_iter delta_iter(const struct delta_tables *t);
 int delta_iter_next(struct delta_iter *it, struct delta_region *ret);

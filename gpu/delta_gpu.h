@@ -10,9 +10,9 @@
  * blocks wait for each other, too, with one on each multiprocessor: they never get to the end beside kernels of the
  * application that fill the device and wait for the take.
  *
- * Device memory, for n chunks of content: 17.9 bytes each for the newest version; for the tenth of them that may change at
- * a time, the chunks themselves and some 55 bytes each; and the table. If more change: 16 bytes per chunk more, until
- * the version is committed or abandoned, or if it was more than half, until less changes again.
+ * Device memory, for n chunks of content: 17.9 bytes each for the newest version; for the tenth of them that may change
+ * at a time, the chunks themselves and some 55 bytes each; and the table. If more change: 16 bytes per chunk more,
+ * until the version is committed or abandoned, or if it was more than half, until less changes again.
  */
 #pragma once
 

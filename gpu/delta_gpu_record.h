@@ -1,7 +1,7 @@
 /*
  * The record behind delta_gpu.h, and what its files have for each other: delta_gpu.c makes one and takes versions,
- * delta_gpu_segments.c runs the kernels of a take and copies payload, delta_gpu_object.c makes tables and the object, and
- * delta_gpu_upkeep.c commits, abandons and forgets.
+ * delta_gpu_segments.c runs the kernels of a take and copies payload, delta_gpu_object.c makes tables and the object,
+ * and delta_gpu_upkeep.c commits, abandons and forgets.
  */
 #pragma once
 
@@ -16,8 +16,8 @@
 enum stream { HASH_0, HASH_1, TOP, REST, COPY, NR_STREAMS };
 
 /*
- * What a version is like, seen from the one before: little is other; much, but known from elsewhere; so much is new that
- * copying it takes as long as hashing; or longer.
+ * What a version is like, seen from the one before: little is other; much, but known from elsewhere; so much is new
+ * that copying it takes as long as hashing; or longer.
  */
 enum likeness { LIKE_SAME, LIKE_MOVED, LIKE_NEW, LIKE_OTHER };
 
@@ -74,7 +74,8 @@ int delta_gpu_ensure_tables(struct delta_gpu *g, uint64_t len);
 int delta_gpu_run_segments(struct delta_gpu *g);
 /* The same for method Full. */
 int delta_gpu_run_full(struct delta_gpu *g);
-uint64_t delta_gpu_log_slack(const struct delta_gpu *g, uint64_t nr_chunks); /* entries of the log that may stay unused */
+/* entries of the log that may stay unused */
+uint64_t delta_gpu_log_slack(const struct delta_gpu *g, uint64_t nr_chunks);
 
 /* Behind the last segment. Of a whole version the sizes must be known. */
 int delta_gpu_launch_tables(struct delta_gpu *g);

@@ -10,8 +10,8 @@
  *   copy        ░    ░░░        ░░░░ ░░
  *   top                            ▒ ▒
  *
- * Where much is new, the first ones are short, so that copying begins soon, and the last, so that little is left to do when
- * all is hashed.
+ * Where much is new, the first ones are short, so that copying begins soon, and the last, so that little is left to do
+ * when all is hashed.
  *
  * Memory is for changes of up to a tenth of the chunks. If there are more, and also for the first version, the take
  * begins anew as a whole one: the log has the digests of all chunks, and becomes the newest version's when it is
@@ -30,8 +30,8 @@
 
 /*
  * How much of the content each segment has, in 128ths. Each costs 25 us on an idle device and 70 beside the hashing,
- * whatever is in it, so there are few where little has to be copied: the version before is the best guess. Where copying
- * takes longest it has to begin soon; where it takes as long as the hashing it must never be far behind.
+ * whatever is in it, so there are few where little has to be copied: the version before is the best guess. Where
+ * copying takes longest it has to begin soon; where it takes as long as the hashing it must never be far behind.
  */
 #define WEIGHTS_MAX 18
 static const unsigned weights[][WEIGHTS_MAX] = {
@@ -124,8 +124,8 @@ static int prepare_attempt(struct delta_gpu *g)
 }
 
 /*
- * In pieces. Multiprocessors are not equally fast, by up to 8 %, and each piece begins where the one before is done first:
- * in one piece it takes 4 % longer.
+ * In pieces. Multiprocessors are not equally fast, by up to 8 %, and each piece begins where the one before is done
+ * first: in one piece it takes 4 % longer.
  */
 static int launch_hash(struct delta_gpu *g, uint32_t nr)
 {

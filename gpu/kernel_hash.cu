@@ -182,8 +182,8 @@ template <uint32_t CHUNK> struct shape {
 };
 
 /*
- * The digests of chunks' slices become their own. Both are in the warp's scratch memory: 32 slices, of the tile at hand,
- * and 32 chunks, of the group that `tile` is a part of.
+ * The digests of chunks' slices become their own. Both are in the warp's scratch memory: 32 slices, of the tile at
+ * hand, and 32 chunks, of the group that `tile` is a part of.
  */
 #define SCRATCH (2 * WARP)
 

@@ -5,15 +5,16 @@
  *
  *   list     a block's part of the changed chunks, which are in ascending order; all parts are as long
  *   enter    looks each up in the table, enters unknown ones, the lowest place wins
- *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted. If none is
+ *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted. If none
+ *   is
  *            equal to another of this version, `enter` has told all that, and nobody has to wait for it
  *   gather   their bytes into staging, whole pages before the rest; shifted duplicates into a list. Most often all
  *            is new, and none in whole pages: warps that have nothing to look up have done it meanwhile
  *
  * While the rest of the data is being hashed every access to memory takes its time, and little changes at a time: what
  * counts is how many accesses wait for each other. So each block finds its part by itself, from how many chunks have
- * changed in which unit, and keeps it in shared memory if it fits there. It begins and ends between two cells, which are
- * whole pages, so that a block by itself can tell those, too.
+ * changed in which unit, and keeps it in shared memory if it fits there. It begins and ends between two cells, which
+ * are whole pages, so that a block by itself can tell those, too.
  *
  * What one block writes and another reads goes around the first-level cache, which knows nothing of other
  * multiprocessors.
@@ -84,7 +85,8 @@ struct span {
 	uint32_t unit, end, before;
 };
 
-/* Returns how many chunks of the segment have changed; all blocks come to the same. `ret_part`: those from where to where. */
+/* Returns how many chunks of the segment have changed; all blocks come to the same. `ret_part`: those from where to
+ * where. */
 static __device__ uint32_t find_part(const struct gpu_take &t, const struct gpu_segment &s, struct part *ret_part,
 				     struct span *ret)
 {
@@ -128,7 +130,8 @@ static __device__ void list_cell(const struct gpu_take &t, uint64_t group, const
 	}
 }
 
-/* A block has the cells whose first changed chunk is in its part: it may begin later, and end later, by less than a cell. */
+/* A block has the cells whose first changed chunk is in its part: it may begin later, and end later, by less than a
+ * cell. */
 static __device__ void list_changes(const struct gpu_take &t, const struct gpu_segment &s, struct part part,
 				    struct span span, struct changes *c)
 {
@@ -204,7 +207,8 @@ static __device__ bool same_bytes(const struct gpu_take &t, uint32_t a, uint32_t
 	return true;
 }
 
-/* Of an entry with the same digest: where the chunk comes from, with GPU_IN_NEWEST if that is so; 0: it has other bytes. */
+/* Of an entry with the same digest: where the chunk comes from, with GPU_IN_NEWEST if that is so; 0: it has other
+ * bytes. */
 static __device__ uint64_t settle(const struct gpu_take &t, uint32_t chunk, struct digest d, uint64_t value)
 {
 	uint32_t src = chunk_of(value);
@@ -216,7 +220,8 @@ static __device__ uint64_t settle(const struct gpu_take &t, uint32_t chunk, stru
 	return value;
 }
 
-/* False: all that no older version has is a first occurrence, and whether it is in a whole page can be told by the list. */
+/* False: all that no older version has is a first occurrence, and whether it is in a whole page can be told by the
+ * list. */
 static __device__ bool enter_changes(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
 				     bool enough)
 {

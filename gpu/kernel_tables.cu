@@ -1,10 +1,11 @@
 /*
  * The tables of a delta object, as delta_encode.c writes them: each in the smallest encoding, chosen here, so that the
- * host has nothing to wait for. They are written straight to its memory, and their checksum is made on the way: the host
- * would have to read what its caches do not have.
+ * host has nothing to wait for. They are written straight to its memory, and their checksum is made on the way: the
+ * host would have to read what its caches do not have.
  *
- * One kernel makes both, in phases between which its blocks wait for each other. What is beside each other in a table is
- * written together, 16 bytes by a thread: single words anywhere take up to ten times as long on their way to the host.
+ * One kernel makes both, in phases between which its blocks wait for each other. What is beside each other in a table
+ * is written together, 16 bytes by a thread: single words anywhere take up to ten times as long on their way to the
+ * host.
  *
  * A list of chunks is never smaller than nodes, which with method Tree come first; so it is for method List alone.
  */

@@ -64,7 +64,8 @@ struct gpu_shift {
 	uint32_t dst, version, src;
 };
 
-/* Chunks that are not the parent's, and where in the log their digests are; if `sparse` behind the group's signature. */
+/* Chunks that are not the parent's, and where in the log their digests are; if `sparse` behind the group's
+ * signature. */
 struct gpu_group {
 	uint32_t mask, log;
 };
@@ -198,9 +199,11 @@ cudaError_t gpu_fingerprint(const struct gpu_take *t, const struct gpu_keys *k, 
 /* Behind the last segment. At most four blocks for each multiprocessor. */
 cudaError_t gpu_tables(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks, cudaStream_t stream);
 
-/* What has changed becomes the newest version's: digests and the table's keys, unless t->whole, signatures, if t->sparse. */
+/* What has changed becomes the newest version's: digests and the table's keys, unless t->whole, signatures, if
+ * t->sparse. */
 cudaError_t gpu_commit(const struct gpu_take *t, struct digest *digests, struct digest *signatures, cudaStream_t stream);
-/* Entries of version `number`: drop them, or if the newest version has them, too, let them be its own. Counts `kept`. */
+/* Entries of version `number`: drop them, or if the newest version has them, too, let them be its own. Counts
+ * `kept`. */
 cudaError_t gpu_forget(const struct gpu_take *t, uint32_t number, uint32_t newest, cudaStream_t stream);
 /* Only what the newest version has at its place stays. `versions`: room for 4 bytes per chunk. Counts `kept`. */
 cudaError_t gpu_sweep(const struct gpu_take *t, uint32_t *versions, cudaStream_t stream);

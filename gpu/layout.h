@@ -1,7 +1,7 @@
 /*
- * Where each buffer lies in the file. What is not changed should stay where it is: then it is equal to the parent at its
- * place, and costs nothing. So a buffer keeps its place while it fits there, one that grows beyond it moves, new ones
- * fill gaps, and only then the file grows. Pure.
+ * Where each buffer lies in the file. What is not changed should stay where it is: then it is equal to the parent at
+ * its place, and costs nothing. So a buffer keeps its place while it fits there, one that grows beyond it moves, new
+ * ones fill gaps, and only then the file grows. Pure.
  */
 #pragma once
 

@@ -70,7 +70,8 @@ static int stage_open(const struct lineage *l)
 
 	if (fd >= 0)
 		return fd;
-	if (errno != EOPNOTSUPP && errno != EISDIR) /* a kernel that knows no such files on FUSE says so in these ways */
+	/* a kernel that knows no such files on FUSE says so in these ways */
+	if (errno != EOPNOTSUPP && errno != EISDIR)
 		return log_errno(-errno, "lineage %s: cannot make a file", l->path);
 	snprintf(name, sizeof(name), ".delta.%d.%p", getpid(), (const void *)l);
 	fd = openat(l->dirfd, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, VERSION_MODE);
@@ -350,7 +351,8 @@ int lineage_open_version(const struct lineage *l, uint32_t number)
 	int fd, r;
 
 	name_of(number, name);
-	fd = openat(l->dirfd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* nobody may ever open the other end of a FIFO */
+	/* nobody may ever open the other end of a FIFO */
+	fd = openat(l->dirfd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		r = log_errno(-errno, "lineage %s: version %" PRIu32, l->path, number);
 	else if (!S_ISREG(st.st_mode))

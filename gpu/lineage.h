@@ -1,6 +1,7 @@
 /*
- * A lineage as its producer sees it: a directory of a mount, with a file per version. Objects are committed here, and it is
- * noticed which of those versions that a record may refer to somebody has deleted. Belongs to one thread at a time.
+ * A lineage as its producer sees it: a directory of a mount, with a file per version. Objects are committed here, and
+ * it is noticed which of those versions that a record may refer to somebody has deleted. Belongs to one thread at a
+ * time.
  */
 #pragma once
 
@@ -12,7 +13,8 @@
 
 struct lineage;
 
-/* Makes the directory if it is not there; says if it cannot be written to. -ENOTTY: not on a ckptfs mount; errors of open(2). */
+/* Makes the directory if it is not there; says if it cannot be written to. -ENOTTY: not on a ckptfs mount; errors of
+ * open(2). */
 int lineage_open(const char *dir, struct lineage **ret);
 void lineage_close(struct lineage *l); /* NULL is fine */
 static inline void lineage_closep(struct lineage **l)
@@ -21,8 +23,8 @@ static inline void lineage_closep(struct lineage **l)
 }
 
 /*
- * A daemon that was started anew serves the same versions: then the directory is opened again. -ENOTCONN: it was not. A round
- * trip to the daemon.
+ * A daemon that was started anew serves the same versions: then the directory is opened again. -ENOTCONN: it was not. A
+ * round trip to the daemon.
  */
 int lineage_reconnect(struct lineage *l);
 

@@ -1,6 +1,6 @@
 /*
- * The manifest of a version: which buffers are in the file, and where. It is the end of the file, so that a file with one
- * buffer begins with its bytes and those who do not know of manifests can read it. docs/format.md ("Versions of a
+ * The manifest of a version: which buffers are in the file, and where. It is the end of the file, so that a file with
+ * one buffer begins with its bytes and those who do not know of manifests can read it. docs/format.md ("Versions of a
  * lineage") changes with this.
  *
  *   buffers    each at a multiple of DELTA_PAGE, zeros between them
@@ -56,7 +56,8 @@ struct manifest_footer {
 	uint32_t entries_crc;
 };
 
-/* The last bytes of a file of `file_len`. Then there are file_len - off - sizeof(footer) bytes of entries, and these fit. */
+/* The last bytes of a file of `file_len`. Then there are file_len - off - sizeof(footer) bytes of entries, and these
+ * fit. */
 int manifest_footer_decode(const void *p, size_t len, uint64_t file_len, struct manifest_footer *ret);
 
 /* Entries, all of which have been checked. Borrows them. -EBADMSG: they are damaged or lie. */

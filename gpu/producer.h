@@ -1,6 +1,6 @@
 /*
- * What finds a lineage's deltas: delta_record.h on the CPU or delta_gpu.h on a GPU, for whoever does not care which. The steps
- * and errors are theirs. Belongs to one thread at a time.
+ * What finds a lineage's deltas: delta_record.h on the CPU or delta_gpu.h on a GPU, for whoever does not care which.
+ * The steps and errors are theirs. Belongs to one thread at a time.
  */
 #pragma once
 
@@ -18,7 +18,8 @@ struct producer {
 };
 
 struct producer_ops {
-	/* When it returns buffers may be written again. Those of the host may be anywhere between those of the device. */
+	/* When it returns buffers may be written again. Those of the host may be anywhere between those of the
+	 * device. */
 	int (*take)(struct producer *p, const struct delta_buffer *buffers, size_t nr, const struct delta_take *take,
 		    void *stream);
 	int (*finish)(struct producer *p, struct delta_object *ret);
@@ -45,5 +46,6 @@ int producer_new_gpu(int device, const struct delta_record_params *params, struc
 /* Reading files into device memory, one copy behind the other. */
 struct gpu_reader;
 int gpu_reader_new(int device, void *stream, struct gpu_reader **ret);
-int gpu_reader_read(struct gpu_reader *g, int fd, uint64_t off, void *p, uint64_t len); /* -EBADMSG: the file ends before */
+/* -EBADMSG: the file ends before */
+int gpu_reader_read(struct gpu_reader *g, int fd, uint64_t off, void *p, uint64_t len);
 int gpu_reader_free(struct gpu_reader *g); /* waits until all is there; NULL is fine */

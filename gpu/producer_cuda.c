@@ -1,7 +1,7 @@
 /*
  * The GPU's producer. Buffers of the host are gathered in page-locked memory and copied to the device in one go, on the
- * application's stream, so that from there on all of a checkpoint is on the device. The current device of the calling thread
- * stays what it was.
+ * application's stream, so that from there on all of a checkpoint is on the device. The current device of the calling
+ * thread stays what it was.
  */
 #include <errno.h>
 #include <string.h>
@@ -242,7 +242,8 @@ int gpu_reader_new(int device, void *stream, struct gpu_reader **ret)
 	if (r == 0)
 		r = cuda_errno(cudaSetDevice(device), "device");
 	for (int i = 0; r == 0 && i < 2; i++) {
-		r = cuda_errno(cudaHostAlloc((void **)&g->halves[i].p, READ_BYTES, cudaHostAllocDefault), "page-locked memory");
+		r = cuda_errno(cudaHostAlloc((void **)&g->halves[i].p, READ_BYTES, cudaHostAllocDefault),
+			       "page-locked memory");
 		if (r == 0)
 			r = cuda_errno(cudaEventCreateWithFlags(&g->halves[i].free, cudaEventDisableTiming), "events");
 	}
@@ -266,7 +267,8 @@ int gpu_reader_read(struct gpu_reader *g, int fd, uint64_t off, void *p, uint64_
 		if (r == 0)
 			r = lineage_read(fd, g->halves[i].p, n, off + at);
 		if (r == 0)
-			r = cuda_errno(cudaMemcpyAsync((uint8_t *)p + at, g->halves[i].p, n, cudaMemcpyHostToDevice, g->stream),
+			r = cuda_errno(cudaMemcpyAsync((uint8_t *)p + at, g->halves[i].p, n, cudaMemcpyHostToDevice,
+						       g->stream),
 				       "copy");
 		if (r == 0)
 			r = cuda_errno(cudaEventRecord(g->halves[i].free, g->stream), "copy");

@@ -149,8 +149,8 @@ static int sort_entries(const struct ckptfs_gpu_version *v, struct entry **ret)
 }
 
 /* Where the file has each of the buffers; all are known to be there before the first is overwritten. */
-static int find_all(const struct ckptfs_gpu_version *v, uint32_t number, const struct ckptfs_gpu_buffer *buffers, size_t nr,
-		    uint64_t **ret)
+static int find_all(const struct ckptfs_gpu_version *v, uint32_t number, const struct ckptfs_gpu_buffer *buffers,
+		    size_t nr, uint64_t **ret)
 {
 	_cleanup_(freep) struct entry *entries = NULL;
 	_cleanup_(freep) uint64_t *offs = calloc(MAX(nr, (size_t)1), sizeof(*offs));
@@ -166,8 +166,8 @@ static int find_all(const struct ckptfs_gpu_version *v, uint32_t number, const s
 		if (!e)
 			return log_errno(-ENOENT, "version %" PRIu32 ": buffer %s", number, buffers[i].name);
 		if (e->len != buffers[i].len)
-			return log_errno(-ERANGE, "version %" PRIu32 ": buffer %s has %" PRIu64 " bytes, not %" PRIu64, number,
-					 buffers[i].name, e->len, buffers[i].len);
+			return log_errno(-ERANGE, "version %" PRIu32 ": buffer %s has %" PRIu64 " bytes, not %" PRIu64,
+					 number, buffers[i].name, e->len, buffers[i].len);
 		offs[i] = e->off;
 	}
 	*ret = TAKE(offs);

@@ -41,8 +41,8 @@ static void set_common(struct db *db, rocksdb_options_t *o, const struct db_conf
 	rocksdb_options_set_max_open_files(o, 256);
 	rocksdb_options_set_max_background_jobs(o, 3); /* a flush, a long and a short compaction */
 	/*
-	 * What is told at open and nothing later: one more line after the disk was full ends the process (an assertion of RocksDB
-	 * 7.8). Warnings that matter come as errors, or are seen in its figures.
+	 * What is told at open and nothing later: one more line after the disk was full ends the process (an assertion
+	 * of RocksDB 7.8). Warnings that matter come as errors, or are seen in its figures.
 	 */
 	rocksdb_options_set_info_log_level(o, 5);
 	rocksdb_options_set_keep_log_file_num(o, 1);

@@ -83,9 +83,10 @@ int guard_decode(const void *p, size_t len, struct guard *ret)
 	const struct guard_value_disk *d = cursor_take(&c, sizeof(*d));
 	struct guard g = { 0 };
 
-	if (!d || (d->version != GUARD_VERSION && d->version != GUARD_VERSION_SEVERAL) ||
-	    d->state < GUARD_BEGUN || d->state > GUARD_GIVEN || !take_name(&c, d->holder_len, g.holder_name) ||
-	    !take_name(&c, d->origin_len, g.origin_name) || (d->version == GUARD_VERSION_SEVERAL && !take_more(&c, &g)) || !cursor_done(&c))
+	if (!d || (d->version != GUARD_VERSION && d->version != GUARD_VERSION_SEVERAL) || d->state < GUARD_BEGUN ||
+	    d->state > GUARD_GIVEN || !take_name(&c, d->holder_len, g.holder_name) ||
+	    !take_name(&c, d->origin_len, g.origin_name) ||
+	    (d->version == GUARD_VERSION_SEVERAL && !take_more(&c, &g)) || !cursor_done(&c))
 		return -EBADMSG;
 	g.state = (enum guard_state)d->state;
 	memcpy(g.holder, d->holder, sizeof(g.holder));

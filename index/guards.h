@@ -1,5 +1,6 @@
 /*
- * Which node has, or is about to have, a copy of a directory that is sealed here; or of a copy that this store has of a lost node's. Part of the view:
+ * Which node has, or is about to have, a copy of a directory that is sealed here; or of a copy that this store has of a
+ * lost node's. Part of the view:
  *
  *   'G' inode  -> a guard
  *

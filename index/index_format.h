@@ -92,7 +92,8 @@ struct copy_value_disk {
 	uint8_t slots; /* how many << 4, at most 7; and which; 0: none */
 	uint8_t store[16]; /* whose it is */
 	struct le64 ino, sealed_ns; /* there; two's complement */
-	/* with slots the store id of the sender (16), then the node's name and the path follow, to the end of the value */
+	/* with slots the store id of the sender (16), then the node's name and the path follow, to the end of the
+	 * value */
 };
 static_assert(sizeof(struct copy_value_disk) == 36, "on disk");
 
@@ -101,7 +102,8 @@ struct guard_value_disk {
 	uint8_t holder_len, origin_len; /* of names: 1 to 63 */
 	uint8_t holder[16], origin[16];
 	struct le64 ino, sealed_ns; /* with the origin; two's complement */
-	/* the holder's name and the origin's follow; and in version 2 how many more holders (1, 1 to 6), of each its id (16), the length of its name (1) and that */
+	/* the holder's name and the origin's follow; and in version 2 how many more holders (1, 1 to 6), of each its id
+	 * (16), the length of its name (1) and that */
 };
 static_assert(sizeof(struct guard_value_disk) == 52, "on disk");
 

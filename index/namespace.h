@@ -64,14 +64,16 @@ struct ns_seal {
 };
 
 /*
- * A copy of a directory that another node has sealed. Its top is a directory of this store that has no name and lies in itself: no way
- * leads from the root to it.
+ * A copy of a directory that another node has sealed. Its top is a directory of this store that has no name and lies in
+ * itself: no way leads from the root to it.
  */
 enum ns_copy_state {
 	NS_COPY_PARTIAL = 0, /* being made, or on its way out: removed at the next mount */
 	NS_COPY_KEPT = 1, /* until it is dropped */
 	NS_COPY_CACHED = 2, /* made because somebody looked; whoever wants the space may drop it */
-	NS_COPY_STRIPE = 3, /* no copy, but a tree like one: parity over chunks of other nodes (fs/stripes.h). `store` is this one, `ino` its number */
+	/* no copy, but a tree like one: parity over chunks of other nodes (fs/stripes.h). `store` is this one, `ino`
+	 * its number */
+	NS_COPY_STRIPE = 3,
 };
 #define NS_COPY_SLOTS_MAX 7u
 #define NS_STORE_ID_LEN 16u
@@ -84,7 +86,8 @@ struct ns_copy {
 	int64_t sealed_ns;
 	char name[NS_NODE_NAME_MAX + 1]; /* of the node; for people */
 	char path[NS_PATH_MAX + 1]; /* from that node's root; "": the root itself */
-	/* KEPT: nr_slots nodes have such a copy, each of which covers a part of the chunks that only `sender` has. 0: nobody has to cover any. */
+	/* KEPT: nr_slots nodes have such a copy, each of which covers a part of the chunks that only `sender` has. 0:
+	 * nobody has to cover any. */
 	uint8_t slot, nr_slots;
 	uint8_t sender[NS_STORE_ID_LEN];
 };
@@ -118,7 +121,8 @@ int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret);
 void ns_copy_encode(const struct ns_copy *c, struct buf *ret);
 int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret);
 bool ns_node_name_is_valid(const char *name, size_t len); /* it becomes a name in a directory */
-bool ns_path_is_valid(const char *path, size_t len); /* names with a slash between them, or nothing; at most NS_PATH_MAX */
+/* names with a slash between them, or nothing; at most NS_PATH_MAX */
+bool ns_path_is_valid(const char *path, size_t len);
 int ns_dirent_decode(uint64_t cookie, const void *p, size_t len, struct ns_dirent *ret);
 
 /* 1 found, 0 absent, <0. */

@@ -2,13 +2,14 @@
  * A file's recipe in the view: one value per 1 MiB segment that has any data. A value lists the segment's extents in
  * order of offset; what no extent covers is a hole, or, where the value names a layer, what that layer has there.
  *
- * A layer is what segments of several files have in common. It has a number, a value of the same form as a recipe's, and
- * may lie on another layer, of a lower number: so there is no way round in a circle. It never changes.
+ * A layer is what segments of several files have in common. It has a number, a value of the same form as a recipe's,
+ * and may lie on another layer, of a lower number: so there is no way round in a circle. It never changes.
  *
  *   'R' inode segment -> [layer] extents         'P' number -> [layer] extents
  *
  * Value: version byte 2, varint number of extents, and the extents, of which each tells what it has not in common with
- * the one before (docs/format.md section 5); or version byte 3 and the varint number of the layer before that of extents.
+ * the one before (docs/format.md section 5); or version byte 3 and the varint number of the layer before that of
+ * extents.
  *
  * Decoding is pure, trusts nothing: -EBADMSG for overlap, excess, or bytes left over.
  */

@@ -121,7 +121,8 @@ int share_node_decode(const void *p, size_t len, struct share_node *ret)
 	const void *id = cursor_take(&c, SHARE_ID_LEN);
 	size_t name_len = cursor_left(&c);
 
-	if (!id || (version != SHARE_VERSION && version != NODE_FORGOTTEN) || name_len > SHARE_NAME_MAX || memchr(c.p, '\0', name_len))
+	if (!id || (version != SHARE_VERSION && version != NODE_FORGOTTEN) || name_len > SHARE_NAME_MAX ||
+	    memchr(c.p, '\0', name_len))
 		return -EBADMSG;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->id, id, SHARE_ID_LEN);
@@ -170,7 +171,8 @@ int share_get(struct db *db, uint32_t pack, uint32_t frame, struct share_frame *
 	int r = get(db, share_key(pack, frame), &value);
 
 	if (r > 0 && share_frame_decode(value.data, value.len, ret) < 0)
-		return log_errno(-EBADMSG, "index: what other nodes have of pack %u frame %u cannot be read", pack, frame);
+		return log_errno(-EBADMSG, "index: what other nodes have of pack %u frame %u cannot be read", pack,
+				 frame);
 	return r;
 }
 

@@ -1,6 +1,7 @@
 /*
- * What a store of a cluster shares with the others: chunks of its packs that they rely on, and chunks that it has a place for
- * while their bytes are with others. Part of the view like what has been collected (freed.h), and for the same reason.
+ * What a store of a cluster shares with the others: chunks of its packs that they rely on, and chunks that it has a
+ * place for while their bytes are with others. Part of the view like what has been collected (freed.h), and for the
+ * same reason.
  *
  *   'E'             -> totals
  *   'E' 0 number    -> a node, by the number that this store has given it
@@ -73,7 +74,8 @@ struct ns_key share_key_totals(void); /* also the prefix of all */
 struct ns_key share_key_node(uint16_t number);
 struct ns_key share_key_pack(uint32_t pack); /* the prefix of its frames */
 struct ns_key share_key(uint32_t pack, uint32_t frame);
-/* What a key stands for: totals (*ret_pack 0, *ret_frame UINT32_MAX), a node (pack 0, its number) or a frame. -EBADMSG */
+/* What a key stands for: totals (*ret_pack 0, *ret_frame UINT32_MAX), a node (pack 0, its number) or a frame.
+ * -EBADMSG */
 int share_key_decode(const void *key, size_t len, uint32_t *ret_pack, uint32_t *ret_frame);
 
 void share_frame_encode(const struct share_frame *f, struct buf *ret);

@@ -102,8 +102,8 @@ static enum exit_status finish(int r)
 }
 
 /* All ranks come this far, with a daemon or without: none waits for one that is not there. */
-static int connect_to_daemon(const struct request *q, const struct waits *waits, struct socket_path *at, struct arenas *shared, struct link *l,
-			     struct link_welcome *welcome)
+static int connect_to_daemon(const struct request *q, const struct waits *waits, struct socket_path *at,
+			     struct arenas *shared, struct link *l, struct link_welcome *welcome)
 {
 	int r = socket_find(q->mount, q->socket, at);
 
@@ -177,10 +177,11 @@ static int parse_remember(const char *s, struct rounds_conf *ret)
 static int parse(int argc, char *argv[], struct request *q)
 {
 	static const struct option options[] = {
-		{ "mount", required_argument, NULL, 'm' }, { "socket", required_argument, NULL, 's' },
-		{ "remember", required_argument, NULL, 'r' }, { "no-lookup", no_argument, NULL, 'n' }, { "status", no_argument, NULL, 'S' },
-		{ "heal", no_argument, NULL, 'H' }, { "forget", required_argument, NULL, 'F' },	   { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	   { 0 },
+		{ "mount", required_argument, NULL, 'm' },    { "socket", required_argument, NULL, 's' },
+		{ "remember", required_argument, NULL, 'r' }, { "no-lookup", no_argument, NULL, 'n' },
+		{ "status", no_argument, NULL, 'S' },	      { "heal", no_argument, NULL, 'H' },
+		{ "forget", required_argument, NULL, 'F' },   { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },	      { 0 },
 	};
 	int c;
 
@@ -224,7 +225,8 @@ static int parse(int argc, char *argv[], struct request *q)
 		return EXIT_USAGE + 1;
 	}
 	if (q->status + q->heal + (q->forget != NULL) > 1 || (!q->mount && (q->heal || q->forget))) {
-		fputs("ckptfs-agent: --status, --heal and --forget do not go together, and the last two need --mount; try ckptfs-agent --help\n", stderr);
+		fputs("ckptfs-agent: --status, --heal and --forget do not go together, and the last two need --mount; try ckptfs-agent --help\n",
+		      stderr);
 		return EXIT_USAGE + 1;
 	}
 	return 0;
@@ -242,7 +244,9 @@ int main(int argc, char *argv[])
 	if (q.status)
 		return (int)show_status(&q);
 	if (q.heal || q.forget)
-		return (q.heal ? command_heal(q.mount) : command_forget(q.mount, q.forget)) < 0 || fflush(stdout) != 0 ? EXIT_FAILED : EXIT_DONE;
+		return (q.heal ? command_heal(q.mount) : command_forget(q.mount, q.forget)) < 0 || fflush(stdout) != 0 ?
+			       EXIT_FAILED :
+			       EXIT_DONE;
 	if (waits_read(&waits) < 0)
 		return EXIT_USAGE;
 	if (MPI_Init(&argc, &argv) != MPI_SUCCESS) {

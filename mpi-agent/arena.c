@@ -82,7 +82,8 @@ int arena_open(int fd, struct arena **ret)
 	struct stat st;
 	int r;
 
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(owned, &st) < 0 || st.st_size <= 0 || (size_t)st.st_size > LEN_MAX)
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(owned, &st) < 0 || st.st_size <= 0 ||
+	    (size_t)st.st_size > LEN_MAX)
 		return -EBADMSG;
 	r = arena_alloc((size_t)st.st_size, &a);
 	if (r == 0)

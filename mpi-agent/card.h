@@ -1,6 +1,6 @@
 /*
- * What nodes show each other before anything else, and whether they go together. docs/format.md ("Between nodes") changes with this. Pure; decoding trusts nothing:
- * -EBADMSG, and -EOPNOTSUPP for another version.
+ * What nodes show each other before anything else, and whether they go together. docs/format.md ("Between nodes")
+ * changes with this. Pure; decoding trusts nothing: -EBADMSG, and -EOPNOTSUPP for another version.
  */
 #pragma once
 

@@ -19,8 +19,8 @@
 #define WINDOWS_MAX (1u << 20) /* 7e13 chunks */
 
 /*
- * NONE: nothing is under way here. WAITING: a step has come, and a round has not ended yet. DOING: daemon and those behind this node are at it. BETWEEN, rank 0: a round
- * has its turn.
+ * NONE: nothing is under way here. WAITING: a step has come, and a round has not ended yet. DOING: daemon and those
+ * behind this node are at it. BETWEEN, rank 0: a round has its turn.
  */
 enum state { NONE, WAITING, DOING, BETWEEN };
 
@@ -50,8 +50,8 @@ struct collects {
 	uint64_t nr_rounds; /* when BETWEEN began */
 };
 
-int collects_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct rounds *rounds,
-		 struct collects **ret)
+int collects_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits,
+		 struct rounds *rounds, struct collects **ret)
 {
 	struct collects *c = calloc(1, sizeof(*c));
 
@@ -238,8 +238,8 @@ static int end(struct collects *c, int error)
 	if (error < 0 && c->all.error == 0)
 		c->all.error = error;
 	if (c->all.missing[0] != '\0')
-		log_notice("collection %" PRIu64 ": node %s is away, and nothing that it may refer to is given up", c->number,
-			   c->all.missing);
+		log_notice("collection %" PRIu64 ": node %s is away, and nothing that it may refer to is given up",
+			   c->number, c->all.missing);
 	else if (c->all.error < 0)
 		log_errno(c->all.error, "collection %" PRIu64 " has ended early", c->number);
 	return tell_collected(c, &c->all);
@@ -381,8 +381,8 @@ int collects_peer_collected(struct collects *c, uint32_t from, uint64_t number, 
 {
 	struct link_done d;
 
-	if (c->w->rank == 0 || from != parent_of(c->w->rank) || number != c->number || link_decode_done(body, len, &d) < 0 ||
-	    d.kind != 0)
+	if (c->w->rank == 0 || from != parent_of(c->w->rank) || number != c->number ||
+	    link_decode_done(body, len, &d) < 0 || d.kind != 0)
 		return -EBADMSG;
 	return tell_collected(c, &d);
 }

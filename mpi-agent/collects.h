@@ -1,20 +1,25 @@
 /*
- * Collecting together, as one node sees it: which chunks that nodes have lent does no other refer to any more? A sequence of steps, each of them down a tree from rank 0
- * to all daemons, and what they answer, united on its way, back:
+ * Collecting together, as one node sees it: which chunks that nodes have lent does no other refer to any more? A
+ * sequence of steps, each of them down a tree from rank 0 to all daemons, and what they answer, united on its way,
+ * back:
  *
  *   PREPARE ─▶ MARK, UNLEND ─▶ MARK, UNLEND ─▶ ... ─▶ COLLECTED
  *              window 0        window 1
  *
- * PREPARE: each daemon collects what is its own to collect, and tells whether all nodes are here that it knows of. If one is not, that was it: nobody knows what it
- * refers to. MARK: each tells what it refers to in a filter; these are united (or). UNLEND: all hear of the result, and give up what is not in it.
+ * PREPARE: each daemon collects what is its own to collect, and tells whether all nodes are here that it knows of. If
+ * one is not, that was it: nobody knows what it refers to. MARK: each tells what it refers to in a filter; these are
+ * united (or). UNLEND: all hear of the result, and give up what is not in it.
  *
- * While a window is under way no round is (rounds_hold()), and what earlier ones have made popular is forgotten at its beginning: what a
- * daemon comes to refer to, it has marked, or it comes later and was stored for it then. Between windows a round that is wanted has its turn.
+ * While a window is under way no round is (rounds_hold()), and what earlier ones have made popular is forgotten at its
+ * beginning: what a daemon comes to refer to, it has marked, or it comes later and was stored for it then. Between
+ * windows a round that is wanted has its turn.
  *
- * Whatever is missing (an answer, a node, the time) is the end of it: what has not been given up stays lent, and no more is asked for. A daemon that hears UNLEND late does no harm: it gives up
- * what all had said they do not refer to, of what it had then (store/engine/together.c).
+ * Whatever is missing (an answer, a node, the time) is the end of it: what has not been given up stays lent, and no
+ * more is asked for. A daemon that hears UNLEND late does no harm: it gives up what all had said they do not refer to,
+ * of what it had then (store/engine/together.c).
  *
- * Memory: a filter of LINK_FILTER_MAX, those of neighbours in the tree on their way, and nothing that grows with what is stored: that is what windows are for.
+ * Memory: a filter of LINK_FILTER_MAX, those of neighbours in the tree on their way, and nothing that grows with what
+ * is stored: that is what windows are for.
  */
 #pragma once
 
@@ -29,8 +34,8 @@ struct waits;
 struct world;
 
 /* Borrows all of these. */
-int collects_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct rounds *rounds,
-		 struct collects **ret);
+int collects_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits,
+		 struct rounds *rounds, struct collects **ret);
 void collects_free(struct collects *c); /* NULL is fine */
 
 /* What the daemon says. -EBADMSG: what cannot be; -ENOMEM, -EIO: the end. */

@@ -33,7 +33,10 @@ static int ask(int fd, const char *mount, enum ckptfs_cluster_command command, s
 	case EPERM:
 		return log_errno(-errno, "%s: only root and the user of the mount may do that", mount);
 	case ENOENT:
-		return log_errno(-errno, "node %s: nobody here has met it; see ckptfs-gc --delete for the name of one that is missing", c->node);
+		return log_errno(
+			-errno,
+			"node %s: nobody here has met it; see ckptfs-gc --delete for the name of one that is missing",
+			c->node);
 	case EBUSY:
 		return log_errno(-errno, "node %s: takes part, and is not to be forgotten", c->node);
 	default:
@@ -62,8 +65,9 @@ int command_heal(const char *mount)
 	}
 	if (r < 0)
 		return r;
-	printf("%s: another node has %" PRIu64 " of %" PRIu64 " sealed directories, and %" PRIu64 " of lost nodes that are here; %s were sent\n", mount,
-	       c.protected_dirs, c.sealed, c.copies - before.copies, human_size(c.bytes - before.bytes).s);
+	printf("%s: another node has %" PRIu64 " of %" PRIu64 " sealed directories, and %" PRIu64
+	       " of lost nodes that are here; %s were sent\n",
+	       mount, c.protected_dirs, c.sealed, c.copies - before.copies, human_size(c.bytes - before.bytes).s);
 	if (c.error != 0)
 		return log_errno(-c.error, "%s: not all could be healed, and it is tried again", mount);
 	return 0;

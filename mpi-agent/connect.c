@@ -37,7 +37,8 @@ static void unescape(char *s)
 	*to = '\0';
 }
 
-/* A line of mountinfo: "36 35 98:0 /root /point options optional... - type source options". false: it is none of ours. */
+/* A line of mountinfo: "36 35 98:0 /root /point options optional... - type source options". false: it is none of
+ * ours. */
 static bool parse_mount(char *line, char **ret_point, char **ret_store)
 {
 	char *rest = strstr(line, " - "), *save, *type, *store, *point = NULL;
@@ -212,7 +213,8 @@ static int greet(struct link *l, uint64_t until_ns, struct link_welcome *ret)
 	return h.type == LINK_WELCOME ? link_decode_welcome(body, h.len, ret) : -EBADMSG;
 }
 
-int daemon_connect(const struct socket_path *at, uint64_t until_ns, struct arenas *shared, struct link *ret, struct link_welcome *ret_welcome)
+int daemon_connect(const struct socket_path *at, uint64_t until_ns, struct arenas *shared, struct link *ret,
+		   struct link_welcome *ret_welcome)
 {
 	struct link l;
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -14,7 +14,10 @@ struct socket_path {
 	ino_t ino;
 };
 
-/* `socket`, or that of the store that is mounted at `mount`. One of them is NULL, perhaps. -ENOENT, -EINVAL: neither can be. */
+/* `socket`, or that of the store that is mounted at `mount`. One of them is NULL, perhaps. -ENOENT, -EINVAL: neither
+ * can be. */
 int socket_find(const char *mount, const char *socket, struct socket_path *ret);
-/* Says HELLO and waits for WELCOME. -EBUSY: another agent is there. The memory of this end goes with the one, and the daemon's comes with the other, perhaps. */
-int daemon_connect(const struct socket_path *at, uint64_t until_ns, struct arenas *shared, struct link *ret, struct link_welcome *ret_welcome);
+/* Says HELLO and waits for WELCOME. -EBUSY: another agent is there. The memory of this end goes with the one, and the
+ * daemon's comes with the other, perhaps. */
+int daemon_connect(const struct socket_path *at, uint64_t until_ns, struct arenas *shared, struct link *ret,
+		   struct link_welcome *ret_welcome);

@@ -73,8 +73,8 @@ struct fetches {
 	uint64_t number; /* of the last ask */
 };
 
-int fetches_new(const struct world *w, struct peers *p, struct link *daemon, const struct arena *arena, const struct waits *waits,
-		struct fetches **ret)
+int fetches_new(const struct world *w, struct peers *p, struct link *daemon, const struct arena *arena,
+		const struct waits *waits, struct fetches **ret)
 {
 	struct fetches *fs = calloc(1, sizeof(*fs));
 

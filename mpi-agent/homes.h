@@ -1,8 +1,9 @@
 /*
  * The pages that this node is home of (lookups.h), and who has told that it has them.
  *
- * What is told is kept as it came, and *noted*, page by page in a large table, when somebody asks, or when nothing has been told for a while: who tells has just made a
- * checkpoint durable, and others are likely to be still at theirs. For those who ask it makes no difference when it is noted, as all is noted before they have an answer.
+ * What is told is kept as it came, and *noted*, page by page in a large table, when somebody asks, or when nothing has
+ * been told for a while: who tells has just made a checkpoint durable, and others are likely to be still at theirs. For
+ * those who ask it makes no difference when it is noted, as all is noted before they have an answer.
  *
  * One thread.
  */

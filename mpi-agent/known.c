@@ -44,10 +44,12 @@ bool holders_add(struct holders *h, uint16_t node)
 	return true;
 }
 
-/* All of it is about to be used, in no order: the kernel brings it at once. (To be brought page by page costs as much again as all that is noted in it, twice for each that is looked at before anything is there.) */
+/* All of it is about to be used, in no order: the kernel brings it at once. (To be brought page by page costs as much
+ * again as all that is noted in it, twice for each that is looked at before anything is there.) */
 static struct entry (*buckets_new(size_t nr))[WAYS]
 {
-	void *p = mmap(NULL, nr * sizeof(struct entry[WAYS]), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	void *p = mmap(NULL, nr * sizeof(struct entry[WAYS]), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
@@ -129,10 +131,11 @@ static struct entry *place_in(struct known *k, struct entry *e)
 }
 
 /*
- * Twice as many, or as many as there may be: those of one bucket go to two that lie next to each other, or three. Without memory it stays as it is.
+ * Twice as many, or as many as there may be: those of one bucket go to two that lie next to each other, or three.
+ * Without memory it stays as it is.
  *
- * Entries lie anywhere, so that a table of its full size would be brought by the kernel page by page with the first pages that are known, and each one looked at would be
- * far away.
+ * Entries lie anywhere, so that a table of its full size would be brought by the kernel page by page with the first
+ * pages that are known, and each one looked at would be far away.
  */
 static bool grow(struct known *k)
 {

@@ -1,6 +1,7 @@
 /*
- * Which nodes have which pages, as far as memory goes: a table of bounded size, in which a page has one of eight places. It grows with what is known; if it may not, and all are taken, what has not been asked for
- * for longest goes: forgetting costs space on some disk, and no more. One thread.
+ * Which nodes have which pages, as far as memory goes: a table of bounded size, in which a page has one of eight
+ * places. It grows with what is known; if it may not, and all are taken, what has not been asked for for longest goes:
+ * forgetting costs space on some disk, and no more. One thread.
  */
 #pragma once
 
@@ -31,5 +32,7 @@ size_t known_nr(const struct known *k); /* pages */
 /* `now` is any time that does not go backwards. */
 bool known_find(struct known *k, struct fp fp, uint32_t now, struct holders *ret);
 void known_set(struct known *k, struct fp fp, const struct holders *h, uint32_t now); /* these, whatever was known */
-struct holders known_add(struct known *k, struct fp fp, uint16_t node, uint32_t now); /* one more, if there is room; those that it had before */
-void known_expect(const struct known *k, struct fp fp); /* it is about to be asked for, or set: its place may come from memory meanwhile */
+/* one more, if there is room; those that it had before */
+struct holders known_add(struct known *k, struct fp fp, uint16_t node, uint32_t now);
+/* it is about to be asked for, or set: its place may come from memory meanwhile */
+void known_expect(const struct known *k, struct fp fp);

@@ -47,7 +47,9 @@ ssize_t link_recv(int fd, void *p, size_t len, int *passed)
 
 ssize_t link_send(int fd, const void *p, size_t len, int passes)
 {
-	union control control = { .first = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+	union control control = {
+		.first = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS }
+	};
 	struct iovec iov = { (void *)p, len };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 

@@ -1,8 +1,10 @@
 /*
- * Messages of link_format.h over a stream socket, for both ends. Nothing here blocks unless it says so, and a peer that is gone is an error,
- * never a signal. What is received and what is sent have nothing in common: one thread may do the one while another does the other.
+ * Messages of link_format.h over a stream socket, for both ends. Nothing here blocks unless it says so, and a peer that
+ * is gone is an error, never a signal. What is received and what is sent have nothing in common: one thread may do the
+ * one while another does the other.
  *
- * Whoever has other things to wait for polls `fd`: link_read() and then link_next() until it has none, link_write() while link_unsent().
+ * Whoever has other things to wait for polls `fd`: link_read() and then link_next() until it has none, link_write()
+ * while link_unsent().
  */
 #pragma once
 
@@ -23,7 +25,8 @@ struct link {
 	size_t out_at; /* behind what is sent */
 };
 
-/* recv(2) and send(2) without waiting, of a socket between processes, with a descriptor: *passed, if one has come, in place of the one that was there, which is closed; `passes`, -1: none. */
+/* recv(2) and send(2) without waiting, of a socket between processes, with a descriptor: *passed, if one has come, in
+ * place of the one that was there, which is closed; `passes`, -1: none. */
 ssize_t link_recv(int fd, void *p, size_t len, int *passed);
 ssize_t link_send(int fd, const void *p, size_t len, int passes);
 
@@ -34,7 +37,8 @@ void link_release(struct link *l); /* closes it; once more is harmless */
 
 /* What has come so far, some MiB at most. 1: something; 0: nothing; -ECONNRESET: the other end is closed; -ENOMEM. */
 int link_read(struct link *l);
-/* The next message of these, of which `ret_body` is borrowed until the next call for this link. 1/0; -EBADMSG: no message; nothing can come after it. */
+/* The next message of these, of which `ret_body` is borrowed until the next call for this link. 1/0; -EBADMSG: no
+ * message; nothing can come after it. */
 int link_next(struct link *l, struct link_header *ret, const void **ret_body);
 /* Blocks until there is one, at most until `until_ns` (monotonic_ns()): -ETIMEDOUT. */
 int link_receive(struct link *l, uint64_t until_ns, struct link_header *ret, const void **ret_body);

@@ -98,7 +98,9 @@ void link_encode_decision(uint64_t round, const struct link_owners *owners, uint
 {
 	link_add_header(ret, LINK_DECISION, round, nr * sizeof(struct link_owners_wire));
 	for (uint32_t i = 0; i < nr; i++) {
-		struct link_owners_wire d = { .index = le32_put(owners[i].index), .nr = (uint8_t)owners[i].nr, .has = (uint8_t)owners[i].has };
+		struct link_owners_wire d = { .index = le32_put(owners[i].index),
+					      .nr = (uint8_t)owners[i].nr,
+					      .has = (uint8_t)owners[i].has };
 
 		for (uint32_t k = 0; k < MIN(owners[i].nr, LINK_OWNERS_MAX); k++)
 			d.owners[k] = le16_put(owners[i].owners[k]);
@@ -258,14 +260,14 @@ void link_encode_answer(uint64_t number, int error, const void *p, size_t len, s
 
 static bool is_type(enum link_type type)
 {
-	return (type >= LINK_HELLO && type <= LINK_DROPPED) || (type >= LINK_QUERY && type <= LINK_ANSWER) || type == LINK_TELL ||
-	       type == LINK_SHARED || (type >= LINK_PLACES && type <= LINK_TAKEN);
+	return (type >= LINK_HELLO && type <= LINK_DROPPED) || (type >= LINK_QUERY && type <= LINK_ANSWER) ||
+	       type == LINK_TELL || type == LINK_SHARED || (type >= LINK_PLACES && type <= LINK_TAKEN);
 }
 
 static bool is_plain(enum link_type type)
 {
-	return type == LINK_WANT || type == LINK_BEGIN || type == LINK_REFUSED || type == LINK_WANT_COLLECT || type == LINK_SHARED ||
-	       type == LINK_TAKEN;
+	return type == LINK_WANT || type == LINK_BEGIN || type == LINK_REFUSED || type == LINK_WANT_COLLECT ||
+	       type == LINK_SHARED || type == LINK_TAKEN;
 }
 
 int link_decode_header(const void *p, size_t len, struct link_header *ret)
@@ -637,7 +639,8 @@ int link_decode_done(const void *p, size_t len, struct link_done *ret)
 		.nr_dropped = le64_get(d->nr_dropped),
 		.dropped_bytes = le64_get(d->dropped_bytes),
 	};
-	if (le32_get(d->kind) > LINK_UNLEND || (!is_nothing(d->missing) && link_name_decode(d->missing, done.missing) < 0) ||
+	if (le32_get(d->kind) > LINK_UNLEND ||
+	    (!is_nothing(d->missing) && link_name_decode(d->missing, done.missing) < 0) ||
 	    (done.kind == LINK_MARK && done.error == 0 ? !is_filter_len(done.len) : done.len != 0))
 		return -EBADMSG;
 	if (done.len > 0)

@@ -1,15 +1,16 @@
 /*
- * What a daemon and the agent of its node tell each other, over a socket that only their user can open. Each message is a header and `len`
- * bytes. docs/format.md ("Between daemon and agent") changes with this.
+ * What a daemon and the agent of its node tell each other, over a socket that only their user can open. Each message is
+ * a header and `len` bytes. docs/format.md ("Between daemon and agent") changes with this.
  *
  *   agent                daemon
  *   HELLO          ───▶  ◀─── WELCOME          who is there: the agent goes if it cannot go on with that
  *   NODES          ───▶                        everybody who takes part, from now on
  *                        ◀─── WANT             a round, soon: somebody waits for it, or much is pending
  *   BEGIN          ───▶  ◀─── OFFER            of round `number`: pages that this node is about to store
- *   DECISION       ───▶  ◀─── STORED           those that others have, too, and who stores each; what it is to store is durable
- *   SETTLED        ───▶                        who has done so
- *                        ◀─── TELL             pages that are stored here, of which no round was: others may ask for them
+ *   DECISION       ───▶  ◀─── STORED           those that others have, too, and who stores each; what it is to store is
+ *   durable SETTLED        ───▶                        who has done so
+ *                        ◀─── TELL             pages that are stored here, of which no round was: others may ask for
+ *                        them
  *   SHARED         ───▶                        others have told the same: rounds would pay
  *                        ◀─── FETCH            chunks that are on other nodes
  *   CHUNKS, PLACES ───▶
@@ -19,7 +20,8 @@
  *                        ◀─── WANT_COLLECT     that all nodes collect together (collects.h)
  *   STEP           ───▶  ◀─── DONE             one step of that
  *   COLLECTED      ───▶                        how it has ended
- *                        ◀─── QUERY            a question for the daemon of another node, which agents carry and do not read
+ *                        ◀─── QUERY            a question for the daemon of another node, which agents carry and do not
+ *                        read
  *   QUESTION       ───▶  ◀─── ANSWER           what the daemon of another node asks
  *   ANSWER         ───▶                        of the other daemon
  *                        ◀─── PUT              chunks that another node is to have for this one
@@ -30,8 +32,9 @@
  *                        ◀─── KEPT, ...        and the answer
  *                        ◀─── REFUSED          instead of WELCOME, and the end of it
  *
- * `number` of an answer is that of what it answers; those of the daemon's requests (FETCH, PUT, COPY, DROP, QUERY), GET, LEND, QUESTION and what other nodes want to be kept count apart. A daemon that does not hear of a round it takes part in goes on
- * without it, and so does an agent: what is late is thrown away by its number.
+ * `number` of an answer is that of what it answers; those of the daemon's requests (FETCH, PUT, COPY, DROP, QUERY),
+ * GET, LEND, QUESTION and what other nodes want to be kept count apart. A daemon that does not hear of a round it takes
+ * part in goes on without it, and so does an agent: what is late is thrown away by its number.
  *
  * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
  */
@@ -130,9 +133,11 @@ static_assert(sizeof(struct link_node_wire) == 84, "on the wire");
 
 /* OFFER: fingerprints of FP_LEN bytes, ascending, each once. */
 
-/* TELL: like OFFER, in any order, at most LINK_TELL_MAX. SHARED: nothing follows; `number` says of how many another node was told, too. */
+/* TELL: like OFFER, in any order, at most LINK_TELL_MAX. SHARED: nothing follows; `number` says of how many another
+ * node was told, too. */
 
-/* DECISION: entries, ascending by `index`, of those pages of the offer that at least one other node offers, too, or has already. */
+/* DECISION: entries, ascending by `index`, of those pages of the offer that at least one other node offers, too, or has
+ * already. */
 struct link_owners_wire {
 	struct le32 index; /* in the offer */
 	uint8_t nr; /* 1 to LINK_OWNERS_MAX */
@@ -171,7 +176,8 @@ struct link_done_wire {
 };
 static_assert(sizeof(struct link_done_wire) == 120, "on the wire");
 
-/* REFUSED: nothing follows; `number` is an errno. EBUSY: another agent is there; EACCES: the store is another user's. */
+/* REFUSED: nothing follows; `number` is an errno. EBUSY: another agent is there; EACCES: the store is another
+ * user's. */
 
 /* STORED: le32, an errno or 0. */
 /* SETTLED: a byte for each of NODES: 1, it has stored what it was to; 0, it has not, or nobody knows. */
@@ -187,18 +193,20 @@ static_assert(sizeof(struct link_want_wire) == 20, "on the wire");
 /* FETCH: le32 number of nodes, le32 number of chunks, store ids of the nodes, and for each chunk: */
 struct link_fetch_wire {
 	struct link_want_wire want;
-	struct le16 owners[LINK_OWNERS_MAX]; /* indices into the nodes of this message, the best first; zeros behind them */
+	/* indices into the nodes of this message, the best first; zeros behind them */
+	struct le16 owners[LINK_OWNERS_MAX];
 };
 static_assert(sizeof(struct link_fetch_wire) == 28, "on the wire");
 
 /* CHUNKS: for each that was asked for a byte, 1: it is here; then the bytes of these, one behind the other. */
 
 /*
- * HELLO and WELCOME may come with a descriptor (SCM_RIGHTS) of memory (arena.h) in which whoever sends it has answers lie.
+ * HELLO and WELCOME may come with a descriptor (SCM_RIGHTS) of memory (arena.h) in which whoever sends it has answers
+ * lie.
  *
- * PLACES: in place of CHUNKS, for each chunk that was asked for an le64, where in the agent's memory it lies; 0: it is not there.
- * THERE: in place of CHUNKS, where in the daemon's memory that body lies.
- * TAKEN: nothing follows; `number` is that of one of these, whose memory may be used again.
+ * PLACES: in place of CHUNKS, for each chunk that was asked for an le64, where in the agent's memory it lies; 0: it is
+ * not there. THERE: in place of CHUNKS, where in the daemon's memory that body lies. TAKEN: nothing follows; `number`
+ * is that of one of these, whose memory may be used again.
  */
 struct link_there_wire {
 	struct le64 off;
@@ -206,20 +214,24 @@ struct link_there_wire {
 };
 static_assert(sizeof(struct link_there_wire) == 12, "on the wire");
 
-/* LEND: like OFFER, at most LINK_CHUNKS_MAX. LENT: a byte for each of these, 1: it is here, durable, and lent from now on. */
+/* LEND: like OFFER, at most LINK_CHUNKS_MAX. LENT: a byte for each of these, 1: it is here, durable, and lent from now
+ * on. */
 
 /* QUERY: the store id of who is asked (16), and the question, up to LINK_QUESTION_MAX bytes. QUESTION: that alone. */
 /* ANSWER: le32, an errno or 0; without one, up to LINK_ANSWER_MAX bytes. */
 /*
- * PUT, COPY and DROP begin with a store id (16): of the node that is to do it, where the daemon says it; of the node that wants it done, where the agent does.
+ * PUT, COPY and DROP begin with a store id (16): of the node that is to do it, where the daemon says it; of the node
+ * that wants it done, where the agent does.
  *
- * PUT: le32 number of chunks, at most LINK_CHUNKS_MAX; entries as of GET; for each a byte, 1: its bytes follow; these, one behind the other.
- * KEPT: le32, an errno or 0; for each a byte (enum link_kept).
+ * PUT: le32 number of chunks, at most LINK_CHUNKS_MAX; entries as of GET; for each a byte, 1: its bytes follow; these,
+ * one behind the other. KEPT: le32, an errno or 0; for each a byte (enum link_kept).
  */
 enum link_kept {
 	LINK_NOT_KEPT, /* it was not sent, and is not here */
 	LINK_IS_HERE, /* durable, and lent from now on */
-	LINK_WITH_OTHERS, /* not here, but this node refers to it, and knows another than the one that asks to have it, who takes part now */
+	/* not here, but this node refers to it, and knows another than the one that asks to have it, who takes part
+	 * now */
+	LINK_WITH_OTHERS,
 };
 
 #define LINK_SLOTS_MAX 7u
@@ -230,14 +242,16 @@ enum link_copy_step {
 	LINK_COPY_SETTLE, /* and all others have done so */
 };
 
-/* COPY: this, the path, and for each chunk of the catalog, in order, an entry as of GET. COPIED: le32, an errno or 0. */
+/* COPY: this, the path, and for each chunk of the catalog, in order, an entry as of GET. COPIED: le32, an errno or
+ * 0. */
 struct link_copy_wire {
 	uint8_t node[16];
 	uint8_t origin[16]; /* the store that the directory was sealed in */
 	uint8_t name[LINK_NAME_LEN]; /* of that node */
 	struct le64 ino, sealed_ns; /* there */
 	struct le32 path_len, nr_chunks;
-	struct le32 slot, nr_slots; /* nr_slots, at most LINK_SLOTS_MAX, nodes cover what only the sender has; 0: nothing is to be covered */
+	/* nr_slots, at most LINK_SLOTS_MAX, nodes cover what only the sender has; 0: nothing is to be covered */
+	struct le32 slot, nr_slots;
 	struct le32 step; /* enum link_copy_step: chunks follow in the first only */
 };
 static_assert(sizeof(struct link_copy_wire) == 132, "on the wire");
@@ -332,14 +346,15 @@ struct buf;
 void link_encode_hello(struct buf *ret);
 void link_encode_welcome(const struct link_welcome *w, struct buf *ret);
 void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self, struct buf *ret);
-void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret); /* WANT, BEGIN, REFUSED, SHARED, TAKEN: nothing follows */
+/* WANT, BEGIN, REFUSED, SHARED, TAKEN: nothing follows */
+void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret);
 void link_encode_tell(const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret);
 void link_encode_stored(uint64_t round, int error, struct buf *ret); /* error: 0 or negative */
 void link_encode_settled(uint64_t round, const uint8_t *has_stored, uint32_t nr_nodes, struct buf *ret);
-void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t nr_nodes, const struct link_want *wants,
-		       uint32_t nr, struct buf *ret);
+void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t nr_nodes,
+		       const struct link_want *wants, uint32_t nr, struct buf *ret);
 void link_encode_get(uint64_t number, const struct link_want *wants, uint32_t nr, struct buf *ret);
 /* chunks[i]: its bytes; NULL: it is not here. */
 void link_encode_chunks(uint64_t number, const struct link_want *wants, const void *const *chunks, uint32_t nr,
@@ -355,15 +370,17 @@ void link_encode_there(uint64_t number, uint64_t off, uint32_t len, struct buf *
 void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret);
 void link_encode_step(uint64_t number, const struct link_step *s, struct buf *ret);
-void link_encode_done(enum link_type type, uint64_t number, const struct link_done *d, struct buf *ret); /* DONE, COLLECTED */
+/* DONE, COLLECTED */
+void link_encode_done(enum link_type type, uint64_t number, const struct link_done *d, struct buf *ret);
 void link_encode_query(uint64_t number, const uint8_t store_id[16], const void *question, size_t len, struct buf *ret);
-void link_encode_answer(uint64_t number, int error, const void *p, size_t len, struct buf *ret); /* with an error, len is 0 */
+/* with an error, len is 0 */
+void link_encode_answer(uint64_t number, int error, const void *p, size_t len, struct buf *ret);
 /* What follows the header, alone. */
 void link_encode_step_body(const struct link_step *s, struct buf *ret);
 void link_encode_done_body(const struct link_done *d, struct buf *ret);
 /* chunks[i]: NULL, is it there? */
-void link_encode_put(uint64_t number, const uint8_t node[16], const struct link_want *wants, const void *const *chunks, uint32_t nr,
-		     struct buf *ret);
+void link_encode_put(uint64_t number, const uint8_t node[16], const struct link_want *wants, const void *const *chunks,
+		     uint32_t nr, struct buf *ret);
 void link_encode_kept(uint64_t number, int error, const uint8_t *kept, uint32_t nr, struct buf *ret);
 void link_encode_copy(uint64_t number, const struct link_copy *c, struct buf *ret);
 void link_encode_drop(uint64_t number, const struct link_drop *d, struct buf *ret);
@@ -371,7 +388,8 @@ void link_encode_drop(uint64_t number, const struct link_drop *d, struct buf *re
 void link_encode_body(enum link_type type, uint64_t number, const void *body, size_t len, struct buf *ret);
 void link_encode_error(enum link_type type, uint64_t number, int error, struct buf *ret); /* COPIED, DROPPED */
 
-int link_decode_header(const void *p, size_t len, struct link_header *ret); /* of sizeof(struct link_header_wire) bytes */
+/* of sizeof(struct link_header_wire) bytes */
+int link_decode_header(const void *p, size_t len, struct link_header *ret);
 /* What follows the header. Arrays are the caller's to free. -EBADMSG, -ENOMEM; -EOPNOTSUPP: of another version. */
 int link_decode_hello(const void *p, size_t len);
 int link_decode_welcome(const void *p, size_t len, struct link_welcome *ret);
@@ -390,8 +408,10 @@ int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret
 /* chunks[i] points to the bytes of the one that was asked for as wants[i]; NULL: it is not there. */
 int link_decode_chunks(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void **chunks);
 /* The same of those in `base_len` bytes from `base` on, none of which is looked at. */
-int link_decode_places(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void *base, size_t base_len, const void **chunks);
-int link_decode_there(const void *p, size_t len, size_t base_len, uint64_t *ret_off, uint32_t *ret_len); /* inside of these */
+int link_decode_places(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void *base,
+		       size_t base_len, const void **chunks);
+/* inside of these */
+int link_decode_there(const void *p, size_t len, size_t base_len, uint64_t *ret_off, uint32_t *ret_len);
 int link_decode_step(const void *p, size_t len, struct link_step *ret);
 int link_decode_done(const void *p, size_t len, struct link_done *ret);
 /* These point into the bytes. */
@@ -399,7 +419,8 @@ int link_decode_query(const void *p, size_t len, const uint8_t **ret_id, const v
 int link_decode_question(const void *p, size_t len);
 int link_decode_answer(const void *p, size_t len, int *ret_error, const void **ret, size_t *ret_len);
 int link_decode_put(const void *p, size_t len, struct link_put *ret);
-int link_decode_kept(const void *p, size_t len, uint32_t nr, int *ret_error, const uint8_t **ret); /* all LINK_NOT_KEPT with an error */
+/* all LINK_NOT_KEPT with an error */
+int link_decode_kept(const void *p, size_t len, uint32_t nr, int *ret_error, const uint8_t **ret);
 int link_decode_copy(const void *p, size_t len, struct link_copy *ret);
 int link_decode_drop(const void *p, size_t len, struct link_drop *ret);
 int link_decode_error(const void *p, size_t len, int *ret); /* COPIED, DROPPED: 0 or negative */

@@ -21,8 +21,8 @@ static void add_wants(const struct link_want *wants, uint32_t nr, struct buf *re
 	}
 }
 
-void link_encode_put(uint64_t number, const uint8_t node[16], const struct link_want *wants, const void *const *chunks, uint32_t nr,
-		     struct buf *ret)
+void link_encode_put(uint64_t number, const uint8_t node[16], const struct link_want *wants, const void *const *chunks,
+		     uint32_t nr, struct buf *ret)
 {
 	size_t len = ID_LEN + sizeof(struct le32) + nr * (sizeof(struct link_want_wire) + 1);
 
@@ -62,7 +62,8 @@ void link_encode_copy(uint64_t number, const struct link_copy *c, struct buf *re
 	memcpy(d.node, c->node, sizeof(d.node));
 	memcpy(d.origin, c->origin, sizeof(d.origin));
 	memcpy(d.name, c->name, strnlen(c->name, LINK_NAME_LEN - 1));
-	link_add_header(ret, LINK_COPY, number, sizeof(d) + strlen(c->path) + c->nr_chunks * sizeof(struct link_want_wire));
+	link_add_header(ret, LINK_COPY, number,
+			sizeof(d) + strlen(c->path) + c->nr_chunks * sizeof(struct link_want_wire));
 	buf_add(ret, &d, sizeof(d));
 	buf_add(ret, c->path, strlen(c->path));
 	add_wants(c->chunks, c->nr_chunks, ret);
@@ -164,8 +165,8 @@ static bool is_path(const char *path, size_t len)
 		const char *name = path + at, *end = memchr(name, '/', len - at);
 
 		n = end ? (size_t)(end - name) : len - at;
-		if (n == 0 || n > 255 || memchr(name, '\0', n) || (n == 1 && name[0] == '.') || (n == 2 && memcmp(name, "..", 2) == 0) ||
-		    at + n + 1 == len)
+		if (n == 0 || n > 255 || memchr(name, '\0', n) || (n == 1 && name[0] == '.') ||
+		    (n == 2 && memcmp(name, "..", 2) == 0) || at + n + 1 == len)
 			return false;
 	}
 	return true;
@@ -176,7 +177,8 @@ static bool steps_fit(const struct link_copy *c)
 {
 	if (c->nr_slots > LINK_SLOTS_MAX || c->slot >= MAX(c->nr_slots, UINT32_C(1)))
 		return false;
-	return c->step == LINK_COPY_MAKE ? c->nr_chunks > 0 : (uint32_t)c->step <= LINK_COPY_SETTLE && c->nr_slots > 0 && c->nr_chunks == 0;
+	return c->step == LINK_COPY_MAKE ? c->nr_chunks > 0 :
+					   (uint32_t)c->step <= LINK_COPY_SETTLE && c->nr_slots > 0 && c->nr_chunks == 0;
 }
 
 int link_decode_copy(const void *p, size_t len, struct link_copy *ret)
@@ -199,7 +201,8 @@ int link_decode_copy(const void *p, size_t len, struct link_copy *ret)
 		.step = (enum link_copy_step)le32_get(d->step),
 	};
 	path_len = le32_get(d->path_len);
-	if (path_len > LINK_PATH_MAX || copy.nr_chunks > LINK_COPY_CHUNKS_MAX || !steps_fit(&copy) || link_name_decode(d->name, copy.name) < 0)
+	if (path_len > LINK_PATH_MAX || copy.nr_chunks > LINK_COPY_CHUNKS_MAX || !steps_fit(&copy) ||
+	    link_name_decode(d->name, copy.name) < 0)
 		return -EBADMSG;
 	path = cursor_take(&c, path_len);
 	if (!path || !is_path(path, path_len) || cursor_left(&c) != copy.nr_chunks * sizeof(struct link_want_wire))

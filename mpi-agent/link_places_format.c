@@ -13,7 +13,8 @@ void link_encode_places(uint64_t number, const void *base, const void *const *ch
 }
 
 /* All is looked at before anything is said. */
-int link_decode_places(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void *base, size_t base_len, const void **chunks)
+int link_decode_places(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void *base,
+		       size_t base_len, const void **chunks)
 {
 	const struct le64 *at = p;
 

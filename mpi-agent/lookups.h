@@ -1,14 +1,18 @@
 /*
- * Single duplicates: pages that one node alone has stored in an earlier round, and that another one offers now. Each page has a *home*, a node that follows from its fingerprint.
+ * Single duplicates: pages that one node alone has stored in an earlier round, and that another one offers now. Each
+ * page has a *home*, a node that follows from its fingerprint.
  *
- *   after a round     TELL: what this node has stored, and no other, to the homes of these pages, which remember it as far as memory goes
- *   in the next       ASK ──▶ home ──▶ FOUND      who may have the pages that nothing is known of here
+ *   after a round     TELL: what this node has stored, and no other, to the homes of these pages, which remember it as
+ *   far as memory goes in the next       ASK ──▶ home ──▶ FOUND      who may have the pages that nothing is known of
+ *   here
  *                     LEND ─▶ holder ─▶ LENT      its daemon looks, and notes, durably, that others rely on it
  *
- * A home that is told of a page by two nodes says so to both (TWICE), if it is more than a few: they store the same, and would better find that out in a round.
+ * A home that is told of a page by two nodes says so to both (TWICE), if it is more than a few: they store the same,
+ * and would better find that out in a round.
  *
- * Only what LENT says counts: that a home remembers is a hint. A node that does not answer in time, or has it no longer: the page is as if nobody had it. What is lent, and by then
- * not wanted any more, stays lent: space, not bytes. One look-up is under way at a time, of LOOKUPS_MAX pages at most.
+ * Only what LENT says counts: that a home remembers is a hint. A node that does not answer in time, or has it no
+ * longer: the page is as if nobody had it. What is lent, and by then not wanted any more, stays lent: space, not bytes.
+ * One look-up is under way at a time, of LOOKUPS_MAX pages at most.
  */
 #pragma once
 
@@ -42,8 +46,8 @@ void lookups_free(struct lookups *ls); /* NULL is fine */
 void lookups_forget(struct lookups *ls); /* all that homes were told */
 
 /*
- * Pages, ascending, of which had[i] is empty: borrowed until lookups_progress() has returned 1, or lookups_stop(). Holders on different hosts that
- * have lent a page are added. -ENOMEM, -EIO
+ * Pages, ascending, of which had[i] is empty: borrowed until lookups_progress() has returned 1, or lookups_stop().
+ * Holders on different hosts that have lent a page are added. -ENOMEM, -EIO
  */
 int lookups_begin(struct lookups *ls, uint64_t round, const struct fp *pages, struct holders *had, uint32_t nr);
 int lookups_progress(struct lookups *ls, uint64_t now_ns); /* 1: no more is to come; 0; <0 */

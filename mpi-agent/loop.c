@@ -311,8 +311,9 @@ static void print_status(const struct loop *l, FILE *to)
 		l->w->nodes[l->w->rank].name, l->w->rank, l->w->nr, (l->turn_ns - l->started_ns) / 1000000000);
 	fprintf(to, "Rounds:   %" PRIu64 ", %" PRIu64 " without an answer of the daemon, %" PRIu64 " failed\n",
 		rounds->nr, rounds->unanswered, rounds->failed);
-	fprintf(to, "Time:     %.3f s for offers, %.3f s reducing, %.3f s storing, %.3f s until all have\n", (double)rounds->offering_ns / 1e9,
-		(double)rounds->reducing_ns / 1e9, (double)rounds->storing_ns / 1e9, (double)rounds->gathering_ns / 1e9);
+	fprintf(to, "Time:     %.3f s for offers, %.3f s reducing, %.3f s storing, %.3f s until all have\n",
+		(double)rounds->offering_ns / 1e9, (double)rounds->reducing_ns / 1e9, (double)rounds->storing_ns / 1e9,
+		(double)rounds->gathering_ns / 1e9);
 	fprintf(to,
 		"Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; %" PRIu64 " of %" PRIu64 " that were offered here\n",
 		rounds->popular, rounds->popular_last, rounds->shared, rounds->offered);
@@ -326,8 +327,8 @@ static void print_status(const struct loop *l, FILE *to)
 		fetched->chunks, fetched->missing);
 	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s,
 		served->chunks, served->missing);
-	fprintf(to, "Kept:     %s in %" PRIu64 " chunks, and %" PRIu64 " directories, for others\n", human_size(kept->kept_bytes).s, kept->kept_chunks,
-		kept->copies);
+	fprintf(to, "Kept:     %s in %" PRIu64 " chunks, and %" PRIu64 " directories, for others\n",
+		human_size(kept->kept_bytes).s, kept->kept_chunks, kept->copies);
 	for (uint32_t i = 0; i < MIN(l->w->nr, NODES_SHOWN); i++)
 		fprintf(to, "  %" PRIu32 " %s, host %" PRIu32 "\n", i, l->w->nodes[i].name, l->w->hosts[i]);
 	if (l->w->nr > NODES_SHOWN)
@@ -466,8 +467,8 @@ static int run(struct loop *l)
 	return r < 0 ? r : l->error < 0 ? -ECANCELED : 0;
 }
 
-int loop_run(const struct world *w, struct link *daemon, const struct arenas *shared, const struct waits *waits, const struct rounds_conf *conf,
-	     int status_fd)
+int loop_run(const struct world *w, struct link *daemon, const struct arenas *shared, const struct waits *waits,
+	     const struct rounds_conf *conf, int status_fd)
 {
 	struct loop l = { .w = w, .waits = waits, .daemon = daemon, .status_fd = status_fd, .leaving = MPI_REQUEST_NULL };
 	int r;

@@ -178,8 +178,8 @@ void popular_is_had(const struct merge_conf *conf, const uint16_t *nodes, uint32
 	choose(conf, NULL, v, n, p);
 }
 
-static void choose_owners(const struct merge_conf *conf, uint32_t *load, const struct popular *a, const struct popular *b,
-			  struct popular *ret)
+static void choose_owners(const struct merge_conf *conf, uint32_t *load, const struct popular *a,
+			  const struct popular *b, struct popular *ret)
 {
 	struct candidate v[2 * OWNERS_MAX];
 	uint32_t twice = 0;

@@ -1,21 +1,23 @@
 /*
- * What nodes hold in common: the reduction of a round. Each node brings the pages it is about to store; sets are merged two by
- * two, in any order and in a tree of any shape, until one is left that says which pages are the most frequent and
- * which nodes are to store each of them. After Nicolae (IPDPS'13), HASH_MERGER, with several owners for a page. Pure.
+ * What nodes hold in common: the reduction of a round. Each node brings the pages it is about to store; sets are merged
+ * two by two, in any order and in a tree of any shape, until one is left that says which pages are the most frequent
+ * and which nodes are to store each of them. After Nicolae (IPDPS'13), HASH_MERGER, with several owners for a page.
+ * Pure.
  *
  * What holds, for any order of merging:
- *   - owners of a page are nodes that hold it, each once, on different hosts: as many as asked for, or as there are hosts
- *     that hold it if these are fewer;
+ *   - owners of a page are nodes that hold it, each once, on different hosts: as many as asked for, or as there are
+ *     hosts that hold it if these are fewer;
  *   - a page's count is that of the nodes that hold it, as long as no set on the way was cut; else it is not higher;
- *   - a set has at most `max` pages, and none that is left out has a higher count than one that is in it. Of equally frequent ones
- *     those with the lowest fingerprints stay, on all nodes alike: what is cut off first is a part of all pages, chosen
- *     by chance, and not a part of the popular ones on one node and another part on the next.
- * A page may be on some node already, durable, and for others to refer to: who offers it says who *has* it. Such a node stays an owner, before any that would have to store it, and
- * is no load. It counts as one that holds the page; if one half of a merge knows of it and the other half has lost it among its holders, it counts twice.
+ *   - a set has at most `max` pages, and none that is left out has a higher count than one that is in it. Of equally
+ *     frequent ones those with the lowest fingerprints stay, on all nodes alike: what is cut off first is a part of all
+ *     pages, chosen by chance, and not a part of the popular ones on one node and another part on the next.
+ * A page may be on some node already, durable, and for others to refer to: who offers it says who *has* it. Such a node
+ * stays an owner, before any that would have to store it, and is no load. It counts as one that holds the page; if one
+ * half of a merge knows of it and the other half has lost it among its holders, it counts twice.
  *
- * What does not: the same owners for another order of merging (so one result is made, and sent to all), and that loads are as even as they
- * could be. Pages without a choice are counted first, and then each goes to the least loaded of those who have it; the
- * choices of a merge do not know of those in other branches.
+ * What does not: the same owners for another order of merging (so one result is made, and sent to all), and that loads
+ * are as even as they could be. Pages without a choice are counted first, and then each goes to the least loaded of
+ * those who have it; the choices of a merge do not know of those in other branches.
  */
 #pragma once
 

@@ -32,12 +32,14 @@ void peer_encode(const struct seal_key *key, const struct peer_header *h, const 
 
 static bool is_type(enum peer_type type)
 {
-	return (type >= PEER_WANT && type <= PEER_DROPPED) || type == PEER_QUESTION || type == PEER_ANSWER || type == PEER_TWICE;
+	return (type >= PEER_WANT && type <= PEER_DROPPED) || type == PEER_QUESTION || type == PEER_ANSWER ||
+	       type == PEER_TWICE;
 }
 
 static bool has_body(enum peer_type type)
 {
-	return type == PEER_GET || type == PEER_CHUNKS || (type >= PEER_ASK && type != PEER_COLLECT && type != PEER_TWICE);
+	return type == PEER_GET || type == PEER_CHUNKS ||
+	       (type >= PEER_ASK && type != PEER_COLLECT && type != PEER_TWICE);
 }
 
 int peer_decode(const struct seal_key *key, const void *p, size_t len, struct peer_header *ret)

@@ -1,5 +1,6 @@
 /*
- * What agents of different nodes tell each other, besides the collective part of a round (reduce.h). docs/format.md ("Between nodes") changes with this.
+ * What agents of different nodes tell each other, besides the collective part of a round (reduce.h). docs/format.md
+ * ("Between nodes") changes with this.
  *
  *   WANT     to rank 0: a daemon wants a round, `number` being the last one that had begun there
  *   BEGIN    round `number` begins; from rank 0 and on, in a tree
@@ -22,8 +23,9 @@
  *   QUESTION for the receiver's daemon (body as that of LINK_QUESTION)
  *   ANSWER   what that says, or why it does not (body as that of LINK_ANSWER)
  *
- * Each is sealed with a key of this world (world.h), and has the number of the messages before it from that node and of its kind: what is not from where it says,
- * not for this node, of another world, changed, or here a second time is no message.
+ * Each is sealed with a key of this world (world.h), and has the number of the messages before it from that node and of
+ * its kind: what is not from where it says, not for this node, of another world, changed, or here a second time is no
+ * message.
  *
  * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
  */
@@ -83,12 +85,14 @@ struct peer_header {
 	uint64_t sequence, number;
 };
 
-/* What the receiver's daemon has to work for is apart: a node that has enough of that to do does not take more for now, and hears all else. */
+/* What the receiver's daemon has to work for is apart: a node that has enough of that to do does not take more for now,
+ * and hears all else. */
 enum peer_lane { PEER_LANE_ANSWERS, PEER_LANE_REQUESTS, NR_PEER_LANES };
 
 static inline enum peer_lane peer_lane(enum peer_type type)
 {
-	return type == PEER_GET || type == PEER_PUT || type == PEER_COPY || type == PEER_DROP ? PEER_LANE_REQUESTS : PEER_LANE_ANSWERS;
+	return type == PEER_GET || type == PEER_PUT || type == PEER_COPY || type == PEER_DROP ? PEER_LANE_REQUESTS :
+												PEER_LANE_ANSWERS;
 }
 
 struct buf;

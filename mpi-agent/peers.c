@@ -128,7 +128,9 @@ static void outgoing_freep(struct outgoing **o)
 static struct peer_header header_of(const struct peers *p, uint32_t to, enum peer_type type, uint64_t number)
 {
 	assert(to < p->w->nr && to != p->w->rank);
-	return (struct peer_header){ .type = type, .from = p->w->rank, .to = to, .sequence = p->sent[peer_lane(type)][to], .number = number };
+	return (struct peer_header){
+		.type = type, .from = p->w->rank, .to = to, .sequence = p->sent[peer_lane(type)][to], .number = number
+	};
 }
 
 /* For one more than there are. */
@@ -173,7 +175,8 @@ int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t numbe
 	o->len = o->bytes.len;
 	r = buf_error(&o->bytes);
 	if (r == 0)
-		r = mpi_errno(MPI_Isend(o->bytes.data, (int)o->len, MPI_BYTE, (int)to, (int)peer_lane(type), p->w->messages, &o->request),
+		r = mpi_errno(MPI_Isend(o->bytes.data, (int)o->len, MPI_BYTE, (int)to, (int)peer_lane(type),
+					p->w->messages, &o->request),
 			      "message to another node");
 	if (r == 0)
 		is_on_its_way(p, &h, TAKE(o));
@@ -192,14 +195,15 @@ static int send_pieces(struct peers *p, struct outgoing *o, const struct peer_he
 		return r;
 	r = mpi_errno(MPI_Type_commit(&type), "message of two pieces");
 	if (r == 0)
-		r = mpi_errno(MPI_Isend(MPI_BOTTOM, 1, type, (int)h->to, (int)peer_lane(h->type), p->w->messages, &o->request),
+		r = mpi_errno(MPI_Isend(MPI_BOTTOM, 1, type, (int)h->to, (int)peer_lane(h->type), p->w->messages,
+					&o->request),
 			      "message to another node");
 	MPI_Type_free(&type); /* once it is sent */
 	return r;
 }
 
-int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len, peers_sent_fn *sent, void *userdata,
-			uint64_t id)
+int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body,
+			size_t len, peers_sent_fn *sent, void *userdata, uint64_t id)
 {
 	_cleanup_(outgoing_freep) struct outgoing *o = calloc(1, sizeof(*o));
 	struct peer_header h = header_of(p, to, type, number);
@@ -297,8 +301,8 @@ static int find(struct peers *p, enum peer_lane lane)
 
 	if (p->nr_in == RECEIVES_MAX)
 		return 0;
-	r = mpi_errno(MPI_Improbe(MPI_ANY_SOURCE, lane == NR_PEER_LANES ? MPI_ANY_TAG : (int)lane, p->w->messages, &is_there, &message,
-				  &status),
+	r = mpi_errno(MPI_Improbe(MPI_ANY_SOURCE, lane == NR_PEER_LANES ? MPI_ANY_TAG : (int)lane, p->w->messages,
+				  &is_there, &message, &status),
 		      "looking for messages");
 	if (r < 0 || !is_there)
 		return r;

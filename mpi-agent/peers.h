@@ -1,6 +1,6 @@
 /*
- * Messages of peer_format.h over MPI, to and from any node, none of which blocks. A message that is not what it should be is dropped, and told.
- * What is sent is kept until MPI has it; whoever sends much looks at peers_unsent() first.
+ * Messages of peer_format.h over MPI, to and from any node, none of which blocks. A message that is not what it should
+ * be is dropped, and told. What is sent is kept until MPI has it; whoever sends much looks at peers_unsent() first.
  */
 #pragma once
 
@@ -33,16 +33,17 @@ void peers_free(struct peers *p); /* what is on its way is left to MPI's end; NU
 
 /* To any node but this one. The body is copied. -ENOMEM, -EIO */
 int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len);
-/* The same without a copy: the body is borrowed until sent() is called, from peers_progress(). It is not if this fails. */
+/* The same without a copy: the body is borrowed until sent() is called, from peers_progress(). It is not if this
+ * fails. */
 typedef void peers_sent_fn(void *userdata, uint64_t id);
-int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body, size_t len, peers_sent_fn *sent, void *userdata,
-			uint64_t id);
+int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body,
+			size_t len, peers_sent_fn *sent, void *userdata, uint64_t id);
 size_t peers_unsent(const struct peers *p); /* bytes */
 bool peers_moving(const struct peers *p); /* messages, which MPI moves only when it is called */
 int peers_progress(struct peers *p); /* 0; -EIO: MPI has failed */
 
 /*
- * The next message that has come whole. 1/0/-EIO, -ENOMEM. The body is behind the header in `ret_message`, which the caller releases. GETs only if they are wanted: they
- * wait with whoever sent them.
+ * The next message that has come whole. 1/0/-EIO, -ENOMEM. The body is behind the header in `ret_message`, which the
+ * caller releases. GETs only if they are wanted: they wait with whoever sent them.
  */
 int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct message *ret_message);

@@ -1,9 +1,9 @@
 /*
- * The bytes of a set of popular pages on its way between agents: a header and `nr` entries of 20 bytes and 4 for each owner there may
- * be, by fingerprint. docs/format.md ("Between nodes") changes with this.
+ * The bytes of a set of popular pages on its way between agents: a header and `nr` entries of 20 bytes and 4 for each
+ * owner there may be, by fingerprint. docs/format.md ("Between nodes") changes with this.
  *
- * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG for bytes that are no set or lie, -EOPNOTSUPP for a later
- * version.
+ * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG for bytes that are no set or lie,
+ * -EOPNOTSUPP for a later version.
  */
 #pragma once
 

@@ -1,14 +1,16 @@
 /*
- * A set is one element of a type of so many bytes, so that MPI cannot take it to pieces, and MPI_Ireduce() merges elements with
- * our operation in a tree of its choice. Its result is of one tree, and another rank's tree would give other owners: hence not
- * MPI_Iallreduce(), which may reduce on several ranks, but one result that is broadcast.
+ * A set is one element of a type of so many bytes, so that MPI cannot take it to pieces, and MPI_Ireduce() merges
+ * elements with our operation in a tree of its choice. Its result is of one tree, and another rank's tree would give
+ * other owners: hence not MPI_Iallreduce(), which may reduce on several ranks, but one result that is broadcast.
  *
- * The operation is called by MPI without anything of ours, cannot fail, and may be given any sets: what it needs is in a
- * variable of the thread, and a merge that fails becomes a set that says so. In front of each set is its seal: who is not of this
- * world cannot have sets of his merged.
+ * The operation is called by MPI without anything of ours, cannot fail, and may be given any sets: what it needs is in
+ * a variable of the thread, and a merge that fails becomes a set that says so. In front of each set is its seal: who is
+ * not of this world cannot have sets of his merged.
  *
- *           sizes are summed        somebody has no memory: FAILED       all is merged at rank 0         everybody has it
- *   SIZES ───────────────────▶ MEMORY ──────────────────────────▶ MERGE ────────────────────────▶ RESULT ──────────────────▶ DONE
+ *           sizes are summed        somebody has no memory: FAILED       all is merged at rank 0         everybody has
+ *           it
+ *   SIZES ───────────────────▶ MEMORY ──────────────────────────▶ MERGE ────────────────────────▶ RESULT
+ *   ──────────────────▶ DONE
  */
 #include "mpi-agent/reduce.h"
 

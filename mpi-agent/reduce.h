@@ -1,4 +1,5 @@
-/* The reduction of merge.h over all nodes of a round. Collective: every rank of `comm` begins it, with the same conf and key, one after the other. */
+/* The reduction of merge.h over all nodes of a round. Collective: every rank of `comm` begins it, with the same conf
+ * and key, one after the other. */
 #pragma once
 
 #include <mpi.h>
@@ -19,11 +20,12 @@ struct reduce_cost {
 struct reduction;
 
 /*
- * `conf` and `own` are borrowed until it is freed. A rank that cannot begin (-ENOMEM, -EIO) leaves the others waiting: its world is to end. What fails later on one rank
- * (-ENOMEM; -EBADMSG: not sealed with the key; -EIO: MPI has failed) fails on all, if MPI still works. log2(ranks) messages up, and as many down.
+ * `conf` and `own` are borrowed until it is freed. A rank that cannot begin (-ENOMEM, -EIO) leaves the others waiting:
+ * its world is to end. What fails later on one rank (-ENOMEM; -EBADMSG: not sealed with the key; -EIO: MPI has failed)
+ * fails on all, if MPI still works. log2(ranks) messages up, and as many down.
  */
-int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key, const struct popular_set *own,
-		    struct reduction **ret);
+int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key,
+		    const struct popular_set *own, struct reduction **ret);
 enum { REDUCTION_WAITS, REDUCTION_DONE, REDUCTION_GOES_ON /* a step further */ };
 int reduction_test(struct reduction *red); /* One of these; -EIO is the end of MPI here. */
 /* Once it is done: the result is the same on all ranks. */
@@ -31,5 +33,5 @@ int reduction_result(struct reduction *red, struct popular_set *ret, struct redu
 void reduction_free(struct reduction *red); /* done, or failed; NULL is fine */
 
 /* All of it, waiting. */
-int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key, const struct popular_set *own,
-		   struct popular_set *ret, struct reduce_cost *cost);
+int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key,
+		   const struct popular_set *own, struct popular_set *ret, struct reduce_cost *cost);

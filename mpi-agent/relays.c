@@ -133,7 +133,8 @@ static int look_at_answer(const struct relay *y, const void *body, size_t len, i
 
 	if (is_question(y))
 		return link_decode_answer(body, len, ret_error, &said, &said_len);
-	return y->kind->link == LINK_PUT ? link_decode_kept(body, len, y->nr, ret_error, &kept) : link_decode_error(body, len, ret_error);
+	return y->kind->link == LINK_PUT ? link_decode_kept(body, len, y->nr, ret_error, &kept) :
+					   link_decode_error(body, len, ret_error);
 }
 
 static int encode_error(const struct relay *y, uint64_t number, int error, struct buf *ret)
@@ -175,7 +176,8 @@ static int send_on(struct relays *rs, const struct relay *y, const void *body, s
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
 	if (is_question(y))
-		return peers_send(rs->peers, y->rank, y->kind->peer, y->number, (const uint8_t *)body + ID_LEN, len - ID_LEN);
+		return peers_send(rs->peers, y->rank, y->kind->peer, y->number, (const uint8_t *)body + ID_LEN,
+				  len - ID_LEN);
 	buf_reserve(&b, len);
 	buf_add(&b, rs->w->nodes[rs->w->rank].store_id, ID_LEN);
 	buf_add(&b, (const uint8_t *)body + ID_LEN, len - ID_LEN);
@@ -295,8 +297,8 @@ static int send_error(struct relays *rs, const struct relay *y, int error)
 
 	if (r < 0)
 		return r;
-	return peers_send(rs->peers, y->rank, y->kind->peer_answer, y->asked_number, b.data + sizeof(struct link_header_wire),
-			  b.len - sizeof(struct link_header_wire));
+	return peers_send(rs->peers, y->rank, y->kind->peer_answer, y->asked_number,
+			  b.data + sizeof(struct link_header_wire), b.len - sizeof(struct link_header_wire));
 }
 
 /* One more, or one less. Questions are short, and have a limit of their own. */

@@ -1,9 +1,12 @@
 /*
- * What daemons of different nodes want of each other: PUT, COPY, DROP and QUERY go from this node's daemon to the agent of the node they are for, which has its own daemon do it; the answer comes
- * back the same way. Whatever is asked for is answered, once and in bounded time: with an error if that node does not take part, or does not answer in time, by the agent there, or else by the one here.
+ * What daemons of different nodes want of each other: PUT, COPY, DROP and QUERY go from this node's daemon to the agent
+ * of the node they are for, which has its own daemon do it; the answer comes back the same way. Whatever is asked for
+ * is answered, once and in bounded time: with an error if that node does not take part, or does not answer in time, by
+ * the agent there, or else by the one here.
  *
- * Of what other nodes want, some is with the daemon at once; the rest waits where it came from (peers.h). Questions do not wait: more than some at once are answered with -EBUSY. Bodies of other nodes are looked at before the daemon gets them: what cannot be right
- * is that node's fault, and not a reason for the daemon to hang up.
+ * Of what other nodes want, some is with the daemon at once; the rest waits where it came from (peers.h). Questions do
+ * not wait: more than some at once are answered with -EBUSY. Bodies of other nodes are looked at before the daemon gets
+ * them: what cannot be right is that node's fault, and not a reason for the daemon to hang up.
  */
 #pragma once
 
@@ -25,7 +28,8 @@ struct relays_figures {
 };
 
 /* Borrows all of these. */
-int relays_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct relays **ret);
+int relays_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits,
+	       struct relays **ret);
 void relays_free(struct relays *rs); /* NULL is fine */
 
 /* The daemon's PUT, COPY, DROP or QUERY; its KEPT, COPIED, DROPPED or ANSWER. -EBADMSG, -ENOMEM, -EIO */

@@ -51,7 +51,8 @@ struct rounds {
 
 	bool has_offered, has_stored; /* the daemon, in time */
 	bool is_awaited; /* by daemons that want to hear the end of it: something is in common */
-	bool has_failed; /* to hear what was decided, here: others may have heard that this node is to store something */
+	/* to hear what was decided, here: others may have heard that this node is to store something */
+	bool has_failed;
 	struct fp *pages; /* of the offer */
 	uint32_t nr_pages;
 	struct known *remembered;
@@ -370,7 +371,8 @@ static struct link_owners owners_of(uint32_t index, const struct popular *p)
 	return o;
 }
 
-/* What of the offer is on other nodes, too. What entered is for the result to decide, and for nobody else: others have the same. */
+/* What of the offer is on other nodes, too. What entered is for the result to decide, and for nobody else: others have
+ * the same. */
 static uint32_t decide(const struct rounds *rs, struct link_owners *ret)
 {
 	const struct popular_set *s = &rs->result;

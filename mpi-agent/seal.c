@@ -39,7 +39,8 @@ struct mac {
 
 static EVP_MAC_CTX *context_new(const struct seal_key *key)
 {
-	OSSL_PARAM digest[] = { OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char[]){ "SHA256" }, 0), OSSL_PARAM_construct_end() };
+	OSSL_PARAM digest[] = { OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char[]){ "SHA256" }, 0),
+				OSSL_PARAM_construct_end() };
 	EVP_MAC *kind = EVP_MAC_fetch(NULL, OSSL_MAC_NAME_HMAC, NULL);
 	EVP_MAC_CTX *context = kind ? EVP_MAC_CTX_new(kind) : NULL;
 
@@ -139,7 +140,8 @@ static struct seal_key seal_of(const struct seal_key *key, const void *head, siz
 	return hmac_again(key, bytes, head_len + len);
 }
 
-void seal_make_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len, uint8_t ret[SEAL_LEN])
+void seal_make_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len,
+		  uint8_t ret[SEAL_LEN])
 {
 	struct seal_key whole = seal_of(key, head, head_len, p, len);
 
@@ -151,7 +153,8 @@ void seal_make(const struct seal_key *key, const void *p, size_t len, uint8_t re
 	seal_make_of(key, NULL, 0, p, len, ret);
 }
 
-bool seal_is_right_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len, const uint8_t seal[SEAL_LEN])
+bool seal_is_right_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len,
+		      const uint8_t seal[SEAL_LEN])
 {
 	uint8_t expected[SEAL_LEN];
 

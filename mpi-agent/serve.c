@@ -36,7 +36,8 @@ struct serve {
 	uint64_t number; /* of the last GET */
 };
 
-int serve_new(struct peers *p, struct link *daemon, const struct arena *theirs, const struct waits *waits, struct serve **ret)
+int serve_new(struct peers *p, struct link *daemon, const struct arena *theirs, const struct waits *waits,
+	      struct serve **ret)
 {
 	struct serve *s = calloc(1, sizeof(*s));
 
@@ -132,7 +133,8 @@ static int answer(struct serve *s, const struct get *g, const void *body, size_t
 		s->figures.bytes += chunks[i] ? g->wants[i].len : 0;
 		s->figures.missing += chunks[i] == NULL;
 	}
-	return lies_there ? peers_send_borrowed(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len, give_back, s, g->number) :
+	return lies_there ? peers_send_borrowed(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len, give_back, s,
+						g->number) :
 			    peers_send(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len);
 }
 

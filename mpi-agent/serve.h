@@ -1,6 +1,7 @@
 /*
- * Chunks of this node that others want: their GETs go to the daemon, and what it has back to them. A GET that the daemon does not answer in time is answered with nothing, so that whoever
- * wants it asks elsewhere. Some are with the daemon at once; the others wait where they came from (peers.h).
+ * Chunks of this node that others want: their GETs go to the daemon, and what it has back to them. A GET that the
+ * daemon does not answer in time is answered with nothing, so that whoever wants it asks elsewhere. Some are with the
+ * daemon at once; the others wait where they came from (peers.h).
  */
 #pragma once
 
@@ -20,11 +21,13 @@ struct serve_figures {
 };
 
 /* Borrows all of these. `theirs`: of the daemon; NULL: none */
-int serve_new(struct peers *p, struct link *daemon, const struct arena *theirs, const struct waits *waits, struct serve **ret);
+int serve_new(struct peers *p, struct link *daemon, const struct arena *theirs, const struct waits *waits,
+	      struct serve **ret);
 void serve_free(struct serve *s); /* NULL is fine */
 
 bool serve_has_room(const struct serve *s); /* for another GET */
-int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body, size_t len); /* -EBADMSG, -ENOMEM, -EIO */
+/* -EBADMSG, -ENOMEM, -EIO */
+int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body, size_t len);
 /* The daemon's CHUNKS. */
 int serve_chunks(struct serve *s, uint64_t number, const void *body, size_t len);
 /* Its THERE: sent from where it lies, which is the daemon's again when MPI has it. */

@@ -202,8 +202,8 @@ static int may_connect(struct connection *c, int fd)
 	return 0;
 }
 
-/* It has just come, so there is room for as little. It may be about to say HELLO, and would get no further if this end were closed: it
- * stays open until the next one comes. */
+/* It has just come, so there is room for as little. It may be about to say HELLO, and would get no further if this end
+ * were closed: it stays open until the next one comes. */
 static void send_away(struct connection *c, int fd, int why)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -614,9 +614,13 @@ static int start_threads(struct service *s)
 	const struct {
 		pthread_t *thread;
 		void *(*run)(void *);
-	} threads[] = { { &s->io, run }, { &s->server, service_server }, { &s->committer, service_committer },
-		      { &s->collector, service_collector }, { &s->answerer, service_answerer }, { &s->keeper, service_keeper },
-		      { &s->rebuilder, service_rebuilder } };
+	} threads[] = { { &s->io, run },
+			{ &s->server, service_server },
+			{ &s->committer, service_committer },
+			{ &s->collector, service_collector },
+			{ &s->answerer, service_answerer },
+			{ &s->keeper, service_keeper },
+			{ &s->rebuilder, service_rebuilder } };
 	size_t nr = 0;
 	int r = 0;
 

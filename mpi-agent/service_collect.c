@@ -1,6 +1,8 @@
 /*
- * Collecting together (collects.h), between the agent, which comes with one step after the other, and the store. A thread takes them, as each lasts as long as the disk does. One that comes
- * while another is under way takes the place of what waits: the agent has given that up. When the collection is over, or the agent is gone, the store hears of it, once.
+ * Collecting together (collects.h), between the agent, which comes with one step after the other, and the store. A
+ * thread takes them, as each lasts as long as the disk does. One that comes while another is under way takes the place
+ * of what waits: the agent has given that up. When the collection is over, or the agent is gone, the store hears of it,
+ * once.
  */
 #include <assert.h>
 #include <errno.h>
@@ -157,7 +159,8 @@ int service_collect(struct service *s, bool (*goes_on)(void *userdata), void *us
 	agent = s->agent;
 	before = s->nr_collected;
 	s->nr_collecting++;
-	r = agent != 0 && s->nodes && !s->hang_up && !s->stopping ? service_send_plain(s, LINK_WANT_COLLECT, 0) : -ENOTCONN;
+	r = agent != 0 && s->nodes && !s->hang_up && !s->stopping ? service_send_plain(s, LINK_WANT_COLLECT, 0) :
+								    -ENOTCONN;
 	while (r == 0 && s->nr_collected == before) {
 		if (s->agent != agent || s->stopping)
 			r = -ENOTCONN;

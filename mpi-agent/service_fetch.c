@@ -167,10 +167,12 @@ int service_request_await(struct service *s, struct service_request *rq, uint64_
 	return r;
 }
 
-/* Where they are, in what was sent or in memory that the agent shares, which may change yet: who fetches compares what was copied. */
+/* Where they are, in what was sent or in memory that the agent shares, which may change yet: who fetches compares what
+ * was copied. */
 static int decode_answer(const struct service_request *rq, const struct link_want *wants, uint32_t nr, const void **chunks)
 {
-	return rq->lies_in ? link_decode_places(rq->answer.data, rq->answer.len, wants, nr, arena_data(rq->lies_in), arena_len(rq->lies_in), chunks) :
+	return rq->lies_in ? link_decode_places(rq->answer.data, rq->answer.len, wants, nr, arena_data(rq->lies_in),
+						arena_len(rq->lies_in), chunks) :
 			     link_decode_chunks(rq->answer.data, rq->answer.len, wants, nr, chunks);
 }
 
@@ -372,8 +374,8 @@ static bool service_queue_put(struct service *s, struct service_queue *q, size_t
 	return has_room;
 }
 
-bool service_queue_add(struct service *s, struct service_queue *q, size_t max, enum link_type type, uint64_t number, struct buf *body,
-		       struct service_get **ret)
+bool service_queue_add(struct service *s, struct service_queue *q, size_t max, enum link_type type, uint64_t number,
+		       struct buf *body, struct service_get **ret)
 {
 	struct service_get *g = calloc(1, sizeof(*g));
 
@@ -421,7 +423,8 @@ static size_t bytes_of(const struct link_want *wants, uint32_t nr)
 }
 
 /* Into `bytes`, those that are here one behind the other. -EXDEV: not all are, and with `rebuilds` it may do better. */
-static int read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, bool rebuilds, uint8_t *bytes, bool *is_here, size_t *ret)
+static int read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, bool rebuilds, uint8_t *bytes,
+		       bool *is_here, size_t *ret)
 {
 	_cleanup_(freep) struct cluster_want *v = calloc(MAX(nr, 1u), sizeof(*v));
 	uint8_t *end = bytes;
@@ -477,8 +480,8 @@ static int answer_none(struct service *s, const struct service_get *g, const str
 }
 
 /* Chunks begin at a page: they are read from the disk to where they are sent from. */
-static int encode_answer(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr, bool rebuilds, struct buf *b,
-			 size_t *ret_from)
+static int encode_answer(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr,
+			 bool rebuilds, struct buf *b, size_t *ret_from)
 {
 	_cleanup_(freep) bool *is_here = calloc(MAX(nr, 1u), sizeof(*is_here));
 	size_t head = LINK_CHUNKS_HEAD(nr), bytes = bytes_of(wants, nr);
@@ -497,7 +500,8 @@ static int encode_answer(struct service *s, const struct service_get *g, const s
 	return 0;
 }
 
-/* Some memory that the agent looks at, for chunks and, in the page before them, the bytes that tell which are there. NULL: there is none for them. */
+/* Some memory that the agent looks at, for chunks and, in the page before them, the bytes that tell which are there.
+ * NULL: there is none for them. */
 static struct service_given *given_new(struct service *s, uint64_t agent, size_t bytes, struct arena **ret_arena)
 {
 	struct service_given *g = bytes >= ARENA_MIN ? calloc(1, sizeof(*g)) : NULL;
@@ -552,7 +556,8 @@ void service_drop_given(struct service *s)
 }
 
 /* From where they are read to. */
-static int send_there(struct service *s, const struct service_get *get, struct service_given *g, struct arena *arena, uint32_t nr, size_t bytes)
+static int send_there(struct service *s, const struct service_get *get, struct service_given *g, struct arena *arena,
+		      uint32_t nr, size_t bytes)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	int r;
@@ -572,7 +577,8 @@ static int send_there(struct service *s, const struct service_get *get, struct s
 }
 
 /* 1; 0: there is no room for them */
-static int answer_there(struct service *s, const struct service_get *get, const struct link_want *wants, uint32_t nr, bool rebuilds)
+static int answer_there(struct service *s, const struct service_get *get, const struct link_want *wants, uint32_t nr,
+			bool rebuilds)
 {
 	_cleanup_(arena_putp) struct arena *arena = NULL;
 	size_t bytes = bytes_of(wants, nr);
@@ -591,7 +597,8 @@ static int answer_there(struct service *s, const struct service_get *get, const 
 	return r;
 }
 
-static int answer_get(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr, bool rebuilds)
+static int answer_get(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr,
+		      bool rebuilds)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	size_t from;

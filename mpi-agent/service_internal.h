@@ -1,8 +1,11 @@
 /*
- * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c, service_collect.c, service_query.c, service_keep.c.
+ * What the parts of the service share: service.c (life and connection), service_round.c, service_fetch.c,
+ * service_collect.c, service_query.c, service_keep.c.
  *
- * One lock for all of it, a leaf, held for moments: messages are encoded, decoded, sent and received without it. Who waits for the answer to a request, or for something in a queue, does so on a condition of
- * its own: these come thousands of times in a second. All others do so on one: a few of them, for things that happen a few times in a second.
+ * One lock for all of it, a leaf, held for moments: messages are encoded, decoded, sent and received without it. Who
+ * waits for the answer to a request, or for something in a queue, does so on a condition of its own: these come
+ * thousands of times in a second. All others do so on one: a few of them, for things that happen a few times in a
+ * second.
  */
 #pragma once
 
@@ -23,9 +26,10 @@
  *                    ▼                         ▼
  *                  EMPTY                     LEFT
  *
- * EMPTY: nothing was offered, and what is decided is answered by STORED; LEFT: likewise, with an error. BEGIN comes from everywhere: a round that the
- * agent has given up is over for those in it, too. So do NODES and the agent's end; these lead to NONE. Who waits has what it waits
- * for as soon as it comes, whatever comes next: SETTLED of one round and BEGIN of the next are one behind the other.
+ * EMPTY: nothing was offered, and what is decided is answered by STORED; LEFT: likewise, with an error. BEGIN comes
+ * from everywhere: a round that the agent has given up is over for those in it, too. So do NODES and the agent's end;
+ * these lead to NONE. Who waits has what it waits for as soon as it comes, whatever comes next: SETTLED of one round
+ * and BEGIN of the next are one behind the other.
  */
 enum service_state {
 	SERVICE_NONE,
@@ -57,7 +61,9 @@ struct service_request {
 	enum link_type answered_by;
 	uint64_t number;
 	struct buf answer; /* what follows the header of that */
-	struct arena *lies_in; /* in place of CHUNKS it was PLACES: these are there, and the agent is to be told when they are taken; NULL: it was not */
+	/* in place of CHUNKS it was PLACES: these are there, and the agent is to be told when they are taken; NULL: it
+	 * was not */
+	struct arena *lies_in;
 	struct cond done; /* while it is on the list */
 	bool is_done;
 	int r;
@@ -123,8 +129,10 @@ struct service {
 	uint64_t round GUARDED_BY(lock); /* the agent's number for it, of which a new agent begins anew, ... */
 	uint64_t serial GUARDED_BY(lock); /* and ours, which is never used again */
 	uint64_t begun_ns GUARDED_BY(lock); /* when BEGUN began */
-	uint64_t look_ns GUARDED_BY(lock); /* BEGUN: whether a program still writes what others may have, too; 0: it does not matter */
-	struct service_waiter *waiter GUARDED_BY(lock); /* OFFERED, STORED: who waits for the round to go on; NULL: nobody yet */
+	/* BEGUN: whether a program still writes what others may have, too; 0: it does not matter */
+	uint64_t look_ns GUARDED_BY(lock);
+	/* OFFERED, STORED: who waits for the round to go on; NULL: nobody yet */
+	struct service_waiter *waiter GUARDED_BY(lock);
 	unsigned nr_deciding GUARDED_BY(lock); /* callers in decide() that no round has begun for */
 	bool is_wanted GUARDED_BY(lock); /* WANT was sent, and no BEGIN has come since */
 	bool commit_wanted GUARDED_BY(lock);
@@ -156,8 +164,8 @@ int service_send(struct service *s, uint64_t agent, struct buf *message) REQUIRE
 int service_send_from(struct service *s, uint64_t agent, struct buf *message, size_t from) REQUIRES(s->lock);
 int service_send_plain(struct service *s, enum link_type type, uint64_t number) REQUIRES(s->lock);
 /*
- * Memory for a long message, empty: of one that has come or gone before, if there is any. Fresh memory, which the kernel has to clear and map, costs six times as much as
- * copying to it.
+ * Memory for a long message, empty: of one that has come or gone before, if there is any. Fresh memory, which the
+ * kernel has to clear and map, costs six times as much as copying to it.
  */
 void service_take_spare(struct service *s, struct buf *ret) REQUIRES(s->lock);
 void service_spare(struct service *s, struct buf *b) REQUIRES(s->lock); /* leaves it BUF_EMPTY */
@@ -184,7 +192,8 @@ void *service_committer(void *userdata); /* a thread's */
 /* --- service_fetch.c --- */
 
 int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
-void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* CHUNKS, PLACES, ANSWER, KEPT, COPIED or DROPPED has come */
+/* CHUNKS, PLACES, ANSWER, KEPT, COPIED or DROPPED has come */
+void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body);
 int service_taken(struct service *s, uint64_t number); /* TAKEN has come */
 void service_drop_given(struct service *s) REQUIRES(s->lock); /* nobody will take it */
 /* Puts a request on the list: with whoever has sent it, until service_forget(). */
@@ -196,8 +205,8 @@ void service_forget(struct service *s, struct service_request *rq) REQUIRES(s->l
 void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* GET or LEND has come */
 void service_fail_requests(struct service *s) REQUIRES(s->lock);
 /* Takes the body. false: it would be more bytes than `max` in all, and *ret is the caller's; NULL: no memory. */
-bool service_queue_add(struct service *s, struct service_queue *q, size_t max, enum link_type type, uint64_t number, struct buf *body,
-		       struct service_get **ret);
+bool service_queue_add(struct service *s, struct service_queue *q, size_t max, enum link_type type, uint64_t number,
+		       struct buf *body, struct service_get **ret);
 void service_queue_wake(struct service_queue *q); /* whoever waits for it looks again */
 struct service_get *service_queue_take(struct service_queue *q);
 void service_queue_clear(struct service_queue *q);
@@ -207,7 +216,8 @@ void *service_rebuilder(void *userdata); /* another one's */
 
 /* --- service_keep.c --- */
 
-void service_keep(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* PUT, COPY or DROP has come */
+/* PUT, COPY or DROP has come */
+void service_keep(struct service *s, enum link_type type, uint64_t number, struct buf *body);
 void *service_keeper(void *userdata); /* a thread's */
 
 /* --- service_collect.c --- */

@@ -1,6 +1,7 @@
 /*
- * What nodes keep for each other: calls to the daemons of others, and a thread that does what they want here. Each of these lasts as long as the disk does, and making a copy comes to a
- * commit, perhaps with a round; so it is nobody else's thread.
+ * What nodes keep for each other: calls to the daemons of others, and a thread that does what they want here. Each of
+ * these lasts as long as the disk does, and making a copy comes to a commit, perhaps with a round; so it is nobody
+ * else's thread.
  */
 #include <assert.h>
 #include <errno.h>
@@ -100,7 +101,8 @@ int service_world(struct service *s, struct service_world *ret)
 
 	mutex_lock(&s->lock);
 	if (s->nodes && !s->stopping) {
-		w = (struct service_world){ calloc(s->nr_nodes, sizeof(*w.nodes)), calloc(s->nr_nodes, sizeof(*w.hosts)), s->nr_nodes, s->self };
+		w = (struct service_world){ calloc(s->nr_nodes, sizeof(*w.nodes)),
+					    calloc(s->nr_nodes, sizeof(*w.hosts)), s->nr_nodes, s->self };
 		r = w.nodes && w.hosts ? 0 : -ENOMEM;
 	}
 	if (r == 0) {
@@ -229,7 +231,9 @@ static int do_drop(struct service *s, const struct service_get *g, int error)
 /* `error`: nothing is to be done, and why. */
 static void attend_to(struct service *s, const struct service_get *g, int error)
 {
-	int r = g->type == LINK_PUT ? do_put(s, g, error) : g->type == LINK_COPY ? do_copy(s, g, error) : do_drop(s, g, error);
+	int r = g->type == LINK_PUT  ? do_put(s, g, error) :
+		g->type == LINK_COPY ? do_copy(s, g, error) :
+				       do_drop(s, g, error);
 
 	if (r == -EBADMSG)
 		service_hang_up(s, g->agent, "what is to be kept,");

@@ -1,4 +1,5 @@
-/* A round between the engine, which comes with a commit, and the agent, which comes with those of all nodes. The states are in service_internal.h. */
+/* A round between the engine, which comes with a commit, and the agent, which comes with those of all nodes. The states
+ * are in service_internal.h. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -124,7 +125,8 @@ void service_end_round(struct service *s, int r)
 	enter(s, SERVICE_NONE);
 }
 
-/* Until the round, which is in state OFFERED or STORED, goes on. If it does not, it ends up in `left`, and goes on without this node. */
+/* Until the round, which is in state OFFERED or STORED, goes on. If it does not, it ends up in `left`, and goes on
+ * without this node. */
 static int await_answer(struct service *s, enum service_state left, uint64_t until_ns, struct buf *ret) REQUIRES(s->lock)
 {
 	struct service_waiter w = { .answer = BUF_EMPTY };
@@ -174,7 +176,8 @@ static int decision_of(const struct buf *in, size_t nr_offered, struct cluster_d
 		return -ENOMEM;
 	d->nr = nr;
 	for (uint32_t i = 0; i < nr; i++) {
-		d->owners[i] = (struct cluster_owners){ .index = owners[i].index, .nr = owners[i].nr, .has = owners[i].has };
+		d->owners[i] =
+			(struct cluster_owners){ .index = owners[i].index, .nr = owners[i].nr, .has = owners[i].has };
 		memcpy(d->owners[i].owners, owners[i].owners, sizeof(d->owners[i].owners));
 	}
 	return 0;
@@ -321,8 +324,9 @@ void service_begin(struct service *s, uint64_t round)
 }
 
 /*
- * What is pending here is for this round; but if nodes are likely to have the same, and a program is still writing it, those who have it already would store all that this node does not offer yet. So it
- * goes on until the program pauses, or comes to decide() by itself.
+ * What is pending here is for this round; but if nodes are likely to have the same, and a program is still writing it,
+ * those who have it already would store all that this node does not offer yet. So it goes on until the program pauses,
+ * or comes to decide() by itself.
  */
 uint64_t service_await_writers(struct service *s, uint64_t now_ns)
 {
@@ -338,7 +342,8 @@ uint64_t service_await_writers(struct service *s, uint64_t now_ns)
 	if (look_ns == 0 || now_ns < look_ns)
 		return look_ns ?: UINT64_MAX;
 	held_ns = s->store.held_ns ? s->store.held_ns(s->store.userdata) : 0;
-	look_ns = held_ns == 0 || held_ns + QUIET_NS <= now_ns || now_ns >= until_ns ? 0 : MIN(held_ns + QUIET_NS, until_ns);
+	look_ns = held_ns == 0 || held_ns + QUIET_NS <= now_ns || now_ns >= until_ns ? 0 :
+										       MIN(held_ns + QUIET_NS, until_ns);
 	mutex_lock(&s->lock);
 	if (s->serial == serial)
 		s->look_ns = look_ns;
@@ -416,7 +421,8 @@ void service_stored(void *userdata, const struct fp *fps, size_t nr)
 	mutex_unlock(&s->lock);
 }
 
-/* A commit for the round that had begun has not come to it: what was pending somebody else had taken to the one before. Nobody else will come. */
+/* A commit for the round that had begun has not come to it: what was pending somebody else had taken to the one before.
+ * Nobody else will come. */
 static void end_waiting(struct service *s, uint64_t serial) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));

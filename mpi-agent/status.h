@@ -1,6 +1,6 @@
 /*
- * ckptfs-agent --status: a text about the agent of this node, asked for over a socket that has no name in any directory but goes by the daemon's. Only
- * its user and root are told.
+ * ckptfs-agent --status: a text about the agent of this node, asked for over a socket that has no name in any directory
+ * but goes by the daemon's. Only its user and root are told.
  */
 #pragma once
 
@@ -8,7 +8,8 @@
 
 /* --- the agent that is asked --- */
 
-int status_listen(const struct socket_path *at); /* a descriptor, which does not block; <0: nobody can ask, which is logged */
+/* a descriptor, which does not block; <0: nobody can ask, which is logged */
+int status_listen(const struct socket_path *at);
 /* Whoever asks gets the text, as much of it as goes without waiting. */
 void status_answer(int fd, const char *text, size_t len);
 

@@ -1,8 +1,9 @@
 /*
  * Who takes part. Collective: all ranks of MPI_COMM_WORLD enter together, or none does.
  *
- * Every node shows a card with a fresh random number, and then a proof, made with the cluster's key, that it has seen the cards of all. Who has another key, or was shown
- * other cards, cannot make it. The keys of this world are made of the same: messages of an earlier one are nothing in it. The cluster's key itself stays where it is.
+ * Every node shows a card with a fresh random number, and then a proof, made with the cluster's key, that it has seen
+ * the cards of all. Who has another key, or was shown other cards, cannot make it. The keys of this world are made of
+ * the same: messages of an earlier one are nothing in it. The cluster's key itself stays where it is.
  */
 #pragma once
 
@@ -25,7 +26,8 @@ struct world {
 
 /* The name that a node's host goes by: CKPTFS_AGENT_HOST, or what MPI says. */
 void world_host(char ret[LINK_NAME_LEN]);
-/* `w` is NULL if there is no daemon (`error`), which is then told to all. What is wrong is logged on all ranks: -EINVAL; -ENOMEM, -EIO. */
+/* `w` is NULL if there is no daemon (`error`), which is then told to all. What is wrong is logged on all ranks:
+ * -EINVAL; -ENOMEM, -EIO. */
 int world_enter(const struct link_welcome *w, int error, struct world *ret);
 void world_release(struct world *w); /* without MPI: communicators end with it */
 /* The rank of a store. 1/0 */

@@ -43,7 +43,8 @@ static int decode_part(struct variables *v, const struct coded_frame *f, uint32_
 }
 
 /* What came of a frame without what repeats in it, which v->block has. */
-static int count_matched(struct variables *v, struct variable *x, const struct coded_frame *f, uint32_t len, uint32_t coded)
+static int count_matched(struct variables *v, struct variable *x, const struct coded_frame *f, uint32_t len,
+			 uint32_t coded)
 {
 	uint64_t from = thread_cpu_ns();
 

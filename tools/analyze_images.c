@@ -158,7 +158,8 @@ int images_run(struct images *is, const struct files *files)
 {
 	int r = 0;
 
-	is->image = calloc(MAX(files->nr, (size_t)1), sizeof(*is->image)); /* they must not move: blocks have pointers to figures */
+	/* they must not move: blocks have pointers to figures */
+	is->image = calloc(MAX(files->nr, (size_t)1), sizeof(*is->image));
 	if (!is->image)
 		return -ENOMEM;
 	for (size_t i = 0; i < files->nr && r == 0; i++)

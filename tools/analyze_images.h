@@ -1,6 +1,7 @@
 /*
- * What is saved on images of processes (ELF core files, pages of CRIU, DMTCP), by what the memory was: heap, stack, code... Pages are counted from where segments
- * begin, wherever that is in the file. Memory does not depend on the size of files.
+ * What is saved on images of processes (ELF core files, pages of CRIU, DMTCP), by what the memory was: heap, stack,
+ * code... Pages are counted from where segments begin, wherever that is in the file. Memory does not depend on the size
+ * of files.
  */
 #pragma once
 
@@ -22,7 +23,8 @@ struct images_conf {
 struct image_kind {
 	uint64_t original;
 	struct figures plain; /* of all bytes, known or not: how they compress */
-	struct figures by[NR_IMAGE_WAYS]; /* pages that the same image has not had before; that no image has; chunks by content likewise */
+	/* pages that the same image has not had before; that no image has; chunks by content likewise */
+	struct figures by[NR_IMAGE_WAYS];
 };
 
 struct image {
@@ -46,7 +48,8 @@ struct images {
 
 int images_init(struct images *is, const struct images_conf *conf);
 void images_release(struct images *is);
-/* All files, which have been arranged. One that cannot be read is left out, and `complete` false. -ENOMEM and others, after a complaint. */
+/* All files, which have been arranged. One that cannot be read is left out, and `complete` false. -ENOMEM and others,
+ * after a complaint. */
 int images_run(struct images *is, const struct files *files);
 
 /* What part of the original is not stored: of `stored` bytes that are left. */

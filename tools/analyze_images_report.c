@@ -48,13 +48,14 @@ static void print_kind(const struct image_kind *k, size_t kind, enum image_way w
 
 static void print_heads(const char *name)
 {
-	printf("%-12s %11s %11s %11s %11s %11s %11s", name, "original", "zeros", "zstd:3", "dedup", "and zstd:3", "redundant");
+	printf("%-12s %11s %11s %11s %11s %11s %11s", name, "original", "zeros", "zstd:3", "dedup", "and zstd:3",
+	       "redundant");
 }
 
 void images_text(const struct images *is)
 {
-	printf("\nImages of processes: %zu%s%s. Pages of 4 KiB from where segments begin:\n", is->nr, is->exact ? "" : ", by estimate",
-	       is->complete ? "" : "; not everything could be read");
+	printf("\nImages of processes: %zu%s%s. Pages of 4 KiB from where segments begin:\n", is->nr,
+	       is->exact ? "" : ", by estimate", is->complete ? "" : "; not everything could be read");
 	for (size_t i = 0; i < is->nr; i++) {
 		json_print_string(stdout, is->image[i].file->path);
 		fputs(", by itself:\n", stdout);
@@ -95,13 +96,15 @@ static void print_kinds(const struct image_kind kinds[NR_SEGMENT_KINDS], enum im
 
 		if (k->original == 0)
 			continue;
-		printf("%s{\"kind\":\"%s\",\"original_bytes\":%" PRIu64 ",\"zero_bytes\":%" PRIu64 ",\"zstd_bytes\":%" PRIu64, between,
-		       kind_name(nth_kind(i)), k->original, k->by[way].zero, figures_coded(&k->plain, CODEC_ZSTD));
-		printf(",\"deduplicated_bytes\":%" PRIu64 ",\"deduplicated_zstd_bytes\":%" PRIu64 ",\"redundancy\":%.6f", stored(k, way),
-		       coded(k, way), image_redundancy(k->original, stored(k, way)));
+		printf("%s{\"kind\":\"%s\",\"original_bytes\":%" PRIu64 ",\"zero_bytes\":%" PRIu64
+		       ",\"zstd_bytes\":%" PRIu64,
+		       between, kind_name(nth_kind(i)), k->original, k->by[way].zero,
+		       figures_coded(&k->plain, CODEC_ZSTD));
+		printf(",\"deduplicated_bytes\":%" PRIu64 ",\"deduplicated_zstd_bytes\":%" PRIu64 ",\"redundancy\":%.6f",
+		       stored(k, way), coded(k, way), image_redundancy(k->original, stored(k, way)));
 		if (way == IMAGE_TOGETHER)
-			printf(",\"by_content_bytes\":%" PRIu64 ",\"by_content_zstd_bytes\":%" PRIu64, stored(k, IMAGE_BY_CONTENT),
-			       coded(k, IMAGE_BY_CONTENT));
+			printf(",\"by_content_bytes\":%" PRIu64 ",\"by_content_zstd_bytes\":%" PRIu64,
+			       stored(k, IMAGE_BY_CONTENT), coded(k, IMAGE_BY_CONTENT));
 		putchar('}');
 		between = ",";
 	}
@@ -109,8 +112,8 @@ static void print_kinds(const struct image_kind kinds[NR_SEGMENT_KINDS], enum im
 
 void images_json(const struct images *is)
 {
-	printf(",\n\"images\":{\"complete\":%s,\"exact\":%s,\"other_files\":%zu,\"images\":[", is->complete ? "true" : "false",
-	       is->exact ? "true" : "false", is->nr_others);
+	printf(",\n\"images\":{\"complete\":%s,\"exact\":%s,\"other_files\":%zu,\"images\":[",
+	       is->complete ? "true" : "false", is->exact ? "true" : "false", is->nr_others);
 	for (size_t i = 0; i < is->nr; i++) {
 		fputs(i > 0 ? ",\n{\"path\":" : "\n{\"path\":", stdout);
 		json_print_string(stdout, is->image[i].file->path);

@@ -64,8 +64,8 @@ static void print_file(const struct analysis *a, const struct file *f)
 	putchar('}');
 }
 
-void report_json(const struct analysis *a, const struct files *files, const struct setting *s, const struct variables *v,
-		 const struct rival *rivals, const struct images *images)
+void report_json(const struct analysis *a, const struct files *files, const struct setting *s,
+		 const struct variables *v, const struct rival *rivals, const struct images *images)
 {
 	printf("{\"schema_version\":%d,\"complete\":%s,\"exact\":%s,\"dedup\":\"%s\",\"files\":[", SCHEMA_VERSION,
 	       a->complete ? "true" : "false", analysis_is_exact(a) ? "true" : "false", domains_names[files->domains]);

@@ -103,7 +103,10 @@ static void print_funnel(const struct analysis *a, const struct files *files)
 	print_line(a, "  each series (steps of a rank)", series_alone);
 	if (files->nr_families < files->nr_series)
 		print_line(a, "  ranks together", ranks_together);
-	print_line(a, files->domains == FP_OF_USER ? "  all of a user together" : files->domains == FP_OF_GROUP ? "  all of a group together" : "  all together",
+	print_line(a,
+		   files->domains == FP_OF_USER	 ? "  all of a user together" :
+		   files->domains == FP_OF_GROUP ? "  all of a group together" :
+						   "  all together",
 		   all_together);
 	print_line(a, "    and lz4", with_lz4);
 	print_line(a, "    and zstd:3", with_zstd);

@@ -19,8 +19,8 @@ void setting_recommend(const struct analysis *a, struct setting *ret);
 
 void report_text(const struct analysis *a, const struct files *files, const struct setting *s);
 /* v: NULL if variables were not looked at; rivals, images: likewise. */
-void report_json(const struct analysis *a, const struct files *files, const struct setting *s, const struct variables *v,
-		 const struct rival *rivals, const struct images *images);
+void report_json(const struct analysis *a, const struct files *files, const struct setting *s,
+		 const struct variables *v, const struct rival *rivals, const struct images *images);
 
 /* "pages of 4 KiB", "chunks by content" */
 struct cutting_name {

@@ -1,6 +1,6 @@
 /*
- * Files that belong together in one step, a checkpoint set: the same step of up to a number of ranks, and what is known of each. And the
- * merged bytes of them: of all ranks' files, or of one variable.
+ * Files that belong together in one step, a checkpoint set: the same step of up to a number of ranks, and what is known
+ * of each. And the merged bytes of them: of all ranks' files, or of one variable.
  */
 #pragma once
 
@@ -22,14 +22,15 @@ struct set {
 	size_t nr;
 };
 
-/* Opens all, and has them classified. A file that cannot be opened is left out, after a complaint; that one is plain though its format is
- * known is told. -ENOMEM, or what the classifier failed of. */
+/* Opens all, and has them classified. A file that cannot be opened is left out, after a complaint; that one is plain
+ * though its format is known is told. -ENOMEM, or what the classifier failed of. */
 int set_open(struct set *s, const struct classify_conf *conf, struct file *const *files, size_t nr);
 void set_close(struct set *s); /* an empty one is fine */
 /* Bytes of a member's file; all of them, or a negative errno after a complaint. */
 int set_read(const struct set_member *m, void *p, size_t len, uint64_t off);
 
-/* Bytes that a variable has in the file, and some of them: off + len is no more. A file that cannot be read has been complained about: < 0. */
+/* Bytes that a variable has in the file, and some of them: off + len is no more. A file that cannot be read has been
+ * complained about: < 0. */
 uint64_t variable_len(const struct set_member *m, uint32_t variable);
 int variable_read(const struct set_member *m, uint32_t variable, uint64_t off, void *p, size_t len);
 
@@ -61,7 +62,9 @@ struct stream_source {
 /* Borrows the set. block 0: one part behind the other. -ENOMEM. */
 int stream_init(struct stream *s, enum stream_of of, const struct stream_source *source, size_t nr, uint64_t block);
 void stream_release(struct stream *s);
-/* How many bytes to read next, at most `most`, so that what has room is not cut in two: whole parts, if one has. Where they take turns all. */
+/* How many bytes to read next, at most `most`, so that what has room is not cut in two: whole parts, if one has. Where
+ * they take turns all. */
 size_t stream_whole(const struct stream *s, size_t most);
-/* The next bytes, as many as there are up to `len`: how many. A file that cannot be read has been complained about: < 0. */
+/* The next bytes, as many as there are up to `len`: how many. A file that cannot be read has been complained about: <
+ * 0. */
 ssize_t stream_read(struct stream *s, void *p, size_t len);

@@ -1,6 +1,6 @@
 /*
- * Which variables of a file are another one of it, rounded (store/code/twin.h). Found once for each file of a set: a read of some hundred bytes
- * for each variable of floats.
+ * Which variables of a file are another one of it, rounded (store/code/twin.h). Found once for each file of a set: a
+ * read of some hundred bytes for each variable of floats.
  */
 #pragma once
 

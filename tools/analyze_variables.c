@@ -94,8 +94,8 @@ static struct variable *variable_get(struct variables *v, const char *key, const
 	return x;
 }
 
-/* What a variable is made of in one set, and what its base is made of: the same variable in the set of the step before, or the one
- * that it was rounded from. */
+/* What a variable is made of in one set, and what its base is made of: the same variable in the set of the step before,
+ * or the one that it was rounded from. */
 struct sources {
 	enum stream_of of;
 	const struct stream_source *now, *base;
@@ -108,7 +108,8 @@ static bool is_rounded(const struct sources *from)
 	return from->wide.width > 0;
 }
 
-/* Bytes of the base of `len` bytes, in v->base: how many. base: NULL if there is none. Whoever decodes has to round, too. */
+/* Bytes of the base of `len` bytes, in v->base: how many. base: NULL if there is none. Whoever decodes has to round,
+ * too. */
 static ssize_t read_base(struct variables *v, struct variable *x, const struct sources *from, struct stream *base,
 			 size_t len)
 {
@@ -132,7 +133,8 @@ static ssize_t read_base(struct variables *v, struct variable *x, const struct s
 	return n * (ssize_t)narrow.width;
 }
 
-static int code_block(struct variables *v, struct variable *x, struct coding *c, const uint8_t *p, size_t len, size_t base_len, bool count)
+static int code_block(struct variables *v, struct variable *x, struct coding *c, const uint8_t *p, size_t len,
+		      size_t base_len, bool count)
 {
 	uint64_t from = thread_cpu_ns(), coded, decoded;
 	int n, r;
@@ -271,7 +273,8 @@ static int code_variable(struct variables *v, struct variable *x, const struct s
 		r = stream_init(&base, from->of, from->base, from->nr_base,
 				is_rounded(from) ? block / x->shape.type.width * from->wide.width : block);
 	if (r == 0)
-		r = based ? code_stream(v, x, &x->coding[based], from, &now, &base, UINT64_MAX, true, &coded) : code_frames(v, x, &now);
+		r = based ? code_stream(v, x, &x->coding[based], from, &now, &base, UINT64_MAX, true, &coded) :
+			    code_frames(v, x, &now);
 	x->nr_parts += from->nr;
 	stream_release(&now);
 	stream_release(&base);
@@ -347,8 +350,8 @@ static size_t run_of(const struct catalog *c, const char *key, size_t *at)
 	return *at - from;
 }
 
-/* What each of these was rounded from, in `ret`, which has room for as many: 1; 0: not all were, or from other types. Their twins are
- * as many as the members of the set. */
+/* What each of these was rounded from, in `ret`, which has room for as many: 1; 0: not all were, or from other types.
+ * Their twins are as many as the members of the set. */
 static int find_wide(const struct set *set, const struct twins *twins, const struct sources *from,
 		     struct stream_source *ret, struct code_type *ret_type)
 {

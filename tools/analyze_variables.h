@@ -1,6 +1,6 @@
 /*
- * What data-aware storage would make of files: every variable of all ranks merged, coded in the way that pays, against the step before.
- * Everything that is coded is decoded again and compared. Memory does not depend on the size of files.
+ * What data-aware storage would make of files: every variable of all ranks merged, coded in the way that pays, against
+ * the step before. Everything that is coded is decoded again and compared. Memory does not depend on the size of files.
  */
 #pragma once
 
@@ -8,8 +8,8 @@
 #include "store/code/matching.h"
 #include "tools/analyze_files.h"
 
-/* How checkpoints are merged before they are coded. AUTO: for each variable what makes it the smallest; or files as a whole, if that is
- * smaller than all of their variables. */
+/* How checkpoints are merged before they are coded. AUTO: for each variable what makes it the smallest; or files as a
+ * whole, if that is smaller than all of their variables. */
 enum scheme { SCHEME_AUTO, SCHEME_AGNOSTIC, SCHEME_AGNOSTIC_BLOCK, SCHEME_AWARE, SCHEME_AWARE_BLOCK, NR_SCHEMES };
 extern const char *const scheme_names[NR_SCHEMES];
 
@@ -49,7 +49,8 @@ struct variable {
 struct variables {
 	struct variables_conf conf;
 	struct code_work *work;
-	uint8_t *plain, *base, *wide, *block, *decoded; /* wide: what the base is rounded from. Frames fit into all but base and wide */
+	/* wide: what the base is rounded from. Frames fit into all but base and wide */
+	uint8_t *plain, *base, *wide, *block, *decoded;
 	struct match_out *match_out;
 	struct variable **variable; /* by key, once variables_run() is done */
 	size_t nr, room;
@@ -59,10 +60,12 @@ struct variables {
 
 int variables_init(struct variables *v, const struct variables_conf *conf);
 void variables_release(struct variables *v);
-/* All files, which have been arranged. A file that cannot be read is left out, and `complete` false. -ENOMEM and others, after a complaint. */
+/* All files, which have been arranged. A file that cannot be read is left out, and `complete` false. -ENOMEM and
+ * others, after a complaint. */
 int variables_run(struct variables *v, struct files *files);
 
-/* Are the files of a set smaller as a whole than all of their variables, each step by itself? Found out with some of them. -ENOMEM and others. */
+/* Are the files of a set smaller as a whole than all of their variables, each step by itself? Found out with some of
+ * them. -ENOMEM and others. */
 int variables_choose_whole(const struct variables_conf *conf, const struct set *set, bool *ret);
 
 /* What general compressors make of all files one behind the other. */
@@ -74,7 +77,8 @@ struct rival {
 /* -ENOMEM, or another after a complaint; what cannot be read is left out. `step` as above. */
 int rivals_run(const struct files *files, bool (*step)(void *, uint64_t), void *userdata, struct rival ret[NR_RIVALS]);
 
-/* analyze_frames.c: codes a stream without a base, frame by frame, each without what repeats in it if that pays. As code_stream(), counted. */
+/* analyze_frames.c: codes a stream without a base, frame by frame, each without what repeats in it if that pays. As
+ * code_stream(), counted. */
 int code_frames(struct variables *v, struct variable *x, struct stream *now);
 /* analyze_variables.c: one block by itself, and what comes of it; counted if it is to be. Its bytes; <0 */
 int code_alone(struct variables *v, struct variable *x, const uint8_t *p, size_t len, bool count);

@@ -41,7 +41,8 @@ static const char *shown_key(const struct variable *x)
 	return strcmp(x->key, WHOLE_KEY) == 0 ? "(whole files)" : *x->key ? x->key : "(no variable)";
 }
 
-/* The coder that was used in the end: with a base, if there was ever one; without what repeats, if most of it was coded so. */
+/* The coder that was used in the end: with a base, if there was ever one; without what repeats, if most of it was coded
+ * so. */
 static struct coder_spec coder_of(const struct variable *x)
 {
 	if (2 * x->matched > x->plain)

@@ -115,8 +115,8 @@ static void end_progress(struct request *q)
 }
 
 /* v, images: NULL if they are not wanted. */
-static void report(const struct request *q, const struct analysis *a, const struct variables *v, const struct rival *rivals,
-		   const struct images *images)
+static void report(const struct request *q, const struct analysis *a, const struct variables *v,
+		   const struct rival *rivals, const struct images *images)
 {
 	struct setting s;
 	size_t len;
@@ -155,7 +155,9 @@ static int look_at_variables(struct request *q, struct variables *v, struct riva
 
 static int look_at_images(struct request *q, struct images *is)
 {
-	struct images_conf conf = { .cdc = q->conf.cdc, .memory = q->conf.memory, .helper = q->helper, .step = step, .userdata = q };
+	struct images_conf conf = {
+		.cdc = q->conf.cdc, .memory = q->conf.memory, .helper = q->helper, .step = step, .userdata = q
+	};
 	int r;
 
 	classifier_find(q->helper);

@@ -1,7 +1,8 @@
 /*
- * ckptfs-classify: what variables or segments a file has, and where. Started by those who want to know (store/classify/classify.h), not by
- * hand: the file is standard input, a pipe standard output. Told the file's name, it has the file's directory as descriptor 3, and maps those files
- * beside it that may say more. Then it restricts itself, and then looks at the first byte.
+ * ckptfs-classify: what variables or segments a file has, and where. Started by those who want to know
+ * (store/classify/classify.h), not by hand: the file is standard input, a pipe standard output. Told the file's name,
+ * it has the file's directory as descriptor 3, and maps those files beside it that may say more. Then it restricts
+ * itself, and then looks at the first byte.
  *
  * Exit status: 0 it has said what it found, 1 it could not.
  */

@@ -1,11 +1,13 @@
 /*
  * ckptfs-compact: variables of files in a mount stored side by side, coded by what they are.
  *
- * What is in the files is found out here, by ckptfs-classify in a process that can do nothing else; the daemon is told where variables lie, and
- * moves them while everything goes on. Files of one step are one set; sets are given to the daemon together until they are much, since
- * each time it looks at all recipes once, and what is coded one against the other must be given at once. It can be stopped or killed at any time: the next one does the rest.
+ * What is in the files is found out here, by ckptfs-classify in a process that can do nothing else; the daemon is told
+ * where variables lie, and moves them while everything goes on. Files of one step are one set; sets are given to the
+ * daemon together until they are much, since each time it looks at all recipes once, and what is coded one against the
+ * other must be given at once. It can be stopped or killed at any time: the next one does the rest.
  *
- * Exit status: 0 done, 1 usage, 2 failed, or something could not be read, 75 another one is running (--background), 130 interrupted.
+ * Exit status: 0 done, 1 usage, 2 failed, or something could not be read, 75 another one is running (--background), 130
+ * interrupted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +44,13 @@
 #define CHAIN 4u
 #define CHAIN_MAX 15u
 
-enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_BUSY = CKPTFS_COMPACT_EXIT_BUSY, EXIT_INTERRUPTED = 130 };
+enum exit_status {
+	EXIT_DONE = 0,
+	EXIT_USAGE = 1,
+	EXIT_FAILED = 2,
+	EXIT_BUSY = CKPTFS_COMPACT_EXIT_BUSY,
+	EXIT_INTERRUPTED = 130
+};
 
 /* A variable of the plan. */
 struct planned {
@@ -75,7 +83,8 @@ struct request {
 	bool has_plan;
 	struct planned *planned;
 	size_t nr_planned, room_planned;
-	size_t last_set, last_end; /* the variables of the set that was added last, without those that were rounded from them, */
+	/* the variables of the set that was added last, without those that were rounded from them, */
+	size_t last_set, last_end;
 	unsigned nr_steps; /* which is step so many of those that follow one another in the plan */
 	uint64_t plan_bytes, plan_files, plan_extents;
 };
@@ -165,7 +174,8 @@ static int tell(struct request *q, int r)
 	if (r == -ESTALE)
 		fputs("ckptfs-compact: another one has begun meanwhile\n", stderr);
 	else if (r == -E2BIG)
-		fputs("ckptfs-compact: the files of one step have more variables or pieces than one plan can have; use --group\n", stderr);
+		fputs("ckptfs-compact: the files of one step have more variables or pieces than one plan can have; use --group\n",
+		      stderr);
 	else if (r == -EROFS)
 		fputs("ckptfs-compact: mounted read-only; --dry-run can be used\n", stderr);
 	else if (r < 0)
@@ -227,8 +237,10 @@ static uint32_t find_planned(const struct request *q, const char *key, size_t *a
 	return *at < end && strcmp(q->planned[*at].key, key) == 0 ? (uint32_t)*at + 1 : 0;
 }
 
-/* Those that were rounded from others of the set, or all but these. `from`, `end`: what the set before has, or this one. */
-static int add_some(struct request *q, const struct compact_pieces *p, const uint32_t *file, bool rounded, size_t from, size_t end)
+/* Those that were rounded from others of the set, or all but these. `from`, `end`: what the set before has, or this
+ * one. */
+static int add_some(struct request *q, const struct compact_pieces *p, const uint32_t *file, bool rounded, size_t from,
+		    size_t end)
 {
 	int r = 0;
 
@@ -299,8 +311,8 @@ static bool is_full(const struct request *q, const struct set *set, const struct
 
 	for (size_t i = 0; i < set->nr; i++)
 		bytes += set->member[i].typed.size;
-	return q->has_plan && ((q->plan_bytes + bytes > PLAN_BYTES && !goes_on) || q->plan_files + set->nr > PLAN_FILES ||
-			       q->plan_extents + p->nr_extents > PLAN_EXTENTS);
+	return q->has_plan && ((q->plan_bytes + bytes > PLAN_BYTES && !goes_on) ||
+			       q->plan_files + set->nr > PLAN_FILES || q->plan_extents + p->nr_extents > PLAN_EXTENTS);
 }
 
 static int compact_set(void *userdata, struct file **file, size_t nr, bool follows)
@@ -373,7 +385,10 @@ static int compact(struct request *q, char *paths[], int nr)
 /* That there is nothing to compact is no failure where nobody has asked. */
 static enum exit_status background_status(const struct request *q, int r)
 {
-	return interrupted() ? EXIT_INTERRUPTED : r == -EBUSY || r == -ESTALE ? EXIT_BUSY : r < 0 || !q->rows.complete ? EXIT_FAILED : EXIT_DONE;
+	return interrupted()		   ? EXIT_INTERRUPTED :
+	       r == -EBUSY || r == -ESTALE ? EXIT_BUSY :
+	       r < 0 || !q->rows.complete  ? EXIT_FAILED :
+					     EXIT_DONE;
 }
 
 /* --pause and --resume */
@@ -530,7 +545,9 @@ static int parse(int argc, char *argv[], struct request *q)
 
 int main(int argc, char *argv[])
 {
-	_cleanup_(request_release) struct request q = { .scheme = SCHEME_AUTO, .chain = CHAIN, .block = KiB(64), .budget = BUDGET, .mount = -1 };
+	_cleanup_(request_release) struct request q = {
+		.scheme = SCHEME_AUTO, .chain = CHAIN, .block = KiB(64), .budget = BUDGET, .mount = -1
+	};
 	int r = parse(argc, argv, &q);
 
 	if (r > 0)

@@ -139,7 +139,8 @@ static void show_file(struct request *q, const struct diff_result *d)
 	if (q->quiet || d->nr_ranges == 0)
 		return;
 	if (q->json) {
-		printf("%s, \"size_a\": %" PRIu64 ", \"size_b\": %" PRIu64 ", \"nr_ranges\": %" PRIu64 ", \"bytes\": %" PRIu64,
+		printf("%s, \"size_a\": %" PRIu64 ", \"size_b\": %" PRIu64 ", \"nr_ranges\": %" PRIu64
+		       ", \"bytes\": %" PRIu64,
 		       q->summary ? "" : "]", d->size_a, d->size_b, d->nr_ranges, d->bytes);
 		if (q->by_parts && q->parts_known > 0)
 			show_parts(q);
@@ -150,8 +151,8 @@ static void show_file(struct request *q, const struct diff_result *d)
 		show_parts(q);
 	if (q->summary) {
 		text_print(stdout, shown_name(q));
-		printf(": %s of %s in %" PRIu64 " places\n", human_size(d->bytes).s, human_size(MAX(d->size_a, d->size_b)).s,
-		       d->nr_ranges);
+		printf(": %s of %s in %" PRIu64 " places\n", human_size(d->bytes).s,
+		       human_size(MAX(d->size_a, d->size_b)).s, d->nr_ranges);
 	}
 }
 
@@ -357,16 +358,16 @@ static int compare_all(struct request *q)
 static void show_totals(const struct request *q, bool same)
 {
 	if (q->json)
-		printf("], \"same\": %s, \"complete\": %s, \"files\": %" PRIu64 ", \"differing_files\": %" PRIu64 ", \"only_a\": %" PRIu64
-		       ", \"only_b\": %" PRIu64 ", \"other_kinds\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"file_bytes\": %" PRIu64
-		       ", \"read_bytes\": %" PRIu64 "}\n",
-		       same ? "true" : "false", q->failed ? "false" : "true", q->nr_files, q->nr_differ, q->nr_only_a, q->nr_only_b,
-		       q->nr_kinds, q->bytes, q->file_bytes, q->read_bytes);
+		printf("], \"same\": %s, \"complete\": %s, \"files\": %" PRIu64 ", \"differing_files\": %" PRIu64
+		       ", \"only_a\": %" PRIu64 ", \"only_b\": %" PRIu64 ", \"other_kinds\": %" PRIu64
+		       ", \"bytes\": %" PRIu64 ", \"file_bytes\": %" PRIu64 ", \"read_bytes\": %" PRIu64 "}\n",
+		       same ? "true" : "false", q->failed ? "false" : "true", q->nr_files, q->nr_differ, q->nr_only_a,
+		       q->nr_only_b, q->nr_kinds, q->bytes, q->file_bytes, q->read_bytes);
 	else if (q->summary && !q->quiet)
 		printf("%s of %s in %" PRIu64 " of %" PRIu64 " files; %" PRIu64 " only in the first, %" PRIu64
 		       " only in the second; %s read of each\n",
-		       human_size(q->bytes).s, human_size(q->file_bytes).s, q->nr_differ, q->nr_files, q->nr_only_a, q->nr_only_b,
-		       human_size(q->read_bytes).s);
+		       human_size(q->bytes).s, human_size(q->file_bytes).s, q->nr_differ, q->nr_files, q->nr_only_a,
+		       q->nr_only_b, human_size(q->read_bytes).s);
 }
 
 static enum exit_status diff(struct request *q)
@@ -405,10 +406,10 @@ static int parse_unit(const char *text, uint64_t *ret)
 static int parse(int argc, char *argv[], struct request *q)
 {
 	static const struct option options[] = {
-		{ "summary", no_argument, NULL, 's' }, { "parts", no_argument, NULL, 'p' }, { "unit", required_argument, NULL, 'u' },
-		{ "json", no_argument, NULL, 'j' },    { "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },    { "version", no_argument, NULL, 'V' },
-		{ 0 },
+		{ "summary", no_argument, NULL, 's' },	  { "parts", no_argument, NULL, 'p' },
+		{ "unit", required_argument, NULL, 'u' }, { "json", no_argument, NULL, 'j' },
+		{ "quiet", no_argument, NULL, 'q' },	  { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },	  { 0 },
 	};
 	int c;
 

@@ -148,7 +148,8 @@ static void show_cluster(const struct ckptfs_gc *gc)
 	if (gc->cluster == CKPTFS_GC_NO_AGENT)
 		printf("Cluster:   no agent is there: nothing that others may refer to is given up\n");
 	else if (gc->cluster == CKPTFS_GC_MISSING)
-		printf("Cluster:   node %.64s is away: nothing that others may refer to is given up\n", gc->cluster_missing);
+		printf("Cluster:   node %.64s is away: nothing that others may refer to is given up\n",
+		       gc->cluster_missing);
 	else
 		printf("Cluster:   %s kept for other nodes, %s given up that none refers to any more\n",
 		       human_size(gc->cluster_kept_bytes).s, human_size(gc->cluster_given_up_bytes).s);
@@ -183,7 +184,8 @@ static void show_json(const struct request *q, const struct ckptfs_gc *gc)
 	/* a name has no character that would have to be escaped, but for these */
 	printf(", \"cluster\": \"%s\", \"cluster_missing\": \"", cluster_word(gc->cluster));
 	for (size_t i = 0; i < sizeof(gc->cluster_missing) && gc->cluster_missing[i]; i++)
-		printf(gc->cluster_missing[i] == '"' || gc->cluster_missing[i] == '\\' ? "\\%c" : "%c", gc->cluster_missing[i]);
+		printf(gc->cluster_missing[i] == '"' || gc->cluster_missing[i] == '\\' ? "\\%c" : "%c",
+		       gc->cluster_missing[i]);
 	printf("\", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
 }
 
@@ -485,7 +487,8 @@ static int parse(int argc, char *argv[], struct request *q)
 		return EXIT_USAGE + 1;
 	}
 	if (!keep_is_empty(&q->keep) && (q->epochs || q->budget_ns || q->rate || q->local || q->place)) {
-		fputs("ckptfs-gc: --keep options are of epochs, and go with --verify, --delete, --json and --quiet only\n", stderr);
+		fputs("ckptfs-gc: --keep options are of epochs, and go with --verify, --delete, --json and --quiet only\n",
+		      stderr);
 		return EXIT_USAGE + 1;
 	}
 	if (q->verify && keep_is_empty(&q->keep) && !q->epochs) {

@@ -1,9 +1,9 @@
 /*
- * ckptfs-restart-path: where a job that starts again finds its last checkpoint: the newest sealed directory below another
- * one that proves itself (tools/verify.h). What is passed over is told on standard error, with the reason.
+ * ckptfs-restart-path: where a job that starts again finds its last checkpoint: the newest sealed directory below
+ * another one that proves itself (tools/verify.h). What is passed over is told on standard error, with the reason.
  *
- * Exit status: 0 its path has been printed, 1 usage, 2 the directory is not there or not on a ckptfs, 3 none proves itself,
- * 130 interrupted.
+ * Exit status: 0 its path has been printed, 1 usage, 2 the directory is not there or not on a ckptfs, 3 none proves
+ * itself, 130 interrupted.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -68,7 +68,8 @@ static bool is_below(const char *path, const char *top)
 	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0' || strcmp(top, "/") == 0);
 }
 
-/* Of a directory that is none of the epochs that one may know of: another user's is one, and whoever can read it sees that. */
+/* Of a directory that is none of the epochs that one may know of: another user's is one, and whoever can read it sees
+ * that. */
 static const char *why_unknown(int dirfd, const char *name)
 {
 	_cleanup_(closep) int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -76,7 +77,9 @@ static const char *why_unknown(int dirfd, const char *name)
 
 	if (fd < 0)
 		return errno == EACCES ? "cannot be read" : "not sealed";
-	return ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 && flags & FS_IMMUTABLE_FL ? "sealed, but only its owner and root can prove it" : "not sealed";
+	return ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 && flags & FS_IMMUTABLE_FL ?
+		       "sealed, but only its owner and root can prove it" :
+		       "not sealed";
 }
 
 /* Directories in `top` that are no epochs, and newer than the one that was found: half a checkpoint, perhaps. */
@@ -90,7 +93,8 @@ static void tell_unsealed(const struct request *q, const struct seals *s, const 
 		bool is_epoch = false;
 		struct stat st;
 
-		if (d->d_name[0] == '.' || fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+		if (d->d_name[0] == '.' || fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    !S_ISDIR(st.st_mode))
 			continue;
 		if (asprintf(&path, "%s/%s", strcmp(top, "/") == 0 ? "" : top, d->d_name) < 0) {
 			path = NULL;

@@ -1,17 +1,19 @@
 /*
- * ckptfs-run: a program with a mount of its own. Mount, on all nodes of the job; start agents if they are a cluster; run the program; when it has ended, or
- * time is up and it was told to: bring what is sealed elsewhere, the newest first; unmount; tell what was stored.
+ * ckptfs-run: a program with a mount of its own. Mount, on all nodes of the job; start agents if they are a cluster;
+ * run the program; when it has ended, or time is up and it was told to: bring what is sealed elsewhere, the newest
+ * first; unmount; tell what was stored.
  *
  * Whatever happens, nothing is left mounted:
  *
  *   the program is killed      as if it had ended
  *   its daemon dies            told at the end; the dead mount is taken away
- *   processes of it are left   SIGTERM, after --grace SIGKILL; who is in another session and uses the mount still: it is detached
- *   ckptfs-run is killed       the program gets SIGTERM; who keeps the mount (run_keeper.h), or holds it on each node (run_nodes.h), unmounts
- *   all of them are            a mount is left; the next ckptfs-run with this store takes it away if its daemon has died, too
+ *   processes of it are left   SIGTERM, after --grace SIGKILL; who is in another session and uses the mount still: it
+ *   is detached ckptfs-run is killed       the program gets SIGTERM; who keeps the mount (run_keeper.h), or holds it on
+ *   each node (run_nodes.h), unmounts all of them are            a mount is left; the next ckptfs-run with this store
+ *   takes it away if its daemon has died, too
  *
- * Exit status: the program's, or 128 and the signal that ended it; 125 ckptfs-run itself has failed, 126 the program cannot be run,
- * 127 there is no such program; 1 usage.
+ * Exit status: the program's, or 128 and the signal that ended it; 125 ckptfs-run itself has failed, 126 the program
+ * cannot be run, 127 there is no such program; 1 usage.
  */
 #include <assert.h>
 #include <errno.h>
@@ -71,7 +73,8 @@ static void read_figures(const char *path, uint64_t *written, uint64_t *new)
 	*new = json_flat_u64(&a.j, "written_by_cause.new_bytes");
 }
 
-/* The last directory of its path is made, those above it are not: where they are missing, the parallel filesystem may be. 1: made, 0: was there. */
+/* The last directory of its path is made, those above it are not: where they are missing, the parallel filesystem may
+ * be. 1: made, 0: was there. */
 static int make_drain_to(const char *to)
 {
 	_cleanup_(closep) int fd = -1;
@@ -109,10 +112,13 @@ static bool lies_in(const char *path, const char *in)
 	return false;
 }
 
-/* Into the mount it would be brought to where it is, into the store among the files of that. One that was made is not left there: nothing would mount over it. */
+/* Into the mount it would be brought to where it is, into the store among the files of that. One that was made is not
+ * left there: nothing would mount over it. */
 static int check_drain_to(const struct session *s, bool made)
 {
-	const char *what = lies_in(s->drain_to, s->mount.point) ? "the mount" : lies_in(s->drain_to, s->mount.store) ? "the store" : NULL;
+	const char *what = lies_in(s->drain_to, s->mount.point) ? "the mount" :
+			   lies_in(s->drain_to, s->mount.store) ? "the store" :
+								  NULL;
 
 	if (!what)
 		return 0;

@@ -107,16 +107,18 @@ static void tell_done(const struct request *q, const char *path, const struct ck
 	if (q->what == UNSEAL)
 		printf("%s: %s\n", path, r < 0 ? "was not sealed" : "unsealed");
 	else
-		printf("%s: %s: %" PRIu64 " files, %s, %s new, root %s\n", path, r < 0 ? "was sealed already" : "sealed", s->files,
-		       human_size(s->bytes).s, has_root ? human_size(s->new_bytes).s : "unknown",
-		       has_root ? sha256_hex(s->root).s : "unknown");
+		printf("%s: %s: %" PRIu64 " files, %s, %s new, root %s\n", path,
+		       r < 0 ? "was sealed already" : "sealed", s->files, human_size(s->bytes).s,
+		       has_root ? human_size(s->new_bytes).s : "unknown", has_root ? sha256_hex(s->root).s : "unknown");
 }
 
 /* Until another node has it, too. It is sealed here, whatever comes of that. */
 static enum exit_status wait_for_copy(const struct request *q, const char *path, int fd)
 {
 	struct ckptfs_seal s = {
-		.size = sizeof(s), .version = CKPTFS_IOC_VERSION, .command = q->collected ? CKPTFS_SEAL_COLLECTED : CKPTFS_SEAL_STATE,
+		.size = sizeof(s),
+		.version = CKPTFS_IOC_VERSION,
+		.command = q->collected ? CKPTFS_SEAL_COLLECTED : CKPTFS_SEAL_STATE,
 	};
 	int r;
 
@@ -127,7 +129,8 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 			printf("%s: %s\n", path, q->collected ? "is with the collectors" : "another node has a copy");
 		return EXIT_DONE;
 	}
-	fprintf(stderr, TOOL ": %s: sealed, but %s: ", path, q->collected ? "the collectors do not have it" : "no other node has a copy");
+	fprintf(stderr, TOOL ": %s: sealed, but %s: ", path,
+		q->collected ? "the collectors do not have it" : "no other node has a copy");
 	if (r == -EOPNOTSUPP && q->collected)
 		fputs("there are none, without compact_group=\n", stderr);
 	else if (r == -EOPNOTSUPP)
@@ -196,7 +199,10 @@ static int parse(int argc, char *argv[], struct request *q)
 			q->replicated = strcmp(optarg, "replicated") == 0;
 			q->collected = strcmp(optarg, "collected") == 0;
 			if (!q->replicated && !q->collected && strcmp(optarg, "local") != 0) {
-				fprintf(stderr, TOOL ": --wait=%s: local, replicated or collected is meant; try " TOOL " --help\n", optarg);
+				fprintf(stderr,
+					TOOL ": --wait=%s: local, replicated or collected is meant; try " TOOL
+					     " --help\n",
+					optarg);
 				return EXIT_USAGE + 1;
 			}
 			break;

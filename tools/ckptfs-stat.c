@@ -183,9 +183,11 @@ static void show_verified(const struct request *q, FILE *to, const char *path, c
 	if (q->format == FORMAT_JSON) {
 		fputs("{\"schema_version\": 1, \"kind\": \"epoch\", \"path\": ", to);
 		json_print_string(to, path);
-		fprintf(to, ", \"state\": \"%s\", \"read_bytes\": %" PRIu64 ", \"files\": %" PRIu64 ", \"bytes\": %" PRIu64, state,
-			v->bytes, v->seal.files, v->seal.bytes);
-		fprintf(to, has_root ? ", \"root\": \"%s\", \"why\": " : ", \"root\": null, \"why\": ", sha256_hex(v->seal.root).s);
+		fprintf(to,
+			", \"state\": \"%s\", \"read_bytes\": %" PRIu64 ", \"files\": %" PRIu64 ", \"bytes\": %" PRIu64,
+			state, v->bytes, v->seal.files, v->seal.bytes);
+		fprintf(to, has_root ? ", \"root\": \"%s\", \"why\": " : ", \"root\": null, \"why\": ",
+			sha256_hex(v->seal.root).s);
 		json_print_string(to, v->why);
 		fputs("}\n", to);
 		return;
@@ -194,8 +196,8 @@ static void show_verified(const struct request *q, FILE *to, const char *path, c
 	if (r == 0)
 		fprintf(to, ": %s\n", v->why);
 	else if (has_root)
-		fprintf(to, ": valid: %" PRIu64 " files, %s, %s read, root %s\n", v->seal.files, human_size(v->seal.bytes).s,
-			human_size(v->bytes).s, sha256_hex(v->seal.root).s);
+		fprintf(to, ": valid: %" PRIu64 " files, %s, %s read, root %s\n", v->seal.files,
+			human_size(v->seal.bytes).s, human_size(v->bytes).s, sha256_hex(v->seal.root).s);
 	else
 		fprintf(to, ": valid: %" PRIu64 " files, %s, %s read; sealed by an earlier version, without a root\n",
 			v->seal.files, human_size(v->seal.bytes).s, human_size(v->bytes).s);
@@ -392,8 +394,8 @@ static int check_epochs(const struct request *q)
 /* --users and --variables */
 static int check_list(const struct request *q)
 {
-	if (!q->html && q->format != FORMAT_PROMETHEUS && !q->if_deleted && !q->epochs && !q->verify && !q->quick && q->watch_ns == 0 &&
-	    !(q->users && q->variables))
+	if (!q->html && q->format != FORMAT_PROMETHEUS && !q->if_deleted && !q->epochs && !q->verify && !q->quick &&
+	    q->watch_ns == 0 && !(q->users && q->variables))
 		return 0;
 	fprintf(stderr, "ckptfs-stat: %s goes with --json only\n", q->users ? "--users" : "--variables");
 	return -EINVAL;

@@ -79,7 +79,8 @@ static int add_copies(struct files *fs, const char *root, const char *wanted)
 	while (r == 0) {
 		*s = (struct ckptfs_seal){ .size = sizeof(*s), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_COPY, .inode = s->inode };
 		if (ioctl(fd, CKPTFS_IOC_SEAL, s) < 0) {
-			r = errno == ENOENT ? 1 : complain(-errno, "%s: what it has of other nodes cannot be listed", root);
+			r = errno == ENOENT ? 1 :
+					      complain(-errno, "%s: what it has of other nodes cannot be listed", root);
 			break;
 		}
 		r = add_copy(fs, root, wanted, s->path);

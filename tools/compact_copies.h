@@ -1,9 +1,11 @@
 /*
- * Directories of other nodes that this one has copies of, for ckptfs-compact --copies: they are looked at through .ckptfs/nodes, and arranged by the names that they have on their nodes, so that ranks of all of them are one step.
+ * Directories of other nodes that this one has copies of, for ckptfs-compact --copies: they are looked at through
+ * .ckptfs/nodes, and arranged by the names that they have on their nodes, so that ranks of all of them are one step.
  */
 #pragma once
 
 #include "tools/analyze_files.h"
 
-/* `directory`, and below it what this node has of others. 0, or a negative errno after having said why; as files_add(). */
+/* `directory`, and below it what this node has of others. 0, or a negative errno after having said why; as
+ * files_add(). */
 int compact_copies_add(struct files *fs, const char *directory);

@@ -69,8 +69,8 @@ static int send_extents(struct compact_daemon *d)
 	return 0;
 }
 
-int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape, uint32_t before,
-			    bool is_rounded)
+int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape,
+			    uint32_t before, bool is_rounded)
 {
 	int r = send_extents(d);
 

@@ -1,4 +1,5 @@
-/* Having a mount's daemon compact variables: a plan, piece by piece, and what became of it. Negative errno throughout, nothing is printed. */
+/* Having a mount's daemon compact variables: a plan, piece by piece, and what became of it. Negative errno throughout,
+ * nothing is printed. */
 #pragma once
 
 #include "client/ioctl.h"
@@ -16,10 +17,14 @@ int compact_daemon_begin(struct compact_daemon *d, int fd);
 /* What has not been run is given up. Of zeros, too. */
 void compact_daemon_end(struct compact_daemon *d);
 int compact_daemon_file(struct compact_daemon *d, int fd, uint32_t *ret);
-/* `before`: 1 more than the number of the one that it was a step before, or, if it is_rounded, was rounded from; 0: none. */
-int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape, uint32_t before, bool is_rounded);
-int compact_daemon_extent(struct compact_daemon *d, uint32_t file, uint64_t off, uint64_t len); /* of the last variable */
-/* All of it; *how has what START wants, and then what STATUS says. `step` is called again and again meanwhile; false: it is to stop. */
+/* `before`: 1 more than the number of the one that it was a step before, or, if it is_rounded, was rounded from; 0:
+ * none. */
+int compact_daemon_variable(struct compact_daemon *d, const char *key, const struct coding_shape *shape,
+			    uint32_t before, bool is_rounded);
+/* of the last variable */
+int compact_daemon_extent(struct compact_daemon *d, uint32_t file, uint64_t off, uint64_t len);
+/* All of it; *how has what START wants, and then what STATUS says. `step` is called again and again meanwhile; false:
+ * it is to stop. */
 int compact_daemon_run(struct compact_daemon *d, struct ckptfs_compact *how,
 		       bool (*step)(void *userdata, const struct ckptfs_compact *so_far), void *userdata);
 /* What the mount does by itself. -EOPNOTSUPP: nothing. */

@@ -63,7 +63,8 @@ static void add_up(struct compact_row *to, const struct compact_row *row)
 	to->code_ns += row->code_ns;
 }
 
-int compact_rows_add(struct compact_rows *r, const char *key, struct code_type type, const struct ckptfs_compact_result *res)
+int compact_rows_add(struct compact_rows *r, const char *key, struct code_type type,
+		     const struct ckptfs_compact_result *res)
 {
 	struct compact_row *row = row_of(r, key, type);
 
@@ -99,7 +100,10 @@ static const char *scheme(const struct compact_rows *r, const struct compact_row
 {
 	bool turns = 2 * row->turns > row->coded;
 
-	return row->coded == 0 ? "" : r->aware ? (turns ? "aware-block" : "aware") : turns ? "agnostic-block" : "agnostic";
+	return row->coded == 0 ? "" :
+	       r->aware	       ? (turns ? "aware-block" : "aware") :
+	       turns	       ? "agnostic-block" :
+				 "agnostic";
 }
 
 static const char *shown_key(const struct compact_rows *r, const struct compact_row *row)
@@ -115,7 +119,8 @@ static void print_line(const char *name, const char *type, const char *scheme_na
 	printf(" %10s", human_size(row->kept).s);
 	printf(" %10s", human_size(row->coded).s);
 	printf(" %10s", human_size(row->before).s);
-	printf(" %10s %7.3f %7.0f  %-14s %s\n", human_size(row->after).s, ratio(row), mb_per_s(row), scheme_name, row->coder);
+	printf(" %10s %7.3f %7.0f  %-14s %s\n", human_size(row->after).s, ratio(row), mb_per_s(row), scheme_name,
+	       row->coder);
 }
 
 static struct compact_row sum_up(const struct compact_rows *r)
@@ -131,8 +136,8 @@ void compact_rows_text(const struct compact_rows *r)
 {
 	struct compact_row sum = sum_up(r);
 
-	printf("%-*s %-6s %10s %10s %10s %10s %10s %10s %7s %7s  %-14s %s\n", KEY_WIDTH, "Variable", "type", "bytes", "known", "kept",
-	       "coded", "from", "to", "ratio", "MB/s", "scheme", "coder");
+	printf("%-*s %-6s %10s %10s %10s %10s %10s %10s %7s %7s  %-14s %s\n", KEY_WIDTH, "Variable", "type", "bytes",
+	       "known", "kept", "coded", "from", "to", "ratio", "MB/s", "scheme", "coder");
 	for (size_t i = 0; i < r->nr; i++)
 		print_line(shown_key(r, &r->row[i]), code_type_name(r->row[i].type).s, scheme(r, &r->row[i]), &r->row[i]);
 	print_line("together", "", "", &sum);
@@ -154,8 +159,8 @@ void compact_rows_json(const struct compact_rows *r)
 {
 	struct compact_row sum = sum_up(r);
 
-	printf("{\"schema_version\":%d,\"dry_run\":%s,\"complete\":%s,\"files\":%" PRIu64 ",\"seconds\":%.3f,", SCHEMA_VERSION,
-	       r->dry_run ? "true" : "false", r->complete ? "true" : "false", r->nr_files, r->seconds);
+	printf("{\"schema_version\":%d,\"dry_run\":%s,\"complete\":%s,\"files\":%" PRIu64 ",\"seconds\":%.3f,",
+	       SCHEMA_VERSION, r->dry_run ? "true" : "false", r->complete ? "true" : "false", r->nr_files, r->seconds);
 	json_figures(&sum);
 	fputs(",\"variables\":[", stdout);
 	for (size_t i = 0; i < r->nr; i++) {

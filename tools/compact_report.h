@@ -26,6 +26,7 @@ struct compact_rows {
 
 void compact_rows_release(struct compact_rows *r);
 /* -ENOMEM */
-int compact_rows_add(struct compact_rows *r, const char *key, struct code_type type, const struct ckptfs_compact_result *res);
+int compact_rows_add(struct compact_rows *r, const char *key, struct code_type type,
+		     const struct ckptfs_compact_result *res);
 void compact_rows_text(const struct compact_rows *r);
 void compact_rows_json(const struct compact_rows *r);

@@ -20,7 +20,10 @@ static int by_key_and_member(const void *left, const void *right)
 	if (r == 0)
 		r = (a->member > b->member) - (a->member < b->member);
 	/* within a file what is first in it: small variables become no variable */
-	return r ? r : (a->nr_extents && b->nr_extents ? (a->extent->off > b->extent->off) - (a->extent->off < b->extent->off) : 0);
+	return r ? r :
+		   (a->nr_extents && b->nr_extents ?
+			    (a->extent->off > b->extent->off) - (a->extent->off < b->extent->off) :
+			    0);
 }
 
 static void sort(struct compact_pieces *p)
@@ -64,7 +67,8 @@ static int add_member(struct compact_pieces *p, const struct set_member *m, size
 					       .extent = first,
 					       .nr_extents = (size_t)(x - first) });
 	}
-	add(p, (struct compact_piece){ .key = "", .shape = &bytes_shape, .member = number, .extent = m->rest, .nr_extents = m->nr_rest });
+	add(p, (struct compact_piece){
+		       .key = "", .shape = &bytes_shape, .member = number, .extent = m->rest, .nr_extents = m->nr_rest });
 	twins_release(&twins);
 	return r;
 }
@@ -73,7 +77,8 @@ static int add_member(struct compact_pieces *p, const struct set_member *m, size
 static void add_whole(struct compact_pieces *p, const struct set_member *m, size_t number, struct typed_extent *room)
 {
 	*room = (struct typed_extent){ .len = m->typed.size };
-	add(p, (struct compact_piece){ .key = "", .shape = &bytes_shape, .member = number, .extent = room, .nr_extents = 1 });
+	add(p, (struct compact_piece){
+		       .key = "", .shape = &bytes_shape, .member = number, .extent = room, .nr_extents = 1 });
 }
 
 static void drop_small(struct compact_pieces *p)
@@ -98,7 +103,8 @@ static void drop_doubtful(struct compact_pieces *p)
 		bool same = true;
 
 		for (end = i; end < p->nr && strcmp(p->piece[end].key, p->piece[i].key) == 0; end++)
-			same &= p->piece[end].wide && p->piece[i].wide && strcmp(p->piece[end].wide, p->piece[i].wide) == 0;
+			same &= p->piece[end].wide && p->piece[i].wide &&
+				strcmp(p->piece[end].wide, p->piece[i].wide) == 0;
 		for (size_t k = i; k < end && !same; k++)
 			p->piece[k].wide = NULL;
 	}
@@ -140,7 +146,8 @@ static int compare_steps(const struct file *a, const struct file *b)
 	return number_compare(a->path + a->step_at, a->step_len, b->path + b->step_at, b->step_len);
 }
 
-/* Families; in them groups of ranks (the files were arranged, so series of a family have numbers in a row), then steps, then ranks. */
+/* Families; in them groups of ranks (the files were arranged, so series of a family have numbers in a row), then steps,
+ * then ranks. */
 struct placed {
 	struct file *file;
 	uint32_t group;
@@ -169,8 +176,8 @@ static int by_set_and_rank(const void *left, const void *right)
 	return r ? r : strcmp(a->from ? a->from : "", b->from ? b->from : ""); /* of several nodes */
 }
 
-int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userdata, struct file **file, size_t nr, bool follows),
-		      void *userdata)
+int compact_sets_each(struct files *files, unsigned group,
+		      int (*f)(void *userdata, struct file **file, size_t nr, bool follows), void *userdata)
 {
 	_cleanup_(freep) struct placed *list = reallocarray(NULL, files->nr + 1, sizeof(*list));
 	_cleanup_(freep) struct file **set = reallocarray(NULL, files->nr + 1, sizeof(*set));
@@ -188,7 +195,8 @@ int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userda
 	}
 	qsort(list, files->nr, sizeof(*list), by_set_and_rank);
 	for (size_t i = 0, nr; i < files->nr && r == 0; i += nr) {
-		bool follows = i > 0 && list[i].file->family == list[i - 1].file->family && list[i].group == list[i - 1].group;
+		bool follows =
+			i > 0 && list[i].file->family == list[i - 1].file->family && list[i].group == list[i - 1].group;
 
 		for (nr = 0; i + nr < files->nr && by_set(&list[i], &list[i + nr]) == 0; nr++)
 			set[nr] = list[i + nr].file;

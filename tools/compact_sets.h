@@ -21,13 +21,14 @@ struct compact_pieces {
 };
 
 /*
- * All variables of a set; or, not `aware`, all files as if they had none. Variables that are small in all files together count as no variable:
- * a frame of their own would cost more than it saves. Borrows the set. -ENOMEM, or a file could not be read, which has been told.
+ * All variables of a set; or, not `aware`, all files as if they had none. Variables that are small in all files
+ * together count as no variable: a frame of their own would cost more than it saves. Borrows the set. -ENOMEM, or a
+ * file could not be read, which has been told.
  */
 int compact_pieces_init(struct compact_pieces *p, const struct set *set, bool aware);
 void compact_pieces_release(struct compact_pieces *p);
 
-/* Each step of up to `group` ranks (0: all) that belong together, in order; `follows`: it is the step after the last one. Stops when f returns
- * other than 0, and returns that. */
-int compact_sets_each(struct files *files, unsigned group, int (*f)(void *userdata, struct file **file, size_t nr, bool follows),
-		      void *userdata);
+/* Each step of up to `group` ranks (0: all) that belong together, in order; `follows`: it is the step after the last
+ * one. Stops when f returns other than 0, and returns that. */
+int compact_sets_each(struct files *files, unsigned group,
+		      int (*f)(void *userdata, struct file **file, size_t nr, bool follows), void *userdata);

@@ -19,7 +19,8 @@ struct diff_result {
 	bool by_extents; /* else all was read: they are not on one ckptfs mount */
 };
 
-/* 0: *ret tells; <0, and *culprit is which of the two paths. Neither may be a symbolic link. `unit` is a power of two up to
- * DIFF_UNIT_MAX. Time grows with the extents, and with the bytes that do not lie in one place. -ECANCELED: interrupted. */
+/* 0: *ret tells; <0, and *culprit is which of the two paths. Neither may be a symbolic link. `unit` is a power of two
+ * up to DIFF_UNIT_MAX. Time grows with the extents, and with the bytes that do not lie in one place. -ECANCELED:
+ * interrupted. */
 int diff_files(const char *a, const char *b, uint64_t unit, const struct diff_sink *to, struct diff_result *ret,
 	       const char **culprit);

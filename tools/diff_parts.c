@@ -26,7 +26,8 @@ static int by_offset(const void *left, const void *right)
 	return a->off < b->off ? -1 : a->off > b->off;
 }
 
-/* The part of a variable: its own, or that of all segments of its kind, which follow one another. Part 0 is what is none. */
+/* The part of a variable: its own, or that of all segments of its kind, which follow one another. Part 0 is what is
+ * none. */
 static uint32_t part_of(struct diff_parts *p, const struct typed_variable *v)
 {
 	const char *key = v->kind == SEGMENT_NONE ? v->key : segment_kind_name(v->kind);

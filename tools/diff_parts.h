@@ -1,6 +1,6 @@
 /*
- * How much of what differs in a file is which variable, or in an image of a process which kind of memory. What the file says of itself is asked of
- * ckptfs-classify. One thread.
+ * How much of what differs in a file is which variable, or in an image of a process which kind of memory. What the file
+ * says of itself is asked of ckptfs-classify. One thread.
  */
 #pragma once
 

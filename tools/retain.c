@@ -93,7 +93,8 @@ static int find_epochs(struct directory *d)
 		if (!path)
 			return -ENOMEM;
 		if (slash && (size_t)(slash - path) == (len > 1 ? len : 0) && strncmp(path, d->path, len) == 0 && slash[1])
-			d->v[d->nr++] = (struct retain_epoch){ .name = s->path + strlen(s->path) - strlen(slash + 1), .seal = *s };
+			d->v[d->nr++] = (struct retain_epoch){ .name = s->path + strlen(s->path) - strlen(slash + 1),
+							       .seal = *s };
 	}
 	return 0;
 }
@@ -276,14 +277,14 @@ static void show(const struct directory *d, const struct retain_epoch *e, bool i
 		text_print(stdout, d->path);
 		putchar('/');
 		text_print(stdout, e->name);
-		printf("  %s, %s of its own when sealed%s%s\n", human_size(e->seal.bytes).s, human_size(e->seal.new_bytes).s,
-		       e->why ? ": " : "", e->why ? e->why : "");
+		printf("  %s, %s of its own when sealed%s%s\n", human_size(e->seal.bytes).s,
+		       human_size(e->seal.new_bytes).s, e->why ? ": " : "", e->why ? e->why : "");
 		return;
 	}
 	printf("%s{\"name\": ", is_first ? "" : ", ");
 	json_print_string(stdout, e->name);
-	printf(", \"keep\": %s, \"why\": \"%s\", \"bytes\": %" PRIu64 ", \"new_bytes\": %" PRIu64 "}", e->why ? "true" : "false",
-	       e->why ? e->why : "", e->seal.bytes, e->seal.new_bytes);
+	printf(", \"keep\": %s, \"why\": \"%s\", \"bytes\": %" PRIu64 ", \"new_bytes\": %" PRIu64 "}",
+	       e->why ? "true" : "false", e->why ? e->why : "", e->seal.bytes, e->seal.new_bytes);
 }
 
 static void show_begin(const struct directory *d)
@@ -298,7 +299,8 @@ static void show_begin(const struct directory *d)
 static void show_end(const struct directory *d, uint64_t nr_unwanted, int r)
 {
 	if (d->q->json)
-		printf("], \"deleted\": %s, \"complete\": %s, \"removed\": %" PRIu64 ", \"removed_bytes\": %" PRIu64 "}\n",
+		printf("], \"deleted\": %s, \"complete\": %s, \"removed\": %" PRIu64 ", \"removed_bytes\": %" PRIu64
+		       "}\n",
 		       d->q->delete ? "true" : "false", r == 0 ? "true" : "false", d->nr_removed, d->removed_bytes);
 	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete)
 		printf("Nothing was changed. With --delete %" PRIu64 " epochs are removed.\n", nr_unwanted);

@@ -2,8 +2,8 @@
  * Removing epochs (sealed directories) that a policy does not keep. One thread.
  *
  * One is removed whole: in its directory an empty directory .ckptfs-gc.INODE is made, it is unsealed, renamed to that
- * name, which takes the empty one's place, and what is in it removed. Whatever is cut short, it is sealed and whole, or it
- * is not sealed; and the next time goes on with it.
+ * name, which takes the empty one's place, and what is in it removed. Whatever is cut short, it is sealed and whole, or
+ * it is not sealed; and the next time goes on with it.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ struct retain_epoch {
 };
 
 /*
- * What is to become of them, the oldest first. `proven`: the newest that proves itself, which is always kept; nr: there is
- * none, and all are kept. Sets `why`.
+ * What is to become of them, the oldest first. `proven`: the newest that proves itself, which is always kept; nr: there
+ * is none, and all are kept. Sets `why`.
  */
 void retain_choose(const struct keep_policy *p, int64_t now_ns, struct retain_epoch *v, size_t nr, size_t proven);
 

@@ -1,10 +1,12 @@
 /*
- * Copying a tree so that it can be gone on with: whoever stops it at any point, or dies, calls it again with the same two
- * directories. A file of the copy is done when it has the size and the time of change of its source, and it gets that time
- * last: after its bytes are synced, read back from the disk, and compared. Names that are not in the source are left alone.
+ * Copying a tree so that it can be gone on with: whoever stops it at any point, or dies, calls it again with the same
+ * two directories. A file of the copy is done when it has the size and the time of change of its source, and it gets
+ * that time last: after its bytes are synced, read back from the disk, and compared. Names that are not in the source
+ * are left alone.
  *
- * Copied are directories, files with their holes and hard links among them, symbolic links, fifos; modes, times, extended attributes
- * in user. where both sides have them, and owners by root. Sockets and devices are not: -EOPNOTSUPP. One thread.
+ * Copied are directories, files with their holes and hard links among them, symbolic links, fifos; modes, times,
+ * extended attributes in user. where both sides have them, and owners by root. Sockets and devices are not:
+ * -EOPNOTSUPP. One thread.
  */
 #pragma once
 

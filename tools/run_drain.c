@@ -123,7 +123,8 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 	if (r < 0)
 		return r;
 	if (renameat2(top, partial, top, path, RENAME_NOREPLACE) < 0) {
-		/* Not every parallel filesystem can promise not to replace; an empty directory is all that rename(2) replaces. */
+		/* Not every parallel filesystem can promise not to replace; an empty directory is all that rename(2)
+		 * replaces. */
 		r = errno == EINVAL ? io_rename(top, partial, top, path) : -errno;
 		if (r < 0)
 			return run_complain_errno(r, "%s/%s: copied, but cannot get its name", d->d->to, path);

@@ -11,7 +11,8 @@
 
 #define DONE ((pid_t)0) /* instead of a program: end, and do nothing */
 
-/* Signals are blocked, as they are in ckptfs-run; a session of its own keeps those of the terminal and of process groups away. */
+/* Signals are blocked, as they are in ckptfs-run; a session of its own keeps those of the terminal and of process
+ * groups away. */
 static _Noreturn void keep(int words, struct run_mount *m, uint64_t grace_ns)
 {
 	pid_t program = -1, word;

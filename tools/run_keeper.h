@@ -1,6 +1,6 @@
 /*
- * Who takes a mount away when ckptfs-run is killed: a process of its own, which sees a pipe end. It ends what is left of the program, and unmounts.
- * One thread.
+ * Who takes a mount away when ckptfs-run is killed: a process of its own, which sees a pipe end. It ends what is left
+ * of the program, and unmounts. One thread.
  */
 #pragma once
 

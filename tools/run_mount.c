@@ -53,7 +53,8 @@ static int unmount(const struct run_mount *m, const char *flag, bool silent)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
 }
 
-/* As it is in the list of mounts, without links and dots. Below a daemon that has died nothing can be looked up, so its directory must do. */
+/* As it is in the list of mounts, without links and dots. Below a daemon that has died nothing can be looked up, so its
+ * directory must do. */
 static char *find_real(const char *path)
 {
 	char *real = realpath(path, NULL), *result = NULL;

@@ -10,14 +10,14 @@ struct run_mount {
 };
 
 /*
- * Mount `store` on `point`, which is made if it is missing. A mount of the same store whose daemon has died is taken away first. `shared`: there is
- * a mount, and it stays. `options`: for -o, or NULL. What is wrong is told. 0/<0
+ * Mount `store` on `point`, which is made if it is missing. A mount of the same store whose daemon has died is taken
+ * away first. `shared`: there is a mount, and it stays. `options`: for -o, or NULL. What is wrong is told. 0/<0
  */
 int run_mount_begin(struct run_mount *m, const char *options, bool shared);
 bool run_mount_is_alive(const struct run_mount *m);
 /*
- * Unmount, when everything is durable. Whatever happens, nothing is left mounted: one that is in use is detached, and its daemon
- * ends with its last user: -EBUSY. -ENOTCONN: the daemon had died. What is wrong is told.
+ * Unmount, when everything is durable. Whatever happens, nothing is left mounted: one that is in use is detached, and
+ * its daemon ends with its last user: -EBUSY. -ENOTCONN: the daemon had died. What is wrong is told.
  */
 int run_mount_end(struct run_mount *m);
 void run_mount_release(struct run_mount *m);

@@ -27,13 +27,15 @@
 #define NR_WORDS 64 /* of a launcher's command */
 
 /*
- * %d is the number of nodes. One process on each, beside those of the program. When a holder is killed, the others are to go on; when an agent
- * is, they are to end, as they can do nothing without it, and would find out only after a minute.
+ * %d is the number of nodes. One process on each, beside those of the program. When a holder is killed, the others are
+ * to go on; when an agent is, they are to end, as they can do nothing without it, and would find out only after a
+ * minute.
  */
 static const struct {
 	const char *name, *holders, *agents;
 } launchers[] = {
-	{ "srun", "srun --overlap --mpi=none --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0",
+	{ "srun",
+	  "srun --overlap --mpi=none --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0",
 	  "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=1" },
 	{ "flux", "flux exec --rank=all", "flux run --nodes=%d --tasks-per-node=1" },
 	{ "mpirun", "mpirun -n %d --map-by ppr:1:node --mca orte_abort_on_non_zero_status 0",
@@ -165,7 +167,8 @@ static int next_line(int fd, bool to_the_end, char *line, size_t size, size_t *l
 	}
 }
 
-/* Until all holders have said what begins with `wanted`: that they have `done` it; how many are members. Other lines are shown. <0: not all will, told. */
+/* Until all holders have said what begins with `wanted`: that they have `done` it; how many are members. Other lines
+ * are shown. <0: not all will, told. */
 static int await_said(struct run_nodes *n, const char *wanted, const char *done, uint64_t *ret_members)
 {
 	uint64_t nr_said = 0, nr_members = 0;
@@ -329,7 +332,8 @@ void run_nodes_say_drained(void)
 	say_line(DRAINED);
 }
 
-/* SIGTERM, which a batch system sends to all of a job, is for the program: that may want the mount for its last checkpoint. */
+/* SIGTERM, which a batch system sends to all of a job, is for the program: that may want the mount for its last
+ * checkpoint. */
 enum run_word run_nodes_await_word(bool by_signal)
 {
 	sigset_t words;

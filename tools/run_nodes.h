@@ -1,16 +1,18 @@
 /*
- * A job on several nodes: ckptfs-run starts itself on each of them (--hold), which holds a mount for as long as the program runs. The
- * agents are a second program of the same launcher: when one dies, the launcher ends them all, and the mounts go on.
+ * A job on several nodes: ckptfs-run starts itself on each of them (--hold), which holds a mount for as long as the
+ * program runs. The agents are a second program of the same launcher: when one dies, the launcher ends them all, and
+ * the mounts go on.
  *
  *   ckptfs-run                          each holder                       agents
  *   start holders                       mount, say "ready"
  *   start agents                                                          run
  *   the program runs
- *   "drain"                             drain, say "drained"              needed: pages of a file may be on other nodes only
- *   all have drained: end agents                                          end
- *   "end"                               unmount
+ *   "drain"                             drain, say "drained"              needed: pages of a file may be on other nodes
+ *   only all have drained: end agents                                          end "end"                              
+ *   unmount
  *
- * A holder hears "end" too when ckptfs-run has died, then drains as far as it gets, and unmounts. How it hears depends on the launcher:
+ * A holder hears "end" too when ckptfs-run has died, then drains as far as it gets, and unmounts. How it hears depends
+ * on the launcher:
  *
  *                "drain"     "end"
  *   srun, flux   a byte      the end of its standard input, which the launcher passes to all
@@ -39,8 +41,9 @@ struct run_nodes {
 	}
 
 /*
- * Mount on all nodes: `arguments`, which end with NULL, are for ckptfs-run --hold. `launcher`: "srun", "flux", "mpirun", a command that starts one
- * process on each node, or NULL: what fits the job. 0 when all are ready, 1 and all are stores of a cluster, <0 and it was told why.
+ * Mount on all nodes: `arguments`, which end with NULL, are for ckptfs-run --hold. `launcher`: "srun", "flux",
+ * "mpirun", a command that starts one process on each node, or NULL: what fits the job. 0 when all are ready, 1 and all
+ * are stores of a cluster, <0 and it was told why.
  */
 int run_nodes_hold(struct run_nodes *n, const struct run_job *job, const char *launcher, char *const *arguments);
 /* The agents; `arguments` for ckptfs-run --agent. */
@@ -53,5 +56,6 @@ enum run_word { RUN_DRAIN, RUN_END };
 enum run_word run_nodes_await_word(bool by_signal);
 bool run_nodes_is_end_said(bool by_signal); /* after RUN_DRAIN */
 void run_nodes_say_ready(bool is_member);
-void run_nodes_say_failed(void); /* instead, or at its end; its status is 0, since launchers end others over another one */
+/* instead, or at its end; its status is 0, since launchers end others over another one */
+void run_nodes_say_failed(void);
 void run_nodes_say_drained(void);

@@ -1,4 +1,5 @@
-/* Programs that ckptfs-run starts and ends. Called with the signals it waits for blocked; what it starts has them as they were. One thread. */
+/* Programs that ckptfs-run starts and ends. Called with the signals it waits for blocked; what it starts has them as
+ * they were. One thread. */
 #pragma once
 
 #include <signal.h>

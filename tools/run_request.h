@@ -23,5 +23,6 @@ struct run_request {
 	char mountpoint[PATH_MAX]; /* room for `mount` where nobody gives one */
 };
 
-/* 0: that is to be done, 1: it was --help or --version, -EINVAL: what is wrong was told. Borrows argv and the environment. */
+/* 0: that is to be done, 1: it was --help or --version, -EINVAL: what is wrong was told. Borrows argv and the
+ * environment. */
 int run_request_read(int argc, char *argv[], struct run_request *ret);

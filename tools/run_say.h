@@ -1,4 +1,5 @@
-/* What ckptfs-run tells whoever waits for the job: on standard error, with its name and, where several nodes talk, theirs. One thread. */
+/* What ckptfs-run tells whoever waits for the job: on standard error, with its name and, where several nodes talk,
+ * theirs. One thread. */
 #pragma once
 
 #include <stdbool.h>

@@ -151,10 +151,11 @@ static void print_json(FILE *to, const struct seals *s)
 			", \"inode\": %" PRIu64 ", \"uid\": %" PRIu32 ", \"sealed_ns\": %" PRId64 ", \"age_ns\": %" PRIu64
 			", \"state\": \"sealed\", \"durable\": \"%s\", \"newest\": %s, \"files\": %" PRIu64
 			", \"directories\": %" PRIu64 ", \"bytes\": %" PRIu64,
-			e->inode, e->uid, e->sealed_ns, age_ns(e), durable(e), seals_is_newest(s, e) ? "true" : "false", e->files,
-			e->directories, e->bytes);
+			e->inode, e->uid, e->sealed_ns, age_ns(e), durable(e), seals_is_newest(s, e) ? "true" : "false",
+			e->files, e->directories, e->bytes);
 		if (e->facts & CKPTFS_SEAL_HAS_ROOT)
-			fprintf(to, ", \"new_bytes\": %" PRIu64 ", \"root\": \"%s\"}", e->new_bytes, sha256_hex(e->root).s);
+			fprintf(to, ", \"new_bytes\": %" PRIu64 ", \"root\": \"%s\"}", e->new_bytes,
+				sha256_hex(e->root).s);
 		else
 			fputs(", \"new_bytes\": null, \"root\": null}", to);
 	}
@@ -201,16 +202,17 @@ static void print_text(FILE *to, const struct seals *s)
 		fputs(geteuid() == 0 ? ": nothing is sealed\n" : ": nothing is sealed that is yours\n", to);
 		return;
 	}
-	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "EPOCH", "STATE", "DURABLE", "SIZE", "NEW", "FILES",
-		"AGE");
+	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "EPOCH", "STATE", "DURABLE", "SIZE",
+		"NEW", "FILES", "AGE");
 	for (size_t i = 0; i < s->nr; i++) {
 		const struct ckptfs_seal *e = &s->v[i];
 		size_t columns;
 
 		fputs(seals_is_newest(s, e) ? "* " : "  ", to);
 		columns = text_print_path(to, s, e);
-		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9" PRIu64 "  %5s\n", (int)(width - columns), "", "sealed", durable(e),
-			human_size(e->bytes).s, e->facts & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", e->files,
+		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9" PRIu64 "  %5s\n", (int)(width - columns), "", "sealed",
+			durable(e), human_size(e->bytes).s,
+			e->facts & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", e->files,
 			human_age(age_ns(e)).s);
 	}
 }

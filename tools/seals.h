@@ -14,7 +14,8 @@ struct seals {
 	char mountpoint[PATH_MAX + 1]; /* with a slash at its end */
 };
 
-/* Of the mount that `fd` is on: those that the caller may know of. Tells nothing, and leaves the mountpoint alone. 0/<0 */
+/* Of the mount that `fd` is on: those that the caller may know of. Tells nothing, and leaves the mountpoint alone.
+ * 0/<0 */
 int seals_ask(int fd, struct seals *ret);
 /* Of the mount that `path`, a directory of it, lies on: those that the caller may know of. What is wrong is told on
  * standard error, in the name of `tool`. 0/<0 */

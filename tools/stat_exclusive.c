@@ -32,7 +32,8 @@ static int complain(const char *path, int r)
 		fprintf(stderr, "ckptfs-stat: %s: more directories than one question can have; ask for parts of it\n",
 			path);
 	else if (r == -EXDEV)
-		fprintf(stderr, "ckptfs-stat: %s: on another mount than the paths before it; ask for each mount by itself\n",
+		fprintf(stderr,
+			"ckptfs-stat: %s: on another mount than the paths before it; ask for each mount by itself\n",
 			path);
 	else if (r == -ENOTCONN)
 		stat_complain(path, r, 0);

@@ -203,10 +203,11 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	size_line(to, "  here for others, too", json_flat_u64(j, "cluster.lent_bytes"));
 	fprintf(to, "  %s went there since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
 	if (json_flat_u64(j, "cluster.sealed") > 0)
-		fprintf(to, "  another node has %s of %s sealed directories, too\n", json_flat_get(j, "cluster.sealed_protected"),
-			json_flat_get(j, "cluster.sealed"));
+		fprintf(to, "  another node has %s of %s sealed directories, too\n",
+			json_flat_get(j, "cluster.sealed_protected"), json_flat_get(j, "cluster.sealed"));
 	if (json_flat_u64(j, "cluster.protect_errno") != 0)
-		fprintf(to, "  some could not be protected: %s; it is tried again\n", strerror((int)json_flat_u64(j, "cluster.protect_errno")));
+		fprintf(to, "  some could not be protected: %s; it is tried again\n",
+			strerror((int)json_flat_u64(j, "cluster.protect_errno")));
 	if (json_flat_u64(j, "cluster.stripes") > 0) {
 		fprintf(to, "  %s of parity here", human_size(json_flat_u64(j, "cluster.stripe_parity_bytes")).s);
 		fprintf(to, " cover %s of other nodes\n", human_size(json_flat_u64(j, "cluster.stripe_covered_bytes")).s);
@@ -214,7 +215,8 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
 	fputc('\n', to);
 	number_line(to, "  copies for other nodes", json_flat_u64(j, "cluster.copies"));
-	fprintf(to, "  of what they have sealed; %s more because somebody looked\n", json_flat_get(j, "cluster.copies_cached"));
+	fprintf(to, "  of what they have sealed; %s more because somebody looked\n",
+		json_flat_get(j, "cluster.copies_cached"));
 	fputc('\n', to);
 }
 
@@ -257,8 +259,9 @@ static void show_compaction(FILE *to, const struct json_flat *j)
 	if (*state == '\0' || strcmp(state, "off") == 0)
 		return;
 	line(to, "Compacting:", state);
-	fprintf(to, "  %s sealed directories wait, %s done since the mount, %s failed\n", json_flat_get(j, "compaction.waiting_directories"),
-		json_flat_get(j, "compaction.done_directories"), json_flat_get(j, "compaction.failed_directories"));
+	fprintf(to, "  %s sealed directories wait, %s done since the mount, %s failed\n",
+		json_flat_get(j, "compaction.waiting_directories"), json_flat_get(j, "compaction.done_directories"),
+		json_flat_get(j, "compaction.failed_directories"));
 }
 
 void stat_show_head(FILE *to, const struct json_flat *j)

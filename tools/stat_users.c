@@ -44,7 +44,8 @@ static struct owner_name name_of(uint32_t kind, uint32_t id)
 	return n;
 }
 
-static void print(FILE *to, const struct ckptfs_owner *o, struct owner_name name, const struct ckptfs_exclusive *x, bool first)
+static void print(FILE *to, const struct ckptfs_owner *o, struct owner_name name, const struct ckptfs_exclusive *x,
+		  bool first)
 {
 	fprintf(to, "%s{\"id\":%" PRIu32 ",\"name\":", first ? "" : ",", o->id);
 	json_print_string(to, name.s);
@@ -54,10 +55,12 @@ static void print(FILE *to, const struct ckptfs_owner *o, struct owner_name name
 		o->files, o->file_size, o->mapped, x->exclusive_bytes, x->exclusive_stored);
 }
 
-static void show(FILE *to, const char *kind, const struct ckptfs_owner *o, struct owner_name name, const struct ckptfs_exclusive *x)
+static void show(FILE *to, const char *kind, const struct ckptfs_owner *o, struct owner_name name,
+		 const struct ckptfs_exclusive *x)
 {
-	fprintf(to, "%-5s  %-16s %10" PRIu64 "  %10s  %10s  %10s  %10s\n", kind, name.s, o->files, human_size(o->file_size).s,
-		human_size(o->mapped).s, human_size(x->exclusive_bytes).s, human_size(x->exclusive_stored).s);
+	fprintf(to, "%-5s  %-16s %10" PRIu64 "  %10s  %10s  %10s  %10s\n", kind, name.s, o->files,
+		human_size(o->file_size).s, human_size(o->mapped).s, human_size(x->exclusive_bytes).s,
+		human_size(x->exclusive_stored).s);
 }
 
 /* All of a kind, as many at a time as an answer holds. */
@@ -96,7 +99,8 @@ static int tell(int fd, const char *mountpoint, bool json, FILE *to)
 		fputs(",\"schema_version\":1,\"kind\":\"users\"", to);
 	} else {
 		text_print(to, mountpoint);
-		fprintf(to, "\n%-5s  %-16s %10s  %10s  %10s  %10s  %10s\n", "", "", "FILES", "SIZE", "DATA", "EXCLUSIVE", "STORED");
+		fprintf(to, "\n%-5s  %-16s %10s  %10s  %10s  %10s  %10s\n", "", "", "FILES", "SIZE", "DATA",
+			"EXCLUSIVE", "STORED");
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(kinds) && r == 0; i++) {
 		if (json)

@@ -43,16 +43,18 @@ static void print(FILE *to, const struct ckptfs_variable *v, bool first)
 	fprintf(to, "%s{\"key\":", first ? "" : ",");
 	json_print_string(to, shown_key(v));
 	fprintf(to,
-		",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",\"coded_bytes\":%" PRIu64 ",\"before_bytes\":%" PRIu64
-		",\"after_bytes\":%" PRIu64 ",\"ratio\":%.3f,\"encode_ns\":%" PRIu64 ",\"mb_per_s\":%.1f,\"last_ns\":%" PRIu64 "}",
-		v->type, scheme(v), v->coder, v->coded, v->before, v->after, ratio(v), v->code_ns, mb_per_s(v), v->last_ns);
+		",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",\"coded_bytes\":%" PRIu64
+		",\"before_bytes\":%" PRIu64 ",\"after_bytes\":%" PRIu64 ",\"ratio\":%.3f,\"encode_ns\":%" PRIu64
+		",\"mb_per_s\":%.1f,\"last_ns\":%" PRIu64 "}",
+		v->type, scheme(v), v->coder, v->coded, v->before, v->after, ratio(v), v->code_ns, mb_per_s(v),
+		v->last_ns);
 }
 
 static void show(FILE *to, const struct ckptfs_variable *v)
 {
 	json_print_cell(to, shown_key(v), KEY_WIDTH); /* names are users' bytes */
-	fprintf(to, "  %-6s %10s %10s %7.3f %7.0f  %-14s %s\n", v->type, human_size(v->coded).s, human_size(v->after).s, ratio(v), mb_per_s(v),
-		scheme(v), v->coder);
+	fprintf(to, "  %-6s %10s %10s %7.3f %7.0f  %-14s %s\n", v->type, human_size(v->coded).s, human_size(v->after).s,
+		ratio(v), mb_per_s(v), scheme(v), v->coder);
 }
 
 static int tell(int fd, const char *mountpoint, bool json, FILE *to)
@@ -66,7 +68,8 @@ static int tell(int fd, const char *mountpoint, bool json, FILE *to)
 		fputs(",\"schema_version\":1,\"kind\":\"variables\",\"variables\":[", to);
 	} else {
 		text_print(to, mountpoint);
-		fprintf(to, "\n%-*s  %-6s %10s %10s %7s %7s  %-14s %s\n", KEY_WIDTH, "", "TYPE", "PLAIN", "STORED", "RATIO", "MB/S", "SCHEME", "CODER");
+		fprintf(to, "\n%-*s  %-6s %10s %10s %7s %7s  %-14s %s\n", KEY_WIDTH, "", "TYPE", "PLAIN", "STORED",
+			"RATIO", "MB/S", "SCHEME", "CODER");
 	}
 	while (ioctl(fd, CKPTFS_IOC_VARIABLE, &v) == 0)
 		if (json)
@@ -87,7 +90,8 @@ int stat_variables(const char *mountpoint, bool json, FILE *to)
 	if (r == -ENOTTY)
 		fprintf(stderr, "ckptfs-stat: %s: not on a ckptfs that remembers variables\n", mountpoint);
 	else if (r == -EPERM)
-		fprintf(stderr, "ckptfs-stat: %s: only root and the user who mounted it are told of variables\n", mountpoint);
+		fprintf(stderr, "ckptfs-stat: %s: only root and the user who mounted it are told of variables\n",
+			mountpoint);
 	else if (r < 0)
 		fprintf(stderr, "ckptfs-stat: %s: variables cannot be told: %s\n", mountpoint, strerror(-r));
 	return r == -EINVAL ? -EIO : r;

@@ -1,7 +1,7 @@
 /*
- * Each byte that is read past the caches (O_DIRECT) is compared by the daemon with its fingerprint, or the read fails. The
- * root is made of the fingerprints. So what has been read, and has the root of the seal, is what was sealed, as long as it
- * has been sealed all the while: that is looked at in the end.
+ * Each byte that is read past the caches (O_DIRECT) is compared by the daemon with its fingerprint, or the read fails.
+ * The root is made of the fingerprints. So what has been read, and has the root of the seal, is what was sealed, as
+ * long as it has been sealed all the while: that is looked at in the end.
  *
  * One thread walks, a few read stretches of files that it hands to them.
  */

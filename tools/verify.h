@@ -18,7 +18,7 @@ struct verify_result {
 /*
  * 1: it proves itself; 0: it does not, or is not sealed; <0: it cannot be looked at (-ECANCELED: interrupted). `why`
  * says so but for the first. The root is made anew from what the store has and compared with that of the seal; if
- * `reads`, every byte is read from the store, which compares it with what the root is made of. Memory does not grow with
- * the size of files. NULL is fine for `p`.
+ * `reads`, every byte is read from the store, which compares it with what the root is made of. Memory does not grow
+ * with the size of files. NULL is fine for `p`.
  */
 int verify_epoch(const char *path, bool reads, struct progress *p, struct verify_result *ret);

@@ -48,7 +48,8 @@ int main(int argc, char **argv)
 			check(ckptfs_checkpoint(), "checkpoint");
 		for (int i = 1; i < N - 1; i++)
 			for (int k = 1; k < N - 1; k++)
-				next[i][k] = 0.25 * (plate[i - 1][k] + plate[i + 1][k] + plate[i][k - 1] + plate[i][k + 1]);
+				next[i][k] =
+					0.25 * (plate[i - 1][k] + plate[i + 1][k] + plate[i][k - 1] + plate[i][k + 1]);
 		for (int i = 1; i < N - 1; i++)
 			for (int k = 1; k < N - 1; k++)
 				plate[i][k] = next[i][k];

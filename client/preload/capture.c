@@ -22,7 +22,8 @@ static struct siglock lock;
 static _Atomic(const void *) holder;
 static _Thread_local char self __attribute__((tls_model("initial-exec")));
 static uint32_t depth; /* of whoever holds it: handlers of fork(2) map memory, too */
-static sigset_t signals; /* that whoever holds it had blocked before: its own handlers may map memory, and would wait for it */
+/* that whoever holds it had blocked before: its own handlers may map memory, and would wait for it */
+static sigset_t signals;
 
 static struct piece *pieces; /* by address, without overlap */
 static size_t nr_pieces, size_pieces;
@@ -116,7 +117,8 @@ static void add(uintptr_t start, uintptr_t end, bool heap)
 	if (make_room())
 		insert(find(start), (struct piece){ start, end, heap });
 	else
-		log_warning("memory at %#" PRIxPTR ": %zu bytes are not captured: no memory", start, (size_t)(end - start));
+		log_warning("memory at %#" PRIxPTR ": %zu bytes are not captured: no memory", start,
+			    (size_t)(end - start));
 }
 
 void capture_add(const void *p, size_t len)
@@ -171,8 +173,8 @@ bool capture_covers(const void *p, size_t len)
 	return at >= end;
 }
 
-/* Its pages are the program's again. A handler of signals that has interrupted a call of ckptfs.h cannot wait for that: the region stays, and the next
- * checkpoint says that it cannot be read. */
+/* Its pages are the program's again. A handler of signals that has interrupted a call of ckptfs.h cannot wait for that:
+ * the region stays, and the next checkpoint says that it cannot be read. */
 static void forget_region(uintptr_t start)
 {
 	struct region *r;
@@ -247,8 +249,8 @@ int capture_gather(void) NO_THREAD_SAFETY_ANALYSIS
 		if (error == -ENOMEM || error == -EFBIG)
 			return error;
 		if (error < 0) { /* it is not there any more, or another userfaultfd has it */
-			log_warning("memory at %p: %zu bytes are left out of checkpoints: %s", p, (size_t)(pieces[i].end - pieces[i].start),
-				    strerror(-error));
+			log_warning("memory at %p: %zu bytes are left out of checkpoints: %s", p,
+				    (size_t)(pieces[i].end - pieces[i].start), strerror(-error));
 			take_out(i--);
 		}
 	}

@@ -44,7 +44,8 @@ struct span {
 	uint64_t free[];
 };
 
-static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* its address tells threads apart, from the first instruction on */
+/* its address tells threads apart, from the first instruction on */
+static _Thread_local char self __attribute__((tls_model("initial-exec")));
 
 /* --- lock --- */
 
@@ -107,7 +108,8 @@ static _Noreturn void die(const char *why)
 	abort();
 }
 
-/* Not more than is used: a limit of addresses (RLIMIT_AS) counts them all. Where it is to be nothing else is put; false: something is there, or no memory. */
+/* Not more than is used: a limit of addresses (RLIMIT_AS) counts them all. Where it is to be nothing else is put;
+ * false: something is there, or no memory. */
 static bool map_more(bool reserved, void *p, size_t len)
 {
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_FIXED : MAP_FIXED_NOREPLACE);
@@ -115,7 +117,8 @@ static bool map_more(bool reserved, void *p, size_t len)
 	return len == 0 || syscall(SYS_mmap, p, len, PROT_READ | PROT_WRITE, flags, -1, 0) == (long)p;
 }
 
-/* Anywhere, if it cannot be where it is wanted: then others would be put behind it. As large as the limits of this process allow. */
+/* Anywhere, if it cannot be where it is wanted: then others would be put behind it. As large as the limits of this
+ * process allow. */
 static uint8_t *reserve(size_t len, size_t *ret_len)
 {
 	struct rlimit limit;
@@ -203,7 +206,8 @@ static bool grow(struct heap_state *s, uint32_t upto)
 	s->table_len = MAX(table, s->table_len);
 	if (!map_more(s->reserved, s->data + (size_t)s->readable * HEAP_UNIT, (size_t)(want - s->readable) * HEAP_UNIT)) {
 		want = upto; /* the kernel counts what may be used: perhaps there is as much as is needed */
-		if (!map_more(s->reserved, s->data + (size_t)s->readable * HEAP_UNIT, (size_t)(want - s->readable) * HEAP_UNIT))
+		if (!map_more(s->reserved, s->data + (size_t)s->readable * HEAP_UNIT,
+			      (size_t)(want - s->readable) * HEAP_UNIT))
 			return false;
 	}
 	s->readable = want;
@@ -451,7 +455,8 @@ static uint32_t unit_at(const struct heap_state *s, const void *p)
 {
 	size_t u = (size_t)((const uint8_t *)p - s->data) / HEAP_UNIT;
 
-	if ((const uint8_t *)p < s->data || u >= s->top || (s->unit[u].kind != UNIT_SPAN && s->unit[u].kind != UNIT_LARGE) ||
+	if ((const uint8_t *)p < s->data || u >= s->top ||
+	    (s->unit[u].kind != UNIT_SPAN && s->unit[u].kind != UNIT_LARGE) ||
 	    (s->unit[u].kind == UNIT_LARGE && p != address_of(s, (uint32_t)u)))
 		die("ckptfs: pointer to nothing that was allocated\n");
 	return (uint32_t)u;
@@ -580,7 +585,8 @@ bool heap_is_whole(const struct heap *h)
 		const struct unit *it = &s->unit[u];
 		uint32_t nr = it->kind == UNIT_SPAN ? 1 : it->nr;
 
-		if (it->kind == UNIT_INSIDE || nr == 0 || nr > s->top - u || (it->kind == UNIT_SPAN && !span_is_whole(s, u)))
+		if (it->kind == UNIT_INSIDE || nr == 0 || nr > s->top - u ||
+		    (it->kind == UNIT_SPAN && !span_is_whole(s, u)))
 			return false;
 		if (it->kind == UNIT_FREE && (s->unit[u + nr - 1].nr != nr || !is_listed(s, s->free[bin_of(nr)], u)))
 			return false;

@@ -1,6 +1,7 @@
 /*
- * The allocator of programs whose memory is captured. All that it hands out, and all that it knows about it, lies in one range of
- * addresses that grows at its end: a copy of the range is a heap that can be read, and at its old addresses one that can be used.
+ * The allocator of programs whose memory is captured. All that it hands out, and all that it knows about it, lies in
+ * one range of addresses that grows at its end: a copy of the range is a heap that can be read, and at its old
+ * addresses one that can be used.
  *
  *   struct heap_state, struct unit[] │ data: units of 64 KiB
  *
@@ -8,8 +9,9 @@
  *   large   one or more units
  *   free    runs of units, listed by size; neighbours are joined
  *
- * Safe from any thread, not from signal handlers, as malloc(3). What is freed stays in the range: it is used again, and never given back to the
- * kernel, behind whose back pages would become zeros. A pointer that is none of ours ends the program, with a line that says so, as in the C library.
+ * Safe from any thread, not from signal handlers, as malloc(3). What is freed stays in the range: it is used again, and
+ * never given back to the kernel, behind whose back pages would become zeros. A pointer that is none of ours ends the
+ * program, with a line that says so, as in the C library.
  */
 #pragma once
 
@@ -34,25 +36,29 @@ struct heap {
 	_Atomic(struct heap_state *) state; /* NULL: nothing has been allocated yet */
 };
 
-void *heap_alloc(struct heap *h, size_t size, size_t align, bool zeroed); /* align: a power of two. NULL and errno: ENOMEM */
+/* align: a power of two. NULL and errno: ENOMEM */
+void *heap_alloc(struct heap *h, size_t size, size_t align, bool zeroed);
 void *heap_realloc(struct heap *h, void *p, size_t size);
 void heap_free(struct heap *h, void *p); /* errno stays */
 size_t heap_usable(struct heap *h, const void *p);
 bool heap_has(const struct heap *h, const void *p); /* an address of its range */
 
 /*
- * Until heap_let_go() this thread alone allocates. For fork(2), and for the moment of a checkpoint. false: somebody is allocating, for long: a handler of
- * signals that has interrupted it may wait for a lock that the caller has, which is to let go of it and try again.
+ * Until heap_let_go() this thread alone allocates. For fork(2), and for the moment of a checkpoint. false: somebody is
+ * allocating, for long: a handler of signals that has interrupted it may wait for a lock that the caller has, which is
+ * to let go of it and try again.
  */
 bool heap_hold(struct heap *h);
 bool heap_is_held(const struct heap *h); /* by this thread */
 void heap_let_go(struct heap *h);
-bool heap_is_inside(const struct heap *h); /* a handler of signals has interrupted this thread in one of these functions: not to be held now */
+/* a handler of signals has interrupted this thread in one of these functions: not to be held now */
+bool heap_is_inside(const struct heap *h);
 
 /* All that is known of it agrees. Held, or with nobody else there: for tests, and whoever reads a copy of one. */
 bool heap_is_whole(const struct heap *h);
 
-/* What of the range can be read by now, as two pieces of whole pages; both only grow. Lengths are 0 if there is nothing. Held. */
+/* What of the range can be read by now, as two pieces of whole pages; both only grow. Lengths are 0 if there is
+ * nothing. Held. */
 struct heap_extent {
 	uint8_t *p;
 	size_t len;

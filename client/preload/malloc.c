@@ -1,9 +1,11 @@
 /*
- * What the program calls instead of the C library's: functions that allocate, and that map. They work from the first call on, which comes
- * before any constructor: nothing is looked up, nothing is asked of the environment, and all state is zeros at the beginning.
+ * What the program calls instead of the C library's: functions that allocate, and that map. They work from the first
+ * call on, which comes before any constructor: nothing is looked up, nothing is asked of the environment, and all state
+ * is zeros at the beginning.
  *
- * Two heaps: the program's, whose memory is captured, and one for libckptfs. The second is also for whatever the C library allocates in threads of
- * libckptfs: they write checkpoints, and would have to wait for themselves if they wrote to memory that is in one.
+ * Two heaps: the program's, whose memory is captured, and one for libckptfs. The second is also for whatever the C
+ * library allocates in threads of libckptfs: they write checkpoints, and would have to wait for themselves if they
+ * wrote to memory that is in one.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -178,7 +180,8 @@ static void *map(void *at, size_t len, int protection, int flags, int fd, off_t 
 
 static bool is_captured_kind(int protection, int flags)
 {
-	int wanted = MAP_PRIVATE | MAP_ANONYMOUS, may = wanted | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK;
+	int wanted = MAP_PRIVATE | MAP_ANONYMOUS,
+	    may = wanted | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK;
 
 	return protection == (PROT_READ | PROT_WRITE) && (flags & wanted) == wanted && (flags & ~may) == 0;
 }
@@ -186,7 +189,8 @@ static bool is_captured_kind(int protection, int flags)
 void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t off)
 {
 	static uint64_t next = MAPS_AT; /* with the lock */
-	bool captured = is_captured_kind(protection, flags), replaces = (flags & MAP_FIXED) && !(flags & MAP_FIXED_NOREPLACE);
+	bool captured = is_captured_kind(protection, flags),
+	     replaces = (flags & MAP_FIXED) && !(flags & MAP_FIXED_NOREPLACE);
 	void *p;
 
 	capture_lock();
@@ -225,7 +229,8 @@ int munmap(void *p, size_t len)
 	return r;
 }
 
-/* What has been captured cannot be in a checkpoint any more, if the call has done something: some fail half-way, but none with EINVAL. */
+/* What has been captured cannot be in a checkpoint any more, if the call has done something: some fail half-way, but
+ * none with EINVAL. */
 static void leave_out(int r, const void *p, size_t len, const char *why)
 {
 	int saved = errno;
@@ -281,11 +286,13 @@ int mprotect(void *p, size_t len, int protection)
 	return r;
 }
 
-/* Pages that become zeros without a write would not be noticed: these are written anew. MADV_FREE the kernel may as well not do. */
+/* Pages that become zeros without a write would not be noticed: these are written anew. MADV_FREE the kernel may as
+ * well not do. */
 int madvise(void *p, size_t len, int advice)
 {
 	bool clears = advice == MADV_DONTNEED || advice == MADV_DONTNEED_LOCKED;
-	bool hides = advice == MADV_REMOVE || advice == MADV_DONTFORK || advice == MADV_WIPEONFORK || advice == MADV_GUARD_INSTALL;
+	bool hides = advice == MADV_REMOVE || advice == MADV_DONTFORK || advice == MADV_WIPEONFORK ||
+		     advice == MADV_GUARD_INSTALL;
 	int r = 0;
 
 	capture_lock();

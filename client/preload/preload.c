@@ -1,7 +1,8 @@
 /*
- * Begins before main(), if CKPTFS_DIR is set, and takes checkpoints in a thread of its own: when a period has passed, or a signal has come. Whoever calls
- * ckptfs_checkpoint() in the program takes one as well. Programs that this one starts do not: CKPTFS_DIR is taken from the environment. But one that
- * takes its place by exec(2), as behind taskset(1) or env(1), does: CKPTFS_EXEC stands there instead, with what tells this process from its children.
+ * Begins before main(), if CKPTFS_DIR is set, and takes checkpoints in a thread of its own: when a period has passed,
+ * or a signal has come. Whoever calls ckptfs_checkpoint() in the program takes one as well. Programs that this one
+ * starts do not: CKPTFS_DIR is taken from the environment. But one that takes its place by exec(2), as behind
+ * taskset(1) or env(1), does: CKPTFS_EXEC stands there instead, with what tells this process from its children.
  *
  * The moment of a checkpoint, for checkpoint.c:
  *
@@ -9,7 +10,8 @@
  *   gather    nobody allocates, so the heap is whole; all that is captured becomes regions
  *   leave     memory is allocated and mapped again
  *
- * In between pages are closed. Threads need not be stopped for that: whoever writes to a closed page waits until all are (checkpoint.c).
+ * In between pages are closed. Threads need not be stopped for that: whoever writes to a closed page waits until all
+ * are (checkpoint.c).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -130,7 +132,8 @@ static bool wait_until_wanted(uint64_t *next_ns)
 	for (;;) {
 		uint32_t seen = atomic_load(&changed);
 		uint64_t now = monotonic_ns(), left = *next_ns - MIN(now, *next_ns), wait_ns = main_left ? LOOK_NS : left;
-		struct timespec timeout = { .tv_sec = (time_t)(wait_ns / 1000000000), .tv_nsec = (long)(wait_ns % 1000000000) };
+		struct timespec timeout = { .tv_sec = (time_t)(wait_ns / 1000000000),
+					    .tv_nsec = (long)(wait_ns % 1000000000) };
 
 		if (ending)
 			return false;
@@ -140,7 +143,8 @@ static bool wait_until_wanted(uint64_t *next_ns)
 			*next_ns = now + period_ns;
 			return true;
 		}
-		syscall(SYS_futex, &changed, FUTEX_WAIT_PRIVATE, seen, period_ns != 0 || main_left ? &timeout : NULL, NULL, 0);
+		syscall(SYS_futex, &changed, FUTEX_WAIT_PRIVATE, seen, period_ns != 0 || main_left ? &timeout : NULL,
+			NULL, 0);
 	}
 }
 
@@ -208,7 +212,10 @@ static int set_signal(void)
 	r = parse_signal(s, &number);
 	if (r == 0 && sigaction(number, &action, NULL) < 0)
 		r = -errno;
-	return r < 0 ? log_errno(r, "checkpoints: CKPTFS_SIGNAL=%s: a number is wanted, or a name as USR1, of a signal that can be handled", s) : 0;
+	return r < 0 ? log_errno(r,
+				 "checkpoints: CKPTFS_SIGNAL=%s: a number is wanted, or a name as USR1, of a signal that can be handled",
+				 s) :
+		       0;
 }
 
 static int set_period(void)
@@ -233,13 +240,17 @@ static void in_child(void)
 	preload_fork_ends();
 }
 
-/* What a program that knows of nothing cannot live with: system calls that fail on a closed page, and a writer that expects it to wait. */
+/* What a program that knows of nothing cannot live with: system calls that fail on a closed page, and a writer that
+ * expects it to wait. */
 static int check_ways(void)
 {
 	const char *tracking = getenv("CKPTFS_TRACKING"), *mode = getenv("CKPTFS_MODE");
 
 	if (tracking && *tracking != '\0' && strcmp(tracking, "userfaultfd") != 0)
-		return log_errno(-EINVAL, "checkpoints: CKPTFS_TRACKING=%s: programs that are not linked with libckptfs need userfaultfd", tracking);
+		return log_errno(
+			-EINVAL,
+			"checkpoints: CKPTFS_TRACKING=%s: programs that are not linked with libckptfs need userfaultfd",
+			tracking);
 	if (mode && strcmp(mode, "sync") == 0)
 		return log_errno(-EINVAL, "checkpoints: CKPTFS_MODE=sync is for programs that are linked with libckptfs");
 	return 0;
@@ -256,7 +267,8 @@ static void tell_other_allocator(void)
 	if (!p)
 		return;
 	if (!preload_allocated(p) && dladdr((void *)allocate, &whose) != 0)
-		log_notice("checkpoints: the program allocates by itself (%s): they have what that maps, perhaps in the midst of allocating", whose.dli_fname);
+		log_notice("checkpoints: the program allocates by itself (%s): they have what that maps, perhaps in the midst of allocating",
+			   whose.dli_fname);
 	give_back(p);
 }
 
@@ -274,7 +286,8 @@ static int begin(const char *dir)
 	if (r == 0)
 		r = set_signal();
 	if (r == 0 && period_ns == 0 && !getenv("CKPTFS_SIGNAL"))
-		log_notice("checkpoints %s: neither CKPTFS_PERIOD nor CKPTFS_SIGNAL: only if the program calls ckptfs_checkpoint()", dir);
+		log_notice("checkpoints %s: neither CKPTFS_PERIOD nor CKPTFS_SIGNAL: only if the program calls ckptfs_checkpoint()",
+			   dir);
 	if (r == 0)
 		r = -pthread_atfork(preload_fork_begins, preload_fork_ends, in_child);
 	if (r == 0)
@@ -289,7 +302,8 @@ static int begin(const char *dir)
 	return start_thread();
 }
 
-/* `instead` (NULL: nothing) takes the place of a variable. Not by setenv(3): shells have one of their own, which knows nothing yet when constructors run. */
+/* `instead` (NULL: nothing) takes the place of a variable. Not by setenv(3): shells have one of their own, which knows
+ * nothing yet when constructors run. */
 static void replace_in_environment(const char *name, char *instead)
 {
 	size_t len = strlen(name);
@@ -316,7 +330,8 @@ static uint64_t started_ticks(void)
 	return ticks ? strtoull(ticks, NULL, 10) : 0;
 }
 
-/* Where checkpoints of this process go. NULL: it is to have none. What it leaves in the environment is for whoever takes its place. */
+/* Where checkpoints of this process go. NULL: it is to have none. What it leaves in the environment is for whoever
+ * takes its place. */
 static const char *wanted_dir(void)
 {
 	static char variable[PATH_MAX + 64];
@@ -355,7 +370,8 @@ __attribute__((constructor)) static void start(void)
 /* The checkpoint that is under way becomes complete. */
 __attribute__((destructor)) static void end(void)
 {
-	if (!has_thread || !client_alive()) /* a child of _Fork(3) or clone(2), whom nobody has told, has no such thread to wait for */
+	/* a child of _Fork(3) or clone(2), whom nobody has told, has no such thread to wait for */
+	if (!has_thread || !client_alive())
 		return;
 	tell_thread(&ending);
 	atomic_store(&client.hurry, true);

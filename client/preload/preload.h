@@ -16,7 +16,8 @@
 struct heap;
 
 extern struct heap preload_heap; /* the program's */
-extern _Thread_local bool preload_own __attribute__((tls_model("initial-exec"))); /* this thread is libckptfs's, or does its work */
+/* this thread is libckptfs's, or does its work */
+extern _Thread_local bool preload_own __attribute__((tls_model("initial-exec")));
 
 uint32_t preload_own_threads(void); /* that run; it may be one less for a moment */
 bool preload_allocated(const void *p); /* by one of our heaps */

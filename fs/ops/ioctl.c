@@ -113,7 +113,8 @@ static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	r = (f->flags & O_ACCMODE) == O_WRONLY ? -EBADF : content_info(f->content, &info); /* a fingerprint is for who reads */
+	/* a fingerprint is for who reads */
+	r = (f->flags & O_ACCMODE) == O_WRONLY ? -EBADF : content_info(f->content, &info);
 	if (r < 0) {
 		ops_reply(req, r);
 		return;
@@ -148,8 +149,9 @@ static int gc_command(fuse_req_t req, uint64_t holder, const struct ckptfs_gc *a
 	if (!ops_may_command(req))
 		return -EPERM;
 	if (arg->command == CKPTFS_GC_START)
-		return fs->read_only && conf.delete ? -EROFS :
-						      collect_start(fs->collect, &conf, arg->flags & CKPTFS_GC_LOCAL, holder);
+		return fs->read_only && conf.delete ?
+			       -EROFS :
+			       collect_start(fs->collect, &conf, arg->flags & CKPTFS_GC_LOCAL, holder);
 	collect_stop(fs->collect);
 	return 0;
 }
@@ -291,7 +293,8 @@ static void ioctl_scrub_hit(fuse_req_t req, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
-/* All files of a directory, that is, if the caller may read them: what of a file is shared tells something of its bytes. */
+/* All files of a directory, that is, if the caller may read them: what of a file is shared tells something of its
+ * bytes. */
 static int check_all(fuse_req_t req, uint64_t dir)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
@@ -500,8 +503,8 @@ static void ioctl_delta_abort(fuse_req_t req, struct file *f)
 	if (r < 0)
 		ops_reply(req, r);
 	else
-		notify_then_reply_ioctl(loop_notify(), req, f->inode->ino, 0, before.size, (struct notify_growth){ 0 }, NULL,
-					0);
+		notify_then_reply_ioctl(loop_notify(), req, f->inode->ino, 0, before.size, (struct notify_growth){ 0 },
+					NULL, 0);
 }
 
 static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, struct buf *path)

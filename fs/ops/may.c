@@ -1,6 +1,7 @@
 /*
- * What the kernel checks for open(2) and its like, where a request tells of a file without one: as it would, but that a file
- * with an access control list is for its owner alone. That is too strict for those who are on the list, and never too lax.
+ * What the kernel checks for open(2) and its like, where a request tells of a file without one: as it would, but that a
+ * file with an access control list is for its owner alone. That is too strict for those who are on the list, and never
+ * too lax.
  */
 #include <errno.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /*
- * The address space of a process, as an image of it tells, and which bytes of the image are which part of it. Names are borrowed from the
- * image. Belongs to one thread.
+ * The address space of a process, as an image of it tells, and which bytes of the image are which part of it. Names are
+ * borrowed from the image. Belongs to one thread.
  */
 #pragma once
 
@@ -30,9 +30,10 @@ void areas_sort(struct areas *as); /* by address, before any of those below */
 struct area *areas_find(const struct areas *as, uint64_t address);
 
 bool area_same_file(const struct area *a, const struct area *b);
-/* Gives those of no kind yet one, by the names of files; `program` is that of the program's own file. What has no name is anonymous, but for what lies
- * right behind a file's data: its bss. */
+/* Gives those of no kind yet one, by the names of files; `program` is that of the program's own file. What has no name
+ * is anonymous, but for what lies right behind a file's data: its bss. */
 void areas_name_kinds(struct areas *as, const char *program, size_t program_len);
 
-/* Those that have bytes, as variables: one for each kind and file. -EBADMSG: not in the image; -E2BIG, -ENOMEM. Changes the order. */
+/* Those that have bytes, as variables: one for each kind and file. -EBADMSG: not in the image; -E2BIG, -ENOMEM. Changes
+ * the order. */
 int areas_tell(struct areas *as, struct typed *ret);

@@ -23,7 +23,12 @@
 static int start(const struct classify_conf *conf, int fd, int dir, const char *name, int out, pid_t *ret)
 {
 	char *names = (char *)(conf->names ? conf->names : "");
-	char *argv[] = { (char *)"ckptfs-classify", (char *)"--names", names, dir >= 0 ? (char *)"--beside" : NULL, (char *)name, NULL };
+	char *argv[] = { (char *)"ckptfs-classify",
+			 (char *)"--names",
+			 names,
+			 dir >= 0 ? (char *)"--beside" : NULL,
+			 (char *)name,
+			 NULL };
 	char *environment[] = { NULL };
 	posix_spawn_file_actions_t actions;
 	int r;
@@ -122,7 +127,8 @@ static int understand(const uint8_t *p, size_t len, uint64_t size, struct typed 
 	return 0;
 }
 
-/* The directory of a file that is known by its path, and its name there; -1: it cannot be opened, and nothing beside it is looked at. */
+/* The directory of a file that is known by its path, and its name there; -1: it cannot be opened, and nothing beside it
+ * is looked at. */
 static int open_directory(const char *path, const char **ret_name)
 {
 	_cleanup_(freep) char *dir = NULL;

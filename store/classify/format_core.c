@@ -1,7 +1,8 @@
 /*
- * ELF core files, of the kernel and of gdb: a segment for each mapping, and notes. NT_FILE says which mappings are of files; the registers of
- * threads and the vector that the program was started with say which are stacks, and where its own file lies. Nothing says which mapping is the
- * heap: it is what has no file and begins not farther behind the program than the kernel puts it.
+ * ELF core files, of the kernel and of gdb: a segment for each mapping, and notes. NT_FILE says which mappings are of
+ * files; the registers of threads and the vector that the program was started with say which are stacks, and where its
+ * own file lies. Nothing says which mapping is the heap: it is what has no file and begins not farther behind the
+ * program than the kernel puts it.
  */
 #include <elf.h>
 #include <errno.h>
@@ -21,7 +22,8 @@ struct core {
 	uint64_t len;
 	uint16_t machine;
 	struct areas files; /* of NT_FILE */
-	uint64_t program, vdso, started_on; /* addresses in the program's file, in the vdso, on the first stack; 0: not told */
+	/* addresses in the program's file, in the vdso, on the first stack; 0: not told */
+	uint64_t program, vdso, started_on;
 	uint64_t *stack;
 	size_t nr_stacks, room_stacks;
 };
@@ -61,7 +63,9 @@ static int read_files(struct core *c, const uint8_t *p, uint64_t len)
 
 		if (!zero)
 			return -EBADMSG;
-		r = areas_add(&c->files, (struct area){ .start = get64(entry), .end = get64(entry + 8), .name = (const char *)name,
+		r = areas_add(&c->files, (struct area){ .start = get64(entry),
+							.end = get64(entry + 8),
+							.name = (const char *)name,
 							.name_len = (size_t)(zero - name) });
 		if (r < 0)
 			return r;
@@ -235,8 +239,8 @@ int format_core(const uint8_t *p, uint64_t len, struct typed *ret)
 	struct areas as = AREAS_EMPTY;
 	int r;
 
-	if (len < sizeof(Elf64_Ehdr) || memcmp(p, ELFMAG, SELFMAG) != 0 || p[EI_CLASS] != ELFCLASS64 || p[EI_DATA] != ELFDATA2LSB ||
-	    get16(p + 16) != ET_CORE)
+	if (len < sizeof(Elf64_Ehdr) || memcmp(p, ELFMAG, SELFMAG) != 0 || p[EI_CLASS] != ELFCLASS64 ||
+	    p[EI_DATA] != ELFDATA2LSB || get16(p + 16) != ET_CORE)
 		return 0;
 	c.machine = get16(p + 18);
 	r = read_segments(&c, &as);

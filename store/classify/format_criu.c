@@ -242,7 +242,8 @@ static int read_memory(const struct companion *mm, const struct companion *files
 	return 0;
 }
 
-/* A run of pages may go from one area into the next; what is in none is shared memory, which has a pagemap of its own. */
+/* A run of pages may go from one area into the next; what is in none is shared memory, which has a pagemap of its
+ * own. */
 static int add_run(const struct areas *memory, uint64_t address, uint64_t off, uint64_t len, struct areas *ret)
 {
 	while (len > 0) {
@@ -281,7 +282,10 @@ static int page_size(struct protobuf file, uint64_t len, uint64_t *ret)
 	if (r < 0)
 		return r;
 	*ret = nr > 0 ? len / nr : 4096;
-	return (nr > 0 && len % nr != 0) || (nr == 0 && len > 0) || *ret < 4096 || *ret > 65536 || (*ret & (*ret - 1)) != 0 ? -EBADMSG : 0;
+	return (nr > 0 && len % nr != 0) || (nr == 0 && len > 0) || *ret < 4096 || *ret > 65536 ||
+			       (*ret & (*ret - 1)) != 0 ?
+		       -EBADMSG :
+		       0;
 }
 
 static int read_pages(const struct companion *map, uint64_t len, const struct areas *memory, struct areas *ret)

@@ -1,6 +1,6 @@
 /*
- * Images of CRIU. pages-N.img has nothing but pages; which they are stands in files beside it: in pagemap-PID.img their addresses, in mm-PID.img what was
- * mapped there, in files.img the names of files. Pure.
+ * Images of CRIU. pages-N.img has nothing but pages; which they are stands in files beside it: in pagemap-PID.img their
+ * addresses, in mm-PID.img what was mapped there, in files.img the names of files. Pure.
  */
 #pragma once
 

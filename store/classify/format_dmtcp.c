@@ -1,6 +1,7 @@
 /*
- * Images of DMTCP 3 and 4 that are not compressed: one or two headers, then a header of 4096 bytes for each area of /proc/self/maps, most of them followed
- * by its bytes. Of a file's mapping as many bytes follow as the file has there, so what comes behind may begin anywhere.
+ * Images of DMTCP 3 and 4 that are not compressed: one or two headers, then a header of 4096 bytes for each area of
+ * /proc/self/maps, most of them followed by its bytes. Of a file's mapping as many bytes follow as the file has there,
+ * so what comes behind may begin anywhere.
  */
 #include <errno.h>
 #include <string.h>
@@ -57,7 +58,8 @@ static void set_kind(struct area *a, const char *name, size_t len)
 	}
 }
 
-/* The area whose header is at `at`: 1, 0 it is the last, which is none, -EBADMSG. One without addresses is nothing either. */
+/* The area whose header is at `at`: 1, 0 it is the last, which is none, -EBADMSG. One without addresses is nothing
+ * either. */
 static int read_area(const uint8_t *p, uint64_t len, uint64_t at, struct area *ret)
 {
 	const struct area_disk *d = (const struct area_disk *)(p + at);
@@ -72,7 +74,8 @@ static int read_area(const uint8_t *p, uint64_t len, uint64_t at, struct area *r
 		return 0;
 	if (ret->end - ret->start != size || ret->end < ret->start || (properties & ~(uint64_t)PROPERTIES_KNOWN))
 		return -EBADMSG;
-	bytes = (int64_t)le64_get(d->file_bytes) > 0 && !(properties & CHILD) ? le64_get(d->file_bytes) : size; /* -1: of no file */
+	/* -1: of no file */
+	bytes = (int64_t)le64_get(d->file_bytes) > 0 && !(properties & CHILD) ? le64_get(d->file_bytes) : size;
 	if (bytes > size)
 		return -EBADMSG;
 	ret->len = properties & (ZERO_PAGES | PARENT) ? 0 : bytes;

@@ -1,6 +1,7 @@
 /*
- * HDF5 and netCDF-4: the library is given the file as an image in memory, and asked for each dataset's type, layout and where its bytes
- * are. None of them is read. Data that a filter has changed is left alone, as are datasets in object headers and other files.
+ * HDF5 and netCDF-4: the library is given the file as an image in memory, and asked for each dataset's type, layout and
+ * where its bytes are. None of them is read. Data that a filter has changed is left alone, as are datasets in object
+ * headers and other files.
  */
 #define H5_USE_18_API 1 /* what later versions have under the same names */
 #include <errno.h>

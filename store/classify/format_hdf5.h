@@ -1,4 +1,5 @@
-/* HDF5 and netCDF-4 by their own library: as formats.h has it, but neither pure nor to be called where a lie might hurt. */
+/* HDF5 and netCDF-4 by their own library: as formats.h has it, but neither pure nor to be called where a lie might
+ * hurt. */
 #pragma once
 
 #include "store/classify/typed.h"

@@ -1,6 +1,6 @@
 /*
- * netCDF classic: CDF-1, CDF-2 (64-bit offsets) and CDF-5 (64-bit numbers). Everything is big-endian. Header: number of records,
- * dimensions, attributes, variables. The records of all variables that have a record dimension take turns.
+ * netCDF classic: CDF-1, CDF-2 (64-bit offsets) and CDF-5 (64-bit numbers). Everything is big-endian. Header: number of
+ * records, dimensions, attributes, variables. The records of all variables that have a record dimension take turns.
  */
 #include <errno.h>
 #include <string.h>
@@ -63,7 +63,8 @@ static unsigned type_bytes(uint64_t type)
 
 static int set_type(struct typed_array *a, uint64_t type)
 {
-	static const char kinds[] = "?i?iiffuuuiu"; /* byte, text, short, int, float, double; from 7 on those of CDF-5 */
+	/* byte, text, short, int, float, double; from 7 on those of CDF-5 */
+	static const char kinds[] = "?i?iiffuuuiu";
 
 	return type < sizeof(kinds) - 1 ? typed_array_set_type(a, kinds[type], type_bytes(type), true) : -EOPNOTSUPP;
 }

@@ -1,7 +1,7 @@
 /*
- * Archives of arrays: numpy's .npz, each entry an .npy, and what torch.save() writes: PREFIX/data.pkl, a pickle with tensors, and
- * PREFIX/data/KEY, the storages behind them. Of a tensor that is all of its storage the shape is known; else the storage is a
- * variable by the name of the first tensor in it.
+ * Archives of arrays: numpy's .npz, each entry an .npy, and what torch.save() writes: PREFIX/data.pkl, a pickle with
+ * tensors, and PREFIX/data/KEY, the storages behind them. Of a tensor that is all of its storage the shape is known;
+ * else the storage is a variable by the name of the first tensor in it.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * Files that say what is in them, format by format. Each is a pure function of all bytes of a file that trusts none of them:
- * 1 it is of this format and its variables have been added, 0 it is not, -EBADMSG it lies about itself, -E2BIG it has more than we
- * look at, -ENOMEM. With an error `ret` has some of them: throw it away.
+ * Files that say what is in them, format by format. Each is a pure function of all bytes of a file that trusts none of
+ * them: 1 it is of this format and its variables have been added, 0 it is not, -EBADMSG it lies about itself, -E2BIG it
+ * has more than we look at, -ENOMEM. With an error `ret` has some of them: throw it away.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
- * JSON, one token after the other, without a tree. Trusts nothing. Whoever pulls knows which token may follow; what is no JSON
- * at all is JSON_BAD, for ever.
+ * JSON, one token after the other, without a tree. Trusts nothing. Whoever pulls knows which token may follow; what is
+ * no JSON at all is JSON_BAD, for ever.
  */
 #pragma once
 

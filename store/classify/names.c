@@ -287,7 +287,8 @@ int names_map(const struct names *n, const char *name, size_t len, char *ret, si
 
 		if (r == REG_ESPACE)
 			return -ENOMEM;
-		/* Of all matches regexec() finds the leftmost, and of these the longest: the whole name, if that is one. */
+		/* Of all matches regexec() finds the leftmost, and of these the longest: the whole name, if that is
+		 * one. */
 		if (r == 0 && group[0].rm_so == 0 && (size_t)group[0].rm_eo == len)
 			return replace(&n->rule[i], text, group, ret, room, ret_len);
 	}

@@ -1,15 +1,18 @@
 /*
- * Names of variables that are to mean the same: programs put ranks, levels or steps into names, and what is told apart by name alone is
- * never merged. Rules, one a line, say which names become which; the first that matches a whole name holds:
+ * Names of variables that are to mean the same: programs put ranks, levels or steps into names, and what is told apart
+ * by name alone is never merged. Rules, one a line, say which names become which; the first that matches a whole name
+ * holds:
  *
  *	# comment
  *	rank_(\d+)/density	density
  *	level_\d+/(.*)		\1
  *
- * An expression is an extended one of POSIX, and \d besides, without blanks in it; \1 to \9 stand for what its groups have matched.
+ * An expression is an extended one of POSIX, and \d besides, without blanks in it; \1 to \9 stand for what its groups
+ * have matched.
  *
- * Rules are an administrator's, names are users'. Expressions are kept such that they compile in bounded time and memory. Matching may
- * take long for some of them: it is done where time is limited, in ckptfs-classify. Belongs to one thread.
+ * Rules are an administrator's, names are users'. Expressions are kept such that they compile in bounded time and
+ * memory. Matching may take long for some of them: it is done where time is limited, in ckptfs-classify. Belongs to one
+ * thread.
  */
 #pragma once
 
@@ -27,6 +30,6 @@ struct names;
 /* -EINVAL: ret_why says where and why, as "line 3: ..."; -ENOMEM. */
 int names_parse(const char *text, struct names **ret, char *ret_why, size_t why_room);
 void names_free(struct names *n); /* NULL is fine */
-/* 1: `ret` has the new name, and *ret_len its length; 0: no rule matches, or it has a zero byte; -E2BIG: it has no room, or is
- * too long itself; -ENOMEM. */
+/* 1: `ret` has the new name, and *ret_len its length; 0: no rule matches, or it has a zero byte; -E2BIG: it has no
+ * room, or is too long itself; -ENOMEM. */
 int names_map(const struct names *n, const char *name, size_t len, char *ret, size_t room, size_t *ret_len);

@@ -1,7 +1,7 @@
 /*
- * The part of Python's pickle that torch.save() writes, as a tree: dictionaries, lists, tuples, texts, numbers, tensors and the storages
- * behind them. Nothing is executed: a class is a name here, and an object that is none of these is a thing without content.
- * Trusts nothing: -EBADMSG, -E2BIG, -ENOMEM.
+ * The part of Python's pickle that torch.save() writes, as a tree: dictionaries, lists, tuples, texts, numbers, tensors
+ * and the storages behind them. Nothing is executed: a class is a name here, and an object that is none of these is a
+ * thing without content. Trusts nothing: -EBADMSG, -E2BIG, -ENOMEM.
  */
 #pragma once
 

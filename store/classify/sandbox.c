@@ -25,9 +25,10 @@
 #define ALLOW(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 1), RETURN(SECCOMP_RET_ALLOW)
 
 /*
- * What libc and libhdf5 need of a process that computes. Files can be used that are open: the user's, read-only, and the pipe. Memory can be
- * mapped, but not from a file: there is none to open. Everything else fails as if not permitted. abort() needs no signal to
- * be sent: it ends with an instruction that none can go on from; who may send one may send it to other processes, too.
+ * What libc and libhdf5 need of a process that computes. Files can be used that are open: the user's, read-only, and
+ * the pipe. Memory can be mapped, but not from a file: there is none to open. Everything else fails as if not
+ * permitted. abort() needs no signal to be sent: it ends with an instruction that none can go on from; who may send one
+ * may send it to other processes, too.
  */
 static struct sock_filter filter[] = {
 	LOAD(arch),

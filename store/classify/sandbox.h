@@ -1,6 +1,6 @@
 /*
- * A process that restricts itself for good: it may use what it has open and its memory up to a limit, for some seconds, and nothing else.
- * No file can be opened, no socket, no process made.
+ * A process that restricts itself for good: it may use what it has open and its memory up to a limit, for some seconds,
+ * and nothing else. No file can be opened, no socket, no process made.
  */
 #pragma once
 

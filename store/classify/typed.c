@@ -59,7 +59,8 @@ int typed_array_set_type(struct typed_array *a, char kind, uint64_t bytes, bool 
 
 const char *segment_kind_name(enum segment_kind kind)
 {
-	static const char *const names[NR_SEGMENT_KINDS] = { "", "heap", "stack", "code", "library", "anonymous", "file", "other" };
+	static const char *const names[NR_SEGMENT_KINDS] = { "",	"heap",	     "stack", "code",
+							     "library", "anonymous", "file",  "other" };
 
 	return names[kind];
 }

@@ -1,6 +1,6 @@
 /*
- * What a file says of its own bytes: variables, and the extents that each has in the file. What no extent covers is plain.
- * Belongs to one thread.
+ * What a file says of its own bytes: variables, and the extents that each has in the file. What no extent covers is
+ * plain. Belongs to one thread.
  */
 #pragma once
 
@@ -29,7 +29,8 @@ enum segment_kind {
 const char *segment_kind_name(enum segment_kind kind); /* "heap", ... "other"; "" of none */
 
 struct typed_variable {
-	char *key; /* Group/Variable_Datatype_Class, or "library /path": those of other files with the same key mean the same */
+	/* Group/Variable_Datatype_Class, or "library /path": those of other files with the same key mean the same */
+	char *key;
 	enum segment_kind kind;
 	struct coding_shape shape;
 };
@@ -62,12 +63,12 @@ struct typed_array {
 
 /* Bytes of an array, or -EOVERFLOW. */
 int typed_array_bytes(const struct typed_array *a, uint64_t *ret);
-/* A type by what numpy, safetensors and torch have in common: kind 'i', 'u', 'f', 'c' (complex), 'b' (bool), 'B' (bfloat),
- * and bytes of an element. -EOPNOTSUPP: none of ours. */
+/* A type by what numpy, safetensors and torch have in common: kind 'i', 'u', 'f', 'c' (complex), 'b' (bool), 'B'
+ * (bfloat), and bytes of an element. -EOPNOTSUPP: none of ours. */
 int typed_array_set_type(struct typed_array *a, char kind, uint64_t bytes, bool big_endian);
 
-/* Add a variable, to which typed_add_extent() then adds: 1; 0: it stays plain, as its name, or what it is mapped to, is too long; -E2BIG,
- * -ENOMEM. */
+/* Add a variable, to which typed_add_extent() then adds: 1; 0: it stays plain, as its name, or what it is mapped to, is
+ * too long; -E2BIG, -ENOMEM. */
 int typed_add_variable(struct typed *t, const char *name, size_t name_len, const struct typed_array *a);
 /* The same for segments of a kind, all those of the file of that name if it is not empty: 1, -E2BIG, -ENOMEM. */
 int typed_add_segments(struct typed *t, enum segment_kind kind, const char *name, size_t name_len);

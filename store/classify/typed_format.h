@@ -1,6 +1,7 @@
 /*
- * What a classifier says of a file, as bytes on a pipe. The classifier reads users' files and may have been taken over by one, so nothing
- * of this is trusted: types, lengths, extents in the file and not over one another. docs/format.md section 13 changes with this.
+ * What a classifier says of a file, as bytes on a pipe. The classifier reads users' files and may have been taken over
+ * by one, so nothing of this is trusted: types, lengths, extents in the file and not over one another. docs/format.md
+ * section 13 changes with this.
  */
 #pragma once
 

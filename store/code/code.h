@@ -24,15 +24,15 @@ void code_work_free(struct code_work *w); /* NULL is fine */
 #define CODE_NAME_MAX 80
 
 /*
- * `ret` has room for CODE_BLOCK_MAX(len). The base, NULL and 0 if the steps use none, may be shorter or longer: what it lacks is
- * zeros. Returns how many bytes the block has, or -ENOMEM.
+ * `ret` has room for CODE_BLOCK_MAX(len). The base, NULL and 0 if the steps use none, may be shorter or longer: what it
+ * lacks is zeros. Returns how many bytes the block has, or -ENOMEM.
  */
 int code_encode(struct code_work *w, const struct coder_spec *spec, const void *p, size_t len, const void *base,
 		size_t base_len, void *ret);
 /*
- * A whole block to `ret`, which has `room`. Returns how many bytes it has. -EBADMSG: damaged, or the base has other bytes than the one
- * it was coded with, and `ret` holds anything; -EOPNOTSUPP: of a later version; -ENOBUFS: too little room; -ENOMEM.
- * One with CODE_BASE_MATCHED is not for this (match.h): -EBADMSG.
+ * A whole block to `ret`, which has `room`. Returns how many bytes it has. -EBADMSG: damaged, or the base has other
+ * bytes than the one it was coded with, and `ret` holds anything; -EOPNOTSUPP: of a later version; -ENOBUFS: too little
+ * room; -ENOMEM. One with CODE_BASE_MATCHED is not for this (match.h): -EBADMSG.
  */
 int code_decode(struct code_work *w, const void *p, size_t len, const void *base, size_t base_len, void *ret,
 		size_t room);

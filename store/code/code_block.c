@@ -171,8 +171,8 @@ static int section_in(struct code_work *w, const struct coder_spec *spec, const 
 static int sections_in(struct code_work *w, const struct coder_spec *spec, const struct code_header *h,
 		       const uint8_t *a, uint8_t *ret, size_t room_len)
 {
-	/* The base is not needed any more. Its room is that of one section, or of all: they are no longer than the plain bytes
-	 * and what CODE_ROOM has besides. */
+	/* The base is not needed any more. Its room is that of one section, or of all: they are no longer than the
+	 * plain bytes and what CODE_ROOM has besides. */
 	uint8_t *room = w->base;
 	uint32_t len[CODE_NR_SECTIONS_MAX];
 	struct le32 words[CODE_NR_SECTIONS_MAX];
@@ -224,7 +224,9 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
 		h.base_place = 0;
 	skip = place_len(&h);
 	h.base_crc = base_crc(&h, base, base_len);
-	n = is_plain(&h) || len <= skip ? 0 : sections_in(w, spec, &h, transform(w, &h, p, len, base, base_len), stored + skip, len - skip);
+	n = is_plain(&h) || len <= skip ?
+		    0 :
+		    sections_in(w, spec, &h, transform(w, &h, p, len, base, base_len), stored + skip, len - skip);
 	if (n < 0)
 		return n;
 	if (n > 0) {

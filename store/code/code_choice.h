@@ -1,6 +1,6 @@
 /*
- * Which of several ways to code a variable: found by trying, remembered, found anew when it stops paying. Pure: who codes
- * tells what came of it, in bytes and nanoseconds.
+ * Which of several ways to code a variable: found by trying, remembered, found anew when it stops paying. Pure: who
+ * codes tells what came of it, in bytes and nanoseconds.
  *
  *	TRYING ── every candidate told ──▶ CHOSEN ── this was one of the first ROUNDS on other blocks, ──▶ TRYING
  *	                                              or blocks get larger than promised, or dearer,
@@ -8,9 +8,9 @@
  *
  * One block is not a variable: the first rounds are added up, each is on another block.
  *
- * Of all that are within the budget the smallest is chosen, and the fastest of those that are nearly as small. If none is,
- * the fastest. Trials themselves get a quarter of the budget: a variable that changes its nature all the time is not tried
- * all the time.
+ * Of all that are within the budget the smallest is chosen, and the fastest of those that are nearly as small. If none
+ * is, the fastest. Trials themselves get a quarter of the budget: a variable that changes its nature all the time is
+ * not tried all the time.
  */
 #pragma once
 
@@ -30,7 +30,8 @@ struct code_choice {
 	double budget; /* ns per byte, which is CPU seconds per GB */
 	struct code_trial trial[CODE_CANDIDATES_MAX];
 
-	double promised, ratio, cost; /* of the chosen one: coded / plain in the trial, and lately; ns per byte lately */
+	/* of the chosen one: coded / plain in the trial, and lately; ns per byte lately */
+	double promised, ratio, cost;
 	uint64_t nr_blocks; /* since it was chosen */
 	uint64_t plain, trial_ns; /* of all blocks, and of all trials */
 	unsigned nr_trials;

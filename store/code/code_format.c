@@ -66,17 +66,19 @@ bool code_steps_valid(const struct code_header *h)
 {
 	bool is_float = h->type.class == CODE_FLOAT || h->type.class == CODE_BFLOAT;
 
-	return type_valid(h->type) && h->map < NR_CODE_MAPS && h->base < CODE_BASE_MATCHED && h->predict < NR_CODE_PREDICTS &&
-	       h->split < NR_CODE_SPLITS && h->entropy < NR_CODE_ENTROPIES && (h->map == CODE_MAP_NONE || is_float) &&
-	       (h->predict != CODE_PREDICT_FPC || h->type.width == FPC_WIDTH) && strides_valid(h) && h->lead < h->type.width;
+	return type_valid(h->type) && h->map < NR_CODE_MAPS && h->base < CODE_BASE_MATCHED &&
+	       h->predict < NR_CODE_PREDICTS && h->split < NR_CODE_SPLITS && h->entropy < NR_CODE_ENTROPIES &&
+	       (h->map == CODE_MAP_NONE || is_float) && (h->predict != CODE_PREDICT_FPC || h->type.width == FPC_WIDTH) &&
+	       strides_valid(h) && h->lead < h->type.width;
 }
 
 /* The block of what is left has steps, this one has none. */
 static bool matched_valid(const struct code_header *h)
 {
-	return type_valid(h->type) && h->type.width == MATCH_WIDTH && h->map == CODE_MAP_NONE && h->base == CODE_BASE_MATCHED &&
-	       h->predict == CODE_PREDICT_NONE && strides_valid(h) && !h->zigzag && h->split == CODE_SPLIT_NONE &&
-	       h->entropy == CODE_ENTROPY_ZSTD && h->lead < h->type.width && h->plain_len <= MATCH_PART;
+	return type_valid(h->type) && h->type.width == MATCH_WIDTH && h->map == CODE_MAP_NONE &&
+	       h->base == CODE_BASE_MATCHED && h->predict == CODE_PREDICT_NONE && strides_valid(h) && !h->zigzag &&
+	       h->split == CODE_SPLIT_NONE && h->entropy == CODE_ENTROPY_ZSTD && h->lead < h->type.width &&
+	       h->plain_len <= MATCH_PART;
 }
 
 static uint32_t crc_of(const struct code_header_disk *d, const void *stored, size_t len)
@@ -123,7 +125,10 @@ static int place_decode(struct code_header *h, const void *stored)
 		return -EBADMSG;
 	if ((code_place_how(h->base_place) == CODE_PLACE_MATCHED) != (h->base == CODE_BASE_MATCHED))
 		return -EBADMSG;
-	return code_place_how(h->base_place) == CODE_PLACE_SAME || h->base == CODE_BASE_MATCHED || twin_type_narrow(h->type) ? 0 : -EBADMSG;
+	return code_place_how(h->base_place) == CODE_PLACE_SAME || h->base == CODE_BASE_MATCHED ||
+			       twin_type_narrow(h->type) ?
+		       0 :
+		       -EBADMSG;
 }
 
 int code_header_decode(const void *p, size_t len, struct code_header *ret)
@@ -180,7 +185,8 @@ unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SEC
 	else
 		while (n < h->type.width)
 			ret_len[n++] = plane;
-	/* which of the two tables was right, a bit each, and the bytes that are no whole element, before and behind them */
+	/* which of the two tables was right, a bit each, and the bytes that are no whole element, before and behind
+	 * them */
 	if (h->predict == CODE_PREDICT_FPC)
 		over += (nr + 7) / 8;
 	if (over > 0)

@@ -1,7 +1,7 @@
 /*
- * A coded block: up to 256 KiB of one variable's bytes, told by its type how they become small. It stands for itself: what
- * it takes to decode it is in its header, but for the bytes of its base, where it has one. docs/format.md section 12
- * changes with this.
+ * A coded block: up to 256 KiB of one variable's bytes, told by its type how they become small. It stands for itself:
+ * what it takes to decode it is in its header, but for the bytes of its base, where it has one. docs/format.md section
+ * 12 changes with this.
  */
 #pragma once
 
@@ -46,15 +46,17 @@ enum code_base {
 	NR_CODE_BASES
 };
 /*
- * Where the base is, for whoever keeps blocks side by side (store/pack): bytes from where their plain bytes begin, all of them before those of
- * this block, and how they become the base. In one word, how << 28 | offset; 0: it is not told.
+ * Where the base is, for whoever keeps blocks side by side (store/pack): bytes from where their plain bytes begin, all
+ * of them before those of this block, and how they become the base. In one word, how << 28 | offset; 0: it is not told.
  */
 enum code_place {
 	CODE_PLACE_NONE,
 	CODE_PLACE_SAME, /* as they are */
-	CODE_PLACE_ROUNDED_LE, /* floats of 32 bits, rounded to elements of this block (store/code/twin.h) behind its lead */
+	/* floats of 32 bits, rounded to elements of this block (store/code/twin.h) behind its lead */
+	CODE_PLACE_ROUNDED_LE,
 	CODE_PLACE_ROUNDED_BE,
-	CODE_PLACE_MATCHED, /* instead of an offset a bit for each part of MATCH_PART bytes that is named (store/code/match.h) */
+	/* instead of an offset a bit for each part of MATCH_PART bytes that is named (store/code/match.h) */
+	CODE_PLACE_MATCHED,
 	NR_CODE_PLACES
 };
 #define CODE_PLACE_SHIFT 28
@@ -76,7 +78,8 @@ static inline bool code_place_valid(uint32_t place)
 {
 	uint32_t most = code_place_how(place) == CODE_PLACE_MATCHED ? CODE_PLACE_PARTS_MAX : CODE_PLACE_OFF_MAX;
 
-	return code_place_how(place) > CODE_PLACE_NONE && code_place_how(place) < NR_CODE_PLACES && code_place_off(place) <= most;
+	return code_place_how(place) > CODE_PLACE_NONE && code_place_how(place) < NR_CODE_PLACES &&
+	       code_place_off(place) <= most;
 }
 enum code_predict {
 	CODE_PREDICT_NONE,

@@ -39,7 +39,8 @@ static void add_predict(struct code_name *to, const struct code_header *h)
 
 struct code_name code_name(const struct coder_spec *spec)
 {
-	static const char *const maps[] = { "", "ordered", "rotated" }, *const bases[] = { "", "xor-base", "sub-base", "matched" };
+	static const char *const maps[] = { "", "ordered", "rotated" }, *const bases[] = { "", "xor-base", "sub-base",
+											   "matched" };
 	static const char *const splits[] = { "", "bytes", "bits" };
 	const struct code_header *h = &spec->steps;
 	struct code_name name = { "" };

@@ -178,8 +178,8 @@ void code_bits_out(const uint8_t *planes, void *ret, size_t nr, unsigned width)
 }
 
 /*
- * After Burtscher and Ratanaworabhan, FPC (2009): a table of what came after the last values, one of what came after the
- * last differences. Where they pack the bytes that are not zero, planes do the same here for all elements together.
+ * After Burtscher and Ratanaworabhan, FPC (2009): a table of what came after the last values, one of what came after
+ * the last differences. Where they pack the bytes that are not zero, planes do the same here for all elements together.
  */
 struct fpc {
 	struct code_fpc_tables *t;

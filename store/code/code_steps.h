@@ -1,6 +1,6 @@
 /*
- * The steps of coding on an array of elements in the machine's order, and back. Pure, and written so that compilers make
- * vector code of the loops: arrays are aligned, do not overlap, and have no more than CODE_PLAIN_MAX bytes.
+ * The steps of coding on an array of elements in the machine's order, and back. Pure, and written so that compilers
+ * make vector code of the loops: arrays are aligned, do not overlap, and have no more than CODE_PLAIN_MAX bytes.
  *
  * All arithmetic is of unsigned integers that wrap, so every pattern of bits comes back: a NaN with its payload as well
  * as -0.
@@ -37,8 +37,8 @@ void code_delta_out(void *a, size_t nr, unsigned width, size_t stride);
 void code_fpc_in(struct code_fpc_tables *t, const uint64_t *a, uint64_t *ret, size_t nr, uint8_t *which);
 void code_fpc_out(struct code_fpc_tables *t, uint64_t *a, size_t nr, const uint8_t *which);
 
-/* To planes one behind the other, the first with the highest byte of each element; planes of bits have 8 * ((nr + 7) / 8)
- * bytes for each byte of an element. And from there. */
+/* To planes one behind the other, the first with the highest byte of each element; planes of bits have 8 * ((nr + 7) /
+ * 8) bytes for each byte of an element. And from there. */
 void code_bytes_in(const void *a, uint8_t *ret, size_t nr, unsigned width);
 void code_bytes_out(const uint8_t *planes, void *ret, size_t nr, unsigned width);
 void code_bits_in(const void *a, uint8_t *ret, size_t nr, unsigned width);

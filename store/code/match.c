@@ -22,10 +22,12 @@ struct match {
 	const uint8_t *frame; /* borrowed */
 	uint32_t len, lead[MATCH_PARTS];
 	uint32_t names[MATCH_PARTS]; /* bit q: part q is decoded for it; itself, too */
-	uint32_t head[1u << HASH_BITS], before[MATCH_PARTS * MATCH_ELEMENTS]; /* elements by number, the last one with its hash first */
+	/* elements by number, the last one with its hash first */
+	uint32_t head[1u << HASH_BITS], before[MATCH_PARTS * MATCH_ELEMENTS];
 	struct where where[MATCH_PARTS][MATCH_ELEMENTS];
 	uint32_t nr_where[MATCH_PARTS];
-	uint16_t slot[1u << MATCH_PARTS]; /* where[] of a set of parts, one more than its number; 0 but while a part is looked at */
+	/* where[] of a set of parts, one more than its number; 0 but while a part is looked at */
+	uint16_t slot[1u << MATCH_PARTS];
 	struct match_runs runs; /* of the part that was taken */
 	uint8_t rest[MATCH_PART];
 };
@@ -61,7 +63,8 @@ uint32_t match_guess_lead(const uint8_t *p, uint32_t len)
 {
 	uint32_t same[MATCH_WIDTH] = { 0 }, best = MATCH_WIDTH - 1;
 
-	/* The highest bytes of neighbours are the same more often than any others: signs and exponents. Zeros tell nothing. */
+	/* The highest bytes of neighbours are the same more often than any others: signs and exponents. Zeros tell
+	 * nothing. */
 	for (uint32_t at = 0; at + 2 * MATCH_WIDTH <= len; at += GUESS_STEP * MATCH_WIDTH)
 		for (uint32_t i = 0; i < MATCH_WIDTH; i++)
 			same[i] += p[at + i] == p[at + MATCH_WIDTH + i] && p[at + i] != 0;
@@ -74,7 +77,8 @@ uint32_t match_guess_lead(const uint8_t *p, uint32_t len)
 /* Elements have numbers: MATCH_ELEMENTS for each part, whether it has as many or not. */
 static uint32_t place_of(const struct match *m, uint32_t element)
 {
-	return element / MATCH_ELEMENTS * MATCH_PART + m->lead[element / MATCH_ELEMENTS] + element % MATCH_ELEMENTS * MATCH_WIDTH;
+	return element / MATCH_ELEMENTS * MATCH_PART + m->lead[element / MATCH_ELEMENTS] +
+	       element % MATCH_ELEMENTS * MATCH_WIDTH;
 }
 
 static uint32_t part_len(const struct match *m, uint32_t part)
@@ -115,7 +119,8 @@ static void count(struct match *m, uint32_t part, uint32_t parts)
 	m->where[part][*slot - 1].nr++;
 }
 
-/* Puts the elements of a part where they are found, and counts those that other parts have. Returns how many it has itself, twice. */
+/* Puts the elements of a part where they are found, and counts those that other parts have. Returns how many it has
+ * itself, twice. */
 static uint32_t look_at(struct match *m, uint32_t part)
 {
 	uint32_t first = part * MATCH_ELEMENTS, nr = nr_elements(m, part), own = 0;
@@ -166,7 +171,8 @@ static bool may_name(const struct match *m, uint32_t part, uint32_t other, uint3
 	return true;
 }
 
-/* The best of all pairs that are left, until there is none: what is decided first hinders the rest. Returns elements that are found so. */
+/* The best of all pairs that are left, until there is none: what is decided first hinders the rest. Returns elements
+ * that are found so. */
 static uint32_t choose_names(struct match *m, uint32_t nr_parts)
 {
 	uint32_t all = 0, most;
@@ -247,7 +253,8 @@ static uint32_t best_run(const struct match *m, uint32_t e, uint32_t end, uint32
 
 const uint8_t *match_take(struct match *m, uint32_t part, uint32_t *ret_len)
 {
-	uint32_t first = part * MATCH_ELEMENTS, end = first + nr_elements(m, part), tail = part_len(m, part), rest = m->lead[part];
+	uint32_t first = part * MATCH_ELEMENTS, end = first + nr_elements(m, part), tail = part_len(m, part),
+		 rest = m->lead[part];
 	const uint8_t *p = m->frame + part * MATCH_PART;
 
 	match_runs_start(&m->runs, p, tail, rest);
@@ -271,7 +278,8 @@ const uint8_t *match_take(struct match *m, uint32_t part, uint32_t *ret_len)
 	return m->rest;
 }
 
-int match_encode(struct match *m, struct code_type type, const void *rest, uint32_t rest_len, void *ret, uint32_t *ret_place)
+int match_encode(struct match *m, struct code_type type, const void *rest, uint32_t rest_len, void *ret,
+		 uint32_t *ret_place)
 {
 	return match_runs_encode(&m->runs, type, rest, rest_len, ret, ret_place);
 }

@@ -1,11 +1,12 @@
 /*
- * What a frame has more than once is taken out before it is coded. Simulations write the same rows under several names, as E and D of light
- * in a vacuum, bit by bit: too short for chunks, and too far apart for one block. Here a frame is up to MATCH_PARTS parts side by side, each coded as a block;
- * a part names runs of elements of 8 bytes that parts before it have, or itself further ahead, and what is left of it is a block within the block
- * (docs/format.md section 12), coded by its type as any other.
+ * What a frame has more than once is taken out before it is coded. Simulations write the same rows under several names,
+ * as E and D of light in a vacuum, bit by bit: too short for chunks, and too far apart for one block. Here a frame is
+ * up to MATCH_PARTS parts side by side, each coded as a block; a part names runs of elements of 8 bytes that parts
+ * before it have, or itself further ahead, and what is left of it is a block within the block (docs/format.md section
+ * 12), coded by its type as any other.
  *
- * Decoding a part takes those that it names, and those that these name: with itself no more than MATCH_DECODED_MAX. Which parts may name
- * which is found for all of a frame at once, so that those that have most in common come first.
+ * Decoding a part takes those that it names, and those that these name: with itself no more than MATCH_DECODED_MAX.
+ * Which parts may name which is found for all of a frame at once, so that those that have most in common come first.
  *
  * Pure but for the working memory. Thread rule: any thread; a match belongs to one thread at a time.
  */
@@ -28,24 +29,28 @@ void match_free(struct match *m); /* NULL is fine */
 /* Where elements of 8 bytes seem to begin, of bytes of which nothing is known: bytes before the first one. */
 uint32_t match_guess_lead(const uint8_t *p, uint32_t len);
 /*
- * Look at a frame of up to MATCH_PARTS parts, all whole but the last; leads[i]: bytes of part i before its first element. It is borrowed
- * while parts are taken. Returns how many elements are also further ahead where they may be named, about: of zeros all are.
+ * Look at a frame of up to MATCH_PARTS parts, all whole but the last; leads[i]: bytes of part i before its first
+ * element. It is borrowed while parts are taken. Returns how many elements are also further ahead where they may be
+ * named, about: of zeros all are.
  */
 uint32_t match_look(struct match *m, const uint8_t *frame, uint32_t len, const uint32_t *leads);
-/* Take the next part: what is left of it, borrowed until the next one is taken, has *ret_len bytes. It begins with the lead. */
+/* Take the next part: what is left of it, borrowed until the next one is taken, has *ret_len bytes. It begins with the
+ * lead. */
 const uint8_t *match_take(struct match *m, uint32_t part, uint32_t *ret_len);
 /*
- * The block of the part that was taken. `rest` is the block of what was left, `type` one of MATCH_WIDTH. `ret` has room for CODE_BLOCK_MAX(MATCH_PART).
- * Returns its bytes, and in *ret_place its base_place; 0: it is no smaller than the part; -ENOMEM.
+ * The block of the part that was taken. `rest` is the block of what was left, `type` one of MATCH_WIDTH. `ret` has room
+ * for CODE_BLOCK_MAX(MATCH_PART). Returns its bytes, and in *ret_place its base_place; 0: it is no smaller than the
+ * part; -ENOMEM.
  */
-int match_encode(struct match *m, struct code_type type, const void *rest, uint32_t rest_len, void *ret, uint32_t *ret_place);
+int match_encode(struct match *m, struct code_type type, const void *rest, uint32_t rest_len, void *ret,
+		 uint32_t *ret_place);
 
 struct match_out; /* for decoding */
 struct match_out *match_out_new(void); /* NULL: no memory */
 void match_out_free(struct match_out *o); /* NULL is fine */
 /*
- * A whole block with CODE_BASE_MATCHED to `ret`. `before`: the nr_before parts before it, each NULL if it is not there. As code_decode() else; -EBADMSG also
- * where it names a part that is not there.
+ * A whole block with CODE_BASE_MATCHED to `ret`. `before`: the nr_before parts before it, each NULL if it is not there.
+ * As code_decode() else; -EBADMSG also where it names a part that is not there.
  */
-int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,
-		 void *ret, size_t room);
+int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t len, uint8_t *const before[],
+		 uint32_t nr_before, void *ret, size_t room);

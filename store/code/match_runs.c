@@ -113,7 +113,8 @@ static int stream_in(struct match_runs *r, unsigned i, uint8_t *ret, struct matc
 	return n;
 }
 
-int match_runs_encode(struct match_runs *r, struct code_type type, const void *rest, uint32_t rest_len, void *ret, uint32_t *ret_place)
+int match_runs_encode(struct match_runs *r, struct code_type type, const void *rest, uint32_t rest_len, void *ret,
+		      uint32_t *ret_place)
 {
 	struct code_header_disk *header = ret;
 	struct match_disk *d = (struct match_disk *)(header + 1);
@@ -288,7 +289,8 @@ struct filling {
 /* A run of `len` bytes that begins `distance` bytes before f->at. */
 static int copy_run(struct filling *f, uint32_t distance, uint32_t len)
 {
-	uint32_t place = f->part * MATCH_PART + f->at, from = place - distance, source = from / MATCH_PART, in = from % MATCH_PART;
+	uint32_t place = f->part * MATCH_PART + f->at, from = place - distance, source = from / MATCH_PART,
+		 in = from % MATCH_PART;
 
 	if (distance > place || distance < MATCH_WIDTH || len > f->end - f->at)
 		return -EBADMSG;
@@ -344,8 +346,8 @@ static int fill(struct match_out *o, struct filling *f, uint32_t lead, uint32_t 
 	return r == 0 && at == o->rest_len ? 0 : -EBADMSG;
 }
 
-int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,
-		 void *ret, size_t room)
+int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t len, uint8_t *const before[],
+		 uint32_t nr_before, void *ret, size_t room)
 {
 	const uint8_t *stored = (const uint8_t *)p + sizeof(struct code_header_disk);
 	struct filling f = { .before = before, .part = nr_before, .ret = ret };

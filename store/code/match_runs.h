@@ -1,6 +1,7 @@
 /*
- * The runs that are taken out of a part (match.h), as bytes: three streams that tell how many elements are left before each run, how many it
- * has, and how far before it they lie. docs/format.md section 12 changes with this. Pure but for the working memory.
+ * The runs that are taken out of a part (match.h), as bytes: three streams that tell how many elements are left before
+ * each run, how many it has, and how far before it they lie. docs/format.md section 12 changes with this. Pure but for
+ * the working memory.
  */
 #pragma once
 

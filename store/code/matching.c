@@ -11,7 +11,8 @@
 #define WAIT_MAX 256u
 #define REPEATED_MIN 32u /* one of so many elements at least, or it is not worth a try */
 
-int matching_init(struct matching *m, struct code_work *work, const struct coding_shape *shape, double budget, uint64_t (*cpu_ns)(void))
+int matching_init(struct matching *m, struct code_work *work, const struct coding_shape *shape, double budget,
+		  uint64_t (*cpu_ns)(void))
 {
 	struct coding_shape elements = *shape;
 	int r;
@@ -60,8 +61,8 @@ void matching_tell(struct matching *m, uint64_t plain, uint64_t alone, uint64_t 
 }
 
 /* One part that was taken: its bytes, and where its base is. */
-static int code_part(struct matching *m, const uint8_t *p, uint32_t len, uint32_t lead, const uint8_t *rest, uint32_t rest_len,
-		     uint8_t *ret, uint32_t *ret_base)
+static int code_part(struct matching *m, const uint8_t *p, uint32_t len, uint32_t lead, const uint8_t *rest,
+		     uint32_t rest_len, uint8_t *ret, uint32_t *ret_base)
 {
 	int n;
 
@@ -84,8 +85,8 @@ static int code_part(struct matching *m, const uint8_t *p, uint32_t len, uint32_
 	return n;
 }
 
-int matching_frame(struct matching *m, const uint8_t *frame, uint32_t len, const uint32_t *leads, uint8_t *ret, uint32_t *ret_end,
-		   uint32_t *ret_base)
+int matching_frame(struct matching *m, const uint8_t *frame, uint32_t len, const uint32_t *leads, uint8_t *ret,
+		   uint32_t *ret_end, uint32_t *ret_base)
 {
 	uint32_t guessed[MATCH_PARTS] = { 0 }, all = 0, rest_len;
 	int n;
@@ -99,7 +100,8 @@ int matching_frame(struct matching *m, const uint8_t *frame, uint32_t len, const
 	for (uint32_t at = 0, part = 0; at < len; at += MATCH_PART, part++) {
 		const uint8_t *rest = match_take(m->match, part, &rest_len);
 
-		n = code_part(m, frame + at, MIN(MATCH_PART, len - at), leads[part], rest, rest_len, ret + all, &ret_base[part]);
+		n = code_part(m, frame + at, MIN(MATCH_PART, len - at), leads[part], rest, rest_len, ret + all,
+			      &ret_base[part]);
 		if (n < 0)
 			return n;
 		all += (uint32_t)n;

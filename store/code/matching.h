@@ -1,6 +1,7 @@
 /*
- * Coding the frames of a variable with what repeats in each taken out (match.h), where that pays: some frames are coded both ways, and who
- * codes tells what came of it. What is said then holds for the next frames; where it did not pay, for more of them each time. Belongs to one thread.
+ * Coding the frames of a variable with what repeats in each taken out (match.h), where that pays: some frames are coded
+ * both ways, and who codes tells what came of it. What is said then holds for the next frames; where it did not pay,
+ * for more of them each time. Belongs to one thread.
  */
 #pragma once
 
@@ -33,11 +34,11 @@ void matching_release(struct matching *m);
 /* What to do with the next frame. */
 enum matching_turn matching_next(struct matching *m);
 /*
- * Codes the parts of a frame to `ret`, which has MATCHING_ROOM: bytes of all, where each ends, and where each has its base (0: nowhere). A part that is no smaller
- * is as it was. leads: as in match_look(). 0: too little repeats; -ENOMEM.
+ * Codes the parts of a frame to `ret`, which has MATCHING_ROOM: bytes of all, where each ends, and where each has its
+ * base (0: nowhere). A part that is no smaller is as it was. leads: as in match_look(). 0: too little repeats; -ENOMEM.
  */
-int matching_frame(struct matching *m, const uint8_t *frame, uint32_t len, const uint32_t *leads, uint8_t *ret, uint32_t *ret_end,
-		   uint32_t *ret_base);
+int matching_frame(struct matching *m, const uint8_t *frame, uint32_t len, const uint32_t *leads, uint8_t *ret,
+		   uint32_t *ret_end, uint32_t *ret_base);
 /* Of a frame that was coded both ways: plain bytes, coded ones, and how long the second took. */
 void matching_tell(struct matching *m, uint64_t plain, uint64_t alone, uint64_t matched, uint64_t ns);
 /* What is left is coded in this way, and what repeats was taken out. */

@@ -1,6 +1,6 @@
 /*
- * The order in which the bytes of several parts, the same variable of several ranks, are put one behind the other: whole, or in
- * blocks that take turns. What lies near in place then lies near in the merged bytes. Pure.
+ * The order in which the bytes of several parts, the same variable of several ranks, are put one behind the other:
+ * whole, or in blocks that take turns. What lies near in place then lies near in the merged bytes. Pure.
  */
 #pragma once
 

@@ -1,11 +1,11 @@
 /*
- * A variable that another one was rounded to: weights in bfloat16 or float16 beside those in float32 that training goes on with. Whoever has
- * the wide one has the narrow one, too: rounded, it is a base (code.h) that leaves nothing to store. Twins are found by their bytes, as
- * names do not tell. Pure.
+ * A variable that another one was rounded to: weights in bfloat16 or float16 beside those in float32 that training goes
+ * on with. Whoever has the wide one has the narrow one, too: rounded, it is a base (code.h) that leaves nothing to
+ * store. Twins are found by their bytes, as names do not tell. Pure.
  *
- * Rounding is to the nearest, of two as near to the even one, as all processors and torch do it; NaNs become one NaN of bfloat16, and keep
- * the upper bits of their payload in float16. It must never change: blocks know the checksum of their base, so another way would make
- * blocks that are there unreadable.
+ * Rounding is to the nearest, of two as near to the even one, as all processors and torch do it; NaNs become one NaN of
+ * bfloat16, and keep the upper bits of their payload in float16. It must never change: blocks know the checksum of
+ * their base, so another way would make blocks that are there unreadable.
  */
 #pragma once
 

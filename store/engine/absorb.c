@@ -253,7 +253,8 @@ static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint3
 /* Memory knows another place of this one. If that is elsewhere and this is here, this is the one to be found. */
 static void load_again(struct engine *e, struct fptable_slot *s, struct addr a, uint8_t number) REQUIRES(e->append_lock)
 {
-	if (packs_is_away(e->packs, (struct addr){ .pack = s->pack, .off = s->off }) <= 0 || packs_is_away(e->packs, a) != 0)
+	if (packs_is_away(e->packs, (struct addr){ .pack = s->pack, .off = s->off }) <= 0 ||
+	    packs_is_away(e->packs, a) != 0)
 		return;
 	s->pack = a.pack;
 	s->off = a.off;

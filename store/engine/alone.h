@@ -1,15 +1,18 @@
 /*
- * Is it worth holding new chunks back for a round (collective.c)? Where nodes have nothing in common it costs time and memory, and finds nothing.
+ * Is it worth holding new chunks back for a round (collective.c)? Where nodes have nothing in common it costs time and
+ * memory, and finds nothing.
  *
  *             a commit of which little was found          a round about the first frames of one          the commit
  *             on other nodes                               has found little
  *   SHARING ─────────────────────────────▶ PROBING ────────────────────────────────────▶ LETTING_GO ────────▶ PROBING
  *      ▲                                      │                                               │
- *      └── a round has found more, or others say that they have stored the same ─────────────┴── the latter alone: there is no round
+ *      └── a round has found more, or others say that they have stored the same ─────────────┴── the latter alone:
+ *      there is no round
  *
- * SHARING: everything is held until a round has decided. PROBING: likewise, but a round is wanted as soon as there is enough to tell by. LETTING_GO: what is held and what comes
- * until the commit is written at once, and no round is about it. Other nodes are told of it afterwards; they tell if they were told the same by others, so that what nodes have in common only
- * behind the first frames is stored by each of them once, and not for ever.
+ * SHARING: everything is held until a round has decided. PROBING: likewise, but a round is wanted as soon as there is
+ * enough to tell by. LETTING_GO: what is held and what comes until the commit is written at once, and no round is about
+ * it. Other nodes are told of it afterwards; they tell if they were told the same by others, so that what nodes have in
+ * common only behind the first frames is stored by each of them once, and not for ever.
  *
  * Whoever has a struct alone keeps others from it.
  */
@@ -31,7 +34,8 @@ enum alone_state { ALONE_SHARING, ALONE_PROBING, ALONE_LETTING_GO };
 
 struct alone {
 	enum alone_state state;
-	uint64_t nr_asked, nr_found; /* pages that rounds were about since this was judged last; and of these, with others */
+	/* pages that rounds were about since this was judged last; and of these, with others */
+	uint64_t nr_asked, nr_found;
 	struct fp *untold; /* what was let go, in no order */
 	size_t nr_untold, size_untold;
 };

@@ -6,10 +6,11 @@
  * root or in a circle, and in a circle one parent has a number that is not below its child's. Only from those, the ones
  * that were moved, is the way upwards followed.
  *
- * What lies in a sealed directory is marked as sealed; a directory that is marked lies in one, or is noted as one. Other
- * names of a sealed file may be anywhere.
+ * What lies in a sealed directory is marked as sealed; a directory that is marked lies in one, or is noted as one.
+ * Other names of a sealed file may be anywhere.
  *
- * A copy of what another node has sealed is a tree of its own: its top is noted, lies in itself and has no name. Nothing lies in two trees.
+ * A copy of what another node has sealed is a tree of its own: its top is noted, lies in itself and has no name.
+ * Nothing lies in two trees.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -61,7 +62,8 @@ static bool is_top(struct check *k, const struct ns_inode *in)
 {
 	struct ns_copy c;
 
-	return S_ISDIR(in->mode) && in->flags & INODE_COPY && in->parent == in->ino && ns_get_copy(k->db, in->ino, &c) > 0;
+	return S_ISDIR(in->mode) && in->flags & INODE_COPY && in->parent == in->ino &&
+	       ns_get_copy(k->db, in->ino, &c) > 0;
 }
 
 /* Upwards from a directory: does the way end? Brent's search for a circle. */
@@ -99,7 +101,13 @@ static int fill_window(struct names *n)
 			continue;
 		ns_inode_decode(be64_get((const uint8_t *)key + 1), value, value_len, &in);
 		n->v[n->nr++] = (struct named){
-			in.ino, in.parent, in.nlink, 0, (uint8_t)IFTODT(in.mode), in.flags & INODE_SEALED, in.flags & INODE_COPY,
+			in.ino,
+			in.parent,
+			in.nlink,
+			0,
+			(uint8_t)IFTODT(in.mode),
+			in.flags & INODE_SEALED,
+			in.flags & INODE_COPY,
 			is_top(n->k, &in),
 		};
 		if (S_ISDIR(in.mode) && in.nlink > 0 && in.ino != NS_ROOT_INO && in.parent >= in.ino)
@@ -144,7 +152,9 @@ static void check_seal(struct names *n, uint64_t dir, const struct ns_dirent *d,
 	if (!n->is_dir_sealed && in->is_sealed && in->type == DT_DIR && ns_get_seal(n->k->db, d->ino, &seal) == 0)
 		found_name(n->k, "inode %" PRIu64 ": is marked as sealed, but in no directory that is", d->ino);
 	if (n->is_dir_copy != in->is_copy)
-		found_name(n->k, "name '%.100s' in directory %" PRIu64 ": only one of that and inode %" PRIu64 " belongs to a copy",
+		found_name(n->k,
+			   "name '%.100s' in directory %" PRIu64 ": only one of that and inode %" PRIu64
+			   " belongs to a copy",
 			   d->name, dir, d->ino);
 }
 

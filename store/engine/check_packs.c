@@ -297,8 +297,8 @@ static int go_through_frames(struct packs_check *c)
 /* --- sums --- */
 
 /*
- * What of the stored bytes belongs to so many of the chunks', as nobody knows what the lost ones took. Fewer stay fewer: that they are tells the packs
- * that there are compressed frames.
+ * What of the stored bytes belongs to so many of the chunks', as nobody knows what the lost ones took. Fewer stay
+ * fewer: that they are tells the packs that there are compressed frames.
  */
 static uint64_t share_of_stored(const struct pack_counts *all, uint64_t chunk_bytes)
 {
@@ -322,8 +322,9 @@ static int check_counts(struct packs_check *c)
 	c->k->res.nr_chunks = c->counts.nr_chunks;
 	c->k->res.chunk_bytes = c->counts.chunk_bytes;
 	/*
-	 * What is lost is told: then sums say nothing. Else they tell of tables that have become zeros, as those are of frames that are
-	 * gone, though only commits that the index has not seen refer to them: their recipes are compared with nothing.
+	 * What is lost is told: then sums say nothing. Else they tell of tables that have become zeros, as those are of
+	 * frames that are gone, though only commits that the index has not seen refer to them: their recipes are
+	 * compared with nothing.
 	 */
 	if (c->uncounted || !c->k->db || c->k->journal_bad)
 		return 0;

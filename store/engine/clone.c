@@ -1,13 +1,14 @@
 /*
  * Clones: a range of one file gets the extents of a range of another.
  *
- * One record of the log says so for up to 64 MiB, however many extents there are: "what the other file has there at this
- * place of the log". For that to be what the recipe in memory gets, both files are locked from looking at the one until
- * the record is in the log, and what can fail is done before. Where that cannot be had, because the other file is gone or
- * some of its extents are being moved elsewhere (repoint.c), or this one is being written, extents are told one by one.
+ * One record of the log says so for up to 64 MiB, however many extents there are: "what the other file has there at
+ * this place of the log". For that to be what the recipe in memory gets, both files are locked from looking at the one
+ * until the record is in the log, and what can fail is done before. Where that cannot be had, because the other file is
+ * gone or some of its extents are being moved elsewhere (repoint.c), or this one is being written, extents are told one
+ * by one.
  *
- * In memory, whole segments that go to the same place of a file that had nothing there are shared, not copied (layer.h).
- * Not so while a collection wants to hear of each extent that enters the log.
+ * In memory, whole segments that go to the same place of a file that had nothing there are shared, not copied
+ * (layer.h). Not so while a collection wants to hear of each extent that enters the log.
  *
  * From the first look at an extent until it is in the log nothing may be freed (e->users).
  */
@@ -50,7 +51,8 @@ static bool shares(const struct content *from, const struct content *to, const s
 	bool whole = p->len == SEGMENT_SIZE || cl->from_off + cl->len >= from->logged.size;
 
 	return cl->off == cl->from_off && p->off % SEGMENT_SIZE == 0 && whole && !to->in_view &&
-	       !segment_tree_find(&to->segments, p->off / SEGMENT_SIZE) && !e->repointed.m && !atomic_load(&e->gc.window);
+	       !segment_tree_find(&to->segments, p->off / SEGMENT_SIZE) && !e->repointed.m &&
+	       !atomic_load(&e->gc.window);
 }
 
 static int pieces_collect(struct content *from, const struct content *to, const struct clone *cl, struct pieces *ps)

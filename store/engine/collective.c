@@ -1,22 +1,27 @@
 /*
- * A commit's part in a round of the cluster (cluster.h). New chunks are in frames that are full and held, or still being filled; they have their
- * addresses already, so whatever a round decides, no recipe changes.
+ * A commit's part in a round of the cluster (cluster.h). New chunks are in frames that are full and held, or still
+ * being filled; they have their addresses already, so whatever a round decides, no recipe changes.
  *
  *   1. offer them, hear which of them others have, too, and who is to store each
  *   2. write the frames, without what others are to store (packs_frame_write_partly()), and sync the packs
- *   3. note in the journal, with the marks, which chunks are lent, and which are away and not settled     crash before: nothing of this was
- *      Only now say that this node has stored what it was to.                                             crash after: what is away counts as
- *   4. hear who has                                                                                      gone, and nothing in the log refers to it
+ *   3. note in the journal, with the marks, which chunks are lent, and which are away and not settled     crash before:
+ *      nothing of this was Only now say that this node has stored what it was to.                                      
+ *      crash after: what is away counts as
+ *   4. hear who has                                                                                      gone, and
+ *      nothing in the log refers to it
  *   5. write what is not elsewhere after all (packs_frame_settle())
- *   6. note what is, settled, with its owners                                                             from here on it is as good as here
- * Then the commit goes on to the log, which refers to these chunks. So a chunk is lent before anybody relies on it, and relied on before
- * anybody is told that it is durable.
+ *   6. note what is, settled, with its owners                                                             from here on
+ *      it is as good as here
+ * Then the commit goes on to the log, which refers to these chunks. So a chunk is lent before anybody relies on it, and
+ * relied on before anybody is told that it is durable.
  *
- * If nobody has anything of what was offered, steps 1 and 2 are all there is, and the commit waits for nobody's disk but its own. If that is likely to be so (alone.h), what
- * comes behind the first frames is neither held nor offered, as without a cluster; others hear of it when it is durable and who waited for that has been answered, and may ask for it to be lent.
+ * If nobody has anything of what was offered, steps 1 and 2 are all there is, and the commit waits for nobody's disk
+ * but its own. If that is likely to be so (alone.h), what comes behind the first frames is neither held nor offered, as
+ * without a cluster; others hear of it when it is durable and who waited for that has been answered, and may ask for it
+ * to be lent.
  *
- * What fails at 1, or is not heard of at 4, costs space: all is written here. What fails at 2, 3, 5 or 6 fails the commit; frames that
- * are written partly stay in memory, and the next commit begins with them.
+ * What fails at 1, or is not heard of at 4, costs space: all is written here. What fails at 2, 3, 5 or 6 fails the
+ * commit; frames that are written partly stay in memory, and the next commit begins with them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -103,8 +108,8 @@ static size_t held_max(const struct engine *e)
 }
 
 /*
- * So many are worth a round, before there is no room. Where nodes have much in common none is begun early: of pages that the others are about to write, too, the
- * first to come would store all.
+ * So many are worth a round, before there is no room. Where nodes have much in common none is begun early: of pages
+ * that the others are about to write, too, the first to come would store all.
  */
 static size_t round_frames(const struct engine *e) REQUIRES(e->append_lock)
 {
@@ -117,7 +122,8 @@ static size_t round_frames(const struct engine *e) REQUIRES(e->append_lock)
 
 unsigned collective_spare(const struct engine *e)
 {
-	return e->conf.cluster_calls ? (unsigned)MIN(held_max(e), (size_t)4 * ROUND_FRAMES) : 0; /* some more come while a round is under way */
+	/* some more come while a round is under way */
+	return e->conf.cluster_calls ? (unsigned)MIN(held_max(e), (size_t)4 * ROUND_FRAMES) : 0;
 }
 
 static bool held_grow(struct engine *e, size_t nr) REQUIRES(e->append_lock)
@@ -305,7 +311,8 @@ static int make_offer(struct round *rd, struct pack_frame **frames)
 	for (size_t i = 0; i < rd->nr; i++) {
 		pack_frame_place(frames[i], &rd->frames[i].pack, &rd->frames[i].frame);
 		for (uint32_t k = 0; k < pack_frame_nr(frames[i]); k++)
-			rd->offer[n++] = (struct offered){ pack_frame_fp(frames[i], k), (uint32_t)i, k, pack_frame_len(frames[i], k) };
+			rd->offer[n++] = (struct offered){ pack_frame_fp(frames[i], k), (uint32_t)i, k,
+							   pack_frame_len(frames[i], k) };
 	}
 	qsort(rd->offer, n, sizeof(*rd->offer), compare_offered);
 	for (size_t i = 0; i < n; i++) /* one that is there twice is written twice */
@@ -502,7 +509,8 @@ static int run_round(struct round *rd, struct pack_frame **frames, struct pack_m
 	return end_round(rd, r < 0 ? NULL : has_stored, ret);
 }
 
-/* Nobody else has anything of it: this node need not hear who has stored. Others wait for it all the same: what it has stored alone is known from then on. */
+/* Nobody else has anything of it: this node need not hear who has stored. Others wait for it all the same: what it has
+ * stored alone is known from then on. */
 static int run_alone(struct round *rd, struct pack_frame **frames, struct pack_marks *ret)
 {
 	const struct cluster_calls *calls = rd->e->conf.cluster_calls;
@@ -605,7 +613,8 @@ int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, str
 	} else if (rd.d.nr == 0) {
 		r = run_alone(&rd, frames, ret);
 	} else {
-		shares_settling(e, true); /* before this node says that it has stored: others may wait for it to end here */
+		/* before this node says that it has stored: others may wait for it to end here */
+		shares_settling(e, true);
 		r = run_round(&rd, frames, ret);
 		shares_settled(e);
 	}

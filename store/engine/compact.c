@@ -1,19 +1,23 @@
 /*
  * Storing variables side by side, coded by what they are.
  *
- * Variable by variable, in the order of compact_walk.c, chunks are gathered into frames. A frame is coded part by part in the way that
- * pays for the variable (store/code/coding.h); if it takes 5 % less than its chunks did it is written, else nothing of it moves. The rest
- * is that of any move: gc_copy.c copies, and moving.c tells the order that makes it safe:
+ * Variable by variable, in the order of compact_walk.c, chunks are gathered into frames. A frame is coded part by part
+ * in the way that pays for the variable (store/code/coding.h); if it takes 5 % less than its chunks did it is written,
+ * else nothing of it moves. The rest is that of any move: gc_copy.c copies, and moving.c tells the order that makes it
+ * safe:
  *
  *   1. the note in the log, before the first frame             crash: nothing has happened
- *   2. frames, for up to MOVES_MAX chunks                      crash: the next mount finds copies behind the note, and does 3
+ *   2. frames, for up to MOVES_MAX chunks                      crash: the next mount finds copies behind the note, and
+ *      does 3
  *   3. recipes, old places given up, the note taken out        crash: likewise, from whichever step it was
  *   4. the space of the old places                             crash: the next collection gives it back
  *
- * Where elements begin differs from chunk to chunk, but hardly from one to the next: in a file they lie side by side. So a part has one
- * lead, that of the chunk at its start. Where another phase follows in the part, it is coded badly, and no byte is lost.
+ * Where elements begin differs from chunk to chunk, but hardly from one to the next: in a file they lie side by side.
+ * So a part has one lead, that of the chunk at its start. Where another phase follows in the part, it is coded badly,
+ * and no byte is lost.
  *
- * Memory: a frame and its coded twin, the moves, what has been seen, and of each file that has the variable a segment's recipe.
+ * Memory: a frame and its coded twin, the moves, what has been seen, and of each file that has the variable a segment's
+ * recipe.
  */
 #include "store/engine/compact_job.h"
 

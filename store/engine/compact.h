@@ -1,6 +1,6 @@
 /*
- * The chunks of a variable, one after the other in the order in which its parts, one for each file, are merged. For compact.c
- * alone. Belongs to one thread.
+ * The chunks of a variable, one after the other in the order in which its parts, one for each file, are merged. For
+ * compact.c alone. Belongs to one thread.
  */
 #pragma once
 
@@ -29,7 +29,8 @@ struct compact_walk {
 	struct merge_part *merge_part;
 	struct merge merge;
 	uint64_t bytes; /* of the variable */
-	/* The piece of a part whose turn it is: bytes of the variable that are left of it, and those of the file that are walked through. */
+	/* The piece of a part whose turn it is: bytes of the variable that are left of it, and those of the file that
+	 * are walked through. */
 	struct compact_part *in;
 	uint64_t left, left_end;
 	uint64_t begin, off, end;

@@ -47,11 +47,12 @@ static int settle(const uint8_t *p, uint32_t len, int n, bool has_base, uint8_t 
 }
 
 /* A part of what was rounded from others of this frame. */
-static int code_rounded(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead, uint8_t *ret,
-			uint32_t *ret_base)
+static int code_rounded(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead,
+			uint8_t *ret, uint32_t *ret_base)
 {
 	const struct compact_rounded *d = &c->rounded;
-	uint32_t version = (off - d->wide_len) / d->narrow_row, in = (off - d->wide_len) % d->narrow_row, nr, place, wide_len;
+	uint32_t version = (off - d->wide_len) / d->narrow_row, in = (off - d->wide_len) % d->narrow_row, nr, place,
+		 wide_len;
 	int n;
 
 	lead %= d->narrow.width;
@@ -106,8 +107,10 @@ static int code_parts(struct compact *c, const struct gc_copy *copy, const uint3
 	return (int)at;
 }
 
-/* The frame as it is to be stored, of two ways: bytes of all parts; <0. *ret_matched: without what repeats in it, in c->matched; else in c->stored. */
-static int code_frame(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, struct pack_parts *ret, bool *ret_matched)
+/* The frame as it is to be stored, of two ways: bytes of all parts; <0. *ret_matched: without what repeats in it, in
+ * c->matched; else in c->stored. */
+static int code_frame(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, struct pack_parts *ret,
+		      bool *ret_matched)
 {
 	bool by_itself = c->back == 0 && c->rounded.wide_len == 0;
 	enum matching_turn turn = by_itself ? matching_next(&c->matching) : MATCHING_NOT;
@@ -118,7 +121,8 @@ static int code_frame(struct compact *c, const struct gc_copy *copy, const uint3
 	*ret_matched = false;
 	if (turn != MATCHING_NOT) {
 		ns = thread_cpu_ns();
-		matched = matching_frame(&c->matching, copy->buffer, copy->used, leads, c->matched, parts.end, parts.base);
+		matched =
+			matching_frame(&c->matching, copy->buffer, copy->used, leads, c->matched, parts.end, parts.base);
 		ns = thread_cpu_ns() - ns;
 		if (matched < 0)
 			return matched;
@@ -148,7 +152,8 @@ static uint64_t stored_from(const struct gc_copy *copy, uint32_t off)
 }
 
 /* So much of a frame is one of two variables'. */
-static void count(struct compact_result *res, bool is_coded, const struct compact_result *share, struct coder_spec coder, bool has_base)
+static void count(struct compact_result *res, bool is_coded, const struct compact_result *share,
+		  struct coder_spec coder, bool has_base)
 {
 	if (!is_coded) {
 		res->kept += share->coded;
@@ -198,7 +203,8 @@ int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t
 	all.before -= narrow.before;
 	all.after -= narrow.after;
 	count(c->result, is_worth_it, &all,
-	      is_matched ? matching_chosen(&c->matching) : *coding_chosen(c->back > 0 ? &c->against : &c->coding), is_matched || c->back > 0);
+	      is_matched ? matching_chosen(&c->matching) : *coding_chosen(c->back > 0 ? &c->against : &c->coding),
+	      is_matched || c->back > 0);
 	*ret_stored = is_matched ? c->matched : c->stored;
 	return is_worth_it && !c->conf->dry_run ? GC_CODED : GC_STAYS;
 }

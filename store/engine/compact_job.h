@@ -72,8 +72,8 @@ int compact_code_variable(struct compact *c, const struct compact_variable *v, u
 int compact_one(struct compact *c, size_t number); /* a variable by itself */
 
 /* compact_narrow.c: variables that come along with those that they were rounded from */
-int compact_narrow_new(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *wide, unsigned nr,
-		       uint64_t block, struct compact_narrow **ret);
+int compact_narrow_new(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *wide,
+		       unsigned nr, uint64_t block, struct compact_narrow **ret);
 void compact_narrow_free(struct compact_narrow *n); /* NULL is fine */
 void compact_narrow_forget(struct compact_narrow *n); /* recipes may have changed; NULL is fine */
 /* To go with a row, if all is there that belongs to it: 1, and c->rounded tells how, or 0. */
@@ -84,8 +84,8 @@ int compact_narrow_rest(struct compact *c); /* all that is left */
 /* compact_together.c */
 int compact_emit_row(void *compact, const struct step_row *row, unsigned nr_versions);
 /* What may be coded of a place, the newest first, and of which step each is: how many; <0. */
-int compact_take_versions(struct compact *c, const struct compact_place *place, unsigned nr_steps, const struct compact_chunk **ret,
-			  unsigned *ret_step);
+int compact_take_versions(struct compact *c, const struct compact_place *place, unsigned nr_steps,
+			  const struct compact_chunk **ret, unsigned *ret_step);
 /* Which variables are steps of which; caller frees *ret_follows: those that are not the first. */
 int compact_find_chains(struct compact *c, bool **ret_follows);
 /* A variable, and all that are later steps of it. */

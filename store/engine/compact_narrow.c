@@ -1,9 +1,11 @@
 /*
- * Variables that were rounded from others: 16-bit weights beside the 32-bit ones that training goes on with. Rounded once more, those leave nothing to store
- * of these (store/code/twin.h), if both are in one frame: half as many pages of the narrow one come along with a row of the wide one.
+ * Variables that were rounded from others: 16-bit weights beside the 32-bit ones that training goes on with. Rounded
+ * once more, those leave nothing to store of these (store/code/twin.h), if both are in one frame: half as many pages of
+ * the narrow one come along with a row of the wide one.
  *
- * A narrow page goes with the wide pages that its first element was rounded from. Where both begin at other places of a page, the last of its elements
- * belong to pages of the next row: they are coded as if nothing were known of them. Pages that have no row to go with go by themselves.
+ * A narrow page goes with the wide pages that its first element was rounded from. Where both begin at other places of a
+ * page, the last of its elements belong to pages of the next row: they are coded as if nothing were known of them.
+ * Pages that have no row to go with go by themselves.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -75,8 +77,8 @@ static int advance(struct compact_narrow *n)
 	return MIN(r, 0);
 }
 
-int compact_narrow_new(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *wide, unsigned nr,
-		       uint64_t block, struct compact_narrow **ret)
+int compact_narrow_new(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *wide,
+		       unsigned nr, uint64_t block, struct compact_narrow **ret)
 {
 	struct compact_narrow *n = calloc(1, sizeof(*n));
 	int r = n ? 0 : -ENOMEM;
@@ -181,8 +183,8 @@ static int add_place(struct compact *c, unsigned nr_versions, uint32_t chunk_len
 		return r < 0 ? r : advance(n);
 	fits = (unsigned)r == nr_versions && n->row.nr < n->row.max;
 	for (unsigned v = 0; v < nr_versions && fits; v++)
-		fits = chunk[v]->info.chunk_len == chunk_len && chunk[v]->at == n->first + (int64_t)n->row.nr * chunk_len &&
-		       chunk[v]->phase == chunk[0]->phase;
+		fits = chunk[v]->info.chunk_len == chunk_len &&
+		       chunk[v]->at == n->first + (int64_t)n->row.nr * chunk_len && chunk[v]->phase == chunk[0]->phase;
 	if (!fits) {
 		r = step_rows_add(&n->rows, chunk, step, (unsigned)r);
 		return r < 0 ? r : advance(n);

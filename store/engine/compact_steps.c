@@ -79,7 +79,8 @@ static int emit(struct step_rows *r, struct step_row *row, unsigned nr_versions)
 	return q;
 }
 
-/* Places of a row: whole parts of each version, as many as a frame takes; pairs of them, where half as much of another variable comes along. */
+/* Places of a row: whole parts of each version, as many as a frame takes; pairs of them, where half as much of another
+ * variable comes along. */
 static uint32_t places_of(const struct step_rows *r, uint32_t chunk_len, unsigned nr_versions)
 {
 	uint32_t pairs = r->is_wide ? PACK_PARTS / (3 * nr_versions) : 0;
@@ -87,7 +88,8 @@ static uint32_t places_of(const struct step_rows *r, uint32_t chunk_len, unsigne
 	return (pairs > 0 ? 2 * pairs : PACK_PARTS / nr_versions) * (PACK_PART_BYTES / chunk_len);
 }
 
-static int add(struct step_rows *r, struct step_row *row, const struct compact_chunk *const *chunk, unsigned nr, uint32_t max)
+static int add(struct step_rows *r, struct step_row *row, const struct compact_chunk *const *chunk, unsigned nr,
+	       uint32_t max)
 {
 	uint32_t chunk_len = chunk[0]->info.chunk_len;
 	int q = 0;

@@ -1,12 +1,13 @@
 /*
- * Several steps of a variable side by side: what each of them has at the same place, and rows of that, which become frames. For compact.c
- * alone. Belongs to one thread.
+ * Several steps of a variable side by side: what each of them has at the same place, and rows of that, which become
+ * frames. For compact.c alone. Belongs to one thread.
  *
- * A row has the same places of some versions, whole pages, one version behind the other: so what a page is coded against lies as far before
- * it as all others of the row do. Places that have fewer versions than others, as dedup has found that they did not change, go to rows of their own.
+ * A row has the same places of some versions, whole pages, one version behind the other: so what a page is coded
+ * against lies as far before it as all others of the row do. Places that have fewer versions than others, as dedup has
+ * found that they did not change, go to rows of their own.
  *
- * The newest version comes first, and the others are coded against the one after them. It is what a restart reads, and it needs no other; and
- * the oldest, which go first, are needed by none.
+ * The newest version comes first, and the others are coded against the one after them. It is what a restart reads, and
+ * it needs no other; and the oldest, which go first, are needed by none.
  */
 #pragma once
 
@@ -49,6 +50,7 @@ struct step_rows {
 };
 
 void step_rows_release(struct step_rows *r); /* of zeros, too */
-/* Versions of a place, the newest first; `step` of each. Those that cannot be coded against one another, by their lengths, go alone. */
+/* Versions of a place, the newest first; `step` of each. Those that cannot be coded against one another, by their
+ * lengths, go alone. */
 int step_rows_add(struct step_rows *r, const struct compact_chunk *const *chunk, const unsigned *step, unsigned nr);
 int step_rows_flush(struct step_rows *r); /* the last ones */

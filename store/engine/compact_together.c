@@ -1,10 +1,11 @@
 /*
  * Steps of a variable, coded one against the other.
  *
- * Where the plan says that variables are steps of one, up to 1 + chain of them are coded together, if a sample shows that it pays: pages of the
- * same place, rows of them (compact_steps.h), become one frame, in which each version is coded against the one after it. So what a block is coded
- * against is in its own frame (store/pack), and nothing here or in the collector has to keep it. Chunks that are coded already are coded
- * once more where they complete such a row: whoever compacts each step as it comes has all of them together in the end, and wrote them twice.
+ * Where the plan says that variables are steps of one, up to 1 + chain of them are coded together, if a sample shows
+ * that it pays: pages of the same place, rows of them (compact_steps.h), become one frame, in which each version is
+ * coded against the one after it. So what a block is coded against is in its own frame (store/pack), and nothing here
+ * or in the collector has to keep it. Chunks that are coded already are coded once more where they complete such a row:
+ * whoever compacts each step as it comes has all of them together in the end, and wrote them twice.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -84,8 +85,8 @@ static unsigned drop_coded(struct compact *c, const struct compact_chunk **chunk
 	return n;
 }
 
-int compact_take_versions(struct compact *c, const struct compact_place *place, unsigned nr_steps, const struct compact_chunk **ret,
-			  unsigned *ret_step)
+int compact_take_versions(struct compact *c, const struct compact_place *place, unsigned nr_steps,
+			  const struct compact_chunk **ret, unsigned *ret_step)
 {
 	unsigned nr = 0;
 
@@ -104,7 +105,9 @@ int compact_take_versions(struct compact *c, const struct compact_place *place, 
 
 static int code_steps(struct compact *c, const struct compact_variable *const *v, unsigned nr, uint64_t block)
 {
-	_cleanup_(step_rows_release) struct step_rows rows = { .emit = compact_emit_row, .userdata = c, .is_wide = c->narrow };
+	_cleanup_(step_rows_release) struct step_rows rows = { .emit = compact_emit_row,
+							       .userdata = c,
+							       .is_wide = c->narrow };
 	_cleanup_(compact_steps_release) struct compact_steps steps = { 0 };
 	const struct compact_chunk *chunk[STEPS_MAX];
 	struct compact_place place;
@@ -128,8 +131,8 @@ static int code_steps(struct compact *c, const struct compact_variable *const *v
 }
 
 /* With what was rounded from it, if there is something. */
-static int code_with_narrow(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *const *narrow,
-			    unsigned nr, uint64_t block)
+static int code_with_narrow(struct compact *c, const struct compact_variable *const *v,
+			    const struct compact_variable *const *narrow, unsigned nr, uint64_t block)
 {
 	int r = narrow[0] ? compact_narrow_new(c, narrow, v[0], nr, block, &c->narrow) : 0;
 
@@ -172,8 +175,8 @@ static void find_narrow(const struct compact *c, const size_t *number, unsigned 
 }
 
 /* Each by itself, but for what was rounded from it. */
-static int code_apart(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *const *narrow,
-		      unsigned nr, uint64_t block)
+static int code_apart(struct compact *c, const struct compact_variable *const *v,
+		      const struct compact_variable *const *narrow, unsigned nr, uint64_t block)
 {
 	int r = 0;
 
@@ -280,10 +283,12 @@ int compact_chain(struct compact *c, size_t first)
 
 static bool is_rounded_from(const struct compact_variable *narrow, const struct compact_variable *wide)
 {
-	return twin_type_narrow(narrow->shape.type) && twin_type_wide(wide->shape.type) && compact_half_parts(narrow, wide);
+	return twin_type_narrow(narrow->shape.type) && twin_type_wide(wide->shape.type) &&
+	       compact_half_parts(narrow, wide);
 }
 
-/* Which is a step after which, or was rounded from which. What is said twice, of itself, or cannot be does not count. */
+/* Which is a step after which, or was rounded from which. What is said twice, of itself, or cannot be does not
+ * count. */
 int compact_find_chains(struct compact *c, bool **ret_follows)
 {
 	const struct compact_variable *v = c->conf->variable;
@@ -297,9 +302,12 @@ int compact_find_chains(struct compact *c, bool **ret_follows)
 		return -ENOMEM;
 	for (size_t i = 0; i < nr; i++) {
 		size_t wide = v[i].wide, before = wide > 0 || c->conf->chain == 0 ? 0 : v[i].before;
-		size_t *place = wide > 0 && wide <= i ? &c->narrow_of[wide - 1] : before > 0 && before <= i ? &c->next[before - 1] : NULL;
+		size_t *place = wide > 0 && wide <= i	  ? &c->narrow_of[wide - 1] :
+				before > 0 && before <= i ? &c->next[before - 1] :
+							    NULL;
 
-		if (!place || *place > 0 || (wide > 0 && (follows[i] || c->narrow_of[i] > 0 || !is_rounded_from(&v[i], &v[wide - 1]))))
+		if (!place || *place > 0 ||
+		    (wide > 0 && (follows[i] || c->narrow_of[i] > 0 || !is_rounded_from(&v[i], &v[wide - 1]))))
 			continue;
 		*place = i + 1;
 		follows[i] = true;

@@ -160,8 +160,8 @@ static const struct extent *extent_from(const struct compact_part *p, uint32_t i
 	return low < p->nr_x ? &p->x[low] : NULL;
 }
 
-/* The chunk of which this extent shows the byte at w->off, and what it shows of it; w->off is behind that then. 1: it belongs to the
- * piece. */
+/* The chunk of which this extent shows the byte at w->off, and what it shows of it; w->off is behind that then. 1: it
+ * belongs to the piece. */
 static int look_at(struct compact_walk *w, const struct extent *x, uint64_t extent_off, struct compact_chunk *ret)
 {
 	struct pack_chunk_info *info = &ret->info;
@@ -176,7 +176,8 @@ static int look_at(struct compact_walk *w, const struct extent *x, uint64_t exte
 		return r == -EBADMSG ? 0 : r;
 	}
 	in_chunk = a.off - info->start.off;
-	chunk_off = w->off - in_chunk; /* where the file does not show its start that may be before 0: it wraps, as phases do */
+	/* where the file does not show its start that may be before 0: it wraps, as phases do */
+	chunk_off = w->off - in_chunk;
 	start = in_chunk > in_extent ? extent_off : chunk_off;
 	end = MIN(chunk_off + info->len, extent_off + x->len);
 	middle = start + (end - start) / 2;

@@ -78,8 +78,8 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 	return c;
 }
 
-/* What the view gets of a segment that shares: about as many bytes for each extent of the highest layer, which is new or
- * there already. Those below are its source's. */
+/* What the view gets of a segment that shares: about as many bytes for each extent of the highest layer, which is new
+ * or there already. Those below are its source's. */
 #define EXTENT_IN_VIEW 8u
 
 void segment_count(struct engine *e, struct segment *s)
@@ -233,7 +233,8 @@ static int read_recipe(struct content *c, uint64_t number, struct stack *ret) RE
 		return r;
 	r = stack_read(c->e->db, NULL, value.data, value.len, ret);
 	if (r == -EBADMSG)
-		return log_errno(r, "inode %" PRIu64 ": damaged recipe of segment %" PRIu64 " in the index", c->ino, number);
+		return log_errno(r, "inode %" PRIu64 ": damaged recipe of segment %" PRIu64 " in the index", c->ino,
+				 number);
 	return r < 0 ? r : 1;
 }
 
@@ -257,7 +258,8 @@ int content_segment_as_it_is(struct content *c, uint64_t number, bool make, stru
 		return r;
 	if (r == 0 && !make)
 		return 0;
-	/* Only where it finds some: all are looked at for it, and those that are dirty may be too many by themselves. */
+	/* Only where it finds some: all are looked at for it, and those that are dirty may be too many by
+	 * themselves. */
 	if (atomic_load(&c->e->segment_memory) > c->e->segment_limit && c->nr_clean > c->nr_segments / 8)
 		segments_free(c, true);
 	s = segment_new(c->e, number);
@@ -531,7 +533,8 @@ static int log_as_they_are(struct content *c, const struct replace *rp, size_t n
 	return r;
 }
 
-/* Where some are to refer to other places than they say, or to segments that were loaded and may go again if many are. */
+/* Where some are to refer to other places than they say, or to segments that were loaded and may go again if many
+ * are. */
 static int log_one_by_one(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock)
 {
 	int r = 0;

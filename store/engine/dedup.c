@@ -12,8 +12,8 @@
  *     │                                                        is cut and goes through all this once more)
  *     └─ no: append ──────────────────────────────▶ fresh
  *
- * Every answer is an address whose full fingerprint has been compared in the pack's own table. What is new is appended by
- * dedup_append.c, and what is shared may still be on its way there: it is waited for.
+ * Every answer is an address whose full fingerprint has been compared in the pack's own table. What is new is appended
+ * by dedup_append.c, and what is shared may still be on its way there: it is waited for.
  */
 #include <errno.h>
 #include <sched.h>

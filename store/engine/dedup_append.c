@@ -2,8 +2,8 @@
  * What is new gets a place in a pack, and is written.
  *
  * To be exact when several writers bring the same new page at once, the last look into memory and the reservation of
- * the place happen under one lock (append_lock); RocksDB needs no second look unless fingerprints moved into it meanwhile
- * (absorb_generation).
+ * the place happen under one lock (append_lock); RocksDB needs no second look unless fingerprints moved into it
+ * meanwhile (absorb_generation).
  *
  * A place given out before its bytes are written may be shared at once. Whoever shares waits for the write before its
  * recipe says so; if the write failed, it begins again. Crash: nothing in the log points at a frame that was not

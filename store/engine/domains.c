@@ -1,10 +1,10 @@
 /*
  * Domains: whose chunks are shared with whose (docs/decisions/044-domains.md).
  *
- * A store is made with one (all share), one per group or one per user. New bytes are fingerprinted in the domain of whoever
- * owns the file at that moment, so none of the questions of dedup.c finds what others have stored. Clones, patches and the
- * search for bytes that have moved share without asking for fingerprints: they ask here. Bytes stay in the domain they were
- * written in when the file gets another owner.
+ * A store is made with one (all share), one per group or one per user. New bytes are fingerprinted in the domain of
+ * whoever owns the file at that moment, so none of the questions of dedup.c finds what others have stored. Clones,
+ * patches and the search for bytes that have moved share without asking for fingerprints: they ask here. Bytes stay in
+ * the domain they were written in when the file gets another owner.
  */
 #include <errno.h>
 

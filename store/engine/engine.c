@@ -149,7 +149,9 @@ static int check_conf(const struct engine_conf *conf)
 
 static int open_journal(struct engine *e)
 {
-	struct journal_conf jc = { .segment_bytes = e->conf.journal_segment, .read_only = e->dirs.frozen, .spare_by_caller = true };
+	struct journal_conf jc = { .segment_bytes = e->conf.journal_segment,
+				   .read_only = e->dirs.frozen,
+				   .spare_by_caller = true };
 
 	memcpy(jc.store_id, e->dirs.sb.store_id, sizeof(jc.store_id));
 	return journal_open(e->dirs.journal, &jc, &e->journal);
@@ -219,7 +221,8 @@ static int engine_load(struct engine *e, bool rebuild)
 	if (!(e->dirs.sb.flags & SUPERBLOCK_CLUSTER))
 		e->conf.cluster_calls = NULL; /* others know none of its fingerprints */
 	if (fp_key_is_slow(&e->key))
-		log_warning("store %s: this processor cannot multiply without carry, fingerprints take 20 times as long", e->path);
+		log_warning("store %s: this processor cannot multiply without carry, fingerprints take 20 times as long",
+			    e->path);
 	r = io_rate_new(e->conf.read_rate, &e->read_rate);
 	if (r < 0)
 		return r;

@@ -83,8 +83,8 @@ struct engine_conf {
  * at the last commit and replays the journal into the view. The causes of failure are logged in full; the errno tells
  * them apart: -EBUSY in use, -ENOTDIR not a directory, -EACCES/-EPERM, -EOPNOTSUPP another version or unknown
  * features, -ENODATA the index is missing or unusable (fsck.ckptfs --rebuild), -EBADMSG damage, -EEXIST not empty and
- * not a store, -EINVAL options that contradict the store, -EROFS it is to be recovered and its disk is read-only. One that is
- * not, and only to be read, is read where it lies: nothing is written.
+ * not a store, -EINVAL options that contradict the store, -EROFS it is to be recovered and its disk is read-only. One
+ * that is not, and only to be read, is read where it lies: nothing is written.
  */
 int engine_open(const char *path, const struct engine_conf *conf, struct engine **ret);
 /* Commit everything and close. The error of that last commit, if any; the engine is gone either way. NULL is fine. */
@@ -133,8 +133,8 @@ struct engine_waiter {
 	bool patient; /* so there is time to compress */
 };
 void engine_sync_then(struct engine *e, struct engine_waiter *w);
-/* A sync is to come, but the caller has something else to do first: meanwhile another thread writes what has been flushed
- * so far. */
+/* A sync is to come, but the caller has something else to do first: meanwhile another thread writes what has been
+ * flushed so far. */
 void engine_sync_ahead(struct engine *e);
 
 /*
@@ -201,18 +201,18 @@ int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
 int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
 		  uint64_t *ret);
 /*
- * The same for many small ranges at once: one change per MiB of `to`, however many ranges lie in it. They are in order and
- * do not overlap in `to`, and have len > 0; what their sources do not have, behind their ends, becomes a hole. A source
- * may be `to` itself, if none of the ranges changes what another shares. After an error some have been done; -EXDEV as
- * content_clone(), and none has.
+ * The same for many small ranges at once: one change per MiB of `to`, however many ranges lie in it. They are in order
+ * and do not overlap in `to`, and have len > 0; what their sources do not have, behind their ends, becomes a hole. A
+ * source may be `to` itself, if none of the ranges changes what another shares. After an error some have been done;
+ * -EXDEV as content_clone(), and none has.
  */
 struct content_patch {
 	struct content *from;
 	uint64_t from_off, off, len;
 };
 int content_patch(struct content *to, const struct content_patch *p, size_t nr);
-/* What patches have logged is brought to where it is looked for, as far as memory allows. Who has the time does so before
- * somebody looks, who then would have to. */
+/* What patches have logged is brought to where it is looked for, as far as memory allows. Who has the time does so
+ * before somebody looks, who then would have to. */
 void content_catch_up_all(struct content *c);
 /*
  * From `off` on the two are known to be equal up to equal_end; from there up to differ_end they may not be, and have to
@@ -270,10 +270,11 @@ struct gc_conf {
 int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *ret);
 
 /*
- * Compacting: the chunks of variables, of all files that have them, are stored once more side by side, coded by what they are (store/code),
- * and all files are pointed there. What does not get smaller stays where it is. Files keep their bytes, whoever reads them meanwhile
- * notices nothing. Chunks that are coded already are passed over: a compaction may be stopped, or die, at any moment, and the
- * next one does the rest. Not while a collection runs, nor another compaction (-EBUSY).
+ * Compacting: the chunks of variables, of all files that have them, are stored once more side by side, coded by what
+ * they are (store/code), and all files are pointed there. What does not get smaller stays where it is. Files keep their
+ * bytes, whoever reads them meanwhile notices nothing. Chunks that are coded already are passed over: a compaction may
+ * be stopped, or die, at any moment, and the next one does the rest. Not while a collection runs, nor another
+ * compaction (-EBUSY).
  *
  * What is said of a file need not be true: it would only be coded badly.
  */
@@ -282,12 +283,15 @@ struct compact_extent {
 	uint64_t off, len; /* len > 0, and the sum does not overflow */
 };
 struct compact_variable {
-	const char *key; /* under which it is remembered what became of it, up to VARIABLE_KEY_MAX bytes; NULL: it is not */
+	/* under which it is remembered what became of it, up to VARIABLE_KEY_MAX bytes; NULL: it is not */
+	const char *key;
 	struct coding_shape shape;
 	const struct compact_extent *extent; /* those of one file after the other, each in the variable's order */
 	size_t nr_extents;
 	size_t before; /* 1 more than the number of the variable that it was a step before, a smaller one; 0: none */
-	size_t wide; /* likewise: of 32-bit floats that this one was rounded from; it goes where that one goes, and `before` does not count */
+	/* likewise: of 32-bit floats that this one was rounded from; it goes where that one goes, and `before` does not
+	 * count */
+	size_t wide;
 };
 #define COMPACT_CHAIN_MAX 15u
 
@@ -296,7 +300,8 @@ enum compact_order {
 	COMPACT_TURNS, /* blocks of them take turns */
 	COMPACT_BEST, /* for each variable whichever a sample shows to be smaller */
 };
-/* What became of a variable. Bytes of chunks, each counted once; of steps that are coded together, all with the first of them. */
+/* What became of a variable. Bytes of chunks, each counted once; of steps that are coded together, all with the first
+ * of them. */
 struct compact_result {
 	uint64_t plain; /* looked at */
 	uint64_t coded, before, after; /* plain bytes that are coded now; what those took before, and take now */
@@ -315,10 +320,12 @@ struct compact_conf {
 	const uint64_t *inos;
 	const struct compact_variable *variable;
 	size_t nr_variables;
-	struct compact_result *result; /* of each, the caller's; written until the call returns, and between two steps only */
+	/* of each, the caller's; written until the call returns, and between two steps only */
+	struct compact_result *result;
 	enum compact_order order;
 	uint64_t block; /* bytes that take turns */
-	unsigned chain; /* a step is coded against others that are up to so many steps away, COMPACT_CHAIN_MAX at most; 0: by itself */
+	/* a step is coded against others that are up to so many steps away, COMPACT_CHAIN_MAX at most; 0: by itself */
+	unsigned chain;
 	double budget; /* CPU seconds per GB; <= 0: no limit */
 	bool dry_run; /* only tell what would be */
 	bool yields; /* waits while writers are busy */
@@ -330,7 +337,8 @@ struct compact_conf {
 bool engine_is_busy(struct engine *e);
 int engine_compact(struct engine *e, const struct compact_conf *conf, struct compact_report *ret);
 
-/* What became of variables that were compacted, ever, by their keys: sums, and how it was done last. A few bytes for each of the last 1000. */
+/* What became of variables that were compacted, ever, by their keys: sums, and how it was done last. A few bytes for
+ * each of the last 1000. */
 #define VARIABLE_KEY_MAX 1024
 struct variable_note {
 	char *key;
@@ -340,7 +348,8 @@ struct variable_note {
 	uint64_t code_ns;
 	uint64_t last_ns; /* when, by the wall clock */
 };
-/* The one whose key comes next behind `after`; NULL: the first. 1/0/<0; the caller frees the key. From memory: a search in up to 1000. */
+/* The one whose key comes next behind `after`; NULL: the first. 1/0/<0; the caller frees the key. From memory: a search
+ * in up to 1000. */
 int engine_variable_next(struct engine *e, const char *after, struct variable_note *ret);
 
 /*
@@ -422,8 +431,10 @@ struct engine_owner {
 	uint32_t id;
 	uint64_t nr_files, size, mapped;
 };
-/* Those who have files, by ascending numbers from `from` on, `max` at most; kind is not FP_OF_ALL. Takes time with all inodes. */
-int engine_owners(struct engine *e, enum fp_domain_kind kind, uint64_t from, struct engine_owner *v, size_t max, size_t *ret_nr);
+/* Those who have files, by ascending numbers from `from` on, `max` at most; kind is not FP_OF_ALL. Takes time with all
+ * inodes. */
+int engine_owners(struct engine *e, enum fp_domain_kind kind, uint64_t from, struct engine_owner *v, size_t max,
+		  size_t *ret_nr);
 
 /* What ckptfs-stat shows. Bytes unless said. */
 struct engine_stats {
@@ -447,8 +458,8 @@ struct engine_stats {
 	uint64_t commit_ns_sum;
 	uint64_t unsynced_age_ns;		/* durability lag: age of the oldest change not yet durable */
 	uint64_t nr_damaged, nr_healed;
-	/* of a cluster: chunks that others have; that others have from here; came from others since the mount; wait for a
-	 * round */
+	/* of a cluster: chunks that others have; that others have from here; came from others since the mount; wait for
+	 * a round */
 	uint64_t elsewhere_bytes, lent_bytes, fetched_bytes, pending_bytes;
 	uint64_t nr_rounds; /* since the mount */
 	uint64_t journal_number;

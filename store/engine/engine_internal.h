@@ -148,10 +148,12 @@ struct content {
 	bool dropped GUARDED_BY(lock);
 	struct segment_tree segments GUARDED_BY(lock); /* those in memory: all that are dirty, and some */
 	struct later *later GUARDED_BY(lock); /* changes that they are to get; the oldest first (later.c) */
-	struct run *run GUARDED_BY(lock); /* all of them, as they are with nothing waiting; NULL: nobody has asked yet */
+	/* all of them, as they are with nothing waiting; NULL: nobody has asked yet */
+	struct run *run GUARDED_BY(lock);
 	size_t nr_segments, nr_clean GUARDED_BY(lock); /* in it; of these, as the view has them */
 	struct job *jobs, **jobs_end GUARDED_BY(lock); /* in the order written */
-	struct grid grid GUARDED_BY(lock); /* where pages begin, of what is written; not kept when nobody refers to it */
+	/* where pages begin, of what is written; not kept when nobody refers to it */
+	struct grid grid GUARDED_BY(lock);
 	/* Staging: one contiguous range of fresh bytes. */
 	struct engine_buffer *stage GUARDED_BY(lock);
 	bool stage_is_cut;		  /* by content: recut.c */
@@ -286,7 +288,8 @@ struct engine {
 	} pace; /* of compress=auto */
 
 	struct {
-		/* held while notes enter journal and view, and while the view is cut: after view_lock, before log.lock */
+		/* held while notes enter journal and view, and while the view is cut: after view_lock, before
+		 * log.lock */
 		struct mutex lock;
 		struct share_totals totals GUARDED_BY(lock);
 		struct share_node *nodes GUARDED_BY(lock); /* by number */
@@ -294,17 +297,21 @@ struct engine {
 		struct pack_marks opened; /* frames before these were there when the store was opened; constant */
 		unsigned nr_settling GUARDED_BY(lock); /* who may yet note that a chunk is elsewhere, or lent */
 		struct cond settled;
-		bool collecting GUARDED_BY(lock); /* what is referred to in this window was told; what is not may be unlent */
+		/* what is referred to in this window was told; what is not may be unlent */
+		bool collecting GUARDED_BY(lock);
 		struct cluster_window window GUARDED_BY(lock);
 		struct pack_marks marked GUARDED_BY(lock); /* then */
-		const struct move *moved GUARDED_BY(lock); /* places that are being given up (shares_carry.c), in order; NULL: none are */
+		/* places that are being given up (shares_carry.c), in order; NULL: none are */
+		const struct move *moved GUARDED_BY(lock);
 		size_t nr_moved GUARDED_BY(lock);
 		_Atomic bool any; /* something is shared: tables that are read must be told */
-		_Atomic bool has_left; /* frames that a round has not come to an end with: their notes are not what they will be */
+		/* frames that a round has not come to an end with: their notes are not what they will be */
+		_Atomic bool has_left;
 		_Atomic bool paused; /* changes wait for a commit: it does without a round */
 		_Atomic uint64_t fetched, nr_rounds;
 #define GIVE_GUESSES 8u /* twice as many as requests that a node has with another at once */
-		_Atomic uint64_t give_next[GIVE_GUESSES]; /* where chunks for other nodes may be asked for next: pack and offset (give.c) */
+		/* where chunks for other nodes may be asked for next: pack and offset (give.c) */
+		_Atomic uint64_t give_next[GIVE_GUESSES];
 		_Atomic unsigned give_turn; /* which of these goes next */
 		_Atomic bool gives_next; /* it was so the last time */
 	} shares; /* with the other nodes of a cluster */
@@ -400,18 +407,21 @@ int buffer_try(struct engine *e, struct engine_buffer **ret); /* 1: got one, 0: 
 /* content.c */
 struct content *content_ref(struct content *c);
 int content_lookup(struct engine *e, uint64_t ino, struct content **ret); /* 1 in memory (referenced), 0 not */
-int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock); /* settled */
+/* settled */
+int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock);
 int content_segment_as_it_is(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock);
 /* A segment that shares all extents of that one, in no tree yet; 0: there are none. */
 int segment_shared(struct content *from, uint64_t number, struct segment **ret) REQUIRES(from->lock);
-void content_add_segment(struct content *c, struct segment *s) REQUIRES(c->lock); /* such a one, where there is none yet */
+/* such a one, where there is none yet */
+void content_add_segment(struct content *c, struct segment *s) REQUIRES(c->lock);
 /* One that shares these layers, which are counted as mapped already. -ENOMEM */
 int content_add_layers(struct content *c, uint64_t number, struct layer *l) REQUIRES(c->lock);
 void content_forget_run(struct content *c);
 void segment_free(struct engine *e, struct segment *s); /* that is in no tree */
 /* Make the logged state what `rp` says. In the log or from it. */
 int content_apply(struct content *c, const struct replace *rp) REQUIRES(c->lock);
-int content_apply_extents(struct content *c, const struct replace *rp) REQUIRES(c->lock); /* but for size and times ... */
+/* but for size and times ... */
+int content_apply_extents(struct content *c, const struct replace *rp) REQUIRES(c->lock);
 void content_is_changed(struct content *c, const struct replace *rp) REQUIRES(c->lock); /* ... and these */
 void content_forget(struct content *c) REQUIRES(c->lock); /* drop: all segments, size 0 */
 /* Apply and log in one go: what every change of bytes ends in. Needs view_lock shared. All, or for want of memory some,
@@ -461,10 +471,12 @@ struct view_batch {
 int view_batch_init(struct engine *e, struct view_batch *b);
 int view_batch_apply(struct view_batch *b); /* all, and empties it; or nothing, and it is kept */
 void view_batch_release(struct view_batch *b); /* what has not been applied is not there */
-/* Put the dirty parts into the view. No change between the two, since view_lock is held exclusively or the lock all along. */
+/* Put the dirty parts into the view. No change between the two, since view_lock is held exclusively or the lock all
+ * along. */
 int content_write_back(struct content *c, struct view_batch *batch) REQUIRES(c->lock);
 void content_written_back(struct content *c) REQUIRES(c->lock); /* the view has them */
-/* The same for some of it, from segment *at on: 1: there is more; 0: that was all. The lock may be let go in between. */
+/* The same for some of it, from segment *at on: 1: there is more; 0: that was all. The lock may be let go in
+ * between. */
 int content_write_back_slice(struct content *c, struct view_batch *batch, uint64_t *at) REQUIRES(c->lock);
 
 /* The bytes of some extents of c, which begin at `off` of it, zeros between them. No lock, but inside e->users. */
@@ -474,7 +486,8 @@ int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) RE
 
 /* vacate.c */
 /* Of sorted moves. The caller commits, then calls the second. */
-int vacate(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct freed_totals *ret); /* is_shared: as shares_carry() says */
+/* is_shared: as shares_carry() says */
+int vacate(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct freed_totals *ret);
 void vacate_forget_tables(struct engine *e, const struct move *m, size_t nr);
 
 /* moving.c: two copies of a chunk, and a crash */
@@ -530,7 +543,8 @@ void champion_knew(struct content *c, const struct content *champion, unsigned p
 /* domains.c */
 /* What all new bytes of c are fingerprinted with, as who owns it now. */
 int content_tweak(struct content *c, struct fp *ret);
-/* Are new bytes of both of the same domain, as who owns them now? 1/0/<0. Costs a look-up each, if there are domains. */
+/* Are new bytes of both of the same domain, as who owns them now? 1/0/<0. Costs a look-up each, if there are
+ * domains. */
 int content_same_domain(struct content *a, struct content *b);
 int content_may_share(struct content *from, struct content *to); /* 0 or -EXDEV, or <0 */
 
@@ -544,7 +558,8 @@ int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* all frames t
 bool collective_holds(struct engine *e) REQUIRES(e->append_lock); /* are full frames kept for a round? */
 /* Keeps one that is full; returns the one that is to be written now, if any: there is no more room. */
 struct pack_frame *collective_hold(struct engine *e, struct pack_frame *f) REQUIRES(e->append_lock);
-bool collective_lets_go(const struct engine *e) REQUIRES(e->append_lock); /* others are told of new chunks after they are written */
+/* others are told of new chunks after they are written */
+bool collective_lets_go(const struct engine *e) REQUIRES(e->append_lock);
 void collective_committed(struct engine *e); /* what comes now is for the next commit */
 void collective_put_back(struct engine *e, struct pack_frame *f) REQUIRES(e->append_lock); /* it could not be written */
 /* Writes frames that packs_sync_begin() has taken, in a round if there can be one, and syncs. Those that could not be
@@ -566,7 +581,8 @@ int shares_gone(struct engine *e, uint32_t pack, uint32_t frame, uint64_t gone[P
 int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
 /* The number of a node; one that has none gets the next. */
 int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret) REQUIRES(e->shares.lock);
-void shares_forget(struct engine *e, uint32_t number, bool is_forgotten) REQUIRES(e->shares.lock); /* with the next commit of notes */
+/* with the next commit of notes */
+void shares_forget(struct engine *e, uint32_t number, bool is_forgotten) REQUIRES(e->shares.lock);
 /* Where a chunk lies, by what memory or RocksDB know, if it may be shared; `here`: with its bytes. 1/0/<0 */
 int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret);
 void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, struct buf *records);
@@ -583,8 +599,8 @@ bool shares_is_before(const struct pack_marks *marks, uint32_t pack, uint32_t fr
 /* Is a round, or what one has left, still at this frame? 1/0/<0 */
 int shares_is_settling(struct engine *e, uint32_t pack, uint32_t frame);
 /*
- * Chunks are gone, as `tx` says: with it notes and totals change, and all of that is durable. The deletions that made them dead are, too: the
- * log is not where notes are, and may lag behind them.
+ * Chunks are gone, as `tx` says: with it notes and totals change, and all of that is durable. The deletions that made
+ * them dead are, too: the log is not where notes are, and may lag behind them.
  */
 struct shares_gone {
 	uint32_t pack, frame; /* frame UINT32_MAX: all of the pack */
@@ -594,17 +610,21 @@ int shares_give_up(struct engine *e, struct engine_tx *tx, const struct shares_g
 
 /* shares_carry.c */
 /*
- * These chunks have moved, nobody is about to refer to an old place, and all files refer to the new ones. 1: that is durable, and so is that what was lent at an old place is lent at its new one; 0: nothing is
- * shared with other nodes. From here until shares_carried() nothing is lent at an old place. `m` is sorted, and borrowed as long; gc.lock is held.
+ * These chunks have moved, nobody is about to refer to an old place, and all files refer to the new ones. 1: that is
+ * durable, and so is that what was lent at an old place is lent at its new one; 0: nothing is shared with other nodes.
+ * From here until shares_carried() nothing is lent at an old place. `m` is sorted, and borrowed as long; gc.lock is
+ * held.
  */
 int shares_carry(struct engine *e, const struct move *m, size_t nr);
 void shares_carried(struct engine *e);
 bool shares_any_moved(struct engine *e, const struct addr *where, size_t nr) REQUIRES(e->shares.lock);
-/* keep.c: notes for chunks that are here, in any order; what was noted before stays. -EAGAIN: one is not here after all */
+/* keep.c: notes for chunks that are here, in any order; what was noted before stays. -EAGAIN: one is not here after
+ * all */
 int shares_note_lent(struct engine *e, struct addr *where, size_t nr, struct buf *records) REQUIRES(e->shares.lock);
 
 /* together.c */
-/* Something begins that ends with a note about another node's chunk; shares_settled() ends it. -EAGAIN: not while nodes collect together. */
+/* Something begins that ends with a note about another node's chunk; shares_settled() ends it. -EAGAIN: not while nodes
+ * collect together. */
 int shares_settling(struct engine *e, bool even_then);
 void shares_settled(struct engine *e);
 /* They may refer to what is lent; committed with the next notes. */
@@ -613,12 +633,13 @@ int shares_meet(struct engine *e, const struct cluster_node *nodes, size_t nr) R
 /* commit.c */
 int commit_frames(struct engine *e, struct pack_marks *ret); /* all there are, durable; nothing of the log */
 /*
- * A group of their own. `marks` are those of the sync that is under way, and the caller is the one who is at it; NULL: the latest of those that
- * are over.
+ * A group of their own. `marks` are those of the sync that is under way, and the caller is the one who is at it; NULL:
+ * the latest of those that are over.
  */
 int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records);
 void commit_durable(struct engine *e, struct pack_marks *ret); /* all before these is on the disk */
-void commit_begin(struct engine *e); /* its first half, that is, unless somebody is at it: whoever comes has less to do */
+/* its first half, that is, unless somebody is at it: whoever comes has less to do */
+void commit_begin(struct engine *e);
 int engine_sync_patiently(struct engine *e); /* engine_sync() that nobody waits for: there is time to compress */
 
 /* txlog.c */
@@ -638,8 +659,8 @@ int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number,
 int view_write_state(struct db *db, const struct db_snapshot *state, const struct pack_marks *marks,
 		     struct journal_snapshot *s);
 bool view_wants_flush(struct engine *e);
-/* For what is little in the log and much in the view, after log_admit_growth(): what waits for the latter stays bounded,
- * and the disk has room for it, or a collection could not begin. May write the view out, so under no lock. */
+/* For what is little in the log and much in the view, after log_admit_growth(): what waits for the latter stays
+ * bounded, and the disk has room for it, or a collection could not begin. May write the view out, so under no lock. */
 int view_admit_growth(struct engine *e);
 bool view_wants_snapshot(struct engine *e);
 
@@ -668,7 +689,8 @@ void freed_so_far(struct engine *e, struct freed_totals *ret);
 int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_totals *t);
 /* Likewise, with shares_give_up(). */
 struct shares_gone;
-int freed_give_up(struct engine *e, struct engine_tx *tx, const struct freed_totals *t, const struct shares_gone *gone, size_t nr);
+int freed_give_up(struct engine *e, struct engine_tx *tx, const struct freed_totals *t, const struct shares_gone *gone,
+		  size_t nr);
 /* The collector wants it back: it must not be shared. Inside e->users. */
 bool freed_condemned(struct engine *e, struct addr a);
 /* What enters the log is referred to from now on. view_lock held shared. */

@@ -15,7 +15,7 @@ struct exclusive_set {
 	size_t nr;
 };
 /* `it` goes through the whole view, of one state; `inodes` through its inodes. Counts them in *report. */
-int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct exclusive_conf *conf, struct exclusive_set *ret,
-		       struct exclusive_report *report);
+int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct exclusive_conf *conf,
+		       struct exclusive_set *ret, struct exclusive_report *report);
 bool exclusive_set_has(const struct exclusive_set *s, uint64_t ino);
 void exclusive_set_release(struct exclusive_set *s);

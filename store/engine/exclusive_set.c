@@ -173,8 +173,8 @@ static int choose_owned(struct search *s, struct db_iter *inodes, uint64_t **ret
 	return r;
 }
 
-int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct exclusive_conf *conf, struct exclusive_set *ret,
-		       struct exclusive_report *report)
+int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct exclusive_conf *conf,
+		       struct exclusive_set *ret, struct exclusive_report *report)
 {
 	struct search s = { .it = it, .conf = conf, .report = report };
 	uint64_t *inos = NULL;

@@ -130,7 +130,8 @@ int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_total
 	return r < 0 ? r : totals_are(e, t);
 }
 
-int freed_give_up(struct engine *e, struct engine_tx *tx, const struct freed_totals *t, const struct shares_gone *gone, size_t nr)
+int freed_give_up(struct engine *e, struct engine_tx *tx, const struct freed_totals *t, const struct shares_gone *gone,
+		  size_t nr)
 {
 	int r;
 

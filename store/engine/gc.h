@@ -54,8 +54,8 @@ void gc_pace(struct gc *g, uint64_t bytes); /* to be read or written: waits as t
 /* gc.c */
 /* The view as it is now: recipes that were changed before this are read from RocksDB. */
 int gc_write_back(struct engine *e);
-/* As many as a window takes, in order of their numbers; what is dead in them is given back. What was moved before is committed. -ECANCELED:
- * stopped before anything was decided. */
+/* As many as a window takes, in order of their numbers; what is dead in them is given back. What was moved before is
+ * committed. -ECANCELED: stopped before anything was decided. */
 int gc_collect_packs(struct gc *g, const uint32_t *packs, size_t nr);
 
 /* gc_mark.c */

@@ -28,8 +28,8 @@ static int end_moving(struct gc_copy *c)
 }
 
 /*
- * What has been copied is pointed to even if something failed behind it: memory leads to the copies by now, and once these
- * had been collected nothing would lead to what they are copies of.
+ * What has been copied is pointed to even if something failed behind it: memory leads to the copies by now, and once
+ * these had been collected nothing would lead to what they are copies of.
  */
 void gc_copy_release(struct gc_copy *c)
 {
@@ -147,8 +147,8 @@ bool gc_copy_is_mixed(const struct gc_copy *c)
 	return false;
 }
 
-/* It is open no longer than it takes to write it: commits wait for it. On failure these chunks were never copied. `stored`: as it was
- * coded; NULL: it was not. */
+/* It is open no longer than it takes to write it: commits wait for it. On failure these chunks were never copied.
+ * `stored`: as it was coded; NULL: it was not. */
 static int write_frame(struct gc_copy *c, const uint8_t *stored, const struct pack_parts *parts)
 {
 	struct engine *e = c->g->e;

@@ -12,10 +12,14 @@
 struct gc_copy;
 
 /*
- * Codes the plain bytes of the next frame, c->buffer, c->used of them. GC_CODED: *ret_stored (valid until the next call) is to be written, of
- * which ret_parts tells; <0.
+ * Codes the plain bytes of the next frame, c->buffer, c->used of them. GC_CODED: *ret_stored (valid until the next
+ * call) is to be written, of which ret_parts tells; <0.
  */
-enum gc_coded { GC_STAYS, /* these chunks stay where they are */ GC_CODED, GC_PLAIN /* as the mount stores new bytes */ };
+enum gc_coded {
+	GC_STAYS,
+	/* these chunks stay where they are */ GC_CODED,
+	GC_PLAIN /* as the mount stores new bytes */
+};
 typedef int gc_code(void *userdata, const struct gc_copy *c, const uint8_t **ret_stored, struct pack_parts *ret_parts);
 
 struct gc_copy {
@@ -52,7 +56,9 @@ static inline size_t gc_copy_nr(const struct gc_copy *c)
 {
 	return c->nr + c->nr_next;
 }
-/* The next frame's chunks are of several domains: so they are not compressed together (dedup_append.c), nor coded. They have been read. */
+/* The next frame's chunks are of several domains: so they are not compressed together (dedup_append.c), nor coded. They
+ * have been read. */
 bool gc_copy_is_mixed(const struct gc_copy *c);
-/* Flush, point all recipes to the copies, give up what they are copies of, and begin anew. If the flush fails, with those that are there. */
+/* Flush, point all recipes to the copies, give up what they are copies of, and begin anew. If the flush fails, with
+ * those that are there. */
 int gc_copy_repoint(struct gc_copy *c);

@@ -3,8 +3,8 @@
  *
  * While the recipes of a pinned state are read for their marks, the layers below them are noted. What of that state was
  * not noted, and has a number that had been given by then, nobody can name again: a recipe that is made later names new
- * layers, or those of a segment in memory. And what is in memory was in that state, too: when it was pinned changes were
- * locked out and all that was dirty had been written, so that every segment in memory was as its recipe was.
+ * layers, or those of a segment in memory. And what is in memory was in that state, too: when it was pinned changes
+ * were locked out and all that was dirty had been written, so that every segment in memory was as its recipe was.
  *
  * No record of the journal tells of it. A crash before the view is written out leaves the layers there, for the next
  * collection; after it they are gone, with a state whose recipes do not name them.

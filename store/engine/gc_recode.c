@@ -66,19 +66,21 @@ static struct coder_spec alone(const struct coder_spec *with_base)
 }
 
 /* What the part was rounded from, rounded once more, as store/pack will have it: its bytes. */
-static uint32_t round_base(struct gc_recode *rc, const struct coder_spec *spec, enum code_place how, const uint8_t *wide,
-			   uint32_t wide_len, uint32_t len)
+static uint32_t round_base(struct gc_recode *rc, const struct coder_spec *spec, enum code_place how,
+			   const uint8_t *wide, uint32_t wide_len, uint32_t len)
 {
 	uint32_t lead = spec->steps.lead, nr = MIN(wide_len / 4, (len - lead) / 2);
 
 	memset(rc->base, 0, lead);
-	twin_round(spec->steps.type, (struct code_type){ CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE }, wide, nr, rc->base + lead);
+	twin_round(spec->steps.type, (struct code_type){ CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE }, wide, nr,
+		   rc->base + lead);
 	return lead + 2 * nr;
 }
 
-/* Against the same bytes as before, if they have come along to an earlier part. Its bytes; 0: they have not, or it does not get smaller. */
-static int code_against(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, struct coder_spec *spec,
-			uint32_t off, uint32_t len, uint8_t *ret)
+/* Against the same bytes as before, if they have come along to an earlier part. Its bytes; 0: they have not, or it does
+ * not get smaller. */
+static int code_against(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk,
+			struct coder_spec *spec, uint32_t off, uint32_t len, uint8_t *ret)
 {
 	enum code_place how = code_place_how(spec->steps.base_place);
 	uint32_t place = new_place(c, chunk, code_place_off(spec->steps.base_place)), base_len;
@@ -98,8 +100,8 @@ static int code_against(struct gc_recode *rc, const struct gc_copy *c, const str
 }
 
 /* One part, `in` bytes into the chunk. */
-static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in, uint32_t off,
-		     uint32_t len, uint8_t *ret, uint32_t *ret_base)
+static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in,
+		     uint32_t off, uint32_t len, uint8_t *ret, uint32_t *ret_base)
 {
 	struct coder_spec spec, by_itself;
 	int n = spec_of(c, chunk, in, &spec), with_base = 0;
@@ -182,7 +184,8 @@ static int recode_parts(struct gc_recode *rc, const struct gc_copy *c, struct pa
 
 	for (uint32_t off = 0, part = 0; off < c->used; off += PACK_PART_BYTES, part++) {
 		const struct gc_chunk *chunk = chunk_at(c, off, &begin);
-		int n = code_part(rc, c, chunk, off - begin, off, MIN(PACK_PART_BYTES, c->used - off), rc->stored + at, &ret->base[part]);
+		int n = code_part(rc, c, chunk, off - begin, off, MIN(PACK_PART_BYTES, c->used - off), rc->stored + at,
+				  &ret->base[part]);
 
 		if (n < 0)
 			return n;
@@ -210,7 +213,8 @@ static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t *
 
 int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded, bool based)
 {
-	bool flush = coded != (c->code != NULL) || based || r->based; /* a frame for a frame, so that bases come along */
+	/* a frame for a frame, so that bases come along */
+	bool flush = coded != (c->code != NULL) || based || r->based;
 	int q;
 
 	if (coded && !r->work)

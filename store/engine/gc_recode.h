@@ -1,7 +1,8 @@
 /*
- * Chunks of coded frames, stored once more, stay coded: each part in the way of the block that its first chunk lies in. For gc_move.c. Nothing
- * is chosen anew, so it costs little more than reading. What is coded against other chunks of its frame is so again, if these are live; else it is coded
- * by itself. What repeats in a frame is taken out of what is left of it.
+ * Chunks of coded frames, stored once more, stay coded: each part in the way of the block that its first chunk lies in.
+ * For gc_move.c. Nothing is chosen anew, so it costs little more than reading. What is coded against other chunks of
+ * its frame is so again, if these are live; else it is coded by itself. What repeats in a frame is taken out of what is
+ * left of it.
  */
 #pragma once
 
@@ -16,6 +17,6 @@ struct gc_recode {
 };
 
 void gc_recode_release(struct gc_recode *r); /* of zeros, too */
-/* From the next chunk on, those of coded frames come, or others; what has been added before goes to a frame of its own. `based`: those of one
- * frame that has bases, and then they go to one. */
+/* From the next chunk on, those of coded frames come, or others; what has been added before goes to a frame of its own.
+ * `based`: those of one frame that has bases, and then they go to one. */
 int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded, bool based);

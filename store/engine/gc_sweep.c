@@ -251,8 +251,8 @@ static int list_sparse(struct gc *g)
 	return 0;
 }
 
-/* A pack of which nothing is left gets no more, so that it can go. Else a store that was emptied would keep the hints to
- * all that was in its last packs. */
+/* A pack of which nothing is left gets no more, so that it can go. Else a store that was emptied would keep the hints
+ * to all that was in its last packs. */
 static void end_dead_packs(struct gc *g)
 {
 	for (size_t i = 0; i < g->w->nr_packs; i++) {
@@ -305,7 +305,8 @@ static void count_gone(struct freed_totals *t, const struct doomed *d)
 }
 
 /* What other nodes have of it, or have from here, is told where that is noted. */
-static int apply(struct gc *g, struct engine_tx *tx, const struct freed_totals *totals, const struct shares_gone *gone, size_t nr)
+static int apply(struct gc *g, struct engine_tx *tx, const struct freed_totals *totals, const struct shares_gone *gone,
+		 size_t nr)
 {
 	return atomic_load(&g->e->shares.any) ? freed_give_up(g->e, tx, totals, gone, nr) : freed_apply(g->e, tx, totals);
 }

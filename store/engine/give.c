@@ -1,10 +1,12 @@
 /*
  * Chunks for other nodes, by their fingerprints.
  *
- * What is asked for together mostly lies together, and in the same order: two nodes have had the same bytes. So the index is asked for the first of such
- * chunks, and the table of its frame, which is in memory then, for those behind it; and they are read as one piece. Who asks for one frame after the other gets the next one
- * without the index: within a request, and from one to the next once two have been so. A table tells whether a chunk is in its frame, wherever the guess came from. Requests of one reader
- * overtake each other, and there may be several readers: so what lies behind each of the last few is kept.
+ * What is asked for together mostly lies together, and in the same order: two nodes have had the same bytes. So the
+ * index is asked for the first of such chunks, and the table of its frame, which is in memory then, for those behind
+ * it; and they are read as one piece. Who asks for one frame after the other gets the next one without the index:
+ * within a request, and from one to the next once two have been so. A table tells whether a chunk is in its frame,
+ * wherever the guess came from. Requests of one reader overtake each other, and there may be several readers: so what
+ * lies behind each of the last few is kept.
  */
 #include "store/engine/cluster.h"
 
@@ -36,7 +38,8 @@ static bool find_behind(struct engine *e, struct rest *rest, const struct cluste
 
 		if (!fp_equal(c->fp, w->fp))
 			continue;
-		if (c->len != w->len || c->is_away || !may_be_given(e, a) || (!rest->is_written && packs_wait(e->packs, a) < 0))
+		if (c->len != w->len || c->is_away || !may_be_given(e, a) ||
+		    (!rest->is_written && packs_wait(e->packs, a) < 0))
 			return false;
 		rest->is_written = true;
 		rest->at = i + 1;
@@ -62,7 +65,10 @@ static struct addr behind(const struct rest *rest)
 	if (rest->at < rest->nr)
 		a.off = rest->chunks[rest->at].off;
 	else
-		a.off = (uint32_t)((pack_hint((struct addr){ .pack = rest->pack, .off = rest->chunks[rest->nr - 1].off }, 0) + PACK_FRAME_STRIDE) * PACK_BLOCK);
+		a.off = (uint32_t)((pack_hint((struct addr){ .pack = rest->pack, .off = rest->chunks[rest->nr - 1].off },
+					      0) +
+				    PACK_FRAME_STRIDE) *
+				   PACK_BLOCK);
 	return a;
 }
 
@@ -85,12 +91,14 @@ static bool find(struct engine *e, struct rest *rest, const struct cluster_want 
 	return true;
 }
 
-/* What lies behind the last piece, and is wanted behind it, is one with it. A frame's chunks and those of the next have its table between them. */
+/* What lies behind the last piece, and is wanted behind it, is one with it. A frame's chunks and those of the next have
+ * its table between them. */
 static void add_piece(struct pack_piece *pieces, size_t *nr, const struct cluster_want *w, struct addr a)
 {
 	struct pack_piece *last = *nr > 0 ? &pieces[*nr - 1] : NULL;
 
-	if (last && last->addr.pack == a.pack && last->addr.off + last->len == a.off && (uint8_t *)last->buf + last->len == w->buf)
+	if (last && last->addr.pack == a.pack && last->addr.off + last->len == a.off &&
+	    (uint8_t *)last->buf + last->len == w->buf)
 		last->len += w->len;
 	else
 		pieces[(*nr)++] = (struct pack_piece){ a, w->len, w->buf };
@@ -106,7 +114,8 @@ static uint64_t guess(struct engine *e, unsigned i)
 	return atomic_load_explicit(&e->shares.give_next[i], memory_order_relaxed);
 }
 
-/* What is likely asked for now: what lies behind one of the last that were given, if the one before was asked for in the same way. */
+/* What is likely asked for now: what lies behind one of the last that were given, if the one before was asked for in
+ * the same way. */
 static void look_behind_last(struct engine *e, struct fp first, struct rest *rest)
 {
 	struct pack_chunk chunk;
@@ -123,7 +132,8 @@ static void look_behind_last(struct engine *e, struct fp first, struct rest *res
 	}
 }
 
-/* `rest` is behind the last of them, of which the first was at `first`. A guess that is wrong costs a look at a table. */
+/* `rest` is behind the last of them, of which the first was at `first`. A guess that is wrong costs a look at a
+ * table. */
 static void guess_next(struct engine *e, struct addr first, const struct rest *rest)
 {
 	unsigned i = 0;
@@ -142,7 +152,8 @@ static void find_all(struct engine *e, struct cluster_want *wants, size_t nr, st
 		wants[i].got = find(e, rest, &wants[i], &where[i]);
 }
 
-static void read_all(struct engine *e, struct cluster_want *wants, size_t nr, const struct addr *where, struct pack_piece *pieces)
+static void read_all(struct engine *e, struct cluster_want *wants, size_t nr, const struct addr *where,
+		     struct pack_piece *pieces)
 {
 	size_t n = 0;
 

@@ -91,7 +91,8 @@ static uint64_t area_bytes(const struct area_disk *d)
 
 	if (le64_get(d->start) == 0)
 		return 0;
-	if (le64_get(d->end) - le64_get(d->start) != size || size > IMAGE_MAX || (properties & ~(uint64_t)PROPERTIES_KNOWN))
+	if (le64_get(d->end) - le64_get(d->start) != size || size > IMAGE_MAX ||
+	    (properties & ~(uint64_t)PROPERTIES_KNOWN))
 		return 0;
 	if (properties & (ZERO_PAGES | PARENT))
 		return BLOCK;

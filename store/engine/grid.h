@@ -10,8 +10,8 @@
  *            short one                         short one
  *
  * Followed while a file is written in order; told are ELF core files (gdb's gcore writes the 64 bytes of the ELF header
- * last, what it says of segments first) and DMTCP's images. All other files, and those that lie, are pages from 0 on, or
- * from where they were told to be last: that decides what is found again, never what is read.
+ * last, what it says of segments first) and DMTCP's images. All other files, and those that lie, are pages from 0 on,
+ * or from where they were told to be last: that decides what is found again, never what is read.
  */
 #pragma once
 

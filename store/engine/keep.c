@@ -1,16 +1,18 @@
 /*
  * Chunks that a node has for others, and files made of chunks that others have.
  *
- * Keeping: what is not here is written into frames of its own, which no round is about; then, with the marks, that it is lent
- * enters the journal.                                                                       crash before: chunks that nobody refers to
- * Memory may know a place of it that is elsewhere: this one takes its place, so that it is found from now on.
+ * Keeping: what is not here is written into frames of its own, which no round is about; then, with the marks, that it
+ * is lent enters the journal.                                                                       crash before:
+ * chunks that nobody refers to Memory may know a place of it that is elsewhere: this one takes its place, so that it is
+ * found from now on.
  *
- * Lending: what is here and durable is noted likewise. Only what a commit has left on the disk is lent, so that nothing is waited for: the round that wants to
- * know may be that of a commit which is under way. Nor is anything of frames whose notes a round is about to write, nor while a collection runs, which may be about to move it.
+ * Lending: what is here and durable is noted likewise. Only what a commit has left on the disk is lent, so that nothing
+ * is waited for: the round that wants to know may be that of a commit which is under way. Nor is anything of frames
+ * whose notes a round is about to write, nor while a collection runs, which may be about to move it.
  *
- * Referring: what is not known gets a place in frames of which all is elsewhere. They are on their way (`arriving`) until a commit
- * has noted, with the marks, that they are; until then nobody but us knows these places.    crash before: places that nobody refers to
- * Then files may refer to them.
+ * Referring: what is not known gets a place in frames of which all is elsewhere. They are on their way (`arriving`)
+ * until a commit has noted, with the marks, that they are; until then nobody but us knows these places.    crash
+ * before: places that nobody refers to Then files may refer to them.
  */
 #include <assert.h>
 #include <errno.h>
@@ -76,7 +78,8 @@ struct keeping {
 	size_t nr;
 };
 
-/* Chunks from `i` on that fit one frame, written. Returns how many were passed over; those that are here already, too. */
+/* Chunks from `i` on that fit one frame, written. Returns how many were passed over; those that are here already,
+ * too. */
 static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 {
 	uint32_t kind = frame_kind(k->chunks[i].len);
@@ -96,7 +99,8 @@ static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 		if (frame_kind(c->len) != kind || !pack_frame_takes(f, c->len))
 			break;
 		k->where[i] = add(f, kind, c->fp, c->data, c->len);
-		remember_here(e, c->fp, k->where[i], pack_frame_last(f)); /* what memory had is not here, or it would have been found */
+		/* what memory had is not here, or it would have been found */
+		remember_here(e, c->fp, k->where[i], pack_frame_last(f));
 	}
 	mutex_unlock(&e->append_lock);
 	*ret_end = i;
@@ -313,7 +317,8 @@ int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool 
 		l[i].ret = &lent[i];
 	if (!mutex_trylock(&e->gc.lock))
 		return 0;
-	if (shares_settling(e, false) < 0) { /* nodes collect together: it may just have been found that nobody refers to it */
+	/* nodes collect together: it may just have been found that nobody refers to it */
+	if (shares_settling(e, false) < 0) {
 		mutex_unlock(&e->gc.lock);
 		return 0;
 	}
@@ -425,7 +430,8 @@ static int find_pieces(struct referring *rf)
 		rf->where[i] = ADDR_NONE;
 		if (fp_is_none(p->fp))
 			continue;
-		if (!is_chunk_len(p->chunk_len) || p->from >= p->chunk_len || p->len > p->chunk_len - p->from || p->len == 0)
+		if (!is_chunk_len(p->chunk_len) || p->from >= p->chunk_len || p->len > p->chunk_len - p->from ||
+		    p->len == 0)
 			return -EINVAL;
 		if (i > 0 && same_chunk(p, &rf->pieces[i - 1])) {
 			rf->where[i] = rf->where[i - 1];
@@ -505,13 +511,14 @@ static size_t nr_pieces(const struct cluster_run *runs, size_t nr_runs)
 	return nr;
 }
 
-int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr, const struct cluster_node *owner)
+int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr,
+			 const struct cluster_node *owner)
 {
 	return engine_cluster_refer_runs(c->e, &(struct cluster_run){ c, off, nr }, 1, pieces, owner);
 }
 
-int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, size_t nr_runs, const struct cluster_piece *pieces,
-			      const struct cluster_node *owner)
+int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, size_t nr_runs,
+			      const struct cluster_piece *pieces, const struct cluster_node *owner)
 {
 	size_t nr = nr_pieces(runs, nr_runs);
 	_cleanup_(freep) struct addr *where = calloc(MAX(nr, (size_t)1), sizeof(*where));

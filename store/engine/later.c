@@ -1,10 +1,11 @@
 /*
  * Changes of a file that are in the log, and that its segments get later.
  *
- * Whoever commits a version waits for the log to be durable, and not for what memory makes of it. So the clone of a whole
- * file (run.h) and the many small changes of a patch enter the log, and then wait at the file. They are brought into the segments when the commit has
- * been answered, or by whoever looks at a segment before that: the recipe of the logged state is the segments and what
- * waits. Whoever changes segments otherwise does this first, so that it all comes in the order of the log.
+ * Whoever commits a version waits for the log to be durable, and not for what memory makes of it. So the clone of a
+ * whole file (run.h) and the many small changes of a patch enter the log, and then wait at the file. They are brought
+ * into the segments when the commit has been answered, or by whoever looks at a segment before that: the recipe of the
+ * logged state is the segments and what waits. Whoever changes segments otherwise does this first, so that it all comes
+ * in the order of the log.
  *
  *   log ──▶ waiting at the file ─ after the answer; or the next who looks; or writing into the view ─▶ segments
  *
@@ -124,7 +125,8 @@ int content_log_later(struct content *c, const struct replace *rp, size_t nr, st
 /* It has nothing yet, and nobody wants to hear of each extent. */
 static bool can_get_all(const struct content *to)
 {
-	return can_wait(to) && to->nr_segments == 0 && !to->later && to->logged.size == 0 && !atomic_load(&to->e->gc.window);
+	return can_wait(to) && to->nr_segments == 0 && !to->later && to->logged.size == 0 &&
+	       !atomic_load(&to->e->gc.window);
 }
 
 int content_clone_later(struct content *from, struct content *to, const struct clone *cl, size_t nr)

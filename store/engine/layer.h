@@ -45,8 +45,8 @@ struct layer {
 
 /* The lowest. Takes the extents of `l`, whose memory is given back as far as it is not used; -ENOMEM. */
 int layer_new(struct extent_list *l, _Atomic uint64_t *memory, struct layer **ret);
-/* On another one, which it takes on success, and of which it covers no byte that that one does not: these extents, which
- * begin `off` bytes further. -ENOMEM */
+/* On another one, which it takes on success, and of which it covers no byte that that one does not: these extents,
+ * which begin `off` bytes further. -ENOMEM */
 int layer_on(struct layer *below, uint32_t off, const struct extent *x, size_t nr, struct layer **ret);
 /* The same as the view has it: nothing is merged, and the extents of `l`, at least one, are taken. */
 int layer_as_read(struct layer *below, struct extent_list *l, _Atomic uint64_t *memory, struct layer **ret);

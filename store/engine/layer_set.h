@@ -1,5 +1,5 @@
-/* A set of numbers: of layers, or of places. Those of a file were given one after the other, so it is kept in words of 64: some 20
- * bytes for as many. All zeros is an empty one. */
+/* A set of numbers: of layers, or of places. Those of a file were given one after the other, so it is kept in words of
+ * 64: some 20 bytes for as many. All zeros is an empty one. */
 #pragma once
 
 #include <stdbool.h>

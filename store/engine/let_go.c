@@ -1,11 +1,15 @@
 /*
- * Letting go of chunks that other nodes are to have for this one. A chunk keeps its place, as one does that a round has given to others (decisions/024); only its bytes go:
- *   1. these nodes say of each that it is there, durable, and lent               crash: what is lent and not referred to
+ * Letting go of chunks that other nodes are to have for this one. A chunk keeps its place, as one does that a round has
+ * given to others (decisions/024); only its bytes go:
+ *   1. these nodes say of each that it is there, durable, and lent               crash: what is lent and not referred
+ *      to
  *   2. a note, where it lies, that it is elsewhere, and with whom; durable       crash before: nothing has happened
  *   3. all who may have read the table of its frame, and mean to read bytes, are waited for
- *   4. the disk forgets the bytes                                                crash before: who does it again comes to all that is elsewhere
- * No mark for a collection of all nodes comes between 1 and 2 (shares_settling()): it comes before, and then what was lent is lent after it, or the owner has said no; or it comes after, and finds the note. So
- * what this node counts on stays lent.
+ *   4. the disk forgets the bytes                                                crash before: who does it again comes
+ *      to all that is elsewhere
+ * No mark for a collection of all nodes comes between 1 and 2 (shares_settling()): it comes before, and then what was
+ * lent is lent after it, or the owner has said no; or it comes after, and finds the note. So what this node counts on
+ * stays lent.
  *
  * What is lent here stays: others count on this node. So does what a round is at, and all while chunks move (gc.lock).
  */
@@ -54,7 +58,8 @@ static int gather_extent(struct letting *l, const struct extent *x, uint32_t *do
 		r = packs_chunk_info(l->e->packs, a, &info);
 		if (r <= 0)
 			return r < 0 ? r : -EBADMSG;
-		l->v[l->nr++] = (struct place){ .start = info.start, .len = info.len, .fp = info.fp, .is_here = !info.is_away };
+		l->v[l->nr++] =
+			(struct place){ .start = info.start, .len = info.len, .fp = info.fp, .is_here = !info.is_away };
 		*done += info.len - (a.off - info.start.off);
 	}
 	return 0;
@@ -145,7 +150,8 @@ static void note_chunk(struct letting *l, struct place *p, uint32_t number) REQU
 {
 	struct share_totals *t = &l->e->shares.totals;
 
-	if (!p->has || share_bit(l->note.away, number) || share_bit(l->note.lent, number) || !fp_equal(l->rec.fps[number], p->fp))
+	if (!p->has || share_bit(l->note.away, number) || share_bit(l->note.lent, number) ||
+	    !fp_equal(l->rec.fps[number], p->fp))
 		return;
 	share_set(l->note.away, number);
 	l->note.owners[number] = l->owners;

@@ -58,7 +58,8 @@ static struct engine_owner *place_of(uint32_t id, struct engine_owner *v, size_t
 	return &v[low];
 }
 
-int engine_owners(struct engine *e, enum fp_domain_kind kind, uint64_t from, struct engine_owner *v, size_t max, size_t *ret_nr)
+int engine_owners(struct engine *e, enum fp_domain_kind kind, uint64_t from, struct engine_owner *v, size_t max,
+		  size_t *ret_nr)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	struct ns_inode in;

@@ -1,8 +1,8 @@
 /*
  * Whether there is time to compress, found out by trying. While nobody waits there is, for as long as nobody comes to
- * wait. As long as writers wait again and again, stretches with and without compression are timed, and the faster way is
- * kept: where the disk is what is slow it is to compress, where the processors are it is not. Now and then the other way
- * is tried again, the rarer the longer it has been worse.
+ * wait. As long as writers wait again and again, stretches with and without compression are timed, and the faster way
+ * is kept: where the disk is what is slow it is to compress, where the processors are it is not. Now and then the other
+ * way is tried again, the rarer the longer it has been worse.
  *
  * Time is what passes while there is something to do (`busy_ns`): pauses between checkpoints would make both ways look
  * alike. Stretches go on from one checkpoint to the next, so that none is so small that it is never found out which way

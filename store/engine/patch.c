@@ -1,10 +1,11 @@
 /*
- * Sharing many small ranges at once: what a delta says of a file, some hundred ranges per MiB. The ranges of one segment
- * of the file are one record of the log and one change of the segment, however many they are, and the records of many
- * segments enter the log together.
+ * Sharing many small ranges at once: what a delta says of a file, some hundred ranges per MiB. The ranges of one
+ * segment of the file are one record of the log and one change of the segment, however many they are, and the records
+ * of many segments enter the log together.
  *
  * First the extents that the ranges have in their sources, then, under the lock of the file, the records, which say
- * nothing of what lies between them. From the first to the last of these nothing that was found may be freed (e->users).
+ * nothing of what lies between them. From the first to the last of these nothing that was found may be freed
+ * (e->users).
  */
 #include <assert.h>
 #include <errno.h>

@@ -145,8 +145,8 @@ int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent
 		if (r < 0)
 			return r;
 		if (r > 0)
-			r = add_extents(s, (uint32_t)(MAX(base, off) - base), (uint32_t)(MIN(base + SEGMENT_SIZE, end) - base),
-					(int64_t)(base - off), ret);
+			r = add_extents(s, (uint32_t)(MAX(base, off) - base),
+					(uint32_t)(MIN(base + SEGMENT_SIZE, end) - base), (int64_t)(base - off), ret);
 		if (r < 0)
 			return r;
 	}

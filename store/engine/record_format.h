@@ -11,9 +11,9 @@
  *   RECORD_CLONE       struct clone                            a range of a file has the extents of another range
  *
  * A replace can say everything there is to say about bytes: a write (extents), a hole (none), a change of size or times
- * (an empty range). Ranges with extents are at most 1 MiB long, and none ends beyond CONTENT_MAX_SIZE. The other two say
- * less of files that have much in common. A clone means what the other range has at this place of the log: records are
- * applied in order, each once.
+ * (an empty range). Ranges with extents are at most 1 MiB long, and none ends beyond CONTENT_MAX_SIZE. The other two
+ * say less of files that have much in common. A clone means what the other range has at this place of the log: records
+ * are applied in order, each once.
  */
 #pragma once
 

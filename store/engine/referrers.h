@@ -75,8 +75,8 @@ int referrers_add(struct referrers *r, uint64_t segment, const struct extent *x,
 		  const struct frames_set *known);
 int referrers_add_frames(struct referrers *r, uint64_t segment, const struct frames_set *frames,
 			 const struct frames_set *known);
-/* The same for a recipe as the view has it, and for all that its layers have, seen or not. -EBADMSG: it does not decode,
- * or a layer is not there. */
+/* The same for a recipe as the view has it, and for all that its layers have, seen or not. -EBADMSG: it does not
+ * decode, or a layer is not there. */
 int referrers_add_recipe(struct referrers *r, struct db *db, uint64_t segment, const void *recipe, size_t len);
 void referrers_put(struct referrers *r, struct db_batch *batch); /* and empty it */
 void referrers_del(struct referrers *r, struct db_batch *batch);

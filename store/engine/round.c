@@ -11,7 +11,8 @@ void cluster_decision_release(struct cluster_decision *d)
 	*d = (struct cluster_decision){ 0 };
 }
 
-/* Only we are we: of a store that was copied there might be two, each believing that the other has stored what neither has. */
+/* Only we are we: of a store that was copied there might be two, each believing that the other has stored what neither
+ * has. */
 static bool nodes_fit(const struct cluster_decision *d, const uint8_t self[CLUSTER_ID_LEN])
 {
 	if (d->self >= d->nr_nodes)

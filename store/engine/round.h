@@ -6,15 +6,16 @@
  *            └─ others are ─▶ AWAIT ─┬─ all of them say that they have ▶ ELSEWHERE
  *                                    └─ one does not, or nobody knows ─▶ WRITE
  *
- * An owner may have a chunk since before this round, durable and lent: it need not say so again. Without an end of the round it is not believed
- * either.
+ * An owner may have a chunk since before this round, durable and lent: it need not say so again. Without an end of the
+ * round it is not believed either.
  *
- * round_decide() takes the first step, round_settle() the second; without a decision all are WRITE. What makes it safe is the order that
- * the caller keeps:
- *   1. what is WRITE or LEND is durable, and the notes that the latter is lent are, too, before this node says that it has stored;
+ * round_decide() takes the first step, round_settle() the second; without a decision all are WRITE. What makes it safe
+ * is the order that the caller keeps:
+ *   1. what is WRITE or LEND is durable, and the notes that the latter is lent are, too, before this node says that it
+ *      has stored;
  *   2. nothing refers to a chunk as being elsewhere before round_settle() has said so.
- * Thus at each moment each reference to another node is younger than the note there that forbids giving the chunk up. A node that does
- * not hear of the end, or dies, leaves chunks lent that nobody refers to: space, not bytes.
+ * Thus at each moment each reference to another node is younger than the note there that forbids giving the chunk up. A
+ * node that does not hear of the end, or dies, leaves chunks lent that nobody refers to: space, not bytes.
  */
 #pragma once
 
@@ -32,8 +33,9 @@ enum round_fate {
 };
 
 /*
- * `fates`: one enum round_fate for each of the chunks offered, as a byte. `self`: the store's id. -EBADMSG: no decision on this offer, all
- * are ROUND_WRITE (numbers out of order or out of range, another node than this one, two nodes that are the same).
+ * `fates`: one enum round_fate for each of the chunks offered, as a byte. `self`: the store's id. -EBADMSG: no decision
+ * on this offer, all are ROUND_WRITE (numbers out of order or out of range, another node than this one, two nodes that
+ * are the same).
  */
 int round_decide(const struct cluster_decision *d, const uint8_t self[CLUSTER_ID_LEN], size_t nr_offered, uint8_t *fates);
 /* has_stored[node]; NULL: nobody knows. No ROUND_AWAIT is left. */

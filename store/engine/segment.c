@@ -86,8 +86,8 @@ static inline void put(struct extent_list *l, const struct extent *x)
 		l->x[l->nr++] = *x;
 }
 
-/* What lies before `end` of the extents from *at on, but for what lies before `begin`. Most are seen whole: millions are,
- * when a version is written into the view. */
+/* What lies before `end` of the extents from *at on, but for what lies before `begin`. Most are seen whole: millions
+ * are, when a version is written into the view. */
 static void put_between(struct extent_list *l, const struct extent *x, size_t nr, size_t *at, uint32_t begin, uint32_t end)
 {
 	for (; *at < nr && x[*at].off < end; (*at)++) {
@@ -343,8 +343,8 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 	return r;
 }
 
-/* Above each other, what has to be merged by whoever wants all of them; the view has up to STACK_MAX. By themselves there
- * are hardly ten: layer_on(). */
+/* Above each other, what has to be merged by whoever wants all of them; the view has up to STACK_MAX. By themselves
+ * there are hardly ten: layer_on(). */
 #define LAYERS_MAX 48u
 static_assert(LAYERS_MAX + 2 < STACK_MAX, "what is in memory can be written, and read again");
 

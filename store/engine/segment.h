@@ -18,7 +18,8 @@
 struct segment {
 	uint64_t number; /* file offset / SEGMENT_SIZE */
 	struct extent *x; /* NULL, where there are layers: to be settled */
-	uint32_t nr, size; /* size 0, where there are layers: x is that of the one layer; else x is all of them, merged */
+	/* size 0, where there are layers: x is that of the one layer; else x is all of them, merged */
+	uint32_t nr, size;
 	struct layer *layers; /* the highest; NULL: nothing is shared */
 	_Atomic uint64_t *memory; /* where layers are counted */
 	size_t counted, waiting; /* bytes that content.c has counted for it: in memory; that the view is to get */
@@ -49,8 +50,8 @@ size_t segment_find(const struct segment *s, uint32_t off);
 uint64_t segment_mapped(const struct segment *s);
 
 /*
- * The segments of a file that are in memory, by number: a tree that chance keeps flat, as where a segment happens to lie
- * in memory says which stands above which. It owns nothing; all steps are some 2 log n.
+ * The segments of a file that are in memory, by number: a tree that chance keeps flat, as where a segment happens to
+ * lie in memory says which stands above which. It owns nothing; all steps are some 2 log n.
  */
 struct segment_tree {
 	struct segment *top; /* NULL: none */
@@ -60,7 +61,8 @@ struct segment *segment_tree_from(const struct segment_tree *t, uint64_t number)
 void segment_tree_add(struct segment_tree *t, struct segment *s); /* its number must not be there */
 void segment_tree_remove(struct segment_tree *t, struct segment *s);
 
-/* Is what lies at `next`, and `off` of the segment, one with `x`? Only inside one frame: between frames lies a table. */
+/* Is what lies at `next`, and `off` of the segment, one with `x`? Only inside one frame: between frames lies a
+ * table. */
 bool extent_continues(const struct extent *x, uint32_t off, struct addr next);
 
 /* An extent list under construction: appends and merges neighbours that lie side by side in one frame. */

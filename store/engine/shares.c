@@ -1,10 +1,10 @@
 /*
- * Chunks that a store shares with the other nodes of its cluster: *lent* ones are here, and others have them from here, so they are
- * never given up while anybody may; *away* ones have a place here, which recipes refer to like any other, and their bytes with
- * others. Which is which is in the view ('E', index/shares.h), frame by frame.
+ * Chunks that a store shares with the other nodes of its cluster: *lent* ones are here, and others have them from here,
+ * so they are never given up while anybody may; *away* ones have a place here, which recipes refer to like any other,
+ * and their bytes with others. Which is which is in the view ('E', index/shares.h), frame by frame.
  *
- * Away is said in two steps (collective.c tells why): not settled, the chunk counts as gone, and whoever looks for its content does not find
- * it; settled, it is as good as here.
+ * Away is said in two steps (collective.c tells why): not settled, the chunk counts as gone, and whoever looks for its
+ * content does not find it; settled, it is as good as here.
  */
 #include "store/engine/cluster.h"
 
@@ -153,14 +153,16 @@ static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 	if (look_here(e, wants, nr) > 0)
 		r = 0;
 	if (r < 0)
-		return log_errno(-EIO, "%zu chunks are on other nodes, and there is no way to them: %s. Is ckptfs-agent running?",
-				 nr, strerror(-r));
+		return log_errno(
+			-EIO, "%zu chunks are on other nodes, and there is no way to them: %s. Is ckptfs-agent running?",
+			nr, strerror(-r));
 	for (size_t i = 0; i < nr; i++) {
 		if (!wants[i].got)
 			return log_errno(-EIO, "chunk %s is on other nodes, and none of those that can be reached has it",
 					 fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
 		if (!fp_is_of(&e->key, wants[i].fp, wants[i].buf, wants[i].len))
-			return log_errno(-EIO, "chunk %s came from another node with other bytes", fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
+			return log_errno(-EIO, "chunk %s came from another node with other bytes",
+					 fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
 		atomic_fetch_add_explicit(&e->shares.fetched, wants[i].len, memory_order_relaxed);
 	}
 	return 0;
@@ -187,10 +189,12 @@ int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_
 
 /* --- for other nodes --- */
 
-static bool is_it(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr start, uint32_t found_len, struct fp found)
+static bool is_it(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr start, uint32_t found_len,
+		  struct fp found)
 {
-	return (len == 0 || found_len == len) && fp_equal(found, fp) && !freed_condemned(e, start) && !packs_is_damaged(e->packs, start) &&
-	       packs_wait(e->packs, start) == 0 && (!here || packs_is_away(e->packs, start) == 0);
+	return (len == 0 || found_len == len) && fp_equal(found, fp) && !freed_condemned(e, start) &&
+	       !packs_is_damaged(e->packs, start) && packs_wait(e->packs, start) == 0 &&
+	       (!here || packs_is_away(e->packs, start) == 0);
 }
 
 /* len 0: any */
@@ -300,7 +304,8 @@ int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret)
 	for (uint32_t i = 0; i < nr; i++)
 		if (memcmp(e->shares.nodes[i].id, n->id, CLUSTER_ID_LEN) == 0) {
 			if (e->shares.nodes[i].is_forgotten) {
-				log_warning("node %s: was forgotten, and is back; what it has elsewhere may have been given up", n->name);
+				log_warning("node %s: was forgotten, and is back; what it has elsewhere may have been given up",
+					    n->name);
 				shares_forget(e, i, false);
 			}
 			*ret = (uint16_t)i;

@@ -1,9 +1,10 @@
 /*
  * Collecting what is shared with other nodes, by this one alone.
  *
- * What is lent is live, whether a file here refers to it or not. What is away is dead like any other chunk when no file refers to it; when it is
- * given up, its note goes with it, in the same group of the journal: it is not referred to any more, and the totals do not have it. Notes are not in the log, so
- * the group comes beside it; the deletions that made these chunks dead are durable before.
+ * What is lent is live, whether a file here refers to it or not. What is away is dead like any other chunk when no file
+ * refers to it; when it is given up, its note goes with it, in the same group of the journal: it is not referred to any
+ * more, and the totals do not have it. Notes are not in the log, so the group comes beside it; the deletions that made
+ * these chunks dead are durable before.
  */
 #include <errno.h>
 #include <stdlib.h>

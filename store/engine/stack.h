@@ -2,8 +2,8 @@
  * Recipes of the view, as everybody reads them: what a recipe has of its own, what the layer that it names has, the one
  * below, and so on to the lowest (index/recipes.h). Of what several cover the highest is seen.
  *
- * Layers do not change, and go only when no recipe names them any more (gc_layers.c). So the layers of a recipe are there
- * if they are read in the same pinned state as it was, or while changes or collections are locked out.
+ * Layers do not change, and go only when no recipe names them any more (gc_layers.c). So the layers of a recipe are
+ * there if they are read in the same pinned state as it was, or while changes or collections are locked out.
  */
 #pragma once
 
@@ -27,8 +27,8 @@ struct stack {
 	unsigned nr;
 };
 
-/* All parts of a recipe of the view, in a pinned state or, NULL, as it is now. -EBADMSG: it does not decode, or a layer is
- * not there, not below the one that names it, or one too many. */
+/* All parts of a recipe of the view, in a pinned state or, NULL, as it is now. -EBADMSG: it does not decode, or a layer
+ * is not there, not below the one that names it, or one too many. */
 int stack_read(struct db *db, const struct db_snapshot *state, const void *recipe, size_t len, struct stack *ret);
 void stack_release(struct stack *s);
 /* What is seen of it; caller frees *ret, which is NULL if *ret_nr is 0. Likewise from the recipe at once. */

@@ -2,9 +2,9 @@
  * Taking bytes in.
  *
  * A large aligned write becomes a job as it is, without a copy. Everything else is copied into the file's stage: a
- * buffer for one MiB of pages with one contiguous range of fresh bytes. Bytes next to or over that range join it; a write
- * elsewhere, a full buffer, a read of it, a flush, the timer or want of memory sends the stage on as a job. Where pages
- * begin is told by grid.h; a stage has those of one part of the file.
+ * buffer for one MiB of pages with one contiguous range of fresh bytes. Bytes next to or over that range join it; a
+ * write elsewhere, a full buffer, a read of it, a flush, the timer or want of memory sends the stage on as a job. Where
+ * pages begin is told by grid.h; a stage has those of one part of the file.
  *
  * That is so for files of pages. One that is cut by content has a stage of another kind, for one contiguous range
  * anywhere: recut.c.

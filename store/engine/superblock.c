@@ -332,8 +332,8 @@ static int check_options(const struct store_dirs *d, const char *path, const str
 	if (conf->hash && (enum fp_kind)conf->hash != d->sb.hash)
 		return log_errno(-EINVAL, "store %s: made with another hash=, which cannot be changed", path);
 	if (conf->dedup && (enum fp_domain_kind)(conf->dedup - 1) != superblock_domains(&d->sb))
-		return log_errno(-EINVAL, "store %s: made with dedup=%s, which cannot be changed; use another store", path,
-				 domains[superblock_domains(&d->sb)]);
+		return log_errno(-EINVAL, "store %s: made with dedup=%s, which cannot be changed; use another store",
+				 path, domains[superblock_domains(&d->sb)]);
 	if (!conf->cluster)
 		return 0;
 	r = read_keyfile(conf->cluster, secret);

@@ -1,18 +1,23 @@
 /*
  * Collecting together: this node's part (cluster.h).
  *
- * A reference to another node's chunk is a note that it is away, settled; what no file refers to any more has lost its note to the last collection here
- * (shares_gc.c). So what is marked is all that any file here may ever come to refer to again, and no file has to be read. What makes it safe to unlend
- * what no node has marked is that a new reference is either marked, or to what is not unlent:
- *   - a round that may still note something here is waited for before anything is marked (`nr_settling`), and what a failed one has left is an error;
- *   - one that comes later refers to chunks that its owners lend in frames of their own, and only what lay before the marks
- *     of the packs when the window was marked is ever unlent (`marked`);
- *   - keeping and lending, of what is here already, and referring to it fail from the mark to the end (`collecting`); and there are no rounds then, which might
- *     go by what agents remember of earlier ones (mpi-agent/collects.c has them forget it).
- * All nodes that may refer to anything must take part: engine_cluster_missing() knows all that this one has ever met, and whom they have met, they know.
+ * A reference to another node's chunk is a note that it is away, settled; what no file refers to any more has lost its
+ * note to the last collection here (shares_gc.c). So what is marked is all that any file here may ever come to refer to
+ * again, and no file has to be read. What makes it safe to unlend what no node has marked is that a new reference is
+ * either marked, or to what is not unlent:
+ *   - a round that may still note something here is waited for before anything is marked (`nr_settling`), and what a
+ *     failed one has left is an error;
+ *   - one that comes later refers to chunks that its owners lend in frames of their own, and only what lay before the
+ *     marks of the packs when the window was marked is ever unlent (`marked`);
+ *   - keeping and lending, of what is here already, and referring to it fail from the mark to the end (`collecting`);
+ *     and there are no rounds then, which might go by what agents remember of earlier ones (mpi-agent/collects.c has
+ *     them forget it).
+ * All nodes that may refer to anything must take part: engine_cluster_missing() knows all that this one has ever met,
+ * and whom they have met, they know.
  *
- * A crash: whoever has marked and is gone refers to no more than it has marked, and has forgotten the window. Whoever dies while it unlends has done a part, each frame
- * with its totals in one group of the journal. Without an end, everything stays lent.
+ * A crash: whoever has marked and is gone refers to no more than it has marked, and has forgotten the window. Whoever
+ * dies while it unlends has done a part, each frame with its totals in one group of the journal. Without an end,
+ * everything stays lent.
  */
 #include <assert.h>
 #include <errno.h>
@@ -95,7 +100,8 @@ int engine_cluster_missing(struct engine *e, const struct cluster_node *here, si
 	for (uint32_t i = 0; i < e->shares.totals.nr_nodes && !missing; i++) {
 		const struct share_node *n = &e->shares.nodes[i];
 
-		if (n->is_forgotten || memcmp(n->id, e->dirs.sb.store_id, CLUSTER_ID_LEN) == 0 || is_here(here, nr, n->id))
+		if (n->is_forgotten || memcmp(n->id, e->dirs.sb.store_id, CLUSTER_ID_LEN) == 0 ||
+		    is_here(here, nr, n->id))
 			continue;
 		static_assert(sizeof(ret->id) == sizeof(n->id) && sizeof(ret->name) == sizeof(n->name), "as they are");
 		memcpy(ret->id, n->id, sizeof(ret->id));
@@ -299,7 +305,8 @@ static int mark_all(struct engine *e, const struct cluster_window *w, uint8_t *f
 			continue;
 		r = notes_rec(n);
 		if (r < 0)
-			return log_errno(r, "pack %u frame %u: what it refers to on other nodes is not known", n->pack, n->frame);
+			return log_errno(r, "pack %u frame %u: what it refers to on other nodes is not known", n->pack,
+					 n->frame);
 		for (uint32_t i = 0; r > 0 && i < n->rec.nr_chunks; i++)
 			if (share_bit(n->f.away, i) && !fp_is_none(n->rec.fps[i]) && is_in_window(w, n->rec.fps[i]))
 				marks_add(filter, len, w->seed, n->rec.fps[i]);
@@ -337,8 +344,8 @@ struct unlending {
 	size_t nr;
 };
 
-static int unlend_frame(struct unlending *u, const struct shares_gone *g, struct pack_frame_rec *rec, struct share_frame *f,
-			struct buf *records) REQUIRES(u->e->shares.lock)
+static int unlend_frame(struct unlending *u, const struct shares_gone *g, struct pack_frame_rec *rec,
+			struct share_frame *f, struct buf *records) REQUIRES(u->e->shares.lock)
 {
 	struct share_totals *t = &u->e->shares.totals;
 	int r = share_get(u->e->db, g->pack, g->frame, f);

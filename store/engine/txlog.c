@@ -93,7 +93,8 @@ static void take_layers_note(struct engine *e, const void *key, size_t key_len, 
 	struct ns_key note = ns_key_meta(LAYERS_NOTE);
 	struct le64 v;
 
-	if (*(const uint8_t *)key != VIEW_META || key_len != note.len || memcmp(key, note.b, note.len) != 0 || len != sizeof(v))
+	if (*(const uint8_t *)key != VIEW_META || key_len != note.len || memcmp(key, note.b, note.len) != 0 ||
+	    len != sizeof(v))
 		return;
 	memcpy(&v, value, sizeof(v));
 	e->next_layer = MAX(e->next_layer, le64_get(v));
@@ -150,7 +151,8 @@ static int drop_from_view(struct engine *e, uint64_t ino, struct db_batch *batch
 	return drop_recipes(e, ino, batch);
 }
 
-/* What fails has not happened, and comes again: so the file is forgotten, and its bytes are taken off the total, last, here and below. */
+/* What fails has not happened, and comes again: so the file is forgotten, and its bytes are taken off the total, last,
+ * here and below. */
 static int drop_open(struct content *c, uint64_t ino, struct db_batch *batch)
 {
 	int r = 0;

@@ -4,8 +4,9 @@
  * lengths, since a collection marks blocks and may keep a dead chunk beside a live one. Kept, it would be there twice:
  * found by nobody once the other copy is collected, and found by its neighbours for all that.
  *
- * Like a collection: into the log what is gone ('F'), and the caller commits that; then memory forgets it. In a store that shares chunks with
- * other nodes it goes beside the log, with what was noted of these chunks. The space is punched out by the next collection, which sees that nobody has.
+ * Like a collection: into the log what is gone ('F'), and the caller commits that; then memory forgets it. In a store
+ * that shares chunks with other nodes it goes beside the log, with what was noted of these chunks. The space is punched
+ * out by the next collection, which sees that nobody has.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -90,8 +91,8 @@ static int vacate_frame(struct engine *e, const struct move *m, size_t nr, struc
 }
 
 /* Frames up to the bound of a transaction; *done is how many moves they were. */
-static int vacate_some(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct pack_frame_rec *rec, size_t *done,
-		       struct freed_totals *ret)
+static int vacate_some(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct pack_frame_rec *rec,
+		       size_t *done, struct freed_totals *ret)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	_cleanup_(freep) struct shares_gone *shared = calloc(FRAMES_PER_TX, sizeof(*shared));

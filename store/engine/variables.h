@@ -1,6 +1,6 @@
 /*
- * What the store remembers of variables that have been compacted, by their keys: for ckptfs-stat, nothing else needs it. A note in the view,
- * 'M' "variables"; docs/format.md section 5 changes with this.
+ * What the store remembers of variables that have been compacted, by their keys: for ckptfs-stat, nothing else needs
+ * it. A note in the view, 'M' "variables"; docs/format.md section 5 changes with this.
  */
 #pragma once
 

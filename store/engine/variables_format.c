@@ -20,7 +20,9 @@ void variable_notes_release(struct variable_notes *n)
 static void note_encode(const struct variable_note *v, struct buf *ret)
 {
 	const struct code_header *h = &v->coder.steps;
-	const uint8_t steps[STEPS] = { (uint8_t)h->map, (uint8_t)h->predict, (uint8_t)(h->zigzag | (unsigned)h->base << 1), (uint8_t)h->split, (uint8_t)h->entropy };
+	const uint8_t steps[STEPS] = { (uint8_t)h->map, (uint8_t)h->predict,
+				       (uint8_t)(h->zigzag | (unsigned)h->base << 1), (uint8_t)h->split,
+				       (uint8_t)h->entropy };
 
 	buf_add_varint(ret, strlen(v->key));
 	buf_add(ret, v->key, strlen(v->key));

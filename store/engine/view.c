@@ -3,8 +3,8 @@
  *
  *   1. put the dirty segments and sizes into the view's memtable, and commit, while changes go on
  *   2. lock all changes out
- *   3. put what is dirty again into the view, commit what is left of the log: the view is now the state at commit N; put
- *      N and the marks into it as well
+ *   3. put what is dirty again into the view, commit what is left of the log: the view is now the state at commit N;
+ *      put N and the marks into it as well
  *   4. cut the memtable, let changes in again
  *   5. RocksDB writes it, atomically: crash before: the old view and a longer replay; after: the new one
  *   6. if the journal has grown: snapshot of the view as of N into the journal, then what came before N can go
@@ -144,7 +144,8 @@ static void wait_for_changes(void)
 	nanosleep(&(struct timespec){ .tv_nsec = CHANGING_NS }, NULL);
 }
 
-/* All of it, in slices between which others get at the file; view_lock is held, shared. 1: some of it is dirty again. */
+/* All of it, in slices between which others get at the file; view_lock is held, shared. 1: some of it is dirty
+ * again. */
 static int write_back_in_slices(struct content *c, struct view_batch *batch)
 {
 	uint64_t at = 0;

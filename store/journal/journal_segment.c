@@ -18,8 +18,8 @@
  * a stray temporary, removed on open; should the first rename be lost, a file that the snapshot covers, removed unread.
  *
  * On closing, all but a few of the zeros ahead are cut off, of the current segment and of the spare: stores that nobody
- * uses are small. Crash: they are there or not, and nobody reads them. A longer spare then takes the place of the short one
- * by a rename, in the background. Crash: one of them.
+ * uses are small. Crash: they are there or not, and nobody reads them. A longer spare then takes the place of the short
+ * one by a rename, in the background. Crash: one of them.
  */
 #include <assert.h>
 #include <errno.h>

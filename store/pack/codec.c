@@ -170,11 +170,13 @@ static int find_base(struct coder *c, const struct code_header *h, uint8_t *cons
 	if (r < 0)
 		return r;
 	memset(c->base, 0, h->lead);
-	twin_round(h->type, (struct code_type){ CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE }, c->wide, len, c->base + h->lead);
+	twin_round(h->type, (struct code_type){ CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE }, c->wide, len,
+		   c->base + h->lead);
 	return (int)(h->lead + 2 * len);
 }
 
-static int matched_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before, void *ret, size_t room)
+static int matched_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,
+			  void *ret, size_t room)
 {
 	static_assert(PACK_PART_BYTES == MATCH_PART && PACK_PARTS == MATCH_PARTS, "what blocks name are parts");
 	int n;
@@ -187,8 +189,8 @@ static int matched_decode(struct coder *c, const void *p, size_t len, uint8_t *c
 	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
 }
 
-static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before, void *ret,
-			size_t room)
+static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,
+			void *ret, size_t room)
 {
 	const struct code_header_disk *d = p;
 	struct code_header h;

@@ -24,13 +24,14 @@ void coders_release(struct coders *cs);
 struct coder *coder_get(struct coders *cs); /* NULL: no memory */
 void coder_put(struct coders *cs, struct coder *c); /* NULL is fine */
 
-/* Bytes of `ret`, fewer than len; 0: it does not get smaller, or there is no memory. `ret` has room for len. Blocks are coded
- * by those who know what is in them: PACK_CODEC_CODED is 0, too. */
+/* Bytes of `ret`, fewer than len; 0: it does not get smaller, or there is no memory. `ret` has room for len. Blocks are
+ * coded by those who know what is in them: PACK_CODEC_CODED is 0, too. */
 size_t codec_compress(struct coder *c, enum pack_codec codec, int level, const void *p, size_t len, void *ret);
 /* To exactly ret_len bytes. -EBADMSG: it is damaged, and `ret` holds anything; -ENOMEM. */
-int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len); /* without a base */
-/* The same to as many bytes as it has, at most `room`: how many. `before`: the plain bytes of nr_before whole parts that come before it, each
- * NULL if it is not there; what is coded against one of those is damaged. */
+/* without a base */
+int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len);
+/* The same to as many bytes as it has, at most `room`: how many. `before`: the plain bytes of nr_before whole parts
+ * that come before it, each NULL if it is not there; what is coded against one of those is damaged. */
 int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, uint8_t *const before[],
 			  uint32_t nr_before, void *ret, size_t room);
 /* Where the block has its base; 0: it has none, or is no block. */

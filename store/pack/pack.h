@@ -46,8 +46,9 @@ struct pack_frame;
 #define PACK_PARTS (PACK_FRAME_BYTES / PACK_PART_BYTES)
 
 /*
- * How the parts of a frame are coded: where each ends in what is stored, and where its base is: a code_place() (store/code/code_format.h) among
- * the frame's plain bytes, in parts before it; 0: it has none. So nothing outside a frame is needed to decode it.
+ * How the parts of a frame are coded: where each ends in what is stored, and where its base is: a code_place()
+ * (store/code/code_format.h) among the frame's plain bytes, in parts before it; 0: it has none. So nothing outside a
+ * frame is needed to decode it.
  */
 struct pack_parts {
 	uint32_t end[PACK_PARTS];
@@ -108,7 +109,8 @@ struct packs_conf {
 	uint16_t node;
 	uint64_t pack_bytes;   /* data bytes after which a pack is full; 0: 256 MiB */
 	uint64_t table_memory; /* limit on cached frame tables */
-	unsigned nr_spare; /* frames whose memory is kept when they are written: as many as the caller holds at once; 0: a few */
+	/* frames whose memory is kept when they are written: as many as the caller holds at once; 0: a few */
+	unsigned nr_spare;
 	struct io_rate *read_rate, *write_rate; /* borrowed; NULL: unlimited */
 	bool read_only;	       /* opens without cutting or removing anything */
 
@@ -121,8 +123,8 @@ struct packs_conf {
 	 * read: 1 with bit i % 64 of gone[i / 64] for each chunk i that is no chunk any more, 0: all are there, <0.
 	 * NULL: all are. */
 	int (*gone)(void *userdata, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
-	/* Chunks whose bytes are elsewhere, not in the pack, though they count as there: asked with `gone`, and told in the
-	 * same way. NULL: none. */
+	/* Chunks whose bytes are elsewhere, not in the pack, though they count as there: asked with `gone`, and told in
+	 * the same way. NULL: none. */
 	int (*away)(void *userdata, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS]);
 	/* Gets such bytes, all of one frame, and checks them. */
 	int (*fetch)(void *userdata, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
@@ -157,15 +159,16 @@ uint8_t pack_frame_last(const struct pack_frame *f);
  * already shares them, and `f` lives on: write it again (PACK_SMALL, memory is ours) or abandon it. On success
  * frees f. A frame without chunks is dropped. */
 int packs_frame_write(struct packs *p, struct pack_frame *f);
-/* The same of bytes that the caller has coded (store/code), PACK_PART_BYTES at a time, each block with the base_place that is said here. A part
- * as long as its plain bytes is stored as it is. */
+/* The same of bytes that the caller has coded (store/code), PACK_PART_BYTES at a time, each block with the base_place
+ * that is said here. A part as long as its plain bytes is stored as it is. */
 int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *stored, const struct pack_parts *parts);
 void packs_frame_abandon(struct packs *p, struct pack_frame *f);
 /*
- * A frame of PACK_SMALL of which some chunks are to be elsewhere. First it is written without them: blocks that hold nothing
- * else stay holes. The frame goes on to have all bytes in memory, for whoever reads them, until it is settled: then those
- * that are not elsewhere after all have been written as well, durably, and `f` is freed. On an error `f` lives on: try
- * again. A crash in between leaves a table that names chunks whose bytes are not there: `gone` must tell of them by then.
+ * A frame of PACK_SMALL of which some chunks are to be elsewhere. First it is written without them: blocks that hold
+ * nothing else stay holes. The frame goes on to have all bytes in memory, for whoever reads them, until it is settled:
+ * then those that are not elsewhere after all have been written as well, durably, and `f` is freed. On an error `f`
+ * lives on: try again. A crash in between leaves a table that names chunks whose bytes are not there: `gone` must tell
+ * of them by then.
  */
 int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS]);
 int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS]);
@@ -244,8 +247,8 @@ struct pack_chunk_info {
 	bool is_based; /* its frame has parts that are coded against others of it */
 };
 int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret);
-/* How the block was coded that holds `a`, and how far into its plain bytes that is. Reads it. 1; 0: it is in none, or stored as it is; -EBADMSG:
- * damaged; <0. */
+/* How the block was coded that holds `a`, and how far into its plain bytes that is. Reads it. 1; 0: it is in none, or
+ * stored as it is; -EBADMSG: damaged; <0. */
 int packs_block_header(struct packs *p, struct addr a, struct code_header *ret, uint32_t *ret_in);
 
 /*

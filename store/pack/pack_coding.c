@@ -76,8 +76,8 @@ static uint32_t decompress(struct search *s, uint32_t part, uint32_t at, uint32_
 
 	for (uint32_t i = 0; i < part; i++)
 		before[i] = s->plain + i * PACK_PART_BYTES;
-	n = codec_decompress_some(s->coder, s->codec, s->stored + at, end - at, before, part, s->plain + part * PACK_PART_BYTES,
-				  PACK_PART_BYTES);
+	n = codec_decompress_some(s->coder, s->codec, s->stored + at, end - at, before, part,
+				  s->plain + part * PACK_PART_BYTES, PACK_PART_BYTES);
 
 	s->no_memory |= n == -ENOMEM;
 	if (n < 0 || (uint32_t)n <= end - at)

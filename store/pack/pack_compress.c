@@ -3,8 +3,8 @@
  *
  * Most checkpoint data is noise to a compressor, and trying costs more than everything else that is done to a page. So
  * a few samples are tried first, and a frame that they, or all of it, do not make smaller by 5 % is written as it is,
- * straight from where its bytes are. With `auto` there must also be time for it: the caller tells, before it begins and,
- * where it is spare time only, after each part. What has been compressed by then is thrown away.
+ * straight from where its bytes are. With `auto` there must also be time for it: the caller tells, before it begins
+ * and, where it is spare time only, after each part. What has been compressed by then is thrown away.
  */
 #include <string.h>
 

@@ -183,7 +183,8 @@ static int bases_decode(const struct pack_table_disk *d, uint32_t nr, uint32_t r
 		ret[i] = le32_get(d->base[i]);
 		if (ret[i] > 0 && !code_place_valid(ret[i]))
 			return -EOPNOTSUPP;
-		if (ret[i] > 0 && code_place_off(ret[i]) >= (code_place_how(ret[i]) == CODE_PLACE_MATCHED ? 1u << i : i * PACK_PART_BYTES))
+		if (ret[i] > 0 && code_place_off(ret[i]) >=
+					  (code_place_how(ret[i]) == CODE_PLACE_MATCHED ? 1u << i : i * PACK_PART_BYTES))
 			return -EBADMSG;
 	}
 	return is_zero(d->base + nr, (PACK_PARTS - nr) * sizeof(*d->base)) ? 0 : -EOPNOTSUPP;

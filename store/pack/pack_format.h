@@ -6,8 +6,8 @@
  *
  * Chunks are of one length, a multiple of blocks, or of any lengths (cut by content), then one directly behind the
  * other. The chunk bytes of a frame are stored as they are or, with a codec, in parts of 64 KiB that are compressed
- * or coded one by one and stand one behind the other; zeros fill up the last block. A part that did not get smaller is stored
- * as it is.
+ * or coded one by one and stand one behind the other; zeros fill up the last block. A part that did not get smaller is
+ * stored as it is.
  *
  * The seal of a table is keyed with the store's secret: bytes that a user wrote never pass for a table, so
  * a table may be looked for at its place without knowing whether one was ever written there.

@@ -84,7 +84,8 @@ static uint32_t unneeded_parts(const struct pack_table *t, uint32_t plain_len, c
 static int punch_parts(struct pack_file *file, uint32_t frame, const struct pack_table *t, const uint64_t *gone)
 {
 	struct pack_cuts cuts = pack_table_cuts(t);
-	uint32_t nr = pack_nr_parts(pack_cut_total(&cuts)), end, unneeded = unneeded_parts(t, pack_cut_total(&cuts), gone);
+	uint32_t nr = pack_nr_parts(pack_cut_total(&cuts)), end,
+		 unneeded = unneeded_parts(t, pack_cut_total(&cuts), gone);
 	int r = 0;
 
 	for (uint32_t i = 0; i < nr && r >= 0; i = end + 1) {
@@ -139,7 +140,8 @@ static void count_again(struct packs *p, struct pack_file *file)
 	mutex_unlock(&p->lock);
 }
 
-static int punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks, const uint64_t *gone, bool all)
+static int punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
+		 const uint64_t *gone, bool all)
 {
 	struct pack_table t = { .chunk_len = chunk_len, .nr_chunks = nr_chunks };
 	struct pack_cuts cuts;

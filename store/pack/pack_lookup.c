@@ -319,7 +319,9 @@ static int read_stored(struct packs *p, struct addr a, uint32_t frame, uint32_t 
 
 	if (r > 0) {
 		n = io_pread(file->fd, b->data, len, pack_data_off(frame) + (uint64_t)off);
-		r = n < 0 ? (int)n : (uint32_t)n < len ? -EBADMSG : code_header_decode(b->data + (from - off), to - from, ret);
+		r = n < 0	      ? (int)n :
+		    (uint32_t)n < len ? -EBADMSG :
+					code_header_decode(b->data + (from - off), to - from, ret);
 		pack_file_put(p->files, file);
 	} else if (r == 0) {
 		r = -EBADMSG;

@@ -4,8 +4,8 @@
  *   written partly   the table, and the blocks that hold a byte of a chunk that is here; the others are holes
  *   settled          the blocks of those that had to be here after all, too
  *
- * The table is the same in both, written once. So nothing that was durable before is touched by settling, and a crash in the
- * middle of it harms nobody: until the caller has noted that these chunks are here, they count as gone.
+ * The table is the same in both, written once. So nothing that was durable before is touched by settling, and a crash
+ * in the middle of it harms nobody: until the caller has noted that these chunks are here, they count as gone.
  */
 #include <assert.h>
 #include <errno.h>
@@ -100,8 +100,8 @@ int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t awa
 	if (r == 0 && nr_blocks > 0)
 		r = io_sync(f->file->fd);
 	if (r < 0)
-		return log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write what no other node has", f->file->pack,
-				 f->frame);
+		return log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write what no other node has",
+				 f->file->pack, f->frame);
 	p->written_bytes += (uint64_t)nr_blocks * PACK_BLOCK;
 	mutex_lock(&p->lock);
 	p->counts.stored_bytes += (uint64_t)nr_blocks * PACK_BLOCK;

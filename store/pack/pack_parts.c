@@ -56,7 +56,8 @@ static int decompress(struct part_read *pr, uint32_t part, struct coder *coder)
 	int n;
 
 	if (len < plain) {
-		n = codec_decompress_some(coder, pr->coding->codec, pr->stored->data + start, len, pr->to, part, pr->to[part], plain);
+		n = codec_decompress_some(coder, pr->coding->codec, pr->stored->data + start, len, pr->to, part,
+					  pr->to[part], plain);
 		return n < 0 ? n : (uint32_t)n == plain ? 0 : -EBADMSG;
 	}
 	memcpy(pr->to[part], pr->stored->data + start, plain);

@@ -11,7 +11,8 @@
  * the frame.
  *
  * Of a compressed frame the parts that hold wanted chunks are read and decompressed, whole: to the caller's memory
- * where a part is wanted whole, else to the buffer. So are those that they are coded against, and compared like any others.
+ * where a part is wanted whole, else to the buffer. So are those that they are coded against, and compared like any
+ * others.
  *
  * A table that is not in memory is read with the data in the same request, by guessing that its chunks are as long as
  * those met last, or its frame compressed to as much. A wrong guess, or any trouble, falls back to reading the table
@@ -289,7 +290,8 @@ static bool is_part_here(const struct shape *s, uint32_t part)
 {
 	uint32_t start = part * PACK_PART_BYTES;
 
-	for (uint32_t i = pack_cut_at(&s->cuts, start); i < s->cuts.nr_chunks && pack_cut_start(&s->cuts, i) < start + PACK_PART_BYTES; i++)
+	for (uint32_t i = pack_cut_at(&s->cuts, start);
+	     i < s->cuts.nr_chunks && pack_cut_start(&s->cuts, i) < start + PACK_PART_BYTES; i++)
 		if (!pack_is_away(s->away, i))
 			return true;
 	return false;
@@ -310,10 +312,12 @@ static void plan_parts(struct plan *pl, const struct shape *s, struct part_read 
 		for (uint32_t i = first_chunk(w, &s->cuts); i <= last_chunk(w, &s->cuts); i++) {
 			uint32_t start = pack_cut_start(&s->cuts, i), part = start / PACK_PART_BYTES;
 
-			for (uint32_t k = part; k * PACK_PART_BYTES < pack_cut_end(&s->cuts, i) && !pack_is_away(s->away, i); k++)
+			for (uint32_t k = part;
+			     k * PACK_PART_BYTES < pack_cut_end(&s->cuts, i) && !pack_is_away(s->away, i); k++)
 				if (!pr->to[k])
 					pr->to[k] = pl->buffer->data + k * PACK_PART_BYTES;
-			pl->where[i] = pr->to[part] ? pr->to[part] + (start - part * PACK_PART_BYTES) : pl->buffer->data + start;
+			pl->where[i] = pr->to[part] ? pr->to[part] + (start - part * PACK_PART_BYTES) :
+						      pl->buffer->data + start;
 		}
 }
 
@@ -346,7 +350,8 @@ static bool lies_in(const struct pack_cuts *cuts, uint32_t i, uint32_t parts)
 	return true;
 }
 
-/* What was read only because others are coded against it. Those know their base by its checksum: here damage is found where it is. */
+/* What was read only because others are coded against it. Those know their base by its checksum: here damage is found
+ * where it is. */
 static void verify_bases(const struct plan *pl, const struct shape *s, uint32_t bases)
 {
 	struct packs *p = pl->packs;
@@ -359,7 +364,8 @@ static void verify_bases(const struct plan *pl, const struct shape *s, uint32_t 
 		    fp_is_of(p->conf.key, s->fps[i], pl->buffer->data + start, pack_cut_len(&s->cuts, i)))
 			continue;
 		if (pack_places_add(&p->damaged, pl->file->pack, off + start))
-			log_error("pack %" PRIu32 " offset %" PRIu32 ": chunk %s, which others are coded against, is damaged",
+			log_error("pack %" PRIu32 " offset %" PRIu32
+				  ": chunk %s, which others are coded against, is damaged",
 				  pl->file->pack, off + start, fp_hex(s->fps[i]).s);
 	}
 }
@@ -400,8 +406,8 @@ static uint64_t likely_place(uint32_t likely_stored, uint32_t in)
 }
 
 /*
- * 1: the table, and with it likely all that is wanted; 0: go the slow way; <0: damaged. Not what comes before and behind it: a file is read
- * by requests that end anywhere in a frame, and the next one reads on from there.
+ * 1: the table, and with it likely all that is wanted; 0: go the slow way; <0: damaged. Not what comes before and
+ * behind it: a file is read by requests that end anywhere in a frame, and the next one reads on from there.
  */
 static int read_ahead(struct plan *pl, uint32_t likely_stored, struct pack_table *ret)
 {
@@ -443,7 +449,9 @@ static int plan_fetch(struct plan *pl, const struct shape *s)
 	if (nr == 0)
 		return 0;
 	r = p->conf.fetch ? p->conf.fetch(p->conf.userdata, pack, frame, chunks, nr) : -EIO;
-	return r < 0 ? log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": %zu chunks that other nodes have", pack, frame, nr) : 0;
+	return r < 0 ? log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": %zu chunks that other nodes have", pack, frame,
+				 nr) :
+		       0;
 }
 
 static int read_by_shape(struct plan *pl, const struct shape *s)

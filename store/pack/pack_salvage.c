@@ -62,8 +62,10 @@ static bool fp_nearly_equal(const uint8_t a[FP_LEN], const uint8_t b[FP_LEN])
 	return n >= PROOF_BYTES;
 }
 
-/* Chunk i has these bytes, and this is its entry. Do they belong together? Of a domain less may be wrong: which one it is has to be told. */
-static bool compare(const struct guess *g, struct pack_salvage *s, uint32_t i, struct fp bytes, const uint8_t entry[FP_LEN])
+/* Chunk i has these bytes, and this is its entry. Do they belong together? Of a domain less may be wrong: which one it
+ * is has to be told. */
+static bool compare(const struct guess *g, struct pack_salvage *s, uint32_t i, struct fp bytes,
+		    const uint8_t entry[FP_LEN])
 {
 	uint8_t encoded[FP_LEN];
 

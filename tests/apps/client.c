@@ -1,9 +1,11 @@
 /*
  * Usage: mpirun -n N client DIR STEPS SEAL
  *
- * Ranks in a ring, each with a field in memory that libckptfs protects; what its neighbour sends comes by MPI straight into such memory, too, and there is a
- * table that is the same for all. Every few steps all take a checkpoint, and when all have it the first rank of each node (those with the same DIR) seals it there with the program SEAL. Started
- * again they go on from the newest step that is sealed everywhere. Each node counts its checkpoints by itself; which step it is the memory says.
+ * Ranks in a ring, each with a field in memory that libckptfs protects; what its neighbour sends comes by MPI straight
+ * into such memory, too, and there is a table that is the same for all. Every few steps all take a checkpoint, and when
+ * all have it the first rank of each node (those with the same DIR) seals it there with the program SEAL. Started again
+ * they go on from the newest step that is sealed everywhere. Each node counts its checkpoints by itself; which step it
+ * is the memory says.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -40,8 +42,8 @@ static void step_field(void)
 	/* A part that is different each time, so that messages are small and large. */
 	int len = (int)(step % 3 == 0 ? CELLS : 100 << step % 10);
 
-	MPI_Sendrecv(field, len, MPI_UINT64_T, (rank + 1) % nr_ranks, 1, from, len, MPI_UINT64_T, (rank + nr_ranks - 1) % nr_ranks, 1,
-		     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	MPI_Sendrecv(field, len, MPI_UINT64_T, (rank + 1) % nr_ranks, 1, from, len, MPI_UINT64_T,
+		     (rank + nr_ranks - 1) % nr_ranks, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 	for (int i = 0; i < CELLS; i++)
 		field[i] = mix(field[i] + from[i] + table[i] + step);
 }
@@ -117,7 +119,8 @@ static void go_on(void)
 
 	check(r == -ENOENT ? 0 : r, "restart");
 	mine = r == 0 ? step : 0;
-	MPI_Allreduce(&mine, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD); /* and nobody takes one before all have looked */
+	/* and nobody takes one before all have looked */
+	MPI_Allreduce(&mine, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
 	if (least == 0) {
 		fill_memory();
 		return;

@@ -1,6 +1,6 @@
 /*
- * kernels NAME MIB DIR: programs to take images of, in the spirit of the NAS Parallel Benchmarks. They go on until they are ended; DIR/RANK says that a process has done
- * its first round.
+ * kernels NAME MIB DIR: programs to take images of, in the spirit of the NAS Parallel Benchmarks. They go on until they
+ * are ended; DIR/RANK says that a process has done its first round.
  *
  *	base	the sum of a series that comes to pi: no memory to speak of
  *	cg	conjugate gradients on a sparse matrix, rows divided among processes, the vectors with everybody

@@ -1,19 +1,22 @@
 /*
  * Usage: mpirun -n N stencil --dir DIR [OPTION...]
  *
- * A weather model in miniature, in the manner of CM1: a domain of columns, split into square tiles over the ranks, in which a disturbance spreads
- * from one place. Where it has not been yet the air differs from level to level and from nowhere to nowhere, so that pages of most tiles are equal; and
- * each rank has the same tables, and saves them, as such programs do.
+ * A weather model in miniature, in the manner of CM1: a domain of columns, split into square tiles over the ranks, in
+ * which a disturbance spreads from one place. Where it has not been yet the air differs from level to level and from
+ * nowhere to nowhere, so that pages of most tiles are equal; and each rank has the same tables, and saves them, as such
+ * programs do.
  *
- * The result does not depend on the number of ranks, to the last bit: a cell is computed of its neighbours alone, by the same operations in the
- * same order (so it is compiled with -ffp-contract=off). Quiet air stays as it is, to the last bit, too.
+ * The result does not depend on the number of ranks, to the last bit: a cell is computed of its neighbours alone, by
+ * the same operations in the same order (so it is compiled with -ffp-contract=off). Quiet air stays as it is, to the
+ * last bit, too.
  *
- * A checkpoint is a file of each rank, DIR/ckpt.STEP.RANK: a page of header, the tables, and for each of its tiles a page that says which one it is and its
- * fields. Whoever finds a tile in its DIR when restarting reads it for all, so any number of ranks can go on from it, and a checkpoint of
- * which a tile is nowhere is none: the last one before it is taken.
+ * A checkpoint is a file of each rank, DIR/ckpt.STEP.RANK: a page of header, the tables, and for each of its tiles a
+ * page that says which one it is and its fields. Whoever finds a tile in its DIR when restarting reads it for all, so
+ * any number of ranks can go on from it, and a checkpoint of which a tile is nowhere is none: the last one before it is
+ * taken.
  *
- * With --memory, on libckptfs (LD_PRELOAD=libckptfs.so.0), checkpoints are left to that: tiles and tables are its regions, DIR/NNNNNN/RANK its files. Then it says
- * how long its steps took, and does not restart: ./bench client.
+ * With --memory, on libckptfs (LD_PRELOAD=libckptfs.so.0), checkpoints are left to that: tiles and tables are its
+ * regions, DIR/NNNNNN/RANK its files. Then it says how long its steps took, and does not restart: ./bench client.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -197,7 +200,8 @@ static double quiet(int field, int level)
 /* A hill of pressure and moisture in the middle, of finite width. */
 static double disturbance(int field, int x, int y)
 {
-	double dx = x - conf.width * conf.edge / 2, dy = y - conf.height * conf.edge / 2, r = (dx * dx + dy * dy) / (conf.edge * conf.edge / 16.0);
+	double dx = x - conf.width * conf.edge / 2, dy = y - conf.height * conf.edge / 2,
+	       r = (dx * dx + dy * dy) / (conf.edge * conf.edge / 16.0);
 
 	if (r >= 1 || (field != PRESSURE && field != VAPOUR))
 		return 0;
@@ -220,7 +224,8 @@ static void make_tables(void)
 	tables = allocate_saved((size_t)conf.levels * ENTRIES, "tables", 0);
 	for (int k = 0; k < conf.levels; k++)
 		for (int i = 0; i < ENTRIES; i++) {
-			double p = (double)(i / VAPOURS) / PRESSURES, q = (double)(i % VAPOURS) / VAPOURS, excess = q * (k + 1) - 0.3 - 0.1 * p;
+			double p = (double)(i / VAPOURS) / PRESSURES, q = (double)(i % VAPOURS) / VAPOURS,
+			       excess = q * (k + 1) - 0.3 - 0.1 * p;
 
 			/* Quiet air is never that moist; the rest tells entries from each other. */
 			tables[k * ENTRIES + i] = excess > 0 ? 0.1 * excess / (excess + 1) : -1e-9 * (i + 1) / (k + 1);
@@ -254,7 +259,8 @@ static void copy_side(double *tile, enum side side, bool frame, double *buf, boo
 	for (int f = 0; f < NR_FIELDS; f++)
 		for (int k = 0; k < conf.levels; k++)
 			for (int i = 0; i < conf.edge; i++) {
-				double *cell = &tile[side == WEST || side == EAST_SIDE ? at(f, k, i, line) : at(f, k, line, i)];
+				double *cell =
+					&tile[side == WEST || side == EAST_SIDE ? at(f, k, i, line) : at(f, k, line, i)];
 
 				if (into)
 					*cell = *buf++;
@@ -277,10 +283,10 @@ static void exchange(void)
 
 			copy_side(tiles[i].now, (enum side)side, false, out + n * len, false);
 			/* What goes west from here comes to the other's east: sides are told by the receiver's. */
-			MPI_Irecv(in + n * len, (int)len, MPI_DOUBLE, owner(other), tiles[i].number * NR_SIDES + side, MPI_COMM_WORLD,
-				  &requests[nr_requests++]);
-			MPI_Isend(out + n * len, (int)len, MPI_DOUBLE, owner(other), other * NR_SIDES + (side ^ 1), MPI_COMM_WORLD,
-				  &requests[nr_requests++]);
+			MPI_Irecv(in + n * len, (int)len, MPI_DOUBLE, owner(other), tiles[i].number * NR_SIDES + side,
+				  MPI_COMM_WORLD, &requests[nr_requests++]);
+			MPI_Isend(out + n * len, (int)len, MPI_DOUBLE, owner(other), other * NR_SIDES + (side ^ 1),
+				  MPI_COMM_WORLD, &requests[nr_requests++]);
 		}
 	MPI_Waitall(nr_requests, requests, MPI_STATUSES_IGNORE);
 	for (int i = 0; i < nr_tiles; i++)
@@ -470,7 +476,8 @@ static void visit(int step, visit_fn *fn, void *userdata)
 			struct header h;
 			int of_step, of_rank, end = 0, fd;
 
-			if (sscanf(e->d_name, "ckpt.%d.%d%n", &of_step, &of_rank, &end) != 2 || e->d_name[end] || (step >= 0 && step != of_step))
+			if (sscanf(e->d_name, "ckpt.%d.%d%n", &of_step, &of_rank, &end) != 2 || e->d_name[end] ||
+			    (step >= 0 && step != of_step))
 				continue;
 			snprintf(path, sizeof(path), "%s/%s", conf.dirs[d], e->d_name);
 			fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -560,8 +567,8 @@ static void load(int step, const int *readers)
 	rd.requests = allocate(nr_mine + 1, sizeof(MPI_Request));
 	rd.is_read = allocate((size_t)nr_all(), sizeof(*rd.is_read));
 	for (int i = 0; i < nr_tiles; i++)
-		MPI_Irecv(got + (size_t)i * fields_len(), (int)fields_len(), MPI_DOUBLE, readers[tiles[i].number], tiles[i].number,
-			  MPI_COMM_WORLD, &in[i]);
+		MPI_Irecv(got + (size_t)i * fields_len(), (int)fields_len(), MPI_DOUBLE, readers[tiles[i].number],
+			  tiles[i].number, MPI_COMM_WORLD, &in[i]);
 	visit(step, read_tile, &rd);
 	MPI_Waitall(nr_tiles, in, MPI_STATUSES_IGNORE);
 	MPI_Waitall(rd.nr, rd.requests, MPI_STATUSES_IGNORE);
@@ -621,14 +628,16 @@ static void print_result(int step)
 	MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
 	MPI_Allreduce(MPI_IN_PLACE, &moved, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	if (rank == 0)
-		printf("step %d: checksum %016llx, %d of %d tiles disturbed\n", step, (unsigned long long)sum, moved, nr_all());
+		printf("step %d: checksum %016llx, %d of %d tiles disturbed\n", step, (unsigned long long)sum, moved,
+		       nr_all());
 }
 
 static void usage(void)
 {
 	if (rank == 0)
-		fprintf(stderr, "usage: stencil --dir DIR [--dir DIR...] [--width TILES] [--height TILES] [--edge CELLS] [--levels CELLS]\n"
-				"  [--steps N] [--every N] [--restart] [--hold STEP: wait to be killed when its checkpoint is complete] [--memory]\n");
+		fprintf(stderr,
+			"usage: stencil --dir DIR [--dir DIR...] [--width TILES] [--height TILES] [--edge CELLS] [--levels CELLS]\n"
+			"  [--steps N] [--every N] [--restart] [--hold STEP: wait to be killed when its checkpoint is complete] [--memory]\n");
 	MPI_Finalize();
 	exit(1);
 }
@@ -636,11 +645,21 @@ static void usage(void)
 static void parse(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "dir", 1, NULL, 'd' },   { "width", 1, NULL, 'w' }, { "height", 1, NULL, 'h' }, { "edge", 1, NULL, 'e' }, { "levels", 1, NULL, 'l' },
-		{ "steps", 1, NULL, 's' }, { "every", 1, NULL, 'n' }, { "restart", 0, NULL, 'r' }, { "hold", 1, NULL, 'o' }, { "memory", 0, NULL, 'm' }, { 0 },
+		{ "dir", 1, NULL, 'd' },
+		{ "width", 1, NULL, 'w' },
+		{ "height", 1, NULL, 'h' },
+		{ "edge", 1, NULL, 'e' },
+		{ "levels", 1, NULL, 'l' },
+		{ "steps", 1, NULL, 's' },
+		{ "every", 1, NULL, 'n' },
+		{ "restart", 0, NULL, 'r' },
+		{ "hold", 1, NULL, 'o' },
+		{ "memory", 0, NULL, 'm' },
+		{ 0 },
 	};
 	int *numbers[128] = {
-		['w'] = &conf.width, ['h'] = &conf.height, ['e'] = &conf.edge, ['l'] = &conf.levels, ['s'] = &conf.steps, ['n'] = &conf.every, ['o'] = &conf.hold,
+		['w'] = &conf.width, ['h'] = &conf.height, ['e'] = &conf.edge, ['l'] = &conf.levels,
+		['s'] = &conf.steps, ['n'] = &conf.every,  ['o'] = &conf.hold,
 	};
 
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) >= 0;) {
@@ -655,8 +674,9 @@ static void parse(int argc, char **argv)
 		else
 			usage();
 	}
-	if (conf.nr_dirs == 0 || optind != argc || conf.width < 1 || conf.height < 1 || conf.edge < 4 || conf.levels < 1 || conf.every < 1 ||
-	    conf.width > 1000 || conf.height > 1000 || conf.edge > 1000 || conf.levels > 100 || (conf.restart && conf.memory))
+	if (conf.nr_dirs == 0 || optind != argc || conf.width < 1 || conf.height < 1 || conf.edge < 4 ||
+	    conf.levels < 1 || conf.every < 1 || conf.width > 1000 || conf.height > 1000 || conf.edge > 1000 ||
+	    conf.levels > 100 || (conf.restart && conf.memory))
 		usage();
 }
 

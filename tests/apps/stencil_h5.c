@@ -1,9 +1,10 @@
 /*
  * Usage: mpirun -n N stencil_h5 DIR [EDGE [CHECKPOINTS [STEPS-BETWEEN]]]
  *
- * Air in a box, as a code would compute it that writes HDF5: a warm bubble rises, waves of pressure run through, moisture is carried along. Each rank has a
- * column of EDGE x EDGE x EDGE cells of a square of ranks, exchanges its sides with its neighbours, and writes DIR/ckpt.rankRANK.stepSTEP.h5 with eight
- * variables: pressure, temperature, energy (double), east, north, up (float), material (int), parcel (64-bit int). Neighbours in place are neighbours in
+ * Air in a box, as a code would compute it that writes HDF5: a warm bubble rises, waves of pressure run through,
+ * moisture is carried along. Each rank has a column of EDGE x EDGE x EDGE cells of a square of ranks, exchanges its
+ * sides with its neighbours, and writes DIR/ckpt.rankRANK.stepSTEP.h5 with eight variables: pressure, temperature,
+ * energy (double), east, north, up (float), material (int), parcel (64-bit int). Neighbours in place are neighbours in
  * value, ranks have the same variables of other places, and steps differ little: what data-aware storage is for.
  */
 #define H5_USE_18_API 1

@@ -1,6 +1,6 @@
 /*
- * How fast the steps of coding are and what they bring, in memory, on one core: MB/s of plain bytes to blocks and back, and the
- * ratio, for each way on data of each type.
+ * How fast the steps of coding are and what they bring, in memory, on one core: MB/s of plain bytes to blocks and back,
+ * and the ratio, for each way on data of each type.
  */
 #include <math.h>
 #include <stdio.h>

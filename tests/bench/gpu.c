@@ -2,8 +2,8 @@
  * Usage: gpu [MIB [ROUNDS]]
  *
  * Deltas of MIB (default: 4096) of random device memory, end to end: from the call until the whole object is in host
- * memory. For each case a line of JSON on stdout: the median of ROUNDS (default: 9), and the floor, which is what it would take
- * to read the memory once or to copy the object to the host, whatever is longer, both as measured first.
+ * memory. For each case a line of JSON on stdout: the median of ROUNDS (default: 9), and the floor, which is what it
+ * would take to read the memory once or to copy the object to the host, whatever is longer, both as measured first.
  */
 #include <cuda_runtime_api.h>
 #include <inttypes.h>

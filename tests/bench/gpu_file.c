@@ -1,9 +1,9 @@
 /*
  * Usage: gpu_file DIR PLAIN [MIB [VERSIONS]]
  *
- * From device memory to a durable file: MIB (default: 4096) of random device memory, of which a part of the chunks changes
- * before each of VERSIONS (default: 12), through ckptfs_gpu.h into lineages of DIR, on a mount. For each part a line of JSON
- * on stdout: medians, in seconds, of the steps, and of write and fsync of as many bytes to a file PLAIN.
+ * From device memory to a durable file: MIB (default: 4096) of random device memory, of which a part of the chunks
+ * changes before each of VERSIONS (default: 12), through ckptfs_gpu.h into lineages of DIR, on a mount. For each part a
+ * line of JSON on stdout: medians, in seconds, of the steps, and of write and fsync of as many bytes to a file PLAIN.
  */
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
@@ -85,7 +85,8 @@ static void run(const char *dir, const char *plain, uint64_t len, double fractio
 	printf("{\"changed\": %g, \"chunk\": %u, \"delta\": %" PRIu64 ", \"take\": %.6f, \"finish\": %.6f, \"write\": %.6f,"
 	       " \"commit\": %.6f, \"plain\": %.6f, \"first\": %.6f, \"last\": %.6f}\n",
 	       fraction, CHUNK, stats.delta_bytes, median(times[TAKE_STEP], versions), median(times[FINISH], versions),
-	       median(times[WRITE], versions), median(times[COMMIT], versions), median(times[PLAIN], versions), first[0], last);
+	       median(times[WRITE], versions), median(times[COMMIT], versions), median(times[PLAIN], versions),
+	       first[0], last);
 	fflush(stdout);
 	free(noise);
 	CHECK(cudaFree(b.p) == cudaSuccess);

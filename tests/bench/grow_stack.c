@@ -1,6 +1,6 @@
 /*
- * Preloaded into programs of which images are taken: the stack becomes as large as it may, as DMTCP has it do in all that it launches. So stacks
- * can be compared with those of its images.
+ * Preloaded into programs of which images are taken: the stack becomes as large as it may, as DMTCP has it do in all
+ * that it launches. So stacks can be compared with those of its images.
  */
 #include <stdint.h>
 #include <sys/resource.h>

@@ -1,15 +1,19 @@
 /*
- * Usage: memory [--dir DIR] [--size MIB] [--order ascending|random|descending|arrays] [--iterations N] [--every N] [--shift PAGES]
+ * Usage: memory [--dir DIR] [--size MIB] [--order ascending|random|descending|arrays] [--iterations N] [--every N]
+ * [--shift PAGES]
  *               [--work-us N] [--stream PASSES] [--huge]
  *
- * The memory benchmark of AI-Ckpt: a region, of which each iteration touches every byte, page by page in a fixed order; a checkpoint
- * every so many iterations (with --shift: so many pages later each time; then epochs do not begin where iterations do). After each page it
- * computes for as many microseconds as told: what matters is how fast the program is beside the store. Without DIR no checkpoint is taken, and
- * memory is not tracked. Options of libckptfs come by environment. Of the order "arrays" a page of each of four arrays comes after the other.
+ * The memory benchmark of AI-Ckpt: a region, of which each iteration touches every byte, page by page in a fixed order;
+ * a checkpoint every so many iterations (with --shift: so many pages later each time; then epochs do not begin where
+ * iterations do). After each page it computes for as many microseconds as told: what matters is how fast the program is
+ * beside the store. Without DIR no checkpoint is taken, and memory is not tracked. Options of libckptfs come by
+ * environment. Of the order "arrays" a page of each of four arrays comes after the other.
  *
- * With --stream it measures what tracking costs while no checkpoint is under way: N times it writes over all memory PASSES times, as fast as it can, while nobody
- * tracks it, and as often after a checkpoint. Medians: of a pass while nobody does ("plain_s"), of the first pass after a checkpoint ("first_s"), which opens all pages, and of
- * the others ("steady_s"). It is the same memory, since pages are not all alike to caches. --huge: of huge pages, as far as the kernel has them.
+ * With --stream it measures what tracking costs while no checkpoint is under way: N times it writes over all memory
+ * PASSES times, as fast as it can, while nobody tracks it, and as often after a checkpoint. Medians: of a pass while
+ * nobody does ("plain_s"), of the first pass after a checkpoint ("first_s"), which opens all pages, and of the others
+ * ("steady_s"). It is the same memory, since pages are not all alike to caches. --huge: of huge pages, as far as the
+ * kernel has them.
  *
  * Prints one object of JSON.
  */
@@ -54,9 +58,10 @@ static void check(int r, const char *what)
 static void arguments(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "dir", 1, NULL, 'd' },   { "size", 1, NULL, 's' },	{ "order", 1, NULL, 'o' },  { "iterations", 1, NULL, 'i' },
-		{ "every", 1, NULL, 'e' }, { "shift", 1, NULL, 'h' },	{ "work-us", 1, NULL, 'w' }, { "stream", 1, NULL, 't' },
-		{ "huge", 0, NULL, 'g' },  { NULL, 0, NULL, 0 },
+		{ "dir", 1, NULL, 'd' },	{ "size", 1, NULL, 's' },   { "order", 1, NULL, 'o' },
+		{ "iterations", 1, NULL, 'i' }, { "every", 1, NULL, 'e' },  { "shift", 1, NULL, 'h' },
+		{ "work-us", 1, NULL, 'w' },	{ "stream", 1, NULL, 't' }, { "huge", 0, NULL, 'g' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -167,7 +172,8 @@ static void collapse(uint8_t *p, size_t len)
 static void stream(uint8_t *p, size_t len, const uint32_t *order, uint32_t nr)
 {
 	unsigned nr_others = conf.iterations * (conf.stream - 1);
-	double *first = calloc(conf.iterations, sizeof(*first)), *plain = calloc(nr_others, sizeof(*plain)), *steady = calloc(nr_others, sizeof(*steady));
+	double *first = calloc(conf.iterations, sizeof(*first)), *plain = calloc(nr_others, sizeof(*plain)),
+	       *steady = calloc(nr_others, sizeof(*steady));
 
 	check(first && plain && steady ? 0 : -ENOMEM, "results");
 	for (unsigned i = 0; i < conf.iterations; i++) {
@@ -180,8 +186,8 @@ static void stream(uint8_t *p, size_t len, const uint32_t *order, uint32_t nr)
 		passes(p, order, nr, &first[i], steady + (size_t)i * (conf.stream - 1));
 		check(ckptfs_unprotect(p), "unprotect");
 	}
-	printf("{\"plain_s\": %.6f, \"first_s\": %.6f, \"steady_s\": %.6f", median(plain, (int)nr_others), median(first, (int)conf.iterations),
-	       median(steady, (int)nr_others));
+	printf("{\"plain_s\": %.6f, \"first_s\": %.6f, \"steady_s\": %.6f", median(plain, (int)nr_others),
+	       median(first, (int)conf.iterations), median(steady, (int)nr_others));
 	free(first);
 	free(plain);
 	free(steady);
@@ -210,10 +216,12 @@ static void print_stats(void)
 	}
 	if (nr == 0)
 		return;
-	printf(", \"checkpoints\": %u, \"pages\": %" PRIu64 ", \"cow\": %" PRIu64 ", \"wait\": %" PRIu64 ", \"avoided\": %" PRIu64
-	       ", \"after\": %" PRIu64 ", \"phases\": %" PRIu64 ", \"wait_s\": %.4f, \"write_s\": %.4f, \"begin_s\": %.6f, \"writes\": %" PRIu64,
-	       nr, sum.pages / nr, sum.cow / nr, sum.wait / nr, sum.avoided / nr, sum.after / nr, sum.phases / nr, (double)sum.wait_ns / nr / 1e9,
-	       (double)sum.write_ns / nr / 1e9, (double)sum.begin_ns / nr / 1e9, sum.writes / nr);
+	printf(", \"checkpoints\": %u, \"pages\": %" PRIu64 ", \"cow\": %" PRIu64 ", \"wait\": %" PRIu64
+	       ", \"avoided\": %" PRIu64 ", \"after\": %" PRIu64 ", \"phases\": %" PRIu64
+	       ", \"wait_s\": %.4f, \"write_s\": %.4f, \"begin_s\": %.6f, \"writes\": %" PRIu64,
+	       nr, sum.pages / nr, sum.cow / nr, sum.wait / nr, sum.avoided / nr, sum.after / nr, sum.phases / nr,
+	       (double)sum.wait_ns / nr / 1e9, (double)sum.write_ns / nr / 1e9, (double)sum.begin_ns / nr / 1e9,
+	       sum.writes / nr);
 }
 
 static uint8_t *map(size_t len)

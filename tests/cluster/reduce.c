@@ -2,8 +2,8 @@
  * Usage: mpirun -n N reduce [SEED...]
  *        mpirun -n N reduce --measure K PERCENT TIMES
  *
- * The reduction over MPI: all ranks get the same, and it is what looking at all pages at once says of it. Or what it costs, as a line of JSON: K pages are
- * offered in all, and so many per cent of those of each rank by all others, too.
+ * The reduction over MPI: all ranks get the same, and it is what looking at all pages at once says of it. Or what it
+ * costs, as a line of JSON: K pages are offered in all, and so many per cent of those of each rank by all others, too.
  */
 #include <errno.h>
 #include <mpi.h>
@@ -164,7 +164,8 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
-/* Time on the processor, without MPI: of a merge of two sets for each entry that goes into it, and of a seal for each byte. */
+/* Time on the processor, without MPI: of a merge of two sets for each entry that goes into it, and of a seal for each
+ * byte. */
 static void measure_parts(const struct load *c, size_t bytes, double *merge_ns, double *seal_ns)
 {
 	struct popular_set sets[2], both;
@@ -228,8 +229,9 @@ static void measure(uint32_t nr_nodes, uint32_t node, size_t max, uint32_t perce
 		qsort(seconds, times, sizeof(*seconds), by_size);
 		printf("{\"ranks\":%u,\"pages_each\":%zu,\"result\":%zu,\"message_bytes\":%lu,\"merges\":%lu,\"merges_of_one\":%lu,"
 		       "\"entries\":%lu,\"entries_of_one\":%lu,\"seconds\":%.6f,\"merge_ns\":%.2f,\"seal_ns\":%.4f}\n",
-		       nr_nodes, c.own.nr, nr, (unsigned long)cost.message_bytes, (unsigned long)sums[0], (unsigned long)sums[2],
-		       (unsigned long)sums[1], (unsigned long)sums[3], seconds[times / 2], merge_ns, seal_ns);
+		       nr_nodes, c.own.nr, nr, (unsigned long)cost.message_bytes, (unsigned long)sums[0],
+		       (unsigned long)sums[2], (unsigned long)sums[1], (unsigned long)sums[3], seconds[times / 2],
+		       merge_ns, seal_ns);
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	popular_set_release(&c.own);
@@ -246,7 +248,8 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	if (argc == 5 && strcmp(argv[1], "--measure") == 0) {
 		CHECK(atoi(argv[2]) > 0 && atoi(argv[3]) >= 0 && atoi(argv[4]) > 0);
-		measure((uint32_t)nr, (uint32_t)rank, (size_t)atoi(argv[2]), (uint32_t)atoi(argv[3]), (size_t)atoi(argv[4]));
+		measure((uint32_t)nr, (uint32_t)rank, (size_t)atoi(argv[2]), (uint32_t)atoi(argv[3]),
+			(size_t)atoi(argv[4]));
 		MPI_Finalize();
 		return 0;
 	}

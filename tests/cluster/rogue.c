@@ -1,8 +1,8 @@
 /*
  * Usage: a rank among agents: rogue ID NAME KEY
  *
- * A node that is one of the world, and then says to rank 0 what nobody should believe: with seals that are wrong, or right ones around lies.
- * It takes part in no round, and leaves when the others do.
+ * A node that is one of the world, and then says to rank 0 what nobody should believe: with seals that are wrong, or
+ * right ones around lies. It takes part in no round, and leaves when the others do.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -84,7 +84,8 @@ static void misbehave(void)
 	send_message(PEER_LANE_ANSWERS, header(PEER_LENT, 1), "\1\1\1", 3, &w.message_key);
 	for (enum peer_type type = PEER_PUT; type <= PEER_DROP; type += 2) {
 		send_message(PEER_LANE_REQUESTS, header(type, 1), "\2\2\2", 3, &w.message_key);
-		send_message(PEER_LANE_ANSWERS, header(type + 1, 1), "\2\2\2", 3, &w.message_key); /* which nobody waits for */
+		/* which nobody waits for */
+		send_message(PEER_LANE_ANSWERS, header(type + 1, 1), "\2\2\2", 3, &w.message_key);
 	}
 	send_in_anothers_name();
 	send_message(PEER_LANE_ANSWERS, header(PEER_ALIVE, 0), NULL, 0, &w.message_key);

@@ -215,7 +215,8 @@ static void describe(void *userdata, int me, uint64_t nr)
 	if (nested)
 		snprintf(from, sizeof(from), "%s/nested.%d", x->scratch, me);
 	snprintf(kept, sizeof(kept), "%s/crash-%" PRIu64 ".%d.log", x->keep, x->seed, getpid());
-	snprintf(command, sizeof(command), "cp %s %s && if [ -e %s.peer ]; then cp %s.peer %s.peer; fi", from, kept, x->log_path, x->log_path, kept);
+	snprintf(command, sizeof(command), "cp %s %s && if [ -e %s.peer ]; then cp %s.peer %s.peer; fi", from, kept,
+		 x->log_path, x->log_path, kept);
 	if (system(command) != 0)
 		printf("(the log could not be kept) ");
 	printf("state %zu.%u%s\nagain: crash --seed %" PRIu64 " --ops %zu --log %s --state %zu.%u\n", point, variant,

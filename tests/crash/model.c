@@ -109,7 +109,8 @@ static int apply_bytes(struct model *m, struct model_node *n, const struct work 
 	if (op->kind == WORK_PATCH) {
 		from = model_find(m, op->other);
 		for (unsigned i = 0; i < WORK_RANGES; i++)
-			memcpy(n->data + off + i * WORK_RANGES_TO, from->data + op->other_off + i * WORK_RANGES_FROM, op->len);
+			memcpy(n->data + off + i * WORK_RANGES_TO, from->data + op->other_off + i * WORK_RANGES_FROM,
+			       op->len);
 	} else if (op->kind == WORK_CLONE) {
 		from = model_find(m, op->other);
 		memmove(n->data + off, from->data + op->other_off, op->len);

@@ -107,8 +107,8 @@ static int settle(void *userdata, const struct cluster_decision *d, int stored, 
 		has_stored[0] = peer.nr_rounds % 4 != 0;
 		has_stored[1] = stored == 0;
 	}
-	if (peer.nr_rounds % 4 != 0 &&
-	    write(peer.fd, peer.pages, peer.nr_pages * sizeof(*peer.pages)) != (ssize_t)(peer.nr_pages * sizeof(*peer.pages)))
+	if (peer.nr_rounds % 4 != 0 && write(peer.fd, peer.pages, peer.nr_pages * sizeof(*peer.pages)) !=
+					       (ssize_t)(peer.nr_pages * sizeof(*peer.pages)))
 		return -EIO;
 	return 0;
 }

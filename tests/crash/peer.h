@@ -1,6 +1,6 @@
 /*
- * Another node of the cluster, for a store that is one: it offers some of the pages that the store does, and keeps its bytes in a file
- * that no crash of the store touches. Half of the seeds have one.
+ * Another node of the cluster, for a store that is one: it offers some of the pages that the store does, and keeps its
+ * bytes in a file that no crash of the store touches. Half of the seeds have one.
  */
 #pragma once
 

@@ -39,7 +39,8 @@ void work_bytes(uint64_t seed, uint64_t off, uint64_t len, uint8_t *ret)
 		struct fate_rng rng = fate_rng(alike ? LIKE_FROM : seed, page, 0);
 		uint64_t id = alike ? NR_POOL : fate_random(&rng, 32), words[PAGE / 8];
 
-		rng = id < NR_POOL ? fate_rng(id, 0, 1) : fate_rng(alike ? LIKE_FROM : seed, page, 1); /* a shared page or one of its own */
+		/* a shared page or one of its own */
+		rng = id < NR_POOL ? fate_rng(id, 0, 1) : fate_rng(alike ? LIKE_FROM : seed, page, 1);
 		for (size_t i = 0; i < ARRAY_SIZE(words); i++)
 			/* most can be compressed */
 			words[i] = id < 2 ? 0 : fate_random(&rng, id % 4 && !alike ? 1 << 24 : UINT64_MAX);
@@ -158,11 +159,11 @@ static bool choose_bytes(struct fate_rng *rng, struct model *m, struct work *op)
 
 /* Kinds by how often they come. */
 static const enum work_kind kinds[] = {
-	WORK_CREATE, WORK_CREATE, WORK_CREATE, WORK_MKDIR, WORK_SYMLINK, WORK_LINK,   WORK_RENAME,   WORK_RENAME,
-	WORK_UNLINK, WORK_UNLINK, WORK_OWNER,  WORK_XATTR, WORK_XATTR,	 WORK_MTIME,  WORK_WRITE,    WORK_WRITE,
-	WORK_WRITE,  WORK_WRITE,  WORK_WRITE,  WORK_WRITE, WORK_APPEND,	 WORK_APPEND, WORK_TRUNCATE, WORK_PUNCH,
-	WORK_CLONE,  WORK_CLONE,  WORK_SYNC,   WORK_SYNC,  WORK_SYNC,	 WORK_SYNC,   WORK_ALLOCATE, WORK_COLLECT, WORK_COMPACT, WORK_COMPACT,
-	WORK_PATCH,  WORK_PATCH,  WORK_PATCH,  WORK_PATCH, /* most are drawn in vain */
+	WORK_CREATE,  WORK_CREATE,  WORK_CREATE, WORK_MKDIR, WORK_SYMLINK, WORK_LINK,	WORK_RENAME,   WORK_RENAME,
+	WORK_UNLINK,  WORK_UNLINK,  WORK_OWNER,	 WORK_XATTR, WORK_XATTR,   WORK_MTIME,	WORK_WRITE,    WORK_WRITE,
+	WORK_WRITE,   WORK_WRITE,   WORK_WRITE,	 WORK_WRITE, WORK_APPEND,  WORK_APPEND, WORK_TRUNCATE, WORK_PUNCH,
+	WORK_CLONE,   WORK_CLONE,   WORK_SYNC,	 WORK_SYNC,  WORK_SYNC,	   WORK_SYNC,	WORK_ALLOCATE, WORK_COLLECT,
+	WORK_COMPACT, WORK_COMPACT, WORK_PATCH,	 WORK_PATCH, WORK_PATCH,   WORK_PATCH, /* most are drawn in vain */
 };
 
 /* false: this one makes no sense now, draw another. */
@@ -339,7 +340,8 @@ static int collect(struct engine *e)
 	return r == -EBUSY ? 0 : r; /* the other thread is at it */
 }
 
-/* As 64-bit numbers, which most pages hold, from a byte on at which they do not begin; in any order. As ranks of one step, or as two steps. */
+/* As 64-bit numbers, which most pages hold, from a byte on at which they do not begin; in any order. As ranks of one
+ * step, or as two steps. */
 static int compact(struct engine *e, const char *path, const char *other, const struct work *op)
 {
 	const struct compact_extent x[] = { { 0, op->seed % 2 ? 0 : op->seed % 9, MiB(4) }, { 1, 0, MiB(4) } };

@@ -69,8 +69,9 @@ struct plan {
  */
 static bool concerns(enum mode mode, enum op_kind kind, const char *path)
 {
-	/* What RocksDB is to ingest was written a moment ago and is read from memory. It takes that for granted: 7.8 asserts
-	 * that the last key can be read, and Debian's build aborts if not. (An unreadable first one: damage/ingest.) */
+	/* What RocksDB is to ingest was written a moment ago and is read from memory. It takes that for granted: 7.8
+	 * asserts that the last key can be read, and Debian's build aborts if not. (An unreadable first one:
+	 * damage/ingest.) */
 	if (kind == OP_READ && strstr(path, "/index/ingest/"))
 		return false;
 	if (mode == EIO_ONCE || mode == EIO_FROM)

@@ -1,4 +1,5 @@
-/* Any bytes as what a node shows before all else: refused, or cards that give the same bytes when they are encoded, and that can be compared. */
+/* Any bytes as what a node shows before all else: refused, or cards that give the same bytes when they are encoded, and
+ * that can be compared. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>

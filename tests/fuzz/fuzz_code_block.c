@@ -1,6 +1,6 @@
 /*
- * Any bytes as a coded block: decoded or refused, and nothing beside it is read or written. As checksums would end most tries
- * at once, they are made to hold. And any bytes come back from the way of coding that the first of them say.
+ * Any bytes as a coded block: decoded or refused, and nothing beside it is read or written. As checksums would end most
+ * tries at once, they are made to hold. And any bytes come back from the way of coding that the first of them say.
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Any bytes as what lies beside pages of CRIU, with the size they are of: segments that are in the file, or an error. */
+/* Any bytes as what lies beside pages of CRIU, with the size they are of: segments that are in the file, or an
+ * error. */
 #include <assert.h>
 #include <errno.h>
 
@@ -26,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	r = format_criu("pages-3.img", t.size, beside, 3, &t);
 	assert(r == 0 || r == 1 || r == -EBADMSG || r == -E2BIG);
 	for (size_t i = 0; i < t.nr_extents; i++)
-		assert(t.extent[i].off <= t.size && t.extent[i].len <= t.size - t.extent[i].off && t.extent[i].variable < t.nr_variables);
+		assert(t.extent[i].off <= t.size && t.extent[i].len <= t.size - t.extent[i].off &&
+		       t.extent[i].variable < t.nr_variables);
 	assert(r <= 0 || typed_check(&t) == 0);
 	typed_release(&t);
 	return 0;

@@ -1,4 +1,5 @@
-/* A file as it is written, in pieces of a length that the first two bytes say: where its pages begin is told for every byte, and the same when asked twice. */
+/* A file as it is written, in pieces of a length that the first two bytes say: where its pages begin is told for every
+ * byte, and the same when asked twice. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		grid_follow(&g, data + at, len, at, written, 4096);
 		again = g;
 		grid_follow(&again, data + at, len, at, written, 4096);
-		assert(again.format == g.format && again.from == g.from && again.next == g.next && again.nr_head == g.nr_head);
+		assert(again.format == g.format && again.from == g.from && again.next == g.next &&
+		       again.nr_head == g.nr_head);
 		assert(g.from <= g.next);
 		grid_part(&g, at, &start, &end);
 		assert(start <= at && at < end);

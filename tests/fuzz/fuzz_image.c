@@ -1,4 +1,5 @@
-/* Any bytes as header and table of an image: refused, or every region lies in the file, by itself, and has a name of its own. */
+/* Any bytes as header and table of an image: refused, or every region lies in the file, by itself, and has a name of
+ * its own. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>

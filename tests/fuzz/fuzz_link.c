@@ -155,7 +155,8 @@ static int again_places(const struct link_header *h, const uint8_t *p, struct bu
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < NR_WANTS; i++)
-		assert(!chunks[i] || ((const uint8_t *)chunks[i] > shared && (const uint8_t *)chunks[i] + wants[i].len <= shared + sizeof(shared)));
+		assert(!chunks[i] || ((const uint8_t *)chunks[i] > shared &&
+				      (const uint8_t *)chunks[i] + wants[i].len <= shared + sizeof(shared)));
 	link_encode_places(h->number, shared, chunks, NR_WANTS, b);
 	return 0;
 }

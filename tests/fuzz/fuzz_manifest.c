@@ -18,8 +18,8 @@ static void look(const uint8_t *data, size_t size, uint64_t file_len)
 	uint64_t nr = 0;
 	size_t len;
 
-	if (manifest_footer_decode(data + size - sizeof(struct manifest_footer_disk), sizeof(struct manifest_footer_disk), file_len,
-				   &footer) < 0)
+	if (manifest_footer_decode(data + size - sizeof(struct manifest_footer_disk),
+				   sizeof(struct manifest_footer_disk), file_len, &footer) < 0)
 		return;
 	len = file_len - sizeof(struct manifest_footer_disk) - footer.off;
 	if (len > size - sizeof(struct manifest_footer_disk) ||

@@ -1,6 +1,7 @@
 /*
- * Any bytes as a block with runs that other parts have: decoded or refused, and nothing beside what is there is read or written. Checksums are made to hold,
- * and one time the block of what is left is a good one, so that the runs are reached. And any bytes, as a frame, come back.
+ * Any bytes as a block with runs that other parts have: decoded or refused, and nothing beside what is there is read or
+ * written. Checksums are made to hold, and one time the block of what is left is a good one, so that the runs are
+ * reached. And any bytes, as a frame, come back.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -22,7 +23,8 @@ static struct matching matching;
 /* A block of its own size, so that a byte too far shows. The first part is there, the second not, the third again. */
 static void decode(const uint8_t *block, size_t len, uint32_t room)
 {
-	uint8_t *part = malloc(2 * MATCH_PART), *plain = malloc(room), *before[NR_BEFORE] = { part, NULL, part + MATCH_PART };
+	uint8_t *part = malloc(2 * MATCH_PART), *plain = malloc(room),
+		*before[NR_BEFORE] = { part, NULL, part + MATCH_PART };
 
 	memset(part, 0x33, 2 * MATCH_PART);
 	(void)match_decode(out, work, block, len, before, NR_BEFORE, plain, room);
@@ -54,7 +56,10 @@ static void decode_any(const uint8_t *p, size_t len)
 static void decode_runs(const uint8_t *p, size_t len)
 {
 	uint32_t plain_len = 1 + (p[0] | (uint32_t)p[1] << 8) % 4096, lead = p[2] % 8, left = p[3] * 8u;
-	struct code_header h = { .type = { CODE_FLOAT, 8, false }, .base = CODE_BASE_MATCHED, .entropy = CODE_ENTROPY_ZSTD, .plain_len = plain_len };
+	struct code_header h = { .type = { CODE_FLOAT, 8, false },
+				 .base = CODE_BASE_MATCHED,
+				 .entropy = CODE_ENTROPY_ZSTD,
+				 .plain_len = plain_len };
 	struct code_header rest = { .type = { CODE_BYTES, 1, false } };
 	struct code_header_disk *inner;
 	uint8_t *block, *at;
@@ -102,9 +107,11 @@ static void comes_back(const uint8_t *p, size_t len)
 			if (end[i] - start == plain)
 				memcpy(before[i], coded + start, plain);
 			else if (base[i] > 0)
-				assert(match_decode(out, work, coded + start, end[i] - start, before, i, before[i], plain) == (int)plain);
+				assert(match_decode(out, work, coded + start, end[i] - start, before, i, before[i],
+						    plain) == (int)plain);
 			else
-				assert(code_decode(work, coded + start, end[i] - start, NULL, 0, before[i], plain) == (int)plain);
+				assert(code_decode(work, coded + start, end[i] - start, NULL, 0, before[i], plain) ==
+				       (int)plain);
 			assert(memcmp(before[i], p + i * MATCH_PART, plain) == 0);
 		}
 	free(coded);
@@ -116,7 +123,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	if (!work) {
 		work = code_work_new();
 		out = match_out_new();
-		assert(matching_init(&matching, work, &(struct coding_shape){ .type = { CODE_FLOAT, 8, false } }, 0, NULL) == 0);
+		assert(matching_init(&matching, work, &(struct coding_shape){ .type = { CODE_FLOAT, 8, false } }, 0,
+				     NULL) == 0);
 	}
 	if (len < sizeof(struct code_header_disk) || len > 4 * MATCH_PART)
 		return 0;

@@ -1,4 +1,5 @@
-/* Any bytes as a message of another node, with a seal that is right: refused, or one that gives the same bytes when it is encoded. */
+/* Any bytes as a message of another node, with a seal that is right: refused, or one that gives the same bytes when it
+ * is encoded. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>

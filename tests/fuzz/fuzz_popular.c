@@ -1,4 +1,5 @@
-/* Any bytes as a set of popular pages from a peer: refused, or a set that can be merged, with itself and with nothing. */
+/* Any bytes as a set of popular pages from a peer: refused, or a set that can be merged, with itself and with
+ * nothing. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>

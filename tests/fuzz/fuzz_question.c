@@ -1,4 +1,5 @@
-/* Any bytes as a question of another mount, as a list of sealed directories, and as a part of a catalog: refused, or what encodes to the same bytes again. */
+/* Any bytes as a question of another mount, as a list of sealed directories, and as a part of a catalog: refused, or
+ * what encodes to the same bytes again. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

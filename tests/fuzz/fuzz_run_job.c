@@ -1,4 +1,5 @@
-/* The environment of a job, "NAME=value" lines, and behind the first empty line a pattern for names: nothing but 0 or a refusal, and then what it promises. */
+/* The environment of a job, "NAME=value" lines, and behind the first empty line a pattern for names: nothing but 0 or a
+ * refusal, and then what it promises. */
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>

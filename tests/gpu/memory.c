@@ -1,6 +1,7 @@
 /*
  * A GPU without memory to spare: a take that would need more gives -ENOMEM, the application's memory and its CUDA calls
- * are as before, and the record goes on from the version before. Objects are compared with those of the twin on the CPU.
+ * are as before, and the record goes on from the version before. Objects are compared with those of the twin on the
+ * CPU.
  */
 #include <cuda_runtime_api.h>
 #include <errno.h>

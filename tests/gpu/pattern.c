@@ -2,11 +2,11 @@
  * A program whose state is in GPU memory and that changes it in all the ways programs do, through ckptfs_gpu.h.
  *
  *   pattern make DIR EXPECT FROM TO MIB   versions FROM to TO of lineage DIR; what they must be goes to EXPECT
- *   pattern die DIR EXPECT FROM TO MIB    the same, but it kills itself before TO is committed, when all of it is staged
- *   pattern check DIR EXPECT              every version is what the program had: by plain read, and on the GPU
+ *   pattern die DIR EXPECT FROM TO MIB    the same, but it kills itself before TO is committed, when all of it is
+ *   staged pattern check DIR EXPECT              every version is what the program had: by plain read, and on the GPU
  *
- * Three buffers: `data` of MIB at the beginning of the file, `table` that grows and shrinks, `host` in host memory. EXPECT has
- * NNNNNN.NAME for each.
+ * Three buffers: `data` of MIB at the beginning of the file, `table` that grows and shrinks, `host` in host memory.
+ * EXPECT has NNNNNN.NAME for each.
  */
 #include <cuda_runtime_api.h>
 #include <errno.h>
@@ -161,7 +161,8 @@ static void make(const char *dir, const char *expect, uint32_t from, uint32_t to
 		CUDA(bench_change(s.data.p, s.data.len, CHUNK, 0.0001, number + 100000));
 		CHECK(ckptfs_gpu_wait(g) == 0);
 		CHECK(ckptfs_gpu_stats(g, &stats) == 0 && stats.on_gpu == 1);
-		printf("version %" PRIu32 ": %" PRIu64 " of %" PRIu64 " bytes moved, %.3f ms until the program went on, %.3f until durable\n",
+		printf("version %" PRIu32 ": %" PRIu64 " of %" PRIu64
+		       " bytes moved, %.3f ms until the program went on, %.3f until durable\n",
 		       number, stats.delta_bytes, stats.content_bytes, (double)stats.take_ns / 1e6,
 		       (double)(stats.take_ns + stats.finish_ns + stats.write_ns + stats.commit_ns) / 1e6);
 	}

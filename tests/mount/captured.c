@@ -1,9 +1,11 @@
 /*
  * Usage: captured
  *
- * A program that knows nothing of checkpoints: threads that change memory of malloc(), posix_memalign() and mmap(), take it and give it back (captured.h).
- * A timer interrupts them, whose handler maps memory and forks; what it has not opened is closed at first. Prints "root ADDRESS"; at each line on its standard input it forks, so that a child looks at the memory, and maps and unmaps some;
- * at the end of the input it ends, if all is right. "asked R": what ckptfs_checkpoint() returned, if there is one.
+ * A program that knows nothing of checkpoints: threads that change memory of malloc(), posix_memalign() and mmap(),
+ * take it and give it back (captured.h). A timer interrupts them, whose handler maps memory and forks; what it has not
+ * opened is closed at first. Prints "root ADDRESS"; at each line on its standard input it forks, so that a child looks
+ * at the memory, and maps and unmaps some; at the end of the input it ends, if all is right. "asked R": what
+ * ckptfs_checkpoint() returned, if there is one.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -91,7 +93,8 @@ static struct root *make_root(void)
 		for (uint64_t i = 0; i < RING_PAGES; i++)
 			*ring_page(&root->ring[k], i) = i;
 	/* Guards in memory of the heap, one for good. */
-	if (posix_memalign(&p, 65536, 3 * 65536) != 0 || mprotect(p, 65536, PROT_NONE) < 0 || mprotect((char *)p + 65536, 65536, PROT_NONE) < 0 ||
+	if (posix_memalign(&p, 65536, 3 * 65536) != 0 || mprotect(p, 65536, PROT_NONE) < 0 ||
+	    mprotect((char *)p + 65536, 65536, PROT_NONE) < 0 ||
 	    mprotect((char *)p + 65536, 65536, PROT_READ | PROT_WRITE) < 0)
 		die("mprotect");
 	root->guarded = (uint8_t *)p + 65536;

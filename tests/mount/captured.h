@@ -1,8 +1,9 @@
 /*
  * What captured.c has in its memory, and captured_check.c finds in its checkpoints. All of it hangs on one pointer.
  *
- * A ring's thread writes numbers, one after the other, each to the page that is its remainder. So at any moment pages hold the last RING_PAGES
- * numbers; memory that is not of one moment has others. Pages of a ring are in turn of several mappings, which are regions of their own.
+ * A ring's thread writes numbers, one after the other, each to the page that is its remainder. So at any moment pages
+ * hold the last RING_PAGES numbers; memory that is not of one moment has others. Pages of a ring are in turn of several
+ * mappings, which are regions of their own.
  */
 #pragma once
 

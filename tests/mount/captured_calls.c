@@ -1,7 +1,9 @@
 /*
- * Usage: captured_calls take           with libckptfs-preload.so: memory is mapped, protected and given up, also by calls that fail, before and between
+ * Usage: captured_calls take           with libckptfs-preload.so: memory is mapped, protected and given up, also by
+ * calls that fail, before and between
  *                                      two checkpoints. Prints the address of what the other one needs.
- *        captured_calls check DIR ROOT  with libckptfs: the last checkpoint has that memory, but for what has been left out.
+ *        captured_calls check DIR ROOT  with libckptfs: the last checkpoint has that memory, but for what has been left
+ *        out.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -50,7 +52,8 @@ static void calls_that_fail(uint8_t *p)
 	expect(mprotect(p, page, 0x7000) < 0, "mprotect() to what there is not");
 	expect(madvise(p + 1, page, MADV_DONTFORK) < 0, "madvise() of no page");
 	expect(mmap(p + 8 * page, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, -1, 0) == MAP_FAILED, "mmap() of no file");
-	expect(mremap(p + 16 * page, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, p + 24 * page + 1) == MAP_FAILED, "mremap() to no page");
+	expect(mremap(p + 16 * page, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, p + 24 * page + 1) == MAP_FAILED,
+	       "mremap() to no page");
 	expect(munmap(p, SIZE_MAX - page) < 0, "munmap() of more than there is");
 }
 
@@ -64,7 +67,8 @@ static void calls(struct root *root, unsigned i)
 	expect(madvise(p + GIVEN_UP * page, page, MADV_DONTNEED) == 0, "MADV_DONTNEED");
 	root->moved[i] = mremap(p + MOVED * page, page, page, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	expect(root->moved[i] != MAP_FAILED, "MREMAP_DONTUNMAP");
-	if (madvise(p + GUARD * page, page, MADV_GUARD_INSTALL) < 0) /* a kernel that does not know it: left out all the same */
+	/* a kernel that does not know it: left out all the same */
+	if (madvise(p + GUARD * page, page, MADV_GUARD_INSTALL) < 0)
 		expect(mprotect(p + GUARD * page, page, PROT_NONE) == 0, "mprotect()");
 }
 
@@ -98,7 +102,8 @@ static void check_page(const uint8_t *p, int byte, unsigned area, size_t number)
 {
 	for (size_t i = 0; i < page; i++)
 		if (p[i] != byte) {
-			fprintf(stderr, "captured_calls: area %u, page %zu, byte %zu: %d instead of %d\n", area, number, i, p[i], byte);
+			fprintf(stderr, "captured_calls: area %u, page %zu, byte %zu: %d instead of %d\n", area, number,
+				i, p[i], byte);
 			exit(1);
 		}
 }
@@ -116,7 +121,8 @@ static void check(const char *dir, const struct root *root)
 	for (unsigned i = 0; i < NR_AREAS; i++) {
 		for (size_t k = 0; k < NR; k++)
 			if (k != GUARD)
-				check_page(root->area[i] + k * page, k == GIVEN_UP || k == MOVED ? 0 : (int)(k + 1 + i), i, k);
+				check_page(root->area[i] + k * page, k == GIVEN_UP || k == MOVED ? 0 : (int)(k + 1 + i),
+					   i, k);
 		check_page(root->moved[i], (int)(MOVED + 1 + i), i, MOVED);
 	}
 }

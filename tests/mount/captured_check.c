@@ -1,9 +1,9 @@
 /*
  * Usage: captured_check DIR NUMBER ROOT
  *
- * Brings the memory of captured.c back from a checkpoint, to where it was, and looks at it; ROOT is the address that it has printed. Its heap is then
- * used on: all that is known of it was in the checkpoint, and whole. Exit status 3: the program has not made all of it at that moment (ROOT is 0: it has not
- * even said where).
+ * Brings the memory of captured.c back from a checkpoint, to where it was, and looks at it; ROOT is the address that it
+ * has printed. Its heap is then used on: all that is known of it was in the checkpoint, and whole. Exit status 3: the
+ * program has not made all of it at that moment (ROOT is 0: it has not even said where).
  */
 #include <inttypes.h>
 #include <stdio.h>

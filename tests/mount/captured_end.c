@@ -1,8 +1,8 @@
 /*
  * Usage: captured_end last|handler
  *
- * A program that knows nothing of checkpoints, and ends otherwise than by returning from main(): with the last of its threads, the first one being gone; or by exit(3) in a
- * handler of signals, in the midst of allocating.
+ * A program that knows nothing of checkpoints, and ends otherwise than by returning from main(): with the last of its
+ * threads, the first one being gone; or by exit(3) in a handler of signals, in the midst of allocating.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -28,7 +28,8 @@ static void on_alarm(int number)
 	exit(7);
 }
 
-/* It may be where it should not. That a C library's own malloc() survives this is no promise, either, but programs live on it. */
+/* It may be where it should not. That a C library's own malloc() survives this is no promise, either, but programs live
+ * on it. */
 static _Noreturn void allocate_until_alarm(void)
 {
 	const struct itimerval soon = { .it_value.tv_usec = 200000 };

@@ -1,8 +1,10 @@
 /*
  * Usage: captured_signals forks|asks ROUNDS
  *
- * A program that knows nothing of checkpoints, and a handler of signals that maps memory. "forks": it interrupts a thread that allocates, also while that waits for a page that is being
- * written; meanwhile another one forks. "asks": it interrupts one that asks for checkpoints, while others take memory away that these have. Prints "right", if nobody waits for ever.
+ * A program that knows nothing of checkpoints, and a handler of signals that maps memory. "forks": it interrupts a
+ * thread that allocates, also while that waits for a page that is being written; meanwhile another one forks. "asks":
+ * it interrupts one that asks for checkpoints, while others take memory away that these have. Prints "right", if nobody
+ * waits for ever.
  */
 #include <pthread.h>
 #include <signal.h>

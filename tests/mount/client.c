@@ -1,9 +1,9 @@
 /*
  * Usage: client DIR STEPS EVERY [MIB]
  *
- * A program with state in several regions that goes on from its newest checkpoint, if there is one, takes one every EVERY steps and prints
- * what its state comes to after STEPS steps. Each step depends on all before it, so what is lost or mixed shows. "step N" is
- * printed as each begins, "restarted N" when it goes on from a checkpoint.
+ * A program with state in several regions that goes on from its newest checkpoint, if there is one, takes one every
+ * EVERY steps and prints what its state comes to after STEPS steps. Each step depends on all before it, so what is lost
+ * or mixed shows. "step N" is printed as each begins, "restarted N" when it goes on from a checkpoint.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -40,7 +40,8 @@ static void compute(uint64_t *field, uint64_t nr_pages)
 		uint64_t page = mix(i + step % 3) % nr_pages;
 
 		for (uint64_t k = 0; k < WORDS; k += 8)
-			field[page * WORDS + k] = mix(field[page * WORDS + k] + field[(page + 1) % nr_pages * WORDS + k] + step);
+			field[page * WORDS + k] =
+				mix(field[page * WORDS + k] + field[(page + 1) % nr_pages * WORDS + k] + step);
 	}
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
 		odd[i] = mix(odd[i] + field[i % WORDS] + i);

@@ -1,8 +1,9 @@
 /*
  * Usage: client_api DIR FULL|--outlive
  *
- * What libckptfs promises, on a mount (DIR) and where there is little room (FULL: another one). CKPTFS_TRACKING and CKPTFS_MODE say how writes are
- * noticed and when pages are written, BALLAST what takes the room there is on FULL's disk. A line for each promise; exit 1 at the first that does not hold.
+ * What libckptfs promises, on a mount (DIR) and where there is little room (FULL: another one). CKPTFS_TRACKING and
+ * CKPTFS_MODE say how writes are noticed and when pages are written, BALLAST what takes the room there is on FULL's
+ * disk. A line for each promise; exit 1 at the first that does not hold.
  */
 #include "client_api.h"
 
@@ -81,7 +82,8 @@ static void content_is_as_it_was_at_the_request(void)
 	size_t len = 4 << 20;
 	uint8_t *p;
 
-	api_begin(&(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .write_rate = 32 << 20, .mode = CKPTFS_MODE_ADAPTIVE });
+	api_begin(&(struct ckptfs_options){
+		.size = sizeof(struct ckptfs_options), .write_rate = 32 << 20, .mode = CKPTFS_MODE_ADAPTIVE });
 	p = ckptfs_malloc("p", len);
 	memset(p, 1, len);
 	CHECK(ckptfs_checkpoint() == 0);
@@ -303,7 +305,9 @@ static void a_parent_that_is_gone_is_told_and_mended(void)
 /* It would take minutes for all. */
 static void a_region_that_goes_does_not_wait_for_others(void)
 {
-	const struct ckptfs_options options = { .size = sizeof(options), .write_rate = 64 << 10, .cow_bytes = CKPTFS_COW_NONE };
+	const struct ckptfs_options options = { .size = sizeof(options),
+						.write_rate = 64 << 10,
+						.cow_bytes = CKPTFS_COW_NONE };
 	uint8_t *p, *q, *own = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	const char *mode = getenv("CKPTFS_MODE");
 	bool waits = mode && strcmp(mode, "sync") == 0;
@@ -322,7 +326,8 @@ static void a_region_that_goes_does_not_wait_for_others(void)
 	CHECK(api_status().regions == 1 && ckptfs_find("q", NULL, NULL) == -ENOENT);
 	api_again();
 	CHECK(ckptfs_restart(1, 0, NULL) == 0);
-	CHECK(api_all_are(ckptfs_malloc("q", 4 * PAGE), 4 * PAGE, 2) && api_all_are(ckptfs_malloc("p", 16 << 20), 16 << 20, 1));
+	CHECK(api_all_are(ckptfs_malloc("q", 4 * PAGE), 4 * PAGE, 2) &&
+	      api_all_are(ckptfs_malloc("p", 16 << 20), 16 << 20, 1));
 	CHECK(ckptfs_protect("own", own, 4 * PAGE) == 0 && api_all_are(own, 4 * PAGE, 3));
 	api_end();
 	munmap(own, 4 * PAGE);
@@ -356,8 +361,10 @@ static void zeros_come_back_as_nothing(void)
 	memset(own, 9, own_len);
 	CHECK(ckptfs_restart(1, 0, NULL) == 0);
 	for (int again = 0; again < 2; again++) {
-		CHECK(p[5] == 0 && p[len / 2 - (20 << 20)] == 0 && p[len / 2] == 1 && p[len / 2 + 1] == 0 && api_all_are(p + len - 100, 100, 2));
-		CHECK(own[own_len / 2] == 3 && api_all_are(own, own_len / 2, 0) && api_all_are(own + own_len / 2 + 1, own_len / 2 - 1, 0));
+		CHECK(p[5] == 0 && p[len / 2 - (20 << 20)] == 0 && p[len / 2] == 1 && p[len / 2 + 1] == 0 &&
+		      api_all_are(p + len - 100, 100, 2));
+		CHECK(own[own_len / 2] == 3 && api_all_are(own, own_len / 2, 0) &&
+		      api_all_are(own + own_len / 2 + 1, own_len / 2 - 1, 0));
 		if (again)
 			break;
 		p[7] = own[7] = 5;
@@ -383,9 +390,11 @@ static void mistakes_are_told(void)
 	CHECK(ckptfs_init(top, &(struct ckptfs_options){ .size = 3 }) == -EINVAL);
 	CHECK(ckptfs_init(top, &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .mode = 9 }) == -EINVAL);
 	CHECK(ckptfs_init(top, &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .flags = 64 }) == -EINVAL);
-	CHECK(ckptfs_init(top, &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .member = "a/b" }) == -EINVAL);
+	CHECK(ckptfs_init(top, &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .member = "a/b" }) ==
+	      -EINVAL);
 	CHECK(ckptfs_init("/nowhere/at/all", NULL) == -ENOENT && ckptfs_init(NULL, NULL) == -EINVAL);
-	CHECK(ckptfs_init("/tmp", &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options), .flags = CKPTFS_REQUIRE_MOUNT }) == -ENOTTY);
+	CHECK(ckptfs_init("/tmp", &(struct ckptfs_options){ .size = sizeof(struct ckptfs_options),
+							    .flags = CKPTFS_REQUIRE_MOUNT }) == -ENOTTY);
 	CHECK(setenv("CKPTFS_COW", "many", 1) == 0 && ckptfs_init(top, NULL) == -EINVAL && unsetenv("CKPTFS_COW") == 0);
 	api_begin(NULL);
 	CHECK(ckptfs_init(api_dir, NULL) == -EBUSY);
@@ -401,7 +410,8 @@ static void mistakes_are_told(void)
 	p = mmap(NULL, HUGE_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(p == MAP_FAILED || (ckptfs_protect("huge", p, HUGE_LEN) == -EFBIG && munmap(p, HUGE_LEN) == 0));
 	p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(p != MAP_FAILED && mprotect(p + PAGE, PAGE, PROT_READ) == 0 && ckptfs_protect("constant", p, 3 * PAGE) == -EACCES);
+	CHECK(p != MAP_FAILED && mprotect(p + PAGE, PAGE, PROT_READ) == 0 &&
+	      ckptfs_protect("constant", p, 3 * PAGE) == -EACCES);
 	CHECK(munmap(p + PAGE, PAGE) == 0 && ckptfs_protect("hole", p, 3 * PAGE) == -ENOMEM && munmap(p, 3 * PAGE) == 0);
 	api_take(); /* of nothing */
 	CHECK(ckptfs_restart(0, 0, NULL) == 0);
@@ -411,7 +421,8 @@ static void mistakes_are_told(void)
 /* Else each would make its checkpoints from the other's. */
 static void a_directory_has_one_process(void)
 {
-	const struct ckptfs_options members[] = { { .size = sizeof(members[0]), .member = "a" }, { .size = sizeof(members[0]), .member = "b" } };
+	const struct ckptfs_options members[] = { { .size = sizeof(members[0]), .member = "a" },
+						  { .size = sizeof(members[0]), .member = "b" } };
 	int state, to_child[2], from_child[2];
 	char c;
 	pid_t pid;
@@ -432,7 +443,8 @@ static void a_directory_has_one_process(void)
 	CHECK(ckptfs_finish() == 0);
 	CHECK(ckptfs_init(api_dir, &members[0]) == -EBUSY);
 	CHECK(ckptfs_init(api_dir, &members[1]) == 0);
-	CHECK(write(to_child[1], "x", 1) == 1 && waitpid(pid, &state, 0) == pid && WIFEXITED(state) && WEXITSTATUS(state) == 0);
+	CHECK(write(to_child[1], "x", 1) == 1 && waitpid(pid, &state, 0) == pid && WIFEXITED(state) &&
+	      WEXITSTATUS(state) == 0);
 	CHECK(ckptfs_finish() == 0);
 	CHECK(ckptfs_init(api_dir, &members[0]) == 0);
 	api_end();

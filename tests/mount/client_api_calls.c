@@ -57,7 +57,8 @@ static void closed(void)
 	errno = 0;
 }
 
-/* `call` gives `wanted`, and has written something; in the end all memory is as the last checkpoint has it, but for that. */
+/* `call` gives `wanted`, and has written something; in the end all memory is as the last checkpoint has it, but for
+ * that. */
 #define CLOSED(call, wanted)                                                                                         \
 	do {                                                                                                         \
 		long _r;                                                                                             \
@@ -110,7 +111,8 @@ static void of_files(void)
 		int (*xstat)(int, const char *, void *) = dlsym(RTLD_DEFAULT, i ? "__xstat64" : "__xstat");
 		int (*lxstat)(int, const char *, void *) = dlsym(RTLD_DEFAULT, i ? "__lxstat64" : "__lxstat");
 		int (*fxstat)(int, int, void *) = dlsym(RTLD_DEFAULT, i ? "__fxstat64" : "__fxstat");
-		int (*fxstatat)(int, int, const char *, void *, int) = dlsym(RTLD_DEFAULT, i ? "__fxstatat64" : "__fxstatat");
+		int (*fxstatat)(int, int, const char *, void *, int) =
+			dlsym(RTLD_DEFAULT, i ? "__fxstatat64" : "__fxstatat");
 
 		CLOSED(xstat(0, "/", result), 0);
 		CLOSED(lxstat(0, "/", result), 0);
@@ -291,7 +293,9 @@ static void of_messages(void)
 {
 	char control[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec piece = { (void *)(uintptr_t) "message", 7 };
-	struct msghdr send = { .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr send = {
+		.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+	};
 	struct msghdr *m = (struct msghdr *)result;
 	struct mmsghdr *several = (struct mmsghdr *)result;
 	struct cmsghdr *c = CMSG_FIRSTHDR(&send);
@@ -310,7 +314,8 @@ static void of_messages(void)
 	*m = (struct msghdr){ .msg_iov = (struct iovec *)(p + 9 * PAGE), .msg_iovlen = 2, .msg_control = p + 40 * PAGE - 8, .msg_controllen = 64 };
 	CHECK(ckptfs_checkpoint() == 0 && ckptfs_wait() == 0);
 	CHECK(recvmsg(ends[1], m, 0) == 7);
-	CHECK(memcmp(p + 20 * PAGE - 3, "mes", 3) == 0 && memcmp(p + 30 * PAGE - 2, "sage", 4) == 0 && p[30 * PAGE + 2] == FILLED);
+	CHECK(memcmp(p + 20 * PAGE - 3, "mes", 3) == 0 && memcmp(p + 30 * PAGE - 2, "sage", 4) == 0 &&
+	      p[30 * PAGE + 2] == FILLED);
 	CHECK(m->msg_controllen >= CMSG_LEN(sizeof(int)) && CMSG_FIRSTHDR(m)->cmsg_type == SCM_RIGHTS);
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(m)), sizeof(int));
 	CHECK(close(fd) == 0);
@@ -318,7 +323,8 @@ static void of_messages(void)
 	memset(p, FILLED, LEN);
 	for (int i = 0; i < 3; i++) {
 		((struct iovec *)(p + 9 * PAGE))[i] = (struct iovec){ p + (size_t)(20 + i) * PAGE - 2, 10 };
-		several[i] = (struct mmsghdr){ .msg_hdr = { .msg_iov = (struct iovec *)(p + 9 * PAGE) + i, .msg_iovlen = 1 } };
+		several[i] =
+			(struct mmsghdr){ .msg_hdr = { .msg_iov = (struct iovec *)(p + 9 * PAGE) + i, .msg_iovlen = 1 } };
 	}
 	CHECK(ckptfs_checkpoint() == 0 && ckptfs_wait() == 0);
 	CHECK(recvmmsg(ends[1], several, 3, MSG_WAITFORONE, NULL) == 2);
@@ -414,7 +420,8 @@ static void of_processes(void)
 	CLOSED(getresgid((gid_t *)result, (gid_t *)(p + 10 * PAGE), (gid_t *)(p + 20 * PAGE)), 0);
 	CHECK(*(gid_t *)result == getgid() && *(gid_t *)(p + 20 * PAGE) == getgid());
 	CLOSED_WITH(header, capget((cap_user_header_t)result, (cap_user_data_t)(p + 10 * PAGE - 4)), 0);
-	CHECK(((cap_user_header_t)result)->version == header.version && ((cap_user_data_t)(p + 10 * PAGE - 4))->effective != 0x5a5a5a5a);
+	CHECK(((cap_user_header_t)result)->version == header.version &&
+	      ((cap_user_data_t)(p + 10 * PAGE - 4))->effective != 0x5a5a5a5a);
 	CLOSED(sched_getparam(0, (struct sched_param *)result), 0);
 	CLOSED(sched_getaffinity(0, 128, (cpu_set_t *)result), 0);
 	CLOSED(pthread_getaffinity_np(pthread_self(), 128, (cpu_set_t *)result), 0);
@@ -504,7 +511,8 @@ static void of_signals(void)
 	struct sigaction action = { .sa_handler = on_alarm }, *old = (struct sigaction *)result;
 	struct itimerval often = { .it_value = { .tv_usec = 10000 }, .it_interval = { .tv_usec = 10000 } }, never = { 0 };
 	struct timespec long_time = { .tv_sec = 100 };
-	int (*masks)(int, const sigset_t *, sigset_t *) = dlsym(RTLD_NEXT, "pthread_sigmask"); /* this program has one of its own */
+	/* this program has one of its own */
+	int (*masks)(int, const sigset_t *, sigset_t *) = dlsym(RTLD_NEXT, "pthread_sigmask");
 	sigset_t usr1, before;
 	stack_t stack = { .ss_sp = p + 10 * PAGE, .ss_size = 10 * PAGE };
 
@@ -525,9 +533,11 @@ static void of_signals(void)
 	CLOSED(sigaction(SIGALRM, &action, old), 0);
 	CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
 	closed();
-	CHECK(nanosleep(&long_time, (struct timespec *)result) == -1 && errno == EINTR && ((struct timespec *)result)->tv_sec == 99);
+	CHECK(nanosleep(&long_time, (struct timespec *)result) == -1 && errno == EINTR &&
+	      ((struct timespec *)result)->tv_sec == 99);
 	closed();
-	CHECK(clock_nanosleep(CLOCK_MONOTONIC, 0, &long_time, (struct timespec *)result) == EINTR && ((struct timespec *)result)->tv_sec == 99);
+	CHECK(clock_nanosleep(CLOCK_MONOTONIC, 0, &long_time, (struct timespec *)result) == EINTR &&
+	      ((struct timespec *)result)->tv_sec == 99);
 	CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
 	CLOSED(sigaltstack(NULL, (stack_t *)result), 0);
 	/* The kernel could not run a handler on a closed stack. */

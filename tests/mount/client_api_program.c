@@ -1,4 +1,5 @@
-/* Of client_api.c: what a program does beside its checkpoints: system calls, threads, children, handlers, huge pages. */
+/* Of client_api.c: what a program does beside its checkpoints: system calls, threads, children, handlers, huge
+ * pages. */
 #include "client_api.h"
 
 #include <fcntl.h>
@@ -341,7 +342,8 @@ static void on_alarm(int number)
 
 static void handlers_of_the_program_are_called_and_may_write(void)
 {
-	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO }, old, alarms = { .sa_handler = on_alarm };
+	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO }, old,
+			 alarms = { .sa_handler = on_alarm };
 	struct itimerval often = { .it_interval.tv_usec = 150, .it_value.tv_usec = 150 }, never = { 0 };
 	struct sigaction nested = { .sa_handler = on_nested, .sa_flags = SA_ONSTACK };
 	stack_t stack = { .ss_sp = malloc(65536), .ss_size = 65536 }, none = { .ss_flags = SS_DISABLE };
@@ -454,7 +456,8 @@ static void a_handler_that_asks_in_the_midst_of_a_call_is_told_so(void)
 
 /* --- descriptors --- */
 
-/* Who prints to a descriptor that it has closed does not print into a checkpoint, and who closes all others does not end them. */
+/* Who prints to a descriptor that it has closed does not print into a checkpoint, and who closes all others does not
+ * end them. */
 static void descriptors_of_the_library_are_not_the_programs(void)
 {
 	const struct ckptfs_options options = { .size = sizeof(options), .write_rate = 16 << 20 };
@@ -525,7 +528,8 @@ static void pages_that_the_kernel_has_joined_are_tracked(void)
 	CHECK(ckptfs_protect("p", p, len) == 0);
 	api_take();
 	CHECK(api_stats(1).pages == len / PAGE);
-	p[5 * PAGE] = 2; /* one page of one, another one as a whole, half of the third, all again while that is being written */
+	/* one page of one, another one as a whole, half of the third, all again while that is being written */
+	p[5 * PAGE] = 2;
 	memset(p + huge, 3, huge);
 	memset(p + 2 * huge, 4, huge / 2);
 	CHECK(ckptfs_checkpoint() == 0);
@@ -534,7 +538,8 @@ static void pages_that_the_kernel_has_joined_are_tracked(void)
 	CHECK(api_stats(2).pages >= 1 + huge / PAGE + huge / 2 / PAGE && api_stats(2).pages <= 3 * huge / PAGE);
 	api_take();
 	CHECK(ckptfs_restart(2, 0, NULL) == 0);
-	CHECK(p[5 * PAGE] == 2 && api_all_are(p, 5 * PAGE, 1) && api_all_are(p + 5 * PAGE + 1, huge - 5 * PAGE - 1, 1) && api_all_are(p + huge, huge, 3));
+	CHECK(p[5 * PAGE] == 2 && api_all_are(p, 5 * PAGE, 1) &&
+	      api_all_are(p + 5 * PAGE + 1, huge - 5 * PAGE - 1, 1) && api_all_are(p + huge, huge, 3));
 	CHECK(api_all_are(p + 2 * huge, huge / 2, 4) && api_all_are(p + 2 * huge + huge / 2, huge + huge / 2, 1));
 	CHECK(ckptfs_restart(3, 0, NULL) == 0 && api_all_are(p, len, 5));
 	CHECK(ckptfs_unprotect(p) == 0);
@@ -567,7 +572,8 @@ const struct api_test api_program_tests[] = {
 	{ "system calls write to closed pages", calls_write_to_closed_pages },
 	{ "threads write while checkpoints are taken", threads_write_while_checkpoints_are_taken },
 	{ "threads write while regions go", threads_write_while_regions_go },
-	{ "no call fails because another thread takes a checkpoint", no_call_fails_because_another_thread_takes_a_checkpoint },
+	{ "no call fails because another thread takes a checkpoint",
+	  no_call_fails_because_another_thread_takes_a_checkpoint },
 	{ "threads call at the same time", threads_call_at_the_same_time },
 	{ "children of busy parents set handlers", children_of_busy_parents_set_handlers },
 	{ "children are not tracked and parents are", children_are_not_tracked_and_parents_are },

@@ -1,4 +1,5 @@
-/* Of client_api.c: older and rarer ways to block signals and to set handlers, none of which keeps the program from writing to closed pages. */
+/* Of client_api.c: older and rarer ways to block signals and to set handlers, none of which keeps the program from
+ * writing to closed pages. */
 #include "client_api.h"
 
 #include <dlfcn.h>
@@ -82,7 +83,8 @@ static void by_the_attributes_of_a_thread(void)
 
 static void who_blocks_all_signals_may_write(void)
 {
-	static void (*const ways[])(void) = { by_sighold, by_sigblock, by_sigsetmask, by_sigset, by_setcontext, by_the_attributes_of_a_thread };
+	static void (*const ways[])(void) = { by_sighold, by_sigblock,	 by_sigsetmask,
+					      by_sigset,  by_setcontext, by_the_attributes_of_a_thread };
 	sigset_t before, now;
 
 	api_begin(NULL);
@@ -105,7 +107,8 @@ static void on_alarm(int number)
 
 static void who_waits_with_an_old_mask_may_write(void)
 {
-	int (*wait_with_mask)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "sigpause"); /* the headers have another one of that name */
+	/* the headers have another one of that name */
+	int (*wait_with_mask)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "sigpause");
 	struct itimerval soon = { .it_value = { .tv_usec = 20000 } };
 	sigset_t alarm, before;
 
@@ -145,7 +148,8 @@ static void handlers_that_were_set_in_older_ways_are_called(void)
 	static const struct {
 		sighandler_t (*set)(int, sighandler_t);
 		bool once; /* System V */
-	} ways[] = { { signal, false }, { ssignal, false }, { bsd_signal, false }, { sigset, false }, { sysv_signal, true }, { __sysv_signal, true } };
+	} ways[] = { { signal, false }, { ssignal, false },    { bsd_signal, false },
+		     { sigset, false }, { sysv_signal, true }, { __sysv_signal, true } };
 
 	api_begin(NULL);
 	p = ckptfs_malloc("p", PAGE);

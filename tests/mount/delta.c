@@ -224,8 +224,8 @@ static void remember(struct delta_record *rec, const struct series *s, uint32_t 
 	delta_record_commit(rec);
 }
 
-static void make(const char *dir, uint64_t seed, enum delta_method method, uint32_t chunk_len, uint32_t from, uint32_t to,
-		 bool on)
+static void make(const char *dir, uint64_t seed, enum delta_method method, uint32_t chunk_len, uint32_t from,
+		 uint32_t to, bool on)
 {
 	_cleanup_(buf_release) struct buf object = BUF_EMPTY;
 	struct series s = series_at(seed, from - 1);
@@ -487,8 +487,8 @@ static enum delta_method method_of(const char *name)
 int main(int argc, char *argv[])
 {
 	if (argc == 8 && strncmp(argv[1], "make", 4) == 0)
-		make(argv[2], strtoull(argv[3], NULL, 10), method_of(argv[4]), (uint32_t)atoi(argv[5]), (uint32_t)atoi(argv[6]),
-		     (uint32_t)atoi(argv[7]), strcmp(argv[1], "make-on") == 0);
+		make(argv[2], strtoull(argv[3], NULL, 10), method_of(argv[4]), (uint32_t)atoi(argv[5]),
+		     (uint32_t)atoi(argv[6]), (uint32_t)atoi(argv[7]), strcmp(argv[1], "make-on") == 0);
 	else if (argc == 6 && strcmp(argv[1], "check") == 0)
 		check(argv[2], strtoull(argv[3], NULL, 10), (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]));
 	else if (argc == 5 && strcmp(argv[1], "stage") == 0)

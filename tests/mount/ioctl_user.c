@@ -1,7 +1,8 @@
 /*
  * Usage: ioctl_user DIR
  *
- * With what is installed, in C or C++: clones a file of DIR, compares both, looks at one, makes all durable and seals the directory.
+ * With what is installed, in C or C++: clones a file of DIR, compares both, looks at one, makes all durable and seals
+ * the directory.
  */
 #include <ckptfs.h>
 #include <ckptfs/ioctl.h>

@@ -1,8 +1,8 @@
 /*
  * Usage: lineage DIR OTHER
  *
- * What ckptfs_gpu.h promises, with host memory, on a mount: DIR is a directory of one, OTHER of none. Knows nothing of the library
- * but its header.
+ * What ckptfs_gpu.h promises, with host memory, on a mount: DIR is a directory of one, OTHER of none. Knows nothing of
+ * the library but its header.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -105,7 +105,8 @@ static inline uint8_t *data_of(struct tree *t, int n)
 /* NULL: not there any more */
 static inline const uint8_t *kept_bytes(const struct tree *t, const struct step *s)
 {
-	return s->bytes.nr_pages > 0 && t->bytes_end - s->bytes.at <= KEPT_BYTES ? t->bytes + s->bytes.at % KEPT_BYTES : NULL;
+	return s->bytes.nr_pages > 0 && t->bytes_end - s->bytes.at <= KEPT_BYTES ? t->bytes + s->bytes.at % KEPT_BYTES :
+										   NULL;
 }
 int node_new(struct tree *t, enum node_type type, uint32_t mode); /* slot or -1; nlink 0 */
 void node_born(struct tree *t, int n, uint64_t ino);

@@ -357,7 +357,8 @@ static bool between(const struct slot *s, uint64_t after)
 	return s->mount >= low && s->mount <= high;
 }
 
-/* Is one part of the page as it was before the step, and the other as it was after? Files cut by content are torn anywhere. */
+/* Is one part of the page as it was before the step, and the other as it was after? Files cut by content are torn
+ * anywhere. */
 static bool is_torn_page(const struct tree *t, struct tree *mount, const struct step *step, const struct key *key)
 {
 	const uint8_t *old = kept_bytes(t, step), *new, *got;
@@ -367,8 +368,8 @@ static bool is_torn_page(const struct tree *t, struct tree *mount, const struct 
 	for (n = 0; n < NR_NODES; n++)
 		if (mount->node[n].type == NODE_FILE && mount->node[n].id == key->id)
 			break;
-	if (!old || n == NR_NODES || key->kind != KEY_PAGE || key->id != step->bytes.id || key->sub < step->bytes.page ||
-	    key->sub - step->bytes.page >= step->bytes.nr_pages)
+	if (!old || n == NR_NODES || key->kind != KEY_PAGE || key->id != step->bytes.id ||
+	    key->sub < step->bytes.page || key->sub - step->bytes.page >= step->bytes.nr_pages)
 		return false;
 	old += (key->sub - step->bytes.page) * PAGE;
 	new = old + (size_t)step->bytes.nr_pages * PAGE;

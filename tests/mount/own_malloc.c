@@ -1,4 +1,5 @@
-/* A program that knows nothing of checkpoints, and brings an allocator: from one mapping, which never gets anything back. */
+/* A program that knows nothing of checkpoints, and brings an allocator: from one mapping, which never gets anything
+ * back. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /*
- * rounds FILE MIB ROUNDS: an MPI program to take images of, whose result depends on every round of every process. Each has memory of its own; in a round it gets a number from
- * its neighbour, fills a page from it and adds up with all. FILE has the last round, FILE.result in the end what came out: it is the same however often the job was
- * interrupted and went on from its images.
+ * rounds FILE MIB ROUNDS: an MPI program to take images of, whose result depends on every round of every process. Each
+ * has memory of its own; in a round it gets a number from its neighbour, fills a page from it and adds up with all.
+ * FILE has the last round, FILE.result in the end what came out: it is the same however often the job was interrupted
+ * and went on from its images.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -36,8 +37,8 @@ static uint64_t work(const char *path, uint64_t *memory, size_t nr, unsigned rou
 	for (size_t i = 0; i < nr * WORDS; i++)
 		memory[i] = mix(number + i);
 	for (unsigned n = 0; n < rounds; n++) {
-		MPI_Sendrecv(&number, 1, MPI_UINT64_T, (rank + 1) % nr_ranks, 0, &got, 1, MPI_UINT64_T, (rank + nr_ranks - 1) % nr_ranks, 0, MPI_COMM_WORLD,
-			     MPI_STATUS_IGNORE);
+		MPI_Sendrecv(&number, 1, MPI_UINT64_T, (rank + 1) % nr_ranks, 0, &got, 1, MPI_UINT64_T,
+			     (rank + nr_ranks - 1) % nr_ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		for (size_t i = 0; i < WORDS; i++)
 			memory[n % nr * WORDS + i] = mix(got + i);
 		MPI_Allreduce(&got, &sum, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);

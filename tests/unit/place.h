@@ -1,6 +1,6 @@
 /*
- * Where tests have their stores: in memory, if there is room and direct I/O (tmpfs has it since Linux 6.6), as each sync of a disk takes
- * milliseconds, and each test has hundreds. What disks add to it is for the suites that mount.
+ * Where tests have their stores: in memory, if there is room and direct I/O (tmpfs has it since Linux 6.6), as each
+ * sync of a disk takes milliseconds, and each test has hundreds. What disks add to it is for the suites that mount.
  */
 #pragma once
 
@@ -21,7 +21,8 @@ static inline bool has_direct_io(const char *dir)
 
 static inline const char *test_place(void)
 {
-	const uint64_t enough = UINT64_C(2) << 30; /* for tests of several processors at once; containers may have 64 MiB */
+	/* for tests of several processors at once; containers may have 64 MiB */
+	const uint64_t enough = UINT64_C(2) << 30;
 	struct statvfs s;
 
 	if (statvfs("/dev/shm", &s) == 0 && (uint64_t)s.f_bavail * s.f_frsize >= enough && has_direct_io("/dev/shm"))

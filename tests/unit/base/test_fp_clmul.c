@@ -125,8 +125,8 @@ static void a_word_that_one_sum_cannot_see_is_seen_by_the_other(void **state _un
 }
 
 /*
- * What this hash is for (docs/decisions/017-what-xxh3-does-not-promise.md): of two words 64 bytes apart one takes from the
- * other, and what stands beside them is such that the products of XXH3 cancel as well.
+ * What this hash is for (docs/decisions/017-what-xxh3-does-not-promise.md): of two words 64 bytes apart one takes from
+ * the other, and what stands beside them is such that the products of XXH3 cancel as well.
  */
 static void words_that_give_and_take_do_not_collide(void **state _unused_)
 {
@@ -180,7 +180,8 @@ static void pages_that_hardly_differ_spread_evenly(void **state _unused_)
 	for (size_t k = 0; k < ARRAY_SIZE(in_bucket); k++) {
 		for (size_t i = 0; i < NR_BUCKETS; i++)
 			square[k] += (uint64_t)in_bucket[k][i] * in_bucket[k][i];
-		/* Evenly: 16 * 16 * 1024; as by chance: 17 * 16 * 1024; twice that would be every other bucket empty. */
+		/* Evenly: 16 * 16 * 1024; as by chance: 17 * 16 * 1024; twice that would be every other bucket
+		 * empty. */
 		assert_true(square[k] < 2 * 17 * 16 * NR_BUCKETS);
 	}
 }

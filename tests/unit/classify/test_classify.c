@@ -1,4 +1,5 @@
-/* Who asks a classifier, and what a process may do that has restricted itself. The real one is in tests/apps/aware.sh. */
+/* Who asks a classifier, and what a process may do that has restricted itself. The real one is in
+ * tests/apps/aware.sh. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +80,8 @@ static void whatever_becomes_of_it_the_file_is_plain(void **state)
 		{ "exit 7", "status 7", LONG },
 		{ "kill -SEGV $$", "signal 11", LONG },
 		{ "exec sleep 1000", "not done after 200 ms", SHORT },
-		{ "exec >&-; exec sleep 1000", "not done after 200 ms", SHORT }, /* has nothing more to say, but stays */
+		/* has nothing more to say, but stays */
+		{ "exec >&-; exec sleep 1000", "not done after 200 ms", SHORT },
 		{ "sleep 3 & exit 0", "not done after 200 ms", SHORT }, /* is gone, but another has the pipe */
 		{ "exec cat /dev/zero", "said too much", LONG },
 	};

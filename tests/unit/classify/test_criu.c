@@ -94,7 +94,8 @@ static void less_beside_it_says_less(void **state)
 	struct typed t;
 
 	(void)state;
-	assert_int_equal(ask("pages-3.img", PAGES * 4096, 2, &t), 1); /* no files.img: mappings of files have no names */
+	/* no files.img: mappings of files have no names */
+	assert_int_equal(ask("pages-3.img", PAGES * 4096, 2, &t), 1);
 	expect(&t, t.nr_variables - 2, SEGMENT_FILE, "file", 4 * 4096, 4096);
 	typed_release(&t);
 	assert_int_equal(ask("pages-3.img", PAGES * 4096, 1, &t), 1); /* no mm: memory */

@@ -75,7 +75,8 @@ static void bad_rules_are_told(void **state)
 		{ "(a) \\2", "line 1: the new name has \\2, and the expression 1 groups" },
 		{ "(a) \\x", "line 1: in the new name \\ is followed by" },
 		{ "(a) x\\", "line 1: in the new name \\ is followed by" },
-		{ "a+++++++++++++ x", "line 1: with all repetitions written out" }, /* each is twice what is before it */
+		/* each is twice what is before it */
+		{ "a+++++++++++++ x", "line 1: with all repetitions written out" },
 		{ "a{4097} x", "line 1: with all repetitions written out" },
 		{ "a{99999999999999999999} x", "line 1: with all repetitions written out" },
 		{ "((a{1,20}){3,10}){,21} x", "line 1: with all repetitions written out" },

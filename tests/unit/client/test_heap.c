@@ -165,7 +165,11 @@ static void what_cannot_be_had_is_enomem(void **state _unused_)
 {
 	static const struct {
 		size_t size, align;
-	} wanted[] = { { SIZE_MAX, 16 }, { SIZE_MAX - 100, 4096 }, { PTRDIFF_MAX, 16 }, { 16, (size_t)1 << 62 }, { (size_t)1 << 46, 16 } };
+	} wanted[] = { { SIZE_MAX, 16 },
+		       { SIZE_MAX - 100, 4096 },
+		       { PTRDIFF_MAX, 16 },
+		       { 16, (size_t)1 << 62 },
+		       { (size_t)1 << 46, 16 } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
 		errno = 0;
@@ -243,7 +247,9 @@ static void limits_of_addresses_are_kept(void **state _unused_)
 		struct rlimit some = { .rlim_cur = GiB(2), .rlim_max = GiB(2) };
 		struct heap small = { 0 };
 
-		_exit(setrlimit(RLIMIT_AS, &some) == 0 && heap_alloc(&small, MiB(100), 16, true) && malloc(MiB(100)) ? 0 : 1);
+		_exit(setrlimit(RLIMIT_AS, &some) == 0 && heap_alloc(&small, MiB(100), 16, true) && malloc(MiB(100)) ?
+			      0 :
+			      1);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);

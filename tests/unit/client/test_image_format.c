@@ -14,7 +14,12 @@
 
 static const struct image_region regions[] = {
 	{ .off = PAGE + 8, .len = 24, .address = 0x10008, .flags = 0, .name_len = 4, .name = "step" },
-	{ .off = 2 * PAGE, .len = 3 * PAGE, .address = 0x7f0000000000, .flags = IMAGE_REGION_OURS, .name_len = 5, .name = "field" },
+	{ .off = 2 * PAGE,
+	  .len = 3 * PAGE,
+	  .address = 0x7f0000000000,
+	  .flags = IMAGE_REGION_OURS,
+	  .name_len = 5,
+	  .name = "field" },
 };
 
 struct image {
@@ -94,7 +99,8 @@ static void none_are_an_image_too(void **state _unused_)
 static void bytes_are_as_documented(void **state _unused_)
 {
 	static const struct image_region x = { .off = PAGE, .len = 4, .address = 0x20000, .name_len = 1, .name = "x" };
-	static const uint8_t header[] = "ckptIMAG\1\0\0\0\0\0\0\0\0\0\0\0\0\20\0\0\7\0\0\0\0\0\0\0\0\120\0\0\0\0\0\0\41\0\0\0\0\0\0\0\1\0\0";
+	static const uint8_t header[] =
+		"ckptIMAG\1\0\0\0\0\0\0\0\0\0\0\0\0\20\0\0\7\0\0\0\0\0\0\0\0\120\0\0\0\0\0\0\41\0\0\0\0\0\0\0\1\0\0";
 	static const uint8_t table[] = "\0\20\0\0\0\0\0\0\4\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\1\0\0\0x";
 	_cleanup_(image_release) struct image image = make(&x, 1);
 
@@ -122,8 +128,10 @@ static void any_changed_byte_is_found(void **state _unused_)
 		assert_int_equal(decode(&image, &h, &it), -EBADMSG);
 		image.table.data[i] ^= 1;
 	}
-	assert_int_equal(image_header_decode(&image.header, sizeof(image.header) - 1, 5 * PAGE + image.table.len, &h), -EBADMSG);
-	assert_int_equal(image_header_decode(&image.header, sizeof(image.header), 5 * PAGE + image.table.len - 1, &h), -EBADMSG);
+	assert_int_equal(image_header_decode(&image.header, sizeof(image.header) - 1, 5 * PAGE + image.table.len, &h),
+			 -EBADMSG);
+	assert_int_equal(image_header_decode(&image.header, sizeof(image.header), 5 * PAGE + image.table.len - 1, &h),
+			 -EBADMSG);
 }
 
 static void what_lies_is_refused(void **state _unused_)

@@ -78,8 +78,9 @@ static void what_cannot_be_is_refused(void **state _unused_)
 	static const struct {
 		const char *variable, *value;
 	} wrong[] = {
-		{ "CKPTFS_MODE", "fast" },  { "CKPTFS_TRACKING", "magic" }, { "CKPTFS_COW", "101%" }, { "CKPTFS_COW", "-3%" },
-		{ "CKPTFS_COW", "%" },	    { "CKPTFS_COW", "x" },	    { "CKPTFS_RATE", "fast" }, { "CKPTFS_KEPT", "8G" },
+		{ "CKPTFS_MODE", "fast" }, { "CKPTFS_TRACKING", "magic" }, { "CKPTFS_COW", "101%" },
+		{ "CKPTFS_COW", "-3%" },   { "CKPTFS_COW", "%" },	   { "CKPTFS_COW", "x" },
+		{ "CKPTFS_RATE", "fast" }, { "CKPTFS_KEPT", "8G" },
 	};
 	struct ckptfs_options o;
 	uint32_t percent;
@@ -90,15 +91,19 @@ static void what_cannot_be_is_refused(void **state _unused_)
 		assert_true(options_fill(NULL, &o, &percent) < 0);
 	}
 	no_variables(NULL);
-	assert_int_equal(options_fill(&(struct ckptfs_options){ .size = sizeof(o), .flags = CKPTFS_SEALED }, &o, &percent), -EINVAL);
-	assert_int_equal(options_fill(&(struct ckptfs_options){ .size = sizeof(o), .member = ".." }, &o, &percent), -EINVAL);
-	assert_int_equal(options_fill(&(struct ckptfs_options){ .size = sizeof(o), .member = "" }, &o, &percent), -EINVAL);
+	assert_int_equal(options_fill(&(struct ckptfs_options){ .size = sizeof(o), .flags = CKPTFS_SEALED }, &o, &percent),
+			 -EINVAL);
+	assert_int_equal(options_fill(&(struct ckptfs_options){ .size = sizeof(o), .member = ".." }, &o, &percent),
+			 -EINVAL);
+	assert_int_equal(options_fill(&(struct ckptfs_options){ .size = sizeof(o), .member = "" }, &o, &percent),
+			 -EINVAL);
 }
 
 static void a_mapping_tells_its_page_size(void **state _unused_)
 {
-	char smaps[] = "ffff0000-ffff8000 rw-p 00000000 00:00 0 \nSize: 32 kB\nKernelPageSize:        4 kB\nMMUPageSize: 4 kB\n"
-		       "ffffa000-fffff000 rw-p 00000000 00:10 7 /anon_hugepage (deleted)\nSize: 2048 kB\nKernelPageSize:     2048 kB\n";
+	char smaps[] =
+		"ffff0000-ffff8000 rw-p 00000000 00:00 0 \nSize: 32 kB\nKernelPageSize:        4 kB\nMMUPageSize: 4 kB\n"
+		"ffffa000-fffff000 rw-p 00000000 00:10 7 /anon_hugepage (deleted)\nSize: 2048 kB\nKernelPageSize:     2048 kB\n";
 	const struct {
 		uintptr_t address;
 		size_t size;

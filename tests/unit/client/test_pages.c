@@ -369,7 +369,8 @@ static void pages_bring_their_neighbours_with_them(void **state _unused_)
 {
 	static const uint32_t touched[] = { 3, 2, 1, 0, 8, 9, 10, 11, 40, 41, 42, 43 };
 	static const uint32_t batches[][4] = {
-		{ 41, 40, 42, 43 }, /* who is waited for brings a copy and another one; the next who is comes for itself */
+		/* who is waited for brings a copy and another one; the next who is comes for itself */
+		{ 41, 40, 42, 43 },
 		{ 10, 8, 9, 11 },
 		{ 3, 0, 1, 2 }, /* the queue's next; the list of copies has nothing left */
 	};
@@ -417,7 +418,8 @@ static void every_page_is_written_once_as_it_was(void **state _unused_)
 					if (v != PAGES_WAIT)
 						content[p] = ++version;
 				}
-				nr = pages_next(&rig.m, 0, 1u << rand_r(&random) % 4, batch, 1 + (uint32_t)rand_r(&random) % 4);
+				nr = pages_next(&rig.m, 0, 1u << rand_r(&random) % 4, batch,
+						1 + (uint32_t)rand_r(&random) % 4);
 				for (uint32_t i = 0; i < nr; i++) {
 					uint32_t slot = rig.m.page[batch[i]].slot;
 

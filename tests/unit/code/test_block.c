@@ -42,7 +42,8 @@ static void round_trip(struct rig *rig, const struct coder_spec *spec, const uin
 	assert_int_equal(rig->got[len], 0xee);
 }
 
-/* Every type, every way, every kind of bits; at an odd address, with any lead, with a base that is shorter, as long, or longer. */
+/* Every type, every way, every kind of bits; at an odd address, with any lead, with a base that is shorter, as long, or
+ * longer. */
 static void all_bits_come_back_from_every_way(void **state)
 {
 	struct rig *rig = *state;
@@ -137,7 +138,8 @@ static void what_does_not_shrink_is_stored_as_it_is(void **state)
 	assert_memory_equal(rig->block + sizeof(struct code_header_disk), rig->plain, 2000);
 }
 
-/* The place of the base takes bytes, too: a block that is smaller by fewer than those is stored as it is, within its room. */
+/* The place of the base takes bytes, too: a block that is smaller by fewer than those is stored as it is, within its
+ * room. */
 static void a_place_is_within_the_room(void **state)
 {
 	struct rig *rig = *state;
@@ -148,7 +150,8 @@ static void a_place_is_within_the_room(void **state)
 	bool seen[2] = { false, false };
 
 	fill_pattern(NOISE, spec.steps.type, rig->base + 1, LEN_MAX);
-	for (size_t len = 0; len <= 200; len++) { /* words of 4 sections take 16 bytes, and one plane is a single byte */
+	/* words of 4 sections take 16 bytes, and one plane is a single byte */
+	for (size_t len = 0; len <= 200; len++) {
 		bool is_placed;
 
 		for (size_t i = 0; i < len; i++)

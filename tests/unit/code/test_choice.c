@@ -130,7 +130,8 @@ static void trials_get_a_quarter_of_the_budget(void **state)
 	code_choice_init(&c, 2, 10);
 	run_trial(&c, dear);
 	n = blocks_until_trial(&c, 90, 500);
-	assert_int_equal(n, (100500 * 4 + 999) / (10 * 100)); /* 100500 ns of trials, a quarter of 10 ns for each byte */
+	/* 100500 ns of trials, a quarter of 10 ns for each byte */
+	assert_int_equal(n, (100500 * 4 + 999) / (10 * 100));
 }
 
 static void one_slow_block_changes_nothing(void **state)

@@ -1,7 +1,8 @@
 /*
- * Blocks as versions 1 to 3 have written them. Each line of the file: the steps, and the block in hexadecimal. All are of the same 253
- * bytes, with the same 240 of a base: what a reader must be able to read for ever. What zstd and lz4 write may differ from
- * version to version, so only blocks without them are compared when writing. WRITE_GOLDEN=1 writes the file.
+ * Blocks as versions 1 to 3 have written them. Each line of the file: the steps, and the block in hexadecimal. All are
+ * of the same 253 bytes, with the same 240 of a base: what a reader must be able to read for ever. What zstd and lz4
+ * write may differ from version to version, so only blocks without them are compared when writing. WRITE_GOLDEN=1
+ * writes the file.
  */
 #include "code_rig.h"
 

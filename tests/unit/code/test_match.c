@@ -96,7 +96,9 @@ static uint64_t noise(uint64_t i)
 static void every_pattern_comes_back_at_any_place(void **state)
 {
 	static const uint32_t lens[] = { 8, 9, 4096, MATCH_PART, MATCH_PART + 3, 3 * MATCH_PART - 5, FRAME };
-	static const struct code_type types[] = { { CODE_FLOAT, 8, false }, { CODE_UINT, 8, true }, { CODE_BYTES, 1, false } };
+	static const struct code_type types[] = { { CODE_FLOAT, 8, false },
+						  { CODE_UINT, 8, true },
+						  { CODE_BYTES, 1, false } };
 	struct bench b;
 
 	(void)state;
@@ -223,9 +225,12 @@ static void damage_never_comes_back_as_something_else(void **state)
 			memcpy(block, good, n);
 		}
 	assert_true(refused > 3000);
-	assert_int_equal(match_decode(b.out, b.work, block, n, NULL, 0, b.got, MATCH_PART), -EBADMSG); /* it names parts before the first */
+	/* it names parts before the first */
+	assert_int_equal(match_decode(b.out, b.work, block, n, NULL, 0, b.got, MATCH_PART), -EBADMSG);
 	assert_int_equal(code_decode(b.work, block, n, NULL, 0, b.got, MATCH_PART), -EBADMSG);
-	assert_int_equal(match_decode(b.out, b.work, block, n, (uint8_t *[MATCH_PARTS]){ NULL }, part, b.got, MATCH_PART - 1), -ENOBUFS);
+	assert_int_equal(match_decode(b.out, b.work, block, n, (uint8_t *[MATCH_PARTS]){ NULL }, part, b.got,
+				      MATCH_PART - 1),
+			 -ENOBUFS);
 	free(good);
 	bench_release(&b);
 }
@@ -253,12 +258,15 @@ static void what_does_not_pay_is_tried_less_and_less(void **state)
 	matching_tell(&b.matching, 1000, 900, 700, 2001); /* dearer than the budget */
 	assert_int_equal(matching_next(&b.matching), MATCHING_NOT);
 	matching_release(&b.matching);
-	assert_int_equal(matching_init(&b.matching, b.work, &(struct coding_shape){ .type = { CODE_FLOAT, 4, false } }, 0, NULL), 0);
+	assert_int_equal(matching_init(&b.matching, b.work, &(struct coding_shape){ .type = { CODE_FLOAT, 4, false } },
+				       0, NULL),
+			 0);
 	assert_int_equal(matching_next(&b.matching), MATCHING_NOT);
 	bench_release(&b);
 }
 
-/* A block as version 4 has written it: 1000 bytes behind a part of noise, with rows of that and of its own. WRITE_GOLDEN=1 writes the file. */
+/* A block as version 4 has written it: 1000 bytes behind a part of noise, with rows of that and of its own.
+ * WRITE_GOLDEN=1 writes the file. */
 static void an_old_block_is_read(void **state)
 {
 	const uint32_t len = MATCH_PART + 1003;

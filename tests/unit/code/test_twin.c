@@ -37,8 +37,8 @@ static void numbers_are_rounded_to_the_nearest(struct code_type narrow, uint16_t
 	for (uint32_t sign = 0; sign < 2; sign++)
 		for (uint32_t y = 0; y < infinity; y++) {
 			uint16_t this = (uint16_t)(y | sign << 15), next = (uint16_t)(this + 1);
-			/* As integers floats are in order, and of those with one exponent the middle is that of the integers. The last one's
-			 * neighbour is what would come after it, where infinity stands. */
+			/* As integers floats are in order, and of those with one exponent the middle is that of the
+			 * integers. The last one's neighbour is what would come after it, where infinity stands. */
 			uint32_t lo = widened(narrow, this),
 				 hi = y + 1 < infinity ? widened(narrow, next) :
 							 lo + (lo - widened(narrow, (uint16_t)(this - 1)));

@@ -18,7 +18,8 @@ void rig_close(struct rig *rig);
 void rig_reopen(struct rig *rig);
 /* As if the machine had stopped now: the engine goes on with a copy of what had been acknowledged. */
 void rig_crash(struct rig *rig);
-/* The same in two steps: a copy of the store as it is now, and later the end of the engine, which leaves that copy in its place. */
+/* The same in two steps: a copy of the store as it is now, and later the end of the engine, which leaves that copy in
+ * its place. */
 void rig_copy_as_it_is(struct rig *rig);
 void rig_close_to_copy(struct rig *rig);
 void rig_remove_index(struct rig *rig);

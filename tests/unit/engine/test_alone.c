@@ -45,7 +45,8 @@ static void it_goes_by_what_was_found(void **state _unused_)
 		const struct step *s = &steps[i];
 
 		if (s->what == DECIDED)
-			assert_int_equal(alone_decided(&a, s->nr_frames, s->nr_offered, s->nr_found), s->then == ALONE_LETTING_GO);
+			assert_int_equal(alone_decided(&a, s->nr_frames, s->nr_offered, s->nr_found),
+					 s->then == ALONE_LETTING_GO);
 		else if (s->what == COMMITTED)
 			alone_committed(&a);
 		else

@@ -185,14 +185,16 @@ static void seal_of_a_file(struct rig *rig _unused_, struct db_batch *b, const s
 
 static void mark_without_a_seal(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
-	put_attributes(b, (struct ns_inode){
-				  .ino = DIR_E, .mode = S_IFDIR | 0755, .nlink = 2, .parent = DIR_D, .flags = INODE_SEALED });
+	put_attributes(
+		b, (struct ns_inode){
+			   .ino = DIR_E, .mode = S_IFDIR | 0755, .nlink = 2, .parent = DIR_D, .flags = INODE_SEALED });
 }
 
 static void half_a_seal(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
-	put_attributes(b, (struct ns_inode){
-				  .ino = DIR_D, .mode = S_IFDIR | 0755, .nlink = 3, .parent = ROOT, .flags = INODE_SEALED });
+	put_attributes(
+		b, (struct ns_inode){
+			   .ino = DIR_D, .mode = S_IFDIR | 0755, .nlink = 3, .parent = ROOT, .flags = INODE_SEALED });
 	put_attributes(b, (struct ns_inode){
 				  .ino = FILE_F, .mode = S_IFREG | 0644, .nlink = 2, .flags = INODE_SEALED });
 	put_seal(b, DIR_D);
@@ -223,22 +225,29 @@ static void copy_with_a_way_to_it(struct rig *rig _unused_, struct db_batch *b, 
 
 static void top_without_a_note(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
-	put_attributes(b, (struct ns_inode){
-				  .ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_SEALED | INODE_COPY });
+	put_attributes(
+		b,
+		(struct ns_inode){
+			.ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_SEALED | INODE_COPY });
 }
 
 static void copy_that_is_not_sealed(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
-	put_attributes(b, (struct ns_inode){ .ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_COPY });
+	put_attributes(
+		b, (struct ns_inode){ .ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_COPY });
 	put_copy(b, 8);
 }
 
 static void file_in_a_copy_and_elsewhere(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key)
 {
-	put_attributes(b, (struct ns_inode){
-				  .ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_SEALED | INODE_COPY });
+	put_attributes(
+		b,
+		(struct ns_inode){
+			.ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_SEALED | INODE_COPY });
 	put_copy(b, 8);
-	put_attributes(b, (struct ns_inode){ .ino = LINK_L, .mode = S_IFLNK | 0777, .nlink = 2, .flags = INODE_SEALED | INODE_COPY });
+	put_attributes(b,
+		       (struct ns_inode){
+			       .ino = LINK_L, .mode = S_IFLNK | 0777, .nlink = 2, .flags = INODE_SEALED | INODE_COPY });
 	put_entry(b, 8, ns_cookie(key, "l", 1), "l", LINK_L, DT_LNK);
 }
 

@@ -133,7 +133,8 @@ static void a_missing_pack_is_told_with_its_files(void **state)
 		    "packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there");
 }
 
-/* Only the journal knows that something else has been collected, and who refers to these zeros: they are not taken for that. */
+/* Only the journal knows that something else has been collected, and who refers to these zeros: they are not taken for
+ * that. */
 static void a_table_of_zeros_is_missed_before_the_journal_is_applied(void **state)
 {
 	struct rig *rig = *state;
@@ -175,7 +176,8 @@ static void wrong_counts_are_counted_anew(void **state)
 /* --- hints --- */
 
 /* As if all had been absorbed: nobody looks into the packs' tables for it, and RocksDB knows nothing. */
-/* As many bytes are lost as compressing others has saved: still nobody takes all frames for plain, and gives back what is not theirs. */
+/* As many bytes are lost as compressing others has saved: still nobody takes all frames for plain, and gives back what
+ * is not theirs. */
 static void frames_are_still_compressed_after_counting_anew(void **state)
 {
 	struct rig *rig = *state;

@@ -1,4 +1,5 @@
-/* Clones: the bytes are those that copying would give, also when the log is read again, and the log says little of them. */
+/* Clones: the bytes are those that copying would give, also when the log is read again, and the log says little of
+ * them. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

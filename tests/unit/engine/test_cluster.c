@@ -1,6 +1,6 @@
 /*
- * Several stores of one cluster in one process. The rounds are the real ones of the engine; what is between the nodes is a barrier here, and who
- * stores what is decided by the least load.
+ * Several stores of one cluster in one process. The rounds are the real ones of the engine; what is between the nodes
+ * is a barrier here, and who stores what is decided by the least load.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -193,8 +193,8 @@ static int fetch(void *node, struct cluster_want *wants, size_t nr)
 		for (unsigned k = 0; k < wants[i].nr_owners && !wants[i].got; k++)
 			for (unsigned n = w->nr_away; n < NODES; n++)
 				if (memcmp(engine_store_id(w->nodes[n].rig->e), wants[i].owners[k], CLUSTER_ID_LEN) == 0)
-					wants[i].got = engine_cluster_chunk(w->nodes[n].rig->e, wants[i].fp, wants[i].len,
-									    wants[i].buf) > 0;
+					wants[i].got = engine_cluster_chunk(w->nodes[n].rig->e, wants[i].fp,
+									    wants[i].len, wants[i].buf) > 0;
 	return 0;
 }
 
@@ -953,7 +953,8 @@ static void a_file_can_be_had_when_its_node_is_lost(void **state)
 }
 
 /* Pages of a file, to where they lie one behind the other. All come but `missing` (SIZE_MAX: all). */
-static void ask(struct rig *rig, const struct cluster_piece *p, const size_t *which, size_t nr, const uint8_t *bytes, size_t missing)
+static void ask(struct rig *rig, const struct cluster_piece *p, const size_t *which, size_t nr, const uint8_t *bytes,
+		size_t missing)
 {
 	struct cluster_want *w = calloc(nr, sizeof(*w));
 	size_t at = 0, want = 0;
@@ -1016,7 +1017,8 @@ static void chunks_are_given_in_whatever_order_they_are_asked_for(void **state)
 	free(p);
 }
 
-/* One part of a frame after the other, so that the next is guessed: up to the end of the store, where there is none, and then somewhere else. What is wanted of the length of another is not there. */
+/* One part of a frame after the other, so that the next is guessed: up to the end of the store, where there is none,
+ * and then somewhere else. What is wanted of the length of another is not there. */
 static void what_is_guessed_is_looked_at(void **state)
 {
 	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
@@ -1064,7 +1066,8 @@ static void one_that_is_damaged_is_not_given_and_its_neighbours_are(void **state
 	free(p);
 }
 
-static void assert_located(struct rig *rig, const struct cluster_piece *p, size_t nr, bool is_here, const struct rig *owner)
+static void assert_located(struct rig *rig, const struct cluster_piece *p, size_t nr, bool is_here,
+			   const struct rig *owner)
 {
 	for (size_t i = 0; i < nr; i++) {
 		struct cluster_want w = { .fp = p[i].fp, .len = p[i].chunk_len };
@@ -1429,7 +1432,8 @@ static void what_comes_while_nodes_collect_stays(void **state)
 	w->open = false;
 	collect_all(w);
 	mark_all(w, &win, filter);
-	/* A round, of new pages and of those that are about to be given up: none of these is known any more to who had it elsewhere. */
+	/* A round, of new pages and of those that are about to be given up: none of these is known any more to who had
+	 * it elsewhere. */
 	w->open = true;
 	write_all(w, 11, MiB(2), 2);
 	write_all(w, 12, MiB(1), 1);

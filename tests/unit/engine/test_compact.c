@@ -1,4 +1,5 @@
-/* Compacting: variables become small, files keep every byte, whatever comes between; and what does not get smaller stays. */
+/* Compacting: variables become small, files keep every byte, whatever comes between; and what does not get smaller
+ * stays. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -308,11 +309,18 @@ static void what_became_of_a_variable_is_remembered(void **state)
 /* It comes from users' files. */
 static void lies_cost_no_byte(void **state)
 {
-	static const struct code_type types[] = { { CODE_FLOAT, 8, true }, { CODE_BFLOAT, 2, false }, { CODE_INT, 4, false } };
+	static const struct code_type types[] = { { CODE_FLOAT, 8, true },
+						  { CODE_BFLOAT, 2, false },
+						  { CODE_INT, 4, false } };
 	struct rig *rig = *state;
 	struct compact_extent x[] = {
-		{ 0, 5, 1 },	       { 0, LEN - 5, MiB(40) },	   { 0, MiB(1) + 1, KiB(100) }, { 1, UINT64_MAX / 2, MiB(1) },
-		{ 2, 0, LEN },	       { 0, MiB(1) - 7, KiB(300) }, { 1, 0, LEN },
+		{ 0, 5, 1 },
+		{ 0, LEN - 5, MiB(40) },
+		{ 0, MiB(1) + 1, KiB(100) },
+		{ 1, UINT64_MAX / 2, MiB(1) },
+		{ 2, 0, LEN },
+		{ 0, MiB(1) - 7, KiB(300) },
+		{ 1, 0, LEN },
 	};
 	struct compact_variable v[ARRAY_SIZE(types)];
 	struct compact_result result[ARRAY_SIZE(types)];
@@ -529,7 +537,8 @@ static void nobody_notices(void **state)
 	check_rank(rig, 0, 0);
 }
 
-/* A writer who comes to wait after each frame that is coded, and goes when he has been looked at a few times in a row. */
+/* A writer who comes to wait after each frame that is coded, and goes when he has been looked at a few times in a
+ * row. */
 struct writer {
 	struct engine *e;
 	bool waits;

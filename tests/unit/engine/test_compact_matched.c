@@ -1,4 +1,5 @@
-/* Variables of which rows repeat within a file: stored once, and every byte stays, whatever becomes of the other files. */
+/* Variables of which rows repeat within a file: stored once, and every byte stays, whatever becomes of the other
+ * files. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +60,8 @@ static void check_files(struct rig *rig, unsigned dropped)
 /* All of them as one variable: of doubles, or whole files of which nothing is known. */
 static struct compact_result compact(struct rig *rig, bool whole)
 {
-	const struct coding_shape bytes = { .type = { CODE_BYTES, 1, false } }, doubles = { .type = { CODE_FLOAT, 8, false } };
+	const struct coding_shape bytes = { .type = { CODE_BYTES, 1, false } },
+				  doubles = { .type = { CODE_FLOAT, 8, false } };
 	struct compact_extent x[FILES];
 	uint64_t inos[FILES];
 	struct compact_variable v = { whole ? "files" : "field", whole ? bytes : doubles, x, FILES, 0, 0 };
@@ -118,7 +120,8 @@ static void files_go_and_the_others_stay(void **state)
 	rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = 100 }); /* everything that is live moves */
 	rig_crash(rig);
 	check_files(rig, dropped);
-	assert_in_range(rig_stats(rig).pack_disk, 1, 3 * LEN * 72 / 100 + KiB(100)); /* what repeats is not there again */
+	/* what repeats is not there again */
+	assert_in_range(rig_stats(rig).pack_disk, 1, 3 * LEN * 72 / 100 + KiB(100));
 	rig_fsck(rig);
 	check_files(rig, dropped);
 }

@@ -1,4 +1,5 @@
-/* Variables that were rounded from others: nearly nothing is left of them, and every byte comes back, whatever becomes of the others. */
+/* Variables that were rounded from others: nearly nothing is left of them, and every byte comes back, whatever becomes
+ * of the others. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,8 @@
 #define FIRST 100u /* inode of the first step */
 #define STEPS 5u
 
-static const struct coding_shape floats = { .type = { CODE_FLOAT, 4, false } }, halves = { .type = { CODE_BFLOAT, 2, false } };
+static const struct coding_shape floats = { .type = { CODE_FLOAT, 4, false } },
+				 halves = { .type = { CODE_BFLOAT, 2, false } };
 
 /* Noise that changes in its lower half from step to step, and that rounded. */
 static void fill(uint8_t *p, unsigned step)
@@ -74,7 +76,8 @@ static struct plan *plan_new(unsigned nr, unsigned chain)
 		p->inos[i] = FIRST + i;
 		p->x[2 * i] = (struct compact_extent){ i, WIDE_AT, 4 * NR };
 		p->x[2 * i + 1] = (struct compact_extent){ i, NARROW_AT, 2 * NR };
-		p->variable[2 * i] = (struct compact_variable){ "wide", floats, &p->x[2 * i], 1, i > 0 ? 2 * i - 1 : 0, 0 };
+		p->variable[2 * i] =
+			(struct compact_variable){ "wide", floats, &p->x[2 * i], 1, i > 0 ? 2 * i - 1 : 0, 0 };
 		p->variable[2 * i + 1] = (struct compact_variable){ "narrow", halves, &p->x[2 * i + 1], 1, 0, 2 * i + 1 };
 	}
 	p->conf = (struct compact_conf){ .inos = p->inos,

@@ -1,4 +1,5 @@
-/* Steps of a variable that are coded against one another: every byte of every file stays, whatever becomes of the others. */
+/* Steps of a variable that are coded against one another: every byte of every file stays, whatever becomes of the
+ * others. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,8 @@
 
 static const struct coding_shape doubles = { .type = { CODE_FLOAT, 8, false } };
 
-/* Numbers of which nothing is known, and which change in their last bits from step to step. Of every tenth page nothing changes. */
+/* Numbers of which nothing is known, and which change in their last bits from step to step. Of every tenth page nothing
+ * changes. */
 static void fill(uint8_t *p, unsigned step)
 {
 	rig_pattern(p, LEN, 5);
@@ -129,7 +131,8 @@ static void steps_are_small_against_one_another(void **state)
 	together = p->result[0].after + p->result[0].kept;
 	assert_in_range(together, 1, alone * 6 / 10);
 	assert_int_equal(p->result[0].coder.steps.base, CODE_BASE_SUB);
-	assert_int_equal(rig_stats(rig).stored_chunks, chunks); /* the old places are gone, and nothing is there twice */
+	/* the old places are gone, and nothing is there twice */
+	assert_int_equal(rig_stats(rig).stored_chunks, chunks);
 	for (unsigned i = 0; i < 3; i++) {
 		check_steps(rig, 0, 5, 0);
 		if (i == 0)
@@ -166,7 +169,8 @@ static void collect(struct rig *rig, unsigned move_below)
 	rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = move_below, .place = true });
 }
 
-/* Whichever steps go, in whichever order: the others are there, before and after they have been moved, and the space comes back. */
+/* Whichever steps go, in whichever order: the others are there, before and after they have been moved, and the space
+ * comes back. */
 static void steps_go_and_the_others_stay(void **state)
 {
 	static const unsigned orders[][4] = { { 0, 1, 2, 3 }, { 4, 3, 2, 1 }, { 2, 4, 0, 1 }, { 3, 1, 4, 2 } };
@@ -195,7 +199,8 @@ static void steps_go_and_the_others_stay(void **state)
 			rig_drop(rig, FIRST + i);
 		collect(rig, 0);
 	}
-	assert_in_range(rig_stats(rig).pack_disk, 0, KiB(300)); /* what no variable has, in packs that are being filled */
+	/* what no variable has, in packs that are being filled */
+	assert_in_range(rig_stats(rig).pack_disk, 0, KiB(300));
 }
 
 /* A base whose bytes are overwritten is needed as before. */
@@ -264,7 +269,9 @@ static void steps_that_come_one_by_one_are_together_in_the_end(void **state)
 /* What a plan says of steps need not be true. */
 static void lies_about_steps_cost_no_byte(void **state)
 {
-	static const size_t before[][5] = { { 1, 2, 3, 4, 5 }, { 5, 5, 5, 5, 5 }, { 0, 1, 1, 1, 1 }, { 0, 0, 2, 1000, SIZE_MAX } };
+	static const size_t before[][5] = {
+		{ 1, 2, 3, 4, 5 }, { 5, 5, 5, 5, 5 }, { 0, 1, 1, 1, 1 }, { 0, 0, 2, 1000, SIZE_MAX }
+	};
 	struct rig *rig = *state;
 
 	for (unsigned i = 0; i < 5; i++)

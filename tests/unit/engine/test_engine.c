@@ -99,8 +99,8 @@ static void zeros_are_holes(void **state)
 	content_close(c);
 }
 
-/* A page in each of 40,000 segments, more than fit into the cache as long as they are dirty. Each step looks for what is
- * next: were that all segments each time, this would take minutes. */
+/* A page in each of 40,000 segments, more than fit into the cache as long as they are dirty. Each step looks for what
+ * is next: were that all segments each time, this would take minutes. */
 static void many_segments_are_gone_through_in_order(void **state)
 {
 	const uint64_t nr = 40000, begin = monotonic_ns();

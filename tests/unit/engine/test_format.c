@@ -100,7 +100,8 @@ static void a_replace_comes_back(void **state)
 	}
 	free(got.x);
 	for (size_t len = 0; len < b.len; len++)
-		if (replace_decode(RECORD_REPLACE, b.data, len, &got) == 0) { /* cut just before the extents: a hole, well-formed */
+		if (replace_decode(RECORD_REPLACE, b.data, len, &got) ==
+		    0) { /* cut just before the extents: a hole, well-formed */
 			assert_int_equal(got.nr, 0);
 			free(got.x);
 		}
@@ -165,7 +166,8 @@ static void a_patch_begins_and_ends_with_extents(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		struct extent x[] = { { t[i].first, 50, { .pack = 3, .off = 8192 } }, { 8192, 100, { .pack = 9, .off = 7 } } };
+		struct extent x[] = { { t[i].first, 50, { .pack = 3, .off = 8192 } },
+				      { 8192, 100, { .pack = 9, .off = 7 } } };
 		struct replace rp = { .ino = 1, .size = 9000, .off = 17, .len = t[i].len, .x = x, .nr = 2 };
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
@@ -183,7 +185,8 @@ static void a_patch_begins_and_ends_with_extents(void **state)
 	}
 	{
 		struct extent x[] = { { 0, 50, { .pack = 3, .off = 8192 } } };
-		struct replace over = { .ino = 1, .off = SEGMENT_SIZE - 49, .len = 50, .x = x, .nr = 1 }; /* two segments */
+		/* two segments */
+		struct replace over = { .ino = 1, .off = SEGMENT_SIZE - 49, .len = 50, .x = x, .nr = 1 };
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY, c = BUF_EMPTY;
 
 		replace_encode(&hole, &b);

@@ -1,4 +1,5 @@
-/* Where pages begin: images of processes share the pages of their memory with each other and with plain files, wherever it stands in them. */
+/* Where pages begin: images of processes share the pages of their memory with each other and with plain files, wherever
+ * it stands in them. */
 #include <elf.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -36,8 +37,13 @@ static struct image core_of(const uint8_t *memory, size_t len, unsigned nr)
 	uint64_t off = HEADER + (nr + 1) * sizeof(Elf64_Phdr);
 	struct image i = { .p = calloc(1, off + len + 100), .len = off + len + 100, .memory = off };
 	Elf64_Phdr *entry = (Elf64_Phdr *)(i.p + HEADER);
-	Elf64_Ehdr e = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT }, .e_type = ET_CORE, .e_machine = EM_X86_64,
-			 .e_version = 1, .e_phoff = HEADER, .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = (uint16_t)(nr + 1) };
+	Elf64_Ehdr e = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+			 .e_type = ET_CORE,
+			 .e_machine = EM_X86_64,
+			 .e_version = 1,
+			 .e_phoff = HEADER,
+			 .e_phentsize = sizeof(Elf64_Phdr),
+			 .e_phnum = (uint16_t)(nr + 1) };
 	size_t each = round_down(len / nr, (size_t)PAGE);
 
 	assert_non_null(i.p);
@@ -46,8 +52,12 @@ static struct image core_of(const uint8_t *memory, size_t len, unsigned nr)
 	for (unsigned k = 0; k < nr; k++) {
 		size_t bytes = k + 1 < nr ? each : len - each * (nr - 1);
 
-		entry[k + 1] = (Elf64_Phdr){ .p_type = PT_LOAD, .p_offset = off + k * each, .p_vaddr = 0x400000 + 2 * k * each, .p_filesz = bytes,
-					     .p_memsz = bytes, .p_align = 1 };
+		entry[k + 1] = (Elf64_Phdr){ .p_type = PT_LOAD,
+					     .p_offset = off + k * each,
+					     .p_vaddr = 0x400000 + 2 * k * each,
+					     .p_filesz = bytes,
+					     .p_memsz = bytes,
+					     .p_align = 1 };
 	}
 	memcpy(i.p + off, memory, len);
 	memset(i.p + off + len, 'n', 100);
@@ -176,7 +186,8 @@ static void bytes_are_right(void **state)
 	struct rig *rig = *state;
 
 	for (unsigned round = 0; round < 4; round++) {
-		_cleanup_(image_release) struct image i = round < 2 ? core_of(memory, MEMORY, 9) : dmtcp_of(memory, MEMORY, round == 2);
+		_cleanup_(image_release) struct image i =
+			round < 2 ? core_of(memory, MEMORY, 9) : dmtcp_of(memory, MEMORY, round == 2);
 		uint64_t ino = 200 + round, seed = round;
 		struct content *c;
 

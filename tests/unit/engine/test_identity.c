@@ -109,7 +109,8 @@ static int decide_nothing(void *userdata, const struct fp *offer, size_t nr, str
 	return -ENOTCONN;
 }
 
-/* Else a round that begins meanwhile would find that this node has nothing, and the commit would come to a round of its own. */
+/* Else a round that begins meanwhile would find that this node has nothing, and the commit would come to a round of its
+ * own. */
 static void what_is_on_its_way_to_a_round_is_pending(void **state)
 {
 	char keyfile[] = "/tmp/ckptfs-key-XXXXXX";

@@ -200,7 +200,8 @@ static void put_value(struct rig *rig, struct ns_key key, uint64_t layer, const 
 	buf_release(&b);
 }
 
-static int read_over(struct rig *rig, uint64_t layer, const struct extent *x, size_t nr, struct extent **ret, size_t *ret_nr)
+static int read_over(struct rig *rig, uint64_t layer, const struct extent *x, size_t nr, struct extent **ret,
+		     size_t *ret_nr)
 {
 	struct buf b = BUF_EMPTY;
 	int r;
@@ -214,7 +215,8 @@ static int read_over(struct rig *rig, uint64_t layer, const struct extent *x, si
 static void the_highest_of_what_layers_cover_is_read(void **state)
 {
 	const struct extent lowest = { 0, 1000, { .pack = 1, .off = 10000 } },
-			    middle[] = { { 100, 100, { .pack = 2, .off = 20000 } }, { 900, 50, { .pack = 2, .off = 30000 } } },
+			    middle[] = { { 100, 100, { .pack = 2, .off = 20000 } },
+					 { 900, 50, { .pack = 2, .off = 30000 } } },
 			    own = { 150, 10, { .pack = 3, .off = 40000 } };
 	static const struct extent want[] = {
 		{ 0, 100, { .pack = 1, .off = 10000 } },   { 100, 50, { .pack = 2, .off = 20000 } },
@@ -591,8 +593,8 @@ static void the_checker_finds_what_is_wrong_with_them(void **state)
 	static edit_fn *const edits[] = { remove_layer, add_layers };
 	static const char *const said[][4] = {
 		{ "segment 1 has layers that are missing, damaged, or too many", NULL },
-		{ "has a number that was never given out", "the one that it lies on is not there", "it lies on a later layer",
-		  "its extents do not decode" },
+		{ "has a number that was never given out", "the one that it lies on is not there",
+		  "it lies on a later layer", "its extents do not decode" },
 	};
 	struct rig *rig = *state;
 	struct buf b = BUF_EMPTY;

@@ -1,5 +1,6 @@
 /*
- * Two stores of a cluster: a member, whose chunks the collector is to have. What it has taken may be coded there, moved and collected, and the member reads every byte, whenever either of them crashes.
+ * Two stores of a cluster: a member, whose chunks the collector is to have. What it has taken may be coded there, moved
+ * and collected, and the member reads every byte, whenever either of them crashes.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -66,7 +67,12 @@ static int set_up(void **state)
 		if (!mkdtemp(rig->path))
 			return -1;
 		rig->conf = (struct engine_conf){
-			.page = 4096, .cache = MiB(16), .dirty = MiB(16), .pack_bytes = MiB(4), .cluster = w->keyfile, .cluster_calls = &w->calls[i],
+			.page = 4096,
+			.cache = MiB(16),
+			.dirty = MiB(16),
+			.pack_bytes = MiB(4),
+			.cluster = w->keyfile,
+			.cluster_calls = &w->calls[i],
 		};
 		rig_open(rig);
 	}
@@ -193,7 +199,9 @@ static int let_go(struct world *w, uint64_t ino, struct cluster_let_go *sums)
 static uint64_t compact(struct rig *rig, const uint64_t *inos, unsigned nr)
 {
 	struct compact_extent x[4];
-	struct compact_variable v = { .key = "field", .shape = { .type = { CODE_FLOAT, 8, false } }, .extent = x, .nr_extents = nr };
+	struct compact_variable v = {
+		.key = "field", .shape = { .type = { CODE_FLOAT, 8, false } }, .extent = x, .nr_extents = nr
+	};
 	struct compact_result result;
 	struct compact_conf conf = { .inos = inos, .variable = &v, .nr_variables = 1, .result = &result, .block = KiB(64) };
 	struct compact_report report;

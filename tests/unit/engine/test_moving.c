@@ -116,7 +116,8 @@ static void a_move_that_finds_no_room_leaves_every_file_right(void **state)
 	rig_open(rig);
 }
 
-/* Memory leads to copies as soon as they are made; these go with the next collection if nobody has come to refer to them. */
+/* Memory leads to copies as soon as they are made; these go with the next collection if nobody has come to refer to
+ * them. */
 static void what_was_copied_before_there_was_no_room_is_found(void **state)
 {
 	static const struct io_hook hook = { .before = run_out };

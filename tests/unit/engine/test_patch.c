@@ -379,7 +379,8 @@ static void what_waits_is_there_for_whoever_comes(void **state)
 		} else if (deed == CLONE) {
 			parent = malloc(LEN);
 			memcpy(parent, l.newest, LEN);
-			make_version(rig, &l, ino + 3, 900); /* of one that has not caught up, and neither has this one */
+			/* of one that has not caught up, and neither has this one */
+			make_version(rig, &l, ino + 3, 900);
 			rig_check_bytes(rig, ino + 3, l.newest, LEN);
 			rig_check_bytes(rig, ino + 2, parent, LEN);
 		} else {

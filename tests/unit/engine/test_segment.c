@@ -93,7 +93,8 @@ static void a_patch_leaves_what_lies_between(void **state)
 
 		for (; nr < 1 + (size_t)random() % ARRAY_SIZE(x); nr++) {
 			uint32_t len = 1 + (uint32_t)random() % most;
-			struct addr a = { .pack = 1 + (uint32_t)random() % 3, .off = PACK_BLOCK * 2 + (uint32_t)random() % 100000 };
+			struct addr a = { .pack = 1 + (uint32_t)random() % 3,
+					  .off = PACK_BLOCK * 2 + (uint32_t)random() % 100000 };
 
 			if (off + at + len > SPAN)
 				break;

@@ -12,10 +12,13 @@
 
 static void temporary_names_have_a_word_for_it(void **state _unused_)
 {
-	static const char *const yes[] = { "tmp",	       "step.tmp",	"tmp-checkpoint-500", "100.orbax-checkpoint-tmp-17",
-					   ".tmp7",	       "x_TEMP",	"ckpt.partial",	      "a.incomplete.b",
-					   "7.inprogress", "step~.tmp123" };
-	static const char *const no[] = { "", "step.100", "tempest", "attempt", "template", "0tmp", "complete", "partially", "..." };
+	static const char *const yes[] = {
+		"tmp",		"step.tmp",    "tmp-checkpoint-500", "100.orbax-checkpoint-tmp-17",
+		".tmp7",	"x_TEMP",      "ckpt.partial",	     "a.incomplete.b",
+		"7.inprogress", "step~.tmp123"
+	};
+	static const char *const no[] = { "",	  "step.100", "tempest",   "attempt", "template",
+					  "0tmp", "complete", "partially", "..." };
 
 	for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
 		assert_true(autoseal_is_temporary(yes[i]));

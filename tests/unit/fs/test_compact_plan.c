@@ -1,4 +1,5 @@
-/* What is to be compacted, as a program says it: what is sound is there, in order; what is not is refused, and nothing of it is. */
+/* What is to be compacted, as a program says it: what is sound is there, in order; what is not is refused, and nothing
+ * of it is. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* Which directories have been compacted: what is noted is read back, what cannot be is refused, and what is sealed no more goes. */
+/* Which directories have been compacted: what is noted is read back, what cannot be is refused, and what is sealed no
+ * more goes. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

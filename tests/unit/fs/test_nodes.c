@@ -571,7 +571,8 @@ static void what_a_liar_tells_is_refused(void **state)
 	struct ns_copy c;
 	struct stat st;
 
-	catalog_piece_encode(&(struct cluster_piece){ { 1, 2 }, 70001, 5, 100 }, &odd); /* no chunk is as long as that */
+	/* no chunk is as long as that */
+	catalog_piece_encode(&(struct cluster_piece){ { 1, 2 }, 70001, 5, 100 }, &odd);
 	chunk[1].data = odd.data;
 	chunk[1].len = odd.len;
 	assert_int_equal(take_made_up(w, twice, 2), -EBADMSG);
@@ -682,7 +683,8 @@ static size_t die_at;
 
 static void die_taking(struct world *w)
 {
-	take_bytes(w, &(struct reading){ .p = w->catalog.data, .len = w->catalog.len, .step = 64, .die_at = die_at, .w = w });
+	take_bytes(w, &(struct reading){
+			      .p = w->catalog.data, .len = w->catalog.len, .step = 64, .die_at = die_at, .w = w });
 }
 
 static void a_crash_while_a_copy_is_made_leaves_the_older_one(void **state)

@@ -75,7 +75,8 @@ static void a_group_is_the_next_ones_on_hosts_of_their_own(void **state _unused_
 		many[i].id[0] = (uint8_t)i;
 		hosts[i] = i;
 	}
-	assert_int_equal(protect_group(&(struct service_world){ many, hosts, ARRAY_SIZE(many), 5 }, many[5].id, group), PROTECT_GROUP_MAX);
+	assert_int_equal(protect_group(&(struct service_world){ many, hosts, ARRAY_SIZE(many), 5 }, many[5].id, group),
+			 PROTECT_GROUP_MAX);
 	for (uint32_t i = 0; i < PROTECT_GROUP_MAX; i++)
 		assert_int_equal(group[i], (6 + i) % ARRAY_SIZE(many));
 }

@@ -1,6 +1,8 @@
 /*
- * What is sealed goes to another node: two real stores, the thread that protects one of them and its half of the link; in between, in place of agents, a thread that hands messages
- * to the other store, loses them, or does something else first. Waiting has no limit of its own here: a test that hangs has failed. An assertion that fails ends the program (main()).
+ * What is sealed goes to another node: two real stores, the thread that protects one of them and its half of the link;
+ * in between, in place of agents, a thread that hands messages to the other store, loses them, or does something else
+ * first. Waiting has no limit of its own here: a test that hangs has failed. An assertion that fails ends the program
+ * (main()).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +61,8 @@ struct world {
 	atomic_uint nr_met; /* worlds that were told of */
 	atomic_uint nr_messages; /* requests that came, ... */
 	unsigned lose_at; /* and the one at which the connection ends; 0: none */
-	unsigned fail_at; /* from which on they are answered with an error, so that trying again at once does no better; 0: none */
+	/* from which on they are answered with an error, so that trying again at once does no better; 0: none */
+	unsigned fail_at;
 	int error;
 	int other_says; /* of all it is asked for: enum link_kept, or why not */
 	atomic_uint nr_asked; /* chunks that it was */
@@ -210,7 +213,8 @@ static void collect_all_but(struct fs *fs, const struct link_copy *copy)
 	free(chunks);
 }
 
-static void do_put(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes, int error, struct buf *ret)
+static void do_put(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
+		   int error, struct buf *ret)
 {
 	struct link_put p;
 	uint8_t *kept;
@@ -264,10 +268,12 @@ static int do_step(struct world *w, const struct link_copy *c, struct cluster_no
 	uint32_t hosts[] = { 0, 1 };
 	const struct service_world now = { nodes, hosts, NR_STORES, PARTNER };
 
-	return c->step == LINK_COPY_COVER ? keeper_cover(w->fs[PARTNER], c, &io, &now) : keeper_settle(w->fs[PARTNER], c, &now);
+	return c->step == LINK_COPY_COVER ? keeper_cover(w->fs[PARTNER], c, &io, &now) :
+					    keeper_settle(w->fs[PARTNER], c, &now);
 }
 
-static void do_copy(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes, int error, struct buf *ret)
+static void do_copy(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
+		    int error, struct buf *ret)
 {
 	struct link_copy *c = malloc(sizeof(*c));
 	int r;
@@ -277,13 +283,16 @@ static void do_copy(struct world *w, uint64_t number, const struct buf *body, co
 	if (w->collect_at_copy)
 		collect_all_but(w->fs[PARTNER], c);
 	w->collect_at_copy = false;
-	r = error < 0 ? error : c->step == LINK_COPY_MAKE ? keeper_copy(w->fs[PARTNER], c, nodes, w->nr_nodes) : do_step(w, c, (struct cluster_node *)nodes);
+	r = error < 0		      ? error :
+	    c->step == LINK_COPY_MAKE ? keeper_copy(w->fs[PARTNER], c, nodes, w->nr_nodes) :
+					do_step(w, c, (struct cluster_node *)nodes);
 	link_encode_error(LINK_COPIED, number, r, ret);
 	free(c->chunks);
 	free(c);
 }
 
-static void do_drop(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes, int error, struct buf *ret)
+static void do_drop(struct world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
+		    int error, struct buf *ret)
 {
 	struct link_drop d;
 	int r;
@@ -291,7 +300,8 @@ static void do_drop(struct world *w, uint64_t number, const struct buf *body, co
 	assert_int_equal(link_decode_drop(body->data, body->len, &d), 0);
 	r = error < 0 ? error : keeper_drop(w->fs[PARTNER], &d);
 	if (r == 0)
-		r = keeper_uncover(w->fs[PARTNER], &(struct service_world){ (struct cluster_node *)nodes, (uint32_t[]){ 0, 1 }, NR_STORES, PARTNER });
+		r = keeper_uncover(w->fs[PARTNER], &(struct service_world){ (struct cluster_node *)nodes,
+									    (uint32_t[]){ 0, 1 }, NR_STORES, PARTNER });
 	link_encode_error(LINK_DROPPED, number, r, ret);
 }
 
@@ -374,7 +384,8 @@ static int state_of(struct world *w)
 	return protect_state(w->fs[HERE]->protect, w->top);
 }
 
-/* What has come of it while this agent is there: an error is told until the next attempt has ended, so -ENOTCONN and `before` may be of the time before it. */
+/* What has come of it while this agent is there: an error is told until the next attempt has ended, so -ENOTCONN and
+ * `before` may be of the time before it. */
 static int await_state_after(struct world *w, int before)
 {
 	int r;
@@ -463,7 +474,8 @@ static int set_up_for(void **state, enum protect_mode mode)
 	}
 	w->nodes[OTHER] = (struct link_node){ .host = OTHER, .name = "other" };
 	memcpy(w->nodes[OTHER].store_id, w->nodes[PARTNER].store_id, 16);
-	for (unsigned i = 16; i-- > 0 && ++w->nodes[OTHER].store_id[i] == 0;) /* right behind the partner in the order of ids, and so nobody's */
+	/* right behind the partner in the order of ids, and so nobody's */
+	for (unsigned i = 16; i-- > 0 && ++w->nodes[OTHER].store_id[i] == 0;)
 		;
 	w->nr_nodes = NR_STORES;
 	w->welcome = (struct link_welcome){ .hash = FP_CLMUL, .replicas = 1, .popular_max = 1, .name = "here" };
@@ -633,8 +645,11 @@ static void refer(struct world *w, struct cluster_piece pieces[REFERRED])
 	memcpy(other.id, w->nodes[OTHER].store_id, sizeof(other.id));
 	for (unsigned i = 0; i < REFERRED; i++) {
 		memset(bytes[i], (int)i + 1, sizeof(bytes[i]));
-		chunks[i] = (struct cluster_chunk){ fp_of(w->fs[PARTNER]->key, bytes[i], sizeof(bytes[i])), sizeof(bytes[i]), bytes[i] };
-		pieces[i] = (struct cluster_piece){ .fp = chunks[i].fp, .chunk_len = sizeof(bytes[i]), .len = sizeof(bytes[i]) };
+		chunks[i] = (struct cluster_chunk){ fp_of(w->fs[PARTNER]->key, bytes[i], sizeof(bytes[i])),
+						    sizeof(bytes[i]), bytes[i] };
+		pieces[i] = (struct cluster_piece){ .fp = chunks[i].fp,
+						    .chunk_len = sizeof(bytes[i]),
+						    .len = sizeof(bytes[i]) };
 	}
 	assert_int_equal(engine_cluster_keep(w->fs[PARTNER]->engine, chunks, REFERRED), 0);
 	assert_int_equal(names_make(w->fs[HERE], w->top, "referred", &n, &owner, &st), 0);
@@ -751,8 +766,8 @@ static void expect_covered(struct world *w, bool is_whole)
 	struct stripes_figures f;
 
 	assert_int_equal(stripes_figures(w->fs[PARTNER]->stripes, &f), 0);
-	if (is_whole)
-		assert_in_range(f.covered_bytes, BYTES - 123, BYTES + 4096); /* its last chunk may be here as the end of an older parity */
+	if (is_whole) /* its last chunk may be here as the end of an older parity */
+		assert_in_range(f.covered_bytes, BYTES - 123, BYTES + 4096);
 	assert_true(f.parity_bytes >= f.covered_bytes); /* of one node alone parity is a copy */
 }
 

@@ -51,7 +51,8 @@ static void questions_are_plain(void **state)
 		unsigned sample;
 		size_t at; /* of 64 bytes */
 	} lies[] = {
-		{ 0, 24 }, { 0, 40 }, { 0, 48 }, { 0, 56 }, { 1, 8 }, { 1, 16 }, { 2, 8 }, { 2, 16 }, { 2, 56 }, { 0, 7 }, { 1, 63 },
+		{ 0, 24 }, { 0, 40 }, { 0, 48 }, { 0, 56 }, { 1, 8 },  { 1, 16 },
+		{ 2, 8 },  { 2, 16 }, { 2, 56 }, { 0, 7 },  { 1, 63 },
 	};
 
 	(void)state;
@@ -123,7 +124,8 @@ static void parts_of_catalogs_round_trip_and_lies_are_refused(void **state)
 	assert_false(is_last);
 	assert_int_equal(len, 4);
 	assert_memory_equal(p, "part", 4);
-	assert_int_equal(told_catalog_decode(b.data, 1, &is_last, &p, &len), -EBADMSG); /* nothing, and more to come: for ever */
+	/* nothing, and more to come: for ever */
+	assert_int_equal(told_catalog_decode(b.data, 1, &is_last, &p, &len), -EBADMSG);
 	assert_int_equal(told_catalog_decode(b.data, 0, &is_last, &p, &len), -EBADMSG);
 	b.data[0] = 2;
 	assert_int_equal(told_catalog_decode(b.data, b.len, &is_last, &p, &len), -EBADMSG);

@@ -1,6 +1,7 @@
 /*
- * Parity over what other nodes have: the store of one node that covers three others. These are real stores while their directories are made; after that they are what they have told and the
- * bytes of their chunks, which are there or lost as a test wants it.
+ * Parity over what other nodes have: the store of one node that covers three others. These are real stores while their
+ * directories are made; after that they are what they have told and the bytes of their chunks, which are there or lost
+ * as a test wants it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -304,7 +305,9 @@ static size_t nr_rebuilt(struct world *w, unsigned node, unsigned number)
 	size_t nr = 0;
 
 	for (size_t i = 0; i < d->nr; i++)
-		wants[i] = (struct cluster_want){ .fp = d->chunks[i].fp, .len = d->chunks[i].len, .buf = malloc(d->chunks[i].len) };
+		wants[i] = (struct cluster_want){ .fp = d->chunks[i].fp,
+						  .len = d->chunks[i].len,
+						  .buf = malloc(d->chunks[i].len) };
 	assert_int_equal(stripes_rebuild(w->fs->stripes, &io, &w->now, wants, d->nr), 0);
 	for (size_t i = 0; i < d->nr; i++) {
 		nr += wants[i].got;
@@ -439,7 +442,8 @@ static void each_slot_covers_its_part(void **state)
 		take_copy(w, A, FIRST, slots);
 		assert_int_equal(cover(w, A, FIRST, slots), 0);
 		bytes += figures(w).covered_bytes - before;
-		assert_in_range(figures(w).covered_bytes, (PAGES / 3 - 50) * PAGE_LEN, (PAGES / 3 + 50) * PAGE_LEN); /* what the slot before had covered is gone */
+		/* what the slot before had covered is gone */
+		assert_in_range(figures(w).covered_bytes, (PAGES / 3 - 50) * PAGE_LEN, (PAGES / 3 + 50) * PAGE_LEN);
 	}
 	assert_true(bytes > 0);
 	lose(w, A, true);
@@ -503,7 +507,11 @@ static void what_comes_whole_is_not_covered_any_more(void **state)
 	protect(w, A, FIRST);
 	protect(w, B, FIRST);
 	for (size_t i = 0; i < d->nr; i++)
-		assert_int_equal(engine_cluster_keep(w->fs->engine, &(struct cluster_chunk){ d->chunks[i].fp, d->chunks[i].len, d->chunks[i].bytes }, 1), 0);
+		assert_int_equal(engine_cluster_keep(w->fs->engine,
+						     &(struct cluster_chunk){ d->chunks[i].fp, d->chunks[i].len,
+									      d->chunks[i].bytes },
+						     1),
+				 0);
 	take_copy(w, A, FIRST, (struct slots){ 0, 0 });
 	assert_int_equal(keeper_uncover(w->fs, &w->now), 0);
 	expect_figures(w, 1, PAGES, 2 * PAGES - 7); /* B needs it */
@@ -566,7 +574,8 @@ static ssize_t tell(void *userdata, void *to, size_t len)
 	return (ssize_t)len;
 }
 
-/* Somebody on the holder's node looks at what another one has sealed, and so it refers to chunks of which it has been told. */
+/* Somebody on the holder's node looks at what another one has sealed, and so it refers to chunks of which it has been
+ * told. */
 static void look_at(struct world *w, unsigned node, unsigned number)
 {
 	const struct dir *d = &w->dirs[node][number];
@@ -611,16 +620,20 @@ static int decide(void *userdata, const struct fp *offer _unused_, size_t nr, st
 	return 0;
 }
 
-static int settle(void *userdata _unused_, const struct cluster_decision *d _unused_, int stored, bool *has_stored _unused_)
+static int settle(void *userdata _unused_, const struct cluster_decision *d _unused_, int stored,
+		  bool *has_stored _unused_)
 {
 	return stored;
 }
 
-/* In a round it has been found that two others have all but the first pages of A: while one of them takes part these are not covered. */
+/* In a round it has been found that two others have all but the first pages of A: while one of them takes part these
+ * are not covered. */
 static void what_others_are_known_to_have_is_not_covered(void **state)
 {
 	struct world *w = *state;
-	const struct cluster_calls calls = { .userdata = w, .is_there = is_there, .decide = decide, .settle = settle, .fetch = fetch };
+	const struct cluster_calls calls = {
+		.userdata = w, .is_there = is_there, .decide = decide, .settle = settle, .fetch = fetch
+	};
 	struct names_new n = { .mode = S_IFDIR | 0700 };
 	struct stat st;
 

@@ -43,7 +43,8 @@ static void what_is_not_changed_stays_where_it_is(void **state _unused_)
 	CHECK(&l, 6, { "a", 2, 0 }, { "d", 1, 2 }, { "c", 3, 3 }); /* d fills the rest of it */
 	CHECK(&l, 9, { "a", 3, 6 }, { "d", 1, 2 }, { "c", 3, 3 }); /* a has to move */
 	CHECK(&l, 9, { "a", 3, 6 }, { "d", 1, 2 }, { "c", 1, 3 }, { "e", 2, 0 }, { "f", 2, 4 });
-	CHECK(&l, 6, { "d", 1, 2 }, { "c", 1, 3 }, { "e", 2, 0 }, { "f", 2, 4 }); /* the last is gone: the file is shorter */
+	/* the last is gone: the file is shorter */
+	CHECK(&l, 6, { "d", 1, 2 }, { "c", 1, 3 }, { "e", 2, 0 }, { "f", 2, 4 });
 }
 
 static void empty_buffers_take_no_place(void **state _unused_)
@@ -61,7 +62,9 @@ static void empty_buffers_take_no_place(void **state _unused_)
 static void odd_lengths_are_whole_pages_apart(void **state _unused_)
 {
 	_cleanup_(layout_release) struct layout l = LAYOUT_EMPTY;
-	struct layout_want wants[] = { { .name = "a", .len = 1 }, { .name = "b", .len = DELTA_PAGE + 1 }, { .name = "c", .len = 5 } };
+	struct layout_want wants[] = { { .name = "a", .len = 1 },
+				       { .name = "b", .len = DELTA_PAGE + 1 },
+				       { .name = "c", .len = 5 } };
 	uint64_t end;
 
 	assert_int_equal(layout_arrange(&l, wants, 3, &end), 0);

@@ -61,11 +61,14 @@ static void entries_come_back(void **state _unused_)
 static void bytes_are_as_documented(void **state _unused_)
 {
 	static const uint8_t want[] = {
-		0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 'x', 'i', 0, 0, 0, 0, 0, 0, /* entry */
-		'c', 'k', 'p', 't', 'M', 'A', 'N', 'I', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* magic, version, compat, incompat */
+		/* entry */
+		0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 'x', 'i', 0, 0, 0, 0, 0, 0,
+		/* magic, version, compat, incompat */
+		'c', 'k', 'p', 't', 'M', 'A', 'N', 'I', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 		0x27, 0xfe, 0x84, 0x1b, /* crc32c of the entry */
 		0, 16, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, /* at 4096, one entry */
-		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x03, 0x95, 0x5d, 0x3c, /* crc32c of the 60 bytes before */
+		/* crc32c of the 60 bytes before */
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x03, 0x95, 0x5d, 0x3c,
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 

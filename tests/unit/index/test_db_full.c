@@ -193,7 +193,8 @@ static void a_manifest_that_cannot_be_written_stops_all_and_flushes_nothing(void
 	rig_expect(rig, "state", "5");
 }
 
-/* Whatever RocksDB writes besides, and however often: Debian's ends the process when it writes to its own log after that has failed. */
+/* Whatever RocksDB writes besides, and however often: Debian's ends the process when it writes to its own log after
+ * that has failed. */
 static void a_disk_that_is_full_again_and_again_ends_nothing(void **state)
 {
 	struct rig *rig = *state;

@@ -590,9 +590,12 @@ static void seals_come_in_order(void **state)
 	assert_int_equal(ino, 7);
 }
 
-static const struct ns_copy sample_copy = {
-	.state = NS_COPY_CACHED, .store = "sixteen bytes...", .ino = UINT64_MAX, .sealed_ns = -5, .name = "node-1", .path = "job/a b/step"
-};
+static const struct ns_copy sample_copy = { .state = NS_COPY_CACHED,
+					    .store = "sixteen bytes...",
+					    .ino = UINT64_MAX,
+					    .sealed_ns = -5,
+					    .name = "node-1",
+					    .path = "job/a b/step" };
 
 static void expect_copy(const struct ns_copy *a, const struct ns_copy *b)
 {
@@ -657,7 +660,9 @@ static void a_copy_with_slots_round_trips_and_damage_is_refused(void **state)
 
 static void paths_have_names_between_slashes(void **state)
 {
-	static const char *const good[] = { "", "a", "a/b", "...", ".a/..b/c " }, *const bad[] = { "/", "a/", "/a", "a//b", ".", "..", "a/../b", "a/." };
+	static const char *const good[] = { "", "a", "a/b", "...", ".a/..b/c " }, *const bad[] = { "/",	     "a/", "/a",
+												   "a//b",   ".",  "..",
+												   "a/../b", "a/." };
 	char longest[NS_PATH_MAX + 2];
 
 	(void)state;

@@ -29,7 +29,8 @@ static void keys_sort_by_pack_and_frame(void **state)
 static void frames_round_trip_and_nothing_else_is_taken(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	static struct share_frame f = { .lent = { 1, 0, 0, UINT64_C(1) << 63 }, .settled = true }, got; /* padding is zero */
+	/* padding is zero */
+	static struct share_frame f = { .lent = { 1, 0, 0, UINT64_C(1) << 63 }, .settled = true }, got;
 
 	(void)state;
 	share_set(f.away, 1);

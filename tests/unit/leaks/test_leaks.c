@@ -1,6 +1,6 @@
 /*
- * What leaks is left to LeakSanitizer, which tells it; what does not leak is not looked for. Each case is a process of its
- * own, this program with the number of the case: cmocka keeps blocks that only its stack leads to.
+ * What leaks is left to LeakSanitizer, which tells it; what does not leak is not looked for. Each case is a process of
+ * its own, this program with the number of the case: cmocka keeps blocks that only its stack leads to.
  */
 #include "tests/leaks.h"
 

@@ -643,7 +643,8 @@ static void references(struct sim *s, const struct popular_set *popular, struct 
 	}
 }
 
-/* Where nothing has gone wrong and all have the same, it is spread evenly (as tests/unit/mpi-agent/test_merge.c has it). */
+/* Where nothing has gone wrong and all have the same, it is spread evenly (as tests/unit/mpi-agent/test_merge.c has
+ * it). */
 static void check_loads(struct sim *s, const struct ref refs[PAGES])
 {
 	unsigned load[SIM_NODES] = { 0 }, total = 0;
@@ -672,7 +673,8 @@ static void check_loads(struct sim *s, const struct ref refs[PAGES])
 }
 
 /* Of a page that the node need not ask about; or what all have decided. */
-static struct ref ref_for(struct sim *s, const struct merge_conf *conf, unsigned rank, unsigned page, const struct ref *decided)
+static struct ref ref_for(struct sim *s, const struct merge_conf *conf, unsigned rank, unsigned page,
+			  const struct ref *decided)
 {
 	struct popular p;
 	struct ref ref = { .is = true };
@@ -847,7 +849,8 @@ static void on_settled(struct sim *s, struct node *n, uint64_t round, const bool
 	goes_on(s, n, f);
 }
 
-/* By their numbers in the round. What is known to the agents need not be known to each of them: a flag may be missing. */
+/* By their numbers in the round. What is known to the agents need not be known to each of them: a flag may be
+ * missing. */
 static void settled_for(struct sim *s, bool ret[SIM_NODES])
 {
 	for (unsigned rank = 0; rank < s->world.nr; rank++)

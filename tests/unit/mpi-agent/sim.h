@@ -1,10 +1,10 @@
 /*
- * Rounds of several nodes in one thread, with all that can go wrong at chosen or random moments: the reduction and each node's part in a round are the
- * real ones (mpi-agent/merge.h, store/engine/round.h), stores, agents and what they say to each other are modelled. A run is a function of its
- * configuration alone.
+ * Rounds of several nodes in one thread, with all that can go wrong at chosen or random moments: the reduction and each
+ * node's part in a round are the real ones (mpi-agent/merge.h, store/engine/round.h), stores, agents and what they say
+ * to each other are modelled. A run is a function of its configuration alone.
  *
- * What a node has acknowledged must be readable at every moment: here, or elsewhere by a reference all of whose owners have the bytes, durable
- * and lent, on different hosts, as many as asked for or as there are hosts that offered them.
+ * What a node has acknowledged must be readable at every moment: here, or elsewhere by a reference all of whose owners
+ * have the bytes, durable and lent, on different hosts, as many as asked for or as there are hosts that offered them.
  */
 #pragma once
 

@@ -77,8 +77,8 @@ static void the_other_end_sees_it_and_cannot_change_it(void **state _unused_)
 /* What could become shorter while it is looked at, and what is no memory. */
 static void what_cannot_be_looked_at_safely_is_refused(void **state _unused_)
 {
-	int fds[] = { memfd_create("test", MFD_ALLOW_SEALING), memfd_create("test", MFD_ALLOW_SEALING), open("/dev/null", O_RDWR),
-		      open("/proc/self/exe", O_RDONLY), -1 };
+	int fds[] = { memfd_create("test", MFD_ALLOW_SEALING), memfd_create("test", MFD_ALLOW_SEALING),
+		      open("/dev/null", O_RDWR), open("/proc/self/exe", O_RDONLY), -1 };
 	struct arena *a = NULL;
 
 	assert_int_equal(ftruncate(fds[0], LEN), 0); /* not sealed */

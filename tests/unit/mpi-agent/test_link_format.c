@@ -184,7 +184,13 @@ static void places_are_inside_of_the_memory(void **state _unused_)
 	const struct {
 		uint64_t at;
 		int r;
-	} cases[] = { { 1, 0 }, { 70, 0 }, { 71, -EBADMSG }, { 100, -EBADMSG }, { 101, -EBADMSG }, { UINT64_MAX, -EBADMSG }, { UINT64_MAX - 10, -EBADMSG } };
+	} cases[] = { { 1, 0 },
+		      { 70, 0 },
+		      { 71, -EBADMSG },
+		      { 100, -EBADMSG },
+		      { 101, -EBADMSG },
+		      { UINT64_MAX, -EBADMSG },
+		      { UINT64_MAX - 10, -EBADMSG } };
 	const void *chunks[] = { memory + 90, NULL, memory + 1 }, *back[3];
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -198,7 +204,8 @@ static void places_are_inside_of_the_memory(void **state _unused_)
 		if (cases[i].r == 0)
 			assert_memory_equal(chunks, back, sizeof(back));
 		for (size_t other = 0; other < len; other++)
-			assert_int_equal(link_decode_places(body(&b), other, asked, 3, memory, sizeof(memory), back), -EBADMSG);
+			assert_int_equal(link_decode_places(body(&b), other, asked, 3, memory, sizeof(memory), back),
+					 -EBADMSG);
 	}
 }
 
@@ -208,8 +215,15 @@ static void what_lies_there_is_inside_of_the_memory(void **state _unused_)
 		uint64_t off;
 		uint32_t len;
 		int r;
-	} cases[] = { { 0, 0, 0 }, { 0, 100, 0 }, { 40, 60, 0 }, { 100, 0, 0 }, { 0, 101, -EBADMSG }, { 100, 1, -EBADMSG }, { UINT64_MAX, 2, -EBADMSG },
-		      { 101, 0, -EBADMSG }, { 40, UINT32_MAX, -EBADMSG } };
+	} cases[] = { { 0, 0, 0 },
+		      { 0, 100, 0 },
+		      { 40, 60, 0 },
+		      { 100, 0, 0 },
+		      { 0, 101, -EBADMSG },
+		      { 100, 1, -EBADMSG },
+		      { UINT64_MAX, 2, -EBADMSG },
+		      { 101, 0, -EBADMSG },
+		      { 40, UINT32_MAX, -EBADMSG } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -280,7 +294,15 @@ static void lying_headers_are_refused(void **state _unused_)
 	} lies[] = {
 		{ 3, 0xff }, /* too long */
 		{ 0, 1 }, /* BEGIN has nothing behind it */
-		{ 4, 0 },    { 4, LINK_DROPPED + 1 }, { 4, LINK_QUERY - 1 }, { 4, LINK_ANSWER + 1 }, { 4, LINK_TELL - 1 }, { 4, LINK_SHARED + 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 },
+		{ 4, 0 },
+		{ 4, LINK_DROPPED + 1 },
+		{ 4, LINK_QUERY - 1 },
+		{ 4, LINK_ANSWER + 1 },
+		{ 4, LINK_TELL - 1 },
+		{ 4, LINK_SHARED + 1 },
+		{ 5, 1 },
+		{ 6, 1 },
+		{ 7, 1 },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct link_header h;

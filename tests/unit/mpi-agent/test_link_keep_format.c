@@ -143,7 +143,13 @@ static void what_is_kept_comes_back_and_lies_are_refused(void **state _unused_)
 
 static struct link_copy sample(void)
 {
-	struct link_copy c = { .node = NODE, .origin = "who sealed it...", .name = "node-1", .ino = UINT64_MAX, .sealed_ns = -3, .path = "job/step 1", .nr_chunks = 3 };
+	struct link_copy c = { .node = NODE,
+			       .origin = "who sealed it...",
+			       .name = "node-1",
+			       .ino = UINT64_MAX,
+			       .sealed_ns = -3,
+			       .path = "job/step 1",
+			       .nr_chunks = 3 };
 
 	c.chunks = (struct link_want *)wants;
 	return c;
@@ -186,8 +192,11 @@ static void copies_have_paths_and_names_that_can_be(void **state _unused_)
 	static const struct {
 		const char *path;
 		int r;
-	} paths[] = { { "", 0 },	 { "a", 0 },	     { "...", 0 },	   { "a/b", 0 },	  { "/a", -EBADMSG }, { "a/", -EBADMSG },
-		      { "a//b", -EBADMSG }, { ".", -EBADMSG }, { "a/..", -EBADMSG }, { "../a", -EBADMSG }, { "/", -EBADMSG } };
+	} paths[] = {
+		{ "", 0 },	    { "a", 0 },		  { "...", 0 },	     { "a/b", 0 },	   { "/a", -EBADMSG },
+		{ "a/", -EBADMSG }, { "a//b", -EBADMSG }, { ".", -EBADMSG }, { "a/..", -EBADMSG }, { "../a", -EBADMSG },
+		{ "/", -EBADMSG }
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -240,10 +249,17 @@ static void copies_have_slots_and_steps_that_can_be(void **state _unused_)
 		uint32_t slot, nr_slots, step, nr_chunks;
 		int r;
 	} cases[] = {
-		{ 0, 0, LINK_COPY_MAKE, 3, 0 },	       { 6, 7, LINK_COPY_MAKE, 3, 0 },	  { 0, 1, LINK_COPY_COVER, 0, 0 },
-		{ 0, 1, LINK_COPY_SETTLE, 0, 0 },      { 1, 0, LINK_COPY_MAKE, 3, -EBADMSG }, { 1, 1, LINK_COPY_MAKE, 3, -EBADMSG },
-		{ 0, 8, LINK_COPY_MAKE, 3, -EBADMSG }, { 0, 0, LINK_COPY_COVER, 0, -EBADMSG }, { 0, 1, LINK_COPY_COVER, 3, -EBADMSG },
-		{ 0, 1, LINK_COPY_MAKE, 0, -EBADMSG }, { 0, 1, LINK_COPY_SETTLE + 1, 0, -EBADMSG },
+		{ 0, 0, LINK_COPY_MAKE, 3, 0 },
+		{ 6, 7, LINK_COPY_MAKE, 3, 0 },
+		{ 0, 1, LINK_COPY_COVER, 0, 0 },
+		{ 0, 1, LINK_COPY_SETTLE, 0, 0 },
+		{ 1, 0, LINK_COPY_MAKE, 3, -EBADMSG },
+		{ 1, 1, LINK_COPY_MAKE, 3, -EBADMSG },
+		{ 0, 8, LINK_COPY_MAKE, 3, -EBADMSG },
+		{ 0, 0, LINK_COPY_COVER, 0, -EBADMSG },
+		{ 0, 1, LINK_COPY_COVER, 3, -EBADMSG },
+		{ 0, 1, LINK_COPY_MAKE, 0, -EBADMSG },
+		{ 0, 1, LINK_COPY_SETTLE + 1, 0, -EBADMSG },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -1,4 +1,5 @@
-/* The reduction, against what can be said of the result by looking at all nodes' pages at once, for any tree of merging. */
+/* The reduction, against what can be said of the result by looking at all nodes' pages at once, for any tree of
+ * merging. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -146,8 +147,8 @@ static void what_is_promised_holds_for_any_tree(void **state _unused_)
 		uint32_t nr_hosts;
 		size_t nr_pages = 0;
 
-		world_init(&w, seed, (uint32_t)(next_random(&random) % NODES_MAX) + 1, (uint32_t)(seed % OWNERS_MAX) + 1,
-			   exact ? PAGES_MAX : next_random(&random) % 200 + 1);
+		world_init(&w, seed, (uint32_t)(next_random(&random) % NODES_MAX) + 1,
+			   (uint32_t)(seed % OWNERS_MAX) + 1, exact ? PAGES_MAX : next_random(&random) % 200 + 1);
 		s = merge_all(&w);
 		for (unsigned page = 0; page < PAGES_MAX; page++)
 			nr_pages += count_of(&w, page, &nr_hosts) > 0;
@@ -181,8 +182,12 @@ static void a_set_is_cut_where_it_costs_least(void **state _unused_)
 		size_t at = 0;
 
 		for (unsigned i = 0; i < 10; i++) { /* 0 to 9 and 5 to 14, with counts of their own */
-			a[i] = (struct popular){ .fp = { .hi = i }, .count = i % 4 + 1, .nr_owners = 1, .owners = { i % 4 } };
-			b[i] = (struct popular){ .fp = { .hi = i + 5 }, .count = i % 3 + 1, .nr_owners = 1, .owners = { 4 + i % 4 } };
+			a[i] = (struct popular){
+				.fp = { .hi = i }, .count = i % 4 + 1, .nr_owners = 1, .owners = { i % 4 }
+			};
+			b[i] = (struct popular){
+				.fp = { .hi = i + 5 }, .count = i % 3 + 1, .nr_owners = 1, .owners = { 4 + i % 4 }
+			};
 		}
 		conf.max = max;
 		assert_int_equal(popular_merge(&all, &left, &right, &whole), 0);
@@ -193,7 +198,8 @@ static void a_set_is_cut_where_it_costs_least(void **state _unused_)
 			size_t better = 0;
 
 			for (size_t k = 0; k < whole.nr; k++)
-				better += whole.v[k].count > whole.v[i].count || (whole.v[k].count == whole.v[i].count && k < i);
+				better += whole.v[k].count > whole.v[i].count ||
+					  (whole.v[k].count == whole.v[i].count && k < i);
 			if (better >= max)
 				continue;
 			assert_memory_equal(&part.v[at], &whole.v[i], sizeof(part.v[at]));
@@ -274,7 +280,9 @@ static void who_has_a_page_already_is_its_first_owner(void **state _unused_)
 
 	for (uint32_t test = 0; test < 1000; test++) {
 		uint32_t nr_owners = test % 3 + 1, nr_had = test / 3 % 2 + 1, nr_hosts = test % 5 == 0 ? 1 : 10;
-		const struct merge_conf conf = { .max = 10, .nr_owners = nr_owners, .nr_nodes = 10, .hosts = nr_hosts == 1 ? together : apart };
+		const struct merge_conf conf = {
+			.max = 10, .nr_owners = nr_owners, .nr_nodes = 10, .hosts = nr_hosts == 1 ? together : apart
+		};
 		uint64_t seed = test;
 		struct popular_set all = { 0 };
 		uint32_t nr_stored = 0;
@@ -290,7 +298,9 @@ static void who_has_a_page_already_is_its_first_owner(void **state _unused_)
 				all = own;
 				continue;
 			}
-			assert_int_equal(n % 2 ? popular_merge(&conf, &all, &own, &both) : popular_merge(&conf, &own, &all, &both), 0);
+			assert_int_equal(n % 2 ? popular_merge(&conf, &all, &own, &both) :
+						 popular_merge(&conf, &own, &all, &both),
+					 0);
 			popular_set_release(&all);
 			popular_set_release(&own);
 			all = both;

@@ -66,7 +66,15 @@ static void lies_are_refused(void **state _unused_)
 	static const struct {
 		enum peer_type type;
 		size_t len;
-	} lies[] = { { 0, 0 }, { PEER_DROPPED + 1, 0 }, { PEER_QUESTION - 1, 0 }, { PEER_ANSWER + 1, 0 }, { PEER_TWICE + 1, 0 }, { PEER_TWICE, 1 }, { PEER_COLLECT, 1 }, { PEER_BEGIN, 1 }, { PEER_END, 8 } };
+	} lies[] = { { 0, 0 },
+		     { PEER_DROPPED + 1, 0 },
+		     { PEER_QUESTION - 1, 0 },
+		     { PEER_ANSWER + 1, 0 },
+		     { PEER_TWICE + 1, 0 },
+		     { PEER_TWICE, 1 },
+		     { PEER_COLLECT, 1 },
+		     { PEER_BEGIN, 1 },
+		     { PEER_END, 8 } };
 	struct peer_header h;
 
 	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
@@ -140,7 +148,8 @@ static void any_changed_bit_of_what_is_long_is_found(void **state _unused_)
 	seal_make(&key, bytes, sizeof(bytes), seal);
 	assert_true(seal_is_right(&key, bytes, sizeof(bytes), seal));
 	assert_false(seal_is_right(&other, bytes, sizeof(bytes), seal));
-	assert_false(seal_is_right(&key, bytes, sizeof(bytes) - 1, seal)); /* zeros, which fill up a block of the hash, too */
+	/* zeros, which fill up a block of the hash, too */
+	assert_false(seal_is_right(&key, bytes, sizeof(bytes) - 1, seal));
 	for (size_t i = 0; i < sizeof(bytes); i += 97) {
 		bytes[i] ^= (uint8_t)(1 << i % 8);
 		assert_false(seal_is_right(&key, bytes, sizeof(bytes), seal));

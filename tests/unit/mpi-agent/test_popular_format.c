@@ -39,7 +39,8 @@ static void sets_come_back(void **state _unused_)
 /* docs/format.md, by hand. */
 static void bytes_are_as_documented(void **state _unused_)
 {
-	static const uint8_t want[] = { 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0x80 };
+	static const uint8_t want[] = { 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0,
+					0, 2, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0x80 };
 	uint8_t bytes[LEN];
 
 	popular_encode(&conf, &set, bytes);
@@ -88,8 +89,10 @@ static void what_lies_is_refused(void **state _unused_)
 		assert_int_equal(popular_decode(&conf, bytes, LEN, &s), -EBADMSG);
 	}
 	popular_encode(&conf, &set, bytes);
-	assert_int_equal(popular_decode(&(struct merge_conf){ .max = 2, .nr_owners = 2, .nr_nodes = 5 }, bytes, LEN, &s), -EBADMSG);
-	assert_int_equal(popular_decode(&(struct merge_conf){ .max = 10, .nr_owners = 1, .nr_nodes = 5 }, bytes, LEN, &s), -EBADMSG);
+	assert_int_equal(popular_decode(&(struct merge_conf){ .max = 2, .nr_owners = 2, .nr_nodes = 5 }, bytes, LEN, &s),
+			 -EBADMSG);
+	assert_int_equal(popular_decode(&(struct merge_conf){ .max = 10, .nr_owners = 1, .nr_nodes = 5 }, bytes, LEN, &s),
+			 -EBADMSG);
 }
 
 static void what_has_failed_says_so(void **state _unused_)

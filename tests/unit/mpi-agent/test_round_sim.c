@@ -1,6 +1,6 @@
 /*
- * Many rounds with everything that can go wrong. Of each single fault (what, at which step, in which round, to which node) there is a run, and then there
- * are thousands in which several happen by chance.
+ * Many rounds with everything that can go wrong. Of each single fault (what, at which step, in which round, to which
+ * node) there is a run, and then there are thousands in which several happen by chance.
  *   SIM_RUNS=N    as many of these (./run-tests sim-long has millions)
  *   SIM_SEED=N    only the one with this number, step by step
  */

@@ -1,4 +1,5 @@
-/* The daemon's half of the link, with an agent that says what a test wants it to. Waiting has no limit of its own here: a test that hangs has failed. */
+/* The daemon's half of the link, with an agent that says what a test wants it to. Waiting has no limit of its own here:
+ * a test that hangs has failed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -92,7 +93,8 @@ static int rig_chunk(void *userdata, struct fp fp, uint32_t len, void *buf)
 }
 
 /* The same ones, unless one of them cannot be noted. */
-static int rig_lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps, size_t nr, bool *lent)
+static int rig_lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps,
+		    size_t nr, bool *lent)
 {
 	(void)userdata;
 	assert_true(nodes && nr_nodes > 0);
@@ -105,8 +107,8 @@ static int rig_lend(void *userdata, const struct cluster_node *nodes, uint32_t n
 }
 
 /* Marks one bit, and drops two chunks in each window. */
-static int rig_step(void *userdata, const struct link_step *step, const struct cluster_node *nodes, uint32_t nr_nodes, bool is_ours,
-		    uint8_t *filter, struct link_done *ret)
+static int rig_step(void *userdata, const struct link_step *step, const struct cluster_node *nodes, uint32_t nr_nodes,
+		    bool is_ours, uint8_t *filter, struct link_done *ret)
 {
 	struct rig *rig = userdata;
 
@@ -153,7 +155,8 @@ static int rig_answer(void *userdata, const void *question, size_t len, struct b
 }
 
 /* Chunk `lo` above 200 is with others, and those above 250 are nowhere; one whose bytes are 'x' cannot be kept. */
-static int rig_keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes, uint8_t *kept)
+static int rig_keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
+		    uint8_t *kept)
 {
 	struct rig *rig = userdata;
 
@@ -1252,7 +1255,9 @@ static void memory_release(struct arenas *m)
 /* Many times as much as there is memory: what is taken is used again. */
 static void other_nodes_get_what_lies_in_memory(void **state)
 {
-	static const struct link_want wants[] = { { .fp = { .lo = 1 }, .len = 1 }, { .fp = { .lo = 201 }, .len = 4096 }, { .fp = { .lo = 9 }, .len = 1u << 20 } };
+	static const struct link_want wants[] = { { .fp = { .lo = 1 }, .len = 1 },
+						  { .fp = { .lo = 201 }, .len = 4096 },
+						  { .fp = { .lo = 9 }, .len = 1u << 20 } };
 	const void *chunks[ARRAY_SIZE(wants)];
 	struct arenas m;
 	struct rig rig;
@@ -1269,7 +1274,8 @@ static void other_nodes_get_what_lies_in_memory(void **state)
 		SAY(&rig, get, n, wants, ARRAY_SIZE(wants));
 		assert_int_equal(hear(rig.agent, LINK_THERE, &b), n);
 		assert_int_equal(link_decode_there(b.data, b.len, arena_len(m.theirs), &off, &len), 0);
-		assert_int_equal(link_decode_chunks(arena_data(m.theirs) + off, len, wants, ARRAY_SIZE(wants), chunks), 0);
+		assert_int_equal(link_decode_chunks(arena_data(m.theirs) + off, len, wants, ARRAY_SIZE(wants), chunks),
+				 0);
 		assert_int_equal(*(const uint8_t *)chunks[0], 1);
 		assert_null(chunks[1]);
 		assert_int_equal(((const uint8_t *)chunks[2])[(1u << 20) - 1], 9);
@@ -1284,7 +1290,8 @@ static void other_nodes_get_what_lies_in_memory(void **state)
 /* What is not taken leaves no room, and the rest goes through the socket; and so does what is short. */
 static void without_room_chunks_go_through_the_socket(void **state)
 {
-	static const struct link_want wants[] = { { .fp = { .lo = 9 }, .len = 1u << 20 } }, few[] = { { .fp = { .lo = 7 }, .len = 100 } };
+	static const struct link_want wants[] = { { .fp = { .lo = 9 }, .len = 1u << 20 } },
+				      few[] = { { .fp = { .lo = 7 }, .len = 100 } };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	unsigned nr_there = 0;
 	struct arenas m;
@@ -1999,7 +2006,10 @@ static void who_takes_part_is_told(void **state)
 
 static void others_have_their_chunks_kept(void **state)
 {
-	static const struct link_want wants[] = { { .fp = { .lo = 1 }, .len = 4 }, { .fp = { .lo = 201 }, .len = 4 }, { .fp = { .lo = 251 }, .len = 4 }, { .fp = { .lo = 252 }, .len = 4 } };
+	static const struct link_want wants[] = { { .fp = { .lo = 1 }, .len = 4 },
+						  { .fp = { .lo = 201 }, .len = 4 },
+						  { .fp = { .lo = 251 }, .len = 4 },
+						  { .fp = { .lo = 252 }, .len = 4 } };
 	const void *const some[] = { NULL, NULL, NULL, "abcd" }, *const bad[] = { "xxxx", NULL, NULL, NULL };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct service_stats st;

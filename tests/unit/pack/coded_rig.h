@@ -4,9 +4,10 @@
 #include "pack_rig.h"
 #include "store/code/code.h"
 
-/* One block: of 32-bit numbers whose upper bytes are mostly zero, behind a lead. Without an entropy coder, so that it never changes. `base`: as
- * many bytes that it is coded against, from `place` on; NULL: none. */
-static inline size_t code_numbers_against(const void *p, size_t len, unsigned lead, const void *base, uint32_t place, void *ret)
+/* One block: of 32-bit numbers whose upper bytes are mostly zero, behind a lead. Without an entropy coder, so that it
+ * never changes. `base`: as many bytes that it is coded against, from `place` on; NULL: none. */
+static inline size_t code_numbers_against(const void *p, size_t len, unsigned lead, const void *base, uint32_t place,
+					  void *ret)
 {
 	struct code_work *w = code_work_new();
 	struct coder_spec spec = { .steps = { .type = { CODE_UINT, 4, false }, .split = CODE_SPLIT_BYTES, .lead = lead } };
@@ -28,10 +29,10 @@ static inline size_t code_numbers(const void *p, size_t len, unsigned lead, void
 	return code_numbers_against(p, len, lead, NULL, 0, ret);
 }
 
-/* The frame's bytes again, all of them, to be coded and written. A part that does not get smaller is stored as it is. Those for which there are
- * are coded against the bytes `back` before them; 0: none is. */
-static inline void write_coded_against(struct rig *rig, struct pack_frame *f, const uint8_t *bytes, uint32_t len, unsigned lead,
-				       uint32_t back)
+/* The frame's bytes again, all of them, to be coded and written. A part that does not get smaller is stored as it is.
+ * Those for which there are are coded against the bytes `back` before them; 0: none is. */
+static inline void write_coded_against(struct rig *rig, struct pack_frame *f, const uint8_t *bytes, uint32_t len,
+				       unsigned lead, uint32_t back)
 {
 	struct pack_parts parts = { 0 };
 	uint32_t at = 0;
@@ -42,7 +43,8 @@ static inline void write_coded_against(struct rig *rig, struct pack_frame *f, co
 		uint32_t part = pack_part_len(len, i);
 		uint32_t start = i * PACK_PART_BYTES;
 		bool has_base = back > 0 && start >= back;
-		size_t n = code_numbers_against(bytes + start, part, lead, has_base ? bytes + start - back : NULL, start - back, stored + at);
+		size_t n = code_numbers_against(bytes + start, part, lead, has_base ? bytes + start - back : NULL,
+						start - back, stored + at);
 
 		if (n >= part) {
 			memcpy(stored + at, bytes + start, part);

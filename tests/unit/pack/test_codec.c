@@ -72,7 +72,8 @@ static void damaged_bytes_are_an_error_or_other_bytes(void **state)
 		size_t n = codec_compress(c, codecs[k], 3, plain, 65536, stored);
 
 		for (unsigned i = 0; i < 2000; i++) {
-			size_t at = (size_t)rand() % n, len = i % 3 ? n : (size_t)rand() % n, ret_len = i % 5 ? 65536 : 1 + (size_t)rand() % 65536;
+			size_t at = (size_t)rand() % n, len = i % 3 ? n : (size_t)rand() % n,
+			       ret_len = i % 5 ? 65536 : 1 + (size_t)rand() % 65536;
 			uint8_t *copy = malloc(MAX(len, (size_t)1));
 			int r;
 

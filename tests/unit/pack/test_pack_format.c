@@ -118,7 +118,8 @@ static void compress_table(struct pack_table *t, enum pack_codec codec)
 
 	t->coding = (struct pack_coding){ .codec = codec };
 	for (uint32_t i = 0; i < nr; i++)
-		t->coding.part_end[i] = pack_part_start(&t->coding, i) + pack_part_len(plain_len, i) - (i + 1 < nr ? 100 : 0);
+		t->coding.part_end[i] =
+			pack_part_start(&t->coding, i) + pack_part_len(plain_len, i) - (i + 1 < nr ? 100 : 0);
 }
 
 static void a_compressed_table_decodes_to_what_was_encoded(void **state)

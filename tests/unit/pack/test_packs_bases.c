@@ -7,7 +7,8 @@
 #define NR (5 * STEP / 4096)
 #define PER_PART (PACK_PART_BYTES / 4096)
 
-/* Each version is the one before it, changed in one byte of 16: against that one it is nearly nothing, by itself it does not shrink. */
+/* Each version is the one before it, changed in one byte of 16: against that one it is nearly nothing, by itself it
+ * does not shrink. */
 static void fill_versions(uint8_t *p)
 {
 	uint32_t x = 12345;
@@ -87,7 +88,8 @@ static void junk_part(struct series *s, uint32_t part)
 	flip_byte(&s->rig, 1, pack_data_off(0) + (part == 0 ? 0 : rec.part_end[part - 1]) + 50);
 }
 
-/* A page needs the block that it is in and those that this is coded against, one of each version: not their neighbours. */
+/* A page needs the block that it is in and those that this is coded against, one of each version: not their
+ * neighbours. */
 static void a_page_needs_its_chain_and_nothing_else(void **state)
 {
 	struct series s;
@@ -286,11 +288,16 @@ static void bases_that_cannot_be_are_refused(void **state)
 
 #define LEAD 1u
 #define OFF 5u
-/* 64 KiB less the lead, of 16-bit floats, and the 32-bit ones that they were rounded from, in two parts before, from an odd byte on. */
+/* 64 KiB less the lead, of 16-bit floats, and the 32-bit ones that they were rounded from, in two parts before, from an
+ * odd byte on. */
 static void code_rounded(enum code_place how, uint8_t *p, uint8_t *ret, struct pack_parts *parts)
 {
 	struct code_type narrow = { CODE_BFLOAT, 2, false }, wide = { CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE };
-	struct coder_spec spec = { .steps = { .type = narrow, .base = CODE_BASE_XOR, .split = CODE_SPLIT_BYTES, .entropy = CODE_ENTROPY_LZ4, .lead = LEAD } };
+	struct coder_spec spec = { .steps = { .type = narrow,
+					      .base = CODE_BASE_XOR,
+					      .split = CODE_SPLIT_BYTES,
+					      .entropy = CODE_ENTROPY_LZ4,
+					      .lead = LEAD } };
 	uint32_t nr = (PACK_PART_BYTES - LEAD) / 2, at = 2 * PACK_PART_BYTES;
 	uint8_t *base = malloc(PACK_PART_BYTES);
 	struct code_work *w = code_work_new();
@@ -299,7 +306,8 @@ static void code_rounded(enum code_place how, uint8_t *p, uint8_t *ret, struct p
 	for (uint32_t i = 0, x = 99; i < at; i++, x = x * 1664525 + 1013904223)
 		p[i] = (uint8_t)(x >> 24);
 	p[at] = 77;
-	twin_round(narrow, wide, p + OFF, nr - 1, p + at + LEAD); /* the frame has one less than all: of the last two bytes nothing is known */
+	/* the frame has one less than all: of the last two bytes nothing is known */
+	twin_round(narrow, wide, p + OFF, nr - 1, p + at + LEAD);
 	memset(p + at + PACK_PART_BYTES - 3, 1, 3);
 	memset(base, 0, PACK_PART_BYTES);
 	memcpy(base + LEAD, p + at + LEAD, 2 * (nr - 1));

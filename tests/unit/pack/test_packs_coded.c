@@ -97,7 +97,8 @@ static uint64_t read_so_far(struct rig *rig)
 	return s.read_bytes;
 }
 
-/* Requests end anywhere in a frame: what two of them want of it is read once, though its table is not in memory for the first. */
+/* Requests end anywhere in a frame: what two of them want of it is read once, though its table is not in memory for the
+ * first. */
 static void halves_of_frames_are_not_read_twice(void **state)
 {
 	const uint32_t nr = PACK_FRAME_BLOCKS, half = PACK_FRAME_BYTES / 2;

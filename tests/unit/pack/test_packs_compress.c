@@ -1,4 +1,5 @@
-/* What is particular to compressed frames. That all else stays as it was, the other tests tell: they run with codecs too. */
+/* What is particular to compressed frames. That all else stays as it was, the other tests tell: they run with codecs
+ * too. */
 #include "pack_rig.h"
 
 #define LZ4 ((struct packs_conf){ .table_memory = MiB(1), .compression = { .kind = PACK_COMPRESS_LZ4 } })
@@ -359,7 +360,8 @@ static void a_frame_that_was_cut_is_damage(void **state)
 		struct addr a;
 		int fd;
 
-		rig_init(&rig, (struct packs_conf){ .pack_bytes = PACK_BLOCK, .table_memory = MiB(1), .compression = all[0] });
+		rig_init(&rig,
+			 (struct packs_conf){ .pack_bytes = PACK_BLOCK, .table_memory = MiB(1), .compression = all[0] });
 		a = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 256);
 		rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 256); /* so that it is not the one to go on in */
 		rig_sync(&rig);

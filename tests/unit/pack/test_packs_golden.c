@@ -1,7 +1,7 @@
 /*
- * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt, coded.txt and bases.txt, and what it holds
- * is read. What a codec makes of its bytes may differ from one version of it to the next, so compressed.txt is read
- * only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
+ * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt, coded.txt and
+ * bases.txt, and what it holds is read. What a codec makes of its bytes may differ from one version of it to the next,
+ * so compressed.txt is read only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
  */
 #include "coded_rig.h"
 
@@ -343,7 +343,9 @@ static void bases_are_written_and_read_as_they_were_at_first(void **state)
 	uint8_t *ours = bases_now(), *golden;
 
 	(void)state;
-	golden_save("bases.txt", "three frames of coded blocks: 1 chunk of 4 KiB, 33 of them and 3 of 64 KiB against earlier parts", ours);
+	golden_save("bases.txt",
+		    "three frames of coded blocks: 1 chunk of 4 KiB, 33 of them and 3 of 64 KiB against earlier parts",
+		    ours);
 	golden = golden_load("bases.txt");
 	assert_memory_equal(ours, golden, NR_BYTES);
 	check_golden("bases.txt", expected);

@@ -37,7 +37,8 @@ static void frame_init(struct frame *f)
 	rig_init(&f->rig, (struct packs_conf){ .table_memory = MiB(1) });
 	fill(f->bytes);
 	assert_int_equal(matching_init(&m, work, &(struct coding_shape){ .type = { CODE_UINT, 8, false } }, 0, NULL), 0);
-	assert_in_range(matching_frame(&m, f->bytes, LEN, leads, stored, f->parts.end, f->parts.base), LEN / 2, LEN * 3 / 4);
+	assert_in_range(matching_frame(&m, f->bytes, LEN, leads, stored, f->parts.end, f->parts.base), LEN / 2,
+			LEN * 3 / 4);
 	assert_int_equal(packs_frame_open(f->rig.p, PACK_BULK, 4096, &to), 0);
 	for (uint32_t i = 0; i < NR; i++) {
 		struct addr a = pack_frame_add(to, fp_of(&f->rig.key, f->bytes + i * 4096, 4096), f->bytes + i * 4096);
@@ -112,7 +113,8 @@ static void damage_reaches_those_that_need_it(void **state)
 		rig_reopen(&f.rig);
 		for (uint32_t part = LEN / PACK_PART_BYTES; part-- > 0;)
 			if (part != bad || f.parts.end[bad] - (bad > 0 ? f.parts.end[bad - 1] : 0) < PACK_PART_BYTES)
-				assert_int_equal(read_pages(&f, part * PER_PART, 1), needs(&f, part) >> bad & 1 ? -EBADMSG : 0);
+				assert_int_equal(read_pages(&f, part * PER_PART, 1),
+						 needs(&f, part) >> bad & 1 ? -EBADMSG : 0);
 		frame_release(&f);
 	}
 }

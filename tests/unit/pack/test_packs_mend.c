@@ -1,6 +1,7 @@
 /*
- * Tables that are mended, of frames stored in every way: as they are, with each codec, with parts that no codec made smaller, short
- * ones; chunks of one length and of varied ones. A table written anew is the one that was there, to the byte.
+ * Tables that are mended, of frames stored in every way: as they are, with each codec, with parts that no codec made
+ * smaller, short ones; chunks of one length and of varied ones. A table written anew is the one that was there, to the
+ * byte.
  */
 #include "coded_rig.h"
 
@@ -8,15 +9,17 @@
 #include "store/pack/pack_mend.h"
 
 static const enum pack_codec kinds[] = { PACK_CODEC_NONE, PACK_CODEC_LZ4, PACK_CODEC_ZSTD, PACK_CODEC_CODED };
-static const enum pack_compress compress_of[] = { PACK_COMPRESS_NONE, PACK_COMPRESS_LZ4, PACK_COMPRESS_ZSTD, PACK_COMPRESS_NONE };
+static const enum pack_compress compress_of[] = { PACK_COMPRESS_NONE, PACK_COMPRESS_LZ4, PACK_COMPRESS_ZSTD,
+						  PACK_COMPRESS_NONE };
 
 /* Frames, by how their chunks are cut and which parts are noise. */
 static const struct shape {
 	const char *name;
 	uint32_t chunk_len, len; /* chunk_len 0: varied */
 	uint32_t noise; /* bit i: part i */
-	/* Each is changed in turn, with lz4. Else only some of those that tell of single chunks, or nothing; and of each number that tells of the
-	 * frame one byte, not the same one for each shape: of a large frame each change takes some milliseconds. */
+	/* Each is changed in turn, with lz4. Else only some of those that tell of single chunks, or nothing; and of
+	 * each number that tells of the frame one byte, not the same one for each shape: of a large frame each change
+	 * takes some milliseconds. */
 	bool every_byte;
 } shapes[] = {
 	{ "pages", 4096, PACK_FRAME_BYTES, 0, false },
@@ -95,7 +98,8 @@ static struct frame *frame_new_with(const struct shape *s, enum pack_codec kind,
 
 		n = next_len(s, at, i);
 		fp = fp_of(&f->rig.key, f->bytes + at, n);
-		a = s->chunk_len ? pack_frame_add(open, fp, f->bytes + at) : pack_frame_add_varied(open, fp, f->bytes + at, n);
+		a = s->chunk_len ? pack_frame_add(open, fp, f->bytes + at) :
+				   pack_frame_add_varied(open, fp, f->bytes + at, n);
 		f->first = i == 0 ? a : f->first;
 	}
 	if (kind == PACK_CODEC_CODED)
@@ -151,7 +155,9 @@ static void change_bytes(struct frame *f, const char *how)
 {
 	struct pack_salvage *s = malloc(sizeof(*s));
 	uint8_t damaged[PACK_BLOCK];
-	static const uint32_t steps[] = { [PACK_CODEC_NONE] = 67, [PACK_CODEC_LZ4] = 1, [PACK_CODEC_ZSTD] = 3, [PACK_CODEC_CODED] = 5 };
+	static const uint32_t steps[] = {
+		[PACK_CODEC_NONE] = 67, [PACK_CODEC_LZ4] = 1, [PACK_CODEC_ZSTD] = 3, [PACK_CODEC_CODED] = 5
+	};
 	uint32_t step = f->shape->every_byte ? steps[f->t.coding.codec] : 149;
 	unsigned nr_not = 0;
 
@@ -191,7 +197,8 @@ static bool is_in(const struct frame *f, uint32_t chunk, uint32_t parts)
 {
 	struct pack_cuts cuts = pack_table_cuts(&f->t);
 
-	for (uint32_t k = pack_cut_start(&cuts, chunk) / PACK_PART_BYTES; k * PACK_PART_BYTES < pack_cut_end(&cuts, chunk); k++)
+	for (uint32_t k = pack_cut_start(&cuts, chunk) / PACK_PART_BYTES;
+	     k * PACK_PART_BYTES < pack_cut_end(&cuts, chunk); k++)
 		if (parts >> k & 1)
 			return true;
 	return false;
@@ -236,7 +243,8 @@ static unsigned entries_changed(const struct frame *f, const uint8_t *damaged, u
 	return nr;
 }
 
-/* But for the entries that are gone themselves. Without a codec nothing else tells where the first of varied lengths are. */
+/* But for the entries that are gone themselves. Without a codec nothing else tells where the first of varied lengths
+ * are. */
 static void a_table_without_a_sector_is_mended(void **state)
 {
 	struct pack_salvage *s = malloc(sizeof(*s));
@@ -273,7 +281,8 @@ static void a_table_without_a_sector_is_mended(void **state)
 	free(s);
 }
 
-/* Change each byte that tells of the parts and of all chunks: what is not in `lost_parts` is proved, and can be read. */
+/* Change each byte that tells of the parts and of all chunks: what is not in `lost_parts` is proved, and can be
+ * read. */
 static void change_bytes_beside(struct frame *f, uint32_t lost_parts)
 {
 	struct pack_salvage *s = malloc(sizeof(*s));
@@ -333,7 +342,7 @@ static void bytes_that_look_compressed_deceive_nobody(void **state)
 	for (size_t k = 1; k < ARRAY_SIZE(kinds); k++) {
 		struct coder *c = coder_get(&cs);
 		size_t n = kinds[k] == PACK_CODEC_CODED ? code_numbers(plain, PACK_PART_BYTES, 0, stored) :
-							   codec_compress(c, kinds[k], 3, plain, PACK_PART_BYTES, stored);
+							  codec_compress(c, kinds[k], 3, plain, PACK_PART_BYTES, stored);
 		struct frame *f = frame_new_with(&shapes[1], kinds[k], stored, n);
 
 		assert_in_range(n, 1, 1000);

@@ -50,10 +50,13 @@ static void check(struct rig *rig, const uint8_t *bytes)
 {
 	uint8_t *got = aligned_bytes(NR * PACK_BLOCK);
 
-	assert_int_equal(packs_read(rig->p, (struct addr){ .pack = 1, .off = pack_data_off(0) }, NR * PACK_BLOCK, got), 0);
+	assert_int_equal(packs_read(rig->p, (struct addr){ .pack = 1, .off = pack_data_off(0) }, NR * PACK_BLOCK, got),
+			 0);
 	assert_memory_equal(got, bytes, NR * PACK_BLOCK);
 	memset(got, 0, PACK_BLOCK);
-	assert_int_equal(packs_read(rig->p, (struct addr){ .pack = 1, .off = pack_data_off(0) + 5 * PACK_BLOCK + 9 }, 100, got), 0);
+	assert_int_equal(packs_read(rig->p, (struct addr){ .pack = 1, .off = pack_data_off(0) + 5 * PACK_BLOCK + 9 },
+				    100, got),
+			 0);
 	assert_memory_equal(got, bytes + 5 * PACK_BLOCK + 9, 100);
 	free(got);
 }
@@ -92,8 +95,10 @@ static void what_is_elsewhere_takes_no_space_and_is_fetched(void **state)
 	assert_int_equal(packs_scrub_frame(rig.p, 1, 0, scrub), 1);
 	assert_true((scrub->bad[0] | scrub->bad[1] | scrub->bad[2] | scrub->bad[3]) == 0);
 	e.is_down = true;
-	assert_int_equal(packs_read(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) }, NR * PACK_BLOCK, bytes), -EIO);
-	assert_int_equal(packs_read(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) }, 4 * PACK_BLOCK, bytes), 0);
+	assert_int_equal(packs_read(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) }, NR * PACK_BLOCK, bytes),
+			 -EIO);
+	assert_int_equal(packs_read(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) }, 4 * PACK_BLOCK, bytes),
+			 0);
 	assert_false(packs_is_damaged(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) + 4 * PACK_BLOCK }));
 	free(scrub);
 	free(bytes);

@@ -1,4 +1,5 @@
-/* Chunks of varied lengths: their tables, reading, hints, healing, giving back, mending. Each test runs plain and compressed. */
+/* Chunks of varied lengths: their tables, reading, hints, healing, giving back, mending. Each test runs plain and
+ * compressed. */
 #include "pack_rig.h"
 
 #include "store/pack/pack_mend.h"

@@ -13,7 +13,10 @@
 
 /* Two files of a series, another rank's, and one of nobody's kin. */
 static struct file list[] = {
-	{ .series = 1, .family = 1 }, { .series = 1, .family = 1 }, { .series = 2, .family = 1 }, { .series = 3, .family = 2 },
+	{ .series = 1, .family = 1 },
+	{ .series = 1, .family = 1 },
+	{ .series = 2, .family = 1 },
+	{ .series = 3, .family = 2 },
 };
 static const struct files files = { .file = list, .nr = ARRAY_SIZE(list) };
 
@@ -104,7 +107,8 @@ static void zeros_that_are_not_there_count_as_zeros_that_are(void **state _unuse
 
 	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(runs); k++) {
-			_cleanup_(cutting_release) struct cutting read = cutting_of(pages[i]), skipped = cutting_of(pages[i]);
+			_cleanup_(cutting_release) struct cutting read = cutting_of(pages[i]),
+								  skipped = cutting_of(pages[i]);
 			size_t run = runs[k] * WINDOW, len = head + run + tail;
 			_cleanup_(freep) uint8_t *p = noise(4, len);
 			struct figures want, f = { 0 };

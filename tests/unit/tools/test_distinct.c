@@ -117,7 +117,8 @@ static void estimates_are_near_whatever_comes_how_often(void **state _unused_)
 	} cases[] = { { 100000, 1 }, { 100000, 5 }, { 30000, 20 }, { 300001, 2 } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		double ratio = (double)estimate_of(cases[i].distinct, cases[i].times, KiB(64)) / (double)cases[i].distinct;
+		double ratio =
+			(double)estimate_of(cases[i].distinct, cases[i].times, KiB(64)) / (double)cases[i].distinct;
 
 		assert_true(ratio > 0.95 && ratio < 1.05);
 	}

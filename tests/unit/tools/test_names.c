@@ -28,8 +28,8 @@ static void the_step_is_found_in_names_as_programs_write_them(void **state _unus
 		{ "0500/rank3", ALL, "#/rank3", "#/rank#" },
 		{ "global_step20/mp_rank_01_states.pt", ALL, "global_step#/mp_rank_01_states.pt",
 		  "global_step#/mp_rank_#_states.pt" },
-		{ "checkpoint-500/model-00001-of-00003.safetensors", 1 | 2, "checkpoint-#/model-00001-of-00003.safetensors",
-		  "checkpoint-#/model-#-of-#.safetensors" },
+		{ "checkpoint-500/model-00001-of-00003.safetensors", 1 | 2,
+		  "checkpoint-#/model-00001-of-00003.safetensors", "checkpoint-#/model-#-of-#.safetensors" },
 		/* A directory of all of them is no step. */
 		{ "ckpt2/run.0.5", 2 | 4, "ckpt2/run.0.#", "ckpt#/run.#.#" },
 		{ "rank1", ALL, "rank1", "rank#" },

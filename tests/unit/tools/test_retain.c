@@ -59,9 +59,17 @@ static void a_number_is_the_last_in_a_name(void **state _unused_)
 		const char *name;
 		bool kept; /* by every=10 */
 	} t[] = {
-		{ "7", false },	    { "10", true },	    { "run10.step7", false }, { "run7.step10", true }, { "step10.done", true },
-		{ "none", true },   { "0", true },	    { "000020", true },	      { "", true },
-		{ "99999999999999999999999999", true }, { "x99999999999999999999999999y7", false },
+		{ "7", false },
+		{ "10", true },
+		{ "run10.step7", false },
+		{ "run7.step10", true },
+		{ "step10.done", true },
+		{ "none", true },
+		{ "0", true },
+		{ "000020", true },
+		{ "", true },
+		{ "99999999999999999999999999", true },
+		{ "x99999999999999999999999999y7", false },
 	};
 	struct keep_policy p = { .every = 10 };
 
@@ -75,8 +83,22 @@ static void a_number_is_the_last_in_a_name(void **state _unused_)
 
 static void a_policy_is_what_it_says(void **state _unused_)
 {
-	static const char *const bad[] = { "", ",", "last", "last=", "last=0", "last=-1", "last=5,", ",last=5", "last=5,last=6", "every=x",
-					   "within=", "within=7x", "tagged,tagged", "tagged=1", "first=1", " last=5",
+	static const char *const bad[] = { "",
+					   ",",
+					   "last",
+					   "last=",
+					   "last=0",
+					   "last=-1",
+					   "last=5,",
+					   ",last=5",
+					   "last=5,last=6",
+					   "every=x",
+					   "within=",
+					   "within=7x",
+					   "tagged,tagged",
+					   "tagged=1",
+					   "first=1",
+					   " last=5",
 					   "last=99999999999999999999999" };
 	struct keep_policy p = { 0 };
 	char long_one[KEEP_LEN_MAX + 2];

@@ -44,7 +44,8 @@ static void every_batch_system_is_understood(void **state _unused_)
 		const char *id;
 		uint64_t nodes, node, end_s;
 	} cases[] = {
-		{ ENV("SLURM_JOB_ID", "17", "SLURM_JOB_NUM_NODES", "4", "SLURM_NODEID", "3", "SLURM_JOB_END_TIME", "1800000000"),
+		{ ENV("SLURM_JOB_ID", "17", "SLURM_JOB_NUM_NODES", "4", "SLURM_NODEID", "3", "SLURM_JOB_END_TIME",
+		      "1800000000"),
 		  RUN_SLURM, "17", 4, 3, 1800000000 },
 		{ ENV("SLURM_JOB_ID", "17", "SLURM_NODEID", "0", "OMPI_COMM_WORLD_RANK", "2"), RUN_SLURM, "17", 1, 2, 0 },
 		{ ENV("FLUX_JOB_ID", "ƒAbc", "FLUX_JOB_NNODES", "2", "FLUX_TASK_RANK", "1"), RUN_FLUX, "__Abc", 2, 1, 0 },

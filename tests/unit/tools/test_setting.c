@@ -52,9 +52,16 @@ static void what_is_simpler_wins_if_it_is_nearly_as_small(void **state _unused_)
 		{ { 10000, 9000, 8900 }, NONE, { 10000, 9000, 8900 }, "chunking=page,compress=lz4", 9000 },
 		{ { 10000, 9000, 8000 }, NONE, { 10000, 9000, 8000 }, "chunking=page,compress=zstd:3", 8000 },
 		{ { 10000, 10000, 9000 }, NONE, { 12000, 9000, 9000 }, "chunking=page,compress=zstd:3", 9000 },
-		{ { 10000, 10000, 10000 }, { 10100, 10100, 10100 }, { 10000, 10000, 10000 },
-		  "chunking=page,page=64K,compress=none", 10100 },
-		{ { 10000, 10000, 10000 }, { 11000, 11000, 11000 }, { 10000, 10000, 10000 }, "chunking=page,compress=none", 10000 },
+		{ { 10000, 10000, 10000 },
+		  { 10100, 10100, 10100 },
+		  { 10000, 10000, 10000 },
+		  "chunking=page,page=64K,compress=none",
+		  10100 },
+		{ { 10000, 10000, 10000 },
+		  { 11000, 11000, 11000 },
+		  { 10000, 10000, 10000 },
+		  "chunking=page,compress=none",
+		  10000 },
 		{ { 0, 0, 0 }, NONE, { 0, 0, 0 }, "chunking=page,compress=none", 0 },
 	};
 
@@ -71,8 +78,9 @@ static void the_reason_names_what_it_was_compared_with(void **state _unused_)
 	struct setting s = recommend((struct sizes){ 10000, 10000, 10000 }, (struct sizes)NONE,
 				     (struct sizes){ 5000, 3000, 2900 });
 
-	assert_string_equal(s.why, "Content-defined chunks take 70.0 % less than pages of 4 KiB; lz4 makes them 40 % smaller, "
-				   "zstd:3 hardly more, 42 %.");
+	assert_string_equal(s.why,
+			    "Content-defined chunks take 70.0 % less than pages of 4 KiB; lz4 makes them 40 % smaller, "
+			    "zstd:3 hardly more, 42 %.");
 	s = recommend((struct sizes){ 10000, 10000, 9900 }, (struct sizes){ 10100, 10100, 10000 },
 		      (struct sizes){ 10100, 10100, 10100 });
 	assert_string_equal(s.why, "Pages of 64 KiB take only 1.0 % more than pages of 4 KiB and as much as "
