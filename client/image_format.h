@@ -2,8 +2,7 @@
  * A checkpoint of a process's memory, as a file. docs/format.md ("Images of memory") changes with this.
  *
  *   header    the first page: what this is, and where the table is
- *   regions   each from a multiple of the page size on, with its first byte as far into that page as it was in memory;
- *   what
+ *   regions   each from a multiple of the page size on, with its first byte as far into that page as it was in memory; what
  *             lies between them is of no meaning
  *   table     behind all regions: their names, places and addresses; ends with the file
  */

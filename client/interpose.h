@@ -3,13 +3,10 @@
  * memory that is tracked by mprotect(2) it does not raise SIGSEGV then, but the call fails with EFAULT. Two ways, both
  * only where the memory may be closed:
  *
- *   borrow   what is small, or comes in messages: the kernel writes to memory of ours, and we from there to the
- *   program's, which opens pages as any write
+ *   borrow   what is small, or comes in messages: the kernel writes to memory of ours, and we from there to the program's, which opens pages as any write
  *            does. So it does not matter when a checkpoint closes them, nothing is lost and nothing is done twice.
- *   open     what is large: pages are opened first. If another thread takes a checkpoint in between, they are closed
- *   again and the call may fail; then it
- *            is made once more. That is for calls that have done nothing when they fail: reading files, pipes and
- *            streams.
+ *   open     what is large: pages are opened first. If another thread takes a checkpoint in between, they are closed again and the call may fail; then it
+ *            is made once more. That is for calls that have done nothing when they fail: reading files, pipes and streams.
  *
  * One file for each subject. Functions whose results the C library itself writes, from where the kernel has put them,
  * need none of this: statvfs(3), sigwait(3), tcgetattr(3), timer_create(2).

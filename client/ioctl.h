@@ -146,11 +146,9 @@ struct ckptfs_scrub_hit {
  * mount.
  *
  *   BEGIN   question is set (EBUSY: too many at once)
- *   ADD     the name `name` of this directory; "": all names in it, but not what is in directories below. EACCES: a
- *   file that
+ *   ADD     the name `name` of this directory; "": all names in it, but not what is in directories below. EACCES: a file that
  *           the caller may not read
- *   USER    instead of names, all files whose owner is `id`; GROUP: whose group. EPERM: of somebody else, and the
- *   caller is not
+ *   USER    instead of names, all files whose owner is `id`; GROUP: whose group. EPERM: of somebody else, and the caller is not
  *           root, nor has mounted
  *   RUN
  *   STATUS  running, error and figures; in the end as of the moment of RUN
@@ -213,16 +211,14 @@ struct ckptfs_owners {
  * there: then LINEAGE/NNNNNN is there, whole, and durable if asked for. Before that nothing is to be seen, and when the
  * staging file is closed or its process dies, nothing is left. All three on the staging file.
  *
- *   BEGIN   version `number` is to be made from `parent` (0: from nothing). ENOENT: there is no such parent; EEXIST:
- *   there
+ *   BEGIN   version `number` is to be made from `parent` (0: from nothing). ENOENT: there is no such parent; EEXIST: there
  *           is that version; EINVAL: number is not above parent, or the file was not made in a directory but opened;
  *           EALREADY: begun before; EBADF: not open for writing
- *   COMMIT  EBADMSG: the object is damaged, lies about itself or does not give what its fingerprint says; EOPNOTSUPP:
- *   it is
- *           of a later version of the format; EINVAL: it is of another number or parent, or nothing was begun; ESTALE:
- *           a version that it refers to is gone or has become shorter; EACCES: one may not be read by the caller;
- *           EFBIG: its tables have more than 256 MiB; EEXIST: somebody else has made that version; EALREADY: committed
- *           before; ENOSPC. After an error nothing has changed, and the object may be written anew
+ *   COMMIT  EBADMSG: the object is damaged, lies about itself or does not give what its fingerprint says; EOPNOTSUPP: it is
+ *           of a later version of the format; EINVAL: it is of another number or parent, or nothing was begun; ESTALE: a
+ *           version that it refers to is gone or has become shorter; EACCES: one may not be read by the caller; EFBIG:
+ *           its tables have more than 256 MiB; EEXIST: somebody else has made that version; EALREADY: committed before;
+ *           ENOSPC. After an error nothing has changed, and the object may be written anew
  *   ABORT   what was begun is forgotten and the staging file emptied; it may be begun again
  */
 struct ckptfs_delta_begin {
@@ -252,18 +248,13 @@ struct ckptfs_delta_abort {
  *           is sealed, and durable. EEXIST: it lies in a sealed one, or has something sealed in it. EBUSY: a file in it
  *           is open for writing. E2BIG: too much in it. EROFS. Where it is about something in it, `path` is that
  *   UNSEAL  for its owner and root (EPERM). ENODATA: it is not sealed; if it lies in one that is, `path` is that
- *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and
- *   whoever
+ *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and whoever
  *           runs the mount see all, others their own
- *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none.
- *   ENODATA: it is not sealed.
- *           ENOTCONN: no agent is there; EHOSTUNREACH: no node is on another host; others: what the last attempt came
- *           to. There will be more
- *   COLLECTED  the same of compact_group=: 0, the collectors of this node's group have it, and what was here is not any
- *   more, unless it is one of them. EOPNOTSUPP: without that option COPY    of directories of other nodes that this one
- *   has, all of them, the one behind `inode`, as NEXT: `path` is from .ckptfs/nodes on. For root and whoever runs the
- *   mount (EPERM) CHECK   the seal, and its root made anew from what the store has now: not the same, and something is
- *   damaged. For
+ *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none. ENODATA: it is not sealed.
+ *           ENOTCONN: no agent is there; EHOSTUNREACH: no node is on another host; others: what the last attempt came to. There will be more
+ *   COLLECTED  the same of compact_group=: 0, the collectors of this node's group have it, and what was here is not any more, unless it is one of them. EOPNOTSUPP: without that option
+ *   COPY    of directories of other nodes that this one has, all of them, the one behind `inode`, as NEXT: `path` is from .ckptfs/nodes on. For root and whoever runs the mount (EPERM)
+ *   CHECK   the seal, and its root made anew from what the store has now: not the same, and something is damaged. For
  *           those whom NEXT tells of it (EPERM). ENODATA: it is not sealed. EIO: something is damaged. Bytes are not
  *           read; reading them compares them with what the root is made of
  */
@@ -297,11 +288,9 @@ struct ckptfs_seal {
  * Other nodes of the cluster, for root and whoever runs the mount (EPERM). EOPNOTSUPP: the store is of none.
  *
  *   STATUS  figures
- *   HEAL    nodes that do not take part now are lost: what they had is to be had by others again. ENOTCONN: no agent is
- *   there. It begins soon, and has ended when
+ *   HEAL    nodes that do not take part now are lost: what they had is to be had by others again. ENOTCONN: no agent is there. It begins soon, and has ended when
  *           `healed` of STATUS is at least `number`
- *   FORGET  the node `node` will not come back: nothing is kept for its sake any more. ENOENT: nobody knows it; EBUSY:
- *   it takes part
+ *   FORGET  the node `node` will not come back: nothing is kept for its sake any more. ENOENT: nobody knows it; EBUSY: it takes part
  */
 enum ckptfs_cluster_command { CKPTFS_CLUSTER_STATUS, CKPTFS_CLUSTER_HEAL, CKPTFS_CLUSTER_FORGET };
 
@@ -329,8 +318,7 @@ struct ckptfs_cluster {
  *   START   then CKPTFS_IOC_COMPACT_FILE and _ADD are over; EROFS unless it is a dry run
  *   STATUS  running, error and figures
  *   STOP    soon; what has been done stays, and the next plan does the rest. One that has not been started is given up
- *   PAUSE   the mount compacts nothing by itself, and what it is at ends soon, until RESUME. EOPNOTSUPP: it does not
- *   anyhow. Both are of no plan,
+ *   PAUSE   the mount compacts nothing by itself, and what it is at ends soon, until RESUME. EOPNOTSUPP: it does not anyhow. Both are of no plan,
  *           and tell nothing
  */
 enum ckptfs_compact_command {

@@ -20,9 +20,8 @@
  * The order in which pages are written (enum pages_order):
  *
  *   ADDRESS    waited for, then ascending
- *   PATTERN    waited for, then copied, then last epoch's WAIT, COW, AVOIDED, each by earliest touch, then the rest:
- *   the paper's PREDICTED  waited for, then by the time of the touch in the last epoch, from the page on at which the
- *   program is: see pages.c
+ *   PATTERN    waited for, then copied, then last epoch's WAIT, COW, AVOIDED, each by earliest touch, then the rest: the paper's
+ *   PREDICTED  waited for, then by the time of the touch in the last epoch, from the page on at which the program is: see pages.c
  */
 #pragma once
 

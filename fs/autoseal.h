@@ -1,8 +1,7 @@
 /*
  * Sealing by itself: what programs do anyway when a checkpoint is complete is taken for the order to seal it.
  *
- *   rename   a directory gets a name that is not temporary instead of one that is: "tmp", "temp", "partial",
- *   "incomplete"
+ *   rename   a directory gets a name that is not temporary instead of one that is: "tmp", "temp", "partial", "incomplete"
  *            or "inprogress" is a word of it, perhaps with digits behind it (step.tmp, tmp-checkpoint-500, 7.tmp123)
  *   a name   a file of that name, such as commit_success.txt, appears in a directory
  *

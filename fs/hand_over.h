@@ -4,8 +4,7 @@
  * group are in one store, and ckptfs-compact --copies codes them together there.
  *
  *   1. the collectors have all of it: chunks, durable and lent, and a copy (fs/nodes.h)     crash: it is sent again
- *   2. file by file, this node's chunks are elsewhere from now on, with the collectors      crash: what is left goes
- *      the next time
+ *   2. file by file, this node's chunks are elsewhere from now on, with the collectors      crash: what is left goes the next time
  * Chunks that other nodes have from here stay. protect.c notes who has what.
  */
 #pragma once

@@ -1,11 +1,10 @@
 /*
  * Making a copy. Only the order makes it all or nothing:
  *   1. a transaction makes the top, with a note that it is partial       crash: nothing, or a partial copy
- *   2. records of the catalog, in as many transactions as it takes; files get their chunks when it is noted, durably,
- *      whom to ask for them                                                   crash: a partial copy
+ *   2. records of the catalog, in as many transactions as it takes; files get their chunks when it is noted, durably, whom
+ *      to ask for them                                                   crash: a partial copy
  *   3. the catalog was whole: a transaction makes the note say so, and that of an older copy that it is partial
- *   4. sync: COMMIT POINT                                                crash: the older copy, and a partial one;
- *      after it, the new one
+ *   4. sync: COMMIT POINT                                                crash: the older copy, and a partial one; after it, the new one
  *   5. the older copy goes: names first, deepest first, its top and note last        crash: a partial copy
  * The log is in order, so what is whole is whole after any crash. Partial copies are removed by whoever fails, or at
  * the next mount; nobody else looks at them.

@@ -1,7 +1,6 @@
 /*
  * A directory is protected in this order:
- *   1. a note that says which node is to have it        crash: it is sent again, or dropped there if it is not sealed
- *      any more
+ *   1. a note that says which node is to have it        crash: it is sent again, or dropped there if it is not sealed any more
  *   2. chunks, then the copy, are durable there          crash: likewise
  *   3. a note that says that it has
  * Notes are in the log like all changes of names, behind the seal and before its end. So a node that has a copy, whole

@@ -1,13 +1,9 @@
 /*
  * One more member comes in this order:
- *   1. parity of the old stripe and the new strip, added, is kept here as chunks        crash: the old stripe; chunks
- *      that nobody refers to, which go when nodes collect together
- *   2. a new tree is made, which refers to them (fs/nodes.c)                            crash: the old stripe, and
- *      perhaps the new one
- *   3. parity is looked for once more: nodes that collected together between 1 and 2 may have given it up, and then the
- *      new one goes
- *   4. the caller drops the old one                                                     crash: both; fs/stripes.c drops
- *      what another one covers, too
+ *   1. parity of the old stripe and the new strip, added, is kept here as chunks        crash: the old stripe; chunks that nobody refers to, which go when nodes collect together
+ *   2. a new tree is made, which refers to them (fs/nodes.c)                            crash: the old stripe, and perhaps the new one
+ *   3. parity is looked for once more: nodes that collected together between 1 and 2 may have given it up, and then the new one goes
+ *   4. the caller drops the old one                                                     crash: both; fs/stripes.c drops what another one covers, too
  * At every moment each strip that was covered is in a stripe that is whole.
  */
 #include "fs/stripe.h"

@@ -3,8 +3,7 @@
  * of a lineage. docs/format.md ("Delta objects") changes with this.
  *
  *   header     256 bytes
- *   payload    whole pages of first occurrences, if there are any from byte 4096 of the object on; then the rest of
- *   them;
+ *   payload    whole pages of first occurrences, if there are any from byte 4096 of the object on; then the rest of them;
  *              then literals; each in ascending order
  *   tables     FIRST, SHIFTED, LITERALS: what of the content comes from where
  *

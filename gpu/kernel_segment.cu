@@ -5,8 +5,7 @@
  *
  *   list     a block's part of the changed chunks, which are in ascending order; all parts are as long
  *   enter    looks each up in the table, enters unknown ones, the lowest place wins
- *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted. If none
- *   is
+ *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted. If none is
  *            equal to another of this version, `enter` has told all that, and nobody has to wait for it
  *   gather   their bytes into staging, whole pages before the rest; shifted duplicates into a list. Most often all
  *            is new, and none in whole pages: warps that have nothing to look up have done it meanwhile

@@ -7,10 +7,9 @@
  *   NODES          ───▶                        everybody who takes part, from now on
  *                        ◀─── WANT             a round, soon: somebody waits for it, or much is pending
  *   BEGIN          ───▶  ◀─── OFFER            of round `number`: pages that this node is about to store
- *   DECISION       ───▶  ◀─── STORED           those that others have, too, and who stores each; what it is to store is
- *   durable SETTLED        ───▶                        who has done so
- *                        ◀─── TELL             pages that are stored here, of which no round was: others may ask for
- *                        them
+ *   DECISION       ───▶  ◀─── STORED           those that others have, too, and who stores each; what it is to store is durable
+ *   SETTLED        ───▶                        who has done so
+ *                        ◀─── TELL             pages that are stored here, of which no round was: others may ask for them
  *   SHARED         ───▶                        others have told the same: rounds would pay
  *                        ◀─── FETCH            chunks that are on other nodes
  *   CHUNKS, PLACES ───▶
@@ -20,8 +19,7 @@
  *                        ◀─── WANT_COLLECT     that all nodes collect together (collects.h)
  *   STEP           ───▶  ◀─── DONE             one step of that
  *   COLLECTED      ───▶                        how it has ended
- *                        ◀─── QUERY            a question for the daemon of another node, which agents carry and do not
- *                        read
+ *                        ◀─── QUERY            a question for the daemon of another node, which agents carry and do not read
  *   QUESTION       ───▶  ◀─── ANSWER           what the daemon of another node asks
  *   ANSWER         ───▶                        of the other daemon
  *                        ◀─── PUT              chunks that another node is to have for this one
@@ -205,8 +203,9 @@ static_assert(sizeof(struct link_fetch_wire) == 28, "on the wire");
  * lie.
  *
  * PLACES: in place of CHUNKS, for each chunk that was asked for an le64, where in the agent's memory it lies; 0: it is
- * not there. THERE: in place of CHUNKS, where in the daemon's memory that body lies. TAKEN: nothing follows; `number`
- * is that of one of these, whose memory may be used again.
+ * not there.
+ * THERE: in place of CHUNKS, where in the daemon's memory that body lies.
+ * TAKEN: nothing follows; `number` is that of one of these, whose memory may be used again.
  */
 struct link_there_wire {
 	struct le64 off;
@@ -224,7 +223,8 @@ static_assert(sizeof(struct link_there_wire) == 12, "on the wire");
  * that wants it done, where the agent does.
  *
  * PUT: le32 number of chunks, at most LINK_CHUNKS_MAX; entries as of GET; for each a byte, 1: its bytes follow; these,
- * one behind the other. KEPT: le32, an errno or 0; for each a byte (enum link_kept).
+ * one behind the other.
+ * KEPT: le32, an errno or 0; for each a byte (enum link_kept).
  */
 enum link_kept {
 	LINK_NOT_KEPT, /* it was not sent, and is not here */

@@ -2,9 +2,8 @@
  * Single duplicates: pages that one node alone has stored in an earlier round, and that another one offers now. Each
  * page has a *home*, a node that follows from its fingerprint.
  *
- *   after a round     TELL: what this node has stored, and no other, to the homes of these pages, which remember it as
- *   far as memory goes in the next       ASK ──▶ home ──▶ FOUND      who may have the pages that nothing is known of
- *   here
+ *   after a round     TELL: what this node has stored, and no other, to the homes of these pages, which remember it as far as memory goes
+ *   in the next       ASK ──▶ home ──▶ FOUND      who may have the pages that nothing is known of here
  *                     LEND ─▶ holder ─▶ LENT      its daemon looks, and notes, durably, that others rely on it
  *
  * A home that is told of a page by two nodes says so to both (TWICE), if it is more than a few: they store the same,

@@ -7,10 +7,8 @@
  * a variable of the thread, and a merge that fails becomes a set that says so. In front of each set is its seal: who is
  * not of this world cannot have sets of his merged.
  *
- *           sizes are summed        somebody has no memory: FAILED       all is merged at rank 0         everybody has
- *           it
- *   SIZES ───────────────────▶ MEMORY ──────────────────────────▶ MERGE ────────────────────────▶ RESULT
- *   ──────────────────▶ DONE
+ *           sizes are summed        somebody has no memory: FAILED       all is merged at rank 0         everybody has it
+ *   SIZES ───────────────────▶ MEMORY ──────────────────────────▶ MERGE ────────────────────────▶ RESULT ──────────────────▶ DONE
  */
 #include "mpi-agent/reduce.h"
 

@@ -2,12 +2,9 @@
  * Rounds, as one node sees them. Rank 0 begins them, when a daemon wants one; all else is collective, and none of it
  * blocks.
  *
- *          BEGIN             OFFER, or time is up     what is known, or time is up     merged, decided         STORED,
- *          or time is up         who has stored
- *   IDLE ─────────▶ OFFERING ──────────────────▶ ASKING ──────────────────────────▶ REDUCING ─────────▶ STORING
- *   ─────────────────────▶ GATHERING ───────────▶ IDLE
- *      to the daemon                                                                           DECISION                
- *      SETTLED
+ *          BEGIN             OFFER, or time is up     what is known, or time is up     merged, decided         STORED, or time is up         who has stored
+ *   IDLE ─────────▶ OFFERING ──────────────────▶ ASKING ──────────────────────────▶ REDUCING ─────────▶ STORING ─────────────────────▶ GATHERING ───────────▶ IDLE
+ *      to the daemon                                                                           DECISION                                            SETTLED
  *
  * Between two of them nodes may collect together (collects.h): rounds_hold() leads from IDLE to HELD, where none
  * begins, and back.

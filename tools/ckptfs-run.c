@@ -7,10 +7,9 @@
  *
  *   the program is killed      as if it had ended
  *   its daemon dies            told at the end; the dead mount is taken away
- *   processes of it are left   SIGTERM, after --grace SIGKILL; who is in another session and uses the mount still: it
- *   is detached ckptfs-run is killed       the program gets SIGTERM; who keeps the mount (run_keeper.h), or holds it on
- *   each node (run_nodes.h), unmounts all of them are            a mount is left; the next ckptfs-run with this store
- *   takes it away if its daemon has died, too
+ *   processes of it are left   SIGTERM, after --grace SIGKILL; who is in another session and uses the mount still: it is detached
+ *   ckptfs-run is killed       the program gets SIGTERM; who keeps the mount (run_keeper.h), or holds it on each node (run_nodes.h), unmounts
+ *   all of them are            a mount is left; the next ckptfs-run with this store takes it away if its daemon has died, too
  *
  * Exit status: the program's, or 128 and the signal that ended it; 125 ckptfs-run itself has failed, 126 the program
  * cannot be run, 127 there is no such program; 1 usage.

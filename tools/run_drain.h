@@ -4,8 +4,7 @@
  *
  * Each becomes a directory with the same path below `to`, complete or absent. The order that makes it so:
  *
- *   1. copied into .NAME.ckptfs-SEALED beside it (run_copy.h)   whoever dies leaves it; the next drain of the same seal
- *      goes on with it
+ *   1. copied into .NAME.ckptfs-SEALED beside it (run_copy.h)   whoever dies leaves it; the next drain of the same seal goes on with it
  *   2. synced, read back and compared, file by file
  *   3. renamed to NAME, never over anything, and that synced     before it nothing, after it everything
  *

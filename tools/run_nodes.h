@@ -7,9 +7,9 @@
  *   start holders                       mount, say "ready"
  *   start agents                                                          run
  *   the program runs
- *   "drain"                             drain, say "drained"              needed: pages of a file may be on other nodes
- *   only all have drained: end agents                                          end "end"                              
- *   unmount
+ *   "drain"                             drain, say "drained"              needed: pages of a file may be on other nodes only
+ *   all have drained: end agents                                          end
+ *   "end"                               unmount
  *
  * A holder hears "end" too when ckptfs-run has died, then drains as far as it gets, and unmounts. How it hears depends
  * on the launcher:

@@ -6,8 +6,7 @@
  *   stacks, data of the program and its libraries, thread-local storage   the program has them anew when it starts
  *   files that are mapped, shared memory, memory of devices               are elsewhere
  *   memory that is mapped without being readable and writable             it may become code, or never be used
- *   memory whose protection is changed, that is moved or huge pages       what has been captured of it is left out from
- *   then on, which is logged
+ *   memory whose protection is changed, that is moved or huge pages       what has been captured of it is left out from then on, which is logged
  *
  * Pieces become regions when a checkpoint is taken, never before: so nobody who allocates or maps memory waits for one.
  * Whoever takes memory away that is a region waits until the checkpoint under way has what it needs of it.

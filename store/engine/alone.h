@@ -6,8 +6,7 @@
  *             on other nodes                               has found little
  *   SHARING ─────────────────────────────▶ PROBING ────────────────────────────────────▶ LETTING_GO ────────▶ PROBING
  *      ▲                                      │                                               │
- *      └── a round has found more, or others say that they have stored the same ─────────────┴── the latter alone:
- *      there is no round
+ *      └── a round has found more, or others say that they have stored the same ─────────────┴── the latter alone: there is no round
  *
  * SHARING: everything is held until a round has decided. PROBING: likewise, but a round is wanted as soon as there is
  * enough to tell by. LETTING_GO: what is held and what comes until the commit is written at once, and no round is about

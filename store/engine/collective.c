@@ -4,14 +4,11 @@
  *
  *   1. offer them, hear which of them others have, too, and who is to store each
  *   2. write the frames, without what others are to store (packs_frame_write_partly()), and sync the packs
- *   3. note in the journal, with the marks, which chunks are lent, and which are away and not settled     crash before:
- *      nothing of this was Only now say that this node has stored what it was to.                                      
- *      crash after: what is away counts as
- *   4. hear who has                                                                                      gone, and
- *      nothing in the log refers to it
+ *   3. note in the journal, with the marks, which chunks are lent, and which are away and not settled     crash before: nothing of this was
+ *      Only now say that this node has stored what it was to.                                             crash after: what is away counts as
+ *   4. hear who has                                                                                      gone, and nothing in the log refers to it
  *   5. write what is not elsewhere after all (packs_frame_settle())
- *   6. note what is, settled, with its owners                                                             from here on
- *      it is as good as here
+ *   6. note what is, settled, with its owners                                                             from here on it is as good as here
  * Then the commit goes on to the log, which refers to these chunks. So a chunk is lent before anybody relies on it, and
  * relied on before anybody is told that it is durable.
  *

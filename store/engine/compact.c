@@ -7,8 +7,7 @@
  * safe:
  *
  *   1. the note in the log, before the first frame             crash: nothing has happened
- *   2. frames, for up to MOVES_MAX chunks                      crash: the next mount finds copies behind the note, and
- *      does 3
+ *   2. frames, for up to MOVES_MAX chunks                      crash: the next mount finds copies behind the note, and does 3
  *   3. recipes, old places given up, the note taken out        crash: likewise, from whichever step it was
  *   4. the space of the old places                             crash: the next collection gives it back
  *

@@ -2,17 +2,18 @@
  * Chunks that a node has for others, and files made of chunks that others have.
  *
  * Keeping: what is not here is written into frames of its own, which no round is about; then, with the marks, that it
- * is lent enters the journal.                                                                       crash before:
- * chunks that nobody refers to Memory may know a place of it that is elsewhere: this one takes its place, so that it is
- * found from now on.
+ * is lent
+ * enters the journal.                                                                       crash before: chunks that nobody refers to
+ * Memory may know a place of it that is elsewhere: this one takes its place, so that it is found from now on.
  *
  * Lending: what is here and durable is noted likewise. Only what a commit has left on the disk is lent, so that nothing
  * is waited for: the round that wants to know may be that of a commit which is under way. Nor is anything of frames
  * whose notes a round is about to write, nor while a collection runs, which may be about to move it.
  *
  * Referring: what is not known gets a place in frames of which all is elsewhere. They are on their way (`arriving`)
- * until a commit has noted, with the marks, that they are; until then nobody but us knows these places.    crash
- * before: places that nobody refers to Then files may refer to them.
+ * until a commit
+ * has noted, with the marks, that they are; until then nobody but us knows these places.    crash before: places that nobody refers to
+ * Then files may refer to them.
  */
 #include <assert.h>
 #include <errno.h>

@@ -1,12 +1,10 @@
 /*
  * Letting go of chunks that other nodes are to have for this one. A chunk keeps its place, as one does that a round has
  * given to others (decisions/024); only its bytes go:
- *   1. these nodes say of each that it is there, durable, and lent               crash: what is lent and not referred
- *      to
+ *   1. these nodes say of each that it is there, durable, and lent               crash: what is lent and not referred to
  *   2. a note, where it lies, that it is elsewhere, and with whom; durable       crash before: nothing has happened
  *   3. all who may have read the table of its frame, and mean to read bytes, are waited for
- *   4. the disk forgets the bytes                                                crash before: who does it again comes
- *      to all that is elsewhere
+ *   4. the disk forgets the bytes                                                crash before: who does it again comes to all that is elsewhere
  * No mark for a collection of all nodes comes between 1 and 2 (shares_settling()): it comes before, and then what was
  * lent is lent after it, or the owner has said no; or it comes after, and finds the note. So what this node counts on
  * stays lent.

@@ -3,10 +3,8 @@
  *
  * That a chunk is lent is noted at its place. All files refer to the new places by now; that is made durable first, and
  * with it the frames that these are in, which notes must not be ahead of:
- *   1. commit                                            crash: the next mount finds the note of the move, and begins
- *      anew
- *   2. what is lent at an old place is lent at its new one, too    crash: likewise; what is lent twice is so once when
- *      it is done
+ *   1. commit                                            crash: the next mount finds the note of the move, and begins anew
+ *   2. what is lent at an old place is lent at its new one, too    crash: likewise; what is lent twice is so once when it is done
  *   3. the old place is given up, with its note (vacate.c)
  * Whoever keeps a chunk for another node without gc.lock (keep.c) may have found an old place: either its note is there
  * before 2 looks, or it is told to begin anew.

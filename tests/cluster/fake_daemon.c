@@ -6,25 +6,25 @@
  *
  *   nodes NR SELF NAME...          decision ROUND PAGE:OWNER,OWNER*...         settled ROUND 1011
  *   chunk PAGE ok|missing|wrong    served PAGE...    lent PAGE...              closed
- *   prepare NUMBER                 mark NUMBER WINDOW/NR                       unlend NUMBER WINDOW/NR PAGE...: those
- *   that are kept collected NUMBER ERRNO NR_DROPPED MISSING                                 shared
+ *   prepare NUMBER                 mark NUMBER WINDOW/NR                       unlend NUMBER WINDOW/NR PAGE...: those that are kept
+ *   collected NUMBER ERRNO NR_DROPPED MISSING                                 shared
  *
  * An owner with an asterisk has the page already.
  *
  * id=N, key=N, name=TEXT, hash=N, incompat=N, replicas=N, max=N      what it says in WELCOME
- * pages=A-B,C/D    that it offers in a round, in the next, ...; in all others nothing, but without a slash always the
- * same holds=A-B,C      chunks it has for others               lost=A-B,C     of what it has offered in a round that is
- * over, chunks it does not lend rounds=N         it wants so many, one after the other; then it fetches
- * fetch=PAGE:ID.ID,A-B:...    of stores with these ids, times=N at once; then it is done collect=N        it wants so
- * many collections after the rounds; refers=A-B,C are pages that it has elsewhere, lent=A-B,C those it has lent,
- * referred=N       is how many it says they are, missing=NAME a node that it knows of and is not here tells=A-B,C     
- * that it has stored without a round, the last one first; shared=1: it is not done before it hears that others have
- * told the same memory=1         chunks lie in memory that it shares with the agent, if they are many; "taken" when the
- * agent has done with some quit=1           hang up when it is done; else it goes on until the agent hangs up
- * silent=MESSAGE   of that kind it answers none          late=MS        it takes so long to answer BEGIN crosses=1     
- * it has wanted each round that it hears of, before it heard of it stored=ERRNO     is how it has stored               
- * refused=ERRNO  is what it says instead of WELCOME die=MESSAGE, kill=MESSAGE, term=MESSAGE, freeze=MESSAGE,
- * garbage=MESSAGE
+ * pages=A-B,C/D    that it offers in a round, in the next, ...; in all others nothing, but without a slash always the same
+ * holds=A-B,C      chunks it has for others               lost=A-B,C     of what it has offered in a round that is over, chunks it does not lend
+ * rounds=N         it wants so many, one after the other; then it fetches
+ * fetch=PAGE:ID.ID,A-B:...    of stores with these ids, times=N at once; then it is done
+ * collect=N        it wants so many collections after the rounds; refers=A-B,C are pages that it has elsewhere, lent=A-B,C those it has lent,
+ * referred=N       is how many it says they are, missing=NAME a node that it knows of and is not here
+ * tells=A-B,C      that it has stored without a round, the last one first; shared=1: it is not done before it hears that others have told the same
+ * memory=1         chunks lie in memory that it shares with the agent, if they are many; "taken" when the agent has done with some
+ * quit=1           hang up when it is done; else it goes on until the agent hangs up
+ * silent=MESSAGE   of that kind it answers none          late=MS        it takes so long to answer BEGIN
+ * crosses=1        it has wanted each round that it hears of, before it heard of it
+ * stored=ERRNO     is how it has stored                  refused=ERRNO  is what it says instead of WELCOME
+ * die=MESSAGE, kill=MESSAGE, term=MESSAGE, freeze=MESSAGE, garbage=MESSAGE
  *                  when it hears that: it is gone, it kills its agent, has it end, stops it for ever, or sends nonsense
  *
  * MESSAGE: hello nodes begin decision settled chunks places taken get lend prepare mark unlend collected

@@ -2,8 +2,8 @@
  * A program whose state is in GPU memory and that changes it in all the ways programs do, through ckptfs_gpu.h.
  *
  *   pattern make DIR EXPECT FROM TO MIB   versions FROM to TO of lineage DIR; what they must be goes to EXPECT
- *   pattern die DIR EXPECT FROM TO MIB    the same, but it kills itself before TO is committed, when all of it is
- *   staged pattern check DIR EXPECT              every version is what the program had: by plain read, and on the GPU
+ *   pattern die DIR EXPECT FROM TO MIB    the same, but it kills itself before TO is committed, when all of it is staged
+ *   pattern check DIR EXPECT              every version is what the program had: by plain read, and on the GPU
  *
  * Three buffers: `data` of MIB at the beginning of the file, `table` that grows and shrinks, `host` in host memory.
  * EXPECT has NNNNNN.NAME for each.

@@ -1,9 +1,7 @@
 /*
- * Usage: captured_calls take           with libckptfs-preload.so: memory is mapped, protected and given up, also by
- * calls that fail, before and between
+ * Usage: captured_calls take           with libckptfs-preload.so: memory is mapped, protected and given up, also by calls that fail, before and between
  *                                      two checkpoints. Prints the address of what the other one needs.
- *        captured_calls check DIR ROOT  with libckptfs: the last checkpoint has that memory, but for what has been left
- *        out.
+ *        captured_calls check DIR ROOT  with libckptfs: the last checkpoint has that memory, but for what has been left out.
  */
 #include <errno.h>
 #include <stdbool.h>

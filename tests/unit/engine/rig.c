@@ -304,6 +304,21 @@ struct engine_stats rig_stats(struct rig *rig)
 	return st;
 }
 
+size_t rig_pieces(struct rig *rig, uint64_t ino, struct cluster_piece *ret, size_t max)
+{
+	struct content *c = rig_content(rig, ino);
+	uint64_t off = 0;
+	size_t nr = 0;
+	int n;
+
+	while ((n = engine_cluster_pieces(c, off, ret + nr, MIN(max - nr, (size_t)100))) > 0)
+		for (int i = 0; i < n; i++)
+			off += ret[nr++].len;
+	assert_int_equal(n, 0);
+	content_close(c);
+	return nr;
+}
+
 uint64_t rig_find(struct rig *rig, const char *name)
 {
 	struct ns_dirent d;

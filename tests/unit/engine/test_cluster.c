@@ -848,21 +848,6 @@ static void chunks_cut_by_content_are_shared_too(void **state)
 
 #define PIECES 5000u
 
-static size_t pieces_of(struct rig *rig, uint64_t ino, struct cluster_piece *ret)
-{
-	struct content *c = rig_content(rig, ino);
-	uint64_t off = 0;
-	size_t nr = 0;
-	int n;
-
-	while ((n = engine_cluster_pieces(c, off, ret + nr, MIN(PIECES - nr, (size_t)100))) > 0)
-		for (int i = 0; i < n; i++)
-			off += ret[nr++].len;
-	assert_int_equal(n, 0);
-	content_close(c);
-	return nr;
-}
-
 /* What `from` has of these, `to` has, too. */
 static void keep(struct rig *from, struct rig *to, const struct cluster_piece *p, size_t nr)
 {
@@ -921,7 +906,7 @@ static void a_file_can_be_had_when_its_node_is_lost(void **state)
 	rig_write(partner, 11, MiB(1), 5); /* some of it is there already */
 	assert_int_equal(engine_sync(lost->e), 0);
 	assert_int_equal(engine_sync(partner->e), 0);
-	nr = pieces_of(lost, 10, p);
+	nr = rig_pieces(lost, 10, p, PIECES);
 	keep(lost, partner, p, nr);
 	rig_drop(partner, 11);
 	rig_collect(partner, &conf);
@@ -983,7 +968,7 @@ static void write_pieces(struct rig *rig, const uint8_t *bytes, struct cluster_p
 	rig_write_bytes(rig, 10, bytes, MiB(3));
 	assert_int_equal(engine_sync(rig->e), 0);
 	rig_reopen(rig);
-	assert_int_equal(pieces_of(rig, 10, p), WRITTEN);
+	assert_int_equal(rig_pieces(rig, 10, p, PIECES), WRITTEN);
 	for (size_t i = 0; i < WRITTEN; i++)
 		all[i] = i;
 }
@@ -1055,7 +1040,7 @@ static void one_that_is_damaged_is_not_given_and_its_neighbours_are(void **state
 	w->open = false;
 	rig_write_bytes(rig, 10, bytes, KiB(400));
 	assert_int_equal(engine_sync(rig->e), 0);
-	assert_int_equal(pieces_of(rig, 10, p), ARRAY_SIZE(order));
+	assert_int_equal(rig_pieces(rig, 10, p, PIECES), ARRAY_SIZE(order));
 	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
 		order[i] = i;
 	damage_chunk(rig, 1, 0, 77);
@@ -1092,7 +1077,7 @@ static void what_was_elsewhere_can_be_kept_here(void **state)
 	write_all(w, 10, MiB(1), 1);
 	commit(w, NODES);
 	assert_committed(w);
-	nr = pieces_of(partner, 10, p);
+	nr = rig_pieces(partner, 10, p, PIECES);
 	assert_true(nr > 0);
 	assert_located(lost, p, nr, true, NULL);
 	assert_located(partner, p, nr, false, lost);
@@ -1143,7 +1128,7 @@ static void what_is_here_is_lent_when_it_is_asked_for(void **state)
 	rig_write(rig, 10, MiB(3), 5);
 	rig_write(rig, 11, MiB(1), 6);
 	assert_int_equal(engine_sync(rig->e), 0);
-	nr = pieces_of(rig, 10, p);
+	nr = rig_pieces(rig, 10, p, PIECES);
 	assert_int_equal(lend(w->nodes[1].rig, p, nr), 0); /* it is not there */
 	assert_int_equal(lend(rig, p, nr), nr);
 	assert_int_equal(lend(rig, p, nr), nr);
@@ -1176,7 +1161,7 @@ static void what_is_not_durable_is_not_lent(void **state)
 	c = rig_content(rig, 10);
 	assert_int_equal(content_flush(c), 0);
 	content_close(c);
-	nr = pieces_of(rig, 10, p);
+	nr = rig_pieces(rig, 10, p, PIECES);
 	assert_true(nr > 0);
 	assert_int_equal(lend(rig, p, nr), 0);
 	assert_int_equal(engine_sync(rig->e), 0);
@@ -1210,7 +1195,7 @@ static void lending_does_not_wait_for_a_round(void **state)
 	w->open = false;
 	rig_write(w->nodes[0].rig, 9, MiB(1), 5);
 	assert_int_equal(engine_sync(w->nodes[0].rig->e), 0);
-	nr_earlier = pieces_of(w->nodes[0].rig, 9, earlier);
+	nr_earlier = rig_pieces(w->nodes[0].rig, 9, earlier, PIECES);
 	w->open = true;
 	write_all(w, 10, MiB(2), 1);
 	w->before_settle = lend_in_the_middle;
@@ -1218,7 +1203,7 @@ static void lending_does_not_wait_for_a_round(void **state)
 	w->before_settle = NULL;
 	assert_committed(w);
 	assert_int_equal(stored_by_all(w), MiB(2) + MiB(1));
-	nr = pieces_of(w->nodes[0].rig, 10, p);
+	nr = rig_pieces(w->nodes[0].rig, 10, p, PIECES);
 	for (unsigned i = 0; i < NODES; i++) {
 		rig_crash(w->nodes[i].rig);
 		sum += lend(w->nodes[i].rig, p, nr); /* who has it, and nobody else */
@@ -1441,7 +1426,7 @@ static void what_comes_while_nodes_collect_stays(void **state)
 	assert_committed(w);
 	w->open = false;
 	/* Keeping and referring wait. */
-	pieces_of(w->nodes[0].rig, 11, p);
+	rig_pieces(w->nodes[0].rig, 11, p, PIECES);
 	memset(page, 3, sizeof(page));
 	chunk = (struct cluster_chunk){ fp_of(&w->nodes[0].rig->e->key, page, sizeof(page)), sizeof(page), page };
 	assert_int_equal(engine_cluster_keep(w->nodes[0].rig->e, &chunk, 1), -EAGAIN);

@@ -129,26 +129,11 @@ static void check_field(struct rig *rig, uint64_t ino, unsigned seed)
 	free(p);
 }
 
-static size_t pieces_of(struct rig *rig, uint64_t ino, struct cluster_piece *ret)
-{
-	struct content *c = rig_content(rig, ino);
-	uint64_t off = 0;
-	size_t nr = 0;
-	int n;
-
-	while ((n = engine_cluster_pieces(c, off, ret + nr, MIN(PIECES - nr, (size_t)100))) > 0)
-		for (int i = 0; i < n; i++)
-			off += ret[nr++].len;
-	assert_int_equal(n, 0);
-	content_close(c);
-	return nr;
-}
-
 /* As a PUT with bytes and a COPY: the collector has all of the member's file, lent, and a copy that refers to it. */
 static void hand_over(struct world *w, uint64_t ino)
 {
 	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
-	size_t nr = pieces_of(w->rig[MEMBER], ino, p);
+	size_t nr = rig_pieces(w->rig[MEMBER], ino, p, PIECES);
 	struct cluster_chunk *chunks = calloc(nr, sizeof(*chunks));
 	struct content *c = rig_content(w->rig[COLLECTOR], ino);
 	struct cluster_node member = { .name = "member" };
@@ -294,7 +279,7 @@ static void what_others_have_from_here_stays(void **state)
 
 	write_field(w->rig[MEMBER], INO, 1);
 	hand_over(w, INO);
-	nr = pieces_of(w->rig[MEMBER], INO, p);
+	nr = rig_pieces(w->rig[MEMBER], INO, p, PIECES);
 	assert_int_equal(engine_cluster_lend(w->rig[MEMBER]->e, &p[nr / 2].fp, 1, &lent), 0);
 	assert_true(lent);
 	assert_int_equal(let_go(w, INO, &sums), 0);
