@@ -23,6 +23,21 @@ int delta_gpu_wait(struct delta_gpu *g, enum stream stream)
 	return cuda_errno(e, "take");
 }
 
+int delta_gpu_wait_flag(struct delta_gpu *g, const uint32_t *flag, enum stream stream)
+{
+	cudaError_t e;
+
+	for (uint64_t looks = 1;; looks++) {
+		if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == g->attempt)
+			return 0;
+		if (looks % SPIN_CHECK != 0)
+			continue;
+		e = cudaStreamQuery(g->streams[stream]);
+		if (e != cudaErrorNotReady && __atomic_load_n(flag, __ATOMIC_ACQUIRE) != g->attempt)
+			return cuda_errno(e == cudaSuccess ? cudaErrorUnknown : e, "take");
+	}
+}
+
 int delta_gpu_wait_event(cudaEvent_t event)
 {
 	cudaError_t e;
@@ -46,7 +61,7 @@ static int make_streams(struct delta_gpu *g)
 }
 
 /* All events of a record, as an array. */
-#define NR_EVENTS (3 + 4 * GPU_SEGMENTS_MAX)
+#define NR_EVENTS (2 + 4 * GPU_SEGMENTS_MAX)
 static_assert(offsetof(struct delta_gpu, copied) + sizeof(((struct delta_gpu *)0)->copied) ==
 		      offsetof(struct delta_gpu, given) + NR_EVENTS * sizeof(cudaEvent_t),
 	      "events follow each other");
@@ -326,11 +341,17 @@ static void remember_likeness(struct delta_gpu *g)
 {
 	struct gpu_totals all = g->report->upto[g->nr_segments - 1];
 	uint64_t few = g->take.nr_chunks / 256, fresh = all.pages + all.rest;
+	uint32_t nr_changed = 0, nr_placed = 0;
 
 	g->likeness = fresh > 8 * few	? LIKE_OTHER :
 		      fresh > few	? LIKE_NEW :
 		      all.changed > few ? LIKE_MOVED :
 					  LIKE_SAME;
+	for (uint32_t i = 0; i < g->nr_segments; i++) {
+		nr_changed += g->report->upto[i].changed > (i > 0 ? g->report->upto[i - 1].changed : 0);
+		nr_placed += g->report->placed[i] != 0;
+	}
+	g->guess = 4 * nr_placed > 3 * nr_changed;
 	g->much_changed = g->newest.number != 0 && all.changed > g->take.nr_chunks / 2;
 }
 

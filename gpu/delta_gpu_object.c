@@ -63,8 +63,7 @@ int delta_gpu_launch_tables(struct delta_gpu *g)
 		return r;
 	t.first_out = g->tables;
 	t.shifted_out = g->tables + g->shifted_at / sizeof(*g->tables);
-	r = cuda_errno(gpu_tables(&g->take, &t, tables_blocks(g), g->streams[REST]), "tables");
-	return r < 0 ? r : cuda_errno(cudaEventRecord(g->tabled, g->streams[REST]), "tables");
+	return cuda_errno(gpu_tables(&g->take, &t, tables_blocks(g), g->streams[REST]), "tables");
 }
 
 /* As content_hash_finish() does with the top of the tree. */
@@ -119,7 +118,7 @@ static int finish_tables(struct delta_gpu *g, struct delta_header *h)
 		h->tables_crc = crc32c(g->tables, h->first_len);
 		return 0;
 	}
-	r = delta_gpu_wait_event(g->tabled);
+	r = delta_gpu_wait_flag(g, &g->report->tabled, REST);
 	if (r < 0)
 		return r;
 	if (first) {
@@ -168,8 +167,8 @@ int delta_gpu_finish(struct delta_gpu *g, struct delta_object *ret)
 	assert(g->pending.number != 0);
 	memcpy(h.lineage, g->params.lineage, sizeof(h.lineage));
 	r = finish_tables(g, &h);
-	if (r == 0)
-		r = delta_gpu_wait(g, TOP); /* which has waited for the hashing */
+	if (r == 0 && g->pending.nr_chunks > 0)
+		r = delta_gpu_wait_flag(g, &g->report->topped, TOP); /* which has waited for the hashing */
 	if (r == 0 && g->pages.len + g->rest.len > 0)
 		r = delta_gpu_wait(g, COPY);
 	if (r < 0)

@@ -35,7 +35,7 @@ struct delta_gpu {
 	struct gpu_shape shapes[GPU_NR_PACES]; /* of gpu_hash() */
 	uint32_t blocks; /* of other kernels */
 	cudaStream_t streams[NR_STREAMS];
-	cudaEvent_t given, clean, tabled;
+	cudaEvent_t given, clean;
 	cudaEvent_t hashed[GPU_SEGMENTS_MAX][2], gathered[GPU_SEGMENTS_MAX], copied[GPU_SEGMENTS_MAX];
 
 	uint32_t last_number, attempt;
@@ -44,6 +44,7 @@ struct delta_gpu {
 	uint64_t nr_entries, nr_dropped; /* in the table */
 	bool is_clean; /* counts are zero, or will be */
 	enum likeness likeness; /* of the version before to the one before that */
+	bool guess; /* most segments of the version before were all new, and in no whole page */
 	bool much_changed; /* in the version before: more than a half, so the next may begin as a whole one */
 	struct delta_buffer *buffers;
 	struct gpu_buffer *gpu_buffers; /* device */
@@ -55,6 +56,7 @@ struct delta_gpu {
 	struct gpu_take take;
 	struct gpu_segment segments[GPU_SEGMENTS_MAX];
 	uint32_t nr_segments, nr_pieces, nr_copied; /* the second: that hashing is launched in */
+	uint64_t guessed_len; /* of the segment behind those copied: what has been copied of it on a guess */
 	struct gpu_counts *counts; /* device */
 	struct gpu_report *report; /* host */
 	struct pinned pages, rest;
@@ -64,7 +66,11 @@ struct delta_gpu {
 	struct iovec *parts;
 };
 
+#define SPIN_CHECK 4096 /* looks between two questions whether the device still works */
+
 int delta_gpu_wait(struct delta_gpu *g, enum stream stream);
+/* For a flag of the report, which something on that stream sets to the number of the attempt. */
+int delta_gpu_wait_flag(struct delta_gpu *g, const uint32_t *flag, enum stream stream);
 int delta_gpu_wait_event(cudaEvent_t event);
 void delta_gpu_drain(struct delta_gpu *g); /* waits for all, whatever has failed */
 /* Host memory for so many bytes of tables. */

@@ -25,7 +25,6 @@
 
 #include "base/util.h"
 
-#define SPIN_CHECK 4096 /* looks between two questions whether the device still works */
 #define SEGMENT_MIN 16u /* units */
 
 /*
@@ -36,7 +35,7 @@
 #define WEIGHTS_MAX 18
 static const unsigned weights[][WEIGHTS_MAX] = {
 	[LIKE_OTHER] = { 1, 1, 2, 2, 3, 4, 6, 9, 14, 20, 26, 28, 12 },
-	[LIKE_NEW] = { 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 6, 6 },
+	[LIKE_NEW] = { 9, 12, 13, 7, 9, 10, 8, 8, 12, 9, 9, 8, 7, 7 },
 	[LIKE_MOVED] = { 8, 16, 24, 24, 24, 20, 12 },
 	[LIKE_SAME] = { 44, 40, 34, 10 },
 };
@@ -109,6 +108,7 @@ static int prepare_attempt(struct delta_gpu *g)
 		g->take.log = m->whole_log;
 	}
 	g->nr_segments = g->nr_pieces = g->nr_copied = 0;
+	g->guessed_len = 0;
 	if (g->whole)
 		cut_halves(g);
 	else
@@ -215,21 +215,43 @@ static int copy_content(struct delta_gpu *g, uint64_t off, uint64_t end)
 	return r < 0 ? r : pinned_zeros(&g->pages, end - off);
 }
 
+static struct gpu_totals totals_before(const struct delta_gpu *g, uint32_t nr)
+{
+	return nr > 0 ? g->report->upto[nr - 1] : (struct gpu_totals){ 0 };
+}
+
+/* Where the payload of a segment is in staging. */
+static const uint8_t *staged_at(const struct delta_gpu *g, uint32_t nr)
+{
+	const struct gpu_segment *s = &g->segments[nr];
+	struct gpu_totals before = totals_before(g, nr);
+
+	return g->room.staging + s->staging_off + (s->append ? (before.pages + before.rest) * g->params.chunk_len : 0);
+}
+
+/* As if all of a segment were new, before that is known. Else it was for nothing, and what is copied then takes its
+ * place. */
+static int copy_guessed(struct delta_gpu *g, uint32_t nr)
+{
+	g->guessed_len = (uint64_t)g->report->guessed_nr[nr] * g->params.chunk_len;
+	return pinned_copy(&g->rest, staged_at(g, nr), g->guessed_len, g->streams[COPY]);
+}
+
 /* The payload of a segment whose sizes are known. If all of it is new, gpu_segment() has left it where it is. */
 static int copy_segment(struct delta_gpu *g, uint32_t nr)
 {
-	struct gpu_totals before = { 0 }, upto = g->report->upto[nr];
+	struct gpu_totals before = totals_before(g, nr), upto = g->report->upto[nr];
 	const struct gpu_segment *s = &g->segments[nr];
-	const uint8_t *from = g->room.staging + s->staging_off;
-	uint64_t chunk_len = g->params.chunk_len, pages_len;
+	const uint8_t *from = staged_at(g, nr);
+	uint64_t chunk_len = g->params.chunk_len, pages_len = (upto.pages - before.pages) * chunk_len;
 	uint64_t first = s->unit * GPU_UNIT_CHUNKS, end = MIN(s->end * GPU_UNIT_CHUNKS, g->take.nr_chunks);
+	uint64_t guessed_len = g->guessed_len;
 	int r = 0;
 
-	if (nr > 0)
-		before = g->report->upto[nr - 1];
-	if (s->append)
-		from += (before.pages + before.rest) * chunk_len;
-	pages_len = (upto.pages - before.pages) * chunk_len;
+	g->guessed_len = 0;
+	if (guessed_len > 0 && g->report->placed[nr])
+		return 0;
+	g->rest.len -= guessed_len;
 	if (upto.changed > before.changed && !g->report->placed[nr])
 		r = cuda_errno(cudaStreamWaitEvent(g->streams[COPY], g->gathered[nr], 0), "copy");
 	if (r == 0 && g->whole && upto.pages - before.pages == end - first)
@@ -258,6 +280,11 @@ static int copy_segments(struct delta_gpu *g, uint32_t nr, bool wait)
 				return r;
 			g->nr_copied++;
 			continue;
+		}
+		if (g->guess && g->guessed_len == 0 && flag_set(&g->report->guessed[g->nr_copied], g->attempt)) {
+			r = copy_guessed(g, g->nr_copied);
+			if (r < 0)
+				return r;
 		}
 		if (!wait)
 			return 0;

@@ -400,7 +400,8 @@ static __global__ void __launch_bounds__(BLOCK)
 
 /* One block, whatever is left. */
 static __global__ void __launch_bounds__(BLOCK) top_kernel(const __grid_constant__ struct gpu_keys k,
-							   struct digest *digests, uint64_t nr, struct gpu_report *report)
+							   struct digest *digests, uint64_t nr, struct gpu_report *report,
+							   uint32_t attempt)
 {
 	struct lane_key key = lane_key_of<32>(k.group);
 
@@ -418,8 +419,11 @@ static __global__ void __launch_bounds__(BLOCK) top_kernel(const __grid_constant
 		}
 		__syncthreads();
 	}
-	if (threadIdx.x == 0)
+	if (threadIdx.x == 0) {
 		report->top = digests[0];
+		__threadfence_system();
+		*(volatile uint32_t *)&report->topped = attempt;
+	}
 }
 
 cudaError_t gpu_second(const struct gpu_take *t, const struct gpu_keys *k, uint64_t unit, uint64_t end,
@@ -442,7 +446,7 @@ cudaError_t gpu_fingerprint(const struct gpu_take *t, const struct gpu_keys *k, 
 		from += nr;
 		nr = (nr + WARP - 1) / WARP;
 	}
-	top_kernel<<<1, BLOCK, 0, stream>>>(*k, from, nr, t->report);
+	top_kernel<<<1, BLOCK, 0, stream>>>(*k, from, nr, t->report, t->attempt);
 	return cudaGetLastError();
 }
 

@@ -523,20 +523,43 @@ static __device__ uint8_t *staging_of(const struct gpu_take &t, const struct gpu
 	return t.staging + s.staging_off + (s.append ? (before.pages + before.rest) * t.chunk_len : 0);
 }
 
+/* A warp of a block that `warps` gather in has done so. The last one of all tells the host, which begins to copy. */
+static __device__ __forceinline__ void tell_guess(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr,
+						  uint32_t warps, uint32_t *done)
+{
+	__threadfence();
+	__syncwarp();
+	if (lane_id() != 0 || atomicAdd(done, 1) + 1 < warps)
+		return;
+	__threadfence();
+	if (atomicAdd(&t.counts->guessed[s.nr], 1) + 1 < gridDim.x)
+		return;
+	t.report->guessed_nr[s.nr] = nr;
+	__threadfence_system();
+	*(volatile uint32_t *)&t.report->guessed[s.nr] = t.attempt;
+}
+
 /*
  * Most often all that has changed is new. So warps that have nothing to look up put it where it belongs in that case,
- * while the others look: `gather` is for when it was not.
+ * while the others look: `gather` is for when it was not. `nr`: of the segment.
  */
-static __device__ bool gather_early(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c)
+static __device__ bool gather_early(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
+				    uint32_t nr)
 {
+	__shared__ uint32_t warps_done;
 	uint32_t first = (c.nr + WARP - 1) / WARP * WARP;
 
 	if (t.whole || !c.cached || first + 2 * WARP > BLOCK)
 		return false;
-	if (threadIdx.x >= first)
+	if (threadIdx.x == 0)
+		warps_done = 0;
+	__syncthreads();
+	if (threadIdx.x >= first) {
 		copy_chunks(t, c.nr, staging_of(t, s), first, [&](uint32_t k) {
 			return copy{ c.entries[k].chunk, (uint32_t)c.from + k };
 		});
+		tell_guess(t, s, nr, (BLOCK - first) / WARP, &warps_done);
+	}
 	return true;
 }
 
@@ -602,7 +625,7 @@ static __global__ void SEGMENT_BOUNDS segment_kernel(const __grid_constant__ str
 		return;
 	}
 	list_changes(t, s, part, span, &c);
-	gathered = gather_early(t, s, c);
+	gathered = gather_early(t, s, c, nr);
 	if (!gathered)
 		flags |= NOT_PLACED;
 	if (!t.dedup || enter_changes(t, s, c, room >= nr))

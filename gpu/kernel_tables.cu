@@ -701,8 +701,7 @@ static __device__ void make_shifted(const struct gpu_take &t, const struct gpu_t
  * If there are too many runs, a bitmap is smaller than all that is made of them. After an overflow there may be more
  * shifted duplicates than room: what is made then is for nothing.
  */
-static __global__ void __launch_bounds__(BLOCK, 4)
-	tables_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_tables tables)
+static __device__ void make_tables(const struct gpu_take &t, const struct gpu_tables &tables)
 {
 	struct gpu_totals all = t.counts->before[tables.nr_segments];
 	bool first = all.pages + all.rest > 0 || tables.method == METHOD_BASIC;
@@ -738,6 +737,19 @@ static __global__ void __launch_bounds__(BLOCK, 4)
 	count_shifted_nodes(t, tables, shifted);
 	wait_for_all(arrived, 5);
 	make_shifted(t, tables, shifted, window);
+}
+
+/* The last block tells the host, which else would see it some microseconds later: when the kernel has ended. */
+static __global__ void __launch_bounds__(BLOCK, 4)
+	tables_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_tables tables)
+{
+	make_tables(t, tables);
+	__syncthreads();
+	if (threadIdx.x != 0)
+		return;
+	__threadfence_system();
+	if (atomicAdd(&t.counts->tabled, 1) + 1 == gridDim.x)
+		*(volatile uint32_t *)&t.report->tabled = t.attempt;
 }
 
 cudaError_t gpu_tables(const struct gpu_take *t, const struct gpu_tables *tables, uint32_t blocks, cudaStream_t stream)

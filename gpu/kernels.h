@@ -85,6 +85,8 @@ struct gpu_counts {
 	uint32_t overflow; /* of the log; then what kernels do from there on is for nothing */
 	uint32_t log_used;
 	uint32_t arrived[GPU_SEGMENTS_MAX], tables_arrived; /* blocks at where they wait for each other */
+	uint32_t guessed[GPU_SEGMENTS_MAX]; /* blocks that have gathered before they know what is new */
+	uint32_t tabled; /* blocks that have written their part of the tables */
 	uint32_t unknown[GPU_SEGMENTS_MAX]; /* per segment */
 	uint32_t flags[GPU_SEGMENTS_MAX]; /* what a block of a segment has to tell the others */
 	uint64_t entered, reclaimed; /* slots; the second: of dropped ones */
@@ -92,14 +94,19 @@ struct gpu_counts {
 	struct gpu_totals before[GPU_SEGMENTS_MAX + 1];
 };
 
-/* In host memory that the device can write to. `done` is the attempt's number once the segment's figures are there. */
+/*
+ * In host memory that the device can write to. `done` is the attempt's number once the segment's figures are there, and
+ * `guessed` before that, if its payload is in staging as it is if all that has changed is new and in no whole page.
+ */
 struct gpu_report {
 	struct gpu_totals upto[GPU_SEGMENTS_MAX];
 	uint32_t unknown[GPU_SEGMENTS_MAX]; /* of each */
-	uint32_t placed[GPU_SEGMENTS_MAX]; /* not 0: its payload is in staging already */
+	uint32_t placed[GPU_SEGMENTS_MAX]; /* not 0: its payload is in staging already, as guessed */
+	uint32_t guessed[GPU_SEGMENTS_MAX], guessed_nr[GPU_SEGMENTS_MAX]; /* the second: chunks */
 	uint64_t entered, reclaimed;
 	uint32_t last_is_first; /* a first occurrence: the last chunk */
 	uint32_t overflow, done[GPU_SEGMENTS_MAX];
+	uint32_t tabled, topped; /* the attempt, too: the tables are there, and the top of the fingerprint is */
 	struct digest top; /* of the fingerprint's tree */
 	uint64_t first_len, shifted_len; /* of tables */
 	uint32_t first_encoding, shifted_encoding;
