@@ -131,13 +131,13 @@ uint64_t cursor_le64(struct cursor *c)
 /* One number has one encoding: a last byte of zero (over-long) or bits beyond the 64th are refused. */
 uint64_t cursor_varint(struct cursor *c)
 {
+	size_t len = c->failed ? 0 : MIN(cursor_left(c), (size_t)VARINT_LEN_MAX);
+	const uint8_t *p = c->p;
 	uint64_t v = 0;
 
-	for (unsigned i = 0; i < VARINT_LEN_MAX; i++) {
-		uint8_t byte = cursor_u8(c);
+	for (unsigned i = 0; i < len; i++) {
+		uint8_t byte = p[i];
 
-		if (c->failed)
-			return 0;
 		if (i == VARINT_LEN_MAX - 1 && byte > 1)
 			break;
 		v |= (uint64_t)(byte & 0x7f) << (7 * i);
@@ -145,6 +145,7 @@ uint64_t cursor_varint(struct cursor *c)
 			continue;
 		if (byte == 0 && i > 0)
 			break;
+		c->p = p + i + 1;
 		return v;
 	}
 	c->failed = true;
