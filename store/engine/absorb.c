@@ -217,13 +217,17 @@ int absorb_loaded(struct engine *e)
 
 void absorb_share_memory(struct engine *e)
 {
-	uint64_t used;
+	uint64_t used, spare, segments = atomic_load(&e->segment_memory), borrowed = 0;
 
 	mutex_lock(&e->append_lock);
 	used = fptable_memory(&e->recent) + fptable_memory(&e->frozen) + fptable_memory(&e->kept) +
 	       fingerprint_filter_bytes(&e->filter.in_use) + fingerprint_filter_bytes(&e->filter.next);
 	mutex_unlock(&e->append_lock);
-	packs_set_table_memory(e->packs, e->conf.cache / 16 + e->conf.cache / 16 * 9 - MIN(used, e->conf.cache / 16 * 9));
+	spare = e->conf.cache / 16 * 9 - MIN(used, e->conf.cache / 16 * 9);
+	atomic_store(&e->segment_limit, e->conf.cache / 8 + spare / 2);
+	if (segments > e->conf.cache / 8)
+		borrowed = MIN(segments - e->conf.cache / 8, spare / 2);
+	packs_set_table_memory(e->packs, e->conf.cache / 16 + spare - borrowed);
 }
 
 int absorb_throttle(struct engine *e)

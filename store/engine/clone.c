@@ -255,6 +255,11 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 	r = content_may_share(from, to);
 	if (r < 0)
 		return r;
+	if (from_off == 0 && to_off == 0 && from != to) {
+		mutex_lock(&to->lock);
+		to->made_from = from->ino;
+		mutex_unlock(&to->lock);
+	}
 	r = from_off == 0 && to_off == 0 ? clone_all(from, to, len) : 0;
 	if (r > 0)
 		*ret = len;

@@ -260,7 +260,7 @@ int content_segment_as_it_is(struct content *c, uint64_t number, bool make, stru
 		return 0;
 	/* Only where it finds some: all are looked at for it, and those that are dirty may be too many by
 	 * themselves. */
-	if (atomic_load(&c->e->segment_memory) > c->e->segment_limit && c->nr_clean > c->nr_segments / 8)
+	if (atomic_load(&c->e->segment_memory) > atomic_load(&c->e->segment_limit) && c->nr_clean > c->nr_segments / 8)
 		segments_free(c, true);
 	s = segment_new(c->e, number);
 	r = s && stack.nr > 0 ? stack_into_segment(&stack, s) : s ? 0 : -ENOMEM;
@@ -617,19 +617,36 @@ void content_forget(struct content *c)
 
 /* --- memory --- */
 
+static bool is_warm(const struct engine *e, const struct content *c) REQUIRES(e->contents_lock)
+{
+	for (unsigned i = 0; i < NR_WARM; i++)
+		if (e->warm[i] == c)
+			return true;
+	return false;
+}
+
+/* In the place of the version that it was made from: what is made next is made from this one. */
 void content_keep_warm(struct content *c)
 {
 	struct engine *e = c->e;
 	struct content *old = NULL;
-	bool known = false;
+	uint64_t parent;
+	unsigned at;
 
+	mutex_lock(&c->lock);
+	parent = c->made_from;
+	mutex_unlock(&c->lock);
 	mutex_lock(&e->contents_lock);
-	for (unsigned i = 0; i < NR_WARM; i++)
-		known |= e->warm[i] == c;
-	if (!known) {
-		old = e->warm[e->next_warm];
-		e->warm[e->next_warm] = c;
-		e->next_warm = (e->next_warm + 1) % NR_WARM;
+	if (!is_warm(e, c)) {
+		for (at = 0; at < NR_WARM; at++)
+			if (e->warm[at] && e->warm[at]->ino == parent)
+				break;
+		if (at == NR_WARM) {
+			at = e->next_warm;
+			e->next_warm = (at + 1) % NR_WARM;
+		}
+		old = e->warm[at];
+		e->warm[at] = c;
 		c->refs++;
 	}
 	mutex_unlock(&e->contents_lock);
@@ -648,19 +665,28 @@ void contents_cool(struct engine *e)
 		content_close(warm[i]);
 }
 
-/* Give back memory of clean segments when all contents together hold too much. */
-void contents_trim(struct engine *e)
+static void free_clean_segments(struct engine *e, bool of_warm_ones)
 {
-	if (atomic_load(&e->segment_memory) <= e->segment_limit)
-		return;
-	contents_cool(e);
 	for (size_t i = 0; i < CONTENT_BUCKETS; i++) {
 		mutex_lock(&e->contents_lock);
 		for (struct content *c = e->contents[i]; c; c = c->next)
-			if (mutex_trylock(&c->lock)) { /* the order is the other way round: only if it is free */
+			if ((of_warm_ones || !is_warm(e, c)) &&
+			    mutex_trylock(&c->lock)) { /* the order is the other way round: only if it is free */
 				segments_free(c, true);
 				mutex_unlock(&c->lock);
 			}
 		mutex_unlock(&e->contents_lock);
 	}
+}
+
+/* Those that versions are made from come last: each would be read again with the next one. */
+void contents_trim(struct engine *e, uint64_t limit)
+{
+	if (atomic_load(&e->segment_memory) <= limit)
+		return;
+	free_clean_segments(e, false);
+	if (atomic_load(&e->segment_memory) <= limit)
+		return;
+	contents_cool(e);
+	free_clean_segments(e, true);
 }

@@ -148,6 +148,7 @@ struct content {
 	bool dropped GUARDED_BY(lock);
 	struct segment_tree segments GUARDED_BY(lock); /* those in memory: all that are dirty, and some */
 	struct later *later GUARDED_BY(lock); /* changes that they are to get; the oldest first (later.c) */
+	uint64_t made_from GUARDED_BY(lock); /* the file that it began as a clone of; 0: none */
 	/* all of them, as they are with nothing waiting; NULL: nobody has asked yet */
 	struct run *run GUARDED_BY(lock);
 	size_t nr_segments, nr_clean GUARDED_BY(lock); /* in it; of these, as the view has them */
@@ -211,7 +212,7 @@ struct engine {
 	struct packs *packs;
 	struct journal *journal;
 	struct io_rate *read_rate, *write_rate;
-	uint64_t segment_limit;
+	_Atomic uint64_t segment_limit; /* absorb_share_memory() says which */
 
 	struct {
 		struct mutex lock; /* held while the table is made; before flush_lock and view_lock */
@@ -442,7 +443,8 @@ int content_clone_again(struct content *from, struct content *to, const struct c
 void dirty_insert(struct engine *e, struct content *c, struct content **at) REQUIRES(e->contents_lock);
 void dirty_remove(struct engine *e, struct content *c) REQUIRES(e->contents_lock);
 int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);
-void contents_trim(struct engine *e);
+/* Give back memory of clean segments when all contents together hold more. */
+void contents_trim(struct engine *e, uint64_t limit);
 /* Its recipe is wanted again soon: it stays in memory for a while, also when nobody refers to it. */
 void content_keep_warm(struct content *c);
 void contents_cool(struct engine *e); /* none of them any more */

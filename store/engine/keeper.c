@@ -26,7 +26,7 @@ static int tend(struct engine *e)
 	int r = 0;
 
 	if (e->dirs.frozen) {
-		contents_trim(e);
+		contents_trim(e, atomic_load(&e->segment_limit));
 		return 0;
 	}
 	journal_prepare(e->journal); /* else the next commit that fills a file does it, and tells if it cannot */
@@ -39,7 +39,7 @@ static int tend(struct engine *e)
 	if (r == 0 && (view_wants_flush(e) || view_wants_snapshot(e)))
 		r = view_flush(e, view_wants_snapshot(e));
 	absorb_share_memory(e);
-	contents_trim(e);
+	contents_trim(e, atomic_load(&e->segment_limit));
 	reserve_make(e);
 	return r;
 }

@@ -278,6 +278,46 @@ static void the_newest_version_stays_in_memory_while_there_is_room(void **state)
 	free(l.newest);
 }
 
+static unsigned nr_warm(struct engine *e)
+{
+	unsigned nr = 0;
+
+	mutex_lock(&e->contents_lock);
+	for (unsigned i = 0; i < NR_WARM; i++)
+		nr += e->warm[i] != NULL;
+	mutex_unlock(&e->contents_lock);
+	return nr;
+}
+
+/* Others go first, and of a lineage only the newest version stays. */
+static void what_the_next_version_is_made_from_goes_last(void **state)
+{
+	struct lineage l = { rig_bytes(LEN, 9), NULL, 11 };
+	struct rig *rig = *state;
+	struct content *c, *first;
+
+	rig_write_bytes(rig, FIRST_VERSION, l.newest, LEN);
+	for (uint64_t n = 1; n <= 5; n++)
+		make_version(rig, &l, FIRST_VERSION + n, 500);
+	assert_int_equal(nr_warm(rig->e), 1);
+	assert_int_equal(view_flush(rig->e, false), 0);
+	first = rig_content(rig, FIRST_VERSION + 1);
+	rig_check_bytes(rig, FIRST_VERSION + 5, l.newest, LEN);
+	mutex_lock(&first->lock);
+	assert_int_equal(content_segment(first, 0, false, &(struct segment *){ NULL }), 1);
+	mutex_unlock(&first->lock);
+	contents_trim(rig->e, atomic_load(&rig->e->segment_memory) - 1);
+	assert_int_equal(first->nr_segments, 0);
+	assert_int_equal(content_lookup(rig->e, FIRST_VERSION + 5, &c), 1);
+	assert_int_equal(c->nr_segments, LEN / SEGMENT_SIZE + 1);
+	content_close(c);
+	contents_trim(rig->e, 0);
+	assert_int_equal(content_lookup(rig->e, FIRST_VERSION + 5, &c), 0);
+	content_close(first);
+	rig_check_bytes(rig, FIRST_VERSION + 5, l.newest, LEN);
+	free(l.newest);
+}
+
 /* --- changes that wait for their segments --- */
 
 static void forget_run(struct rig *rig, uint64_t ino)
@@ -438,6 +478,7 @@ int main(void)
 		rig_test(a_version_is_what_was_made_of_it_whatever_comes_later),
 		rig_test(versions_share_what_they_have_in_common),
 		rig_test(the_newest_version_stays_in_memory_while_there_is_room),
+		rig_test(what_the_next_version_is_made_from_goes_last),
 		rig_test(what_waits_is_there_for_whoever_comes),
 		rig_test(the_view_gets_versions_while_they_are_made),
 	};
