@@ -254,10 +254,10 @@ bool log_limit_allows(struct log_limit *l, uint64_t now_ns, uint64_t *ret)
 
 void log_limited(struct log_limit *l, enum log_level level, const char *fmt, ...)
 {
-	uint64_t left_out;
+	uint64_t left_out = 0;
 	va_list ap;
 
-	if (!log_enabled(level) || !log_limit_allows(l, monotonic_ns(), &left_out))
+	if (!log_enabled(level) || (!log_limit_allows(l, monotonic_ns(), &left_out) && !log_enabled(LOG_LEVEL_DEBUG)))
 		return;
 	if (left_out > 0)
 		log_line(level, "log: %" PRIu64 " lines like the next one were left out", left_out);

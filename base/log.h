@@ -35,7 +35,8 @@ int log_errno(int r, const char *fmt, ...) _printf_(2, 3);
 
 /*
  * For what users can bring about as often as they like: of one cause so many lines within a minute, and with the first
- * of a later one how many were left out. A limit is static, for one place in the code, and begins with zeros.
+ * of a later one how many were left out. A limit is static, for one place in the code, and begins with zeros. Who
+ * debugs wants all of them, and gets them.
  */
 #define LOG_LIMIT_LINES 10u
 struct log_limit {

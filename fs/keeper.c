@@ -287,6 +287,7 @@ int keeper_uncover(struct fs *fs, const struct service_world *w)
 
 int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes)
 {
+	static struct log_limit said;
 	struct looking *l = calloc(1, sizeof(*l));
 	struct nodes_seal seal = {
 		.ino = copy->ino,
@@ -316,12 +317,13 @@ int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluste
 	free(l);
 	if (r < 0)
 		return log_errno(r, "copy of %s of node %s, which was to be here", copy->path, copy->name);
-	log_info("copy of %s of node %s: is here", copy->path, copy->name);
+	log_limited(&said, LOG_LEVEL_INFO, "copy of %s of node %s: is here", copy->path, copy->name);
 	return 0;
 }
 
 int keeper_drop(struct fs *fs, const struct link_drop *drop)
 {
+	static struct log_limit said;
 	struct nodes_origin from = { 0 };
 	int r;
 
@@ -329,6 +331,7 @@ int keeper_drop(struct fs *fs, const struct link_drop *drop)
 	memcpy(from.name, drop->name, sizeof(from.name));
 	r = nodes_drop(fs, &from, drop->ino);
 	if (r == 0)
-		log_info("copy of directory %" PRIu64 " of node %s: is not wanted any more", drop->ino, drop->name);
+		log_limited(&said, LOG_LEVEL_INFO, "copy of directory %" PRIu64 " of node %s: is not wanted any more",
+			    drop->ino, drop->name);
 	return r;
 }

@@ -574,6 +574,7 @@ static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *
 int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog,
 	       const struct cluster_node *owner)
 {
+	static struct log_limit said;
 	_cleanup_(making_release) struct making m = { .fs = fs, .s = s, .owner = owner };
 	int r = fs->read_only ? -EROFS : fill_note(fs, s, &m.note);
 
@@ -589,8 +590,8 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
 	if (r < 0 && m.nr_dirs > 0 && m.note.state == NS_COPY_PARTIAL)
 		remove_copy(fs, m.dirs[0].ino);
 	if (r == 0 && !s->is_stripe)
-		log_info("node %s, %s: a copy with %zu directories and %zu files", s->from.name,
-			 *s->path ? s->path : "/", m.nr_dirs, m.nr_files);
+		log_limited(&said, LOG_LEVEL_INFO, "node %s, %s: a copy with %zu directories and %zu files",
+			    s->from.name, *s->path ? s->path : "/", m.nr_dirs, m.nr_files);
 	return r;
 }
 

@@ -462,13 +462,15 @@ static int find_copy(struct others *o, const struct others_seal *s, uint64_t *re
 /* true: it is gone */
 static bool drop(struct others *o, const struct ns_copy *c)
 {
+	static struct log_limit said;
 	struct nodes_origin from;
 
 	memcpy(from.id, c->store, sizeof(from.id));
 	memcpy(from.name, c->name, sizeof(from.name));
 	if (nodes_drop(o->fs, &from, c->ino) < 0)
 		return false;
-	log_info("node %s, %s: the copy of it is dropped", c->name, *c->path ? c->path : "/");
+	log_limited(&said, LOG_LEVEL_INFO, "node %s, %s: the copy of it is dropped", c->name,
+		    *c->path ? c->path : "/");
 	return true;
 }
 

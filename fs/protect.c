@@ -228,6 +228,7 @@ static int drop_from_others(struct pass *s, const struct guard *before, const ui
 /* All of it to one other node. */
 static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
 {
+	static struct log_limit said;
 	struct push_figures figures = { 0 };
 	struct guard g;
 	struct push push;
@@ -251,15 +252,16 @@ static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy,
 	if (r == 0)
 		r = note_done(s, dir, &g);
 	if (r == 0)
-		log_info("%s of node %s: is with node %s, too; %" PRIu64 " of %" PRIu64
-			 " chunks were sent there, %" PRIu64 " bytes",
-			 copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
+		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: is with node %s, too; %" PRIu64 " of %" PRIu64
+			    " chunks were sent there, %" PRIu64 " bytes",
+			    copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
 	return r;
 }
 
 /* Its catalog to several, each of which covers a part of what only this one has. */
 static int protect_by_parity(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
 {
+	static struct log_limit said;
 	uint32_t group[PROTECT_GROUP_MAX], nr = protect_group(&s->world, copy->origin, group);
 	struct push_figures figures = { 0 };
 	struct push push;
@@ -292,7 +294,8 @@ static int protect_by_parity(struct pass *s, uint64_t dir, struct link_copy *cop
 	if (r == 0)
 		r = note_done(s, dir, &g);
 	if (r == 0)
-		log_info("%s of node %s: is covered by %" PRIu32 " other nodes", copy->path, copy->name, nr);
+		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: is covered by %" PRIu32 " other nodes", copy->path,
+			    copy->name, nr);
 	return r;
 }
 
@@ -329,6 +332,7 @@ static uint32_t find_targets(const struct pass *s, const uint32_t *collectors, u
 /* All of it to the collectors, and then, unless this is one of them, what was here goes. */
 static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
 {
+	static struct log_limit said;
 	uint32_t collectors[CLUSTER_OWNERS_MAX], targets[CLUSTER_OWNERS_MAX], nr_targets = 0;
 	int nr = find_collectors(s, before, collectors), r = MIN(nr, 0);
 	struct push_figures figures = { 0 };
@@ -359,9 +363,9 @@ static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const
 		r = note(s->p->fs, dir, &g);
 	}
 	if (r == 0)
-		log_info("%s of node %s: is with node %s, which collects; %" PRIu64 " of %" PRIu64
-			 " chunks were sent, %" PRIu64 " bytes are not here any more",
-			 copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, gone.bytes);
+		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: is with node %s, which collects; %" PRIu64 " of %" PRIu64
+			    " chunks were sent, %" PRIu64 " bytes are not here any more",
+			    copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, gone.bytes);
 	return r;
 }
 

@@ -389,6 +389,7 @@ static int finish(struct tree *t, uint64_t dir)
 
 int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns_seal *ret, struct buf *culprit)
 {
+	static struct log_limit said;
 	_cleanup_(tree_release) struct tree t = { .fs = fs, .who = who, .culprit = culprit };
 	int r, synced;
 
@@ -412,8 +413,8 @@ int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns
 	if (synced < 0)
 		return synced;
 	if (r == 0)
-		log_info("directory %" PRIu64 ": sealed with %" PRIu64 " files, %" PRIu64 " bytes", dir, t.seal.files,
-			 t.seal.bytes);
+		log_limited(&said, LOG_LEVEL_INFO, "directory %" PRIu64 ": sealed with %" PRIu64 " files, %" PRIu64 " bytes",
+			    dir, t.seal.files, t.seal.bytes);
 	*ret = t.seal;
 	protect_wake(fs->protect);
 	aggregator_wake(fs->aggregator);
@@ -473,6 +474,7 @@ static int undo_locked(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 
 int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *culprit)
 {
+	static struct log_limit said;
 	_cleanup_(tree_release) struct tree t = { .fs = fs, .who = who, .culprit = culprit };
 	int r;
 
@@ -483,7 +485,7 @@ int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *cu
 	rwlock_unlock(&t.fs->names);
 	if (r < 0)
 		return r;
-	log_info("directory %" PRIu64 ": unsealed", dir);
+	log_limited(&said, LOG_LEVEL_INFO, "directory %" PRIu64 ": unsealed", dir);
 	protect_wake(fs->protect);
 	return engine_sync(fs->engine);
 }

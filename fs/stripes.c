@@ -314,6 +314,7 @@ static void note_change(struct stripes *s)
 
 static int add_strip(struct covering *g, const struct strip_chunk *chunks, size_t nr, uint64_t len)
 {
+	static struct log_limit said;
 	_cleanup_(freep) struct stripe *v = NULL;
 	const struct stripe *old;
 	size_t nr_stripes;
@@ -326,8 +327,9 @@ static int add_strip(struct covering *g, const struct strip_chunk *chunks, size_
 	if (r < 0)
 		return r;
 	note_change(g->s);
-	log_info("node %s: %zu chunks, %" PRIu64 " bytes, are covered here, in a stripe with %u others",
-		 g->w->nodes[g->sender].name, nr, len, old ? old->nr : 0u);
+	log_limited(&said, LOG_LEVEL_INFO,
+		    "node %s: %zu chunks, %" PRIu64 " bytes, are covered here, in a stripe with %u others",
+		    g->w->nodes[g->sender].name, nr, len, old ? old->nr : 0u);
 	return old ? drop_stripe(g->s, old) : 0;
 }
 
@@ -514,6 +516,7 @@ static int mark_all(struct sweeping *g)
 
 int stripes_sweep(struct stripes *s, const struct service_world *w)
 {
+	static struct log_limit said;
 	struct sweeping g = { .fs = s->fs, .w = w };
 	size_t nr;
 	int r = covers_load(s->fs, w, ALL, &g.covers);
@@ -531,7 +534,8 @@ int stripes_sweep(struct stripes *s, const struct service_world *w)
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		if (!g.used[i]) {
 			r = drop_stripe(s, &g.covers.stripes[i]);
-			log_info("stripe %" PRIu64 ": nobody needs it any more", g.covers.stripes[i].number);
+			log_limited(&said, LOG_LEVEL_INFO, "stripe %" PRIu64 ": nobody needs it any more",
+				    g.covers.stripes[i].number);
 		}
 	free(g.whole);
 	free(g.used);

@@ -45,7 +45,7 @@ eventually() {
 # node_start NODE [OPTIONS]: a mount, made if it is not there
 node_start() {
 	mkdir -p "$TOP/mnt/$1"
-	"$BUILD/fs/mount.ckptfs" "$TOP/store/$1" "$TOP/mnt/$1" --foreground -o "cluster=$TOP/key${2:+,$2}" >>"$TOP/log/daemon.$1" 2>&1 &
+	"$BUILD/fs/mount.ckptfs" "$TOP/store/$1" "$TOP/mnt/$1" --foreground -o "cluster=$TOP/key,log_level=debug${2:+,$2}" >>"$TOP/log/daemon.$1" 2>&1 &
 	DAEMONS[$1]=$!
 	eventually 60 "node $1 does not mount" mounted "$1"
 }

@@ -351,5 +351,15 @@ assert not wrong, wrong
 subprocess.run([tool, "--quiet", top], check=True)
 print(f"sealed {sealed} of 40 times, {refused} changes refused")
 PY
+
+# Whoever seals and unseals all the time does not fill the log.
+lines() { grep -c "directory [0-9]*: $1" "$WORK/daemon.log" || true; } # WHAT
+sealed=$(lines "sealed with") unsealed=$(lines unsealed)
+mkdir "$MNT/again"
+for _ in $(seq 50); do
+	seal --quiet "$MNT/again"
+	seal --quiet --unseal "$MNT/again"
+done
+[ $(($(lines "sealed with") - sealed)) -lt 50 ] && [ $(($(lines unsealed) - unsealed)) -lt 50 ] || fail "a line for each of 50 seals"
 fs_umount
 fs_sound "in the end"

@@ -292,6 +292,18 @@ static void a_flood_is_a_few_lines(void **state _unused_)
 	assert_int_equal(left, 0);
 }
 
+static void who_debugs_sees_all_of_a_flood(void **state _unused_)
+{
+	static struct log_limit l;
+
+	log_set_level(LOG_LEVEL_DEBUG);
+	for (unsigned i = 0; i < 3 * LOG_LIMIT_LINES; i++)
+		log_limited(&l, LOG_LEVEL_INFO, "done");
+	log_set_level(LOG_LEVEL_INFO);
+	logged(path);
+	assert_int_equal(count_lines(text, "info done\n"), 3 * LOG_LIMIT_LINES);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +321,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_function_gets_the_bare_line, begin, end),
 		cmocka_unit_test(level_names_are_parsed),
 		cmocka_unit_test_setup_teardown(a_flood_is_a_few_lines, begin, end),
+		cmocka_unit_test_setup_teardown(who_debugs_sees_all_of_a_flood, begin, end),
 		cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix_or_vanish_while_reopening, begin, end),
 	};
 
