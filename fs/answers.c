@@ -275,6 +275,7 @@ static int tell_seals(struct answers *a, uint64_t *after, size_t max, struct buf
 {
 	struct told_seal t = { 0 };
 	struct ns_seal seal;
+	uint32_t access;
 	int r = 1;
 
 	memcpy(t.store, engine_store_id(a->fs->engine), sizeof(t.store));
@@ -291,6 +292,12 @@ static int tell_seals(struct answers *a, uint64_t *after, size_t max, struct buf
 		t.sealed_ns = seal.sealed_ns;
 		if (path.len > NS_PATH_MAX)
 			continue; /* no path that long can be opened, either */
+		r = catalog_access(a->fs, t.ino, &access);
+		if (r == -ESTALE)
+			continue; /* gone meanwhile */
+		if (r < 0)
+			return r;
+		t.access = (uint8_t)(TOLD_ACCESS_KNOWN | access);
 		if (path.len > 0)
 			memcpy(t.path, path.data, path.len);
 		t.path[path.len] = '\0';
@@ -301,7 +308,7 @@ static int tell_seals(struct answers *a, uint64_t *after, size_t max, struct buf
 
 static int tell_copies(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
 {
-	struct told_seal t;
+	struct told_seal t = { 0 };
 	struct ns_copy c;
 
 	while (*after != QUESTION_AT_END && ret->len < max) {

@@ -4,7 +4,7 @@
  *
  * Directories above it are not told, and others let anybody pass where they were. So the top is told with fewer
  * permissions if they do not let everybody pass here: what cannot be reached on its own node cannot be read on another
- * one.
+ * one. They may be closed, or opened, later: others ask for permissions with every look (fs/others.h).
  */
 #include "fs/catalog.h"
 
@@ -43,7 +43,7 @@ struct telling {
 	size_t nr_dirs, room;
 	uint64_t nr_files;
 	struct twins twins;
-	bool narrowed; /* the top has permissions that are not told */
+	bool narrowed; /* the top has permissions that are not told: its access list gives none beyond its mode */
 };
 
 static void telling_release(struct telling *t)
@@ -113,15 +113,20 @@ static int tell(struct telling *t, const struct catalog_record *rec)
 	return put(t, PUT_BYTES);
 }
 
-static int tell_xattr(struct telling *t, uint64_t ino, const char *name)
+static int tell_xattr(struct telling *t, const struct ns_inode *in, const char *name)
 {
 	struct catalog_record rec = { .type = CATALOG_XATTR };
 	int r;
 
 	buf_clear(&t->scratch);
-	r = ns_get_xattr(t->fs->db, ino, name, &t->scratch);
+	r = ns_get_xattr(t->fs->db, in->ino, name, &t->scratch);
 	if (r <= 0)
 		return r < 0 ? r : -ESTALE;
+	if (t->narrowed && t->nr_dirs == 0 && strcmp(name, ACL_ACCESS_NAME) == 0) {
+		if (acl_check(t->scratch.data, t->scratch.len) < 0)
+			return log_errno(-EBADMSG, "inode %" PRIu64 ": its access list is damaged", in->ino);
+		acl_chmod(t->scratch.data, t->scratch.len, in->mode);
+	}
 	memcpy(rec.name, name, strlen(name) + 1);
 	rec.data = t->scratch.data;
 	rec.len = t->scratch.len;
@@ -136,12 +141,8 @@ static int tell_xattrs(struct telling *t, const struct ns_inode *in)
 	if (!(in->flags & INODE_HAS_XATTRS))
 		return 0;
 	r = ns_list_xattrs(t->fs->db, in->ino, &names);
-	for (size_t at = 0; r >= 0 && at < names.len; at += strlen((const char *)names.data + at) + 1) {
-		const char *name = (const char *)names.data + at;
-
-		if (!t->narrowed || t->nr_dirs > 0 || strcmp(name, ACL_ACCESS_NAME) != 0)
-			r = tell_xattr(t, in->ino, name);
-	}
+	for (size_t at = 0; r >= 0 && at < names.len; at += strlen((const char *)names.data + at) + 1)
+		r = tell_xattr(t, in, (const char *)names.data + at);
 	return MIN(r, 0);
 }
 
@@ -327,14 +328,21 @@ static int find_head(struct fs *fs, uint64_t dir, struct catalog_head *ret)
 	return 1;
 }
 
+/* 1/0/<0 */
+static int has_access_list(struct fs *fs, const struct ns_inode *in)
+{
+	_cleanup_(buf_release) struct buf list = BUF_EMPTY;
+
+	return in->flags & INODE_HAS_XATTRS ? ns_get_xattr(fs->db, in->ino, ACL_ACCESS_NAME, &list) : 0;
+}
+
 /* Permissions of `top` that mean nothing where nobody passes `above`, with or without a list of who does. 1/0/<0:
  * known. */
 static int take_away(struct fs *fs, const struct ns_inode *above, struct ns_inode *top)
 {
-	_cleanup_(buf_release) struct buf list = BUF_EMPTY;
 	bool group = above->gid == top->gid ? above->mode & S_IXGRP :
 					      (above->mode & (S_IXGRP | S_IXOTH)) == (S_IXGRP | S_IXOTH);
-	int r = above->flags & INODE_HAS_XATTRS ? ns_get_xattr(fs->db, above->ino, ACL_ACCESS_NAME, &list) : 0;
+	int r = has_access_list(fs, above);
 
 	if (r < 0)
 		return r;
@@ -345,10 +353,11 @@ static int take_away(struct fs *fs, const struct ns_inode *above, struct ns_inod
 	return 1;
 }
 
-/* The owner is left with his. */
+/* The owner is left with his. Whom a list of the top itself names may not be one of those who pass. */
 static int narrow(struct fs *fs, struct ns_inode *top)
 {
 	struct ns_inode above = *top;
+	uint32_t mode = top->mode;
 	int r = 1;
 
 	rwlock_lock_shared(&fs->names);
@@ -358,7 +367,23 @@ static int narrow(struct fs *fs, struct ns_inode *top)
 			r = take_away(fs, &above, top);
 	}
 	rwlock_unlock_shared(&fs->names);
-	return r < 0 ? r : r == 0 ? -ESTALE : 0;
+	if (r <= 0)
+		return r < 0 ? r : -ESTALE;
+	r = top->mode != mode ? has_access_list(fs, top) : 0;
+	if (r > 0)
+		top->mode &= ~(uint32_t)S_IRWXG;
+	return MIN(r, 0);
+}
+
+int catalog_access(struct fs *fs, uint64_t dir, uint32_t *ret)
+{
+	struct ns_inode top;
+	int r = attr_load(fs, dir, &top);
+
+	r = r > 0 ? narrow(fs, &top) : r < 0 ? r : -ESTALE;
+	if (r == 0)
+		*ret = top.mode & CATALOG_ACCESS;
+	return r;
 }
 
 int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to)

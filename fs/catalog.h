@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 struct fs;
 
@@ -19,3 +20,7 @@ struct catalog_sink {
  * no lock for longer than a look-up; its memory is for the directories, and the files that have several names.
  */
 int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to);
+/* Permissions of group and others that the catalog of a directory of this store tells, made now: what lies above it
+ * decides, which is not sealed. -ESTALE: it is not there any more. As long as a look-up for each directory above. */
+#define CATALOG_ACCESS ((uint32_t)(S_IRWXG | S_IRWXO))
+int catalog_access(struct fs *fs, uint64_t dir, uint32_t *ret);

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/attr.h"
+#include "fs/catalog.h"
 #include "fs/catalog_format.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
@@ -669,6 +670,40 @@ int nodes_set_slots(struct fs *fs, uint64_t top, uint8_t slot, uint8_t nr_slots,
 
 	rwlock_lock(&fs->names);
 	r = set_slots(fs, top, slot, nr_slots, sender);
+	rwlock_unlock(&fs->names);
+	return r;
+}
+
+static int set_access(struct fs *fs, struct ns_inode *in, uint32_t access) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int r = 0;
+
+	in->mode = (in->mode & ~CATALOG_ACCESS) | access;
+	if (in->flags & INODE_HAS_XATTRS)
+		r = xattr_acl_chmod(fs, &tx, in);
+	if (r < 0)
+		return r;
+	attr_store(fs, &tx, in);
+	return fs_apply(fs, &tx);
+}
+
+int nodes_set_access(struct fs *fs, uint64_t top, uint32_t access)
+{
+	struct ns_inode in;
+	int r;
+
+	rwlock_lock_shared(&fs->names);
+	r = attr_load(fs, top, &in);
+	rwlock_unlock_shared(&fs->names);
+	if (r <= 0 || (in.mode & CATALOG_ACCESS) == access)
+		return MIN(r, 0);
+	if (fs->read_only)
+		return -EROFS;
+	rwlock_lock(&fs->names);
+	r = attr_load(fs, top, &in); /* it may have gone in between */
+	if (r > 0)
+		r = set_access(fs, &in, access);
 	rwlock_unlock(&fs->names);
 	return r;
 }

@@ -57,6 +57,11 @@ int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy 
 int nodes_next_stripe(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret); /* likewise */
 /* A kept copy is covered by others from now on, and who is behind it is another one. Durable with the next sync. */
 int nodes_set_slots(struct fs *fs, uint64_t top, uint8_t slot, uint8_t nr_slots, const uint8_t sender[CLUSTER_ID_LEN]);
+/*
+ * Permissions of group and others of a copy's top, and of its access list, are these from now on (CATALOG_ACCESS).
+ * Durable with the next sync. -EROFS, unless they are so already.
+ */
+int nodes_set_access(struct fs *fs, uint64_t top, uint32_t access);
 
 /* At mount: what was being made, or removed, when the last one ended. */
 int nodes_clear(struct fs *fs);

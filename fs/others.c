@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/catalog.h"
 #include "fs/cluster.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
@@ -185,7 +186,7 @@ static int take_list(const uint8_t *holder, const struct buf *answer, struct que
 	int r = told_head_decode(&c, &q->seals_after, &q->copies_after);
 
 	while (r >= 0 && (r = told_seal_next(&c, &t)) > 0) {
-		struct others_seal s = { .ino = t.ino, .sealed_ns = t.sealed_ns, .path = t.path };
+		struct others_seal s = { .ino = t.ino, .sealed_ns = t.sealed_ns, .path = t.path, .access = t.access };
 
 		memcpy(s.store, t.store, sizeof(s.store));
 		memcpy(s.holder, holder, sizeof(s.holder));
@@ -488,6 +489,9 @@ static int match_copies(struct others *o, const uint8_t *id, struct others_seals
 			if (l->v[i].ino == c.ino && l->v[i].sealed_ns == c.sealed_ns && is_id(c.store, id)) {
 				l->v[i].top = top;
 				is_told = true;
+				r = l->v[i].access ? nodes_set_access(o->fs, top, l->v[i].access & CATALOG_ACCESS) : 0;
+				if (r < 0)
+					return r; /* rather than show it to who may not see it */
 			}
 		if (!is_told && is_id(c.store, id) && c.state == NS_COPY_CACHED && !l->is_cut)
 			drop(o, &c);

@@ -12,6 +12,9 @@
  * collected meanwhile. If it cannot lend all of it, because it collects at that moment, the copy is good as long as the
  * directory is there, and then what is read is right or EIO.
  *
+ * What lies above a sealed directory may be closed later, or opened: its node tells with every list who may read it, and
+ * a copy here follows. Of a node that is gone, what it told last is so.
+ *
  * Thread rule: any thread, with no lock. Everything that asks returns in bounded time.
  */
 #pragma once
@@ -48,6 +51,7 @@ struct others_seal {
 	uint64_t ino;
 	int64_t sealed_ns;
 	uint64_t top; /* of a copy that is here; 0: none */
+	uint8_t access; /* as told (struct told_seal) */
 	char *path;
 };
 struct others_seals {

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/util.h"
 
@@ -86,6 +87,7 @@ void told_seal_encode(const struct told_seal *s, struct buf *ret)
 		.ino = le64_put(s->ino),
 		.sealed_ns = le64_put((uint64_t)s->sealed_ns),
 		.name_len = (uint8_t)strlen(s->name),
+		.access = s->access,
 		.path_len = le16_put((uint16_t)strlen(s->path)),
 	};
 
@@ -104,7 +106,7 @@ int told_seal_next(struct cursor *c, struct told_seal *ret)
 	if (cursor_left(c) == 0)
 		return c->failed ? -EBADMSG : 0;
 	d = cursor_take(c, sizeof(*d));
-	if (!d || d->reserved != 0)
+	if (!d || (d->access != 0 && (d->access & ~(S_IRWXG | S_IRWXO)) != TOLD_ACCESS_KNOWN))
 		return -EBADMSG;
 	path_len = le16_get(d->path_len);
 	name = cursor_take(c, d->name_len);
@@ -114,6 +116,7 @@ int told_seal_next(struct cursor *c, struct told_seal *ret)
 	memcpy(ret->store, d->store, sizeof(ret->store));
 	ret->ino = le64_get(d->ino);
 	ret->sealed_ns = (int64_t)le64_get(d->sealed_ns);
+	ret->access = d->access;
 	memcpy(ret->name, name, d->name_len);
 	ret->name[d->name_len] = '\0';
 	memcpy(ret->path, path, path_len);

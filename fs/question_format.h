@@ -55,16 +55,19 @@ int question_decode(const void *p, size_t len, struct question *ret);
 struct told_seal_wire {
 	uint8_t store[NS_STORE_ID_LEN];
 	struct le64 ino, sealed_ns;
-	uint8_t name_len, reserved; /* of the node: 1 to 63 */
+	uint8_t name_len; /* of the node: 1 to 63 */
+	uint8_t access; /* TOLD_ACCESS_KNOWN and permissions of group and others, now; 0: not told */
 	struct le16 path_len; /* 0 to 4095; both follow */
 };
 static_assert(sizeof(struct told_seal_wire) == 36, "on the wire");
+#define TOLD_ACCESS_KNOWN 0x80u
 
 struct told_seal {
 	uint8_t store[NS_STORE_ID_LEN];
 	char name[NS_NODE_NAME_MAX + 1];
 	uint64_t ino;
 	int64_t sealed_ns;
+	uint8_t access; /* of whose own it is: as on the wire */
 	char path[NS_PATH_MAX + 1];
 };
 void told_head_encode(uint64_t seals_after, uint64_t copies_after, struct buf *ret);

@@ -113,6 +113,19 @@ echo mine >"$TOP/mnt/2/file"
 rm -rf "$TOP/mnt/2"/*
 same 0 job/step-1 2
 
+echo "what lies above it is closed, and opened again: so is the copy that was made before"
+if [ "$(id -u)" = 0 ]; then
+	chmod 755 "$TOP" "$TOP/mnt"
+	reads() { setpriv --reuid 65534 --regid 65534 --clear-groups cat "$step/empty" 2>/dev/null; } # as nobody
+	is_refused() { ! reads; }
+	eventually 60 "nobody cannot read what all may" reads
+	chmod 700 "$TOP/mnt/0/job"
+	eventually 60 "nobody reads what he cannot reach on its node" is_refused
+	chmod 755 "$TOP/mnt/0/job"
+	eventually 60 "nobody cannot read what all may again" reads
+fi
+same 0 job/step-1 2
+
 echo "it is unsealed, changed and sealed again"
 f=$step/own
 exec 7<"$f"

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "fs/acl.h"
 #include "fs/attr.h"
 #include "fs/catalog.h"
 #include "fs/catalog_format.h"
@@ -365,8 +366,12 @@ static void who_cannot_reach_it_here_is_not_told_to_read_it(void **state)
 
 	assert_int_equal(seal(w, &owner, &s, ""), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint32_t access;
+
 		set_mode(w, NS_ROOT_INO, S_IFDIR | cases[i].above);
 		assert_int_equal(told_mode(w), S_IFDIR | cases[i].told);
+		assert_int_equal(catalog_access(w->fs, w->top, &access), 0);
+		assert_int_equal(access, cases[i].told & 077);
 	}
 }
 
@@ -383,13 +388,41 @@ static void a_group_that_may_pass_is_told(void **state)
 	assert_int_equal(told_mode(w), S_IFDIR | 0750);
 }
 
-static void set_xattr(struct world *w, uint64_t ino, const char *value)
+static void set_xattr_named(struct world *w, uint64_t ino, const char *name, const void *value, size_t len)
 {
 	struct inode *i;
 
 	assert_int_equal(inode_get(w->fs->inodes, ino, &i), 0);
-	assert_int_equal(xattr_set(w->fs, i, "user.step", value, strlen(value), 0, false), 0);
+	assert_int_equal(xattr_set(w->fs, i, name, value, len, 0, false), 0);
 	names_put(w->fs, i);
+}
+
+static void set_xattr(struct world *w, uint64_t ino, const char *value)
+{
+	set_xattr_named(w, ino, "user.step", value, strlen(value));
+}
+
+/* Its group may pass, but not everybody whom its list names; and by the list the group itself may do nothing, which the
+ * mode alone does not tell. */
+static void a_list_of_who_may_read_it_gives_nothing_if_not_all_can_reach_it(void **state)
+{
+	static const uint8_t list[] = {
+		2, 0, 0, 0, /* then owner, user 5, group, mask, others: which, what he may do, who */
+		1, 0, 7, 0, 255, 255, 255, 255, 2,  0, 7, 0, 5,	  0,   0,   0,	 4, 0, 0, 0, 255, 255, 255, 255,
+		16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 5, 0, 255, 255, 255, 255,
+	};
+	struct world *w = *state;
+	uint64_t above = w->top;
+	struct ns_seal s;
+
+	w->top = make(w, above, "inner", S_IFDIR | 0775, NULL);
+	set_xattr_named(w, w->top, ACL_ACCESS_NAME, list, sizeof(list));
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	assert_int_equal(told_mode(w), S_IFDIR | 0775);
+	set_mode(w, above, S_IFDIR | 0750);
+	assert_int_equal(told_mode(w), S_IFDIR | 0700);
+	set_mode(w, above, S_IFDIR | 0755);
+	assert_int_equal(told_mode(w), S_IFDIR | 0775);
 }
 
 static void set_mtime(struct world *w, uint64_t ino, int64_t ns)
@@ -496,6 +529,7 @@ int main(void)
 		with_world(new_is_what_nothing_else_has),
 		with_world(who_cannot_reach_it_here_is_not_told_to_read_it),
 		with_world(a_group_that_may_pass_is_told),
+		with_world(a_list_of_who_may_read_it_gives_nothing_if_not_all_can_reach_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

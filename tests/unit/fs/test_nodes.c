@@ -659,6 +659,32 @@ static void a_directory_is_told_and_lent(void **state)
 	answers_free(a);
 }
 
+static uint32_t mode_of_copy(struct world *w)
+{
+	struct ns_inode in;
+	struct ns_copy c;
+
+	assert_int_equal(attr_load(w->fs[HERE], the_copy(w, &c), &in), 1);
+	return in.mode;
+}
+
+/* What lies above it there is closed, and opened again: sealed as it is, and for as long as there is the copy. */
+static void who_may_read_a_copy_is_told_later(void **state)
+{
+	struct world *w = *state;
+	struct ns_copy c;
+
+	assert_int_equal(take(w), 0);
+	assert_int_equal(mode_of_copy(w), S_IFDIR | 0750);
+	assert_int_equal(nodes_set_access(w->fs[HERE], the_copy(w, &c), 0), 0);
+	assert_int_equal(mode_of_copy(w), S_IFDIR | 0700);
+	unmount(w, HERE);
+	mount(w, HERE);
+	assert_int_equal(mode_of_copy(w), S_IFDIR | 0700);
+	assert_int_equal(nodes_set_access(w->fs[HERE], the_copy(w, &c), 050), 0);
+	expect_whole(w);
+}
+
 /* --- crashes --- */
 
 /* In a process of its own, which ends without closing anything. */
@@ -717,7 +743,8 @@ int main(void)
 		with_world(what_a_liar_tells_is_refused),
 		with_world(a_chunk_that_nobody_has_is_an_error_of_who_reads_it),
 		with_world(a_directory_is_told_and_lent),
-		with_world(a_crash_while_a_copy_is_made_leaves_the_older_one),
+		with_world(a_crash_while_a_copy_is_made_leaves_the_older_one), /* before RocksDB has threads, which a fork loses */
+		with_world(who_may_read_a_copy_is_told_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,7 +69,7 @@ static void questions_are_plain(void **state)
 static void lists_round_trip_and_damage_is_refused(void **state)
 {
 	static const struct told_seal seals[] = {
-		{ .store = "sixteen bytes...", .name = "n", .ino = 1, .sealed_ns = -2, .path = "a/b" },
+		{ .store = "sixteen bytes...", .name = "n", .ino = 1, .sealed_ns = -2, .access = TOLD_ACCESS_KNOWN | 050, .path = "a/b" },
 		{ .store = "sixteen others..", .name = "node-2", .ino = UINT64_MAX, .sealed_ns = 3, .path = "" },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -92,6 +92,7 @@ static void lists_round_trip_and_damage_is_refused(void **state)
 		assert_string_equal(t.path, seals[i].path);
 		assert_int_equal(t.ino, seals[i].ino);
 		assert_int_equal(t.sealed_ns, seals[i].sealed_ns);
+		assert_int_equal(t.access, seals[i].access);
 	}
 	assert_int_equal(told_seal_next(&c, &t), 0);
 	c = cursor_of(b.data, 15);
@@ -101,7 +102,7 @@ static void lists_round_trip_and_damage_is_refused(void **state)
 		assert_int_equal(told_head_decode(&c, &seals_after, &copies_after), 0);
 		assert_int_equal(told_seal_next(&c, &t), -EBADMSG);
 	}
-	for (size_t at = 16 + 32; at < 16 + 36 + 2; at++) { /* lengths, what has no meaning yet, names */
+	for (size_t at = 16 + 32; at < 16 + 36 + 2; at++) { /* lengths, permissions of what is not told, names */
 		uint8_t was = b.data[at];
 
 		b.data[at] = at < 16 + 36 ? 0x7f : '/';
