@@ -6,13 +6,20 @@ need_mount
 need_root
 need cc
 [ -x "$PYTHON" ] || skip "$PYTHON is not installed"
-"$PYTHON" -c 'from importlib.util import find_spec; assert all(map(find_spec, ("pip", "setuptools", "wheel")))' 2>/dev/null || skip "pip, setuptools or wheel is not installed for $PYTHON"
+"$PYTHON" -c 'import pip' 2>/dev/null || skip "pip is not installed for $PYTHON"
 top=$HERE/../..
 
 cp -r "$top/client/python" "$WORK/source" # building leaves things there
-"$PYTHON" -m pip wheel --quiet --no-build-isolation --no-deps --no-index --wheel-dir "$WORK/wheel" "$WORK/source" >"$WORK/said" 2>&1 || fail_showing "no wheel"
-"$PYTHON" -m pip install --quiet --no-deps --no-index --target "$WORK/site" "$WORK"/wheel/ckptfs-*-py3-none-any.whl >"$WORK/said" 2>&1 ||
-	fail_showing "the wheel cannot be installed"
+# As a user types it, where there is no network.
+pip() { "$PYTHON" -m pip --no-cache-dir "$@" --quiet --no-index >"$WORK/said" 2>&1 || fail_showing "pip $1"; }
+pip install --target "$WORK/site" "$WORK/source"
+pip wheel --wheel-dir "$WORK/wheel" "$WORK/source"
+pip install --target "$WORK/of-wheel" "$WORK"/wheel/ckptfs-*-py3-none-any.whl
+(cd "$WORK/source" && "$PYTHON" -c 'import backend; backend.build_sdist("'"$WORK"'/sdist")') && pip install --target "$WORK/of-sdist" "$WORK"/sdist/*.tar.gz
+for other in of-wheel of-sdist; do diff -r -x __pycache__ -x 'direct_url.json' -x RECORD "$WORK/site" "$WORK/$other" || fail "another package $other"; done
+pip install --target "$WORK/edited" --editable "$WORK/source"
+[ "$(cat "$WORK/edited/ckptfs.pth")" = "$WORK/source" ] || fail "an editable installation is not of its source"
+for name in "$WORK/source"/ckptfs/*.*; do cmp "$name" "$WORK/site/ckptfs/${name##*/}" || fail "${name##*/} is not in it"; done
 [ -e "$WORK/site/ckptfs/py.typed" ] || fail "the wheel says nothing of its types"
 export PYTHONPATH=$WORK/site PYTHONDONTWRITEBYTECODE=1
 cd "$WORK"
