@@ -266,7 +266,7 @@ static int supervise(const struct run_request *q, struct run_nodes *n, const sig
 			signal = SIGTERM;
 		}
 		if (signal > 0 && signal != SIGCHLD)
-			kill(-program, signal);
+			kill(-program, signal == SIGTERM ? q->signal : signal);
 		if (signal > 0 && is_end(signal)) {
 			kill_ns = MIN(kill_ns, monotonic_ns() + q->grace_ns);
 			warn_ns = RUN_NEVER;

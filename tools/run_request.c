@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,9 @@ static void help(FILE *to)
 	      "  --shared             it is mounted already, and stays so\n"
 	      "  --drain-to DIR       bring what is sealed here afterwards, the newest first; with several nodes with %h or %n\n"
 	      "  --drain-before TIME  so long before the job's time is up, send SIGTERM to the program\n"
+	      "  --signal NAME        instead of SIGTERM: INT, HUP, USR1 or USR2; srun passes on USR1 and USR2\n"
 	      "  --time-limit TIME    when it is up, from now, if the job's environment does not say\n"
-	      "  --grace TIME         for the program after SIGTERM, before SIGKILL (30s)\n"
+	      "  --grace TIME         for the program after that signal, before SIGKILL (30s)\n"
 	      "  --job NAME           how the job is called\n"
 	      "  --nodes N            on how many nodes it runs\n"
 	      "  --launcher COMMAND   srun, flux, mpirun, or a command that starts a program once on each node\n"
@@ -59,6 +61,21 @@ static int take_nodes(uint64_t *ret)
 
 	*ret = strtoul(optarg, &end, 10);
 	return *end != '\0' || *ret == 0 || *ret > INT_MAX ? refuse("--nodes", "not a number of nodes") : 0;
+}
+
+static int take_signal(int *ret)
+{
+	static const struct {
+		const char *name;
+		int signal;
+	} known[] = { { "TERM", SIGTERM }, { "INT", SIGINT }, { "HUP", SIGHUP }, { "USR1", SIGUSR1 }, { "USR2", SIGUSR2 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (strcmp(optarg, known[i].name) == 0) {
+			*ret = known[i].signal;
+			return 0;
+		}
+	return refuse("--signal", "TERM, INT, HUP, USR1 or USR2");
 }
 
 static int take_hold(enum run_mode *ret)
@@ -93,6 +110,8 @@ static int take_option(struct run_request *q, int c, const char **job, uint64_t 
 		return take_time("--time-limit", &q->time_limit_ns);
 	case 'g':
 		return take_time("--grace", &q->grace_ns);
+	case 'x':
+		return take_signal(&q->signal);
 	case 'j':
 		*job = optarg;
 		return 0;
@@ -129,6 +148,7 @@ static int parse(int argc, char *argv[], struct run_request *q, const char **job
 		{ "drain-before", required_argument, NULL, 'b' },
 		{ "time-limit", required_argument, NULL, 't' },
 		{ "grace", required_argument, NULL, 'g' },
+		{ "signal", required_argument, NULL, 'x' },
 		{ "job", required_argument, NULL, 'j' },
 		{ "nodes", required_argument, NULL, 'n' },
 		{ "launcher", required_argument, NULL, 'l' },
@@ -264,7 +284,7 @@ int run_request_read(int argc, char *argv[], struct run_request *ret)
 	uint64_t nodes = 0;
 	int r;
 
-	*ret = (struct run_request){ .grace_ns = GRACE_NS };
+	*ret = (struct run_request){ .grace_ns = GRACE_NS, .signal = SIGTERM };
 	r = parse(argc, argv, ret, &job, &nodes);
 	return r != 0 ? r : settle(ret, job, nodes);
 }

@@ -16,6 +16,7 @@ struct run_request {
 	const char *store, *mount, *options, *drain_to, *launcher; /* patterns, but for the options and the launcher */
 	bool shared, no_agent, quiet;
 	uint64_t drain_before_ns, time_limit_ns, grace_ns; /* time_limit_ns: 0: as the job says */
+	int signal; /* what tells the program to end */
 	char **program;
 
 	struct run_job job;

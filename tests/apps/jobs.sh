@@ -8,15 +8,12 @@ need setpriv flock tclsh
 export PATH=$WORK/bin:$CKPTFS_BUILD/tools:$CKPTFS_BUILD/fs:$CKPTFS_BUILD/mpi-agent:$PATH
 unset "${!SLURM_@}" "${!PBS_@}" "${!FLUX_@}" "${!OMPI_@}" CKPTFS_STORE CKPTFS_MOUNT
 jobs=$HERE/../../tools/jobs
-mkdir "$WORK/bin" "$WORK/local" "$WORK/scratch" "$WORK/tmp" "$WORK/slurm"
+mkdir "$WORK/bin" "$WORK/local" "$WORK/scratch" "$WORK/tmp"
 chmod 777 "$WORK/scratch"
 
 # --- Slurm ---
-mkdir "$WORK/prefix"
-for f in fs/mount.ckptfs tools/umount.ckptfs tools/ckptfs-run; do ln -s "$CKPTFS_BUILD/$f" "$WORK/prefix/"; done
+slurm_scripts "$WORK/slurm"
 for name in prolog epilog task-prolog; do
-	sed "s#@s*bindir@#$WORK/prefix#; s#@sysconfdir@#$WORK/etc#; s#@datadir@#$WORK/share#" "$jobs/ckptfs-slurm.in" >"$WORK/slurm/$name"
-	chmod +x "$WORK/slurm/$name"
 	! grep -o '@[a-z]*@' "$WORK/slurm/$name" || fail "something is not filled in"
 	if command -v shellcheck >/dev/null; then shellcheck "$WORK/slurm/$name" || fail "shellcheck"; fi
 done
@@ -116,11 +113,19 @@ cat >"$WORK/module.tcl" <<'TCL'
 proc module-whatis {text} { puts "whatis $text" }
 proc conflict {name} { puts "conflict $name" }
 proc prepend-path {name value} { puts "$name $value" }
+proc append-path {name value} { puts "$name at the end [list $value]" }
 source [lindex $argv 0]
 TCL
 exits 0 tclsh "$WORK/module.tcl" "$CKPTFS_BUILD/tools/jobs/ckptfs"
-for line in "conflict ckptfs" "PATH /.*/s*bin" "MANPATH /.*/man" "PKG_CONFIG_PATH /.*/pkgconfig" "PYTHONPATH /"; do tells "^$line"; done
+for line in "conflict ckptfs" "PATH /.*/s*bin" "MANPATH /.*/man" "MANPATH at the end {}" "PKG_CONFIG_PATH /.*/pkgconfig" "PYTHONPATH /"; do tells "^$line"; done
 says_not '@'
+for init in /usr/share/modules/init/bash /usr/share/lmod/lmod/init/bash; do # Environment Modules, Lmod
+	[ -r "$init" ] || continue
+	mkdir -p "$WORK/modules"
+	cp "$CKPTFS_BUILD/tools/jobs/ckptfs" "$WORK/modules"
+	exits 0 env -u MANPATH bash -c '. "$0"; module use "$1"; module load ckptfs; echo "PATH $PATH"; echo "MANPATH $MANPATH"; module unload ckptfs; echo "then ${MANPATH-nothing}"' "$init" "$WORK/modules"
+	tells "^PATH /.*/sbin:/.*/bin:" && tells "^MANPATH /.*/man::*$" && tells "^then nothing$"
+done
 
 # --- the recipe: what Spack would do with it, as far as that can be seen without Spack ---
 "$PYTHON" - "$jobs/package.py" "$HERE/../../meson_options.txt" <<'PY' || fail "the recipe for Spack"

@@ -137,6 +137,17 @@ small_disk() {
 	STORE=$disk/store
 }
 
+# slurm_scripts DIRECTORY: Slurm's prolog, epilog and task-prolog as installed, with programs of this build, and settings in $WORK/etc/ckptfs/slurm.conf
+slurm_scripts() {
+	local name
+	mkdir "$1" "$1/bin"
+	for name in fs/mount.ckptfs tools/umount.ckptfs tools/ckptfs-run; do ln -s "$CKPTFS_BUILD/$name" "$1/bin/"; done
+	for name in prolog epilog task-prolog; do
+		sed "s#@s*bindir@#$1/bin#; s#@sysconfdir@#$WORK/etc#; s#@datadir@#$WORK/share#" "$HERE/../../tools/jobs/ckptfs-slurm.in" >"$1/$name"
+		chmod +x "$1/$name"
+	done
+}
+
 # collect: free what nobody refers to
 collect() { "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --quiet "$MNT" >/dev/null; }
 

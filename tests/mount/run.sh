@@ -60,6 +60,8 @@ exits 1 run --mount "$WORK/%x" true
 says "after % come"
 exits 1 run --grace soon true
 says "not a time"
+exits 1 run --signal KILL true
+says "TERM, INT, HUP, USR1 or USR2"
 exits 1 run --nodes 3 --drain-to "$WORK/to" true
 says "put %h or %n into it"
 SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=many exits 1 run true
@@ -118,6 +120,11 @@ wait "$first" || code=$?
 [ "$code" = 137 ] || fail "killed, it says $code"
 grep -q "got it" "$WORK/first" || fail "the program did not get SIGTERM"
 grep -q "killing it" "$WORK/first" || fail "it is not told that it was killed"
+sed -i 's/TERM/USR1/' "$WORK/stubborn"
+start_run --grace 1s --signal USR1 bash "$WORK/stubborn"
+kill -TERM "$first"
+wait "$first" || true
+grep -q "got it" "$WORK/first" || fail "the program did not get SIGUSR1 for SIGTERM"
 exits 0 run --grace 5s sh -c 'cd "$CKPTFS_MOUNT"; sleep 1000 & exit 0'
 says "left behind were ended"
 nothing_mounted "with something left running"

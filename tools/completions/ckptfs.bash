@@ -21,7 +21,7 @@ _ckptfs() {
 		--json -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
 	ckptfs-run)
-		flags="--store --mount -o --shared --drain-to --drain-before --time-limit --grace --job --nodes --launcher --no-agent --hold --agent -q --quiet"
+		flags="--store --mount -o --shared --drain-to --drain-before --time-limit --grace --signal --job --nodes --launcher --no-agent --hold --agent -q --quiet"
 		;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-seal) flags="--unseal --wait --list --json -q --quiet" files=-d ;;

@@ -1,0 +1,132 @@
+#!/bin/bash
+# Slurm itself, a controller and a node of it on this machine: a user's jobs get their mount from the prolog and lose it with the epilog; the example of a job, and one
+# whose time is up, drain what they have sealed.
+. "$(dirname "$0")/../mount/lib.sh"
+need_mount
+need_root
+need munged slurmctld slurmd sbatch scontrol setpriv flock
+unset "${!SLURM_@}" CKPTFS_STORE CKPTFS_MOUNT
+jobs=$HERE/../../tools/jobs
+mkdir -p "$WORK"/{state,spool,run,local,scratch/solver,tmp,etc/ckptfs,munge}
+chmod 777 "$WORK"/{scratch,scratch/solver,local,tmp}
+export SLURM_CONF=$WORK/slurm.conf
+PIDS=()
+at_end() {
+	local pid
+	for pid in "${PIDS[@]}"; do kill "$pid" 2>/dev/null || true; done
+	for pid in "${PIDS[@]}"; do wait "$pid" 2>/dev/null || true; done
+}
+
+slurm_scripts "$WORK/slurm"
+cat >"$WORK/etc/ckptfs/slurm.conf" <<SH
+stores=$WORK/stores
+points=$WORK/run
+drain_to=$WORK/scratch/%u.%j
+SH
+
+# A cluster of its own: key, ports and directories are nobody else's.
+read -r port1 port2 < <("$PYTHON" -c 'import socket
+s = [socket.socket() for _ in range(2)]
+[x.bind(("127.0.0.1", 0)) for x in s]
+print(*(x.getsockname()[1] for x in s))')
+node=$(uname -n)
+cat >"$SLURM_CONF" <<SH
+ClusterName=test
+SlurmctldHost=$node(127.0.0.1)
+SlurmctldPort=$port1
+SlurmdPort=$port2
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$WORK/munge/socket
+CredType=cred/munge
+StateSaveLocation=$WORK/state
+SlurmdSpoolDir=$WORK/spool
+SlurmctldPidFile=$WORK/slurmctld.pid
+SlurmdPidFile=$WORK/slurmd.pid
+SlurmctldLogFile=$WORK/slurmctld.log
+SlurmdLogFile=$WORK/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+ReturnToService=2
+KillWait=30
+PrologFlags=Alloc
+Prolog=$WORK/slurm/prolog
+Epilog=$WORK/slurm/epilog
+TaskProlog=$WORK/slurm/task-prolog
+NodeName=$node NodeAddr=127.0.0.1 CPUs=$(nproc)
+PartitionName=all Nodes=$node Default=YES MaxTime=60 State=UP OverSubscribe=FORCE
+SH
+head -c 128 /dev/urandom >"$WORK/munge/key"
+chmod 400 "$WORK/munge/key"
+munged --foreground --force --num-threads 2 --socket "$WORK/munge/socket" --key-file "$WORK/munge/key" --log-file "$WORK/munge/log" --pid-file "$WORK/munge/pid" \
+	--seed-file "$WORK/munge/seed" >"$WORK/munged.out" 2>&1 &
+PIDS+=($!)
+await test -S "$WORK/munge/socket"
+slurmctld -D >"$WORK/slurmctld.out" 2>&1 &
+PIDS+=($!)
+slurmd -D -N "$node" >"$WORK/slurmd.out" 2>&1 &
+PIDS+=($!)
+is_idle() { sinfo --noheader --format %t | grep -qE '^(idle|mix)$'; }
+for _ in $(seq 600); do
+	! is_idle 2>/dev/null || break
+	running "${PIDS[1]}" && running "${PIDS[2]}" || break
+	sleep 0.1
+done
+is_idle || skip "Slurm does not run here: $(tail -n 1 "$WORK/slurmd.log" "$WORK/slurmctld.log" 2>&1 | tr '\n' ' ')"
+
+# submit OPTION... SCRIPT: as nobody, unless plain users cannot mount here; its number
+who=as_nobody
+submit() { $who env HOME=/tmp PATH="$PATH" sbatch --parsable --chdir "$WORK/tmp" --output "$WORK/tmp/out.%j" "$@"; }
+is_over() { scontrol show job "$1" | grep -qE 'JobState=(COMPLETED|FAILED|TIMEOUT|CANCELLED)'; }
+ended() { # JOB STATE: it comes to that, and its epilog is done
+	await is_over "$1"
+	scontrol show job "$1" | grep -q "JobState=$2" || { scontrol show job "$1" >&2; cat "$WORK/tmp/out.$1" >&2; tail -n 20 "$WORK/slurmd.log" >&2; fail "job $1 is not $2"; }
+	await is_idle_again
+}
+is_idle_again() { sinfo --noheader --format %t | grep -q '^idle$'; }
+is_mounted() { grep -q " $WORK/run/nobody fuse.ckptfs" /proc/mounts; }
+export PATH=$CKPTFS_BUILD/tools:$CKPTFS_BUILD/fs:$CKPTFS_BUILD/mpi-agent:$PATH
+
+# 1. The prolog mounts for who asks, the epilog drains as the user and unmounts.
+cat >"$WORK/tmp/step" <<'SH'
+#!/bin/sh
+[ -n "$CKPTFS_MOUNT" ] || exit 9
+mkdir "$CKPTFS_MOUNT/step.$SLURM_JOB_ID" && echo "state" >"$CKPTFS_MOUNT/step.$SLURM_JOB_ID/state" && ckptfs-seal -q "$CKPTFS_MOUNT/step.$SLURM_JOB_ID"
+SH
+one=$(submit --comment=ckptfs "$WORK/tmp/step")
+ended "$one" COMPLETED
+! is_mounted || fail "still mounted after the job"
+[ "$(cat "$WORK/scratch/nobody.$one/step.$one/state")" = state ] || fail "the epilog has not drained"
+[ "$(stat -c %U "$WORK/scratch/nobody.$one/step.$one")" = nobody ] || fail "drained by root"
+two=$(submit "$WORK/tmp/step")
+ended "$two" FAILED # it has not asked for a mount
+[ ! -e "$WORK/scratch/nobody.$two" ] || fail "a job that does not ask is drained"
+
+# 2. The example, as it stands but for the names of disks and its size.
+as_nobody test -w /dev/fuse || who=
+$who sh -c 'umask 077; head -c 32 /dev/urandom >"$0"' "$WORK/local/solver.key"
+cat >"$WORK/tmp/solver" <<'SH'
+#!/bin/sh
+mkdir "$2/step" && echo "state of $2" >"$2/step/state" && ckptfs-seal -q "$2/step"
+SH
+chmod +x "$WORK/tmp/solver"
+example() { sed -E "s#([ =])/(tmp|local|scratch)/#\\1$WORK/\\2/#g; s/^#SBATCH --nodes=.*/#SBATCH --nodes=1/; s/--ntasks-per-node=.*/--ntasks-per-node=1/" "$jobs/examples/job.slurm"; }
+example | sed -E 's/--time=24:00:00/--time=30/' >"$WORK/tmp/job"
+three=$(submit "$WORK/tmp/job")
+ended "$three" COMPLETED
+[ "$(cat "$WORK/scratch/solver/$node/step/state")" = "state of $WORK/tmp/ckpt.$three" ] || { cat "$WORK/tmp/out.$three" >&2; fail "the example has not drained"; }
+rm -r "$WORK/scratch/solver/$node" "$WORK/local/solver.store"
+
+# 3. Its time is up: told before by ckptfs-run, which asks Slurm when that is, it seals its last step, which is drained within its time.
+cat >"$WORK/tmp/solver" <<'SH'
+#!/bin/sh
+trap 'mkdir "$2/last" && echo last >"$2/last/state" && ckptfs-seal -q "$2/last"; exit 0' USR1
+while :; do sleep 0.2; done
+SH
+example | sed -E 's/--time=24:00:00/--time=1/; s/--drain-before 2m/--drain-before 55s/' >"$WORK/tmp/job"
+four=$(submit "$WORK/tmp/job")
+ended "$four" COMPLETED
+[ "$(cat "$WORK/scratch/solver/$node/last/state")" = last ] || { cat "$WORK/tmp/out.$four" >&2; fail "its last step is not drained"; }
+! grep -q " $WORK/.* fuse.ckptfs " /proc/mounts || fail "something is still mounted"
+echo "ok: jobs $one, $two, $three, $four of $(sbatch --version)"
