@@ -19,6 +19,7 @@
 #define BATCH 2048u /* chunks that are asked for at once */
 #define IN_FLIGHT 4u /* messages with chunks */
 #define CATALOG_CHUNK ((size_t)64 << 10)
+#define NO_HOST UINT32_MAX
 
 static_assert(BATCH <= LINK_CHUNKS_MAX && CATALOG_CHUNK * BATCH > LINK_PUT_BYTES_MAX, "as messages are");
 
@@ -118,22 +119,27 @@ static int put_chunks(struct pushing *g, const struct link_want *wants, const vo
 
 /* --- chunks of files --- */
 
-/* Does it take part, and is it another node than this? */
-static bool is_live(const struct pushing *g, const uint8_t id[CLUSTER_ID_LEN])
+/* Is it a node that takes part, other than this one and the one this goes to, if it does? */
+static bool is_live(const struct pushing *g, const uint8_t id[CLUSTER_ID_LEN], uint32_t *ret)
 {
-	uint32_t node;
-
-	return service_world_find(g->p->world, id, &node) && node != g->p->world->self;
+	return service_world_find(g->p->world, id, ret) && *ret != g->p->world->self &&
+	       (g->purpose == HOLD || *ret != g->p->to);
 }
 
-/* Other than the one this goes to, if it does. */
-static unsigned nr_live_owners(const struct pushing *g, const struct cluster_want *w)
+/* Hosts of those that have it: nodes of one host are lost together. Not `but`. */
+static unsigned nr_live_hosts(const struct pushing *g, const struct cluster_want *w, uint32_t but)
 {
-	unsigned nr = 0;
+	uint32_t hosts[CLUSTER_OWNERS_MAX], node;
+	unsigned nr = 0, k;
 
-	for (uint32_t i = 0; i < w->nr_owners; i++)
-		nr += is_live(g, w->owners[i]) &&
-		      (g->purpose == HOLD || memcmp(w->owners[i], target(g), CLUSTER_ID_LEN) != 0);
+	for (uint32_t i = 0; i < w->nr_owners; i++) {
+		if (!is_live(g, w->owners[i], &node) || g->p->world->hosts[node] == but)
+			continue;
+		for (k = 0; k < nr && hosts[k] != g->p->world->hosts[node]; k++)
+			;
+		if (k == nr)
+			hosts[nr++] = g->p->world->hosts[node];
+	}
 	return nr;
 }
 
@@ -141,14 +147,18 @@ static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w,
 {
 	if (kept == LINK_IS_HERE)
 		return false;
-	return w->got || kept == LINK_NOT_KEPT || nr_live_owners(g, w) < 2;
+	return w->got || kept == LINK_NOT_KEPT || nr_live_hosts(g, w, NO_HOST) < 2;
 }
 
-/* It is elsewhere, and nobody is known to have it but the other node, which would take it along. Or what is held would
- * be lost with one node, and nobody covers it. */
+/* It is elsewhere, and nobody is known to have it but the other node's host, which would take it along. Or what is held
+ * would be lost with one host, and nobody covers it. */
 static bool is_to_be_kept(const struct pushing *g, const struct cluster_want *w)
 {
-	return !w->got && g->purpose != HAND_OVER && nr_live_owners(g, w) < (g->purpose == HOLD ? 2 : 1);
+	if (w->got || g->purpose == HAND_OVER)
+		return false;
+	if (g->purpose == HOLD)
+		return nr_live_hosts(g, w, NO_HOST) < 2;
+	return nr_live_hosts(g, w, g->p->world->hosts[g->p->to]) == 0;
 }
 
 /* Their bytes, into memory that is there for them. */
@@ -252,7 +262,7 @@ int push_ask(const struct push *p, const uint8_t *node, const struct cluster_wan
 /* Somebody is believed to have it, beside the node this goes to. */
 static bool is_believed(const struct pushing *g, const struct cluster_want *w)
 {
-	return !w->got && !cluster_owners_are_sure(w) && nr_live_owners(g, w) > 0;
+	return !w->got && !cluster_owners_are_sure(w) && nr_live_hosts(g, w, NO_HOST) > 0;
 }
 
 /* All that this node is believed to have; who does not say that it has a chunk, or says nothing, is not its owner. */

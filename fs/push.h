@@ -4,10 +4,10 @@
  *
  * A chunk that this store has is safe once the other node has it, too: whom that believes to have it does not count,
  * for it may have a copy of a directory whose chunks are elsewhere again. One that this store has elsewhere is safe if
- * two nodes that take part have it, of which the other node may be one, or which it refers to as this one does; who is
- * only believed to have it (store/engine/cluster.h) is asked. All other chunks are sent there, those that are elsewhere
- * fetched before; what only the other node would have then is kept here, too. So whatever node is lost, one is left
- * that has each.
+ * two nodes that take part have it, on different hosts, of which the other node may be one, or which it refers to as
+ * this one does; who is only believed to have it (store/engine/cluster.h) is asked. All other chunks are sent there,
+ * those that are elsewhere fetched before; what only the other node, or its host, would have then is kept here, too. So
+ * whatever host is lost, a node is left that has each.
  */
 #pragma once
 

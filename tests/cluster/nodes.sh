@@ -52,12 +52,12 @@ node_start() {
 node_figure() { "$BUILD/tools/ckptfs-stat" --json "$TOP/mnt/$1" | "${PYTHON:-python3}" -c "import json, sys; print(json.load(sys.stdin)$2)"; } # NODE EXPRESSION
 has_agent() { [ "$(node_figure "$1" '["cluster"]["nodes"]')" = "$2" ]; } # NODE NR
 
-# agents_start [NODE...]: one for each node, in this order, each on a host of its own
+# agents_start [NODE...]: one for each node, in this order, each on a host of its own; HOST_I is that of node I, if it is another
 agents_start() {
 	local i
 	[ $# -gt 0 ] || set -- "${!DAEMONS[@]}"
 	# shellcheck disable=SC2016
-	mpirun -n $# sh -c 'shift $OMPI_COMM_WORLD_RANK; CKPTFS_AGENT_HOST=host$1 exec "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$1"' sh "$@" \
+	mpirun -n $# sh -c 'shift $OMPI_COMM_WORLD_RANK; eval "host=\${HOST_$1:-host$1}"; CKPTFS_AGENT_HOST=$host exec "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$1"' sh "$@" \
 		>>"$TOP/log/agents" 2>&1 &
 	AGENTS=$!
 	for i; do eventually 60 "node $i has no agent" has_agent "$i" $#; done
