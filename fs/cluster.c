@@ -151,7 +151,10 @@ static int rebuild(void *userdata, struct cluster_want *wants, size_t nr)
 
 static void met(void *userdata)
 {
-	protect_wake(((struct cluster *)userdata)->fs->protect);
+	struct cluster *c = userdata;
+
+	engine_cluster_met(c->engine);
+	protect_wake(c->fs->protect);
 }
 
 /* --- collecting together --- */

@@ -9,6 +9,7 @@
 #include "mpi-agent/known.h"
 
 #define QUIET_NS UINT64_C(1000000000) /* more than nodes that write together are apart */
+#define LATE_NS UINT64_C(10000000000) /* after which they are noted, though somebody always tells */
 #define AHEAD 8u /* pages whose places are on their way from memory while one is noted */
 
 struct told {
@@ -21,7 +22,7 @@ struct homes {
 	struct known *directory;
 	struct told *first, **end; /* waiting */
 	size_t waiting; /* bytes of them */
-	uint64_t told_ns; /* the last one */
+	uint64_t since_ns, told_ns; /* the first and the last of them */
 	uint32_t nr_nodes, *twice;
 };
 
@@ -96,6 +97,8 @@ int homes_tell(struct homes *hs, uint32_t node, const void *fps, size_t len, uin
 		return -ENOMEM;
 	*t = (struct told){ .node = node, .nr = (uint32_t)(len / FP_LEN) };
 	memcpy(t->fps, fps, len);
+	if (!hs->first)
+		hs->since_ns = now_ns;
 	*hs->end = t;
 	hs->end = &t->next;
 	hs->waiting += told_size(t->nr);
@@ -105,7 +108,8 @@ int homes_tell(struct homes *hs, uint32_t node, const void *fps, size_t len, uin
 
 bool homes_due(const struct homes *hs, uint64_t now_ns)
 {
-	return hs->first && (hs->waiting > HOMES_WAITING_MAX || now_ns >= hs->told_ns + QUIET_NS);
+	return hs->first && (hs->waiting > HOMES_WAITING_MAX || now_ns >= hs->told_ns + QUIET_NS ||
+			     now_ns >= hs->since_ns + LATE_NS);
 }
 
 int homes_note(struct homes *hs, uint32_t now, struct homes_noted *ret)

@@ -3,7 +3,8 @@
  *
  * What is told is kept as it came, and *noted*, page by page in a large table, when somebody asks, or when nothing has
  * been told for a while: who tells has just made a checkpoint durable, and others are likely to be still at theirs. For
- * those who ask it makes no difference when it is noted, as all is noted before they have an answer.
+ * those who ask it makes no difference when it is noted, as all is noted before they have an answer; those who have
+ * told the same hear of it then, after some seconds at the latest.
  *
  * One thread.
  */

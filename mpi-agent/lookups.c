@@ -14,7 +14,6 @@
 #include "mpi-agent/world.h"
 
 #define LENDS_MAX 1024u /* of others, with the daemon at once */
-#define TWICE_PART 256u /* less than one page of so many is not worth a word */
 
 enum state { IDLE, FINDING, LENDING };
 
@@ -178,7 +177,7 @@ static int tell_if_twice(struct lookups *ls, const struct homes_noted *noted, ui
 {
 	uint32_t nr = n == noted->node ? noted->nr_twice : noted->twice[n];
 
-	return nr > 0 && nr >= noted->nr / TWICE_PART ? tell_twice(ls, n, nr) : 0;
+	return nr > 0 && nr >= noted->nr / LOOKUPS_TWICE_PART ? tell_twice(ls, n, nr) : 0;
 }
 
 /* All that waits to be. */

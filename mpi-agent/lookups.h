@@ -29,6 +29,7 @@ struct waits;
 struct world;
 
 #define LOOKUPS_MAX (1u << 18) /* 4 MiB of fingerprints, and as much of answers */
+#define LOOKUPS_TWICE_PART 256u /* of what a node tells, less than one page of so many is not worth a word */
 
 struct lookups_figures {
 	uint64_t asked; /* pages that homes were asked about */

@@ -32,6 +32,7 @@
 #define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more, ... */
 #define NAP_PART_ALONE 1u /* and by as much again where nobody waits */
 #define NAP_FETCHING_NS 100000u /* somebody reads a file */
+#define NAP_HINTING_NS 2000000u /* a hint is on its way, in several steps */
 #define MESSAGES_MAX 64u /* of one source, before others are heard */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
 #define NODES_SHOWN 1000u
@@ -360,11 +361,14 @@ static bool somebody_waits(const struct loop *l)
 static uint64_t nap_ns(const struct loop *l)
 {
 	bool moving = peers_moving(l->peers), is_awaited = somebody_waits(l);
-	uint64_t max = moving || fetches_waiting(l->fetches) ? NAP_FETCHING_NS : rounds_nap_ns(l->rounds), nap;
+	uint64_t quiet_ns = l->turn_ns - l->busy_ns, nap;
+	uint64_t max = moving || fetches_waiting(l->fetches) ? NAP_FETCHING_NS : rounds_nap_ns(l->rounds, quiet_ns);
 
+	if (peers_hinting(l->peers))
+		max = MIN(max, (uint64_t)NAP_HINTING_NS);
 	if (l->idle_turns < (moving ? EAGER_MOVING : is_awaited ? EAGER_TURNS : 1))
 		return 0;
-	nap = MAX((l->turn_ns - l->busy_ns) / (is_awaited ? NAP_PART : NAP_PART_ALONE), (uint64_t)NAP_MIN_NS);
+	nap = MAX(quiet_ns / (is_awaited ? NAP_PART : NAP_PART_ALONE), (uint64_t)NAP_MIN_NS);
 	return MIN(nap, max);
 }
 

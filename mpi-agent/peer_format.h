@@ -86,11 +86,13 @@ struct peer_header {
 };
 
 /* What the receiver's daemon has to work for is apart: a node that has enough of that to do does not take more for now,
- * and hears all else. */
-enum peer_lane { PEER_LANE_ANSWERS, PEER_LANE_REQUESTS, NR_PEER_LANES };
+ * and hears all else. So is what nobody waits for, and may be long on its way: both ends have better things to do. */
+enum peer_lane { PEER_LANE_ANSWERS, PEER_LANE_REQUESTS, PEER_LANE_HINTS, NR_PEER_LANES };
 
 static inline enum peer_lane peer_lane(enum peer_type type)
 {
+	if (type == PEER_TELL)
+		return PEER_LANE_HINTS;
 	return type == PEER_GET || type == PEER_PUT || type == PEER_COPY || type == PEER_DROP ? PEER_LANE_REQUESTS :
 												PEER_LANE_ANSWERS;
 }

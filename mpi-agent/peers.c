@@ -19,6 +19,7 @@ struct outgoing {
 	MPI_Request request;
 	struct buf bytes; /* without the body, if that is borrowed */
 	size_t len; /* with it */
+	enum peer_lane lane;
 	bool is_sent;
 	peers_sent_fn *sent; /* whom to tell; NULL: nobody */
 	void *userdata;
@@ -47,6 +48,7 @@ struct peers {
 	size_t nr_out, size; /* that there are, and room for */
 	struct incoming in[RECEIVES_MAX]; /* in the order they were found */
 	size_t nr_in;
+	size_t nr_hints; /* of both */
 	uint64_t *sent[NR_PEER_LANES], *found[NR_PEER_LANES]; /* messages, by rank */
 };
 
@@ -156,8 +158,10 @@ static int make_room_to_send(struct peers *p)
 /* MPI has it. */
 static void is_on_its_way(struct peers *p, const struct peer_header *h, struct outgoing *o)
 {
+	o->lane = peer_lane(h->type);
 	p->nr_out++;
-	p->sent[peer_lane(h->type)][h->to]++;
+	p->nr_hints += o->lane == PEER_LANE_HINTS;
+	p->sent[o->lane][h->to]++;
 	p->unsent += o->len;
 	*p->end = o;
 	p->end = &o->next;
@@ -233,7 +237,12 @@ size_t peers_unsent(const struct peers *p)
 
 bool peers_moving(const struct peers *p)
 {
-	return p->first || p->nr_in > 0;
+	return p->nr_out + p->nr_in > p->nr_hints;
+}
+
+bool peers_hinting(const struct peers *p)
+{
+	return p->nr_hints > 0;
 }
 
 int peers_progress(struct peers *p)
@@ -262,6 +271,7 @@ int peers_progress(struct peers *p)
 		}
 		*at = o->next;
 		p->nr_out--;
+		p->nr_hints -= o->lane == PEER_LANE_HINTS;
 		p->unsent -= o->len;
 		if (o->sent)
 			o->sent(o->userdata, o->id);
@@ -324,6 +334,7 @@ static int find(struct peers *p, enum peer_lane lane)
 	if (r < 0)
 		return r;
 	p->nr_in++;
+	p->nr_hints += lane == PEER_LANE_HINTS;
 	return 1;
 }
 
@@ -331,6 +342,7 @@ static void remove_incoming(struct peers *p, size_t i, struct incoming *ret)
 {
 	*ret = p->in[i];
 	p->nr_in--;
+	p->nr_hints -= ret->lane == PEER_LANE_HINTS;
 	memmove(&p->in[i], &p->in[i + 1], (p->nr_in - i) * sizeof(p->in[0]));
 }
 
@@ -385,6 +397,8 @@ int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, str
 	int r;
 
 	r = find(p, with_requests ? NR_PEER_LANES : PEER_LANE_ANSWERS);
+	if (r == 0 && !with_requests)
+		r = find(p, PEER_LANE_HINTS);
 	if (r < 0)
 		return r;
 	while ((r = take(p, &in)) > 0) {

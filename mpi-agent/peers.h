@@ -39,7 +39,9 @@ typedef void peers_sent_fn(void *userdata, uint64_t id);
 int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body,
 			size_t len, peers_sent_fn *sent, void *userdata, uint64_t id);
 size_t peers_unsent(const struct peers *p); /* bytes */
-bool peers_moving(const struct peers *p); /* messages, which MPI moves only when it is called */
+/* Messages are, which MPI moves only when it is called, and somebody may wait for one; or hints, which nobody does. */
+bool peers_moving(const struct peers *p);
+bool peers_hinting(const struct peers *p);
 int peers_progress(struct peers *p); /* 0; -EIO: MPI has failed */
 
 /*

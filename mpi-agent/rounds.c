@@ -21,6 +21,8 @@
 
 #define NAP_NS UINT64_C(1000000) /* somebody waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
+#define NAP_LONG_NS UINT64_C(20000000)
+#define NAP_LONG_PART 500u /* of a time without any message: who comes after it waits for that much, for each node on the way */
 #define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round */
 #define NAP_STORING_NS UINT64_C(20000000) /* it is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has stored */
 
@@ -298,6 +300,29 @@ static int tell_alone(struct rounds *rs)
 	return lookups_tell(rs->lookups, rs->number, alone, nr);
 }
 
+/* A round has settled that others have it. */
+static bool is_settled(struct rounds *rs, struct fp fp)
+{
+	struct holders h;
+	bool is_others = false;
+
+	if (known_find(rs->remembered, fp, (uint32_t)rs->number, &h))
+		for (uint32_t k = 0; k < h.nr; k++)
+			is_others |= h.nodes[k] != rs->w->rank;
+	return is_others;
+}
+
+/* What was stored without a round, and need not have been: of what is settled homes do not know. */
+static void warn_daemon(struct rounds *rs, const struct fp *pages, uint32_t nr)
+{
+	uint32_t nr_settled = 0;
+
+	for (uint32_t i = 0; i < nr; i++)
+		nr_settled += is_settled(rs, pages[i]);
+	if (nr_settled > 0 && nr_settled >= nr / LOOKUPS_TWICE_PART && has_daemon(rs))
+		link_encode_plain(LINK_SHARED, nr_settled, &rs->daemon->out);
+}
+
 /* What was stored without a round. */
 static int tell_untold(struct rounds *rs)
 {
@@ -305,6 +330,8 @@ static int tell_untold(struct rounds *rs)
 	uint32_t nr = rs->nr_untold;
 
 	rs->nr_untold = 0;
+	if (known_nr(rs->remembered) > 0)
+		warn_daemon(rs, pages, nr);
 	return nr > 0 ? lookups_tell(rs->lookups, rs->number, pages, nr) : 0;
 }
 
@@ -572,7 +599,8 @@ int rounds_tell(struct rounds *rs, const void *body, size_t len)
 		link_encode_plain(LINK_SHARED, nr, &rs->daemon->out);
 		return 0;
 	}
-	return add_untold(rs, pages, nr);
+	r = add_untold(rs, pages, nr);
+	return r == 0 && rs->state == OFFERING ? tell_untold(rs) : r; /* somebody may ask in this round */
 }
 
 int rounds_lent(struct rounds *rs, uint64_t number, const void *body, size_t len)
@@ -673,10 +701,12 @@ bool rounds_are_urgent(const struct rounds *rs)
 	return rs->state == ASKING || rs->state == REDUCING || (rs->state == GATHERING && rs->is_awaited);
 }
 
-uint64_t rounds_nap_ns(const struct rounds *rs)
+uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns)
 {
 	if (rs->state == STORING)
 		return NAP_STORING_NS;
+	if (rs->state == IDLE)
+		return quiet_ns / NAP_LONG_PART >= NAP_LONG_NS ? NAP_LONG_NS : MAX(quiet_ns / NAP_LONG_PART, NAP_IDLE_NS);
 	return rounds_are_urgent(rs) ? NAP_NS : rs->state == GATHERING ? NAP_ALONE_NS : NAP_IDLE_NS;
 }
 

@@ -92,7 +92,8 @@ void rounds_hold(struct rounds *rs, bool hold);
 bool rounds_wanted(const struct rounds *rs); /* rank 0: another one would begin */
 bool rounds_idle(const struct rounds *rs);
 bool rounds_are_urgent(const struct rounds *rs); /* somebody waits for what other agents are about to say */
-/* MPI, which goes on only when it is called, is to be looked after again */
-uint64_t rounds_nap_ns(const struct rounds *rs);
+/* MPI, which goes on only when it is called, is to be looked after again after that, if no node has said anything for
+ * so long */
+uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns);
 const struct rounds_figures *rounds_figures(struct rounds *rs);
 const struct lookups_figures *rounds_lookups(struct rounds *rs);

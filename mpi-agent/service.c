@@ -16,6 +16,7 @@
 #include "mpi-agent/service_internal.h"
 
 #define ROUND_NS (UINT64_C(20) * 1000000000)
+#define TELL_NS (UINT64_C(250) * 1000000) /* more than nodes that write together are apart, most of the time */
 #define BEGIN_NS (UINT64_C(2) * 1000000000)
 #define FETCH_NS (UINT64_C(20) * 1000000000)
 #define READ_STEP ((size_t)1 << 18) /* received at once */
@@ -24,7 +25,7 @@
 
 /* --- messages on their way out --- */
 
-static void wake(struct service *s)
+void service_wake(struct service *s)
 {
 	uint64_t one = 1;
 	ssize_t n _unused_ = write(s->wake_fd, &one, sizeof(one));
@@ -79,7 +80,7 @@ int service_send_from(struct service *s, uint64_t agent, struct buf *message, si
 	*s->out_end = o;
 	s->out_end = &o->next;
 	s->out_bytes += o->b.len;
-	wake(s);
+	service_wake(s);
 	return 0;
 }
 
@@ -144,7 +145,7 @@ void service_hang_up(struct service *s, uint64_t agent, const char *what)
 	mutex_lock(&s->lock);
 	if (s->agent == agent) {
 		s->hang_up = true;
-		wake(s);
+		service_wake(s);
 	}
 	mutex_unlock(&s->lock);
 }
@@ -516,6 +517,7 @@ static bool turn(struct connection *c)
 	look_ns = service_await_writers(s, monotonic_ns());
 	mutex_lock(&s->lock);
 	until_ns = MIN(service_begin_alone(s, monotonic_ns()), look_ns);
+	until_ns = MIN(service_tell_later(s, monotonic_ns()), until_ns);
 	stopping = s->stopping;
 	hang_up = s->hang_up;
 	fds[2].events |= s->out ? POLLOUT : 0;
@@ -562,6 +564,7 @@ int service_new(const struct service_limits *limits, struct service **ret)
 	s->limits.round_ns = s->limits.round_ns ?: ROUND_NS;
 	s->limits.begin_ns = s->limits.begin_ns ?: BEGIN_NS;
 	s->limits.fetch_ns = s->limits.fetch_ns ?: FETCH_NS;
+	s->limits.tell_ns = s->limits.tell_ns ?: TELL_NS;
 	s->calls = (struct cluster_calls){
 		.userdata = s,
 		.is_there = service_is_there,
@@ -599,7 +602,7 @@ const struct cluster_calls *service_calls(struct service *s)
 static void wake_all(struct service *s) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));
-	wake(s);
+	service_wake(s);
 	cond_broadcast(&s->changed);
 	service_queue_wake(&s->gets);
 	service_queue_wake(&s->rebuilds);
@@ -686,6 +689,7 @@ void service_free(struct service *s)
 		close(s->wake_fd);
 	for (unsigned i = 0; i < SERVICE_SPARES; i++)
 		buf_release(&s->spares[i]);
+	free(s->untold);
 	cond_release(&s->changed);
 	cond_release(&s->gets.changed);
 	cond_release(&s->rebuilds.changed);

@@ -136,6 +136,9 @@ struct service {
 	unsigned nr_deciding GUARDED_BY(lock); /* callers in decide() that no round has begun for */
 	bool is_wanted GUARDED_BY(lock); /* WANT was sent, and no BEGIN has come since */
 	bool commit_wanted GUARDED_BY(lock);
+	struct fp *untold GUARDED_BY(lock); /* what was stored without a round, ... */
+	uint32_t nr_untold GUARDED_BY(lock);
+	uint64_t tell_ns GUARDED_BY(lock); /* and when others are to hear of it; 0: there is nothing */
 
 	uint64_t number GUARDED_BY(lock); /* of the last request */
 	struct service_request *requests GUARDED_BY(lock);
@@ -155,6 +158,8 @@ struct service {
 };
 
 /* --- service.c --- */
+
+void service_wake(struct service *s); /* the thread that has the socket, for it to look at when what is due */
 
 /* false: `until_ns` (of monotonic_ns()) has passed. */
 bool service_wait_until(struct service *s, struct cond *c, uint64_t until_ns) REQUIRES(s->lock);
@@ -178,7 +183,6 @@ bool service_is_there(void *userdata);
 int service_decide(void *userdata, const struct fp *offer, size_t nr, struct cluster_decision *ret);
 int service_settle(void *userdata, const struct cluster_decision *d, int stored, bool *has_stored);
 void service_want(void *userdata);
-void service_stored(void *userdata, const struct fp *fps, size_t nr);
 /* Its round is over, whatever comes. */
 void service_end_round(struct service *s, int r) REQUIRES(s->lock);
 void service_begin(struct service *s, uint64_t round); /* BEGIN has come */
@@ -188,6 +192,13 @@ uint64_t service_begin_alone(struct service *s, uint64_t now_ns) REQUIRES(s->loc
 /* A round waits for those who write. Returns when to call again, UINT64_MAX: no need. */
 uint64_t service_await_writers(struct service *s, uint64_t now_ns);
 void *service_committer(void *userdata); /* a thread's */
+
+/* --- service_tell.c --- */
+
+void service_stored(void *userdata, const struct fp *fps, size_t nr);
+void service_tell(struct service *s) REQUIRES(s->lock); /* now, if anybody is there */
+/* If it is time. Returns when to call again, UINT64_MAX: no need. */
+uint64_t service_tell_later(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
 
 /* --- service_fetch.c --- */
 

@@ -308,6 +308,7 @@ void service_begin(struct service *s, uint64_t round)
 	s->begun_ns = monotonic_ns();
 	s->is_wanted = s->is_silent = false;
 	s->look_ns = 0;
+	service_tell(s); /* before anything is offered: others may come with the same */
 	enter(s, SERVICE_BEGUN);
 	is_awaited = s->nr_deciding > 0;
 	mutex_unlock(&s->lock);
@@ -406,18 +407,6 @@ void service_want(void *userdata)
 		s->commit_wanted = true;
 		cond_broadcast(&s->changed);
 	}
-	mutex_unlock(&s->lock);
-}
-
-void service_stored(void *userdata, const struct fp *fps, size_t nr)
-{
-	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	struct service *s = userdata;
-
-	link_encode_tell(fps, (uint32_t)MIN(nr, (size_t)LINK_TELL_MAX), &b);
-	mutex_lock(&s->lock);
-	if (is_there(s))
-		service_send(s, s->agent, &b); /* else nobody is told, which costs space */
 	mutex_unlock(&s->lock);
 }
 

@@ -10,42 +10,78 @@ void alone_release(struct alone *a)
 	*a = (struct alone){ 0 };
 }
 
+/* What nobody was asked about was told, and nobody has said anything. */
 static bool is_little(uint64_t nr_found, uint64_t nr_asked)
 {
-	return nr_found * ALONE_PART < nr_asked;
+	return nr_asked == 0 || nr_found * ALONE_PART < nr_asked;
+}
+
+/* Commits in a row of which little was found, for the next to be let go without a round. */
+static unsigned record_wanted(const struct alone *a)
+{
+	return ALONE_RECORD << a->nr_found_out;
 }
 
 bool alone_decided(struct alone *a, size_t nr_frames, size_t nr_offered, size_t nr_found)
 {
 	a->nr_asked += nr_offered;
 	a->nr_found += nr_found;
-	if (nr_offered > 0 && !is_little(nr_found, nr_offered))
+	if (!is_little(nr_found, nr_offered)) {
 		a->state = ALONE_SHARING;
-	else if (a->state == ALONE_PROBING && nr_frames >= ALONE_FRAMES)
+		a->nr_little = 0;
+	} else if (a->state == ALONE_PROBING && nr_frames >= ALONE_FRAMES) {
 		a->state = ALONE_LETTING_GO;
+	}
 	return a->state == ALONE_LETTING_GO;
+}
+
+static void found_little(struct alone *a)
+{
+	a->nr_little++;
+	if (a->nr_little < record_wanted(a) + ALONE_UNASKED) {
+		a->state = a->nr_little < record_wanted(a) ? ALONE_PROBING : ALONE_LETTING_GO;
+		return;
+	}
+	a->state = ALONE_PROBING; /* once */
+	a->nr_found_out -= a->nr_found_out > 0;
+	a->nr_little = record_wanted(a) - 1;
 }
 
 void alone_committed(struct alone *a)
 {
-	if (a->state == ALONE_LETTING_GO)
+	if (a->state == ALONE_LETTING_GO && a->nr_little < record_wanted(a))
 		a->state = ALONE_PROBING;
-	if (a->nr_asked < ALONE_PAGES)
+	if (a->nr_asked + a->nr_unasked < ALONE_PAGES)
 		return;
-	if (a->state == ALONE_SHARING && is_little(a->nr_found, a->nr_asked))
-		a->state = ALONE_PROBING;
-	a->nr_asked = a->nr_found = 0;
+	if (is_little(a->nr_found, a->nr_asked))
+		found_little(a);
+	a->nr_asked = a->nr_found = a->nr_unasked = 0;
 }
 
 /* What was asked so far has told nothing: it is judged by what comes. */
+static void begin_anew(struct alone *a, enum alone_state state)
+{
+	a->state = state;
+	a->nr_little = 0;
+	a->nr_asked = a->nr_found = a->nr_unasked = 0;
+}
+
 void alone_found_out(struct alone *a)
 {
-	a->state = ALONE_SHARING;
-	a->nr_asked = a->nr_found = 0;
+	if (a->nr_little >= record_wanted(a) && a->nr_found_out < ALONE_FOUND_OUT_MAX)
+		a->nr_found_out++;
+	begin_anew(a, ALONE_SHARING);
+}
+
+void alone_met(struct alone *a)
+{
+	a->nr_found_out = 0;
+	begin_anew(a, a->state == ALONE_LETTING_GO ? ALONE_PROBING : a->state);
 }
 
 void alone_wrote(struct alone *a, struct fp fp)
 {
+	a->nr_unasked++;
 	if (a->nr_untold == a->size_untold) {
 		size_t size = MIN(a->size_untold * 2 + 4096, (size_t)ALONE_UNTOLD_MAX);
 		struct fp *more = size > a->size_untold ? reallocarray(a->untold, size, sizeof(*more)) : NULL;

@@ -95,6 +95,8 @@ int engine_cluster_identity(const struct engine *e, struct cluster_identity *ret
 int engine_cluster_round(struct engine *e);
 /* Of what stored() has told, other nodes have stored some, too: the next chunks are held for rounds. */
 void engine_cluster_is_shared(struct engine *e);
+/* The nodes that take part are others than before, or begin anew: what they have in common is to be found out again. */
+void engine_cluster_met(struct engine *e);
 /*
  * When something was held last (monotonic_ns()), if others are likely to bring the same; else 0. Of pages that a
  * program is about to write, and others offer already, these would store all.

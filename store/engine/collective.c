@@ -13,8 +13,8 @@
  * relied on before anybody is told that it is durable.
  *
  * If nobody has anything of what was offered, steps 1 and 2 are all there is, and the commit waits for nobody's disk
- * but its own. If that is likely to be so (alone.h), what comes behind the first frames is neither held nor offered, as
- * without a cluster; others hear of it when it is durable and who waited for that has been answered, and may ask for it
+ * but its own. If that is likely to be so (alone.h), what comes behind the first frames, or all of it, is neither held
+ * nor offered, as without a cluster; others hear of it when it is durable and who waited for that has been answered, and may ask for it
  * to be lent.
  *
  * What fails at 1, or is not heard of at 4, costs space: all is written here. What fails at 2, 3, 5 or 6 fails the
@@ -80,7 +80,7 @@ bool collective_holds(struct engine *e)
 
 bool collective_lets_go(const struct engine *e)
 {
-	return e->alone.state == ALONE_LETTING_GO;
+	return e->alone.state == ALONE_LETTING_GO && has_agent(e);
 }
 
 void collective_committed(struct engine *e)
@@ -94,6 +94,13 @@ void engine_cluster_is_shared(struct engine *e)
 {
 	mutex_lock(&e->append_lock);
 	alone_found_out(&e->alone);
+	mutex_unlock(&e->append_lock);
+}
+
+void engine_cluster_met(struct engine *e)
+{
+	mutex_lock(&e->append_lock);
+	alone_met(&e->alone);
 	mutex_unlock(&e->append_lock);
 }
 

@@ -285,10 +285,10 @@ def unique_checkpoint(c, size, common):
 
 
 def unique_rows(base, size, rounds):
-    """Checkpoints of new pages, all nodes at once, in turn: with agents, with agents and one page in a hundred that all have, and
-    without agents."""
+    """Checkpoints of new pages, all nodes at once, in turn: with agents, the second and the fourth since these are there (whose first
+    pages are asked about, and which is not asked about), with agents and one page in a hundred that all have, and without agents."""
     each = max(1, size // 4)
-    cases = {"with agents": (True, 0), "with agents, 1 % in common": (True, each * MIB // 100 // 4096 * 4096), "without": (False, 0)}
+    cases = {"with agents, a probe": (True, 0), "with agents": (True, 0), "with agents, 1 % in common": (True, each * MIB // 100 // 4096 * 4096), "without": (False, 0)}
     seconds = {name: [] for name in cases}
     parts = {name: [] for name in cases if cases[name][0]}
     used = {name: [] for name in cases}

@@ -56,6 +56,94 @@ static void it_goes_by_what_was_found(void **state _unused_)
 	}
 }
 
+/* A commit of so many pages that was a probe, or of which nobody was asked. */
+static void let_go(struct alone *a, unsigned nr_pages)
+{
+	if (a->state == ALONE_PROBING)
+		assert_true(alone_decided(a, ALONE_PROBE_FRAMES, ALONE_PROBE_FRAMES * 256, 0));
+	for (unsigned i = 0; i < nr_pages; i++)
+		alone_wrote(a, (struct fp){ .lo = i });
+	alone_committed(a);
+}
+
+/* As many commits of which little was found as it takes until nobody is asked; how many these were. */
+static unsigned until_nobody_is_asked(struct alone *a)
+{
+	unsigned nr = 1;
+
+	assert_int_equal(a->state, ALONE_SHARING);
+	assert_false(alone_decided(a, 40, 10240, 0));
+	alone_committed(a);
+	for (; a->state != ALONE_LETTING_GO; nr++) {
+		assert_int_equal(a->state, ALONE_PROBING);
+		let_go(a, 1024);
+	}
+	return nr;
+}
+
+/* Commits of which nobody is asked, until one is. */
+static unsigned until_somebody_is_asked(struct alone *a)
+{
+	unsigned nr = 0;
+
+	for (; a->state == ALONE_LETTING_GO; nr++)
+		let_go(a, ALONE_PAGES);
+	assert_int_equal(a->state, ALONE_PROBING);
+	return nr;
+}
+
+static void who_was_alone_often_does_not_ask_for_a_while(void **state _unused_)
+{
+	struct alone a = { 0 };
+
+	assert_int_equal(until_nobody_is_asked(&a), ALONE_RECORD);
+	for (unsigned i = 0; i < 100; i++) /* small ones count together */
+		let_go(&a, 1);
+	assert_int_equal(until_somebody_is_asked(&a), ALONE_UNASKED);
+	let_go(&a, 0);
+	assert_int_equal(a.state, ALONE_LETTING_GO);
+	assert_int_equal(until_somebody_is_asked(&a), ALONE_UNASKED);
+	assert_false(alone_decided(&a, 4, 1024, 4));
+	assert_int_equal(a.state, ALONE_SHARING);
+	alone_committed(&a);
+	assert_int_equal(until_nobody_is_asked(&a), ALONE_RECORD); /* it begins anew */
+	alone_release(&a);
+}
+
+static void who_is_found_out_is_believed_later_each_time(void **state _unused_)
+{
+	struct alone a = { 0 };
+
+	for (unsigned i = 0; i < ALONE_FOUND_OUT_MAX + 2; i++) {
+		assert_int_equal(until_nobody_is_asked(&a), ALONE_RECORD << MIN(i, ALONE_FOUND_OUT_MAX));
+		alone_found_out(&a);
+		alone_found_out(&a); /* by another home: once */
+	}
+	until_nobody_is_asked(&a);
+	until_somebody_is_asked(&a); /* nobody has found out */
+	alone_found_out(&a);
+	assert_int_equal(until_nobody_is_asked(&a), ALONE_RECORD << (ALONE_FOUND_OUT_MAX - 1));
+	alone_release(&a);
+}
+
+static void other_nodes_are_asked_first(void **state _unused_)
+{
+	struct alone a = { 0 };
+	unsigned nr = 0;
+
+	alone_met(&a);
+	assert_int_equal(a.state, ALONE_SHARING);
+	until_nobody_is_asked(&a);
+	alone_found_out(&a);
+	until_nobody_is_asked(&a);
+	alone_met(&a);
+	assert_int_equal(a.state, ALONE_PROBING);
+	for (; a.state == ALONE_PROBING; nr++)
+		let_go(&a, 1024);
+	assert_int_equal(nr, ALONE_RECORD);
+	alone_release(&a);
+}
+
 static void what_was_let_go_is_told_once_and_not_without_end(void **state _unused_)
 {
 	struct alone a = { 0 };
@@ -78,6 +166,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_goes_by_what_was_found),
+		cmocka_unit_test(who_was_alone_often_does_not_ask_for_a_while),
+		cmocka_unit_test(who_is_found_out_is_believed_later_each_time),
+		cmocka_unit_test(other_nodes_are_asked_first),
 		cmocka_unit_test(what_was_let_go_is_told_once_and_not_without_end),
 	};
 

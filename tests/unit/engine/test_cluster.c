@@ -758,6 +758,36 @@ static void what_comes_while_the_first_frames_are_decided_about_goes_with_them(v
 	rig_fsck(n->rig);
 }
 
+static void where_nothing_was_in_common_for_long_nothing_is_held(void **state)
+{
+	struct world *w = *state;
+	struct node *n = &w->nodes[0];
+	unsigned ino = 10;
+
+	for (; ino < 13; ino++) { /* ALONE_RECORD */
+		rig_write(n->rig, ino, MiB(5), ino);
+		commit(w, 1);
+		assert_true(was_offered(n));
+	}
+	n->nr_wanted = n->nr_told = 0;
+	rig_write(n->rig, ino, MiB(5), ino);
+	assert_int_equal(n->nr_wanted, 0);
+	assert_false(engine_cluster_pending(n->rig->e));
+	commit(w, 1);
+	assert_false(was_offered(n));
+	assert_int_equal(n->nr_told, MiB(5) / 4096);
+	engine_cluster_met(n->rig->e); /* other nodes */
+	ino++;
+	rig_write(n->rig, ino, MiB(5), ino);
+	commit(w, 1);
+	assert_true(was_offered(n));
+	w->open = false;
+	rig_crash(n->rig);
+	for (; ino >= 10; ino--)
+		rig_check(n->rig, ino, MiB(5), ino);
+	rig_fsck(n->rig);
+}
+
 static void what_others_have_after_all_is_held_again(void **state)
 {
 	struct world *w = *state;
@@ -1467,6 +1497,7 @@ int main(void)
 		world_test(a_round_is_wanted_early_where_little_is_in_common),
 		world_test(where_nothing_is_in_common_only_the_first_frames_are_held),
 		world_test(what_comes_while_the_first_frames_are_decided_about_goes_with_them),
+		world_test(where_nothing_was_in_common_for_long_nothing_is_held),
 		world_test(what_others_have_after_all_is_held_again),
 		world_test(what_others_have_told_too_is_held_the_next_time),
 		world_test(no_round_is_wanted_early_where_much_is_in_common),

@@ -110,6 +110,19 @@ static void it_is_time_when_nobody_has_told_for_a_while(void **state _unused_)
 	homes_free(hs);
 }
 
+static void those_who_tell_without_end_are_heard_all_the_same(void **state _unused_)
+{
+	struct homes *hs = homes();
+	uint64_t at = 100 * SECOND;
+
+	for (; at < 110 * SECOND; at += SECOND / 2) {
+		assert_false(homes_due(hs, at));
+		tell(hs, 0, 0, 10, at);
+	}
+	assert_true(homes_due(hs, at));
+	homes_free(hs);
+}
+
 static void too_much_does_not_wait(void **state _unused_)
 {
 	struct homes *hs = homes();
@@ -162,6 +175,7 @@ int main(void)
 		cmocka_unit_test(what_is_told_is_found_once_it_is_noted),
 		cmocka_unit_test(the_oldest_is_noted_first_and_who_tells_the_same_is_counted),
 		cmocka_unit_test(it_is_time_when_nobody_has_told_for_a_while),
+		cmocka_unit_test(those_who_tell_without_end_are_heard_all_the_same),
 		cmocka_unit_test(too_much_does_not_wait),
 		cmocka_unit_test(what_are_no_fingerprints_is_refused),
 		cmocka_unit_test(what_was_told_can_be_forgotten),

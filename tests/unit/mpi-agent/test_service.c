@@ -204,7 +204,7 @@ static uint64_t rig_held_ns(void *userdata)
 	return rig->writes ? monotonic_ns() : 1;
 }
 
-static const struct service_limits patient = { LONG_NS, LONG_NS, LONG_NS };
+static const struct service_limits patient = { LONG_NS, LONG_NS, LONG_NS, 0 };
 
 static void rig_start(struct rig *rig)
 {
@@ -632,7 +632,7 @@ static void a_round_does_not_wait_for_ever_for_a_program(void **state)
 	struct rig rig;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, SHORT_NS, LONG_NS });
+	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, SHORT_NS, LONG_NS, 0 });
 	rig.pending = rig.writes = true;
 	SAY(&rig, plain, LINK_BEGIN, 5);
 	hear_offer(&rig, 5, 0); /* a commit has come to no round, or time is up */
@@ -641,27 +641,68 @@ static void a_round_does_not_wait_for_ever_for_a_program(void **state)
 	rig_release(&rig);
 }
 
-static void pages_that_no_round_was_about_are_told(void **state)
+static void hear_told(struct rig *rig, const struct fp *fps, uint32_t nr_fps)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) struct fp *back = NULL;
-	const struct fp in_any_order[] = { pages[2], pages[0] };
-	struct rig rig;
 	uint32_t nr;
 
-	(void)state;
-	rig_with_agent(&rig, &patient);
-	rig.calls->stored(rig.calls->userdata, in_any_order, 2);
-	assert_int_equal(hear(rig.agent, LINK_TELL, &b), 0);
+	assert_int_equal(hear(rig->agent, LINK_TELL, &b), 0);
 	assert_int_equal(link_decode_tell(b.data, b.len, &back, &nr), 0);
-	assert_int_equal(nr, 2);
-	assert_memory_equal(back, in_any_order, sizeof(in_any_order));
+	assert_int_equal(nr, nr_fps);
+	assert_memory_equal(back, fps, nr_fps * sizeof(*fps));
+}
+
+static void pages_that_no_round_was_about_are_told(void **state)
+{
+	const struct fp in_any_order[] = { pages[2], pages[0], pages[1] };
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = 1 });
+	rig.calls->stored(rig.calls->userdata, in_any_order, 2);
+	hear_told(&rig, in_any_order, 2);
 	SAY(&rig, plain, LINK_SHARED, 2);
 	while (rig.nr_shared == 0)
 		usleep(1000);
 	go(&rig);
-	rig.calls->stored(rig.calls->userdata, in_any_order, 2); /* nobody is there for it */
+	rig.calls->stored(rig.calls->userdata, in_any_order, 2); /* nobody is there for it: the next one is told */
+	rig.calls->stored(rig.calls->userdata, in_any_order + 2, 1);
 	come(&rig);
+	hear_told(&rig, in_any_order, 3);
+	rig_release(&rig);
+}
+
+static void pages_that_were_to_be_told_later_are_told_before_a_round(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = LONG_NS });
+	rig.calls->stored(rig.calls->userdata, pages, 2);
+	SAY(&rig, plain, LINK_BEGIN, 1);
+	hear_told(&rig, pages, 2);
+	assert_int_equal(hear(rig.agent, LINK_OFFER, &b), 1); /* nothing */
+	assert_int_equal(b.len, 0);
+	rig_release(&rig);
+}
+
+static void more_pages_than_a_message_holds_are_told_in_several(void **state)
+{
+	_cleanup_(freep) struct fp *many = calloc(LINK_TELL_MAX, sizeof(*many));
+	struct rig rig;
+
+	(void)state;
+	assert_non_null(many);
+	for (uint32_t i = 0; i < LINK_TELL_MAX; i++)
+		many[i].lo = i;
+	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = LONG_NS });
+	rig.calls->stored(rig.calls->userdata, pages, 1);
+	rig.calls->stored(rig.calls->userdata, many, LINK_TELL_MAX);
+	hear_told(&rig, pages, 1);
+	SAY(&rig, plain, LINK_BEGIN, 1);
+	hear_told(&rig, many, LINK_TELL_MAX);
 	rig_release(&rig);
 }
 
@@ -670,7 +711,7 @@ static void a_round_does_not_wait_for_ever_for_a_commit(void **state)
 	struct rig rig;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, SHORT_NS, LONG_NS });
+	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, SHORT_NS, LONG_NS, 0 });
 	rig.pending = rig.commit_hangs = true;
 	SAY(&rig, plain, LINK_BEGIN, 5);
 	hear_offer(&rig, 5, 0);
@@ -722,7 +763,7 @@ static void nobody_waits_long_for_a_round_and_then_not_at_all(void **state)
 	struct rig rig;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS });
+	rig_with_agent(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS, 0 });
 	c = (struct call){ .rig = &rig, .nr = 3 };
 	run_decide(&c);
 	assert_int_equal(c.r, -ETIMEDOUT);
@@ -764,7 +805,7 @@ static void a_late_decision_is_answered_by_an_error(void **state)
 	struct call c;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS });
+	rig_with_agent(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS, 0 });
 	round = begin_in_time(&rig, &c);
 	assert_int_equal(finish(&c), -ETIMEDOUT);
 	assert_false(is_there(&rig));
@@ -780,7 +821,7 @@ static void nobody_waits_long_for_the_end_of_a_round(void **state)
 	struct call c;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS });
+	rig_with_agent(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS, 0 });
 	do {
 		round = begin_in_time(&rig, &c);
 		say_decision(&rig, round);
@@ -1120,7 +1161,7 @@ static void chunks_that_do_not_come_are_not_waited_for(void **state)
 	struct rig rig;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, LONG_NS, SHORT_NS });
+	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, LONG_NS, SHORT_NS, 0 });
 	c = (struct call){ .rig = &rig, .nr = 3, .wants = wants_of(3, 10, 1) };
 	run_fetch(&c);
 	assert_int_equal(c.r, -ETIMEDOUT);
@@ -1343,7 +1384,7 @@ static void chunks_are_taken_from_memory(void **state)
 	struct rig rig;
 
 	(void)state;
-	rig_init(&rig, &(struct service_limits){ LONG_NS, LONG_NS, LONG_NS });
+	rig_init(&rig, &(struct service_limits){ LONG_NS, LONG_NS, LONG_NS, 0 });
 	rig_start(&rig);
 	m = come_with_memory(&rig);
 	c = (struct call){ .rig = &rig, .nr = 6, .wants = wants_of(6, 4096, 1) };
@@ -1611,7 +1652,7 @@ static void who_says_nothing_makes_room_for_others(void **state)
 	struct rig rig;
 
 	(void)state;
-	rig_init(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS });
+	rig_init(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS, 0 });
 	rig_start(&rig);
 	rig.agent = dial(&rig);
 	hear_end(rig.agent);
@@ -1975,7 +2016,7 @@ static void an_answer_that_does_not_come_is_not_waited_for(void **state)
 	struct rig rig;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, LONG_NS, SHORT_NS });
+	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, LONG_NS, SHORT_NS, 0 });
 	a.rig = &rig;
 	assert_int_equal((intptr_t)ask(&a), -ETIMEDOUT);
 	SAY(&rig, answer, hear_query(&rig, 12), 0, "late", 4);
@@ -2167,6 +2208,8 @@ int main(void)
 		cmocka_unit_test(a_round_waits_for_a_program_that_still_writes),
 		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_program),
 		cmocka_unit_test(pages_that_no_round_was_about_are_told),
+		cmocka_unit_test(pages_that_were_to_be_told_later_are_told_before_a_round),
+		cmocka_unit_test(more_pages_than_a_message_holds_are_told_in_several),
 		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_commit),
 		cmocka_unit_test(a_commit_that_comes_to_no_round_does_not_hold_it_up),
 		cmocka_unit_test(a_round_that_is_wanted_has_the_store_commit),

@@ -1,0 +1,68 @@
+/*
+ * What was stored without a round, for other nodes to find (TELL). Nobody waits for it, and nodes that have just made a
+ * checkpoint durable are likely to be surrounded by others that are still at theirs: so it is told a little later, or
+ * when a round begins in which somebody may ask for it. Until then it is here: an agent that dies takes nothing of it
+ * along, and the next one is told.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fp.h"
+#include "base/util.h"
+#include "mpi-agent/service_internal.h"
+
+/* What finds no room, or no memory, is not told: that costs space. */
+static void keep(struct service *s, const struct fp *fps, size_t nr) REQUIRES(s->lock)
+{
+	size_t more = MIN(nr, (size_t)LINK_TELL_MAX - s->nr_untold);
+	struct fp *all = reallocarray(s->untold, s->nr_untold + more, sizeof(*all));
+
+	assert(mutex_held(&s->lock));
+	if (!all)
+		return;
+	memcpy(all + s->nr_untold, fps, more * sizeof(*all));
+	s->untold = all;
+	s->nr_untold += (uint32_t)more;
+}
+
+void service_tell(struct service *s)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	assert(mutex_held(&s->lock));
+	if (s->nr_untold == 0 || !s->nodes)
+		return;
+	link_encode_tell(s->untold, s->nr_untold, &b);
+	if (service_send(s, s->agent, &b) < 0)
+		return;
+	free(TAKE(s->untold));
+	s->nr_untold = 0;
+	s->tell_ns = 0;
+}
+
+void service_stored(void *userdata, const struct fp *fps, size_t nr)
+{
+	struct service *s = userdata;
+
+	if (nr == 0)
+		return;
+	mutex_lock(&s->lock);
+	if (nr > LINK_TELL_MAX - s->nr_untold)
+		service_tell(s);
+	keep(s, fps, nr);
+	if (s->tell_ns == 0) {
+		s->tell_ns = monotonic_ns() + s->limits.tell_ns;
+		service_wake(s);
+	}
+	mutex_unlock(&s->lock);
+}
+
+uint64_t service_tell_later(struct service *s, uint64_t now_ns)
+{
+	assert(mutex_held(&s->lock));
+	if (s->tell_ns != 0 && now_ns >= s->tell_ns)
+		service_tell(s);
+	/* one that is not there yet is told when it comes */
+	return s->tell_ns > now_ns ? s->tell_ns : UINT64_MAX;
+}
