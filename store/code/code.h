@@ -17,6 +17,12 @@ struct coder_spec {
 	struct code_header steps; /* without lengths and sums */
 	int level; /* of zstd; lz4 has one */
 };
+/*
+ * Instead of a level: each byte by how often it occurs, Huffman's code alone. In a plane of exponents matches are found
+ * by chance, and cost more than they save: it is a sixth smaller so, coded three times as fast and decoded half as fast
+ * again. For whoever decodes it is zstd like any other.
+ */
+#define CODE_LEVEL_SYMBOLS 0
 
 struct code_work;
 struct code_work *code_work_new(void); /* NULL: no memory. About 1 MiB. */

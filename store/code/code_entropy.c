@@ -3,15 +3,39 @@
 #include <errno.h>
 #include <lz4.h>
 #include <stdlib.h>
+#define ZSTD_STATIC_LINKING_ONLY /* for ZSTD_c_literalCompressionMode */
 #include <zstd.h>
 #include <zstd_errors.h>
 
 #include "base/log.h"
+#include "base/util.h"
+#include "store/code/code.h"
 
 struct code_entropy_work {
-	ZSTD_CCtx *in;
+	ZSTD_CCtx *in, *symbols; /* the latter looks for no matches */
 	ZSTD_DCtx *out;
 };
+
+/* A match must be long and found in a table of hardly any entries, in steps that pass over all of a section. Levels below
+ * 0 would store literals as they are. */
+static bool look_for_no_matches(ZSTD_CCtx *c)
+{
+	static const struct {
+		ZSTD_cParameter parameter;
+		int value;
+	} settings[] = {
+		{ ZSTD_c_strategy, ZSTD_fast },
+		{ ZSTD_c_targetLength, ZSTD_TARGETLENGTH_MAX },
+		{ ZSTD_c_hashLog, ZSTD_HASHLOG_MIN },
+		{ ZSTD_c_minMatch, ZSTD_MINMATCH_MAX },
+		{ ZSTD_c_literalCompressionMode, ZSTD_ps_enable },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
+		if (ZSTD_isError(ZSTD_CCtx_setParameter(c, settings[i].parameter, settings[i].value)))
+			return false;
+	return true;
+}
 
 struct code_entropy_work *code_entropy_new(void)
 {
@@ -20,8 +44,9 @@ struct code_entropy_work *code_entropy_new(void)
 	if (!w)
 		return NULL;
 	w->in = ZSTD_createCCtx();
+	w->symbols = ZSTD_createCCtx();
 	w->out = ZSTD_createDCtx();
-	if (w->in && w->out)
+	if (w->in && w->symbols && w->out && look_for_no_matches(w->symbols))
 		return w;
 	code_entropy_free(w);
 	return NULL;
@@ -32,6 +57,7 @@ void code_entropy_free(struct code_entropy_work *w)
 	if (!w)
 		return;
 	ZSTD_freeCCtx(w->in);
+	ZSTD_freeCCtx(w->symbols);
 	ZSTD_freeDCtx(w->out);
 	free(w);
 }
@@ -45,7 +71,8 @@ int code_entropy_in(struct code_entropy_work *w, enum code_entropy entropy, int 
 		return 0;
 	if (entropy == CODE_ENTROPY_LZ4)
 		return LZ4_compress_default(p, ret, (int)len, (int)len - 1);
-	n = ZSTD_compressCCtx(w->in, ret, len - 1, p, len, level);
+	n = level == CODE_LEVEL_SYMBOLS ? ZSTD_compress2(w->symbols, ret, len - 1, p, len) :
+					  ZSTD_compressCCtx(w->in, ret, len - 1, p, len, level);
 	if (!ZSTD_isError(n))
 		return (int)n;
 	if (ZSTD_getErrorCode(n) == ZSTD_error_dstSize_tooSmall)

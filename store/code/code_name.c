@@ -56,7 +56,9 @@ struct code_name code_name(const struct coder_spec *spec)
 		add(&name, "zigzag");
 	if (h->split != CODE_SPLIT_NONE)
 		add(&name, "%s", splits[h->split]);
-	if (h->entropy == CODE_ENTROPY_ZSTD)
+	if (h->entropy == CODE_ENTROPY_ZSTD && spec->level == CODE_LEVEL_SYMBOLS)
+		add(&name, "huffman");
+	else if (h->entropy == CODE_ENTROPY_ZSTD)
 		add(&name, "zstd:%d", spec->level);
 	else if (h->entropy == CODE_ENTROPY_LZ4)
 		add(&name, "lz4");

@@ -86,8 +86,10 @@ unsigned coding_candidates(const struct coding_shape *s, bool with_base, struct 
 	add(&to, h, 1);
 	add(&to, h, 3);
 	if (is_float) {
+		add(&to, h, CODE_LEVEL_SYMBOLS);
 		h.map = CODE_MAP_ROTATED;
 		add(&to, h, 1);
+		add(&to, h, CODE_LEVEL_SYMBOLS);
 		h.map = CODE_MAP_NONE;
 		h.predict = CODE_PREDICT_XOR;
 		h.stride[0] = MAX(s->parts, 1u);

@@ -99,6 +99,24 @@ static int code_against(struct gc_recode *rc, const struct gc_copy *c, const str
 	return n >= (int)len ? 0 : n;
 }
 
+/* A block does not tell its level: where Huffman's code alone may have been smaller it may be so again. */
+static int code_alone(struct gc_recode *rc, struct coder_spec spec, const uint8_t *p, uint32_t len, uint8_t *ret)
+{
+	const struct code_header *h = &spec.steps;
+	bool may_be_symbols = (h->type.class == CODE_FLOAT || h->type.class == CODE_BFLOAT) &&
+			      h->predict == CODE_PREDICT_NONE && h->split == CODE_SPLIT_BYTES;
+	int n = code_encode(rc->work, &spec, p, len, NULL, 0, ret), symbols;
+
+	if (n < 0 || !may_be_symbols)
+		return n;
+	spec.level = CODE_LEVEL_SYMBOLS;
+	symbols = code_encode(rc->work, &spec, p, len, NULL, 0, rc->base);
+	if (symbols < 0 || symbols >= n)
+		return symbols < 0 ? symbols : n;
+	memcpy(ret, rc->base, (size_t)symbols);
+	return symbols;
+}
+
 /* One part, `in` bytes into the chunk. */
 static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in,
 		     uint32_t off, uint32_t len, uint8_t *ret, uint32_t *ret_base)
@@ -117,7 +135,7 @@ static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct
 		*ret_base = with_base > 0 ? spec.steps.base_place : 0;
 		return with_base;
 	}
-	n = n > 0 ? code_encode(rc->work, &by_itself, c->buffer + off, len, NULL, 0, ret) : (int)len;
+	n = n > 0 ? code_alone(rc, by_itself, c->buffer + off, len, ret) : (int)len;
 	if (n >= (int)len) {
 		memcpy(ret, c->buffer + off, len);
 		n = (int)len;
@@ -222,7 +240,7 @@ int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded, bool ba
 	if (coded && !r->stored)
 		r->stored = malloc(MATCHING_ROOM);
 	if (coded && !r->base)
-		r->base = malloc(PACK_PART_BYTES);
+		r->base = malloc(CODE_BLOCK_MAX(PACK_PART_BYTES));
 	if (coded && (!r->work || !r->stored || !r->base))
 		return -ENOMEM;
 	q = flush ? gc_copy_flush(c) : 0;

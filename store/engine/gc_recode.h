@@ -11,7 +11,7 @@
 
 struct gc_recode {
 	struct code_work *work; /* NULL: not needed so far */
-	uint8_t *stored, *base;
+	uint8_t *stored, *base; /* a frame as coded; what a part is coded against, or a block of it */
 	bool based; /* the last frame had bases */
 	struct matching matching; /* for frames without what repeated in them; of zeros: not needed so far */
 };

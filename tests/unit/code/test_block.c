@@ -66,6 +66,36 @@ static void all_bits_come_back_from_every_way(void **state)
 	assert_in_range(nr_ways, 3000, 20000);
 }
 
+/* Normally distributed numbers, as weights are: exponents have matches by chance alone. */
+static void exponents_are_smaller_without_matches(void **state)
+{
+	struct coder_spec spec = { .steps = { .type = { CODE_FLOAT, 4, false },
+					      .map = CODE_MAP_ROTATED,
+					      .split = CODE_SPLIT_BYTES,
+					      .entropy = CODE_ENTROPY_ZSTD },
+				   .level = 1 };
+	static uint8_t block[CODE_BLOCK_MAX(65536)], got[65536];
+	static float weights[16384];
+	struct rig *rig = *state;
+	int matches, symbols;
+
+	srand(1);
+	for (size_t i = 0; i < ARRAY_SIZE(weights); i++) {
+		double sum = 0;
+
+		for (unsigned k = 0; k < 12; k++)
+			sum += (double)rand() / RAND_MAX;
+		weights[i] = (float)((sum - 6) / 30);
+	}
+	matches = code_encode(rig->work, &spec, weights, sizeof(weights), NULL, 0, block);
+	spec.level = CODE_LEVEL_SYMBOLS;
+	assert_string_equal(code_name(&spec).s, "rotated bytes huffman");
+	symbols = code_encode(rig->work, &spec, weights, sizeof(weights), NULL, 0, block);
+	assert_in_range(symbols, 1, matches - 800); /* 0.4 bits of each exponent */
+	assert_int_equal(code_decode(rig->work, block, (size_t)symbols, NULL, 0, got, sizeof(got)), sizeof(got));
+	assert_memory_equal(got, weights, sizeof(got));
+}
+
 static void every_length_comes_back(void **state)
 {
 	struct rig *rig = *state;
@@ -314,6 +344,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(all_bits_come_back_from_every_way, rig_new, rig_free),
+		cmocka_unit_test_setup_teardown(exponents_are_smaller_without_matches, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(every_length_comes_back, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(the_longest_block_comes_back, rig_new, rig_free),
 		cmocka_unit_test_setup_teardown(a_place_is_within_the_room, rig_new, rig_free),
