@@ -125,10 +125,9 @@ static int place_decode(struct code_header *h, const void *stored)
 		return -EBADMSG;
 	if ((code_place_how(h->base_place) == CODE_PLACE_MATCHED) != (h->base == CODE_BASE_MATCHED))
 		return -EBADMSG;
-	return code_place_how(h->base_place) == CODE_PLACE_SAME || h->base == CODE_BASE_MATCHED ||
-			       twin_type_narrow(h->type) ?
-		       0 :
-		       -EBADMSG;
+	if (code_place_is_rounded(code_place_how(h->base_place)) && !twin_type_narrow(h->type))
+		return -EBADMSG;
+	return code_place_is_widened(code_place_how(h->base_place)) && !twin_type_wide(h->type) ? -EBADMSG : 0;
 }
 
 int code_header_decode(const void *p, size_t len, struct code_header *ret)

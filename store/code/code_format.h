@@ -57,6 +57,11 @@ enum code_place {
 	CODE_PLACE_ROUNDED_BE,
 	/* instead of an offset a bit for each part of MATCH_PART bytes that is named (store/code/match.h) */
 	CODE_PLACE_MATCHED,
+	/* floats of 16 bits, widened to elements of this block (twin.h, too) behind its lead: bfloat16, and IEEE's */
+	CODE_PLACE_WIDENED_BFLOAT_LE,
+	CODE_PLACE_WIDENED_BFLOAT_BE,
+	CODE_PLACE_WIDENED_FLOAT_LE,
+	CODE_PLACE_WIDENED_FLOAT_BE,
 	NR_CODE_PLACES
 };
 #define CODE_PLACE_SHIFT 28
@@ -80,6 +85,37 @@ static inline bool code_place_valid(uint32_t place)
 
 	return code_place_how(place) > CODE_PLACE_NONE && code_place_how(place) < NR_CODE_PLACES &&
 	       code_place_off(place) <= most;
+}
+static inline bool code_place_is_rounded(enum code_place how)
+{
+	return how == CODE_PLACE_ROUNDED_LE || how == CODE_PLACE_ROUNDED_BE;
+}
+static inline bool code_place_is_widened(enum code_place how)
+{
+	return how >= CODE_PLACE_WIDENED_BFLOAT_LE && how <= CODE_PLACE_WIDENED_FLOAT_BE;
+}
+/* Of what lies there, rounded or widened. */
+static inline struct code_type code_place_type(enum code_place how)
+{
+	bool is_bfloat = how == CODE_PLACE_WIDENED_BFLOAT_LE || how == CODE_PLACE_WIDENED_BFLOAT_BE;
+
+	return (struct code_type){ .class = is_bfloat ? CODE_BFLOAT : CODE_FLOAT,
+				   .width = code_place_is_rounded(how) ? 4 : 2,
+				   .big_endian = how == CODE_PLACE_ROUNDED_BE || how == CODE_PLACE_WIDENED_BFLOAT_BE ||
+						 how == CODE_PLACE_WIDENED_FLOAT_BE };
+}
+/* Bytes there that the base of a block of so many is made of; not of one that is matched. */
+static inline uint32_t code_place_len(uint32_t place, uint32_t len)
+{
+	enum code_place how = code_place_how(place);
+
+	return code_place_is_rounded(how) ? 2 * len : code_place_is_widened(how) ? len / 2 : len;
+}
+/* The other way round, of a type that can be widened. */
+static inline enum code_place code_place_widened(struct code_type narrow)
+{
+	return (narrow.class == CODE_BFLOAT ? CODE_PLACE_WIDENED_BFLOAT_LE : CODE_PLACE_WIDENED_FLOAT_LE) +
+	       narrow.big_endian;
 }
 enum code_predict {
 	CODE_PREDICT_NONE,

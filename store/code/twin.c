@@ -69,6 +69,55 @@ void twin_round(struct code_type narrow, struct code_type wide_type, const void 
 	}
 }
 
+static uint32_t from_half(uint16_t x)
+{
+	uint32_t sign = (uint32_t)(x & 0x8000u) << 16, a = x & 0x7fffu, shift;
+
+	if (a >= INFINITY_16)
+		return sign | INFINITY_32 | (a - INFINITY_16) << 13;
+	if (a >= 0x400u)
+		return sign | ((a << 13) + REBIAS);
+	if (a == 0)
+		return sign;
+	/* A denormal: its leading one becomes the one that is not written. */
+	shift = (uint32_t)__builtin_clz(a) - 21;
+	return sign | (((a << shift & 0x3ffu) << 13) + REBIAS + (1u << 23) - (shift << 23));
+}
+
+void twin_widen(struct code_type narrow_type, struct code_type wide, const void *narrow, size_t nr, void *ret)
+{
+	const uint8_t *from = narrow;
+	uint8_t *to = ret;
+
+	assert(twin_type_narrow(narrow_type) && twin_type_wide(wide));
+	for (size_t i = 0; i < nr; i++, from += 2, to += 4) {
+		uint16_t x;
+		uint32_t y;
+
+		memcpy(&x, from, 2);
+		if (narrow_type.big_endian)
+			x = __builtin_bswap16(x);
+		y = narrow_type.class == CODE_BFLOAT ? (uint32_t)x << 16 : from_half(x);
+		if (wide.big_endian)
+			y = __builtin_bswap32(y);
+		memcpy(to, &y, 4);
+	}
+}
+
+uint32_t twin_base(enum code_place how, struct code_type type, uint32_t lead, const void *from, uint32_t from_len,
+		   uint32_t len, void *ret)
+{
+	struct code_type other = code_place_type(how);
+	uint32_t most = len > lead ? (len - lead) / type.width : 0, nr = MIN(from_len / other.width, most);
+
+	memset(ret, 0, lead);
+	if (code_place_is_rounded(how))
+		twin_round(type, other, from, nr, (uint8_t *)ret + lead);
+	else
+		twin_widen(other, type, from, nr, (uint8_t *)ret + lead);
+	return lead + nr * type.width;
+}
+
 uint64_t twin_sample_at(uint64_t nr)
 {
 	return nr > TWIN_SAMPLE ? (nr - TWIN_SAMPLE) / 2 : 0;

@@ -46,24 +46,22 @@ static int settle(const uint8_t *p, uint32_t len, int n, bool has_base, uint8_t 
 	return n;
 }
 
-/* A part of what was rounded from others of this frame. */
-static int code_rounded(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead,
+/* A part of what others of this frame were rounded to: `off` bytes from the start of the first version. */
+static int code_widened(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead,
 			uint8_t *ret, uint32_t *ret_base)
 {
-	const struct compact_rounded *d = &c->rounded;
-	uint32_t version = (off - d->wide_len) / d->narrow_row, in = (off - d->wide_len) % d->narrow_row, nr, place,
-		 wide_len;
+	const struct compact_twins *t = &c->twins;
+	struct coding *coding = &c->twin_coding->widened;
+	uint32_t in = (off - t->narrow_len) % t->wide_row, version = (off - t->narrow_len) / t->wide_row, from, base_len;
 	int n;
 
-	lead %= d->narrow.width;
-	place = version * d->wide_row + d->from + 2 * (in + lead);
-	wide_len = MIN(2 * len, off - place); /* as store/pack will have it */
-	nr = MIN(wide_len / d->wide.width, (len - lead) / d->narrow.width);
-	memset(c->base, 0, lead);
-	twin_round(d->narrow, d->wide, frame + place, nr, c->base + lead);
-	c->from_wide->lead = lead;
-	c->from_wide->base_place = code_place(d->wide.big_endian ? CODE_PLACE_ROUNDED_BE : CODE_PLACE_ROUNDED_LE, place);
-	n = coding_block(c->from_wide, frame + off, len, c->base, lead + nr * d->narrow.width, ret);
+	lead %= t->wide.width;
+	from = version * t->narrow_row + (t->before + in + lead) / 2;
+	coding->lead = lead;
+	coding->base_place = code_place(code_place_widened(t->narrow), from);
+	base_len = MIN(code_place_len(coding->base_place, len), off - from); /* as store/pack will have it */
+	base_len = twin_base(code_place_widened(t->narrow), t->wide, lead, frame + from, base_len, len, c->base);
+	n = coding_block(coding, frame + off, len, c->base, base_len, ret);
 	return settle(frame + off, len, n, true, ret, ret_base);
 }
 
@@ -71,8 +69,9 @@ static int code_rounded(struct compact *c, const uint8_t *frame, uint32_t off, u
 static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead, uint8_t *ret,
 		     uint32_t *ret_base)
 {
+	struct compact_twin_coding *twins = off < c->twins.narrow_len ? c->twin_coding : NULL;
 	bool has_base = c->back > 0 && off >= c->back;
-	struct coding *coding = has_base ? &c->against : &c->coding;
+	struct coding *coding = has_base ? (twins ? &twins->against : &c->against) : (twins ? &twins->narrow : &c->coding);
 	const uint8_t *p = frame + off;
 	int n = has_base && c->is_sample ? try_alone(c, p, len, lead, ret) : 0;
 
@@ -92,12 +91,12 @@ static int code_parts(struct compact *c, const struct gc_copy *copy, const uint3
 	uint32_t at = 0;
 
 	if (copy->nr_next != c->nr_row) /* one is damaged, and left out: the others do not lie as they should */
-		c->back = c->rounded.wide_len = 0;
+		c->back = c->twins.narrow_len = 0;
 	for (uint32_t off = 0, i = 0; off < copy->used; off += PACK_PART_BYTES, i++) {
-		bool is_rounded = c->rounded.wide_len > 0 && off >= c->rounded.wide_len;
+		bool is_wide = c->twins.narrow_len > 0 && off >= c->twins.narrow_len;
 		uint32_t len = MIN(PACK_PART_BYTES, copy->used - off);
-		int n = is_rounded ? code_rounded(c, copy->buffer, off, len, leads[i], c->stored + at, &ret->base[i]) :
-				     code_part(c, copy->buffer, off, len, leads[i], c->stored + at, &ret->base[i]);
+		int n = is_wide ? code_widened(c, copy->buffer, off, len, leads[i], c->stored + at, &ret->base[i]) :
+				  code_part(c, copy->buffer, off, len, leads[i], c->stored + at, &ret->base[i]);
 
 		if (n < 0)
 			return n;
@@ -112,7 +111,7 @@ static int code_parts(struct compact *c, const struct gc_copy *copy, const uint3
 static int code_frame(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, struct pack_parts *ret,
 		      bool *ret_matched)
 {
-	bool by_itself = c->back == 0 && c->rounded.wide_len == 0;
+	bool by_itself = c->back == 0 && c->twins.narrow_len == 0;
 	enum matching_turn turn = by_itself ? matching_next(&c->matching) : MATCHING_NOT;
 	struct pack_parts parts = { 0 };
 	int n = 0, matched = 0;
@@ -141,13 +140,13 @@ static int code_frame(struct compact *c, const struct gc_copy *copy, const uint3
 	return matched;
 }
 
-static uint64_t stored_from(const struct gc_copy *copy, uint32_t off)
+static uint64_t stored_before(const struct gc_copy *copy, uint32_t off)
 {
 	uint64_t stored = 0;
 	uint32_t at = 0;
 
-	for (unsigned i = 0; i < copy->nr_next; at += copy->next[i++].len)
-		stored += at >= off ? copy->next[i].stored : 0;
+	for (unsigned i = 0; i < copy->nr_next && at < off; at += copy->next[i++].len)
+		stored += copy->next[i].stored;
 	return stored;
 }
 
@@ -166,11 +165,21 @@ static void count(struct compact_result *res, bool is_coded, const struct compac
 		res->coder = coder;
 }
 
+/* The way of the variable that frames are of. */
+static struct coder_spec chosen(const struct compact *c, bool is_matched)
+{
+	if (is_matched)
+		return matching_chosen(&c->matching);
+	if (c->twins.narrow_len > 0)
+		return *coding_chosen(&c->twin_coding->widened);
+	return *coding_chosen(c->back > 0 ? &c->against : &c->coding);
+}
+
 int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t **ret_stored, struct pack_parts *ret)
 {
 	struct compact *c = userdata;
 	struct compact_result all, narrow = { 0 };
-	uint32_t leads[PACK_PARTS], wide_len;
+	uint32_t leads[PACK_PARTS], narrow_len;
 	uint64_t from, before;
 	bool is_worth_it, is_matched;
 	int n;
@@ -192,19 +201,18 @@ int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t
 				       .before = before + copy->used / PACK_FRAME_BLOCKS,
 				       .after = round_up((uint64_t)n, PACK_BLOCK) + PACK_BLOCK };
 	is_worth_it = pack_is_worth_it(all.after, all.before) && !gc_copy_is_mixed(copy);
-	wide_len = c->rounded.wide_len;
-	if (wide_len > 0) {
-		narrow = (struct compact_result){ .coded = copy->used - wide_len,
-						  .before = stored_from(copy, wide_len),
-						  .after = (uint32_t)n - ret->end[wide_len / PACK_PART_BYTES - 1] };
-		count(c->narrow_result, is_worth_it, &narrow, *coding_chosen(c->from_wide), true);
+	narrow_len = c->twins.narrow_len;
+	if (narrow_len > 0) {
+		narrow = (struct compact_result){ .coded = narrow_len,
+						  .before = stored_before(copy, narrow_len),
+						  .after = ret->end[narrow_len / PACK_PART_BYTES - 1] };
+		count(c->narrow_result, is_worth_it, &narrow,
+		      *coding_chosen(c->back > 0 ? &c->twin_coding->against : &c->twin_coding->narrow), c->back > 0);
 	}
 	all.coded -= narrow.coded;
 	all.before -= narrow.before;
 	all.after -= narrow.after;
-	count(c->result, is_worth_it, &all,
-	      is_matched ? matching_chosen(&c->matching) : *coding_chosen(c->back > 0 ? &c->against : &c->coding),
-	      is_matched || c->back > 0);
+	count(c->result, is_worth_it, &all, chosen(c, is_matched), is_matched || c->back > 0 || narrow_len > 0);
 	*ret_stored = is_matched ? c->matched : c->stored;
 	return is_worth_it && !c->conf->dry_run ? GC_CODED : GC_STAYS;
 }

@@ -9,12 +9,18 @@
 
 #define COMPACT_SAMPLE MiB(4) /* of a variable, to find out which way it is smaller */
 
-/* Where in a frame the elements lie that others in it were rounded from. */
-struct compact_rounded {
-	uint32_t wide_len; /* bytes of all wide versions; narrow ones follow. 0: there are none */
+/* Where in a frame the elements lie that others in it were rounded to. */
+struct compact_twins {
+	uint32_t narrow_len; /* bytes of all narrow versions; wide ones follow. 0: there are none */
 	uint32_t wide_row, narrow_row; /* of each version */
-	uint32_t from; /* in a wide version: what the first byte of a narrow one belongs to */
+	uint32_t before; /* bytes that a wide version would have before it, if it began where the narrow one does */
 	struct code_type wide, narrow;
+};
+
+/* The ways that pay for frames with both. */
+struct compact_twin_coding {
+	struct coding narrow, against; /* the narrow one by itself, and against another version */
+	struct coding widened; /* the wide one against the narrow one */
 };
 
 struct compact_narrow; /* compact_narrow.c */
@@ -40,8 +46,7 @@ struct compact {
 	/* The variable that is being coded. */
 	struct coding coding, against; /* by itself, and against another version */
 	struct matching matching; /* by itself, without what repeats; of zeros where parts lie in rows */
-	struct coding *from_wide; /* against what it was rounded from; borrowed from `narrow` */
-	uint8_t *base; /* of that: a part */
+	uint8_t *base; /* of what is coded against what it was rounded to: a part */
 	struct compact_result *result, *narrow_result;
 	bool is_sample;
 	uint64_t sampled, sample_coded, sample_alone; /* as it would be, and if each version were coded by itself */
@@ -50,7 +55,8 @@ struct compact {
 	unsigned nr_row; /* chunks */
 	struct compact_steps *steps; /* that rows are of */
 	struct compact_narrow *narrow; /* what comes along with them; NULL: nothing does */
-	struct compact_rounded rounded;
+	struct compact_twins twins;
+	struct compact_twin_coding *twin_coding; /* for those; borrowed from `narrow` */
 };
 
 /* compact_code.c: a gc_code */
@@ -76,9 +82,11 @@ int compact_narrow_new(struct compact *c, const struct compact_variable *const *
 		       unsigned nr, uint64_t block, struct compact_narrow **ret);
 void compact_narrow_free(struct compact_narrow *n); /* NULL is fine */
 void compact_narrow_forget(struct compact_narrow *n); /* recipes may have changed; NULL is fine */
-/* To go with a row, if all is there that belongs to it: 1, and c->rounded tells how, or 0. */
+/* Does what is left of the narrow ones begin behind this byte of the wide one? */
+bool compact_narrow_is_behind(const struct compact_narrow *n, int64_t wide_at);
+/* To go with a row, if all is there that belongs to it: 1, and c->twins tells how, or 0. */
 int compact_narrow_take(struct compact *c, const struct step_row *row, unsigned nr_versions);
-int compact_narrow_move(struct compact *c, unsigned nr_versions); /* what was taken, behind the row */
+int compact_narrow_move(struct compact *c, unsigned nr_versions); /* what was taken, before the row */
 int compact_narrow_rest(struct compact *c); /* all that is left */
 
 /* compact_together.c */

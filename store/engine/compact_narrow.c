@@ -1,11 +1,12 @@
 /*
- * Variables that were rounded from others: 16-bit weights beside the 32-bit ones that training goes on with. Rounded
- * once more, those leave nothing to store of these (store/code/twin.h), if both are in one frame: half as many pages of
- * the narrow one come along with a row of the wide one.
+ * Variables that were rounded from others: 16-bit weights beside the 32-bit ones that training goes on with. Of those
+ * the bits alone are stored that were rounded off (store/code/twin.h), if both are in one frame: half as many pages of
+ * the narrow one come before a row of the wide one.
  *
- * A narrow page goes with the wide pages that its first element was rounded from. Where both begin at other places of a
- * page, the last of its elements belong to pages of the next row: they are coded as if nothing were known of them.
- * Pages that have no row to go with go by themselves.
+ * A row has the narrow page that its first wide element was rounded to, and as many behind it as it takes. Where both
+ * begin at other places of a page, the last of the wide elements have theirs in a page of the next row: these are coded
+ * as if nothing were known of them. Pages that have no row to go with go by themselves, and so does a wide one that
+ * begins before all narrow ones that are left: the first of a variable, so that what comes behind it fits.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ struct compact_narrow {
 	bool has; /* if there is one */
 	struct step_rows rows; /* by themselves */
 	struct coding coding, against; /* of those */
-	struct coding from_wide; /* of what comes along */
+	struct compact_twin_coding twins; /* of what comes along, and what it comes with */
 	bool is_apart; /* one of these rows is on its way */
 	struct step_row row; /* that comes along */
 	int64_t first; /* where it begins in the narrow variable */
@@ -77,6 +78,13 @@ static int advance(struct compact_narrow *n)
 	return MIN(r, 0);
 }
 
+enum { BY_ITSELF, AGAINST, TWIN_BY_ITSELF, TWIN_AGAINST, WIDENED, NR_CODINGS };
+
+static struct coding *coding_of(struct compact_narrow *n, unsigned i)
+{
+	return (struct coding *[]){ &n->coding, &n->against, &n->twins.narrow, &n->twins.against, &n->twins.widened }[i];
+}
+
 int compact_narrow_new(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *wide,
 		       unsigned nr, uint64_t block, struct compact_narrow **ret)
 {
@@ -90,11 +98,10 @@ int compact_narrow_new(struct compact *c, const struct compact_variable *const *
 	n->type = v[0]->shape.type;
 	n->wide = wide->shape.type;
 	n->row.chunk = calloc(PACK_FRAME_BLOCKS, sizeof(*n->row.chunk));
-	r = n->row.chunk ? coding_init(&n->coding, c->work, &v[0]->shape, false, c->conf->budget, NULL) : -ENOMEM;
-	if (r == 0)
-		r = coding_init(&n->against, c->work, &v[0]->shape, true, c->conf->budget, NULL);
-	if (r == 0)
-		r = coding_init(&n->from_wide, c->work, &v[0]->shape, true, c->conf->budget, NULL);
+	r = n->row.chunk ? 0 : -ENOMEM;
+	for (unsigned i = 0; i < NR_CODINGS && r == 0; i++)
+		r = coding_init(coding_of(n, i), c->work, i == WIDENED ? &wide->shape : &v[0]->shape,
+				i != BY_ITSELF && i != TWIN_BY_ITSELF, c->conf->budget, NULL);
 	if (r == 0)
 		r = compact_steps_init(&n->steps, c->g.e, v, nr, c->conf->inos, block / 2);
 	if (r == 0)
@@ -103,7 +110,7 @@ int compact_narrow_new(struct compact *c, const struct compact_variable *const *
 		compact_narrow_free(n);
 		return r;
 	}
-	c->from_wide = &n->from_wide;
+	c->twin_coding = &n->twins;
 	*ret = n;
 	return 0;
 }
@@ -114,9 +121,8 @@ void compact_narrow_free(struct compact_narrow *n)
 		return;
 	compact_steps_release(&n->steps);
 	step_rows_release(&n->rows);
-	coding_release(&n->coding);
-	coding_release(&n->against);
-	coding_release(&n->from_wide);
+	for (unsigned i = 0; i < NR_CODINGS; i++)
+		coding_release(coding_of(n, i));
 	free(n->row.chunk);
 	free(n);
 }
@@ -181,7 +187,7 @@ static int add_place(struct compact *c, unsigned nr_versions, uint32_t chunk_len
 
 	if (r <= 0)
 		return r < 0 ? r : advance(n);
-	fits = (unsigned)r == nr_versions && n->row.nr < n->row.max;
+	fits = (unsigned)r == nr_versions;
 	for (unsigned v = 0; v < nr_versions && fits; v++)
 		fits = chunk[v]->info.chunk_len == chunk_len &&
 		       chunk[v]->at == n->first + (int64_t)n->row.nr * chunk_len && chunk[v]->phase == chunk[0]->phase;
@@ -204,6 +210,11 @@ static bool is_whole(const struct step_row *row)
 	return row->nr > 0 && row->nr * row->chunk_len % (2 * PACK_PART_BYTES) == 0;
 }
 
+bool compact_narrow_is_behind(const struct compact_narrow *n, int64_t wide_at)
+{
+	return !n->has || 2 * next_at(n) > wide_at;
+}
+
 int compact_narrow_take(struct compact *c, const struct step_row *row, unsigned nr_versions)
 {
 	struct compact_narrow *n = c->narrow;
@@ -213,26 +224,26 @@ int compact_narrow_take(struct compact *c, const struct step_row *row, unsigned 
 
 	if (!n || n->is_apart || nr_versions != n->nr_steps || !is_whole(row) || bytes + bytes / 2 > PACK_FRAME_BYTES)
 		return 0;
-	while (n->has && r == 0 && 2 * next_at(n) < begin)
+	while (n->has && r == 0 && 2 * (next_at(n) + (int64_t)row->chunk_len) <= begin)
 		r = pass_on(c);
-	if (r < 0 || !n->has)
+	if (r < 0 || compact_narrow_is_behind(n, begin))
 		return r;
 	n->first = next_at(n);
 	n->row.nr = 0;
 	n->row.max = row->nr / 2;
 	n->row.chunk_len = row->chunk_len;
-	while (n->has && r == 0 && 2 * next_at(n) < end)
+	while (n->has && r == 0 && n->row.nr < n->row.max && 2 * next_at(n) < end)
 		r = add_place(c, nr_versions, row->chunk_len);
 	if (r < 0)
 		return r;
 	if (n->row.nr < n->row.max)
 		return give_up_row(c, nr_versions);
-	c->rounded = (struct compact_rounded){ .wide_len = bytes,
-					       .wide_row = row->nr * row->chunk_len,
-					       .narrow_row = n->row.nr * row->chunk_len,
-					       .from = (uint32_t)(2 * n->first - begin),
-					       .wide = n->wide,
-					       .narrow = n->type };
+	c->twins = (struct compact_twins){ .narrow_len = bytes / 2,
+					   .wide_row = row->nr * row->chunk_len,
+					   .narrow_row = n->row.nr * row->chunk_len,
+					   .before = (uint32_t)(begin - 2 * n->first),
+					   .wide = n->wide,
+					   .narrow = n->type };
 	return 1;
 }
 

@@ -34,21 +34,19 @@ int compact_emit_row(void *userdata, const struct step_row *row, unsigned nr_ver
 	if (!c->is_sample && gc_copy_nr(&c->copy) + PACK_FRAME_BLOCKS > c->copy.max)
 		r = repoint_all(c);
 	with_narrow = r < 0 ? r : compact_narrow_take(c, row, nr_versions);
-	r = MIN(with_narrow, 0);
+	r = with_narrow > 0 ? compact_narrow_move(c, nr_versions) : MIN(with_narrow, 0);
 	for (unsigned v = 0; v < nr_versions; v++)
 		for (uint32_t i = 0; i < row->nr && r == 0; i++)
 			r = compact_move(c, &row->chunk[v * row->max + i]);
-	if (r == 0 && with_narrow > 0)
-		r = compact_narrow_move(c, nr_versions);
 	if (r < 0)
 		return r;
 	/* what is less than a part would be coded against a part of itself */
 	if (nr_versions > 1 && row->nr * row->chunk_len >= PACK_PART_BYTES)
-		c->back = row->nr * row->chunk_len;
+		c->back = with_narrow > 0 ? c->twins.narrow_row : row->nr * row->chunk_len;
 	c->nr_row = c->copy.nr_next;
 	r = gc_copy_flush(&c->copy);
 	c->back = 0;
-	c->rounded.wide_len = 0;
+	c->twins.narrow_len = 0;
 	return r;
 }
 
@@ -108,6 +106,7 @@ static int code_steps(struct compact *c, const struct compact_variable *const *v
 	_cleanup_(step_rows_release) struct step_rows rows = { .emit = compact_emit_row,
 							       .userdata = c,
 							       .is_wide = c->narrow };
+	_cleanup_(step_rows_release) struct step_rows apart = { .emit = compact_emit_row, .userdata = c };
 	_cleanup_(compact_steps_release) struct compact_steps steps = { 0 };
 	const struct compact_chunk *chunk[STEPS_MAX];
 	struct compact_place place;
@@ -120,10 +119,13 @@ static int code_steps(struct compact *c, const struct compact_variable *const *v
 	       (r = compact_steps_next(&steps, &place)) > 0) {
 		r = compact_take_versions(c, &place, nr, chunk, step);
 		if (r > 0)
-			r = step_rows_add(&rows, chunk, step, (unsigned)r);
+			r = step_rows_add(c->narrow && compact_narrow_is_behind(c->narrow, chunk[0]->at) ? &apart : &rows,
+					  chunk, step, (unsigned)r);
 	}
 	if (r >= 0)
 		r = step_rows_flush(&rows);
+	if (r == 0)
+		r = step_rows_flush(&apart);
 	if (r == 0 && c->narrow)
 		r = compact_narrow_rest(c);
 	c->steps = NULL;

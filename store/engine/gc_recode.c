@@ -20,11 +20,23 @@ void gc_recode_release(struct gc_recode *r)
 	*r = (struct gc_recode){ 0 };
 }
 
+/* How much further the base is of what begins `at` bytes into a block, and has another lead. */
+static uint32_t base_further(const struct code_header *h, uint32_t at, uint32_t lead)
+{
+	enum code_place how = code_place_how(h->base_place);
+
+	if (how == CODE_PLACE_MATCHED)
+		return 0;
+	if (how == CODE_PLACE_SAME)
+		return at;
+	return (at + lead - h->lead) / h->type.width * code_place_type(how).width;
+}
+
 /* How the chunk was coded, for a part that begins `in` bytes into it. 1/0 it was not/<0 */
 static int spec_of(const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in, struct coder_spec *ret)
 {
 	struct addr a = chunk->from;
-	uint32_t at;
+	uint32_t at, lead;
 	int r;
 
 	a.off += in;
@@ -32,9 +44,10 @@ static int spec_of(const struct gc_copy *c, const struct gc_chunk *chunk, uint32
 	if (r <= 0)
 		return r == -EBADMSG ? 0 : r;
 	ret->level = ret->steps.type.class == CODE_BYTES ? LEVEL_BYTES : LEVEL;
-	ret->steps.lead = (ret->steps.lead - at) % ret->steps.type.width;
-	if (ret->steps.base_place > 0 && ret->steps.base != CODE_BASE_MATCHED) /* of the same byte of the base */
-		ret->steps.base_place += code_place_how(ret->steps.base_place) == CODE_PLACE_SAME ? at : 2 * at;
+	lead = (ret->steps.lead - at) % ret->steps.type.width;
+	if (ret->steps.base_place > 0)
+		ret->steps.base_place += base_further(&ret->steps, at, lead);
+	ret->steps.lead = lead;
 	return 1;
 }
 
@@ -65,18 +78,6 @@ static struct coder_spec alone(const struct coder_spec *with_base)
 	return spec;
 }
 
-/* What the part was rounded from, rounded once more, as store/pack will have it: its bytes. */
-static uint32_t round_base(struct gc_recode *rc, const struct coder_spec *spec, enum code_place how,
-			   const uint8_t *wide, uint32_t wide_len, uint32_t len)
-{
-	uint32_t lead = spec->steps.lead, nr = MIN(wide_len / 4, (len - lead) / 2);
-
-	memset(rc->base, 0, lead);
-	twin_round(spec->steps.type, (struct code_type){ CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE }, wide, nr,
-		   rc->base + lead);
-	return lead + 2 * nr;
-}
-
 /* Against the same bytes as before, if they have come along to an earlier part. Its bytes; 0: they have not, or it does
  * not get smaller. */
 static int code_against(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk,
@@ -89,12 +90,12 @@ static int code_against(struct gc_recode *rc, const struct gc_copy *c, const str
 
 	if (place >= off)
 		return 0;
-	base_len = MIN(len, off - place);
-	if (how != CODE_PLACE_SAME) {
-		base = rc->base;
-		base_len = round_base(rc, spec, how, c->buffer + place, MIN(2 * len, off - place), len);
-	}
 	spec->steps.base_place = code_place(how, place);
+	base_len = MIN(code_place_len(spec->steps.base_place, len), off - place); /* as store/pack will have it */
+	if (how != CODE_PLACE_SAME) {
+		base_len = twin_base(how, spec->steps.type, spec->steps.lead, base, base_len, len, rc->base);
+		base = rc->base;
+	}
 	n = code_encode(rc->work, spec, c->buffer + off, len, base, base_len, ret);
 	return n >= (int)len ? 0 : n;
 }

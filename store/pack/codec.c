@@ -21,7 +21,7 @@ struct coder {
 	ZSTD_DCtx *decompressor;
 	struct code_work *blocks;
 	struct match_out *runs;
-	uint8_t *base, *wide; /* of a block: a part, and what is rounded to one */
+	uint8_t *base, *twin; /* of a block: a part, and what is rounded or widened to one */
 };
 
 static void coder_free(struct coder *c)
@@ -159,20 +159,14 @@ static int find_base(struct coder *c, const struct code_header *h, uint8_t *cons
 		c->base = malloc(3 * PACK_PART_BYTES);
 	if (!c->base)
 		return -ENOMEM;
-	c->wide = c->base + PACK_PART_BYTES;
+	c->twin = c->base + PACK_PART_BYTES;
 	len = pack_base_len(h->base_place, nr_before, h->plain_len);
 	if (how == CODE_PLACE_SAME) {
 		r = gather(before, off, len, c->base);
 		return r < 0 ? r : (int)len;
 	}
-	len = MIN(len / 4, code_nr_elements(h));
-	r = gather(before, off, 4 * len, c->wide);
-	if (r < 0)
-		return r;
-	memset(c->base, 0, h->lead);
-	twin_round(h->type, (struct code_type){ CODE_FLOAT, 4, how == CODE_PLACE_ROUNDED_BE }, c->wide, len,
-		   c->base + h->lead);
-	return (int)(h->lead + 2 * len);
+	r = gather(before, off, len, c->twin);
+	return r < 0 ? r : (int)twin_base(how, h->type, h->lead, c->twin, len, h->plain_len, c->base);
 }
 
 static int matched_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,

@@ -87,9 +87,7 @@ uint32_t pack_base_len(uint32_t place, uint32_t part, uint32_t len)
 	uint32_t off = code_place_off(place), before = part * PACK_PART_BYTES;
 
 	assert(code_place_how(place) != CODE_PLACE_MATCHED);
-	if (code_place_how(place) != CODE_PLACE_SAME)
-		len *= 2; /* wide ones */
-	return off < before ? MIN(len, before - off) : 0;
+	return off < before ? MIN(code_place_len(place, len), before - off) : 0;
 }
 
 bool pack_has_bases(const struct pack_coding *c)

@@ -26,7 +26,7 @@ static void decode(const uint8_t *p, size_t len)
 	d->stored_len = le32_put((uint32_t)(len - sizeof(*d)));
 	memcpy(d->magic, CODE_MAGIC, 4);
 	if (d->version == CODE_VERSION_PLACED && len >= sizeof(*d) + 4 && (p[len - 1] & 1)) /* one that can be */
-		block[sizeof(*d) + 3] = (uint8_t)(CODE_PLACE_SAME + p[len - 1] / 2 % 3) << 4;
+		block[sizeof(*d) + 3] = (uint8_t)(CODE_PLACE_SAME + p[len - 1] / 2 % (NR_CODE_PLACES - 1)) << 4;
 	d->base_crc = le32_put(d->base ? crc32c(p, MIN(len, (size_t)le32_get(d->plain_len))) : 0);
 	crc = crc32c_add(crc32c(block, head), block + sizeof(*d), len - sizeof(*d));
 	d->crc = le32_put(crc);

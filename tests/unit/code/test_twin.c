@@ -92,6 +92,47 @@ static void orders_of_bytes_are_those_of_the_types(void **state)
 	assert_memory_equal(narrow, ((uint8_t[]){ 0, 0x3f, 0x80, 0x3f, 0x81 }), 5);
 }
 
+/* What is widened and rounded again is what it was; NaNs are others, but NaNs. */
+static void all_that_are_widened_come_back(void **state)
+{
+	(void)state;
+	for (unsigned t = 0; t < 4; t++) {
+		struct code_type narrow = t % 2 ? half : bfloat, wide = single;
+		unsigned most = t % 2 ? 0x7c00 : 0x7f80;
+
+		narrow.big_endian = wide.big_endian = t / 2;
+		for (uint32_t x = 0; x <= 0xffff; x++) {
+			uint8_t from[3] = { 0, (uint8_t)(t / 2 ? x >> 8 : x), (uint8_t)(t / 2 ? x : x >> 8) }, to[5], back[2];
+
+			twin_widen(narrow, wide, from + 1, 1, to + 1);
+			twin_round(narrow, wide, to + 1, 1, back);
+			if ((x & 0x7fff) <= most)
+				assert_memory_equal(back, from + 1, 2);
+			else
+				assert_int_equal((back[t / 2 ? 0 : 1] << 8 | back[t / 2 ? 1 : 0]) & most, most);
+		}
+	}
+}
+
+static void a_base_is_no_longer_than_its_block(void **state)
+{
+	uint16_t narrow[8] = { 0x3f80, 0x4000, 0x4040 };
+	uint32_t wide[8] = { 0 };
+
+	(void)state;
+	memset(wide, 0xee, sizeof(wide));
+	assert_int_equal(twin_base(CODE_PLACE_WIDENED_BFLOAT_LE, single, 0, narrow, 5, 32, wide), 8);
+	assert_int_equal(twin_base(CODE_PLACE_WIDENED_BFLOAT_LE, single, 0, narrow, 16, 11, wide), 8);
+	assert_int_equal(wide[0], 0x3f800000);
+	assert_int_equal(wide[1], 0x40000000);
+	assert_int_equal(wide[2], 0xeeeeeeee);
+	assert_int_equal(twin_base(CODE_PLACE_WIDENED_BFLOAT_LE, single, 3, narrow, 16, 2, wide), 3);
+	assert_int_equal(wide[0], 0x3f000000);
+	assert_int_equal(twin_base(CODE_PLACE_ROUNDED_LE, bfloat, 1, wide + 1, 4, 32, narrow), 3);
+	assert_int_equal(narrow[0], 0); /* the lead, and the lower byte of 2.0 */
+	assert_int_equal(narrow[1] & 0xff, 0x40);
+}
+
 static void marks_tell_twins(void **state)
 {
 	struct twin_mark a = { .narrow = bfloat, .nr = 100, .sample = { 1, 2 } }, b = a;
@@ -116,6 +157,8 @@ int main(void)
 		cmocka_unit_test(bfloats_are_rounded),
 		cmocka_unit_test(halves_are_rounded),
 		cmocka_unit_test(orders_of_bytes_are_those_of_the_types),
+		cmocka_unit_test(all_that_are_widened_come_back),
+		cmocka_unit_test(a_base_is_no_longer_than_its_block),
 		cmocka_unit_test(marks_tell_twins),
 	};
 
