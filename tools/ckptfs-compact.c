@@ -62,7 +62,8 @@ struct request {
 	enum scheme scheme;
 	bool is_aware; /* of the set that is looked at */
 	unsigned group; /* ranks; 0: all */
-	unsigned chain; /* steps that are coded one against the other */
+	unsigned chain; /* steps that are coded one against the other, */
+	bool chain_forced; /* whatever reading them takes */
 	uint64_t block, rate;
 	double budget;
 	bool json, quiet, background;
@@ -99,7 +100,8 @@ static void help(FILE *to)
 	      "  --scheme NAME  how ranks are merged: agnostic, agnostic-block, aware, aware-block, auto (default)\n"
 	      "  --group N      ranks that are merged (default: all of a step)\n"
 	      "  --block SIZE   what takes turns in the -block schemes (default 64K)\n"
-	      "  --chain N      steps that are coded one against the other, 0 to 15 (default 4)\n"
+	      "  --chain N      steps that are coded one against the other, 0 to 15 (default: up to 4, as long as reading\n"
+	      "                 one takes no more than its plain bytes)\n"
 	      "  --budget S     CPU seconds per GB that coding may take (default 10)\n"
 	      "  --rate SIZE    read and write no more than this of packs per second, such as 50M\n"
 	      "  --copies       also what this node has of the same directories of other nodes: their ranks are merged with its own\n"
@@ -186,7 +188,7 @@ static int tell(struct request *q, int r)
 static int run_plan(struct request *q)
 {
 	struct ckptfs_compact how = {
-		.flags = q->rows.dry_run ? CKPTFS_COMPACT_DRY_RUN : 0,
+		.flags = (q->rows.dry_run ? CKPTFS_COMPACT_DRY_RUN : 0) | (q->chain_forced ? CKPTFS_COMPACT_CHAIN_FORCED : 0),
 		.order = q->scheme == SCHEME_AUTO					       ? CKPTFS_COMPACT_BEST :
 			 q->scheme == SCHEME_AWARE_BLOCK || q->scheme == SCHEME_AGNOSTIC_BLOCK ? CKPTFS_COMPACT_TURNS :
 											         CKPTFS_COMPACT_WHOLE,
@@ -457,6 +459,7 @@ static int set_number(struct request *q, int option, const char *text)
 		n = -1;
 	if (option == 'C') {
 		q->chain = n >= 0 && n <= CHAIN_MAX ? (unsigned)n : 0;
+		q->chain_forced = true;
 		return q->chain == n ? 0 : refuse("--chain %s: must be a number, 0 to %u", text, CHAIN_MAX);
 	}
 	if (option == 'U') {

@@ -19,6 +19,7 @@ static int start(struct fs *fs, const struct ckptfs_compact *arg)
 		.order = (enum compact_order)arg->order,
 		.block = arg->block,
 		.chain = arg->chain,
+		.chain_forced = arg->flags & CKPTFS_COMPACT_CHAIN_FORCED,
 		.budget = arg->cpu_ms / 1e3,
 		.dry_run = arg->flags & CKPTFS_COMPACT_DRY_RUN,
 		.yields = true,
@@ -28,7 +29,7 @@ static int start(struct fs *fs, const struct ckptfs_compact *arg)
 	static_assert((int)COMPACT_WHOLE == CKPTFS_COMPACT_WHOLE && (int)COMPACT_TURNS == CKPTFS_COMPACT_TURNS &&
 			      (int)COMPACT_BEST == CKPTFS_COMPACT_BEST,
 		      "as it is told");
-	if (arg->flags & ~CKPTFS_COMPACT_DRY_RUN || arg->order > CKPTFS_COMPACT_BEST ||
+	if (arg->flags & ~(CKPTFS_COMPACT_DRY_RUN | CKPTFS_COMPACT_CHAIN_FORCED) || arg->order > CKPTFS_COMPACT_BEST ||
 	    (arg->order != CKPTFS_COMPACT_WHOLE && arg->block < BLOCK_MIN) || arg->chain > COMPACT_CHAIN_MAX)
 		return -EINVAL;
 	if (fs->read_only && !conf.dry_run)

@@ -170,7 +170,8 @@ static int start_coding(struct compact *c, const struct compact_variable *v)
 void compact_begin_sample(struct compact *c)
 {
 	c->is_sample = true;
-	c->sampled = c->sample_coded = c->sample_alone = 0;
+	c->sampled = c->sample_coded = 0;
+	memset(c->of_version, 0, sizeof(c->of_version));
 }
 
 /* How much smaller it would be: stored bytes for each 1000 of a sample, coded in this order. */

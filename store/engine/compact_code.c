@@ -27,9 +27,18 @@ static int try_alone(struct compact *c, const uint8_t *p, uint32_t len, uint32_t
 
 	c->coding.lead = lead;
 	n = coding_block(&c->coding, p, len, NULL, 0, room);
-	if (n >= 0)
-		c->sample_alone += MIN((uint32_t)n, len);
-	return n;
+	return n < 0 ? n : (int)MIN((uint32_t)n, len);
+}
+
+/* `alone`: as it would be by itself; 0: it is. */
+static void count_sample(struct compact *c, uint32_t off, uint32_t len, uint32_t coded, uint32_t alone)
+{
+	uint32_t version = c->back > 0 ? off / c->back : 0;
+	struct compact_sample *s = &c->of_version[MIN(version, (uint32_t)STEPS_MAX - 1)];
+
+	s->plain += len;
+	s->coded += coded;
+	s->alone += alone > 0 ? alone : coded;
 }
 
 /* What a coded block has, or the part as it is; and where its base is, if it has come to have one. */
@@ -73,15 +82,16 @@ static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint
 	bool has_base = c->back > 0 && off >= c->back;
 	struct coding *coding = has_base ? (twins ? &twins->against : &c->against) : (twins ? &twins->narrow : &c->coding);
 	const uint8_t *p = frame + off;
-	int n = has_base && c->is_sample ? try_alone(c, p, len, lead, ret) : 0;
+	int alone = has_base && c->is_sample ? try_alone(c, p, len, lead, ret) : 0, n;
 
-	if (n < 0)
-		return n;
+	if (alone < 0)
+		return alone;
 	coding->lead = lead;
 	coding->base_place = has_base ? code_place(CODE_PLACE_SAME, off - c->back) : 0;
 	n = coding_block(coding, p, len, has_base ? p - c->back : NULL, has_base ? MIN(len, c->back) : 0, ret);
 	n = settle(p, len, n, has_base, ret, ret_base);
-	c->sample_alone += has_base || n < 0 ? 0 : (uint64_t)n;
+	if (c->is_sample && n >= 0)
+		count_sample(c, off, len, (uint32_t)n, (uint32_t)alone);
 	return n;
 }
 

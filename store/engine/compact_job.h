@@ -23,6 +23,11 @@ struct compact_twin_coding {
 	struct coding widened; /* the wide one against the narrow one */
 };
 
+/* What a version has in a sample: plain, coded with the others, and by itself. */
+struct compact_sample {
+	uint64_t plain, coded, alone;
+};
+
 struct compact_narrow; /* compact_narrow.c */
 
 struct compact {
@@ -49,7 +54,10 @@ struct compact {
 	uint8_t *base; /* of what is coded against what it was rounded to: a part */
 	struct compact_result *result, *narrow_result;
 	bool is_sample;
-	uint64_t sampled, sample_coded, sample_alone; /* as it would be, and if each version were coded by itself */
+	uint64_t sampled, sample_coded; /* plain bytes, and as they would be */
+	struct compact_sample of_version[STEPS_MAX]; /* of rows, the newest first */
+	unsigned nr_together; /* steps that are coded one against the other, */
+	unsigned nr_most; /* of as many as can be */
 	/* The row that becomes the next frame. */
 	uint32_t back; /* bytes from a version to the one that it is coded against; 0: there is none */
 	unsigned nr_row; /* chunks */

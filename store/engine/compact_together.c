@@ -70,7 +70,7 @@ static unsigned drop_coded(struct compact *c, const struct compact_chunk **chunk
 {
 	unsigned n = 0;
 
-	if (nr == c->conf->chain + 1)
+	if (nr == c->nr_most)
 		return nr;
 	for (unsigned i = 0; i < nr; i++) {
 		if (chunk[i]->info.is_coded) {
@@ -144,15 +144,55 @@ static int code_with_narrow(struct compact *c, const struct compact_variable *co
 	return r;
 }
 
-/* Is it smaller so than if each step were coded by itself? 1/0/<0 */
-static int steps_pay(struct compact *c, const struct compact_variable *const *v, unsigned nr, uint64_t block)
+/* Of the first versions of a row together. */
+static struct compact_sample sum_of(const struct compact *c, unsigned nr)
 {
+	struct compact_sample sum = { 0 };
+
+	for (unsigned i = 0; i < nr; i++) {
+		sum.plain += c->of_version[i].plain;
+		sum.coded += c->of_version[i].coded;
+		sum.alone += c->of_version[i].alone;
+	}
+	return sum;
+}
+
+/* How many versions of a row can be read with no more bytes than each has plain? Whoever reads one reads all before it.
+ * All of them, if they take half the space so, or less: that is worth waiting for. */
+static unsigned nr_readable(const struct compact *c, unsigned nr)
+{
+	struct compact_sample all = sum_of(c, nr);
+	double read = 0;
+	unsigned v = 0;
+
+	if (2 * all.coded <= all.alone)
+		return nr;
+	for (; v < nr && read <= 1; v++) {
+		const struct compact_sample *s = &c->of_version[v];
+
+		read += s->plain > 0 ? (double)s->coded / (double)s->plain : 0;
+	}
+	return read > 1 ? v - 1 : v;
+}
+
+/* How many steps are to be coded one against the other: as many as are smaller so than each by itself, and quick enough
+ * to read; 1: none; <0. */
+static int steps_that_pay(struct compact *c, const struct compact_variable *const *v, unsigned nr, uint64_t block)
+{
+	struct compact_sample sum;
+	unsigned most;
 	int r;
 
 	compact_begin_sample(c);
 	r = code_steps(c, v, nr, block);
 	c->is_sample = false;
-	return r < 0 ? r : pack_is_worth_it(c->sample_coded, c->sample_alone) && c->sample_alone > 0;
+	if (r < 0)
+		return r;
+	most = c->conf->chain_forced ? nr : nr_readable(c, nr);
+	if (most < nr)
+		c->nr_most = most;
+	sum = sum_of(c, most);
+	return sum.alone > 0 && pack_is_worth_it(sum.coded, sum.alone) ? (int)most : 1;
 }
 
 static bool go_together(const struct compact_variable *a, const struct compact_variable *b)
@@ -187,6 +227,22 @@ static int code_apart(struct compact *c, const struct compact_variable *const *v
 	return r;
 }
 
+/* So many at a time; those that are left over are the oldest. */
+static int code_together(struct compact *c, const struct compact_variable *const *v,
+			 const struct compact_variable *const *narrow, unsigned nr, uint64_t block)
+{
+	unsigned first = nr % c->nr_together;
+	int r = 0;
+
+	if (c->nr_together == 1)
+		return code_apart(c, v, narrow, nr, block);
+	if (first > 0)
+		r = code_apart(c, v, narrow, first, block);
+	for (unsigned i = first; i < nr && r == 0; i += c->nr_together)
+		r = code_with_narrow(c, v + i, narrow + i, c->nr_together, block);
+	return r;
+}
+
 static int compact_versions(struct compact *c, const size_t *number, unsigned nr)
 {
 	const struct compact_variable *v[STEPS_MAX], *narrow[STEPS_MAX];
@@ -206,10 +262,13 @@ static int compact_versions(struct compact *c, const size_t *number, unsigned nr
 	c->result->turns = block > 0;
 	if (r == 0)
 		r = coding_init(&c->against, c->work, &v[0]->shape, true, c->conf->budget, NULL);
+	c->nr_most = c->conf->chain + 1;
 	if (r == 0)
-		r = nr > 1 ? steps_pay(c, v, nr, block) : 0;
-	if (r >= 0)
-		r = r > 0 ? code_with_narrow(c, v, narrow, nr, block) : code_apart(c, v, narrow, nr, block);
+		r = nr > 1 ? steps_that_pay(c, v, nr, block) : 1;
+	if (r > 0) {
+		c->nr_together = (unsigned)r;
+		r = code_together(c, v, narrow, nr, block);
+	}
 	coding_release(&c->against);
 	coding_release(&c->coding);
 	compact_add_up(&c->report.sum, TAKE(c->result));

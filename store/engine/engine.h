@@ -326,6 +326,7 @@ struct compact_conf {
 	uint64_t block; /* bytes that take turns */
 	/* a step is coded against others that are up to so many steps away, COMPACT_CHAIN_MAX at most; 0: by itself */
 	unsigned chain;
+	bool chain_forced; /* also where more would have to be read for a step than it has plain bytes */
 	double budget; /* CPU seconds per GB; <= 0: no limit */
 	bool dry_run; /* only tell what would be */
 	bool yields; /* waits while writers are busy */

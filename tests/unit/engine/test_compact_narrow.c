@@ -85,7 +85,8 @@ static struct plan *plan_new(unsigned nr, unsigned chain)
 					 .nr_variables = 2 * nr,
 					 .result = p->result,
 					 .block = KiB(64),
-					 .chain = chain };
+					 .chain = chain,
+					 .chain_forced = true };
 	return p;
 }
 
