@@ -55,9 +55,12 @@ static void add_base(struct candidates *to, const struct coding_shape *s, struct
 {
 	h.base = CODE_BASE_XOR;
 	add(to, h, 1);
-	h.map = is_float ? CODE_MAP_ORDERED : CODE_MAP_NONE;
 	h.base = CODE_BASE_SUB;
 	h.zigzag = true;
+	/* Of what was rounded the sign stays: without the map it is as small, and faster. */
+	if (is_float && s->type.width == 4)
+		add(to, h, CODE_LEVEL_SYMBOLS);
+	h.map = is_float ? CODE_MAP_ORDERED : CODE_MAP_NONE;
 	add(to, h, 1);
 	set_strides(&h, s);
 	add(to, h, 1);
