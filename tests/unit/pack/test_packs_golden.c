@@ -1,11 +1,13 @@
 /*
- * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt, coded.txt and
- * bases.txt, and what it holds is read. What a codec makes of its bytes may differ from one version of it to the next,
+ * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt, coded.txt, bases.txt
+ * and twins.txt, and what it holds is read. What a codec makes of its bytes may differ from one version of it to the next,
  * so compressed.txt is read only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
  */
 #include "coded_rig.h"
 
 #include <inttypes.h>
+
+#include "store/code/twin.h"
 
 #define GOLDEN TESTS_DIR "/golden/pack"
 #define ROW 32
@@ -149,6 +151,56 @@ static uint8_t *bases_now(void)
 	write_frame_as(&rig, 1, 4096, 1, 0, 0);
 	write_frame_as(&rig, 30, 4096, 33, 1, PACK_PART_BYTES);
 	write_frame_as(&rig, 20, 65536, 3, 2, 2 * PACK_PART_BYTES);
+	p = read_pack(&rig);
+	rig_release(&rig);
+	return p;
+}
+
+/* The first part as it is, which is of 16-bit floats, and two with 32-bit ones against it. */
+static void write_twins(struct rig *rig, uint8_t number, uint32_t chunk_len, enum code_place how)
+{
+	uint32_t len = 3 * PACK_PART_BYTES, at = PACK_PART_BYTES;
+	uint8_t *memory = aligned_bytes(len), *stored = malloc(2 * len), *base = malloc(PACK_PART_BYTES);
+	struct coder_spec spec = { .steps = { .type = { CODE_FLOAT, 4, false },
+					      .base = CODE_BASE_XOR,
+					      .split = CODE_SPLIT_BYTES } };
+	struct pack_parts parts = { .end = { PACK_PART_BYTES } };
+	struct code_work *w = code_work_new();
+	struct pack_frame *f;
+
+	assert_int_equal(packs_frame_open(rig->p, PACK_BULK, chunk_len, &f), 0);
+	for (unsigned i = 0; i < len / chunk_len; i++) {
+		golden_chunk(memory + i * chunk_len, (uint8_t)(number + i), chunk_len);
+		pack_frame_add(f, fp_of(&rig->key, memory + i * chunk_len, chunk_len), memory + i * chunk_len);
+	}
+	memcpy(stored, memory, at);
+	for (unsigned i = 1; i < 3; i++) {
+		uint32_t from = (i - 1) * PACK_PART_BYTES / 2, base_len;
+		int n;
+
+		base_len = twin_base(how, spec.steps.type, 0, memory + from, PACK_PART_BYTES / 2, PACK_PART_BYTES, base);
+		spec.steps.base_place = parts.base[i] = code_place(how, from);
+		n = code_encode(w, &spec, memory + i * PACK_PART_BYTES, PACK_PART_BYTES, base, base_len, stored + at);
+		assert_in_range(n, 1, PACK_PART_BYTES - 1);
+		at += (uint32_t)n;
+		parts.end[i] = at;
+	}
+	assert_int_equal(packs_frame_write_coded(rig->p, f, stored, &parts), 0);
+	code_work_free(w);
+	free(memory);
+	free(stored);
+	free(base);
+}
+
+static uint8_t *twins_now(void)
+{
+	struct rig rig;
+	uint8_t *p;
+
+	rig_init(&rig, (struct packs_conf){ .node = 0x0102 });
+	write_twins(&rig, 30, 4096, CODE_PLACE_WIDENED_BFLOAT_LE);
+	write_twins(&rig, 20, 65536, CODE_PLACE_WIDENED_FLOAT_BE);
+	write_frame_as(&rig, 1, 4096, 1, 0, 0);
 	p = read_pack(&rig);
 	rig_release(&rig);
 	return p;
@@ -353,6 +405,22 @@ static void bases_are_written_and_read_as_they_were_at_first(void **state)
 	free(golden);
 }
 
+static void twins_are_written_and_read_as_they_were_at_first(void **state)
+{
+	static const uint32_t expected[3][3] = { { 30, 4096, 48 }, { 20, 65536, 3 }, { 1, 4096, 1 } };
+	uint8_t *ours = twins_now(), *golden;
+
+	(void)state;
+	golden_save("twins.txt",
+		    "three frames of coded blocks: 48 chunks of 4 KiB and 3 of 64 KiB, against parts that are widened; 1 of 4 KiB",
+		    ours);
+	golden = golden_load("twins.txt");
+	assert_memory_equal(ours, golden, NR_BYTES);
+	check_golden("twins.txt", expected);
+	free(ours);
+	free(golden);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -362,6 +430,7 @@ int main(void)
 		cmocka_unit_test(compressed_packs_of_version_1_are_read),
 		cmocka_unit_test(coded_packs_are_written_and_read_as_they_were_at_first),
 		cmocka_unit_test(bases_are_written_and_read_as_they_were_at_first),
+		cmocka_unit_test(twins_are_written_and_read_as_they_were_at_first),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
