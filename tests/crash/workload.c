@@ -358,6 +358,7 @@ static int compact(struct engine *e, const char *path, const char *other, const 
 		.nr_variables = ARRAY_SIZE(v),
 		.result = result,
 		.chain = steps,
+		.chain_forced = true, /* so that there are frames with parts that are coded against others */
 		.order = op->seed % 3,
 		.block = PAGE,
 	};
