@@ -331,7 +331,7 @@ enum ckptfs_compact_command {
 };
 #define CKPTFS_COMPACT_EXIT_BUSY 75 /* what ckptfs-compact --background tells the daemon by: another one is at it, or a collection */
 #define CKPTFS_COMPACT_DRY_RUN 1u /* flag of START: only tell what would become of it */
-#define CKPTFS_COMPACT_CHAIN_FORCED 2u /* likewise: steps one against the other also where reading one takes more than its plain bytes */
+#define CKPTFS_COMPACT_CHAIN_FORCED 2u /* likewise: steps one against the other, whatever has to be read for each */
 enum ckptfs_compact_order {
 	CKPTFS_COMPACT_WHOLE, /* of a variable one file behind the other */
 	CKPTFS_COMPACT_TURNS, /* `block` bytes of each in turn */

@@ -16,8 +16,8 @@ struct code_entropy_work {
 	ZSTD_DCtx *out;
 };
 
-/* A match must be long and found in a table of hardly any entries, in steps that pass over all of a section. Levels below
- * 0 would store literals as they are. */
+/* A match must be long and found in a table of hardly any entries, in steps that pass over all of a section. Levels
+ * below 0 would store literals as they are. */
 static bool look_for_no_matches(ZSTD_CCtx *c)
 {
 	static const struct {

@@ -1,9 +1,9 @@
 /*
  * A variable that another one was rounded to: weights in bfloat16 or float16 beside those in float32 that training goes
  * on with. Whoever has the wide one has the narrow one, too: rounded, it is a base (code.h) that leaves nothing to
- * store. And whoever has the narrow one has all of the wide one but the bits that were rounded off: widened, it is a base
- * that leaves those. Both take as much together; but of the latter the narrow one is half as long to read for the other.
- * Twins are found by their bytes, as names do not tell. Pure.
+ * store. And whoever has the narrow one has all of the wide one but the bits that were rounded off: widened, it is a
+ * base that leaves those. Both take as much together; but the narrow one is half as long to read for the other. Twins
+ * are found by their bytes, as names do not tell. Pure.
  *
  * Rounding is to the nearest, of two as near to the even one, as all processors and torch do it; NaNs become one NaN of
  * bfloat16, and keep the upper bits of their payload in float16. Neither way must ever change: blocks know the checksum

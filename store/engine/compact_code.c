@@ -55,13 +55,14 @@ static int settle(const uint8_t *p, uint32_t len, int n, bool has_base, uint8_t 
 	return n;
 }
 
-/* A part of what others of this frame were rounded to: `off` bytes from the start of the first version. */
+/* A part of what others of this frame, which come before it, were rounded from. */
 static int code_widened(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead,
 			uint8_t *ret, uint32_t *ret_base)
 {
 	const struct compact_twins *t = &c->twins;
 	struct coding *coding = &c->twin_coding->widened;
-	uint32_t in = (off - t->narrow_len) % t->wide_row, version = (off - t->narrow_len) / t->wide_row, from, base_len;
+	uint32_t version = (off - t->narrow_len) / t->wide_row, in = (off - t->narrow_len) % t->wide_row;
+	uint32_t from, base_len;
 	int n;
 
 	lead %= t->wide.width;
@@ -74,13 +75,19 @@ static int code_widened(struct compact *c, const uint8_t *frame, uint32_t off, u
 	return settle(frame + off, len, n, true, ret, ret_base);
 }
 
+static struct coding *coding_at(struct compact *c, uint32_t off, bool has_base)
+{
+	if (off < c->twins.narrow_len)
+		return has_base ? &c->twin_coding->against : &c->twin_coding->narrow;
+	return has_base ? &c->against : &c->coding;
+}
+
 /* One part, to `ret`: its bytes, and where its base is. */
 static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead, uint8_t *ret,
 		     uint32_t *ret_base)
 {
-	struct compact_twin_coding *twins = off < c->twins.narrow_len ? c->twin_coding : NULL;
 	bool has_base = c->back > 0 && off >= c->back;
-	struct coding *coding = has_base ? (twins ? &twins->against : &c->against) : (twins ? &twins->narrow : &c->coding);
+	struct coding *coding = coding_at(c, off, has_base);
 	const uint8_t *p = frame + off;
 	int alone = has_base && c->is_sample ? try_alone(c, p, len, lead, ret) : 0, n;
 

@@ -82,7 +82,9 @@ enum { BY_ITSELF, AGAINST, TWIN_BY_ITSELF, TWIN_AGAINST, WIDENED, NR_CODINGS };
 
 static struct coding *coding_of(struct compact_narrow *n, unsigned i)
 {
-	return (struct coding *[]){ &n->coding, &n->against, &n->twins.narrow, &n->twins.against, &n->twins.widened }[i];
+	struct compact_twin_coding *t = &n->twins;
+
+	return (struct coding *[]){ &n->coding, &n->against, &t->narrow, &t->against, &t->widened }[i];
 }
 
 int compact_narrow_new(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *wide,

@@ -111,6 +111,7 @@ static int code_steps(struct compact *c, const struct compact_variable *const *v
 	const struct compact_chunk *chunk[STEPS_MAX];
 	struct compact_place place;
 	unsigned step[STEPS_MAX];
+	bool fits;
 	int r;
 
 	c->steps = &steps;
@@ -118,9 +119,10 @@ static int code_steps(struct compact *c, const struct compact_variable *const *v
 	while (r >= 0 && (!c->is_sample || c->sampled < COMPACT_SAMPLE) && gc_goes_on(&c->g) &&
 	       (r = compact_steps_next(&steps, &place)) > 0) {
 		r = compact_take_versions(c, &place, nr, chunk, step);
-		if (r > 0)
-			r = step_rows_add(c->narrow && compact_narrow_is_behind(c->narrow, chunk[0]->at) ? &apart : &rows,
-					  chunk, step, (unsigned)r);
+		if (r <= 0)
+			continue;
+		fits = !c->narrow || !compact_narrow_is_behind(c->narrow, chunk[0]->at);
+		r = step_rows_add(fits ? &rows : &apart, chunk, step, (unsigned)r);
 	}
 	if (r >= 0)
 		r = step_rows_flush(&rows);
