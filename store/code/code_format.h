@@ -67,6 +67,8 @@ enum code_place {
 #define CODE_PLACE_SHIFT 28
 #define CODE_PLACE_OFF_MAX ((1u << 20) - 1)
 #define CODE_PLACE_PARTS_MAX ((1u << 15) - 1) /* none names the last one of 16 */
+/* MATCHED: runs are of what is left in the parts that are named, which is found without decoding what these name */
+#define CODE_PLACE_LEFT (1u << 16)
 static inline uint32_t code_place(enum code_place how, uint32_t off)
 {
 	return (uint32_t)how << CODE_PLACE_SHIFT | off;
@@ -79,12 +81,21 @@ static inline uint32_t code_place_off(uint32_t place)
 {
 	return place & ((1u << CODE_PLACE_SHIFT) - 1);
 }
+/* Of MATCHED: a bit for each part that is named. */
+static inline uint32_t code_place_parts(uint32_t place)
+{
+	return code_place_off(place) & ~CODE_PLACE_LEFT;
+}
+static inline bool code_place_of_left(uint32_t place)
+{
+	return code_place_how(place) == CODE_PLACE_MATCHED && place & CODE_PLACE_LEFT;
+}
 static inline bool code_place_valid(uint32_t place)
 {
-	uint32_t most = code_place_how(place) == CODE_PLACE_MATCHED ? CODE_PLACE_PARTS_MAX : CODE_PLACE_OFF_MAX;
-
+	if (code_place_how(place) == CODE_PLACE_MATCHED)
+		return code_place_parts(place) <= CODE_PLACE_PARTS_MAX;
 	return code_place_how(place) > CODE_PLACE_NONE && code_place_how(place) < NR_CODE_PLACES &&
-	       code_place_off(place) <= most;
+	       code_place_off(place) <= CODE_PLACE_OFF_MAX;
 }
 static inline bool code_place_is_rounded(enum code_place how)
 {

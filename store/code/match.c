@@ -8,10 +8,10 @@
 
 #define HASH_BITS 17u
 #define NONE UINT32_MAX
-#define TRIES 8 /* earlier elements with the same hash that are looked at */
+#define TRIES 4 /* earlier elements with the same hash that are looked at */
 #define GUESS_STEP 8u /* of so many elements one is looked at */
-/* New elements of a part that must be in another one for it to be named: decoding that one costs time. */
-#define NAMED_MIN (MATCH_ELEMENTS / 200)
+/* Of so many elements of a part one must be in another part for that to be named: decoding it costs time. */
+#define NAMED_MIN 100u
 
 /* In which parts elements of one part are: of those with the same answer how many. */
 struct where {
@@ -21,11 +21,15 @@ struct where {
 struct match {
 	const uint8_t *frame; /* borrowed */
 	uint32_t len, lead[MATCH_PARTS];
-	uint32_t names[MATCH_PARTS]; /* bit q: part q is decoded for it; itself, too */
-	/* elements by number, the last one with its hash first */
+	/* elements by number, the last one with its hash first: what is left of the parts that were taken, and all of
+	 * the one that is looked at */
 	uint32_t head[1u << HASH_BITS], before[MATCH_PARTS * MATCH_ELEMENTS];
-	struct where where[MATCH_PARTS][MATCH_ELEMENTS];
-	uint32_t nr_where[MATCH_PARTS];
+	uint64_t left[MATCH_PARTS * MATCH_ELEMENTS / 64]; /* a bit for each element */
+
+	/* of the part that is looked at */
+	uint32_t names; /* bit q: it may name part q; itself, too */
+	struct where where[MATCH_ELEMENTS];
+	uint32_t nr_where;
 	/* where[] of a set of parts, one more than its number; 0 but while a part is looked at */
 	uint16_t slot[1u << MATCH_PARTS];
 	struct match_runs runs; /* of the part that was taken */
@@ -97,6 +101,20 @@ static uint32_t hash(uint64_t x)
 	return (uint32_t)(x * 0x9e3779b97f4a7c15 >> (64 - HASH_BITS));
 }
 
+static bool is_left(const struct match *m, uint32_t element)
+{
+	return m->left[element / 64] >> element % 64 & 1;
+}
+
+/* Where it is found from now on. */
+static void enter(struct match *m, uint32_t element)
+{
+	uint32_t *head = &m->head[hash(load(m->frame + place_of(m, element)))];
+
+	m->before[element] = *head;
+	*head = element;
+}
+
 /* Which parts have an element, as far as they are found with a few tries. */
 static uint32_t parts_with(const struct match *m, uint32_t element, uint64_t x)
 {
@@ -108,98 +126,70 @@ static uint32_t parts_with(const struct match *m, uint32_t element, uint64_t x)
 	return parts;
 }
 
-static void count(struct match *m, uint32_t part, uint32_t parts)
+static void count(struct match *m, uint32_t parts)
 {
 	uint16_t *slot = &m->slot[parts];
 
 	if (*slot == 0) {
-		m->where[part][m->nr_where[part]++] = (struct where){ .parts = (uint16_t)parts };
-		*slot = (uint16_t)m->nr_where[part];
+		m->where[m->nr_where++] = (struct where){ .parts = (uint16_t)parts };
+		*slot = (uint16_t)m->nr_where;
 	}
-	m->where[part][*slot - 1].nr++;
+	m->where[*slot - 1].nr++;
 }
 
-/* Puts the elements of a part where they are found, and counts those that other parts have. Returns how many it has
- * itself, twice. */
-static uint32_t look_at(struct match *m, uint32_t part)
+/* Enters the elements of a part, and counts those that other parts have and it has not further ahead. */
+static void look_at(struct match *m, uint32_t part)
 {
-	uint32_t first = part * MATCH_ELEMENTS, nr = nr_elements(m, part), own = 0;
+	uint32_t first = part * MATCH_ELEMENTS, nr = nr_elements(m, part);
 
-	m->nr_where[part] = 0;
+	m->nr_where = 0;
 	for (uint32_t e = first; e < first + nr; e++) {
 		uint64_t x = load(m->frame + place_of(m, e));
-		uint32_t *head = &m->head[hash(x)], parts;
+		uint32_t parts;
 
-		m->before[e] = *head;
-		*head = e;
-		if (x == 0) { /* where others are does not matter */
-			own += e > first;
+		enter(m, e);
+		if (x == 0) /* where others are does not matter */
 			continue;
-		}
 		parts = parts_with(m, e, x);
-		if (parts >> part & 1)
-			own++;
-		else if (parts > 0)
-			count(m, part, parts);
+		if (parts > 0 && !(parts >> part & 1))
+			count(m, parts);
 	}
-	for (uint32_t i = 0; i < m->nr_where[part]; i++)
-		m->slot[m->where[part][i].parts] = 0;
-	return own;
+	for (uint32_t i = 0; i < m->nr_where; i++)
+		m->slot[m->where[i].parts] = 0;
 }
 
-/* Elements of a part that are in these, and in none that it names already. */
-static uint32_t found_in(const struct match *m, uint32_t part, uint32_t parts)
+/* Elements of a part that are in another one, and in none that it names already. */
+static uint32_t found_in(const struct match *m, uint32_t part, uint32_t names)
 {
 	uint32_t nr = 0;
 
-	for (uint32_t i = 0; i < m->nr_where[part]; i++) {
-		const struct where *w = &m->where[part][i];
+	for (uint32_t i = 0; i < m->nr_where; i++) {
+		const struct where *w = &m->where[i];
 
-		nr += (w->parts & parts) != 0 && (w->parts & m->names[part]) == 0 ? w->nr : 0;
+		nr += w->parts >> part & 1 && (w->parts & names) == 0 ? w->nr : 0;
 	}
 	return nr;
 }
 
-/* Those that name this part come to name what it names, too. */
-static bool may_name(const struct match *m, uint32_t part, uint32_t other, uint32_t nr_parts)
+/* Those that have most of what the ones before do not have. */
+static uint32_t choose_names(const struct match *m, uint32_t part)
 {
-	uint32_t names = m->names[part] | m->names[other];
+	uint32_t names = 1u << part;
 
-	for (uint32_t i = part; i < nr_parts; i++)
-		if (m->names[i] >> part & 1 && (unsigned)__builtin_popcount(m->names[i] | names) > MATCH_DECODED_MAX)
-			return false;
-	return true;
-}
+	for (unsigned i = 1; i < MATCH_DECODED_MAX; i++) {
+		uint32_t most = nr_elements(m, part) / NAMED_MIN, best = part;
 
-/* The best of all pairs that are left, until there is none: what is decided first hinders the rest. Returns elements
- * that are found so. */
-static uint32_t choose_names(struct match *m, uint32_t nr_parts)
-{
-	uint32_t all = 0, most;
+		for (uint32_t k = 0; k < part; k++) {
+			uint32_t nr = names >> k & 1 ? 0 : found_in(m, k, names);
 
-	for (uint32_t i = 0; i < nr_parts; i++)
-		m->names[i] = 1u << i;
-	do {
-		uint32_t part = 0, other = 0, names;
-
-		most = 0;
-		for (uint32_t i = 1; i < nr_parts; i++)
-			for (uint32_t k = 0; k < i && m->nr_where[i] > 0; k++) {
-				uint32_t nr = m->names[i] >> k & 1 ? 0 : found_in(m, i, m->names[k]);
-
-				if (nr > most && nr >= NAMED_MIN && may_name(m, i, k, nr_parts)) {
-					most = nr;
-					part = i;
-					other = k;
-				}
+			if (nr > most) {
+				most = nr;
+				best = k;
 			}
-		names = m->names[part] | m->names[other];
-		for (uint32_t i = part; i < nr_parts && most > 0; i++)
-			if (m->names[i] >> part & 1)
-				m->names[i] |= names;
-		all += most;
-	} while (most > 0);
-	return all;
+		}
+		names |= 1u << best;
+	}
+	return names;
 }
 
 uint32_t match_look(struct match *m, const uint8_t *frame, uint32_t len, const uint32_t *leads)
@@ -210,11 +200,39 @@ uint32_t match_look(struct match *m, const uint8_t *frame, uint32_t len, const u
 	m->frame = frame;
 	m->len = len;
 	memset(m->head, 0xff, sizeof(m->head));
+	memset(m->left, 0, sizeof(m->left));
 	for (uint32_t i = 0; i < nr_parts; i++) {
 		m->lead[i] = leads[i] < part_len(m, i) ? leads[i] : 0;
-		found += look_at(m, i);
+		for (uint32_t e = i * MATCH_ELEMENTS; e < i * MATCH_ELEMENTS + nr_elements(m, i); e++) {
+			uint64_t x = load(m->frame + place_of(m, e));
+			uint32_t *head = &m->head[hash(x)];
+
+			found += *head != NONE && load(m->frame + place_of(m, *head)) == x;
+			*head = e;
+		}
 	}
-	return found + choose_names(m, nr_parts);
+	memset(m->head, 0xff, sizeof(m->head));
+	return found;
+}
+
+/* Is what begins there an element that is left? Parts may have other leads. */
+static bool left_at(const struct match *m, uint32_t place)
+{
+	uint32_t part = place / MATCH_PART, in = place % MATCH_PART - m->lead[part];
+
+	return in % MATCH_WIDTH == 0 && in < MATCH_PART && is_left(m, part * MATCH_ELEMENTS + in / MATCH_WIDTH);
+}
+
+/* Only what is left of it is found by other parts. */
+static void leave(struct match *m, uint32_t part)
+{
+	uint32_t first = part * MATCH_ELEMENTS, end = first + nr_elements(m, part);
+
+	for (uint32_t e = end; e-- > first;)
+		m->head[hash(load(m->frame + place_of(m, e)))] = m->before[e];
+	for (uint32_t e = first; e < end; e++)
+		if (is_left(m, e))
+			enter(m, e);
 }
 
 /* How many elements from `e` on are the same at `from`, which has to be in one part that may be named. */
@@ -223,9 +241,10 @@ static uint32_t run_at(const struct match *m, uint32_t e, uint32_t end, uint32_t
 	uint32_t at = place_of(m, e), part = e / MATCH_ELEMENTS, source = from / MATCH_PART, nr = 0;
 	uint32_t source_end = source == part ? UINT32_MAX : (source + 1) * MATCH_PART; /* the part's own may overlap */
 
-	if (!(m->names[part] >> source & 1) || from + MATCH_WIDTH > at)
+	if (!(m->names >> source & 1) || from + MATCH_WIDTH > at)
 		return 0;
 	while (e + nr < end && from + (nr + 1) * MATCH_WIDTH <= source_end &&
+	       (source == part || left_at(m, from + nr * MATCH_WIDTH)) &&
 	       load(m->frame + at + nr * MATCH_WIDTH) == load(m->frame + from + nr * MATCH_WIDTH))
 		nr++;
 	return nr;
@@ -257,6 +276,8 @@ const uint8_t *match_take(struct match *m, uint32_t part, uint32_t *ret_len)
 		 rest = m->lead[part];
 	const uint8_t *p = m->frame + part * MATCH_PART;
 
+	look_at(m, part);
+	m->names = choose_names(m, part);
 	match_runs_start(&m->runs, p, tail, rest);
 	memcpy(m->rest, p, rest);
 	for (uint32_t e = first, nr, distance = 0; e < end; e += nr) {
@@ -271,7 +292,9 @@ const uint8_t *match_take(struct match *m, uint32_t part, uint32_t *ret_len)
 		memcpy(m->rest + rest, m->frame + place_of(m, e), MATCH_WIDTH);
 		rest += MATCH_WIDTH;
 		match_runs_skip(&m->runs);
+		m->left[e / 64] |= UINT64_C(1) << e % 64;
 	}
+	leave(m, part);
 	tail -= m->lead[part] + (end - first) * MATCH_WIDTH;
 	memcpy(m->rest + rest, p + part_len(m, part) - tail, tail);
 	*ret_len = rest + tail;

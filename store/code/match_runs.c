@@ -125,7 +125,7 @@ int match_runs_encode(struct match_runs *r, struct code_type type, const void *r
 		.lead = r->lead,
 		.plain_len = r->plain_len,
 		.base_crc = crc32c(r->plain, r->plain_len),
-		.base_place = code_place(CODE_PLACE_MATCHED, r->parts),
+		.base_place = code_place(CODE_PLACE_MATCHED, CODE_PLACE_LEFT | r->parts),
 	};
 	uint32_t all = sizeof(*header) + sizeof(*d);
 	int n;
@@ -149,6 +149,11 @@ int match_runs_encode(struct match_runs *r, struct code_type type, const void *r
 	return (int)all;
 }
 
+/* Elements of a part. */
+struct run {
+	uint16_t at, nr;
+};
+
 struct match_out {
 	struct code_entropy_work *entropy;
 	uint8_t stream[MATCH_NR_STREAMS][MATCH_STREAM_MAX];
@@ -156,6 +161,10 @@ struct match_out {
 	uint32_t recent[MATCH_NR_RECENT];
 	uint8_t rest[MATCH_PART];
 	uint32_t rest_len;
+	/* of the part whose elements that are left have been placed */
+	struct code_header header;
+	struct run run[MATCH_ELEMENTS];
+	uint32_t nr_runs;
 };
 
 struct match_out *match_out_new(void)
@@ -179,62 +188,54 @@ void match_out_free(struct match_out *o)
 	free(o);
 }
 
-static int stream_out(struct match_out *o, unsigned i, uint32_t word, const uint8_t *p)
+/* One of the streams behind `d`, whose stored bytes are those of the block. */
+static int stream_out(struct match_out *o, const struct match_disk *d, uint32_t stored_len, unsigned stream)
 {
-	uint32_t n = CODE_SECTION_LEN(word);
+	uint32_t word = le32_get(d->stream[stream].word), n = CODE_SECTION_LEN(word), left = stored_len - sizeof(*d);
+	const uint8_t *p = (const uint8_t *)(d + 1);
 
+	for (unsigned i = 0; i < stream; i++) {
+		uint32_t before = CODE_SECTION_LEN(le32_get(d->stream[i].word));
+
+		if (before > left)
+			return -EBADMSG;
+		p += before;
+		left -= before;
+	}
+	o->len[stream] = le32_get(d->stream[stream].plain_len);
+	o->at[stream] = 0;
+	if (n > left || o->len[stream] > MATCH_STREAM_MAX)
+		return -EBADMSG;
 	switch (CODE_SECTION_KIND(word)) {
 	case CODE_SECTION_RAW:
-		if (n != o->len[i])
+		if (n != o->len[stream])
 			return -EBADMSG;
-		memcpy(o->stream[i], p, n);
+		memcpy(o->stream[stream], p, n);
 		return 0;
 	case CODE_SECTION_CODED:
-		return code_entropy_out(o->entropy, CODE_ENTROPY_ZSTD, p, n, o->stream[i], o->len[i]);
+		return code_entropy_out(o->entropy, CODE_ENTROPY_ZSTD, p, n, o->stream[stream], o->len[stream]);
 	default:
 		return -EBADMSG;
 	}
 }
 
-/* The block of what is left: by itself, and not one with runs again. */
-static int rest_out(struct match_out *o, struct code_work *w, const uint8_t *p, size_t len)
+/* The block of what is left, behind the streams: by itself, and not one with runs again. */
+static int rest_out(struct match_out *o, struct code_work *w, const struct match_disk *d, uint32_t stored_len)
 {
-	struct code_header h;
-	int n = code_header_decode(p, len, &h);
+	const struct code_header_disk *rest;
+	size_t before = sizeof(*d);
+	int n;
 
-	if (n < 0 || h.base != CODE_BASE_NONE)
+	for (unsigned i = 0; i < MATCH_NR_STREAMS; i++)
+		before += CODE_SECTION_LEN(le32_get(d->stream[i].word));
+	rest = (const struct code_header_disk *)((const uint8_t *)d + before);
+	if (before + sizeof(*rest) > stored_len || rest->base != CODE_BASE_NONE)
 		return -EBADMSG;
-	n = code_decode(w, p, len, NULL, 0, o->rest, sizeof(o->rest));
+	n = code_decode(w, rest, stored_len - before, NULL, 0, o->rest, sizeof(o->rest));
 	if (n < 0)
 		return n == -ENOMEM ? n : -EBADMSG;
 	o->rest_len = (uint32_t)n;
 	return 0;
-}
-
-static int streams_out(struct match_out *o, struct code_work *w, const uint8_t *p, size_t len)
-{
-	const struct match_disk *d = (const struct match_disk *)p;
-	int r;
-
-	if (len < sizeof(*d))
-		return -EBADMSG;
-	p += sizeof(*d);
-	len -= sizeof(*d);
-	for (unsigned i = 0; i < MATCH_NR_STREAMS; i++) {
-		uint32_t word = le32_get(d->stream[i].word), n = CODE_SECTION_LEN(word);
-
-		o->len[i] = le32_get(d->stream[i].plain_len);
-		o->at[i] = 0;
-		if (n > len || o->len[i] > MATCH_STREAM_MAX)
-			return -EBADMSG;
-		r = stream_out(o, i, word, p);
-		if (r < 0)
-			return r;
-		p += n;
-		len -= n;
-	}
-	memset(o->recent, 0, sizeof(o->recent));
-	return rest_out(o, w, p, len);
 }
 
 /* The next byte; none is left: -EBADMSG. */
@@ -278,94 +279,123 @@ static int get_distance(struct match_out *o)
 	return (int)distance;
 }
 
+/* One by one: most runs are short, and what was just put there may go on. */
+static void copy_elements(uint8_t *to, const uint8_t *from, uint32_t nr)
+{
+	for (uint32_t i = 0; i < nr; i++) {
+		uint64_t x;
+
+		memcpy(&x, from + (size_t)i * MATCH_WIDTH, MATCH_WIDTH);
+		memcpy(to + (size_t)i * MATCH_WIDTH, &x, MATCH_WIDTH);
+	}
+}
+
+/* What is left goes to its place, and where the runs are is noted. */
+static int place_elements(struct match_out *o, uint8_t *ret)
+{
+	const struct code_header *h = &o->header;
+	uint32_t nr = code_nr_elements(h), at = 0, from = h->lead, tail = h->plain_len - h->lead - nr * MATCH_WIDTH;
+
+	o->nr_runs = 0;
+	if (o->rest_len < h->lead + tail)
+		return -EBADMSG;
+	memcpy(ret, o->rest, h->lead);
+	while (o->at[LEFT] < o->len[LEFT]) {
+		int left = get_number(o, LEFT, nr - at), length = get_number(o, LENGTHS, nr - at);
+		uint32_t end = at + (uint32_t)left + (uint32_t)length + 1;
+
+		if (left < 0 || length < 0 || end > nr || (uint32_t)left * MATCH_WIDTH > o->rest_len - tail - from)
+			return -EBADMSG;
+		copy_elements(ret + h->lead + (size_t)at * MATCH_WIDTH, o->rest + from, (uint32_t)left);
+		from += (uint32_t)left * MATCH_WIDTH;
+		at += (uint32_t)left;
+		o->run[o->nr_runs++] = (struct run){ (uint16_t)at, (uint16_t)(length + 1) };
+		at = end;
+	}
+	/* and those behind the last one */
+	if (o->at[LENGTHS] != o->len[LENGTHS] || o->rest_len - from != (nr - at) * MATCH_WIDTH + tail)
+		return -EBADMSG;
+	memcpy(ret + h->lead + (size_t)at * MATCH_WIDTH, o->rest + from, o->rest_len - from);
+	return 0;
+}
+
+int match_place_left(struct match_out *o, struct code_work *w, const void *p, size_t len, void *ret, size_t room)
+{
+	const struct match_disk *d = (const struct match_disk *)((const uint8_t *)p + sizeof(struct code_header_disk));
+	struct code_header *h = &o->header;
+	int r;
+
+	r = code_header_decode(p, len, h);
+	if (r < 0)
+		return r;
+	if (h->base != CODE_BASE_MATCHED || h->stored_len < sizeof(*d))
+		return -EBADMSG;
+	if (h->plain_len > room)
+		return -ENOBUFS;
+	r = stream_out(o, d, h->stored_len, LEFT);
+	if (r == 0)
+		r = stream_out(o, d, h->stored_len, LENGTHS);
+	if (r == 0)
+		r = rest_out(o, w, d, h->stored_len);
+	if (r == 0)
+		r = place_elements(o, ret);
+	return r < 0 ? r : (int)h->plain_len;
+}
+
 /* What is being put together. */
 struct filling {
 	uint8_t *const *before;
 	uint32_t part, parts; /* its number, and those that it names */
 	uint8_t *ret;
-	uint32_t at, end; /* elements, as bytes of the part */
 };
 
-/* A run of `len` bytes that begins `distance` bytes before f->at. */
-static int copy_run(struct filling *f, uint32_t distance, uint32_t len)
+/* A run that begins at byte `at` of the part, and whose elements also begin `distance` bytes before that. */
+static int copy_run(const struct filling *f, uint32_t at, uint32_t nr, uint32_t distance)
 {
-	uint32_t place = f->part * MATCH_PART + f->at, from = place - distance, source = from / MATCH_PART,
+	uint32_t place = f->part * MATCH_PART + at, from = place - distance, source = from / MATCH_PART,
 		 in = from % MATCH_PART;
 
-	if (distance > place || distance < MATCH_WIDTH || len > f->end - f->at)
+	if (distance > place || distance < MATCH_WIDTH)
 		return -EBADMSG;
 	if (source == f->part) {
-		if (distance >= len)
-			memcpy(f->ret + f->at, f->ret + in, len);
-		else
-			for (uint32_t i = 0; i < len; i += MATCH_WIDTH) /* what was just put there goes on */
-				memcpy(f->ret + f->at + i, f->ret + in + i, MATCH_WIDTH);
-	} else {
-		if (!(f->parts >> source & 1) || !f->before[source] || len > MATCH_PART - in)
-			return -EBADMSG;
-		memcpy(f->ret + f->at, f->before[source] + in, len);
+		copy_elements(f->ret + at, f->ret + in, nr);
+		return 0;
 	}
-	f->at += len;
-	return 0;
-}
-
-/* Elements from what is left, from *at on. */
-static int copy_left(const struct match_out *o, struct filling *f, uint32_t *at, uint32_t len)
-{
-	if (len > f->end - f->at || len > o->rest_len - *at)
+	if (!(f->parts >> source & 1) || !f->before[source] || nr * MATCH_WIDTH > MATCH_PART - in)
 		return -EBADMSG;
-	memcpy(f->ret + f->at, o->rest + *at, len);
-	f->at += len;
-	*at += len;
+	copy_elements(f->ret + at, f->before[source] + in, nr);
 	return 0;
 }
 
-static int fill(struct match_out *o, struct filling *f, uint32_t lead, uint32_t plain_len)
+int match_place_runs(struct match_out *o, const void *p, uint8_t *const before[], uint32_t nr_before, void *ret)
 {
-	uint32_t at = 0, left = 0;
+	const struct match_disk *d = (const struct match_disk *)((const uint8_t *)p + sizeof(struct code_header_disk));
+	const struct code_header *h = &o->header;
+	struct filling f = { .before = before, .part = nr_before, .parts = code_place_parts(h->base_place), .ret = ret };
 	int r;
 
-	f->end = lead; /* bytes before the first element */
-	r = copy_left(o, f, &at, lead);
-	f->end = lead + (uint32_t)round_down(plain_len - lead, MATCH_WIDTH);
-	while (r == 0 && o->at[LEFT] < o->len[LEFT]) {
-		uint32_t room = (f->end - f->at) / MATCH_WIDTH;
-		int nr = get_number(o, LEFT, room), length = get_number(o, LENGTHS, room), distance = get_distance(o);
-
-		if (nr < 0 || length < 0 || distance < 0)
-			return -EBADMSG;
-		r = copy_left(o, f, &at, (uint32_t)nr * MATCH_WIDTH);
-		if (r == 0)
-			r = copy_run(f, (uint32_t)distance, ((uint32_t)length + 1) * MATCH_WIDTH);
-	}
-	if (r < 0 || o->at[LENGTHS] != o->len[LENGTHS] || o->at[DISTANCES] != o->len[DISTANCES])
+	if (nr_before >= MATCH_PARTS || f.parts >> nr_before > 0)
 		return -EBADMSG;
-	f->end = plain_len; /* and those behind the last one */
-	left = plain_len - f->at;
-	r = copy_left(o, f, &at, left);
-	return r == 0 && at == o->rest_len ? 0 : -EBADMSG;
+	r = stream_out(o, d, h->stored_len, DISTANCES);
+	memset(o->recent, 0, sizeof(o->recent));
+	for (uint32_t i = 0; i < o->nr_runs && r == 0; i++) {
+		int distance = get_distance(o);
+
+		r = distance < 0 ? distance :
+				   copy_run(&f, h->lead + o->run[i].at * MATCH_WIDTH, o->run[i].nr, (uint32_t)distance);
+	}
+	if (r < 0)
+		return r;
+	return o->at[DISTANCES] == o->len[DISTANCES] && crc32c(ret, h->plain_len) == h->base_crc ? 0 : -EBADMSG;
 }
 
 int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t len, uint8_t *const before[],
 		 uint32_t nr_before, void *ret, size_t room)
 {
-	const uint8_t *stored = (const uint8_t *)p + sizeof(struct code_header_disk);
-	struct filling f = { .before = before, .part = nr_before, .ret = ret };
-	struct code_header h;
-	int r;
+	int n = match_place_left(o, w, p, len, ret, room), r;
 
-	r = code_header_decode(p, len, &h);
-	if (r < 0)
-		return r;
-	f.parts = code_place_off(h.base_place);
-	if (h.base != CODE_BASE_MATCHED || nr_before >= MATCH_PARTS || f.parts >> nr_before > 0)
-		return -EBADMSG;
-	if (h.plain_len > room)
-		return -ENOBUFS;
-	r = streams_out(o, w, stored, h.stored_len);
-	if (r == 0)
-		r = fill(o, &f, h.lead, h.plain_len);
-	if (r < 0)
-		return r;
-	return crc32c(ret, h.plain_len) == h.base_crc ? (int)h.plain_len : -EBADMSG;
+	if (n < 0)
+		return n;
+	r = match_place_runs(o, p, before, nr_before, ret);
+	return r < 0 ? r : n;
 }

@@ -169,18 +169,48 @@ static int find_base(struct coder *c, const struct code_header *h, uint8_t *cons
 	return r < 0 ? r : (int)twin_base(how, h->type, h->lead, c->twin, len, h->plain_len, c->base);
 }
 
-static int matched_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,
-			  void *ret, size_t room)
+static bool has_memory_for_blocks(struct coder *c)
+{
+	if (!c->blocks)
+		c->blocks = code_work_new();
+	return c->blocks;
+}
+
+static int place_left(struct coder *c, const void *p, size_t len, void *ret, size_t room)
 {
 	static_assert(PACK_PART_BYTES == MATCH_PART && PACK_PARTS == MATCH_PARTS, "what blocks name are parts");
 	int n;
 
 	if (!c->runs)
 		c->runs = match_out_new();
-	if (!c->runs)
+	if (!c->runs || !has_memory_for_blocks(c))
 		return -ENOMEM;
-	n = match_decode(c->runs, c->blocks, p, len, before, nr_before, ret, room);
+	n = match_place_left(c->runs, c->blocks, p, len, ret, room);
 	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
+}
+
+int codec_place_left(struct coder *c, const void *p, size_t len, uint32_t place, void *ret, size_t room)
+{
+	int n = place_left(c, p, len, ret, room);
+	const struct le32 *said = (const struct le32 *)((const struct code_header_disk *)p + 1);
+
+	return n >= 0 && le32_get(*said) != place ? -EBADMSG : n;
+}
+
+int codec_place_runs(struct coder *c, const void *p, uint8_t *const before[], uint32_t nr_before, void *ret)
+{
+	return match_place_runs(c->runs, p, before, nr_before, ret);
+}
+
+static int matched_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,
+			  void *ret, size_t room)
+{
+	int n = place_left(c, p, len, ret, room), r;
+
+	if (n < 0)
+		return n;
+	r = codec_place_runs(c, p, before, nr_before, ret);
+	return r < 0 ? r : n;
 }
 
 static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,
@@ -190,12 +220,10 @@ static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *con
 	struct code_header h;
 	int n = 0;
 
-	if (!c->blocks)
-		c->blocks = code_work_new();
-	if (!c->blocks)
-		return -ENOMEM;
 	if (len >= sizeof(*d) && d->version == CODE_VERSION_MATCHED)
 		return matched_decode(c, p, len, before, nr_before, ret, room);
+	if (!has_memory_for_blocks(c))
+		return -ENOMEM;
 	if (len >= sizeof(*d) && d->version == CODE_VERSION_PLACED) {
 		n = code_header_decode(p, len, &h);
 		if (n == 0)

@@ -98,14 +98,15 @@ bool pack_has_bases(const struct pack_coding *c)
 	return false;
 }
 
-/* The parts that a part has its base in. */
-static uint32_t base_parts(uint32_t place, uint32_t part, uint32_t len)
+uint32_t pack_base_parts(const struct pack_coding *c, uint32_t plain_len, uint32_t part)
 {
-	uint32_t off = code_place_off(place), end, parts = 0;
+	uint32_t place = c->base[part], off = code_place_off(place), end, parts = 0;
 
+	if (c->codec != PACK_CODEC_CODED || place == 0)
+		return 0;
 	if (code_place_how(place) == CODE_PLACE_MATCHED)
-		return off;
-	end = off + pack_base_len(place, part, len);
+		return code_place_parts(place);
+	end = off + pack_base_len(place, part, pack_part_len(plain_len, part));
 	for (uint32_t k = off / PACK_PART_BYTES; k * PACK_PART_BYTES < end; k++)
 		parts |= 1u << k;
 	return parts;
@@ -114,10 +115,31 @@ static uint32_t base_parts(uint32_t place, uint32_t part, uint32_t len)
 /* Bases come before what is coded against them: so one pass from the last to the first finds all. */
 uint32_t pack_with_bases(const struct pack_coding *c, uint32_t plain_len, uint32_t parts)
 {
-	for (uint32_t i = pack_nr_parts(plain_len); c->codec == PACK_CODEC_CODED && i-- > 0;)
-		if (c->base[i] > 0 && parts >> i & 1)
-			parts |= base_parts(c->base[i], i, pack_part_len(plain_len, i));
+	for (uint32_t i = pack_nr_parts(plain_len); i-- > 0;)
+		if (parts >> i & 1)
+			parts |= pack_base_parts(c, plain_len, i);
 	return parts;
+}
+
+uint32_t pack_to_decode(const struct pack_coding *c, uint32_t plain_len, uint32_t parts, uint32_t *ret_left)
+{
+	uint32_t left = 0; /* parts of which so much is wanted, and perhaps more */
+
+	*ret_left = 0;
+	for (uint32_t i = pack_nr_parts(plain_len); i-- > 0;) {
+		bool is_of_left = c->codec == PACK_CODEC_CODED && code_place_of_left(c->base[i]);
+
+		if (left >> i & 1 && !(parts >> i & 1)) {
+			if (is_of_left) {
+				*ret_left |= 1u << i;
+				continue;
+			}
+			parts |= 1u << i;
+		}
+		if (parts >> i & 1)
+			*(is_of_left ? &left : &parts) |= pack_base_parts(c, plain_len, i);
+	}
+	return parts | *ret_left;
 }
 
 static void encode_chunks(const struct pack_table *t, const struct pack_cuts *cuts, struct pack_table_disk *ret)
@@ -181,8 +203,9 @@ static int bases_decode(const struct pack_table_disk *d, uint32_t nr, uint32_t r
 		ret[i] = le32_get(d->base[i]);
 		if (ret[i] > 0 && !code_place_valid(ret[i]))
 			return -EOPNOTSUPP;
-		if (ret[i] > 0 && code_place_off(ret[i]) >=
-					  (code_place_how(ret[i]) == CODE_PLACE_MATCHED ? 1u << i : i * PACK_PART_BYTES))
+		if (ret[i] > 0 && (code_place_how(ret[i]) == CODE_PLACE_MATCHED ?
+					   code_place_parts(ret[i]) >> i > 0 :
+					   code_place_off(ret[i]) >= i * PACK_PART_BYTES))
 			return -EBADMSG;
 	}
 	return is_zero(d->base + nr, (PACK_PARTS - nr) * sizeof(*d->base)) ? 0 : -EOPNOTSUPP;

@@ -129,6 +129,11 @@ static inline uint32_t pack_stored_len(const struct pack_coding *c, uint32_t pla
 uint32_t pack_base_len(uint32_t place, uint32_t part, uint32_t len);
 /* These parts, a bit each, and all that it takes to decode them. */
 uint32_t pack_with_bases(const struct pack_coding *c, uint32_t plain_len, uint32_t parts);
+/* The same, to decode them now. *ret_left: those of which it takes no more than what is left in them (CODE_PLACE_LEFT),
+ * without what they name themselves. */
+uint32_t pack_to_decode(const struct pack_coding *c, uint32_t plain_len, uint32_t parts, uint32_t *ret_left);
+/* Those that the base of one part is in. */
+uint32_t pack_base_parts(const struct pack_coding *c, uint32_t plain_len, uint32_t part);
 bool pack_has_bases(const struct pack_coding *c);
 
 /* How the plain bytes of a frame are cut. Borrows `ends`. */

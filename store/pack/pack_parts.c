@@ -1,12 +1,15 @@
 /*
  * Parts of compressed frames, from the disk into memory. Only those that are wanted are read, in whole blocks,
  * neighbours and those with a small gap between them at once. What they are coded against is wanted with them.
+ *
+ * Parts are decoded one after the other: where one needs others these come before it.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "base/io.h"
 #include "base/util.h"
+#include "store/code/code_format.h"
 #include "store/pack/packs_impl.h"
 
 /* Stored bytes [from, to) to where they would be with all the others. -EBADMSG: the file ends too early. */
@@ -48,22 +51,6 @@ static int read_wanted(struct part_read *pr, uint32_t skip_max)
 	return to > 0 ? read_stored(pr, from, to) : 0;
 }
 
-static int decompress(struct part_read *pr, uint32_t part, struct coder *coder)
-{
-	uint32_t start = pack_part_start(pr->coding, part), len = pr->coding->part_end[part] - start;
-	uint32_t plain = pack_part_len(pr->plain_len, part);
-
-	int n;
-
-	if (len < plain) {
-		n = codec_decompress_some(coder, pr->coding->codec, pr->stored->data + start, len, pr->to, part,
-					  pr->to[part], plain);
-		return n < 0 ? n : (uint32_t)n == plain ? 0 : -EBADMSG;
-	}
-	memcpy(pr->to[part], pr->stored->data + start, plain);
-	return 0;
-}
-
 static uint32_t wanted_parts(const struct part_read *pr)
 {
 	uint32_t parts = 0;
@@ -73,39 +60,129 @@ static uint32_t wanted_parts(const struct part_read *pr)
 	return parts;
 }
 
-/* Those that they are coded against go to the spare memory. */
-static void want_bases(struct part_read *pr)
+/* Those that they are coded against go to the spare memory. Returns the parts of which only what is left is wanted. */
+static uint32_t want_bases(struct part_read *pr)
 {
-	uint32_t wanted = wanted_parts(pr), all = pack_with_bases(pr->coding, pr->plain_len, wanted);
+	uint32_t wanted = wanted_parts(pr), left, all = pack_to_decode(pr->coding, pr->plain_len, wanted, &left);
 
-	pr->bases = all & ~wanted;
+	pr->bases = all & ~wanted & ~left;
 	for (uint32_t i = 0; i < PACK_PARTS; i++)
-		if (pr->bases >> i & 1)
+		if ((all & ~wanted) >> i & 1)
 			pr->to[i] = pr->spare + i * PACK_PART_BYTES;
+	return left;
+}
+
+struct decoding {
+	struct part_read *pr;
+	uint32_t only_left; /* parts, a bit each, of which no more is wanted */
+
+	struct mutex lock; /* leaf */
+	struct cond changed;
+	uint32_t next GUARDED_BY(lock); /* part that nobody has */
+	uint32_t left GUARDED_BY(lock), done GUARDED_BY(lock), bad GUARDED_BY(lock); /* parts, a bit each */
+	bool no_memory GUARDED_BY(lock);
+};
+
+static uint32_t take_part(struct decoding *d)
+{
+	uint32_t nr = pack_nr_parts(d->pr->plain_len), part;
+
+	mutex_lock(&d->lock);
+	while (d->next < nr && !d->pr->to[d->next])
+		d->next++;
+	part = d->next < nr ? d->next++ : nr;
+	mutex_unlock(&d->lock);
+	return part;
+}
+
+/* Until what is left in these parts is in its place, or all of them are there: false if one never is. */
+static bool wait_for(struct decoding *d, const uint32_t *which, uint32_t parts)
+{
+	bool is_good;
+
+	mutex_lock(&d->lock);
+	while ((parts & ~*which) != 0)
+		cond_wait(&d->changed, &d->lock);
+	is_good = (parts & d->bad) == 0;
+	mutex_unlock(&d->lock);
+	return is_good;
+}
+
+/* What is left of a part is there, or all of it, or neither ever will be. */
+static void tell(struct decoding *d, uint32_t part, bool is_done, int r)
+{
+	mutex_lock(&d->lock);
+	d->left |= 1u << part;
+	d->done |= is_done ? 1u << part : 0;
+	d->bad |= r < 0 ? 1u << part : 0;
+	d->no_memory |= r == -ENOMEM;
+	cond_broadcast(&d->changed);
+	mutex_unlock(&d->lock);
+}
+
+/* A part with runs of what is left in others. */
+static int decode_matched(struct decoding *d, uint32_t part, struct coder *coder, const uint8_t *p, uint32_t len)
+{
+	struct part_read *pr = d->pr;
+	uint32_t plain = pack_part_len(pr->plain_len, part), bases = pack_base_parts(pr->coding, pr->plain_len, part);
+	int n = codec_place_left(coder, p, len, pr->coding->base[part], pr->to[part], plain);
+
+	if (n < 0 || d->only_left >> part & 1)
+		return MIN(n, 0);
+	if ((uint32_t)n != plain)
+		return -EBADMSG;
+	tell(d, part, false, 0);
+	/* without its base it is lost */
+	return wait_for(d, &d->left, bases) ? codec_place_runs(coder, p, pr->to, part, pr->to[part]) : -EBADMSG;
+}
+
+static int decode_part(struct decoding *d, uint32_t part, struct coder *coder)
+{
+	struct part_read *pr = d->pr;
+	uint32_t start = pack_part_start(pr->coding, part), len = pr->coding->part_end[part] - start;
+	uint32_t plain = pack_part_len(pr->plain_len, part);
+	const uint8_t *p = pr->stored->data + start;
+	int n;
+
+	if (len == plain) {
+		memcpy(pr->to[part], p, plain);
+		return 0;
+	}
+	if (pr->coding->codec == PACK_CODEC_CODED && code_place_of_left(pr->coding->base[part]))
+		return decode_matched(d, part, coder, p, len);
+	if (!wait_for(d, &d->done, pack_base_parts(pr->coding, pr->plain_len, part)))
+		return -EBADMSG;
+	n = codec_decompress_some(coder, pr->coding->codec, p, len, pr->to, part, pr->to[part], plain);
+	return n < 0 ? n : (uint32_t)n == plain ? 0 : -EBADMSG;
+}
+
+static void decode_some(void *userdata)
+{
+	struct decoding *d = userdata;
+	struct coder *coder = coder_get(&d->pr->packs->coders);
+	uint32_t part;
+
+	while ((part = take_part(d)) < pack_nr_parts(d->pr->plain_len))
+		tell(d, part, true, coder ? decode_part(d, part, coder) : -ENOMEM);
+	coder_put(&d->pr->packs->coders, coder);
 }
 
 int packs_read_parts(struct part_read *pr)
 {
-	struct coder *coder;
+	struct decoding d = { .pr = pr, .only_left = want_bases(pr) };
 	int r;
 
-	want_bases(pr);
 	r = read_wanted(pr, PACK_SKIP_BYTES);
 	if (r == -EIO) /* perhaps of a part that nobody asked for */
 		r = read_wanted(pr, 0);
 	if (r < 0)
 		return r;
-	coder = coder_get(&pr->packs->coders);
-	if (!coder)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < pack_nr_parts(pr->plain_len) && r != -ENOMEM; i++) {
-		if (!pr->to[i])
-			continue;
-		/* without its base it is lost */
-		r = pack_with_bases(pr->coding, pr->plain_len, 1u << i) & pr->bad ? -EBADMSG : decompress(pr, i, coder);
-		if (r == -EBADMSG)
-			pr->bad |= 1u << i;
-	}
-	coder_put(&pr->packs->coders, coder);
-	return r == -ENOMEM ? r : 0;
+	mutex_init(&d.lock);
+	cond_init(&d.changed);
+	decode_some(&d);
+	pr->bad = d.bad;
+	r = d.no_memory ? -ENOMEM : 0;
+	cond_release(&d.changed);
+	mutex_release(&d.lock);
+	return r;
 }

@@ -67,7 +67,7 @@ static void decode_runs(const uint8_t *p, size_t len)
 	size_t all;
 
 	h.lead = MIN(lead, plain_len);
-	h.base_place = code_place(CODE_PLACE_MATCHED, p[4] % 8);
+	h.base_place = code_place(CODE_PLACE_MATCHED, p[4] % 8 | (p[4] & 8 ? CODE_PLACE_LEFT : 0));
 	p += 5;
 	len -= 5;
 	left = (uint32_t)MIN((size_t)left, len);
