@@ -9,6 +9,7 @@
 #define PAYS_PERCENT 97u /* of what it is without, or less: decoding needs other parts */
 #define AGAIN 16u /* frames */
 #define WAIT_MAX 256u
+#define TRIED_MIN (4u * MATCH_PART) /* bytes that tell */
 #define REPEATED_MIN 32u /* one of so many elements at least, or it is not worth a try */
 
 int matching_init(struct matching *m, struct code_work *work, const struct coding_shape *shape, double budget,
@@ -54,10 +55,17 @@ enum matching_turn matching_next(struct matching *m)
 
 void matching_tell(struct matching *m, uint64_t plain, uint64_t alone, uint64_t matched, uint64_t ns)
 {
-	m->pays = matched > 0 && matched * 100 <= alone * PAYS_PERCENT &&
-		  (m->budget <= 0 || (double)ns <= m->budget * (double)MAX(plain, (uint64_t)1));
+	m->tried.plain += plain;
+	m->tried.alone += alone;
+	m->tried.matched += matched > 0 ? matched : alone;
+	m->tried.ns += ns;
+	m->pays = m->tried.matched * 100 <= m->tried.alone * PAYS_PERCENT &&
+		  (m->budget <= 0 || (double)m->tried.ns <= m->budget * (double)MAX(m->tried.plain, (uint64_t)1));
+	if (m->tried.plain < TRIED_MIN)
+		return;
 	m->last_wait = m->pays ? AGAIN : MIN(2 * m->last_wait, WAIT_MAX);
 	m->wait = m->last_wait;
+	memset(&m->tried, 0, sizeof(m->tried));
 }
 
 /* One part that was taken: its bytes, and where its base is. */

@@ -18,6 +18,9 @@ struct matching {
 	double budget; /* ns per byte; <= 0: any */
 	bool pays;
 	unsigned wait, last_wait; /* frames until both ways are tried again */
+	struct {
+		uint64_t plain, alone, matched, ns;
+	} tried; /* since that was decided: short frames say too little */
 	uint8_t *room; /* for the block of what is left */
 };
 
