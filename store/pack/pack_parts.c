@@ -2,7 +2,9 @@
  * Parts of compressed frames, from the disk into memory. Only those that are wanted are read, in whole blocks,
  * neighbours and those with a small gap between them at once. What they are coded against is wanted with them.
  *
- * Parts are decoded one after the other: where one needs others these come before it.
+ * Several threads decode the parts of one read. Each takes the first part that nobody has. Where it needs others, these
+ * come before it: they are done or somebody is at them, and the first of all waits for nobody. What is left in a part
+ * (store/code/match.h) is placed before it waits for what others have left.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,6 +13,8 @@
 #include "base/util.h"
 #include "store/code/code_format.h"
 #include "store/pack/packs_impl.h"
+
+#define ALONE_MAX 2u /* parts: they are decoded before help has come */
 
 /* Stored bytes [from, to) to where they would be with all the others. -EBADMSG: the file ends too early. */
 static int read_stored(struct part_read *pr, uint32_t from, uint32_t to)
@@ -170,6 +174,7 @@ static void decode_some(void *userdata)
 int packs_read_parts(struct part_read *pr)
 {
 	struct decoding d = { .pr = pr, .only_left = want_bases(pr) };
+	unsigned nr;
 	int r;
 
 	r = read_wanted(pr, PACK_SKIP_BYTES);
@@ -179,7 +184,8 @@ int packs_read_parts(struct part_read *pr)
 		return r;
 	mutex_init(&d.lock);
 	cond_init(&d.changed);
-	decode_some(&d);
+	nr = (unsigned)__builtin_popcount(wanted_parts(pr));
+	pack_crew_run(&pr->packs->crew, nr > ALONE_MAX ? nr / 2 : 0, decode_some, &d);
 	pr->bad = d.bad;
 	r = d.no_memory ? -ENOMEM : 0;
 	cond_release(&d.changed);

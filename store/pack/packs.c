@@ -169,6 +169,7 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	p->likely_chunk_len = PACK_BLOCK;
 	pack_buffers_init(&p->buffers, conf->nr_spare);
 	coders_init(&p->coders);
+	pack_crew_init(&p->crew);
 	pack_places_init(&p->damaged);
 	pack_places_init(&p->replaced);
 	pack_places_init(&p->removed);
@@ -211,6 +212,7 @@ void packs_close(struct packs *p)
 	pack_places_release(&p->replaced);
 	pack_places_release(&p->damaged);
 	pack_buffers_release(&p->buffers);
+	pack_crew_release(&p->crew);
 	coders_release(&p->coders);
 	cond_release(&p->changed);
 	mutex_release(&p->lock);

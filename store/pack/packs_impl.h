@@ -2,7 +2,7 @@
  * What the files of store/pack share: the body of struct packs. Nobody outside this folder includes it.
  *
  * Lock order: packs.lock, then the locks of pack_files, pack_tables' shards, pack_places,
- * pack_buffers and coders, which are all leaves. No lock is held across disk I/O, but for heal_lock.
+ * pack_buffers, coders and pack_crew, which are all leaves. No lock is held across disk I/O, but for heal_lock.
  */
 #pragma once
 
@@ -12,6 +12,7 @@
 #include "store/pack/codec.h"
 #include "store/pack/pack.h"
 #include "store/pack/pack_buffers.h"
+#include "store/pack/pack_crew.h"
 #include "store/pack/pack_files.h"
 #include "store/pack/pack_places.h"
 #include "store/pack/pack_table.h"
@@ -55,6 +56,7 @@ struct packs {
 
 	struct pack_buffers buffers;
 	struct coders coders;
+	struct pack_crew crew; /* to decode what was read */
 	struct pack_places removed; /* packs, as offset 0 */
 	struct pack_places damaged; /* chunks by their address, tables by theirs, whole packs and headers as offset 0 */
 	struct pack_places replaced; /* chunks that were damaged and are referred to no more */
