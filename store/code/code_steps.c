@@ -8,6 +8,48 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are loaded as
 
 #define FAR 16 /* elements */
 
+/* The upper half of each 2 * `bits` of one word for the lower half of the other. */
+static void exchange(uint64_t *one, uint64_t *other, unsigned bits, uint64_t low)
+{
+	uint64_t t = (*one >> bits ^ *other) & low;
+
+	*other ^= t;
+	*one ^= t << bits;
+}
+
+/* Byte j of a[i] becomes byte i of a[j], of eight words. No loops: compilers leave them as they are. */
+static void transpose_bytes(uint64_t a[8])
+{
+	exchange(&a[0], &a[4], 32, 0x00000000ffffffff);
+	exchange(&a[1], &a[5], 32, 0x00000000ffffffff);
+	exchange(&a[2], &a[6], 32, 0x00000000ffffffff);
+	exchange(&a[3], &a[7], 32, 0x00000000ffffffff);
+	exchange(&a[0], &a[2], 16, 0x0000ffff0000ffff);
+	exchange(&a[1], &a[3], 16, 0x0000ffff0000ffff);
+	exchange(&a[4], &a[6], 16, 0x0000ffff0000ffff);
+	exchange(&a[5], &a[7], 16, 0x0000ffff0000ffff);
+	exchange(&a[0], &a[1], 8, 0x00ff00ff00ff00ff);
+	exchange(&a[2], &a[3], 8, 0x00ff00ff00ff00ff);
+	exchange(&a[4], &a[5], 8, 0x00ff00ff00ff00ff);
+	exchange(&a[6], &a[7], 8, 0x00ff00ff00ff00ff);
+}
+
+/* Elements of eight planes, as far as they are eight at a time: how many. */
+static size_t eight_bytes_out(const uint8_t *planes, uint64_t *ret, size_t nr)
+{
+	size_t i = 0;
+
+	for (; i + 8 <= nr; i += 8) {
+		uint64_t a[8];
+
+		for (unsigned b = 0; b < 8; b++)
+			memcpy(&a[7 - b], planes + b * nr + i, sizeof(a[0]));
+		transpose_bytes(a);
+		memcpy(ret + i, a, sizeof(a));
+	}
+	return i;
+}
+
 #define WORD uint8_t
 #define SWORD int8_t
 #define BITS 8

@@ -86,9 +86,14 @@ static void NAME(delta_in)(const WORD *restrict a, WORD *restrict ret, size_t nr
 /* Where elements are far from those they depend on, many are done at once. */
 static void NAME(xor_out)(WORD *a, size_t nr, size_t stride)
 {
+	WORD last = 0;
+
 	if (stride >= FAR)
 		for (size_t row = stride; row < nr; row += stride)
 			NAME(exclusive)(a + row, a + row - stride, MIN(stride, nr - row));
+	else if (stride == 1) /* the last one stays in a register */
+		for (size_t i = 0; i < nr; i++)
+			a[i] = last ^= a[i];
 	else
 		for (size_t i = stride; i < nr; i++)
 			a[i] ^= a[i - stride];
@@ -96,9 +101,14 @@ static void NAME(xor_out)(WORD *a, size_t nr, size_t stride)
 
 static void NAME(delta_out)(WORD *a, size_t nr, size_t stride)
 {
+	WORD last = 0;
+
 	if (stride >= FAR)
 		for (size_t row = stride; row < nr; row += stride)
 			NAME(plus)(a + row, a + row - stride, MIN(stride, nr - row));
+	else if (stride == 1)
+		for (size_t i = 0; i < nr; i++)
+			a[i] = last = (WORD)(last + a[i]);
 	else
 		for (size_t i = stride; i < nr; i++)
 			a[i] = (WORD)(a[i] + a[i - stride]);
@@ -115,7 +125,12 @@ static void NAME(bytes_in)(const WORD *restrict a, uint8_t *restrict ret, size_t
 
 static void NAME(bytes_out)(const uint8_t *restrict planes, WORD *restrict ret, size_t nr)
 {
-	for (size_t i = 0; i < nr; i++) {
+	size_t i = 0;
+
+#if BITS == 64
+	i = eight_bytes_out(planes, ret, nr);
+#endif
+	for (; i < nr; i++) {
 		WORD x = PLANE(0);
 
 #if BITS > 8
