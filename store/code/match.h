@@ -58,7 +58,9 @@ int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t
 /*
  * The same in two steps. What is left goes to its place in `ret`, and nothing else is touched there: so much is needed
  * of a part that others name, and no other part for it. Then, with the same bytes, the runs; of the parts that it names
- * (CODE_PLACE_LEFT) what is left must be in its place. They touch nothing that is left. 0, -EBADMSG, -ENOMEM.
+ * (CODE_PLACE_LEFT) what is left must be in its place. They touch nothing that is left. 0, -EBADMSG, -ENOMEM. Whether
+ * the other parts were right is not looked at: that is for who compares what comes of it with something better than the
+ * checksum that match_decode() looks at.
  */
 int match_place_left(struct match_out *o, struct code_work *w, const void *p, size_t len, void *ret, size_t room);
 int match_place_runs(struct match_out *o, const void *p, uint8_t *const before[], uint32_t nr_before, void *ret);

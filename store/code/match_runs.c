@@ -386,7 +386,7 @@ int match_place_runs(struct match_out *o, const void *p, uint8_t *const before[]
 	}
 	if (r < 0)
 		return r;
-	return o->at[DISTANCES] == o->len[DISTANCES] && crc32c(ret, h->plain_len) == h->base_crc ? 0 : -EBADMSG;
+	return o->at[DISTANCES] == o->len[DISTANCES] ? 0 : -EBADMSG;
 }
 
 int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t len, uint8_t *const before[],
@@ -397,5 +397,7 @@ int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t
 	if (n < 0)
 		return n;
 	r = match_place_runs(o, p, before, nr_before, ret);
+	if (r == 0 && crc32c(ret, (size_t)n) != o->header.base_crc)
+		r = -EBADMSG;
 	return r < 0 ? r : n;
 }

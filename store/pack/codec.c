@@ -176,25 +176,26 @@ static bool has_memory_for_blocks(struct coder *c)
 	return c->blocks;
 }
 
-static int place_left(struct coder *c, const void *p, size_t len, void *ret, size_t room)
+static bool has_memory_for_runs(struct coder *c)
 {
 	static_assert(PACK_PART_BYTES == MATCH_PART && PACK_PARTS == MATCH_PARTS, "what blocks name are parts");
-	int n;
 
 	if (!c->runs)
 		c->runs = match_out_new();
-	if (!c->runs || !has_memory_for_blocks(c))
-		return -ENOMEM;
-	n = match_place_left(c->runs, c->blocks, p, len, ret, room);
-	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
+	return c->runs && has_memory_for_blocks(c);
 }
 
 int codec_place_left(struct coder *c, const void *p, size_t len, uint32_t place, void *ret, size_t room)
 {
-	int n = place_left(c, p, len, ret, room);
 	const struct le32 *said = (const struct le32 *)((const struct code_header_disk *)p + 1);
+	int n;
 
-	return n >= 0 && le32_get(*said) != place ? -EBADMSG : n;
+	if (!has_memory_for_runs(c))
+		return -ENOMEM;
+	n = match_place_left(c->runs, c->blocks, p, len, ret, room);
+	if (n < 0)
+		return n == -ENOMEM ? n : -EBADMSG;
+	return le32_get(*said) == place ? n : -EBADMSG;
 }
 
 int codec_place_runs(struct coder *c, const void *p, uint8_t *const before[], uint32_t nr_before, void *ret)
@@ -205,12 +206,12 @@ int codec_place_runs(struct coder *c, const void *p, uint8_t *const before[], ui
 static int matched_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,
 			  void *ret, size_t room)
 {
-	int n = place_left(c, p, len, ret, room), r;
+	int n;
 
-	if (n < 0)
-		return n;
-	r = codec_place_runs(c, p, before, nr_before, ret);
-	return r < 0 ? r : n;
+	if (!has_memory_for_runs(c))
+		return -ENOMEM;
+	n = match_decode(c->runs, c->blocks, p, len, before, nr_before, ret, room);
+	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
 }
 
 static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *const before[], uint32_t nr_before,

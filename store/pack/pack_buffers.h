@@ -1,6 +1,9 @@
 /*
  * Aligned memory for one frame: its table block, its data, and room for bytes that a read passes over. A few that are
- * not in use are kept, so that steady work does not map and unmap a megabyte each time. Thread rule: any thread.
+ * not in use are kept, so that steady work does not map and unmap a megabyte each time. Some of these still hold parts
+ * of a compressed frame that a read has decoded for others: the next read of that frame need not do so again. A file is
+ * read by requests that end anywhere in a part, and files one behind the other that share frames. Thread rule: any
+ * thread.
  */
 #pragma once
 
@@ -11,10 +14,19 @@
 
 #define PACK_SKIP_BYTES (64u << 10) /* a gap up to this is read and thrown away: cheaper than another request */
 
+/* Plain bytes of a frame's parts, a bit each, in a buffer's data, each at its place. */
+struct pack_held {
+	uint32_t pack, frame;
+	uint32_t whole, left; /* all of it; or what is left in it (store/code/match.h) */
+};
+
 struct pack_buffer {
 	union {
 		struct pack_table_disk table;
-		struct pack_buffer *next_free;
+		struct {
+			struct pack_buffer *next_free;
+			struct pack_held held;
+		};
 	};
 	uint8_t data[PACK_FRAME_BYTES];
 	uint8_t skip[PACK_SKIP_BYTES];
@@ -23,11 +35,15 @@ struct pack_buffer {
 struct pack_buffers {
 	unsigned max_free; /* constant */
 	struct mutex lock; /* leaf */
-	struct pack_buffer *free GUARDED_BY(lock);
-	unsigned nr_free GUARDED_BY(lock);
+	struct pack_buffer *free GUARDED_BY(lock); /* that hold nothing */
+	struct pack_buffer *held GUARDED_BY(lock); /* the last one first */
+	unsigned nr_free GUARDED_BY(lock), nr_held GUARDED_BY(lock);
 };
 
 void pack_buffers_init(struct pack_buffers *bs, unsigned nr_spare); /* kept at most, if that is more than a few */
 void pack_buffers_release(struct pack_buffers *bs);
 struct pack_buffer *pack_buffer_get(struct pack_buffers *bs); /* NULL: no memory */
 void pack_buffer_put(struct pack_buffers *bs, struct pack_buffer *b); /* NULL is fine */
+/* The same of a buffer that holds parts of this frame, if there is one; what it holds is *ret. */
+struct pack_buffer *pack_buffer_get_held(struct pack_buffers *bs, uint32_t pack, uint32_t frame, struct pack_held *ret);
+void pack_buffer_put_held(struct pack_buffers *bs, struct pack_buffer *b, const struct pack_held *held);

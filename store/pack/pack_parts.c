@@ -40,7 +40,7 @@ static int read_wanted(struct part_read *pr, uint32_t skip_max)
 	for (uint32_t i = 0; i < pack_nr_parts(pr->plain_len); i++) {
 		uint32_t start = pack_part_start(pr->coding, i), end = pr->coding->part_end[i];
 
-		if (!pr->to[i] || end <= pr->have)
+		if (!(pr->decoded >> i & 1) || end <= pr->have)
 			continue;
 		if (to > 0 && start - to > skip_max) {
 			r = read_stored(pr, from, to);
@@ -64,21 +64,43 @@ static uint32_t wanted_parts(const struct part_read *pr)
 	return parts;
 }
 
-/* Those that they are coded against go to the spare memory. Returns the parts of which only what is left is wanted. */
+static uint8_t *in_spare(const struct part_read *pr, uint32_t part)
+{
+	return pr->spare + part * PACK_PART_BYTES;
+}
+
+/* What is held need not be decoded; what parts are coded against goes to the spare memory. Returns those of which only
+ * what is left is wanted. */
 static uint32_t want_bases(struct part_read *pr)
 {
-	uint32_t wanted = wanted_parts(pr), left, all = pack_to_decode(pr->coding, pr->plain_len, wanted, &left);
+	uint32_t wanted = wanted_parts(pr), left,
+		 all = pack_to_decode(pr->coding, pr->plain_len, wanted & ~pr->held.whole, &left);
 
-	pr->bases = all & ~wanted & ~left;
-	for (uint32_t i = 0; i < PACK_PARTS; i++)
-		if ((all & ~wanted) >> i & 1)
-			pr->to[i] = pr->spare + i * PACK_PART_BYTES;
+	pr->decoded = all & ~pr->held.whole & ~(left & pr->held.left);
+	pr->bases = pr->decoded & ~wanted & ~left;
+	for (uint32_t i = 0; i < PACK_PARTS; i++) {
+		if (wanted & pr->held.whole & 1u << i && pr->to[i] != in_spare(pr, i))
+			memcpy(pr->to[i], in_spare(pr, i), pack_part_len(pr->plain_len, i));
+		if (all & ~wanted & 1u << i)
+			pr->to[i] = in_spare(pr, i);
+	}
 	return left;
+}
+
+/* Is it read again, by others that need it or for a page? Where parts need others, that is dear. */
+static bool is_read_again(const struct part_read *pr)
+{
+	bool is_all = true;
+
+	for (uint32_t i = 0; i < pack_nr_parts(pr->plain_len); i++)
+		is_all &= pr->to[i] != NULL;
+	return !is_all && pack_has_bases(pr->coding);
 }
 
 struct decoding {
 	struct part_read *pr;
 	uint32_t only_left; /* parts, a bit each, of which no more is wanted */
+	uint32_t kept; /* and those that are to be in the spare memory, too */
 
 	struct mutex lock; /* leaf */
 	struct cond changed;
@@ -92,7 +114,7 @@ static uint32_t take_part(struct decoding *d)
 	uint32_t nr = pack_nr_parts(d->pr->plain_len), part;
 
 	mutex_lock(&d->lock);
-	while (d->next < nr && !d->pr->to[d->next])
+	while (d->next < nr && !(d->pr->decoded >> d->next & 1))
 		d->next++;
 	part = d->next < nr ? d->next++ : nr;
 	mutex_unlock(&d->lock);
@@ -166,27 +188,47 @@ static void decode_some(void *userdata)
 	struct coder *coder = coder_get(&d->pr->packs->coders);
 	uint32_t part;
 
-	while ((part = take_part(d)) < pack_nr_parts(d->pr->plain_len))
+	while ((part = take_part(d)) < pack_nr_parts(d->pr->plain_len)) {
 		tell(d, part, true, coder ? decode_part(d, part, coder) : -ENOMEM);
+		if (d->kept >> part & 1)
+			memcpy(in_spare(d->pr, part), d->pr->to[part], pack_part_len(d->pr->plain_len, part));
+	}
 	coder_put(&d->pr->packs->coders, coder);
+}
+
+/* What is in the spare memory now. */
+static void set_held(struct part_read *pr, const struct decoding *d)
+{
+	uint32_t whole = d->kept;
+
+	for (uint32_t i = 0; i < PACK_PARTS; i++)
+		if ((pr->decoded & ~d->only_left) >> i & 1 && pr->to[i] == in_spare(pr, i))
+			whole |= 1u << i;
+	pr->held.whole |= whole & ~pr->bad;
+	pr->held.left |= pr->decoded & d->only_left & ~pr->bad;
 }
 
 int packs_read_parts(struct part_read *pr)
 {
 	struct decoding d = { .pr = pr, .only_left = want_bases(pr) };
-	unsigned nr;
+	unsigned nr = (unsigned)__builtin_popcount(pr->decoded);
 	int r;
 
 	r = read_wanted(pr, PACK_SKIP_BYTES);
 	if (r == -EIO) /* perhaps of a part that nobody asked for */
 		r = read_wanted(pr, 0);
-	if (r < 0)
+	if (r < 0 || nr == 0)
 		return r;
+	for (uint32_t i = 0; i < PACK_PARTS && is_read_again(pr); i++)
+		if (pr->decoded >> i & 1 && pr->to[i] != in_spare(pr, i))
+			d.kept |= 1u << i;
+	d.done = pr->held.whole & ~pr->decoded;
+	d.left = d.done | (pr->held.left & ~pr->decoded);
 	mutex_init(&d.lock);
 	cond_init(&d.changed);
-	nr = (unsigned)__builtin_popcount(wanted_parts(pr));
 	pack_crew_run(&pr->packs->crew, nr > ALONE_MAX ? nr / 2 : 0, decode_some, &d);
 	pr->bad = d.bad;
+	set_held(pr, &d);
 	r = d.no_memory ? -ENOMEM : 0;
 	cond_release(&d.changed);
 	mutex_release(&d.lock);

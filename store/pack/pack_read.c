@@ -12,7 +12,8 @@
  *
  * Of a compressed frame the parts that hold wanted chunks are read and decompressed, whole: to the caller's memory
  * where a part is wanted whole, else to the buffer. So are those that they are coded against, and compared like any
- * others.
+ * others if they are whole. What is in the buffer then stays there until that is used for something else: the next read
+ * of the frame need not decode it again, and compares what it gives out as ever.
  *
  * A table that is not in memory is read with the data in the same request, by guessing that its chunks are as long as
  * those met last, or its frame compressed to as much. A wrong guess, or any trouble, falls back to reading the table
@@ -51,6 +52,7 @@ struct plan {
 	struct packs *packs;
 	struct pack_file *file;
 	struct pack_buffer *buffer;
+	struct pack_held held; /* in the buffer */
 	struct pack_buffer *stored; /* of a compressed frame, as on disk; NULL: not needed so far */
 	uint32_t have; /* bytes in `stored` */
 	bool is_bad; /* a part of it cannot be decompressed */
@@ -379,6 +381,7 @@ static int read_compressed(struct plan *pl, const struct shape *s)
 		.plain_len = pack_cut_total(&s->cuts),
 		.coding = s->coding,
 		.have = pl->have,
+		.held = pl->held,
 	};
 	int r;
 
@@ -394,6 +397,7 @@ static int read_compressed(struct plan *pl, const struct shape *s)
 		if (pr.bad >> i & 1)
 			part_is_bad(pl, i);
 	pl->is_bad = pr.bad != 0;
+	pl->held = pr.held;
 	if (r == 0)
 		verify_bases(pl, s, pr.bases & ~pr.bad);
 	return r;
@@ -533,7 +537,10 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 	r = packs_file_get(p, pack, &pl->file);
 	if (r <= 0)
 		return r < 0 ? r : -EBADMSG;
-	pl->buffer = pack_buffer_get(&p->buffers);
+	if (v && v->coding.codec != PACK_CODEC_NONE)
+		pl->buffer = pack_buffer_get_held(&p->buffers, pack, frame, &pl->held);
+	else
+		pl->buffer = pack_buffer_get(&p->buffers);
 	if (!pl->buffer)
 		r = -ENOMEM;
 	else if (v)
@@ -543,14 +550,20 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 	if (r >= 0)
 		plan_deliver(pl);
 	pack_buffer_put(&p->buffers, pl->stored);
-	pack_buffer_put(&p->buffers, pl->buffer);
+	if (r >= 0 && (pl->held.whole | pl->held.left) != 0)
+		pack_buffer_put_held(&p->buffers, pl->buffer, &pl->held);
+	else
+		pack_buffer_put(&p->buffers, pl->buffer);
 	pack_file_put(p->files, pl->file);
 	return MIN(r, 0);
 }
 
 static int read_frame(struct packs *p, const struct want *wants, size_t nr)
 {
-	struct plan pl = { .packs = p, .wants = wants, .nr_wants = nr };
+	struct plan pl = { .packs = p,
+			   .wants = wants,
+			   .nr_wants = nr,
+			   .held = { .pack = wants->pack, .frame = wants->frame } };
 	struct table_view v;
 	int r;
 

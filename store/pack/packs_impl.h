@@ -122,7 +122,9 @@ struct part_read {
 	uint32_t have; /* of the stored bytes, from the first one on, are there already */
 	uint8_t *to[PACK_PARTS]; /* where each is wanted, whole; NULL: it is not */
 	uint8_t *spare; /* PACK_FRAME_BYTES, for what these are coded against: each part at its place */
-	uint32_t bases; /* out, bit i: part i was wanted for that alone, and is whole */
+	struct pack_held held; /* what it has already; out: has now */
+	uint32_t decoded; /* bit i: part i is read and decoded */
+	uint32_t bases; /* out, bit i: part i was decoded for that alone, and is whole */
 	uint32_t bad; /* bit i: part i cannot be decompressed */
 };
 /* 0, or the parts could not be read. Does not log. */

@@ -349,6 +349,40 @@ static void offsets_and_frames_follow_from_each_other(void **state)
 	assert_false(pack_place_of(UINT32_MAX, &frame, &in));
 }
 
+static void what_decoding_takes_is_found(void **state)
+{
+	/* a frame of six parts and a half */
+	const uint32_t plain_len = 13 * PACK_PART_BYTES / 2, same = code_place(CODE_PLACE_SAME, 0),
+		       all_of_1 = code_place(CODE_PLACE_MATCHED, 2), left_of_2 = code_place(CODE_PLACE_MATCHED, CODE_PLACE_LEFT | 4),
+		       left_of_3 = code_place(CODE_PLACE_MATCHED, CODE_PLACE_LEFT | 8),
+		       left_of_3_and_4 = code_place(CODE_PLACE_MATCHED, CODE_PLACE_LEFT | 24);
+	const struct pack_coding c = { .codec = PACK_CODEC_CODED,
+				       .base = { 0, same, all_of_1, left_of_2, left_of_3, left_of_3_and_4, left_of_2 } };
+	static const struct {
+		uint32_t wanted, all, left, with_bases;
+	} cases[] = {
+		{ 1u << 0, 0x01, 0, 0x01 },
+		{ 1u << 1, 0x03, 0, 0x03 },
+		{ 1u << 2, 0x07, 0, 0x07 }, /* names add up */
+		{ 1u << 3, 0x0f, 0, 0x0f }, /* what is left in 2 cannot be had alone: it has no such base itself */
+		{ 1u << 4, 0x18, 0x08, 0x1f }, /* they do not */
+		{ 1u << 5, 0x38, 0x18, 0x3f },
+		{ 1u << 5 | 1u << 3, 0x3f, 0x10, 0x3f }, /* 3 is wanted anyhow */
+		{ 1u << 6, 0x47, 0, 0x47 },
+		{ 0x7f, 0x7f, 0, 0x7f },
+		{ 0, 0, 0, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint32_t left = 99;
+
+		assert_int_equal(pack_to_decode(&c, plain_len, cases[i].wanted, &left), cases[i].all);
+		assert_int_equal(left, cases[i].left);
+		assert_int_equal(pack_with_bases(&c, plain_len, cases[i].wanted), cases[i].with_bases);
+	}
+}
+
 static void names_of_packs_are_eight_hex_digits(void **state)
 {
 	static const char *const others[] = { "1.pack",	       "0000000A.pack",	 "00000000.pack",
@@ -381,6 +415,7 @@ int main(void)
 		cmocka_unit_test(a_sealed_varied_table_that_makes_no_sense_is_refused),
 		cmocka_unit_test(the_chunk_of_a_byte_is_found),
 		cmocka_unit_test(offsets_and_frames_follow_from_each_other),
+		cmocka_unit_test(what_decoding_takes_is_found),
 		cmocka_unit_test(names_of_packs_are_eight_hex_digits),
 	};
 

@@ -1,5 +1,7 @@
 /* Parts that name runs of others in their frame: read, damaged, given up and found again as any that have a base. */
 #include "coded_rig.h"
+
+#include "base/checksum.h"
 #include "store/code/matching.h"
 #include "store/pack/pack_mend.h"
 
@@ -25,7 +27,22 @@ static void fill(uint8_t *p)
 	}
 }
 
-static void frame_init(struct frame *f)
+/* As blocks were before they named what is left: the same, but that nobody says so. */
+static void forget_left(uint8_t *stored, struct pack_parts *parts)
+{
+	for (uint32_t i = 0, start = 0; i < PACK_PARTS; start = parts->end[i++]) {
+		struct code_header_disk *d = (struct code_header_disk *)(stored + start);
+
+		if (parts->base[i] == 0)
+			continue;
+		parts->base[i] &= ~CODE_PLACE_LEFT;
+		*(struct le32 *)(d + 1) = le32_put(parts->base[i]);
+		d->crc = le32_put(crc32c_add(crc32c(d, offsetof(struct code_header_disk, crc)), d + 1,
+					     parts->end[i] - start - sizeof(*d)));
+	}
+}
+
+static void frame_init_as(struct frame *f, bool is_old)
 {
 	uint8_t *stored = malloc(MATCHING_ROOM);
 	struct code_work *work = code_work_new();
@@ -39,6 +56,8 @@ static void frame_init(struct frame *f)
 	assert_int_equal(matching_init(&m, work, &(struct coding_shape){ .type = { CODE_UINT, 8, false } }, 0, NULL), 0);
 	assert_in_range(matching_frame(&m, f->bytes, LEN, leads, stored, f->parts.end, f->parts.base), LEN / 2,
 			LEN * 3 / 4);
+	if (is_old)
+		forget_left(stored, &f->parts);
 	assert_int_equal(packs_frame_open(f->rig.p, PACK_BULK, 4096, &to), 0);
 	for (uint32_t i = 0; i < NR; i++) {
 		struct addr a = pack_frame_add(to, fp_of(&f->rig.key, f->bytes + i * 4096, 4096), f->bytes + i * 4096);
@@ -50,6 +69,11 @@ static void frame_init(struct frame *f)
 	matching_release(&m);
 	code_work_free(work);
 	free(stored);
+}
+
+static void frame_init(struct frame *f)
+{
+	frame_init_as(f, false);
 }
 
 static void frame_release(struct frame *f)
@@ -95,6 +119,55 @@ static void pages_come_back(void **state)
 		assert_int_equal(read_pages(&f, NR / 2, NR / 2), 0);
 		rig_reopen(&f.rig);
 	}
+	frame_release(&f);
+}
+
+static void pages_of_old_blocks_come_back(void **state)
+{
+	struct frame f;
+
+	(void)state;
+	frame_init_as(&f, true);
+	rig_reopen(&f.rig);
+	for (uint32_t i = NR; i-- > 0;)
+		assert_int_equal(read_pages(&f, i, 1), 0);
+	assert_int_equal(read_pages(&f, 0, NR), 0);
+	frame_release(&f);
+}
+
+static void junk_all(struct frame *f)
+{
+	for (uint32_t i = 0, start = 0; i < LEN / PACK_PART_BYTES; start = f->parts.end[i++])
+		flip_byte(&f->rig, 1, pack_data_off(0) + start + 3000);
+}
+
+/* Whoever reads on finds what was decoded for the last read, though the disk has lost it since. */
+static void what_was_decoded_is_held(void **state)
+{
+	uint32_t part = LEN / PACK_PART_BYTES - 1, named;
+	struct frame f;
+
+	(void)state;
+	frame_init(&f);
+	named = code_place_parts(f.parts.base[part]);
+	assert_true(named > 0);
+	assert_int_equal(read_pages(&f, part * PER_PART, 1), 0);
+	junk_all(&f);
+	assert_int_equal(read_pages(&f, part * PER_PART, PER_PART), 0); /* whole */
+	for (uint32_t i = 0; i < part; i++) /* of those that name others there is only what is left */
+		if (named >> i & 1)
+			assert_int_equal(read_pages(&f, i * PER_PART, 1), f.parts.base[i] > 0 ? -EBADMSG : 0);
+	rig_reopen(&f.rig);
+	assert_int_equal(read_pages(&f, part * PER_PART, 1), -EBADMSG);
+	frame_release(&f);
+
+	/* a reader of files that end anywhere: what it has read serves those that name it */
+	frame_init(&f);
+	rig_reopen(&f.rig);
+	assert_int_equal(read_pages(&f, 0, part * PER_PART), 0);
+	for (uint32_t i = 0; i < part; i++)
+		flip_byte(&f.rig, 1, pack_data_off(0) + (i > 0 ? f.parts.end[i - 1] : 0) + 3000);
+	assert_int_equal(read_pages(&f, part * PER_PART, PER_PART), 0);
 	frame_release(&f);
 }
 
@@ -186,6 +259,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pages_come_back),
+		cmocka_unit_test(pages_of_old_blocks_come_back),
+		cmocka_unit_test(what_was_decoded_is_held),
 		cmocka_unit_test(damage_reaches_those_that_need_it),
 		cmocka_unit_test(what_is_gone_stays_while_others_need_it),
 		cmocka_unit_test(a_lost_table_is_found_again),
