@@ -3,6 +3,7 @@
 
 #include "pack_rig.h"
 #include "store/code/code.h"
+#include "store/pack/pack_mend.h"
 
 /* One block: of 32-bit numbers whose upper bytes are mostly zero, behind a lead. Without an entropy coder, so that it
  * never changes. `base`: as many bytes that it is coded against, from `place` on; NULL: none. */
@@ -62,4 +63,92 @@ static inline void write_coded_against(struct rig *rig, struct pack_frame *f, co
 static inline void write_coded(struct rig *rig, struct pack_frame *f, const uint8_t *bytes, uint32_t len, unsigned lead)
 {
 	write_coded_against(rig, f, bytes, len, lead, 0);
+}
+
+/* --- a frame of pages, coded, in packs of its own --- */
+
+#define CODED_PER_PART (PACK_PART_BYTES / 4096)
+
+struct coded {
+	struct rig rig;
+	uint8_t *bytes; /* PACK_FRAME_BYTES */
+	struct addr first;
+};
+
+static inline void coded_init(struct coded *c)
+{
+	*c = (struct coded){ .bytes = aligned_bytes(PACK_FRAME_BYTES) };
+	rig_init(&c->rig, (struct packs_conf){ .table_memory = MiB(1) });
+}
+
+static inline void coded_release(struct coded *c)
+{
+	rig_release(&c->rig);
+	free(c->bytes);
+}
+
+/* Its first `nr` pages, to be coded and written. */
+static inline struct pack_frame *coded_open(struct coded *c, uint32_t nr)
+{
+	struct pack_frame *f;
+
+	assert_int_equal(packs_frame_open(c->rig.p, PACK_BULK, 4096, &f), 0);
+	for (uint32_t i = 0; i < nr; i++) {
+		struct addr a = pack_frame_add(f, fp_of(&c->rig.key, c->bytes + i * 4096, 4096), c->bytes + i * 4096);
+
+		c->first = i == 0 ? a : c->first;
+	}
+	return f;
+}
+
+/* What comes is right. */
+static inline int coded_read(struct coded *c, uint32_t i, uint32_t nr)
+{
+	struct addr a = { .pack = c->first.pack, .off = c->first.off + i * 4096 };
+	uint8_t *got = aligned_bytes(nr * 4096);
+	int r = packs_read(c->rig.p, a, nr * 4096, got);
+
+	if (r == 0)
+		assert_memory_equal(got, c->bytes + i * 4096, nr * 4096);
+	free(got);
+	return r;
+}
+
+/* Pages that are gone, as packs are told whose conf.gone is coded_tell_gone(). */
+static uint64_t coded_gone[PACK_GONE_WORDS] _unused_;
+
+static inline int coded_tell_gone(void *userdata, uint32_t pack, uint32_t frame, uint64_t ret[PACK_GONE_WORDS])
+{
+	(void)userdata;
+	memcpy(ret, coded_gone, sizeof(coded_gone));
+	return pack == 1 && frame == 0;
+}
+
+/* These go, of so many that there were. */
+static inline void coded_give_up(struct coded *c, uint32_t from, uint32_t to, uint32_t nr)
+{
+	for (uint32_t i = from; i < to; i++)
+		coded_gone[i / 64] |= UINT64_C(1) << i % 64;
+	assert_int_equal(packs_punch(c->rig.p, 1, 0, 4096, nr, coded_gone), 0);
+	packs_forget_table(c->rig.p, 1, 0);
+}
+
+/* The table, without bytes [off, off + len), is mended to where parts have their bases. */
+static inline void coded_mend_without(struct coded *c, uint32_t off, uint32_t len)
+{
+	struct pack_salvage *salvage = malloc(sizeof(*salvage));
+	uint8_t table[PACK_BLOCK], now[PACK_BLOCK], damaged[PACK_BLOCK];
+	int fd = openat(c->rig.dirfd, pack_name(1).s, O_RDWR | O_CLOEXEC);
+
+	assert_int_equal(pread(fd, table, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
+	memcpy(damaged, table, PACK_BLOCK);
+	memset(damaged + off, 0x5a, len);
+	assert_int_equal(pwrite(fd, damaged, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
+	rig_reopen(&c->rig);
+	assert_int_equal(packs_salvage_table(c->rig.p, 1, 0, salvage), 1);
+	assert_int_equal(packs_mend_table(c->rig.p, salvage), 0);
+	assert_int_equal(pread(fd, now, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
+	assert_memory_equal(now + 108, table + 108, 64);
+	close(fd);
+	free(salvage);
 }

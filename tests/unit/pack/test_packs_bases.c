@@ -1,11 +1,9 @@
 /* Parts of a frame that are coded against others of it: everything that can be done to frames goes on as before. */
 #include "coded_rig.h"
 #include "store/code/twin.h"
-#include "store/pack/pack_mend.h"
 
 #define STEP (3 * PACK_PART_BYTES) /* of a variable, in each of five versions: as compacting lays them */
 #define NR (5 * STEP / 4096)
-#define PER_PART (PACK_PART_BYTES / 4096)
 
 /* Each version is the one before it, changed in one byte of 16: against that one it is nearly nothing, by itself it
  * does not shrink. */
@@ -21,66 +19,36 @@ static void fill_versions(uint8_t *p)
 		p[i] = p[i - STEP] ^ (i % 16 == 5 ? (uint8_t)(i >> 8) : 0);
 }
 
-struct series {
-	struct rig rig;
-	uint8_t *bytes;
-	struct addr first;
-};
-
-static void series_init(struct series *s)
+static void series_init(struct coded *s)
 {
 	struct pack_frame *f;
 
-	rig_init(&s->rig, (struct packs_conf){ .table_memory = MiB(1) });
-	s->bytes = aligned_bytes(PACK_FRAME_BYTES);
+	coded_init(s);
 	fill_versions(s->bytes);
-	assert_int_equal(packs_frame_open(s->rig.p, PACK_BULK, 4096, &f), 0);
-	for (uint32_t i = 0; i < NR; i++) {
-		struct addr a = pack_frame_add(f, fp_of(&s->rig.key, s->bytes + i * 4096, 4096), s->bytes + i * 4096);
-
-		s->first = i == 0 ? a : s->first;
-	}
+	f = coded_open(s, NR);
 	write_coded_against(&s->rig, f, s->bytes, 5 * STEP, 0, STEP);
 	rig_sync(&s->rig);
 }
 
-static void series_release(struct series *s)
-{
-	rig_release(&s->rig);
-	free(s->bytes);
-}
-
-static int read_chunk(struct series *s, uint32_t i, uint32_t nr)
-{
-	struct addr a = { .pack = s->first.pack, .off = s->first.off + i * 4096 };
-	uint8_t *got = aligned_bytes(nr * 4096);
-	int r = packs_read(s->rig.p, a, nr * 4096, got);
-
-	if (r == 0)
-		assert_memory_equal(got, s->bytes + i * 4096, nr * 4096);
-	free(got);
-	return r;
-}
-
 static void every_version_comes_back(void **state)
 {
-	struct series s;
+	struct coded s;
 
 	(void)state;
 	series_init(&s);
 	assert_in_range(s.rig.marks.counts.stored_bytes, STEP, 2 * STEP + STEP / 8); /* five of them */
 	for (unsigned round = 0; round < 2; round++) {
 		for (uint32_t i = 0; i < NR; i++)
-			assert_int_equal(read_chunk(&s, i, 1), 0);
+			assert_int_equal(coded_read(&s, i, 1), 0);
 		for (uint32_t i = 0; i < NR; i += 16)
-			assert_int_equal(read_chunk(&s, i, MIN(NR - i, 50u)), 0);
-		assert_int_equal(read_chunk(&s, 0, NR), 0);
+			assert_int_equal(coded_read(&s, i, MIN(NR - i, 50u)), 0);
+		assert_int_equal(coded_read(&s, 0, NR), 0);
 		rig_reopen(&s.rig); /* without the table in memory */
 	}
-	series_release(&s);
+	coded_release(&s);
 }
 
-static void junk_part(struct series *s, uint32_t part)
+static void junk_part(struct coded *s, uint32_t part)
 {
 	struct pack_frame_rec rec;
 
@@ -92,7 +60,7 @@ static void junk_part(struct series *s, uint32_t part)
  * neighbours. */
 static void a_page_needs_its_chain_and_nothing_else(void **state)
 {
-	struct series s;
+	struct coded s;
 
 	(void)state;
 	series_init(&s);
@@ -100,65 +68,53 @@ static void a_page_needs_its_chain_and_nothing_else(void **state)
 		junk_part(&s, part);
 	rig_reopen(&s.rig);
 	for (uint32_t i = 0; i < NR; i += 5)
-		assert_int_equal(read_chunk(&s, i, 1), i >= 3 * PER_PART && i / PER_PART % 3 == 0 ? -EBADMSG : 0);
-	series_release(&s);
+		assert_int_equal(coded_read(&s, i, 1), i >= 3 * CODED_PER_PART && i / CODED_PER_PART % 3 == 0 ? -EBADMSG : 0);
+	coded_release(&s);
 }
 
 /* What is coded against a damaged part is lost with it; what that was coded against is not. */
 static void damage_reaches_what_is_coded_against_it(void **state)
 {
 	struct pack_scrub *scrub = malloc(sizeof(*scrub));
-	struct series s;
+	struct coded s;
 
 	(void)state;
 	series_init(&s);
 	junk_part(&s, 6); /* of the third version */
 	rig_reopen(&s.rig);
-	assert_int_equal(read_chunk(&s, 12 * PER_PART, 1), -EBADMSG);
+	assert_int_equal(coded_read(&s, 12 * CODED_PER_PART, 1), -EBADMSG);
 	assert_true(packs_is_damaged(s.rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) + 6 * PACK_PART_BYTES }));
 	for (uint32_t i = 0; i < NR; i += 4)
-		assert_int_equal(read_chunk(&s, i, 1), i / PER_PART % 3 == 0 && i / PER_PART >= 6 ? -EBADMSG : 0);
+		assert_int_equal(coded_read(&s, i, 1), i / CODED_PER_PART % 3 == 0 && i / CODED_PER_PART >= 6 ? -EBADMSG : 0);
 	assert_int_equal(packs_scrub_frame(s.rig.p, 1, 0, scrub), 1);
 	for (uint32_t i = 0; i < NR; i++)
-		assert_int_equal(scrub->bad[i / 64] >> i % 64 & 1, i / PER_PART % 3 == 0 && i / PER_PART >= 6);
+		assert_int_equal(scrub->bad[i / 64] >> i % 64 & 1, i / CODED_PER_PART % 3 == 0 && i / CODED_PER_PART >= 6);
 	free(scrub);
-	series_release(&s);
+	coded_release(&s);
 }
 
 /* The first version does not get smaller: it is stored as it is, and has no checksum of its own. */
 static void a_damaged_base_is_told_where_it_is(void **state)
 {
 	struct addr page = { .pack = 1, .off = pack_data_off(0) };
-	struct series s;
+	struct coded s;
 
 	(void)state;
 	series_init(&s);
 	junk_part(&s, 0);
 	rig_reopen(&s.rig);
-	assert_int_equal(read_chunk(&s, 3 * PER_PART, 1), -EBADMSG); /* the second version */
+	assert_int_equal(coded_read(&s, 3 * CODED_PER_PART, 1), -EBADMSG); /* the second version */
 	assert_true(packs_is_damaged(s.rig.p, page));
 	page.off += 4096;
 	assert_false(packs_is_damaged(s.rig.p, page));
-	series_release(&s);
+	coded_release(&s);
 }
 
 /* --- what is gone --- */
 
-static uint64_t gone[PACK_GONE_WORDS];
-
-static int tell_gone(void *userdata, uint32_t pack, uint32_t frame, uint64_t ret[PACK_GONE_WORDS])
+static void version_goes(struct coded *s, uint32_t version)
 {
-	(void)userdata;
-	memcpy(ret, gone, sizeof(gone));
-	return pack == 1 && frame == 0;
-}
-
-static void version_goes(struct series *s, uint32_t version)
-{
-	for (uint32_t i = version * STEP / 4096; i < (version + 1) * STEP / 4096; i++)
-		gone[i / 64] |= UINT64_C(1) << i % 64;
-	assert_int_equal(packs_punch(s->rig.p, 1, 0, 4096, NR, gone), 0);
-	packs_forget_table(s->rig.p, 1, 0);
+	coded_give_up(s, version * STEP / 4096, (version + 1) * STEP / 4096, NR);
 }
 
 /* In every order of three: the others are there and the disk has them, until nobody needs what is gone. */
@@ -169,34 +125,34 @@ static void what_is_gone_stays_while_others_need_it(void **state)
 
 	(void)state;
 	for (size_t o = 0; o < ARRAY_SIZE(orders); o++) {
-		struct series s;
+		struct coded s;
 
 		series_init(&s);
-		memset(gone, 0, sizeof(gone));
-		s.rig.conf.gone = tell_gone;
+		memset(coded_gone, 0, sizeof(coded_gone));
+		s.rig.conf.gone = coded_tell_gone;
 		rig_reopen(&s.rig);
 		for (unsigned i = 0; i < 3; i++) {
 			version_goes(&s, orders[o][i]);
 			if (i == 1)
 				rig_reopen(&s.rig);
 			for (uint32_t k = 0; k < NR; k += 7)
-				assert_int_equal(read_chunk(&s, k, 1), gone[k / 64] >> k % 64 & 1 ? -EBADMSG : 0);
+				assert_int_equal(coded_read(&s, k, 1), coded_gone[k / 64] >> k % 64 & 1 ? -EBADMSG : 0);
 			assert_int_equal(packs_scrub_frame(s.rig.p, 1, 0, scrub), 1);
 			assert_int_equal(scrub->bad[0] | scrub->bad[1] | scrub->bad[2] | scrub->bad[3], 0);
 		}
-		series_release(&s);
+		coded_release(&s);
 	}
 	free(scrub);
 }
 
 static void space_comes_back_with_the_last_that_needs_it(void **state)
 {
-	struct series s;
+	struct coded s;
 	blkcnt_t all;
 
 	(void)state;
 	series_init(&s);
-	memset(gone, 0, sizeof(gone));
+	memset(coded_gone, 0, sizeof(coded_gone));
 	all = pack_stat(&s.rig, 1).st_blocks;
 	version_goes(&s, 0);
 	assert_int_equal(pack_stat(&s.rig, 1).st_blocks, all);
@@ -206,7 +162,7 @@ static void space_comes_back_with_the_last_that_needs_it(void **state)
 	assert_in_range(pack_stat(&s.rig, 1).st_blocks * 512, STEP, all * 512);
 	version_goes(&s, 1);
 	assert_true(pack_stat(&s.rig, 1).st_blocks * 512 <= 4 * 4096);
-	series_release(&s);
+	coded_release(&s);
 }
 
 /* --- tables --- */
@@ -214,32 +170,18 @@ static void space_comes_back_with_the_last_that_needs_it(void **state)
 static void a_lost_table_is_found_again(void **state)
 {
 	static const uint32_t lost[][2] = { { 0, 512 }, { 44, 64 }, { 108, 64 }, { 100, 72 }, { 512, 512 } };
-	struct pack_salvage *salvage = malloc(sizeof(*salvage));
-	uint8_t table[PACK_BLOCK], now[PACK_BLOCK], damaged[PACK_BLOCK];
-	struct series s;
-	int fd;
+	struct coded s;
 
 	(void)state;
-	series_init(&s);
-	fd = openat(s.rig.dirfd, pack_name(1).s, O_RDWR | O_CLOEXEC);
-	assert_int_equal(pread(fd, table, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
 	for (size_t i = 0; i < ARRAY_SIZE(lost); i++) {
-		memcpy(damaged, table, PACK_BLOCK);
-		memset(damaged + lost[i][0], 0x5a, lost[i][1]);
-		assert_int_equal(pwrite(fd, damaged, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
-		rig_reopen(&s.rig);
-		assert_int_equal(packs_salvage_table(s.rig.p, 1, 0, salvage), 1);
-		assert_int_equal(packs_mend_table(s.rig.p, salvage), 0);
-		assert_int_equal(pread(fd, now, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
-		assert_memory_equal(now + 108, table + 108, 64);
+		series_init(&s);
+		coded_mend_without(&s, lost[i][0], lost[i][1]);
 		if (lost[i][0] + lost[i][1] <= 256) { /* else fingerprints are lost, which files know */
 			rig_reopen(&s.rig);
-			assert_int_equal(read_chunk(&s, 100, NR - 100), 0);
+			assert_int_equal(coded_read(&s, 100, NR - 100), 0);
 		}
+		coded_release(&s);
 	}
-	close(fd);
-	free(salvage);
-	series_release(&s);
 }
 
 /* Every word of the table's bases, sealed or not: none is followed out of the frame. */
@@ -266,7 +208,7 @@ static void bases_that_cannot_be_are_refused(void **state)
 	};
 	struct pack_table_disk d;
 	struct pack_table *t = malloc(sizeof(*t));
-	struct series s;
+	struct coded s;
 	int fd;
 
 	(void)state;
@@ -284,9 +226,9 @@ static void bases_that_cannot_be_are_refused(void **state)
 	assert_int_equal(pwrite(fd, &d, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
 	close(fd);
 	rig_reopen(&s.rig);
-	assert_int_equal(read_chunk(&s, 3 * PER_PART, 1), -EBADMSG);
+	assert_int_equal(coded_read(&s, 3 * CODED_PER_PART, 1), -EBADMSG);
 	free(t);
-	series_release(&s);
+	coded_release(&s);
 }
 
 /* --- rounded and widened --- */
@@ -372,7 +314,7 @@ static void a_base_may_be_rounded_or_widened(void **state)
 		rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
 		(code_place_is_rounded(how) ? code_rounded : code_widened)(how, p, stored, &parts);
 		assert_int_equal(packs_frame_open(rig.p, PACK_BULK, 4096, &f), 0);
-		for (uint32_t i = 0; i < 3 * PER_PART; i++)
+		for (uint32_t i = 0; i < 3 * CODED_PER_PART; i++)
 			a = pack_frame_add(f, fp_of(&rig.key, p + i * 4096, 4096), p + i * 4096);
 		assert_int_equal(packs_frame_write_coded(rig.p, f, stored, &parts), 0);
 		rig_sync(&rig);

@@ -3,18 +3,14 @@
 
 #include "base/checksum.h"
 #include "store/code/matching.h"
-#include "store/pack/pack_mend.h"
 
-#define PER_PART (PACK_PART_BYTES / 4096)
 #define LEN (12 * PACK_PART_BYTES)
 #define NR (LEN / 4096)
 #define BACK (5 * PACK_PART_BYTES + 4096) /* from a row to where it was before */
 
 struct frame {
-	struct rig rig;
-	uint8_t *bytes;
+	struct coded c;
 	struct pack_parts parts;
-	struct addr first;
 };
 
 static void fill(uint8_t *p)
@@ -50,22 +46,17 @@ static void frame_init_as(struct frame *f, bool is_old)
 	struct pack_frame *to;
 	struct matching m;
 
-	*f = (struct frame){ .bytes = aligned_bytes(PACK_FRAME_BYTES) };
-	rig_init(&f->rig, (struct packs_conf){ .table_memory = MiB(1) });
-	fill(f->bytes);
+	*f = (struct frame){ 0 };
+	coded_init(&f->c);
+	fill(f->c.bytes);
 	assert_int_equal(matching_init(&m, work, &(struct coding_shape){ .type = { CODE_UINT, 8, false } }, 0, NULL), 0);
-	assert_in_range(matching_frame(&m, f->bytes, LEN, leads, stored, f->parts.end, f->parts.base), LEN / 2,
+	assert_in_range(matching_frame(&m, f->c.bytes, LEN, leads, stored, f->parts.end, f->parts.base), LEN / 2,
 			LEN * 3 / 4);
 	if (is_old)
 		forget_left(stored, &f->parts);
-	assert_int_equal(packs_frame_open(f->rig.p, PACK_BULK, 4096, &to), 0);
-	for (uint32_t i = 0; i < NR; i++) {
-		struct addr a = pack_frame_add(to, fp_of(&f->rig.key, f->bytes + i * 4096, 4096), f->bytes + i * 4096);
-
-		f->first = i == 0 ? a : f->first;
-	}
-	assert_int_equal(packs_frame_write_coded(f->rig.p, to, stored, &f->parts), 0);
-	rig_sync(&f->rig);
+	to = coded_open(&f->c, NR);
+	assert_int_equal(packs_frame_write_coded(f->c.rig.p, to, stored, &f->parts), 0);
+	rig_sync(&f->c.rig);
 	matching_release(&m);
 	code_work_free(work);
 	free(stored);
@@ -74,24 +65,6 @@ static void frame_init_as(struct frame *f, bool is_old)
 static void frame_init(struct frame *f)
 {
 	frame_init_as(f, false);
-}
-
-static void frame_release(struct frame *f)
-{
-	rig_release(&f->rig);
-	free(f->bytes);
-}
-
-static int read_pages(struct frame *f, uint32_t i, uint32_t nr)
-{
-	struct addr a = { .pack = f->first.pack, .off = f->first.off + i * 4096 };
-	uint8_t *got = aligned_bytes(nr * 4096);
-	int r = packs_read(f->rig.p, a, nr * 4096, got);
-
-	if (r == 0)
-		assert_memory_equal(got, f->bytes + i * 4096, nr * 4096);
-	free(got);
-	return r;
 }
 
 /* Parts that it takes to decode this one, itself too: of others what is left in them, and so none of theirs. */
@@ -114,12 +87,12 @@ static void pages_come_back(void **state)
 	assert_true(named >= 5);
 	for (unsigned round = 0; round < 2; round++) {
 		for (uint32_t i = 0; i < NR; i += 3)
-			assert_int_equal(read_pages(&f, i, 1), 0);
-		assert_int_equal(read_pages(&f, 0, NR), 0);
-		assert_int_equal(read_pages(&f, NR / 2, NR / 2), 0);
-		rig_reopen(&f.rig);
+			assert_int_equal(coded_read(&f.c, i, 1), 0);
+		assert_int_equal(coded_read(&f.c, 0, NR), 0);
+		assert_int_equal(coded_read(&f.c, NR / 2, NR / 2), 0);
+		rig_reopen(&f.c.rig);
 	}
-	frame_release(&f);
+	coded_release(&f.c);
 }
 
 static void pages_of_old_blocks_come_back(void **state)
@@ -128,17 +101,17 @@ static void pages_of_old_blocks_come_back(void **state)
 
 	(void)state;
 	frame_init_as(&f, true);
-	rig_reopen(&f.rig);
+	rig_reopen(&f.c.rig);
 	for (uint32_t i = NR; i-- > 0;)
-		assert_int_equal(read_pages(&f, i, 1), 0);
-	assert_int_equal(read_pages(&f, 0, NR), 0);
-	frame_release(&f);
+		assert_int_equal(coded_read(&f.c, i, 1), 0);
+	assert_int_equal(coded_read(&f.c, 0, NR), 0);
+	coded_release(&f.c);
 }
 
 static void junk_all(struct frame *f)
 {
 	for (uint32_t i = 0, start = 0; i < LEN / PACK_PART_BYTES; start = f->parts.end[i++])
-		flip_byte(&f->rig, 1, pack_data_off(0) + start + 3000);
+		flip_byte(&f->c.rig, 1, pack_data_off(0) + start + 3000);
 }
 
 /* Whoever reads on finds what was decoded for the last read, though the disk has lost it since. */
@@ -151,24 +124,24 @@ static void what_was_decoded_is_held(void **state)
 	frame_init(&f);
 	named = code_place_parts(f.parts.base[part]);
 	assert_true(named > 0);
-	assert_int_equal(read_pages(&f, part * PER_PART, 1), 0);
+	assert_int_equal(coded_read(&f.c, part * CODED_PER_PART, 1), 0);
 	junk_all(&f);
-	assert_int_equal(read_pages(&f, part * PER_PART, PER_PART), 0); /* whole */
+	assert_int_equal(coded_read(&f.c, part * CODED_PER_PART, CODED_PER_PART), 0); /* whole */
 	for (uint32_t i = 0; i < part; i++) /* of those that name others there is only what is left */
 		if (named >> i & 1)
-			assert_int_equal(read_pages(&f, i * PER_PART, 1), f.parts.base[i] > 0 ? -EBADMSG : 0);
-	rig_reopen(&f.rig);
-	assert_int_equal(read_pages(&f, part * PER_PART, 1), -EBADMSG);
-	frame_release(&f);
+			assert_int_equal(coded_read(&f.c, i * CODED_PER_PART, 1), f.parts.base[i] > 0 ? -EBADMSG : 0);
+	rig_reopen(&f.c.rig);
+	assert_int_equal(coded_read(&f.c, part * CODED_PER_PART, 1), -EBADMSG);
+	coded_release(&f.c);
 
 	/* a reader of files that end anywhere: what it has read serves those that name it */
 	frame_init(&f);
-	rig_reopen(&f.rig);
-	assert_int_equal(read_pages(&f, 0, part * PER_PART), 0);
+	rig_reopen(&f.c.rig);
+	assert_int_equal(coded_read(&f.c, 0, part * CODED_PER_PART), 0);
 	for (uint32_t i = 0; i < part; i++)
-		flip_byte(&f.rig, 1, pack_data_off(0) + (i > 0 ? f.parts.end[i - 1] : 0) + 3000);
-	assert_int_equal(read_pages(&f, part * PER_PART, PER_PART), 0);
-	frame_release(&f);
+		flip_byte(&f.c.rig, 1, pack_data_off(0) + (i > 0 ? f.parts.end[i - 1] : 0) + 3000);
+	assert_int_equal(coded_read(&f.c, part * CODED_PER_PART, CODED_PER_PART), 0);
+	coded_release(&f.c);
 }
 
 static void damage_reaches_those_that_need_it(void **state)
@@ -178,23 +151,14 @@ static void damage_reaches_those_that_need_it(void **state)
 	(void)state;
 	for (uint32_t bad = 0; bad < 4; bad++) {
 		frame_init(&f);
-		flip_byte(&f.rig, 1, pack_data_off(0) + (bad > 0 ? f.parts.end[bad - 1] : 0) + 3000);
-		rig_reopen(&f.rig);
+		flip_byte(&f.c.rig, 1, pack_data_off(0) + (bad > 0 ? f.parts.end[bad - 1] : 0) + 3000);
+		rig_reopen(&f.c.rig);
 		for (uint32_t part = LEN / PACK_PART_BYTES; part-- > 0;)
 			if (part != bad || f.parts.end[bad] - (bad > 0 ? f.parts.end[bad - 1] : 0) < PACK_PART_BYTES)
-				assert_int_equal(read_pages(&f, part * PER_PART, 1),
+				assert_int_equal(coded_read(&f.c, part * CODED_PER_PART, 1),
 						 needs(&f, part) >> bad & 1 ? -EBADMSG : 0);
-		frame_release(&f);
+		coded_release(&f.c);
 	}
-}
-
-static uint64_t gone[PACK_GONE_WORDS];
-
-static int tell_gone(void *userdata, uint32_t pack, uint32_t frame, uint64_t ret[PACK_GONE_WORDS])
-{
-	(void)userdata;
-	memcpy(ret, gone, sizeof(gone));
-	return pack == 1 && frame == 0;
 }
 
 static void what_is_gone_stays_while_others_need_it(void **state)
@@ -205,54 +169,36 @@ static void what_is_gone_stays_while_others_need_it(void **state)
 
 	(void)state;
 	frame_init(&f);
-	memset(gone, 0, sizeof(gone));
-	f.rig.conf.gone = tell_gone;
-	rig_reopen(&f.rig);
-	all = pack_stat(&f.rig, 1).st_blocks;
+	memset(coded_gone, 0, sizeof(coded_gone));
+	f.c.rig.conf.gone = coded_tell_gone;
+	rig_reopen(&f.c.rig);
+	all = pack_stat(&f.c.rig, 1).st_blocks;
 	for (uint32_t part = 0; part < 8; part++) {
-		for (uint32_t i = part * PER_PART; i < (part + 1) * PER_PART; i++)
-			gone[i / 64] |= UINT64_C(1) << i % 64;
-		assert_int_equal(packs_punch(f.rig.p, 1, 0, 4096, NR, gone), 0);
-		packs_forget_table(f.rig.p, 1, 0);
-		for (uint32_t i = (part + 1) * PER_PART; i < NR; i += 5)
-			assert_int_equal(read_pages(&f, i, 1), 0);
-		assert_int_equal(packs_scrub_frame(f.rig.p, 1, 0, scrub), 1);
+		coded_give_up(&f.c, part * CODED_PER_PART, (part + 1) * CODED_PER_PART, NR);
+		for (uint32_t i = (part + 1) * CODED_PER_PART; i < NR; i += 5)
+			assert_int_equal(coded_read(&f.c, i, 1), 0);
+		assert_int_equal(packs_scrub_frame(f.c.rig.p, 1, 0, scrub), 1);
 		assert_int_equal(scrub->bad[0] | scrub->bad[1] | scrub->bad[2] | scrub->bad[3], 0);
 	}
-	memset(gone, 0xff, NR / 8);
-	assert_int_equal(packs_punch(f.rig.p, 1, 0, 4096, NR, gone), 0);
-	assert_true(pack_stat(&f.rig, 1).st_blocks < all / 8);
+	coded_give_up(&f.c, 0, NR, NR);
+	assert_true(pack_stat(&f.c.rig, 1).st_blocks < all / 8);
 	free(scrub);
-	frame_release(&f);
+	coded_release(&f.c);
 }
 
 static void a_lost_table_is_found_again(void **state)
 {
 	static const uint32_t lost[][2] = { { 0, 256 }, { 44, 64 }, { 108, 64 } };
-	struct pack_salvage *salvage = malloc(sizeof(*salvage));
-	uint8_t table[PACK_BLOCK], now[PACK_BLOCK], damaged[PACK_BLOCK];
 	struct frame f;
-	int fd;
 
 	(void)state;
-	frame_init(&f);
-	fd = openat(f.rig.dirfd, pack_name(1).s, O_RDWR | O_CLOEXEC);
-	assert_int_equal(pread(fd, table, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
 	for (size_t i = 0; i < ARRAY_SIZE(lost); i++) {
-		memcpy(damaged, table, PACK_BLOCK);
-		memset(damaged + lost[i][0], 0x5a, lost[i][1]);
-		assert_int_equal(pwrite(fd, damaged, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
-		rig_reopen(&f.rig);
-		assert_int_equal(packs_salvage_table(f.rig.p, 1, 0, salvage), 1);
-		assert_int_equal(packs_mend_table(f.rig.p, salvage), 0);
-		assert_int_equal(pread(fd, now, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
-		assert_memory_equal(now + 108, table + 108, 64);
-		rig_reopen(&f.rig);
-		assert_int_equal(read_pages(&f, 0, NR), 0);
+		frame_init(&f);
+		coded_mend_without(&f.c, lost[i][0], lost[i][1]);
+		rig_reopen(&f.c.rig);
+		assert_int_equal(coded_read(&f.c, 0, NR), 0);
+		coded_release(&f.c);
 	}
-	close(fd);
-	free(salvage);
-	frame_release(&f);
 }
 
 int main(void)
