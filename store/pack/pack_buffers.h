@@ -2,8 +2,10 @@
  * Aligned memory for one frame: its table block, its data, and room for bytes that a read passes over. A few that are
  * not in use are kept, so that steady work does not map and unmap a megabyte each time. Some of these still hold parts
  * of a compressed frame that a read has decoded for others: the next read of that frame need not do so again. A file is
- * read by requests that end anywhere in a part, and files one behind the other that share frames. Thread rule: any
- * thread.
+ * read by requests that end anywhere in a part, and files one behind the other that share frames. It stays true: bytes
+ * of a compressed frame are never written over (packs_heal()), and no pack of a mount gets the number of another.
+ *
+ * Thread rule: any thread.
  */
 #pragma once
 
