@@ -82,11 +82,25 @@ static struct coding *coding_at(struct compact *c, uint32_t off, bool has_base)
 	return has_base ? &c->against : &c->coding;
 }
 
+/*
+ * How far before it the base of a part is; 0: it has none. Each version is coded against the one before it in the frame,
+ * but those behind the fourth against the third: so whoever reads a page decodes 256 KiB at most. Where wide ones are
+ * coded against these, they are one more.
+ */
+static uint32_t base_distance(const struct compact *c, uint32_t off)
+{
+	uint32_t version = c->back > 0 ? off / c->back : 0, last_base = c->twins.narrow_len > 0 ? 1 : 2;
+
+	return version > 0 ? (version - MIN(version - 1, last_base)) * c->back : 0;
+}
+static_assert(4 * PACK_PART_BYTES == KiB(256), "a part, and a third version, with the two that it needs");
+
 /* One part, to `ret`: its bytes, and where its base is. */
 static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead, uint8_t *ret,
 		     uint32_t *ret_base)
 {
-	bool has_base = c->back > 0 && off >= c->back;
+	uint32_t back = base_distance(c, off);
+	bool has_base = back > 0;
 	struct coding *coding = coding_at(c, off, has_base);
 	const uint8_t *p = frame + off;
 	int alone = has_base && c->is_sample ? try_alone(c, p, len, lead, ret) : 0, n;
@@ -94,8 +108,8 @@ static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint
 	if (alone < 0)
 		return alone;
 	coding->lead = lead;
-	coding->base_place = has_base ? code_place(CODE_PLACE_SAME, off - c->back) : 0;
-	n = coding_block(coding, p, len, has_base ? p - c->back : NULL, has_base ? MIN(len, c->back) : 0, ret);
+	coding->base_place = has_base ? code_place(CODE_PLACE_SAME, off - back) : 0;
+	n = coding_block(coding, p, len, has_base ? p - back : NULL, MIN(len, back), ret);
 	n = settle(p, len, n, has_base, ret, ret_base);
 	if (c->is_sample && n >= 0)
 		count_sample(c, off, len, (uint32_t)n, (uint32_t)alone);

@@ -59,7 +59,7 @@ struct compact {
 	unsigned nr_together; /* steps that are coded one against the other, */
 	unsigned nr_most; /* of as many as can be */
 	/* The row that becomes the next frame. */
-	uint32_t back; /* bytes from a version to the one that it is coded against; 0: there is none */
+	uint32_t back; /* bytes from a version to the next, if they are coded against one another; else 0 */
 	unsigned nr_row; /* chunks */
 	struct compact_steps *steps; /* that rows are of */
 	struct compact_narrow *narrow; /* what comes along with them; NULL: nothing does */

@@ -79,6 +79,21 @@ static int emit(struct step_rows *r, struct step_row *row, unsigned nr_versions)
 	return q;
 }
 
+/* Not a full one: whole parts of each version first, or pairs of them, and then the rest. */
+static int emit_short(struct step_rows *r, struct step_row *row, unsigned nr_versions)
+{
+	uint32_t unit = row->nr > 0 ? (r->is_wide ? 2 : 1) * PACK_PART_BYTES / row->chunk_len : 1;
+	uint32_t rest = nr_versions > 1 || r->is_wide ? row->nr % unit : 0;
+	struct step_row last = *row;
+	int q;
+
+	row->nr -= rest;
+	last.chunk += row->nr;
+	last.nr = rest;
+	q = emit(r, row, nr_versions);
+	return q == 0 ? emit(r, &last, nr_versions) : q;
+}
+
 /* Places of a row: whole parts of each version, as many as a frame takes; pairs of them, where half as much of another
  * variable comes along. */
 static uint32_t places_of(const struct step_rows *r, uint32_t chunk_len, unsigned nr_versions)
@@ -99,7 +114,7 @@ static int add(struct step_rows *r, struct step_row *row, const struct compact_c
 	if (!row->chunk)
 		return -ENOMEM;
 	if (row->chunk_len != chunk_len)
-		q = emit(r, row, nr);
+		q = emit_short(r, row, nr);
 	row->chunk_len = chunk_len;
 	row->max = max;
 	for (unsigned v = 0; v < nr && q == 0; v++)
@@ -133,26 +148,12 @@ int step_rows_add(struct step_rows *r, const struct compact_chunk *const *chunk,
 	return q;
 }
 
-/* The last one of so many versions: what takes pairs of parts first, and then the rest. */
-static int emit_last(struct step_rows *r, struct step_row *row, unsigned nr_versions)
-{
-	uint32_t pair = row->nr > 0 ? 2 * PACK_PART_BYTES / row->chunk_len : 1, rest = r->is_wide ? row->nr % pair : 0;
-	struct step_row last = *row;
-	int q;
-
-	row->nr -= rest;
-	last.chunk += row->nr;
-	last.nr = rest;
-	q = emit(r, row, nr_versions);
-	return q == 0 ? emit(r, &last, nr_versions) : q;
-}
-
 int step_rows_flush(struct step_rows *r)
 {
 	int q = 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(r->together) && q == 0; i++)
-		q = emit_last(r, &r->together[i], i);
+		q = emit_short(r, &r->together[i], i);
 	for (unsigned i = 0; i < ARRAY_SIZE(r->alone) && q == 0; i++)
 		q = emit(r, &r->alone[i], 1);
 	return q;

@@ -6,7 +6,7 @@
  * against lies as far before it as all others of the row do. Places that have fewer versions than others, as dedup has
  * found that they did not change, go to rows of their own.
  *
- * The newest version comes first, and the others are coded against the one after them. It is what a restart reads, and
+ * The newest version comes first, and the others are coded against newer ones. It is what a restart reads, and
  * it needs no other; and the oldest, which go first, are needed by none.
  */
 #pragma once

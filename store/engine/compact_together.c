@@ -3,7 +3,7 @@
  *
  * Where the plan says that variables are steps of one, up to 1 + chain of them are coded together, if a sample shows
  * that it pays: pages of the same place, rows of them (compact_steps.h), become one frame, in which each version is
- * coded against the one after it. So what a block is coded against is in its own frame (store/pack), and nothing here
+ * coded against a newer one. So what a block is coded against is in its own frame (store/pack), and nothing here
  * or in the collector has to keep it. Chunks that are coded already are coded once more where they complete such a row:
  * whoever compacts each step as it comes has all of them together in the end, and wrote them twice.
  */

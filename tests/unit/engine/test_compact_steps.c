@@ -10,7 +10,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine.h"
+#include "store/code/code_format.h"
+#include "store/engine/engine_internal.h"
+#include "store/pack/pack.h"
+#include "store/pack/pack_format.h"
 #include "tests/unit/engine/rig.h"
 
 #define HEAD 777u
@@ -143,6 +146,52 @@ static void steps_are_small_against_one_another(void **state)
 	}
 	assert_int_equal(rig_scrub(rig, &(struct scrub_conf){ .restart = true }).nr_damaged, 0);
 	free(p);
+}
+
+/* Parts that are decoded for the page at `a`: its own, and what that is coded against. */
+static unsigned nr_decoded(struct rig *rig, struct addr a)
+{
+	struct code_header h;
+	uint32_t in, place;
+	unsigned nr = 1;
+
+	while (packs_block_header(rig->e->packs, a, &h, &in) > 0 && code_place_how(h.base_place) == CODE_PLACE_SAME) {
+		place = code_place_off(h.base_place);
+		assert_int_equal(place % PACK_PART_BYTES, 0); /* else two parts would be needed */
+		a.off = a.off - pack_in_frame(a) + place;
+		nr++;
+	}
+	return nr;
+}
+
+/* Whatever page is read: five steps are one frame, and 256 KiB are decoded at most. */
+static void a_page_is_read_with_four_parts(void **state)
+{
+	struct rig *rig = *state;
+	struct extent_list l = { 0 };
+	unsigned most = 0;
+	struct content *c;
+
+	write_and_compact(rig, 5, 4);
+	for (unsigned i = 0; i < 5; i++) {
+		c = rig_content(rig, FIRST + i);
+		for (uint64_t off = 0; off < LEN; off += SEGMENT_SIZE) {
+			l.nr = 0;
+			mutex_lock(&c->lock);
+			assert_int_equal(content_extents(c, off, MIN((uint64_t)SEGMENT_SIZE, LEN - off), &l), 0);
+			mutex_unlock(&c->lock);
+			for (size_t k = 0; k < l.nr; k++)
+				for (uint32_t in = 0; in < l.x[k].len; in += PACK_BLOCK) {
+					struct addr a = l.x[k].addr;
+
+					a.off += in;
+					most = MAX(most, nr_decoded(rig, a));
+				}
+		}
+		content_close(c);
+	}
+	extent_list_release(&l);
+	assert_int_equal(most, 4);
 }
 
 /* Numbers of which half the bits are new with each step: one against the other they take a third less, but more has to
@@ -387,6 +436,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		rig_test(steps_are_small_against_one_another),
+		rig_test(a_page_is_read_with_four_parts),
 		rig_test(what_is_slow_to_read_is_coded_by_itself),
 		rig_test(as_many_go_together_as_are_quick_to_read),
 		rig_test(any_number_of_steps_and_any_way_back),
