@@ -407,9 +407,12 @@ static void set_xattr(struct world *w, uint64_t ino, const char *value)
 static void a_list_of_who_may_read_it_gives_nothing_if_not_all_can_reach_it(void **state)
 {
 	static const uint8_t list[] = {
-		2, 0, 0, 0, /* then owner, user 5, group, mask, others: which, what he may do, who */
-		1, 0, 7, 0, 255, 255, 255, 255, 2,  0, 7, 0, 5,	  0,   0,   0,	 4, 0, 0, 0, 255, 255, 255, 255,
-		16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 5, 0, 255, 255, 255, 255,
+		2, 0, 0, 0, /* version; then each: which, what he may do, who */
+		1, 0, 7, 0, 255, 255, 255, 255, /* owner */
+		2, 0, 7, 0, 5, 0, 0, 0, /* user 5 */
+		4, 0, 0, 0, 255, 255, 255, 255, /* group */
+		16, 0, 7, 0, 255, 255, 255, 255, /* mask */
+		32, 0, 5, 0, 255, 255, 255, 255, /* others */
 	};
 	struct world *w = *state;
 	uint64_t above = w->top;
