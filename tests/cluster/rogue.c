@@ -78,7 +78,7 @@ static void misbehave(void)
 	send_message(PEER_LANE_ANSWERS, header(PEER_CHUNKS, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_REQUESTS, header(PEER_GET, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_ASK, 1), "\2\2\2", 3, &w.message_key);
-	send_message(PEER_LANE_ANSWERS, header(PEER_TELL, 1), "\2\2\2", 3, &w.message_key);
+	send_message(PEER_LANE_HINTS, header(PEER_TELL, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_LEND, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_FOUND, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_LENT, 1), "\1\1\1", 3, &w.message_key);
