@@ -1,6 +1,6 @@
 /*
  * What was stored without a round, for other nodes to find (TELL). Nobody waits for it, and nodes that have just made a
- * checkpoint durable are likely to be surrounded by others that are still at theirs: so it is told a little later, or
+ * checkpoint durable are likely to be surrounded by others that are still at theirs: so it may be told a little later, or
  * when a round begins in which somebody may ask for it. Until then it is here: an agent that dies takes nothing of it
  * along, and the next one is told.
  */
