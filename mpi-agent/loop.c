@@ -32,7 +32,7 @@
 #define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more, ... */
 #define NAP_PART_ALONE 1u /* and by as much again where nobody waits */
 #define NAP_FETCHING_NS 100000u /* somebody reads a file */
-#define NAP_HINTING_NS 100000u /* a hint is on its way, in several steps */
+#define NAP_HINTING_NS 100000u /* a hint is on its way, in several steps: whoever asks before it is there misses it */
 #define MESSAGES_MAX 64u /* of one source, before others are heard */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
 #define NODES_SHOWN 1000u

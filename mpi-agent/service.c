@@ -16,7 +16,6 @@
 #include "mpi-agent/service_internal.h"
 
 #define ROUND_NS (UINT64_C(20) * 1000000000)
-#define TELL_NS UINT64_C(1) /* at once: whoever comes before that with the same, and asks, misses it */
 #define BEGIN_NS (UINT64_C(2) * 1000000000)
 #define FETCH_NS (UINT64_C(20) * 1000000000)
 #define READ_STEP ((size_t)1 << 18) /* received at once */
@@ -564,7 +563,6 @@ int service_new(const struct service_limits *limits, struct service **ret)
 	s->limits.round_ns = s->limits.round_ns ?: ROUND_NS;
 	s->limits.begin_ns = s->limits.begin_ns ?: BEGIN_NS;
 	s->limits.fetch_ns = s->limits.fetch_ns ?: FETCH_NS;
-	s->limits.tell_ns = s->limits.tell_ns ?: TELL_NS;
 	s->calls = (struct cluster_calls){
 		.userdata = s,
 		.is_there = service_is_there,

@@ -1,8 +1,7 @@
 /*
- * What was stored without a round, for other nodes to find (TELL). Nobody waits for it, and nodes that have just made a
- * checkpoint durable are likely to be surrounded by others that are still at theirs: so it may be told a little later, or
- * when a round begins in which somebody may ask for it. Until then it is here: an agent that dies takes nothing of it
- * along, and the next one is told.
+ * What was stored without a round, for other nodes to find (TELL). Nobody waits for it: the agent is told when that has
+ * been answered, or at the latest when a round begins in which somebody may ask for it. Until then it is here: an agent
+ * that dies takes nothing of it along, and the next one is told.
  */
 #include <assert.h>
 #include <stdlib.h>
