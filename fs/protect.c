@@ -363,7 +363,8 @@ static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const
 		r = note(s->p->fs, dir, &g);
 	}
 	if (r == 0)
-		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: is with node %s, which collects; %" PRIu64 " of %" PRIu64
+		log_limited(&said, LOG_LEVEL_INFO,
+			    "%s of node %s: is with node %s, which collects; %" PRIu64 " of %" PRIu64
 			    " chunks were sent, %" PRIu64 " bytes are not here any more",
 			    copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, gone.bytes);
 	return r;

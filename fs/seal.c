@@ -413,7 +413,8 @@ int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns
 	if (synced < 0)
 		return synced;
 	if (r == 0)
-		log_limited(&said, LOG_LEVEL_INFO, "directory %" PRIu64 ": sealed with %" PRIu64 " files, %" PRIu64 " bytes",
+		log_limited(&said, LOG_LEVEL_INFO,
+			    "directory %" PRIu64 ": sealed with %" PRIu64 " files, %" PRIu64 " bytes",
 			    dir, t.seal.files, t.seal.bytes);
 	*ret = t.seal;
 	protect_wake(fs->protect);

@@ -400,8 +400,8 @@ static __global__ void __launch_bounds__(BLOCK)
 
 /* One block, whatever is left. */
 static __global__ void __launch_bounds__(BLOCK) top_kernel(const __grid_constant__ struct gpu_keys k,
-							   struct digest *digests, uint64_t nr, struct gpu_report *report,
-							   uint32_t attempt)
+							   struct digest *digests, uint64_t nr,
+							   struct gpu_report *report, uint32_t attempt)
 {
 	struct lane_key key = lane_key_of<32>(k.group);
 

@@ -22,7 +22,7 @@
 #define NAP_NS UINT64_C(1000000) /* somebody waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
 #define NAP_LONG_NS UINT64_C(20000000)
-#define NAP_LONG_PART 500u /* of a time without any message: who comes after it waits for that much, for each node on the way */
+#define NAP_LONG_PART 500u /* of a time without messages: who comes after it waits for that much, per node on the way */
 #define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round */
 #define NAP_STORING_NS UINT64_C(20000000) /* it is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has stored */
 
@@ -705,8 +705,10 @@ uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns)
 {
 	if (rs->state == STORING)
 		return NAP_STORING_NS;
-	if (rs->state == IDLE)
-		return quiet_ns / NAP_LONG_PART >= NAP_LONG_NS ? NAP_LONG_NS : MAX(quiet_ns / NAP_LONG_PART, NAP_IDLE_NS);
+	if (rs->state == IDLE) {
+		quiet_ns = MAX(quiet_ns / NAP_LONG_PART, NAP_IDLE_NS);
+		return MIN(quiet_ns, NAP_LONG_NS);
+	}
 	return rounds_are_urgent(rs) ? NAP_NS : rs->state == GATHERING ? NAP_ALONE_NS : NAP_IDLE_NS;
 }
 

@@ -188,7 +188,8 @@ static int tell(struct request *q, int r)
 static int run_plan(struct request *q)
 {
 	struct ckptfs_compact how = {
-		.flags = (q->rows.dry_run ? CKPTFS_COMPACT_DRY_RUN : 0) | (q->chain_forced ? CKPTFS_COMPACT_CHAIN_FORCED : 0),
+		.flags = (q->rows.dry_run ? CKPTFS_COMPACT_DRY_RUN : 0) |
+			 (q->chain_forced ? CKPTFS_COMPACT_CHAIN_FORCED : 0),
 		.order = q->scheme == SCHEME_AUTO					       ? CKPTFS_COMPACT_BEST :
 			 q->scheme == SCHEME_AWARE_BLOCK || q->scheme == SCHEME_AGNOSTIC_BLOCK ? CKPTFS_COMPACT_TURNS :
 											         CKPTFS_COMPACT_WHOLE,

@@ -68,7 +68,11 @@ static int take_signal(int *ret)
 	static const struct {
 		const char *name;
 		int signal;
-	} known[] = { { "TERM", SIGTERM }, { "INT", SIGINT }, { "HUP", SIGHUP }, { "USR1", SIGUSR1 }, { "USR2", SIGUSR2 } };
+	} known[] = { { "TERM", SIGTERM },
+		      { "INT", SIGINT },
+		      { "HUP", SIGHUP },
+		      { "USR1", SIGUSR1 },
+		      { "USR2", SIGUSR2 } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (strcmp(optarg, known[i].name) == 0) {

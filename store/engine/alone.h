@@ -2,11 +2,12 @@
  * Is it worth holding new chunks back for a round (collective.c)? Where nodes have nothing in common it costs time and
  * memory, and finds nothing.
  *
- *             a commit of which little was found          a round about the first frames of one          the commit
- *             on other nodes                               has found little
- *   SHARING ─────────────────────────────▶ PROBING ────────────────────────────────────▶ LETTING_GO ────────▶ PROBING, or, if that was so
- *      ▲                                      │                                               │              often, LETTING_GO again
- *      └── a round has found more, or others say that they have stored the same ─────────────┴── the latter alone: there is no round
+ *          little of a commit was        a round about the first                    the commit
+ *          found on other nodes          frames has found little
+ *   SHARING ───────────────────▶ PROBING ──────────────────────▶ LETTING_GO ────────▶ PROBING; after three such
+ *      ▲                            │                                 │               commits LETTING_GO again
+ *      └── a round has found more, ─┴── or others say that they have ─┘
+ *                                       stored the same
  *
  * SHARING: everything is held until a round has decided. PROBING: likewise, but a round is wanted as soon as there is
  * enough to tell by. LETTING_GO: what is held and what comes until the commit is written at once, and no round is about

@@ -14,8 +14,8 @@
  *
  * If nobody has anything of what was offered, steps 1 and 2 are all there is, and the commit waits for nobody's disk
  * but its own. If that is likely to be so (alone.h), what comes behind the first frames, or all of it, is neither held
- * nor offered, as without a cluster; others hear of it when it is durable and who waited for that has been answered, and may ask for it
- * to be lent.
+ * nor offered, as without a cluster; others hear of it when it is durable and who waited for that has been answered,
+ * and may ask for it to be lent.
  *
  * What fails at 1, or is not heard of at 4, costs space: all is written here. What fails at 2, 3, 5 or 6 fails the
  * commit; frames that are written partly stay in memory, and the next commit begins with them.

@@ -159,14 +159,15 @@ static void candidates_are_valid_and_fit(void **state)
 							      .parts = rank % 2 + 1,
 							      .row = rank > 0 ? 64 : 0,
 							      .plane = rank > 1 ? 4096 : 0 };
-				unsigned nr = coding_candidates(&shape, base, spec), nr_base = 0;
+				unsigned nr = coding_candidates(&shape, base, spec), nr_base = 0, is_wide;
 
 				assert_in_range(nr, 3, CODE_CANDIDATES_MAX);
 				for (unsigned i = 0; i < nr; i++) {
 					assert_true(code_steps_valid(&spec[i].steps));
 					nr_base += spec[i].steps.base != CODE_BASE_NONE;
 				}
-				assert_int_equal(nr_base, base ? 3 + (all_types[t].class == CODE_FLOAT && all_types[t].width == 4) : 0);
+				is_wide = all_types[t].class == CODE_FLOAT && all_types[t].width == 4;
+				assert_int_equal(nr_base, base ? 3 + is_wide : 0);
 			}
 }
 

@@ -255,7 +255,8 @@ static void as_many_go_together_as_are_quick_to_read(void **state)
 	assert_true(run(rig, plan).complete);
 	for (unsigned i = 0; i < 5; i++)
 		after += plan->result[i].after;
-	assert_in_range(after, VARIABLE * 170 / 100, VARIABLE * 190 / 100); /* 2 * 0.44, and 0.44 + 2 * 0.22; with tables */
+	/* 2 * 0.44, and 0.44 + 2 * 0.22; with tables */
+	assert_in_range(after, VARIABLE * 170 / 100, VARIABLE * 190 / 100);
 	free(plan);
 	free(p);
 }

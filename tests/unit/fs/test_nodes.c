@@ -743,7 +743,8 @@ int main(void)
 		with_world(what_a_liar_tells_is_refused),
 		with_world(a_chunk_that_nobody_has_is_an_error_of_who_reads_it),
 		with_world(a_directory_is_told_and_lent),
-		with_world(a_crash_while_a_copy_is_made_leaves_the_older_one), /* before RocksDB has threads, which a fork loses */
+		/* before RocksDB has threads, which a fork loses */
+		with_world(a_crash_while_a_copy_is_made_leaves_the_older_one),
 		with_world(who_may_read_a_copy_is_told_later),
 	};
 

@@ -69,7 +69,8 @@ static void questions_are_plain(void **state)
 static void lists_round_trip_and_damage_is_refused(void **state)
 {
 	static const struct told_seal seals[] = {
-		{ .store = "sixteen bytes...", .name = "n", .ino = 1, .sealed_ns = -2, .access = TOLD_ACCESS_KNOWN | 050, .path = "a/b" },
+		{ .store = "sixteen bytes...", .name = "n", .ino = 1, .sealed_ns = -2,
+		  .access = TOLD_ACCESS_KNOWN | 050, .path = "a/b" },
 		{ .store = "sixteen others..", .name = "node-2", .ino = UINT64_MAX, .sealed_ns = 3, .path = "" },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;

@@ -262,7 +262,8 @@ static void code_rounded(enum code_place how, uint8_t *p, uint8_t *ret, struct p
 	memcpy(ret, p, at);
 	n = code_encode(w, &spec, p + at, PACK_PART_BYTES, base, LEAD + 2 * (nr - 1), ret + at);
 	assert_in_range(n, 1, 2000);
-	*parts = (struct pack_parts){ .end = { PACK_PART_BYTES, at, at + (uint32_t)n }, .base = { [2] = code_place(how, OFF) } };
+	*parts = (struct pack_parts){ .end = { PACK_PART_BYTES, at, at + (uint32_t)n },
+				      .base = { [2] = code_place(how, OFF) } };
 	code_work_free(w);
 	free(base);
 }
@@ -293,7 +294,8 @@ static void code_widened(enum code_place how, uint8_t *p, uint8_t *ret, struct p
 	memcpy(ret, p, at);
 	n = code_encode(w, &spec, p + at, PACK_PART_BYTES, base, LEAD + 4 * nr, ret + at);
 	assert_in_range(n, 1, PACK_PART_BYTES / 2 + 2000);
-	*parts = (struct pack_parts){ .end = { PACK_PART_BYTES, at, at + (uint32_t)n }, .base = { [2] = code_place(how, OFF) } };
+	*parts = (struct pack_parts){ .end = { PACK_PART_BYTES, at, at + (uint32_t)n },
+				      .base = { [2] = code_place(how, OFF) } };
 	code_work_free(w);
 	free(base);
 }
