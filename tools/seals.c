@@ -61,30 +61,28 @@ int seals_ask(int fd, struct seals *ret)
 	return r;
 }
 
-/* Upwards, as long as it is the same filesystem; with a slash at its end. */
-static void find_mountpoint(const char *path, char ret[PATH_MAX + 1])
+/* What is not to be seen from there on is left out. */
+static void place_all(struct seals *s)
 {
-	char up[PATH_MAX + 4];
-	struct stat st, above;
+	size_t nr = 0;
 
-	if (!realpath(path, ret))
-		snprintf(ret, PATH_MAX, "%s", path);
-	while (strcmp(ret, "/") != 0 && stat(ret, &st) == 0) {
-		snprintf(up, sizeof(up), "%s/..", ret);
-		if (stat(up, &above) < 0 || above.st_dev != st.st_dev)
-			break;
-		*strrchr(ret, '/') = '\0';
-		if (ret[0] == '\0')
-			memcpy(ret, "/", 2);
+	for (size_t i = 0; i < s->nr; i++) {
+		const char *inside = place_inside(&s->place, s->v[i].path);
+
+		if (!inside)
+			continue;
+		memmove(s->v[i].path, inside, strlen(inside) + 1);
+		if (nr != i)
+			s->v[nr] = s->v[i];
+		nr++;
 	}
-	if (strcmp(ret, "/") != 0)
-		memcpy(ret + strlen(ret), "/", 2);
+	s->nr = nr;
 }
 
 char *seals_path(const struct seals *s, const struct ckptfs_seal *one)
 {
 	char *path;
-	int len = asprintf(&path, "%s%s", s->mountpoint, one->path);
+	int len = asprintf(&path, "%s%s", s->place.point, one->path);
 
 	if (len < 0)
 		return NULL;
@@ -232,8 +230,13 @@ int seals_get(const char *tool, const char *path, struct seals *ret)
 		fprintf(stderr, "%s: %s: not on a ckptfs; give a mountpoint, or a directory below it\n", tool, path);
 	else if (r < 0)
 		tell_refusal(tool, path, "it", "list what is sealed", r);
+	if (r < 0)
+		return r;
+	r = place_find(fd, &ret->place);
+	if (r < 0)
+		fprintf(stderr, "%s: %s: where it is mounted cannot be found in /proc/self/mountinfo: %s\n", tool, path, strerror(-r));
 	else
-		find_mountpoint(path, ret->mountpoint);
+		place_all(ret);
 	return r;
 }
 

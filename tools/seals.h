@@ -1,24 +1,24 @@
 /* The sealed directories of a mount: epochs. One thread. */
 #pragma once
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include "client/ioctl.h"
+#include "tools/place.h"
 
 struct seals {
 	struct ckptfs_seal *v; /* the first sealed first */
 	size_t nr, room;
-	char mountpoint[PATH_MAX + 1]; /* with a slash at its end */
+	struct place place; /* what paths are from */
 };
 
-/* Of the mount that `fd` is on: those that the caller may know of. Tells nothing, and leaves the mountpoint alone.
- * 0/<0 */
+/* Of the filesystem that `fd` is on: those that the caller may know of. Tells nothing, and leaves the place alone: paths
+ * are from the root of the filesystem. 0/<0 */
 int seals_ask(int fd, struct seals *ret);
-/* Of the mount that `path`, a directory of it, lies on: those that the caller may know of. What is wrong is told on
- * standard error, in the name of `tool`. 0/<0 */
+/* Of the mount that `path`, a directory of it, lies on: those to be seen there that the caller may know of. What is wrong
+ * is told on standard error, in the name of `tool`. 0/<0 */
 int seals_get(const char *tool, const char *path, struct seals *ret);
 void seals_release(struct seals *s);
 /* Where one is. Freed by the caller; NULL: no memory. */

@@ -55,7 +55,7 @@ diff "$WORK/ours" <("$WORK/header") || fail "the header has other structs or num
 # --- each call ---
 fs_mount
 cat >"$WORK/calls.py" <<'PY'
-import errno, os, pathlib, pwd, random, sys
+import errno, os, pathlib, pwd, random, subprocess, sys
 import ckptfs
 
 mnt, outside = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -126,6 +126,12 @@ os.mkdir(mnt / "other")
 three = ckptfs.seal(mnt / "other")
 assert ckptfs.epochs(mnt) == [e, two, three] and ckptfs.epochs(mnt / "run") == [e, two]
 assert ckptfs.newest(mnt / "run") == two and ckptfs.epochs(mnt / "run/one") == [e] and ckptfs.newest(mnt / "deep") is None
+part = outside / "a part"  # as containers are given one
+part.mkdir()
+subprocess.run(["mount", "--bind", mnt / "run", part], check=True)
+assert [x.path for x in ckptfs.epochs(part)] == [part / "one", part / "two"] and ckptfs.newest(part).inode == two.inode
+assert refused(errno.EEXIST, ckptfs.SealError, ckptfs.seal, part).culprit in (part / "one", part / "two")
+subprocess.run(["umount", part], check=True)
 assert ckptfs.unseal(mnt / "other") is True and ckptfs.unseal(mnt / "other") is False
 refused(errno.ENOTDIR, NotADirectoryError, ckptfs.seal, mnt / "a")
 refused(errno.ENOENT, FileNotFoundError, ckptfs.seal, mnt / "nowhere")

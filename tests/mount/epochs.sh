@@ -102,6 +102,31 @@ exits 0 restart --no-verify "$MNT/run"
 exits 0 restart --quick "$MNT/run"
 [ "$(cat out)" = "$MNT/run/step.3" ] || fail_showing "bytes were read"
 
+# --- a part of the filesystem, as containers are given one ---
+if [ "$(id -u)" = 0 ]; then
+	part=$WORK/$'a\vpart'
+	mkdir "$part" "$MNT/other" "$MNT/runs"
+	seal "$MNT/other"
+	seal "$MNT/runs"
+	mount --bind "$MNT/run" "$part"
+	exits 0 restart "$part"
+	[ "$(cat out)" = "$part/step.2" ] || fail_showing "another one was found"
+	says "part/step.3: passed over: damaged"
+	exits 0 epoch_stat --epochs --json "$part"
+	"$PYTHON" -c 'import json, sys
+j = json.load(sys.stdin)
+assert [e["path"] for e in j["epochs"]] == [f"{sys.argv[1]}/step.{n}" for n in (1, 2, 3)] and j["mountpoint"] == sys.argv[1], j' "$part" <out || fail_showing "other epochs"
+	exits 0 "$CKPTFS_BUILD/tools/ckptfs-gc" --keep-last 1 "$part"
+	tells "^remove  .*part/step.1 "
+	umount "$part"
+	mount --bind "$MNT/run/step.1" "$part" # itself
+	exits 0 restart "$part"
+	[ "$(cat out)" = "$part" ] || fail_showing "another one was found"
+	umount "$part"
+	seal --unseal "$MNT/other"
+	seal --unseal "$MNT/runs"
+fi
+
 # --- names that are to do something to a terminal ---
 evil=$MNT/run/$'step.5\n\e[2Jx'
 mkdir "$evil"

@@ -23,6 +23,7 @@ import errno
 import json
 import os
 import pathlib
+import re
 import shutil
 from typing import Any, Iterator, Optional, Union
 
@@ -87,6 +88,27 @@ def mountpoint(path: Path) -> pathlib.Path:
     while not os.path.ismount(p):
         p = p.parent
     return p
+
+
+def _place(fd: int) -> "tuple[pathlib.Path, pathlib.PurePath]":
+    """Where the mount that `fd` was opened on is, and what of its filesystem is there: containers are given a part, by bind mounts."""
+    with open(f"/proc/self/fdinfo/{fd}", "rb") as f:
+        mount = next(line.split()[1] for line in f if line.startswith(b"mnt_id:"))
+    with open("/proc/self/mountinfo", "rb") as f:
+        for line in f:
+            fields = line.split(b" ")
+            if fields[0] == mount:
+                root, point = (re.sub(rb"\\([0-3][0-7]{2})", lambda m: bytes([int(m[1], 8)]), name) for name in fields[3:5])
+                return pathlib.Path(os.fsdecode(point)), pathlib.PurePath(os.fsdecode(root)).relative_to("/")
+    raise OSError(errno.ENOENT, "where it is mounted cannot be found in /proc/self/mountinfo")
+
+
+def _seen(place: "tuple[pathlib.Path, pathlib.PurePath]", path: bytes) -> Optional[pathlib.Path]:
+    """Where a path in the filesystem is for this process. None: nowhere."""
+    try:
+        return place[0] / pathlib.PurePath(os.fsdecode(path)).relative_to(place[1])
+    except ValueError:
+        return None
 
 
 def sync(path: Path) -> None:
@@ -164,7 +186,8 @@ def _refusal(path: Path, s: _ioctl.Seal, e: OSError) -> SealError:
     assert e.errno is not None
     error = SealError(e.errno, _WHY.get(e.errno, os.strerror(e.errno)), os.fspath(path))
     if s.path:
-        error.culprit = mountpoint(path) / os.fsdecode(s.path)
+        with _opened(path) as fd:
+            error.culprit = _seen(_place(fd), s.path)
     return error
 
 
@@ -213,11 +236,13 @@ def _require_ckptfs(path: Path) -> None:
 def epochs(path: Path) -> "list[Epoch]":
     """The sealed directories at and below a directory of a mount, the oldest first: those that the caller may know of."""
     top, found = pathlib.Path(path).resolve(strict=True), []
-    root = mountpoint(top)
     with _opened(top, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        place = _place(fd)
         s = _ioctl.Seal(command=_ioctl.SEAL_NEXT)
         while _next_seal(fd, s, path):
-            found.append(_epoch_of(s, root / os.fsdecode(s.path)))
+            where = _seen(place, s.path)
+            if where is not None:
+                found.append(_epoch_of(s, where))
     return sorted((e for e in found if e.path == top or top in e.path.parents), key=lambda e: (e.sealed_ns, e.inode))
 
 

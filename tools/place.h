@@ -1,0 +1,14 @@
+/* Where a mount is, and what of its filesystem is there: a bind mount, as containers are given, may have a part only. */
+#pragma once
+
+#include <limits.h>
+
+struct place {
+	char point[PATH_MAX + 1]; /* absolute, with a slash at its end */
+	char root[PATH_MAX + 1]; /* of the filesystem, what is mounted there; without slashes at its ends, "": all */
+};
+
+/* Of the mount that `fd` was opened on. -ENOENT: it is not mounted any more, or not for this process. 0/<0 */
+int place_find(int fd, struct place *ret);
+/* What a path in the filesystem, without a slash in front, is from the mountpoint on. NULL: it is not to be seen there. */
+const char *place_inside(const struct place *p, const char *path);
