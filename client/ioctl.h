@@ -274,7 +274,7 @@ struct ckptfs_seal {
 	uint32_t size, version;
 	uint32_t command, flags; /* flags: 0 */
 	uint64_t inode; /* out: of the directory */
-	int64_t sealed_ns; /* out, as all below: when; since 1970 */
+	int64_t sealed_ns; /* out, as all below: when; since 1970. Later than all seals before it, also if the clock was set back */
 	uint64_t files, directories, bytes; /* in it, and with it; files: all that is no directory, each once */
 	uint64_t new_bytes; /* as stored, that nothing else referred to when it was sealed */
 	uint32_t uid; /* who sealed it */

@@ -58,6 +58,7 @@ struct fs {
 	 * extended attributes, so each of them is one read, one decision and one transaction.
 	 */
 	struct rwlock names;
+	int64_t last_seal_ns GUARDED_BY(names); /* no seal is of a later time */
 	atomic_bool shared_hash; /* INODE_SHARED_HASH */
 
 	_Atomic uint64_t nr_opendirs; /* since the mount; numbers for ops_holder() */

@@ -280,14 +280,21 @@ static int seal_locked(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 
 	t->nr = 0;
 	buf_clear(t->culprit);
-	t->seal = (struct ns_seal){ .uid = t->who->uid, .sealed_ns = (int64_t)now_ns(), .unfinished = true };
+	t->seal = (struct ns_seal){
+		.uid = t->who->uid,
+		.sealed_ns = MAX((int64_t)now_ns(), t->fs->last_seal_ns + 1), /* clocks are set back, too */
+		.unfinished = true,
+	};
 	r = check_top(t, dir);
 	if (r == 0)
 		r = gather(t, dir, true);
 	if (r < 0)
 		return r;
 	r = mark(t, &tx, true);
-	return apply(t, &tx, r < 0 ? r : put_note(t, &tx, dir));
+	r = apply(t, &tx, r < 0 ? r : put_note(t, &tx, dir));
+	if (r == 0)
+		t->fs->last_seal_ns = t->seal.sealed_ns;
+	return r;
 }
 
 /* Without waiting for writers for long. */
@@ -436,6 +443,13 @@ static void blame_seal(struct tree *t, const struct ns_inode *from)
 		buf_clear(t->culprit);
 }
 
+static void note_time(struct fs *fs, int64_t sealed_ns)
+{
+	rwlock_lock(&fs->names);
+	fs->last_seal_ns = MAX(fs->last_seal_ns, sealed_ns);
+	rwlock_unlock(&fs->names);
+}
+
 int seal_take_back_all(struct fs *fs)
 {
 	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
@@ -452,6 +466,8 @@ int seal_take_back_all(struct fs *fs)
 			log_notice("directory %" PRIu64
 				   ": was being sealed when the store was last in use; it is not sealed",
 				   dir);
+		else
+			note_time(fs, seal.sealed_ns);
 	}
 	return r;
 }

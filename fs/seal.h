@@ -23,13 +23,14 @@ struct who;
  * and durable, and *ret says how. -EEXIST: it lies in a sealed one, or has a sealed one, or a file of one, in it.
  * -EBUSY: something in it is open for writing, or it is being sealed. -ECANCELED: somebody has unsealed it meanwhile.
  * -EROFS. *culprit is what these are about, from the root, where that is not the directory itself; an empty buffer
- * else. Takes as long as everything in the store takes to become durable.
+ * else. Takes as long as everything in the store takes to become durable. Its time is later than that of all other
+ * seals, whatever the clock says: which epoch is the newest goes by it.
  */
 int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns_seal *ret, struct buf *culprit);
 /* The opposite, by its owner or root. -ENODATA: it is not sealed, or lies in one that is, *culprit. */
 int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *culprit);
 
-/* At a mount, before requests come: what a crash has left of seals that were not finished. */
+/* At a mount, before requests come: what a crash has left of seals that were not finished; and when the last was made. */
 int seal_take_back_all(struct fs *fs);
 
 /*

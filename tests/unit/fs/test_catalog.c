@@ -330,6 +330,30 @@ static void half_a_seal_is_no_seal_and_is_taken_back(void **state)
 	assert_int_equal(seal(w, &owner, &s, ""), 0);
 }
 
+/* As a clock makes it that is a day ahead, and is set right then. */
+static void a_seal_is_later_than_those_before_it_whatever_the_clock_says(void **state)
+{
+	const int64_t ahead = (int64_t)now_ns() + INT64_C(86400000000000);
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY, path = BUF_EMPTY;
+	struct world *w = *state;
+	struct ns_seal s;
+
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	assert_true(s.sealed_ns < ahead);
+	s.sealed_ns = ahead;
+	ns_seal_encode(&s, &value);
+	engine_tx_put(&tx, ns_key_seal(w->top), value.data, value.len);
+	assert_int_equal(engine_tx_apply(w->fs->engine, &tx), 0);
+	reopen(w);
+	for (int i = 1; i < 3; i++) {
+		char name[] = { 'n', (char)('0' + i), '\0' };
+
+		assert_int_equal(seal_directory(w->fs, make(w, NS_ROOT_INO, name, S_IFDIR | 0755, NULL), &owner, &s, &path), 0);
+		assert_int_equal(s.sealed_ns, ahead + i);
+	}
+}
+
 static void set_mode(struct world *w, uint64_t ino, uint32_t mode)
 {
 	struct attr_change c = { .what = ATTR_MODE, .mode = mode };
@@ -528,6 +552,7 @@ int main(void)
 		with_world(a_catalog_tells_all_of_a_sealed_directory),
 		with_world(what_is_unsealed_meanwhile_is_not_told),
 		with_world(half_a_seal_is_no_seal_and_is_taken_back),
+		with_world(a_seal_is_later_than_those_before_it_whatever_the_clock_says),
 		with_world(a_root_is_of_names_attributes_and_content),
 		with_world(new_is_what_nothing_else_has),
 		with_world(who_cannot_reach_it_here_is_not_told_to_read_it),
