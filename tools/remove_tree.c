@@ -16,20 +16,26 @@ static void closedirp(DIR **dir)
 		closedir(*dir);
 }
 
-static int remove_at(int dirfd, const char *name, dev_t dev);
+/* What is left alone. */
+struct limits {
+	dev_t dev;
+	uid_t uid; /* 0: of nobody */
+};
 
-static int remove_names(DIR *dir, dev_t dev)
+static int remove_at(int dirfd, const char *name, const struct limits *l);
+
+static int remove_names(DIR *dir, const struct limits *l)
 {
 	struct dirent *d;
 	int r = 0;
 
 	while (r == 0 && (errno = 0, d = readdir(dir)))
 		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-			r = interrupted() ? -ECANCELED : remove_at(dirfd(dir), d->d_name, dev);
+			r = interrupted() ? -ECANCELED : remove_at(dirfd(dir), d->d_name, l);
 	return r < 0 ? r : -errno;
 }
 
-static int open_directory(int dirfd, const char *name, dev_t dev, DIR **ret)
+static int open_directory(int dirfd, const char *name, const struct limits *l, DIR **ret)
 {
 	_cleanup_(closep) int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
@@ -40,8 +46,10 @@ static int open_directory(int dirfd, const char *name, dev_t dev, DIR **ret)
 	}
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	if (st.st_dev != dev)
+	if (st.st_dev != l->dev)
 		return -EXDEV;
+	if (l->uid != 0 && st.st_uid != l->uid)
+		return -EPERM;
 	if ((st.st_mode & 0700) != 0700 && fchmod(fd, 0700) < 0)
 		return -errno;
 	*ret = fdopendir(fd);
@@ -51,7 +59,7 @@ static int open_directory(int dirfd, const char *name, dev_t dev, DIR **ret)
 	return 0;
 }
 
-static int remove_at(int dirfd, const char *name, dev_t dev)
+static int remove_at(int dirfd, const char *name, const struct limits *l)
 {
 	_cleanup_(closedirp) DIR *dir = NULL;
 	int r;
@@ -60,17 +68,17 @@ static int remove_at(int dirfd, const char *name, dev_t dev)
 		return 0;
 	if (errno != EISDIR && errno != EPERM)
 		return -errno;
-	r = open_directory(dirfd, name, dev, &dir);
+	r = open_directory(dirfd, name, l, &dir);
 	if (r == 0)
-		r = remove_names(dir, dev);
+		r = remove_names(dir, l);
 	if (r == 0 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0)
 		r = -errno;
 	return r;
 }
 
-int remove_tree(int dirfd, const char *name)
+int remove_tree(int dirfd, const char *name, uid_t uid)
 {
 	struct stat st;
 
-	return fstat(dirfd, &st) < 0 ? -errno : remove_at(dirfd, name, st.st_dev);
+	return fstat(dirfd, &st) < 0 ? -errno : remove_at(dirfd, name, &(struct limits){ st.st_dev, uid });
 }

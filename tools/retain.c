@@ -55,7 +55,7 @@ static int complain(const struct directory *d, const char *name, int r)
 	fputc('/', stderr);
 	text_print(stderr, name);
 	if (r == -EPERM)
-		fputs(": only its owner and root may unseal it\n", stderr);
+		fputs(": belongs to somebody else, or something in it does\n", stderr);
 	else
 		fprintf(stderr, ": %s\n", strerror(-r));
 	return r;
@@ -200,7 +200,7 @@ static int remove_epoch(struct directory *d, struct retain_epoch *e)
 	}
 	if (renameat(d->fd, e->name, d->fd, rest.s) < 0)
 		return -errno;
-	r = remove_tree(d->fd, rest.s);
+	r = remove_tree(d->fd, rest.s, 0); /* it was sealed as a whole, by its owner or root */
 	if (r == 0) {
 		d->nr_removed++;
 		d->removed_bytes += e->seal.bytes;
@@ -228,20 +228,29 @@ static int find_name(const struct directory *d, uint64_t inode, char ret[NAME_MA
 	return found;
 }
 
-/* One that an earlier removal has left: of what is still sealed it was no more than an intention. */
+/* One that an earlier removal has left: of what is still sealed it was no more than an intention. But anybody can make
+ * such a name: nothing goes that the owner of the directory could not have removed. */
 static int finish_rest(const struct directory *d, const char *rest)
 {
 	uint64_t inode = strtoull(rest + strlen(REST_PREFIX), NULL, 10);
 	char name[NAME_MAX + 1];
+	struct stat st;
 
 	if (strcmp(rest_name(inode).s, rest) != 0)
 		return 0;
 	for (size_t i = 0; i < d->nr; i++)
 		if (d->v[i].seal.inode == inode)
 			return unlinkat(d->fd, rest, AT_REMOVEDIR) < 0 ? -errno : 0;
-	if (find_name(d, inode, name) && strcmp(name, rest) != 0 && renameat(d->fd, name, d->fd, rest) < 0)
-		return -errno;
-	return remove_tree(d->fd, rest);
+	if (find_name(d, inode, name) && strcmp(name, rest) != 0) {
+		if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return -errno;
+		if (d->uid != 0 && st.st_uid != d->uid)
+			return -EPERM;
+		if (renameat(d->fd, name, d->fd, rest) < 0)
+			return -errno;
+	}
+	/* an empty one of root's is an intention, too, of what has gone otherwise */
+	return unlinkat(d->fd, rest, AT_REMOVEDIR) == 0 ? 0 : remove_tree(d->fd, rest, d->uid);
 }
 
 static int is_rest(const struct dirent *e)
@@ -314,7 +323,7 @@ static void show_end(const struct directory *d, uint64_t nr_unwanted, int r)
 static int apply(struct directory *d, const struct keep_policy *policy)
 {
 	uint64_t nr_unwanted = 0;
-	size_t proven = d->nr;
+	size_t proven = d->nr, nr_shown = 0;
 	int r = d->q->delete ? finish_rests(d) : 0, one;
 
 	find_tags(d);
@@ -330,7 +339,7 @@ static int apply(struct directory *d, const struct keep_policy *policy)
 		if (one < 0)
 			r = complain(d, d->v[i].name, one);
 		else
-			show(d, &d->v[i], i == 0);
+			show(d, &d->v[i], nr_shown++ == 0);
 	}
 	show_end(d, nr_unwanted, r);
 	return r;
@@ -372,7 +381,12 @@ static int open_directory(struct directory *d, const char *path)
 		return r;
 	}
 	d->uid = st.st_uid;
-	return find_epochs(d);
+	if (d->q->delete) { /* who had it until now may have removed some */
+		seals_release(&d->seals);
+		d->seals = (struct seals){ 0 };
+		r = seals_get(d->q->tool, path, &d->seals);
+	}
+	return r < 0 ? r : find_epochs(d);
 }
 
 int retain_directory(const struct retain_request *q, const char *path, const struct keep_policy *policy)
