@@ -237,6 +237,17 @@ static int mark(struct tree *t, struct engine_tx *tx, bool sealed) REQUIRES(t->f
 
 /* --- the three things that can be done --- */
 
+/* What lies deeper has no path that anybody could open, or be told. */
+static int check_depth(struct fs *fs, const struct ns_inode *of) REQUIRES(fs->names)
+{
+	struct ns_inode in = *of;
+	int r = 1;
+
+	for (unsigned depth = 0; in.ino != NS_ROOT_INO && r > 0; depth++)
+		r = depth < DEPTH_MAX ? attr_load(fs, in.parent, &in) : -ENAMETOOLONG;
+	return r > 0 ? 0 : r < 0 ? r : -ENOENT;
+}
+
 /* The directory itself. */
 static int check_top(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 {
@@ -253,7 +264,7 @@ static int check_top(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 		r = ns_get_seal(t->fs->db, dir, &t->seal);
 		return r < 0 ? r : r == 0 ? -EEXIST : t->seal.unfinished ? -EBUSY : -EALREADY;
 	}
-	return t->who->uid == 0 || in.mode & S_IWUSR ? 0 : -EACCES;
+	return t->who->uid == 0 || in.mode & S_IWUSR ? check_depth(t->fs, &in) : -EACCES;
 }
 
 static int apply(struct tree *t, struct engine_tx *tx, int r)
@@ -441,6 +452,8 @@ static void blame_seal(struct tree *t, const struct ns_inode *from)
 	buf_clear(t->culprit);
 	if (r <= 0 || !(in.flags & INODE_SEALED) || prepend_dirs(t->fs, in.ino, t->culprit) < 0)
 		buf_clear(t->culprit);
+	else if (in.ino == NS_ROOT_INO && from->ino != NS_ROOT_INO)
+		buf_add(t->culprit, ".", 1);
 }
 
 static void note_time(struct fs *fs, int64_t sealed_ns)
@@ -543,11 +556,16 @@ static int next_locked(struct fs *fs, uint64_t after, uint32_t uid, uint64_t *re
 		r = attr_load(fs, after, &in);
 		if (r <= 0)
 			return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": sealed but has no record", after);
-		if (!ret->unfinished && may_know(uid, &in)) {
-			r = prepend_dirs(fs, after, path);
+		if (ret->unfinished || !may_know(uid, &in))
+			continue;
+		r = prepend_dirs(fs, after, path);
+		if (r == 0) {
 			*ret_ino = after;
-			return r < 0 ? r : 1;
+			return 1;
 		}
+		if (r != -ELOOP)
+			return r;
+		buf_clear(path); /* a directory above it has been moved so deep that it has no path; the others still have */
 	}
 	return r;
 }

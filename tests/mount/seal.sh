@@ -235,6 +235,7 @@ rm -r "$d" "$MNT/busy"
 [ -z "$(epochs)" ] || fail "still listed: $(epochs)"
 
 # --- the whole mount ---
+mkdir -p "$MNT/inner"
 exits 0 seal "$MNT"
 refused touch "$MNT/new"
 exits 0 seal --list "$MNT"
@@ -351,6 +352,32 @@ assert not wrong, wrong
 subprocess.run([tool, "--quiet", top], check=True)
 print(f"sealed {sealed} of 40 times, {refused} changes refused")
 PY
+
+# --- the mountpoint itself ---
+for e in $(epochs); do seal --quiet --unseal "$(find "$MNT" -name "$e")"; done
+mkdir -p "$MNT/inner"
+exits 0 seal "$MNT"
+exits 2 seal --unseal "$MNT/inner"
+says "inner: lies in ., from the mountpoint, which is sealed"
+exits 0 seal --unseal "$MNT"
+
+# --- deeper than a path can tell: nobody's list fails over it ---
+mkdir -p "$MNT/sinks/ckpt" "$MNT/stays"
+seal --quiet "$MNT/sinks/ckpt"
+seal --quiet "$MNT/stays"
+"$PYTHON" - "$MNT" "$CKPTFS_BUILD/tools/ckptfs-seal" <<'PY' || fail "something deep"
+import os, subprocess, sys
+where, tool = sys.argv[1:]
+os.mkdir(where + "/down")
+os.chdir(where + "/down")
+for _ in range(2100):
+    os.mkdir("d")
+    os.chdir("d")
+done = subprocess.run([tool, "."], stderr=subprocess.PIPE)
+assert done.returncode == 2 and b"File name too long" in done.stderr, done
+os.rename(where + "/sinks", "sinks")
+PY
+[ "$(epochs)" = stays ] || fail "listed: $(epochs)"
 
 # Whoever seals and unseals all the time does not fill the log.
 lines() { grep -c "directory [0-9]*: $1" "$WORK/daemon.log" || true; } # WHAT
