@@ -2,8 +2,8 @@
  * ckptfs-restart-path: where a job that starts again finds its last checkpoint: the newest sealed directory below
  * another one that proves itself (tools/verify.h). What is passed over is told on standard error, with the reason.
  *
- * Exit status: 0 its path has been printed, 1 usage, 2 the directory is not there or not on a ckptfs, 3 none proves
- * itself, 130 interrupted.
+ * Exit status: 0 its path has been printed, 1 usage, 2 the directory is not there or not on a ckptfs, or the mount has
+ * died, 3 none proves itself, 130 interrupted.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ static void help(FILE *to)
 	      "  -q, --quiet       say nothing about what is passed over\n"
 	      "  -h, --help        this text\n"
 	      "  -V, --version     the version\n\n"
-	      "Exit status: 0 printed, 1 usage, 2 not there or not on ckptfs, 3 there is none, 130 interrupted.\n",
+	      "Exit status: 0 printed, 1 usage, 2 not there, not on ckptfs or no answer, 3 there is none, 130 interrupted.\n",
 	      to);
 }
 
@@ -123,6 +123,12 @@ static int prove(const struct request *q, const char *path, struct progress *p)
 	r = verify_epoch(path, q->proof == PROOF_READ, p, &v);
 	if (r == 1 || r == -ECANCELED)
 		return r;
+	if (verify_is_no_answer(r)) {
+		fputs(TOOL ": ", stderr);
+		text_print(stderr, path);
+		fprintf(stderr, ": %s; whether there is one that proves itself is not known\n", v.why);
+		return r;
+	}
 	tell_passed(q, path, v.why);
 	return 0;
 }
@@ -146,8 +152,10 @@ static enum exit_status find(const struct request *q, const char *top)
 		_cleanup_(freep) char *path = seals_path(&s, &s.v[i]);
 		int r = path && is_below(path, real) ? prove(q, path, &p) : 0;
 
-		if (r < 0 || interrupted())
+		if (r == -ECANCELED || interrupted())
 			return EXIT_INTERRUPTED;
+		if (r < 0)
+			return EXIT_PATH;
 		if (r > 0) {
 			tell_unsealed(q, &s, real, s.v[i].sealed_ns);
 			printf("%s%c", path, q->null ? '\0' : '\n');

@@ -150,6 +150,8 @@ static int find_proven(struct directory *d, size_t *ret)
 		fprintf(stderr, "%s: ", d->q->tool);
 		text_print(stderr, path);
 		fprintf(stderr, ": does not prove itself: %s\n", v.why);
+		if (verify_is_no_answer(r))
+			return r;
 	}
 	*ret = d->nr;
 	return 0;

@@ -298,3 +298,8 @@ int verify_epoch(const char *path, bool reads, struct progress *p, struct verify
 		return because(ret, 0, "not sealed any more");
 	return 1;
 }
+
+bool verify_is_no_answer(int r)
+{
+	return r == -ENOTCONN || r == -ECONNABORTED || r == -ENOMEM || r == -EMFILE || r == -ENFILE;
+}

@@ -22,3 +22,6 @@ struct verify_result {
  * with the size of files. NULL is fine for `p`.
  */
 int verify_epoch(const char *path, bool reads, struct progress *p, struct verify_result *ret);
+/* Is that of this process or of the mount as a whole, and says nothing of the epoch, nor will it of others? Who goes on
+ * to older ones then finds none, and takes that for the truth. */
+bool verify_is_no_answer(int r);

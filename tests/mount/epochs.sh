@@ -102,6 +102,32 @@ exits 0 restart --no-verify "$MNT/run"
 exits 0 restart --quick "$MNT/run"
 [ "$(cat out)" = "$MNT/run/step.3" ] || fail_showing "bytes were read"
 
+# --- a mount that dies meanwhile: that there is none to begin with is not said, as the job would begin anew ---
+for n in 6 7; do
+	mkdir "$MNT/run/step.$n"
+	noise "$n" 64 >"$MNT/run/step.$n/data"
+	seal "$MNT/run/step.$n"
+done
+for tool in "ckptfs-restart-path" "ckptfs-gc --verify --keep-last 1"; do
+	fs_remount compress=none
+	exits 2 "$PYTHON" - "$DAEMON" "$CKPTFS_BUILD/tools/"$tool "$MNT/run" <<'PY'
+import os, signal, subprocess, sys
+daemon, *command = sys.argv[1:]
+p = subprocess.Popen(command)
+while p.poll() is None and len(os.listdir(f"/proc/{p.pid}/task")) < 2: # until it reads
+    pass
+os.kill(int(daemon), signal.SIGKILL)
+sys.exit(p.wait())
+PY
+	says_not "from the beginning"
+	fs_kill
+	fs_mount compress=none
+done
+for n in 6 7; do
+	seal --unseal "$MNT/run/step.$n"
+	rm -r "$MNT/run/step.$n"
+done
+
 # --- a part of the filesystem, as containers are given one ---
 if [ "$(id -u)" = 0 ]; then
 	part=$WORK/$'a\vpart'
