@@ -246,8 +246,10 @@ struct ckptfs_delta_abort {
  *
  *   SEAL    for the owner of everything in it, and root (EPERM), if its owner may write to it (EACCES). EALREADY: it
  *           is sealed, and durable. EEXIST: it lies in a sealed one, or has something sealed in it. EBUSY: a file in it
- *           is open for writing. E2BIG: too much in it. ENAMETOOLONG: too deep for a path. EROFS. Where it is about something in it, `path` is that
- *   UNSEAL  for its owner and root (EPERM). ENODATA: it is not sealed; if it lies in one that is, `path` is that, "." the mountpoint
+ *           is open for writing. E2BIG: too much in it. ENAMETOOLONG: too deep for a path. EROFS. Where it is about
+ *           something in it, `path` is that
+ *   UNSEAL  for its owner and root (EPERM). ENODATA: it is not sealed; if it lies in one that is, `path` is that,
+ *           "." the mountpoint
  *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and whoever
  *           runs the mount see all, others their own
  *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none. ENODATA: it is not sealed.
@@ -274,7 +276,7 @@ struct ckptfs_seal {
 	uint32_t size, version;
 	uint32_t command, flags; /* flags: 0 */
 	uint64_t inode; /* out: of the directory */
-	int64_t sealed_ns; /* out, as all below: when; since 1970. Later than all seals before it, also if the clock was set back */
+	int64_t sealed_ns; /* out, as all below: when; since 1970. Later than all before it, whatever the clock says */
 	uint64_t files, directories, bytes; /* in it, and with it; files: all that is no directory, each once */
 	uint64_t new_bytes; /* as stored, that nothing else referred to when it was sealed */
 	uint32_t uid; /* who sealed it */

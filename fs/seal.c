@@ -565,7 +565,7 @@ static int next_locked(struct fs *fs, uint64_t after, uint32_t uid, uint64_t *re
 		}
 		if (r != -ELOOP)
 			return r;
-		buf_clear(path); /* a directory above it has been moved so deep that it has no path; the others still have */
+		buf_clear(path); /* a directory above it has been moved so deep that it has no path; others have */
 	}
 	return r;
 }

@@ -22,15 +22,15 @@ struct who;
  * By the owner of everything in it, or root: else -EPERM. -EACCES: not writable for its owner. -EALREADY: it is sealed,
  * and durable, and *ret says how. -EEXIST: it lies in a sealed one, or has a sealed one, or a file of one, in it.
  * -EBUSY: something in it is open for writing, or it is being sealed. -ECANCELED: somebody has unsealed it meanwhile.
- * -ENAMETOOLONG: it lies deeper than a path can tell. -EROFS. *culprit is what these are about, from the root, where that
- * is not the directory itself; an empty buffer else. Takes as long as everything in the store takes to become durable.
- * Its time is later than that of all other seals, whatever the clock says: which epoch is the newest goes by it.
+ * -ENAMETOOLONG: it lies deeper than a path can tell. -EROFS. *culprit is what these are about, from the root, where
+ * that is not the directory itself; an empty buffer else. Takes as long as everything in the store takes to become
+ * durable. Its time is later than that of all other seals, whatever the clock says: the newest epoch goes by it.
  */
 int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns_seal *ret, struct buf *culprit);
 /* The opposite, by its owner or root. -ENODATA: it is not sealed, or lies in one that is, *culprit; "." is the root. */
 int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *culprit);
 
-/* At a mount, before requests come: what a crash has left of seals that were not finished; and when the last was made. */
+/* At a mount, before requests come: what a crash has left of seals that were not finished; and when the last was. */
 int seal_take_back_all(struct fs *fs);
 
 /*

@@ -48,7 +48,8 @@ static void help(FILE *to)
 	      "  -q, --quiet       say nothing about what is passed over\n"
 	      "  -h, --help        this text\n"
 	      "  -V, --version     the version\n\n"
-	      "Exit status: 0 printed, 1 usage, 2 not there, not on ckptfs or no answer, 3 there is none, 130 interrupted.\n",
+	      "Exit status: 0 printed, 1 usage, 2 not there, not on ckptfs, or it has died, 3 there is none,\n"
+	      "130 interrupted.\n",
 	      to);
 }
 

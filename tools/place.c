@@ -1,6 +1,7 @@
 #include "tools/place.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,18 @@ static void fclosep(FILE **f)
 		fclose(*f);
 }
 
+static bool is_octal(char c)
+{
+	return c >= '0' && c <= '7';
+}
+
 /* As /proc writes what would end a field: a backslash and three octal digits. In place. */
 static void unescape(char *s)
 {
 	char *to = s;
 
 	for (; *s; s++)
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
+		if (s[0] == '\\' && s[1] <= '3' && is_octal(s[1]) && is_octal(s[2]) && is_octal(s[3])) {
 			*to++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
 			s += 3;
 		} else {

@@ -1,4 +1,4 @@
-/* Where a mount is, and what of its filesystem is there: a bind mount, as containers are given, may have a part only. */
+/* Where a mount is, and what of its filesystem is there: a bind mount, as containers are given, may have a part. */
 #pragma once
 
 #include <limits.h>
@@ -10,5 +10,5 @@ struct place {
 
 /* Of the mount that `fd` was opened on. -ENOENT: it is not mounted any more, or not for this process. 0/<0 */
 int place_find(int fd, struct place *ret);
-/* What a path in the filesystem, without a slash in front, is from the mountpoint on. NULL: it is not to be seen there. */
+/* What a path in the filesystem, without a slash in front, is from the mountpoint on. NULL: not to be seen there. */
 const char *place_inside(const struct place *p, const char *path);

@@ -234,7 +234,8 @@ int seals_get(const char *tool, const char *path, struct seals *ret)
 		return r;
 	r = place_find(fd, &ret->place);
 	if (r < 0)
-		fprintf(stderr, "%s: %s: where it is mounted cannot be found in /proc/self/mountinfo: %s\n", tool, path, strerror(-r));
+		fprintf(stderr, "%s: %s: where it is mounted cannot be found in /proc/self/mountinfo: %s\n", tool, path,
+			strerror(-r));
 	else
 		place_all(ret);
 	return r;

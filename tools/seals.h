@@ -14,11 +14,11 @@ struct seals {
 	struct place place; /* what paths are from */
 };
 
-/* Of the filesystem that `fd` is on: those that the caller may know of. Tells nothing, and leaves the place alone: paths
- * are from the root of the filesystem. 0/<0 */
+/* Of the filesystem that `fd` is on: those that the caller may know of. Tells nothing, and leaves the place alone:
+ * paths are from the root of the filesystem. 0/<0 */
 int seals_ask(int fd, struct seals *ret);
-/* Of the mount that `path`, a directory of it, lies on: those to be seen there that the caller may know of. What is wrong
- * is told on standard error, in the name of `tool`. 0/<0 */
+/* Of the mount that `path`, a directory of it, lies on: those to be seen there that the caller may know of. What is
+ * wrong is told on standard error, in the name of `tool`. 0/<0 */
 int seals_get(const char *tool, const char *path, struct seals *ret);
 void seals_release(struct seals *s);
 /* Where one is. Freed by the caller; NULL: no memory. */

@@ -141,7 +141,8 @@ if [ "$(id -u)" = 0 ]; then
 	exits 0 epoch_stat --epochs --json "$part"
 	"$PYTHON" -c 'import json, sys
 j = json.load(sys.stdin)
-assert [e["path"] for e in j["epochs"]] == [f"{sys.argv[1]}/step.{n}" for n in (1, 2, 3)] and j["mountpoint"] == sys.argv[1], j' "$part" <out || fail_showing "other epochs"
+assert [e["path"] for e in j["epochs"]] == [f"{sys.argv[1]}/step.{n}" for n in (1, 2, 3)], j
+assert j["mountpoint"] == sys.argv[1], j' "$part" <out || fail_showing "other epochs"
 	exits 0 "$CKPTFS_BUILD/tools/ckptfs-gc" --keep-last 1 "$part"
 	tells "^remove  .*part/step.1 "
 	umount "$part"

@@ -136,7 +136,7 @@ if [ "$(id -u)" = 0 ]; then
 	exits 0 keep --epochs --delete "$MNT"
 	tells "^keep .*step.5 .*: of another owner than the directory"
 	[ "$(there home/nobody)" = "step.2 step.3 step.5 " ] || fail "left are: $(there home/nobody)"
-	# names as a removal leaves them, that lead to what is not his: a directory of root's, and one moved under such a name
+	# names as a removal leaves them, that lead to what is root's: a directory, and one moved to such a name
 	for name in named moved; do
 		mkdir "$MNT/home/nobody/$name"
 		echo precious >"$MNT/home/nobody/$name/file"
@@ -148,7 +148,7 @@ if [ "$(id -u)" = 0 ]; then
 		fi
 		exits 2 keep --epochs --delete "$MNT"
 		says "$rest: belongs to somebody else"
-		[ "$(cat "$MNT/home/nobody/"{named,$rest}/file 2>/dev/null)" = precious ] || fail "root has removed his own $name"
+		[ "$(cat "$MNT/home/nobody/"{named,$rest}/file 2>/dev/null)" = precious ] || fail "$name: removed"
 		rm -r "$MNT/home/nobody/named" "$MNT/home/nobody/$rest" 2>/dev/null || true
 	done
 	mkdir "$MNT/home/nobody/.ckptfs-gc.1" # of an epoch that its owner has removed since
@@ -157,7 +157,9 @@ if [ "$(id -u)" = 0 ]; then
 	# what cannot be removed is no hole in the list
 	chmod 555 "$MNT/home/nobody"
 	exits 2 as_nobody "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --json --keep-last 1 "$MNT/home/nobody"
-	[ "$(json epochs <out)" = "[{'name': 'step.3', 'keep': True, 'why': 'newest valid', 'bytes': 0, 'new_bytes': 0}]" ] || fail_showing "another list"
+	json epochs <out >list
+	[ "$(cat list)" = "[{'name': 'step.3', 'keep': True, 'why': 'newest valid', 'bytes': 0, 'new_bytes': 0}]" ] ||
+		fail_showing "another list"
 	chmod 755 "$MNT/home/nobody"
 	seal --unseal "$MNT/home/nobody/step.5"
 	rm -r "$MNT/home/nobody/step.5"

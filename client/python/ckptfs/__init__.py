@@ -90,15 +90,18 @@ def mountpoint(path: Path) -> pathlib.Path:
     return p
 
 
+_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # as /proc writes what would end a field
+
+
 def _place(fd: int) -> "tuple[pathlib.Path, pathlib.PurePath]":
-    """Where the mount that `fd` was opened on is, and what of its filesystem is there: containers are given a part, by bind mounts."""
+    """Where the mount that `fd` was opened on is, and what of its filesystem is there: containers are given a part."""
     with open(f"/proc/self/fdinfo/{fd}", "rb") as f:
         mount = next(line.split()[1] for line in f if line.startswith(b"mnt_id:"))
     with open("/proc/self/mountinfo", "rb") as f:
         for line in f:
             fields = line.split(b" ")
             if fields[0] == mount:
-                root, point = (re.sub(rb"\\([0-3][0-7]{2})", lambda m: bytes([int(m[1], 8)]), name) for name in fields[3:5])
+                root, point = (_ESCAPED.sub(lambda m: bytes([int(m[1], 8)]), name) for name in fields[3:5])
                 return pathlib.Path(os.fsdecode(point)), pathlib.PurePath(os.fsdecode(root)).relative_to("/")
     raise OSError(errno.ENOENT, "where it is mounted cannot be found in /proc/self/mountinfo")
 

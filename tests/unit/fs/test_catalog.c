@@ -348,8 +348,9 @@ static void a_seal_is_later_than_those_before_it_whatever_the_clock_says(void **
 	reopen(w);
 	for (int i = 1; i < 3; i++) {
 		char name[] = { 'n', (char)('0' + i), '\0' };
+		uint64_t dir = make(w, NS_ROOT_INO, name, S_IFDIR | 0755, NULL);
 
-		assert_int_equal(seal_directory(w->fs, make(w, NS_ROOT_INO, name, S_IFDIR | 0755, NULL), &owner, &s, &path), 0);
+		assert_int_equal(seal_directory(w->fs, dir, &owner, &s, &path), 0);
 		assert_int_equal(s.sealed_ns, ahead + i);
 	}
 }
