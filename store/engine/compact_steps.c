@@ -79,11 +79,12 @@ static int emit(struct step_rows *r, struct step_row *row, unsigned nr_versions)
 	return q;
 }
 
-/* Not a full one: whole parts of each version first, or pairs of them, and then the rest. */
+/* Not a full one: whole parts of each version first, or pairs of them, and then the rest. Chunks that go alone, and may
+ * be of any lengths, need no parts. */
 static int emit_short(struct step_rows *r, struct step_row *row, unsigned nr_versions)
 {
-	uint32_t unit = row->nr > 0 ? (r->is_wide ? 2 : 1) * PACK_PART_BYTES / row->chunk_len : 1;
-	uint32_t rest = nr_versions > 1 || r->is_wide ? row->nr % unit : 0;
+	bool is_alone = row->nr == 0 || row->max == PACK_FRAME_BLOCKS;
+	uint32_t rest = is_alone ? 0 : row->nr % ((r->is_wide ? 2 : 1) * PACK_PART_BYTES / row->chunk_len);
 	struct step_row last = *row;
 	int q;
 

@@ -209,7 +209,7 @@ static void what_is_slow_to_read_is_coded_by_itself(void **state)
 		for (unsigned step = 0; step < 5; step++) {
 			fill((uint8_t *)p, step);
 			for (size_t k = HEAD / 8 + 1; k < LEN / 8 && i < 2; k++)
-				p[k] ^= (k * 0x9e3779b97f4a7c15 + step) * 0xbf58476d1ce4e5b9 >> 32;
+				p[k] ^= (k * 0x9e3779b97f4a7c15 + step) * 0xbf58476d1ce4e5b9 >> 26;
 			rig_write_bytes(rig, FIRST + step, (uint8_t *)p, LEN);
 		}
 		plan->conf.chain_forced = i == 1;
