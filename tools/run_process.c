@@ -1,5 +1,6 @@
 #include "tools/run_process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -119,12 +120,46 @@ int run_process_call(const struct run_start *s, int *ret_status)
 	return r < 0 ? r : run_process_wait(pid, ret_status);
 }
 
+/* Of this group, and not one that has ended and that nobody has waited for. */
+static bool is_at_work(const char *pid, pid_t group)
+{
+	_cleanup_(closep) int fd = -1;
+	char path[NAME_MAX + 16], stat[512];
+	const char *name_end;
+	ssize_t len;
+	char state;
+	int of;
+
+	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	len = fd >= 0 ? read(fd, stat, sizeof(stat) - 1) : -1;
+	if (len <= 0)
+		return false; /* it is gone by now */
+	stat[len] = '\0';
+	name_end = strrchr(stat, ')'); /* a name may have anything in it */
+	return name_end && sscanf(name_end, ") %c %*d %d", &state, &of) == 2 && of == group && state != 'Z';
+}
+
+/* Where nobody waits for orphans, as the first process of a container may not, those that have ended stay in their
+ * group. */
+static bool has_ended(pid_t group)
+{
+	DIR *d = opendir("/proc");
+	bool at_work = !d;
+
+	for (struct dirent *e; !at_work && (e = readdir(d));)
+		at_work = e->d_name[0] >= '1' && e->d_name[0] <= '9' && is_at_work(e->d_name, group);
+	if (d)
+		closedir(d);
+	return !at_work;
+}
+
 static bool is_gone(pid_t group, uint64_t within_ns)
 {
 	const struct timespec look = { .tv_nsec = LOOK_NS };
 	uint64_t until = monotonic_ns() + within_ns;
 
-	while (kill(-group, 0) == 0) {
+	while (kill(-group, 0) == 0 && !has_ended(group)) {
 		if (monotonic_ns() >= until)
 			return false;
 		nanosleep(&look, NULL);

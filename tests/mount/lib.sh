@@ -54,12 +54,12 @@ gone() { # PID: it ends within 30 s
 	done
 	return 1
 }
-await() { # COMMAND...: until it succeeds, within a minute
-	for _ in $(seq 1200); do
+await() { # COMMAND...: until it succeeds, within two minutes: machines that run tests may be busy
+	for _ in $(seq 2400); do
 		! "$@" 2>/dev/null || return 0
 		sleep 0.05
 	done
-	fail "not within a minute: $*"
+	fail "not within two minutes: $*"
 }
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; } # COMMAND...
 disk_kib() { du -sk "$1" | cut -f 1; } # PATH: what it takes on its disk

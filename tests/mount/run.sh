@@ -146,6 +146,26 @@ await sh -c '! grep -q "$0/" /proc/mounts' "$WORK"
 gone "$program" || fail "the program goes on"
 await sh -c '! [ -e "$0" ]' "$WORK/a mount"
 
+# Where nobody waits for orphans those that have ended are not taken for running: else this would last for the grace.
+cat >"$WORK/childless.py" <<'PY'
+import ctypes, subprocess, sys, time
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+run = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE)
+while run.stdout.readline() != b"started\n":
+    pass
+run.kill()
+run.wait()
+open(sys.argv[1], "w").close()
+time.sleep(1000)
+PY
+"$PYTHON" "$WORK/childless.py" "$WORK/killed" ckptfs-run --store "$spaced" --mount "$WORK/a mount" --grace 1000s sh -c 'echo started; exec sleep 1000' &
+reaper=$!
+await test -e "$WORK/killed"
+await sh -c '! grep -q "$0/" /proc/mounts' "$WORK"
+await sh -c '! [ -e "$0" ]' "$WORK/a mount"
+kill "$reaper"
+{ wait "$reaper" || true; } 2>/dev/null
+
 # --- draining ---
 cat >"$WORK/steps" <<'SH'
 set -e
