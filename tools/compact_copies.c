@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,31 +12,7 @@
 #include "base/util.h"
 #include "client/ioctl.h"
 #include "tools/analyze_complain.h"
-
-/* How much of an absolute path is the mountpoint: all directories from it on are of one filesystem. <0 */
-static ssize_t mountpoint_len(const char *path)
-{
-	char above[PATH_MAX];
-	struct stat here, st;
-	size_t len = strlen(path);
-
-	if (stat(path, &here) < 0)
-		return -errno;
-	for (size_t up = len; up > 0; len = up) {
-		while (up > 0 && path[up - 1] != '/')
-			up--;
-		up -= up > 1; /* the slash, but not that of the root */
-		memcpy(above, path, up);
-		above[up] = '\0';
-		if (stat(above, &st) < 0)
-			return -errno;
-		if (st.st_dev != here.st_dev)
-			break;
-		if (up == 1)
-			return 0; /* mounted on / */
-	}
-	return (ssize_t)len;
-}
+#include "tools/place.h"
 
 /* Of `path`, what is behind `dir`; NULL: it is neither that nor below it. */
 static const char *below(const char *dir, const char *path)
@@ -92,20 +67,18 @@ static int add_copies(struct files *fs, const char *root, const char *wanted)
 int compact_copies_add(struct files *fs, const char *directory)
 {
 	_cleanup_(freep) char *path = realpath(directory, NULL);
-	_cleanup_(freep) char *root = NULL;
-	ssize_t len;
-	int r;
+	_cleanup_(closep) int fd = path ? open(path, O_PATH | O_CLOEXEC) : -1;
+	struct place place;
+	size_t len;
+	int r = fd < 0 ? -errno : place_find(fd, &place);
 
-	if (!path)
-		return complain(-errno, "%s", directory);
-	len = mountpoint_len(path);
-	if (len < 0)
-		return complain((int)len, "%s", directory);
+	if (r < 0)
+		return complain(r, "%s", directory);
+	if (place.root[0] != '\0')
+		return complain(-EXDEV, "%s: a part of the filesystem is mounted here, and copies are at its mountpoint",
+				directory);
+	len = strlen(place.point) - 1;
+	place.point[len] = '\0';
 	r = files_add(fs, path);
-	root = strndup(path, (size_t)len);
-	if (!root)
-		return -ENOMEM;
-	if (r == 0)
-		r = add_copies(fs, root, path[len] == '/' ? path + len + 1 : "");
-	return r;
+	return r < 0 ? r : add_copies(fs, place.point, path[len] == '/' ? path + len + 1 : "");
 }

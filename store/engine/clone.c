@@ -216,7 +216,7 @@ static int clone_all(struct content *from, struct content *to, uint64_t len) NO_
 	size_t nr = 0;
 	int r;
 
-	if (from == to || len == 0 || len > CLONES_MAX * (uint64_t)CLONE_MAX)
+	if (len == 0 || len > CLONES_MAX * (uint64_t)CLONE_MAX)
 		return 0;
 	for (uint64_t off = 0; off < len; off += CLONE_MAX, nr++) {
 		uint64_t n = MIN(len - off, (uint64_t)CLONE_MAX);
@@ -259,8 +259,8 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 		mutex_lock(&to->lock);
 		to->made_from = from->ino;
 		mutex_unlock(&to->lock);
+		r = clone_all(from, to, len);
 	}
-	r = from_off == 0 && to_off == 0 ? clone_all(from, to, len) : 0;
 	if (r > 0)
 		*ret = len;
 	if (r != 0)

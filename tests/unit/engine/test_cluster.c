@@ -177,14 +177,7 @@ static void a_new_index_knows_it_all(void **state)
 	world_write_all(w, 10, MiB(3), 1);
 	world_commit(w, NODES);
 	w->open = false;
-	for (unsigned i = 0; i < NODES; i++) {
-		struct rig *rig = w->nodes[i].rig;
-
-		rig_close(rig);
-		rig_remove_index(rig);
-		assert_int_equal(engine_rebuild(rig->path, &rig->conf), 0);
-		rig_open(rig);
-	}
+	world_rebuild_all(w);
 	world_check_all(w, 10, MiB(3), 1);
 	for (unsigned i = 0; i < NODES; i++)
 		rig_fsck(w->nodes[i].rig);

@@ -102,14 +102,7 @@ static void what_is_given_up_is_not_counted_as_elsewhere(void **state)
 		rig_fsck(w->nodes[i].rig);
 	}
 	assert_shared(w, 0, MiB(5));
-	for (unsigned i = 0; i < NODES; i++) {
-		struct rig *rig = w->nodes[i].rig;
-
-		rig_close(rig);
-		rig_remove_index(rig);
-		assert_int_equal(engine_rebuild(rig->path, &rig->conf), 0);
-		rig_open(rig);
-	}
+	world_rebuild_all(w);
 	assert_shared(w, 0, MiB(5));
 }
 

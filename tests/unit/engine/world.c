@@ -255,6 +255,18 @@ void world_check_all(struct world *w, uint64_t ino, size_t len, uint64_t seed)
 		rig_check(w->nodes[i].rig, ino, len, seed);
 }
 
+void world_rebuild_all(struct world *w)
+{
+	for (unsigned i = 0; i < NODES; i++) {
+		struct rig *rig = w->nodes[i].rig;
+
+		rig_close(rig);
+		rig_remove_index(rig);
+		assert_int_equal(engine_rebuild(rig->path, &rig->conf), 0);
+		rig_open(rig);
+	}
+}
+
 uint64_t world_stored(struct world *w, unsigned node)
 {
 	struct engine_stats s;

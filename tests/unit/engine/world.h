@@ -61,5 +61,6 @@ void world_assert_committed(struct world *w);
 /* The same file on every node. */
 void world_write_all(struct world *w, uint64_t ino, size_t len, uint64_t seed);
 void world_check_all(struct world *w, uint64_t ino, size_t len, uint64_t seed);
+void world_rebuild_all(struct world *w); /* each index, from packs and journal */
 uint64_t world_stored(struct world *w, unsigned node); /* bytes */
 uint64_t world_stored_by_all(struct world *w);

@@ -375,50 +375,47 @@ static void compressed_packs_of_version_1_are_read(void **state)
 	free(ours);
 }
 
+/* What is written now, `ours`, and given up here, is what was, and is read. */
+static void check_as_at_first(const char *name, const char *what, uint8_t *ours, const uint32_t expected[3][3])
+{
+	uint8_t *golden;
+
+	golden_save(name, what, ours);
+	golden = golden_load(name);
+	assert_memory_equal(ours, golden, NR_BYTES);
+	check_golden(name, expected);
+	free(ours);
+	free(golden);
+}
+
 static void coded_packs_are_written_and_read_as_they_were_at_first(void **state)
 {
 	static const uint32_t expected[3][3] = { { 1, 4096, 1 }, { 184, 4096, 17 }, { 20, 65536, 3 } };
-	uint8_t *ours = coded_now(), *golden;
 
 	(void)state;
-	golden_save("coded.txt", "three frames of coded blocks: 1 chunk of 4 KiB, 17 of them, 3 of 64 KiB", ours);
-	golden = golden_load("coded.txt");
-	assert_memory_equal(ours, golden, NR_BYTES);
-	check_golden("coded.txt", expected);
-	free(ours);
-	free(golden);
+	check_as_at_first("coded.txt",
+			  "three frames of coded blocks: 1 chunk of 4 KiB, 17 of them, 3 of 64 KiB",
+			  coded_now(), expected);
 }
 
 static void bases_are_written_and_read_as_they_were_at_first(void **state)
 {
 	static const uint32_t expected[3][3] = { { 1, 4096, 1 }, { 30, 4096, 33 }, { 20, 65536, 3 } };
-	uint8_t *ours = bases_now(), *golden;
 
 	(void)state;
-	golden_save("bases.txt",
-		    "three frames of coded blocks: 1 chunk of 4 KiB, 33 of them and 3 of 64 KiB against earlier parts",
-		    ours);
-	golden = golden_load("bases.txt");
-	assert_memory_equal(ours, golden, NR_BYTES);
-	check_golden("bases.txt", expected);
-	free(ours);
-	free(golden);
+	check_as_at_first("bases.txt",
+			  "three frames of coded blocks: 1 chunk of 4 KiB, 33 of them and 3 of 64 KiB against earlier parts",
+			  bases_now(), expected);
 }
 
 static void twins_are_written_and_read_as_they_were_at_first(void **state)
 {
 	static const uint32_t expected[3][3] = { { 30, 4096, 48 }, { 20, 65536, 3 }, { 1, 4096, 1 } };
-	uint8_t *ours = twins_now(), *golden;
 
 	(void)state;
-	golden_save("twins.txt",
-		    "three frames of coded blocks: 48 chunks of 4 KiB and 3 of 64 KiB, against parts that are widened; 1 of 4 KiB",
-		    ours);
-	golden = golden_load("twins.txt");
-	assert_memory_equal(ours, golden, NR_BYTES);
-	check_golden("twins.txt", expected);
-	free(ours);
-	free(golden);
+	check_as_at_first("twins.txt",
+			  "three frames of coded blocks: 48 chunks of 4 KiB and 3 of 64 KiB, against parts that are widened; 1 of 4 KiB",
+			  twins_now(), expected);
 }
 
 int main(void)
