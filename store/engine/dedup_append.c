@@ -192,6 +192,29 @@ static void write_small(struct engine *e, struct pack_frame *f)
 	mutex_unlock(&e->append_lock);
 }
 
+/* Room for another small frame, if there is any. What the disk refused it may take by now: one of it is tried again. */
+static void wait_for_room(struct engine *e) REQUIRES(e->append_lock)
+{
+	bool tried = false;
+
+	while (e->nr_filling + e->nr_unwritten >= NR_UNWRITTEN_MAX) {
+		struct pack_frame *f;
+
+		if (e->nr_filling > 0) {
+			cond_wait(&e->filling_cond, &e->append_lock);
+			continue;
+		}
+		if (tried)
+			return;
+		tried = true;
+		f = e->unwritten[--e->nr_unwritten];
+		e->nr_filling++;
+		mutex_unlock(&e->append_lock);
+		write_small(e, f);
+		mutex_lock(&e->append_lock);
+	}
+}
+
 static int write_bulk(struct batch *b, struct pack_frame *f)
 {
 	struct engine *e = b->e;
@@ -222,8 +245,7 @@ int batch_append(struct batch *b, uint64_t generation)
 	int r;
 
 	mutex_lock(&e->append_lock);
-	while (e->nr_filling + e->nr_unwritten >= NR_UNWRITTEN_MAX && e->nr_filling > 0)
-		cond_wait(&e->filling_cond, &e->append_lock);
+	wait_for_room(e);
 	r = absorb_throttle(e);
 	if (r < 0 || e->absorb_generation != generation) {
 		mutex_unlock(&e->append_lock);

@@ -21,8 +21,9 @@ static int wait_for_frames(struct packs *p, uint64_t number) REQUIRES(p->lock)
 
 		if (!f || f->number > number)
 			return 0;
+		/* One that is not tried again is about to go, and whoever wrote it is told. */
 		for (; f && f->number <= number; f = f->next)
-			if (f->error < 0 && f->abandoned == 0) /* else it is about to go */
+			if (f->error < 0 && f->abandoned == 0 && f->stream != PACK_BULK)
 				return f->error;
 		cond_wait(&p->changed, &p->lock);
 	}

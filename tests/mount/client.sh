@@ -27,7 +27,7 @@ run() { # TRACKING [MODE]
 	CKPTFS_TRACKING=$1 CKPTFS_MODE=${2:-} timeout -k 5 120 "$api" "$MNT/$name" "$full" >"$WORK/said" 2>"$WORK/errors" || {
 		ended
 		cat "$WORK/said" >&2
-		tail -n 5 "$WORK/errors" >&2
+		tail -n 5 "$WORK/errors" "$WORK/full.log" >&2
 		fail "$name"
 	}
 	sed "s/^ok/ok $name:/" "$WORK/said"

@@ -54,8 +54,8 @@ struct ckptfs_stats api_stats(uint32_t number)
 
 void api_take(void)
 {
-	CHECK(ckptfs_checkpoint() == 0);
-	CHECK(ckptfs_wait() == 0);
+	CHECK_DONE(ckptfs_checkpoint());
+	CHECK_DONE(ckptfs_wait());
 }
 
 /* What comes of a checkpoint: the next call tells, unless the first one has waited for it. */

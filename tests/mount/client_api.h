@@ -19,6 +19,12 @@
 		}                                                                            \
 	} while (0)
 
+#define CHECK_DONE(call) /* of ours: 0 or -errno */                                            \
+	do {                                                                                 \
+		bool done = (errno = -(call)) == 0; /* for CHECK to tell */                  \
+		CHECK(done);                                                                 \
+	} while (0)
+
 struct api_test {
 	const char *promise; /* NULL: the end */
 	void (*run)(void);
