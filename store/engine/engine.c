@@ -60,6 +60,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	cond_init(&e->filling_cond);
 	mutex_init(&e->queue.lock);
 	cond_init(&e->queue.cond);
+	cond_init(&e->queue.ended_cond);
 	e->queue.last = &e->queue.first;
 	buffers_init(e);
 	e->path = strdup(path);
@@ -110,6 +111,7 @@ void engine_free(struct engine *e)
 	filter_release(e);
 	buf_release(&e->log.pending);
 	buffers_release(e);
+	cond_release(&e->queue.ended_cond);
 	cond_release(&e->queue.cond);
 	mutex_release(&e->queue.lock);
 	cond_release(&e->filling_cond);

@@ -373,8 +373,9 @@ struct engine {
 
 	struct {
 		struct mutex lock;
-		struct cond cond;
+		struct cond cond, ended_cond;
 		struct job *first, **last GUARDED_BY(lock);
+		_Atomic uint64_t bytes; /* of all jobs that there are; less of them under the lock */
 		bool sync_ahead GUARDED_BY(lock); /* a commit will come: its first half is to be done */
 		bool stop GUARDED_BY(lock);
 		pthread_t workers[NR_WORKERS];
@@ -533,6 +534,9 @@ struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *d
 void job_submit(struct content *c, struct job *j) REQUIRES(c->lock); /* fixes its place in the file's order */
 void content_failed(struct content *c, int r) REQUIRES(c->lock); /* bytes are lost: flush and sync will say so */
 void jobs_wait(struct content *c) REQUIRES(c->lock); /* for one or more; drops and retakes the lock */
+/* Bytes on their way into packs. Wait until they are fewer, with no lock held. */
+uint64_t jobs_bytes(struct engine *e);
+void jobs_wait_fewer(struct engine *e, uint64_t than);
 /* Wait until no job of c overlaps the range. May drop and retake the lock. */
 void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock);
 
@@ -727,6 +731,7 @@ int recover_view(struct engine *e, struct pack_marks *ret); /* journal into the 
 
 /* space.c */
 int space_check(struct engine *e, uint64_t need); /* -ENOSPC */
+int space_wait(struct engine *e, uint64_t need); /* the same beside all that is on its way; no lock is held */
 void reserve_make(struct engine *e);		   /* if there is room and none yet */
 int reserve_for_opening(struct engine *e);
 bool reserve_release(struct engine *e); /* but for what an opening needs; true: room was made, try again */

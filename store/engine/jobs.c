@@ -26,11 +26,17 @@ struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *d
 
 static void job_free(struct job *j)
 {
-	engine_buffer_put(j->c->e, j->b);
+	struct engine *e = j->c->e;
+
+	mutex_lock(&e->queue.lock);
+	atomic_fetch_sub(&e->queue.bytes, j->len);
+	cond_broadcast(&e->queue.ended_cond);
+	mutex_unlock(&e->queue.lock);
+	engine_buffer_put(e, j->b);
 	extent_list_release(&j->extents);
 	free(j->cuts);
-	epoch_leave(&j->c->e->users, j->ticket);
-	compress_job_ends(j->c->e);
+	epoch_leave(&e->users, j->ticket);
+	compress_job_ends(e);
 	content_close(j->c);
 	free(j);
 }
@@ -41,6 +47,7 @@ void job_submit(struct content *c, struct job *j)
 	*c->jobs_end = j;
 	c->jobs_end = &j->next_in_file;
 	c->nr_submitted++;
+	atomic_fetch_add(&c->e->queue.bytes, j->len);
 	compress_job_begins(c->e);
 }
 
@@ -197,6 +204,21 @@ again:
 			jobs_wait(c);
 			goto again;
 		}
+}
+
+uint64_t jobs_bytes(struct engine *e)
+{
+	return atomic_load(&e->queue.bytes);
+}
+
+void jobs_wait_fewer(struct engine *e, uint64_t than)
+{
+	compress_wait_begins(e);
+	mutex_lock(&e->queue.lock);
+	while (jobs_bytes(e) >= than)
+		cond_wait(&e->queue.ended_cond, &e->queue.lock);
+	mutex_unlock(&e->queue.lock);
+	compress_wait_ends(e);
 }
 
 int jobs_start(struct engine *e)

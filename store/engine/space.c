@@ -1,9 +1,9 @@
 /*
- * A full disk is an ENOSPC at write, and deleting goes on. Data is refused while the disk has less than the reserve
- * left, so that journal and index can still grow; and the file `reserve` holds some blocks that are given up when even
- * a commit finds none, because somebody else filled the disk. Its first part is left for the next mount, which could
- * otherwise not be had on a disk that is full to the last byte; only opening the store gives that up. A crash leaves
- * the file, a part of it or none: it is made anew when there is room.
+ * A full disk is an ENOSPC at write, and deleting goes on. Data is refused while the disk, with all that is on its way
+ * to it, has less than the reserve left, so that journal and index can still grow; and the file `reserve` holds some
+ * blocks that are given up when even a commit finds none, because somebody else filled the disk. Its first part is left
+ * for the next mount, which could otherwise not be had on a disk that is full to the last byte; only opening the store
+ * gives that up. A crash leaves the file, a part of it or none: it is made anew when there is room.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,6 +55,18 @@ int space_check(struct engine *e, uint64_t need)
 	atomic_store(&e->space_avail, sp.avail);
 	atomic_store(&e->space_checked_ns, now);
 	return sp.avail < need ? -ENOSPC : 0;
+}
+
+int space_wait(struct engine *e, uint64_t need)
+{
+	for (;;) {
+		uint64_t on_its_way = jobs_bytes(e);
+		int r = space_check(e, need + on_its_way);
+
+		if (r != -ENOSPC || on_its_way == 0)
+			return r;
+		jobs_wait_fewer(e, on_its_way); /* perhaps they are there already, and take nothing */
+	}
 }
 
 void reserve_make(struct engine *e)

@@ -333,7 +333,7 @@ static int write_check(struct content *c, size_t len, uint64_t off)
 		return -EROFS;
 	if (off != CONTENT_APPEND && (off > CONTENT_MAX_SIZE || len > CONTENT_MAX_SIZE - off))
 		return -EFBIG;
-	return space_check(c->e, len);
+	return space_wait(c->e, len);
 }
 
 static int write_copy(struct content *c, const void *p, size_t len, uint64_t off, struct job **later)

@@ -1,12 +1,14 @@
 /* A disk that has no room, and then has some again: what was refused is not held against those who come later. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +21,8 @@
 
 #define SMALL_PART KiB(256) /* not enough for a frame of its own */
 #define MANY (4 * NR_UNWRITTEN_MAX * (PACK_FRAME_BYTES / SMALL_PART)) /* more than is kept in memory */
+
+static bool may_mount; /* in a namespace of our own, which goes with us */
 
 static bool is_of_pack(const struct io_event *ev)
 {
@@ -37,6 +41,8 @@ struct disk {
 	atomic_bool sync_is_due; /* as soon as a frame was refused, before it is given up */
 	pthread_t id;
 	int synced;
+	atomic_bool slow;
+	atomic_uint nr_refused;
 };
 
 static void *sync_meanwhile(void *arg)
@@ -51,6 +57,8 @@ static int refuse(void *userdata, const struct io_event *ev)
 {
 	struct disk *d = userdata;
 
+	if (ev->op == IO_WRITE && d->slow && is_of_pack(ev))
+		nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000000 }, NULL);
 	if (ev->op == IO_WRITE && d->full && is_of_pack(ev))
 		return -ENOSPC;
 	if (ev->op == IO_READ && is_of_pack(ev) && atomic_exchange(&d->sync_is_due, false)) {
@@ -59,6 +67,14 @@ static int refuse(void *userdata, const struct io_event *ev)
 		nanosleep(&(struct timespec){ .tv_nsec = 100 * 1000000 }, NULL); /* if it fails, it fails by then */
 	}
 	return 0;
+}
+
+static void count_refused(void *userdata, const struct io_event *ev, int64_t result)
+{
+	struct disk *d = userdata;
+
+	if (ev->op == IO_WRITE && result < (int64_t)ev->len)
+		d->nr_refused++;
 }
 
 static void set_hook(struct rig *rig, const struct io_hook *hook)
@@ -71,7 +87,7 @@ static void set_hook(struct rig *rig, const struct io_hook *hook)
 static void begin(struct disk *d, struct rig *rig)
 {
 	d->rig = rig;
-	set_hook(d->rig, &(struct io_hook){ .before = refuse, .userdata = d });
+	set_hook(d->rig, &(struct io_hook){ .before = refuse, .after = count_refused, .userdata = d });
 	rig_write(d->rig, 1, SMALL_PART, 1); /* there are packs for either */
 	rig_write(d->rig, 2, PACK_FRAME_BYTES, 2);
 	assert_int_equal(engine_sync(d->rig->e), 0);
@@ -123,12 +139,48 @@ static void who_commits_does_not_hear_what_another_was_refused(void **state)
 	set_hook(d.rig, NULL);
 }
 
+static void what_is_on_its_way_has_room(void **state)
+{
+	static struct disk d;
+	struct rig *rig = *state;
+	struct content *c;
+	uint8_t *p = rig_bytes(PACK_FRAME_BYTES, 3);
+	uint64_t off = 0;
+	int r = 0;
+
+	rig_close(rig);
+	if (!may_mount || mount("test_engine", rig->path, "tmpfs", 0, "size=48m") < 0) {
+		free(p);
+		rig_open(rig);
+		skip();
+	}
+	rig_open(rig);
+	begin(&d, rig);
+	d.slow = true; /* more is written than has arrived */
+	c = rig_content(rig, 3);
+	for (; off < MiB(64) && r == 0; off += PACK_FRAME_BYTES) {
+		rig_pattern(p, PACK_FRAME_BYTES, 3 + off);
+		r = content_write(c, p, PACK_FRAME_BYTES, off);
+	}
+	assert_int_equal(r, -ENOSPC);
+	assert_int_equal(content_flush(c), 0); /* nothing that was taken is lost */
+	assert_int_equal(d.nr_refused, 0);
+	content_close(c);
+	free(p);
+	set_hook(rig, NULL);
+	rig_close(rig);
+	assert_int_equal(umount(rig->path), 0);
+	rig_open(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		rig_test(room_that_is_there_again_is_used_at_once),
 		rig_test(who_commits_does_not_hear_what_another_was_refused),
+		rig_test(what_is_on_its_way_has_room),
 	};
 
+	may_mount = unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
