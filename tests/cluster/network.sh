@@ -45,6 +45,7 @@ exec nsenter --net="/run/netns/$NET.$node" unshare -u sh -c 'hostname "$1"; eval
 SH
 chmod +x "$TOP/on-host"
 export NET=$net
+export OMPI_MCA_orte_leave_session_attached=1 # so that processes on other hosts die with mpirun
 export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0 OMPI_MCA_plm_rsh_agent=$TOP/on-host
 unset OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_rmaps_base_oversubscribe
 agents_start() { # all nodes
