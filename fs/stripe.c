@@ -116,11 +116,28 @@ int stripe_load_all(struct fs *fs, struct stripe **ret, size_t *ret_nr)
 	return 0;
 }
 
+/* A chunk may be told in several pieces. `joined`: bytes of it that have been told; 0: the next piece begins one. */
+static bool join_piece(struct strip_chunk *chunk, uint32_t *joined, const struct cluster_piece *p)
+{
+	if (fp_is_none(p->fp) || p->from != *joined || (*joined > 0 && !fp_equal(chunk->fp, p->fp)))
+		return false;
+	*chunk = (struct strip_chunk){ p->fp, p->chunk_len };
+	*joined += (uint32_t)p->len;
+	return true;
+}
+
+static int is_not_whole(uint64_t ino, uint64_t off)
+{
+	return log_errno(-EBADMSG, "stripe's file %" PRIu64 ": is not made of whole chunks at %" PRIu64, ino, off);
+}
+
 int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const struct strip_chunk *c, uint64_t off),
 	       void *userdata)
 {
 	struct cluster_piece pieces[PIECES];
+	struct strip_chunk chunk;
 	struct content *c;
+	uint32_t joined = 0;
 	uint64_t off = 0;
 	int n, r = content_open(fs->engine, ino, &c);
 
@@ -130,17 +147,17 @@ int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const st
 		if (n < 0)
 			r = n;
 		for (int i = 0; i < n && r == 0; i++) {
-			struct strip_chunk chunk = { pieces[i].fp, pieces[i].chunk_len };
-
-			if (fp_is_none(chunk.fp) || pieces[i].from != 0 || pieces[i].len != chunk.len)
-				r = log_errno(-EBADMSG,
-					      "stripe's file %" PRIu64 ": is not made of whole chunks at %" PRIu64, ino,
-					      off);
-			else
-				r = each(userdata, &chunk, off);
+			if (!join_piece(&chunk, &joined, &pieces[i]))
+				r = is_not_whole(ino, off);
 			off += pieces[i].len;
+			if (r == 0 && joined == chunk.len) {
+				r = each(userdata, &chunk, off - joined);
+				joined = 0;
+			}
 		}
 	}
+	if (r == 0 && joined != 0)
+		r = is_not_whole(ino, off);
 	content_close(c);
 	return r;
 }

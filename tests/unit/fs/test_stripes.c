@@ -657,6 +657,28 @@ static void what_others_are_known_to_have_is_not_covered(void **state)
 	mount(w, HOLDER);
 }
 
+/* What is cut by content does not end where a MiB does: a file of such chunks is told in parts of some. */
+static void chunks_of_any_length_are_covered(void **state)
+{
+	struct world *w = *state;
+
+	unmount(w);
+	w->o[A].engine.chunking = CHUNKING_CDC;
+	mount(w, A);
+	make_dir(w, A, MANY, 20000, MANY_PAGES);
+	unmount(w);
+	mount(w, HOLDER);
+	protect(w, A, MANY);
+	expect_figures(w, 1, MANY_PAGES, MANY_PAGES);
+	expect_rebuilt(w, A, MANY);
+	protect(w, B, FIRST);
+	expect_figures(w, 1, MANY_PAGES, MANY_PAGES + PAGES - 7);
+	expect_rebuilt(w, A, MANY);
+	expect_rebuilt(w, B, FIRST);
+	drop(w, B, FIRST);
+	expect_rebuilt(w, A, MANY);
+}
+
 static void parity_that_was_collected_meanwhile_is_no_parity(void **state)
 {
 	struct world *w = *state;
@@ -746,6 +768,7 @@ int main(void)
 		with_world(who_cannot_be_reached_is_not_covered),
 		with_world(who_only_refers_to_a_chunk_does_not_count),
 		with_world(what_others_are_known_to_have_is_not_covered),
+		with_world(chunks_of_any_length_are_covered),
 		with_world(parity_that_was_collected_meanwhile_is_no_parity),
 		with_world(a_crash_leaves_what_was_covered),
 	};
