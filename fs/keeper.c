@@ -273,8 +273,10 @@ int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct serv
 		r = -ESTALE;
 	if (r == 0)
 		r = engine_sync(fs->engine);
-	if (r == 0)
+	if (r == 0) {
+		stripes_settled(fs->stripes, top);
 		r = stripes_sweep(fs->stripes, w);
+	}
 	return r < 0 ? log_errno(r, "copy of %s of node %s: what covered it stays", copy->path, copy->name) : 0;
 }
 

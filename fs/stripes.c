@@ -34,8 +34,17 @@ struct covers {
 	uint32_t stripe, member, nr_lost; /* that are being told */
 };
 
+/* A copy whose part is covered, though it is not noted yet that it is this one: it will be when all others have covered
+ * theirs. Until then directories of other nodes may come and go, and sweep. */
+struct promise {
+	uint64_t top;
+	uint8_t slot, nr_slots, sender[CLUSTER_ID_LEN];
+};
+
 struct stripes {
 	struct fs *fs;
+	struct promise *promises; /* of whoever covers and sweeps, which is one thread at a time */
+	size_t nr_promises;
 	struct rwlock lock; /* before all others. Shared: somebody reads stripes; exclusive: one goes */
 	struct mutex lost_lock; /* inside `lock`; held while tables are read, which all who want it wait for */
 	uint64_t nr_changes GUARDED_BY(lock);
@@ -73,6 +82,7 @@ void stripes_free(struct stripes *s)
 		return;
 	covers_release(&s->lost);
 	free(s->lost_world);
+	free(s->promises);
 	mutex_release(&s->lost_lock);
 	rwlock_release(&s->lock);
 	free(s);
@@ -434,6 +444,39 @@ static int look_at(void *userdata, const struct strip_chunk *c)
 	return g->nr_looked == LOOK_MAX ? look(g) : 0;
 }
 
+static struct promise *promise_of(struct stripes *s, uint64_t top)
+{
+	for (size_t i = 0; i < s->nr_promises; i++)
+		if (s->promises[i].top == top)
+			return &s->promises[i];
+	return NULL;
+}
+
+static int promise(struct stripes *s, uint64_t top, const struct ns_copy *c)
+{
+	struct promise *p = promise_of(s, top);
+
+	if (!p) {
+		struct promise *more = reallocarray(s->promises, s->nr_promises + 1, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		s->promises = more;
+		p = &s->promises[s->nr_promises++];
+	}
+	*p = (struct promise){ .top = top, .slot = c->slot, .nr_slots = c->nr_slots };
+	memcpy(p->sender, c->sender, sizeof(p->sender));
+	return 0;
+}
+
+void stripes_settled(struct stripes *s, uint64_t top)
+{
+	struct promise *p = promise_of(s, top);
+
+	if (p)
+		*p = s->promises[--s->nr_promises];
+}
+
 int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct service_world *w, uint64_t top,
 		  const struct ns_copy *c)
 {
@@ -454,12 +497,13 @@ int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct se
 		r = cover_wanted(g);
 	covers_release(&g->covers);
 	free(g);
-	return r;
+	return r < 0 ? r : promise(s, top, c);
 }
 
 /* --- what is not needed any more --- */
 
 struct sweeping {
+	struct stripes *s;
 	struct fs *fs;
 	const struct service_world *w;
 	const struct ns_copy *copy; /* that is being looked at */
@@ -502,6 +546,20 @@ static int mark_used(void *userdata, const struct strip_chunk *c)
 	return MIN(r, 0);
 }
 
+/* What it is noted to need, and what it will be. */
+static int mark_copy(struct sweeping *g, uint64_t top, struct ns_copy *c)
+{
+	const struct promise *p = promise_of(g->s, top);
+	int r = c->nr_slots > 0 ? walk_copy(g->fs, top, c, mark_used, g) : 0;
+
+	if (r < 0 || !p)
+		return r;
+	c->slot = p->slot;
+	c->nr_slots = p->nr_slots;
+	memcpy(c->sender, p->sender, sizeof(c->sender));
+	return walk_copy(g->fs, top, c, mark_used, g);
+}
+
 static int mark_all(struct sweeping *g)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
@@ -510,14 +568,14 @@ static int mark_all(struct sweeping *g)
 
 	g->copy = c;
 	while (r == 0 && (r = nodes_next(g->fs, top, &top, c)) > 0)
-		r = c->state == NS_COPY_KEPT && c->nr_slots > 0 ? walk_copy(g->fs, top, c, mark_used, g) : 0;
+		r = c->state == NS_COPY_KEPT ? mark_copy(g, top, c) : 0;
 	return r;
 }
 
 int stripes_sweep(struct stripes *s, const struct service_world *w)
 {
 	static struct log_limit said;
-	struct sweeping g = { .fs = s->fs, .w = w };
+	struct sweeping g = { .s = s, .fs = s->fs, .w = w };
 	size_t nr;
 	int r = covers_load(s->fs, w, ALL, &g.covers);
 

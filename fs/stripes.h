@@ -27,6 +27,9 @@ void stripes_free(struct stripes *s); /* NULL is fine */
  */
 int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct service_world *w, uint64_t top,
 		  const struct ns_copy *c);
+/* It is noted which part of that copy this node covers, as it was told when it covered it: nothing else is needed any
+ * more. Until then stripes_sweep() leaves both parts. */
+void stripes_settled(struct stripes *s, uint64_t top);
 /* Stripes of which no copy needs any chunk go. */
 int stripes_sweep(struct stripes *s, const struct service_world *w);
 struct stripes_figures {

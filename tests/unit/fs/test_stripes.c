@@ -251,16 +251,31 @@ static void take_copy(struct world *w, unsigned node, unsigned number, struct sl
 	free(c);
 }
 
-static int cover(struct world *w, unsigned node, unsigned number, struct slots slots)
+/* The sender has each node cover its part, and when all have, settle that. */
+static int cover_part(struct world *w, unsigned node, unsigned number, struct slots slots)
 {
 	struct link_copy *c = copy_of(w, node, number, slots);
 	struct stripe_io io = io_of(w);
 	int r = keeper_cover(w->fs, c, &io, &w->now);
 
-	if (r == 0)
-		r = keeper_settle(w->fs, c, &w->now);
 	free(c);
 	return r;
+}
+
+static int settle_part(struct world *w, unsigned node, unsigned number, struct slots slots)
+{
+	struct link_copy *c = copy_of(w, node, number, slots);
+	int r = keeper_settle(w->fs, c, &w->now);
+
+	free(c);
+	return r;
+}
+
+static int cover(struct world *w, unsigned node, unsigned number, struct slots slots)
+{
+	int r = cover_part(w, node, number, slots);
+
+	return r == 0 ? settle_part(w, node, number, slots) : r;
 }
 
 static void protect(struct world *w, unsigned node, unsigned number)
@@ -448,6 +463,36 @@ static void each_slot_covers_its_part(void **state)
 	assert_true(bytes > 0);
 	lose(w, A, true);
 	assert_int_equal(nr_rebuilt(w, A, FIRST) * PAGE_LEN, figures(w).covered_bytes);
+}
+
+static size_t nr_in_slot(const struct dir *d, struct slots slots)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < d->nr; i++)
+		nr += d->chunks[i].fp.lo % slots.nr == slots.slot;
+	return nr;
+}
+
+/* Nodes have come or gone, and another part is this one's: while others cover theirs, directories of third nodes settle
+ * and go, which sweeps. */
+static void a_part_that_is_not_settled_yet_is_needed_too(void **state)
+{
+	const struct slots before = { 0, 3 }, after = { 1, 3 };
+	struct world *w = *state;
+
+	take_copy(w, A, FIRST, before);
+	assert_int_equal(cover(w, A, FIRST, before), 0);
+	assert_int_equal(cover_part(w, A, FIRST, after), 0);
+	protect(w, B, FIRST);
+	drop(w, B, FIRST);
+	lose(w, A, true);
+	assert_int_equal(nr_rebuilt(w, A, FIRST),
+			 nr_in_slot(&w->dirs[A][FIRST], before) + nr_in_slot(&w->dirs[A][FIRST], after));
+	lose(w, A, false);
+	assert_int_equal(settle_part(w, A, FIRST, after), 0);
+	lose(w, A, true);
+	assert_int_equal(nr_rebuilt(w, A, FIRST), nr_in_slot(&w->dirs[A][FIRST], after));
 }
 
 static void nodes_of_one_host_share_no_stripe(void **state)
@@ -760,6 +805,7 @@ int main(void)
 		with_world(two_losses_are_too_many),
 		with_world(what_is_covered_is_not_covered_again),
 		with_world(each_slot_covers_its_part),
+		with_world(a_part_that_is_not_settled_yet_is_needed_too),
 		with_world(nodes_of_one_host_share_no_stripe),
 		with_world(a_stripe_goes_with_the_last_that_needs_it),
 		with_world(a_stripe_that_has_lost_a_member_is_replaced),
