@@ -151,9 +151,13 @@ static int rebuild(void *userdata, struct cluster_want *wants, size_t nr)
 
 static void met(void *userdata)
 {
+	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	struct cluster *c = userdata;
+	uint32_t nr = 0, self;
 
 	engine_cluster_met(c->engine);
+	if (service_nodes(c->service, &nodes, &nr, &self) == 0 && nr > 0)
+		engine_cluster_present(c->engine, nodes, nr);
 	protect_wake(c->fs->protect);
 }
 

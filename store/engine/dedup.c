@@ -93,6 +93,10 @@ static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
 {
 	if (freed_condemned(b->e, a))
 		return false;
+	if (shares_is_lost(b->e, a)) {
+		b->lost[i] = a;
+		return false;
+	}
 	if (!same_bytes(b, i, a)) {
 		b->alone[i] = true;
 		return false;
@@ -401,6 +405,7 @@ void batch_clear(struct batch *b)
 		b->cause[i] = is_zero(batch_chunk(b, i), batch_len(b, i)) ? ZERO : UNKNOWN;
 	memset(b->alone, 0, b->n);
 	memset(b->addr, 0, b->n * sizeof(b->addr[0]));
+	memset(b->lost, 0, b->n * sizeof(b->lost[0]));
 	b->any_damaged = false;
 }
 

@@ -264,6 +264,8 @@ int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32
 
 /* Are the bytes of the chunk that holds `a` elsewhere? 1/0/<0: nobody knows */
 int packs_is_away(struct packs *p, struct addr a);
+/* The same, and if they are, its frame and which chunk of that it is. */
+int packs_away_number(struct packs *p, struct addr a, uint32_t *ret_frame, uint32_t *ret_number);
 
 /* Damage found so far in this mount. Cheap when there is none. */
 bool packs_is_damaged(struct packs *p, struct addr chunk);

@@ -262,13 +262,24 @@ int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32
 	return 1;
 }
 
-int packs_is_away(struct packs *p, struct addr a)
+int packs_away_number(struct packs *p, struct addr a, uint32_t *ret_frame, uint32_t *ret_number)
 {
 	struct table_view v;
 	uint32_t frame, i;
 	int r = find_chunk(p, a, &frame, &i, &v);
 
-	return r <= 0 ? r : pack_is_away(v.away, i);
+	if (r <= 0 || !pack_is_away(v.away, i))
+		return MIN(r, 0);
+	*ret_frame = frame;
+	*ret_number = i;
+	return 1;
+}
+
+int packs_is_away(struct packs *p, struct addr a)
+{
+	uint32_t frame, number;
+
+	return packs_away_number(p, a, &frame, &number);
 }
 
 /* A block at the edge of a chunk has bytes of its neighbours too: they are written again as they are. */
