@@ -284,6 +284,14 @@ static void work_later(struct worker *w)
 	l->nr_long--;
 }
 
+/* Decode what is likely read next, while the reader is busy with what he has got. */
+static void read_ahead(struct loop *l)
+{
+	long_begin(l);
+	engine_read_ahead(l->fs->engine);
+	l->nr_long--;
+}
+
 static void serve(struct worker *w, void *p, size_t len)
 {
 	struct loop *l = w->loop;
@@ -302,6 +310,8 @@ static void serve(struct worker *w, void *p, size_t len)
 	}
 	if (w->later)
 		work_later(w);
+	if (opcode == FUSE_READ)
+		read_ahead(l);
 }
 
 static void end(struct loop *l)

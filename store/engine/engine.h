@@ -191,6 +191,8 @@ void job_run(struct job *j);
 void job_queue(struct job *j); /* NULL is fine */
 /* Bytes read, fewer than len only at the end of the file. Every byte is checked: -EIO after logging what is damaged. */
 ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off);
+/* When a reader has been answered: decode what he will likely want next, if anything. */
+void engine_read_ahead(struct engine *e);
 int content_truncate(struct content *c, uint64_t size);
 int content_punch(struct content *c, uint64_t off, uint64_t len); /* zeros, no space; size stays */
 /* Make [off, off+len) readable zeros where it is a hole and extend the size if told. Space is not reserved ahead:

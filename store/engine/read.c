@@ -80,10 +80,9 @@ static int collect(struct content *c, uint8_t *to, size_t len, uint64_t off, str
 	return 0;
 }
 
-static int read_pieces(struct content *c, const struct pieces *ps, uint64_t off)
+/* What came of reading bytes from `off` on. */
+static int read_result(const struct content *c, uint64_t off, int r)
 {
-	int r = ps->nr > 0 ? packs_read_pieces(c->e->packs, ps->p, ps->nr) : 0;
-
 	if (r < 0) /* packs has named pack and offset; here is the file */
 		log_error("inode %" PRIu64 ": bytes from %" PRIu64 " on cannot be read", c->ino, off);
 	return r == -EBADMSG || r == -EINVAL ? -EIO : r; /* a recipe that leads nowhere is damage, too */
@@ -97,7 +96,7 @@ int content_read_logged(struct content *c, void *p, size_t len, uint64_t off)
 	assert(mutex_held(&c->lock));
 	r = collect(c, p, len, off, &ps);
 	if (r == 0)
-		r = read_pieces(c, &ps, off);
+		r = read_result(c, off, packs_read_pieces(c->e->packs, ps.p, ps.nr));
 	pieces_release(&ps);
 	return r;
 }
@@ -116,7 +115,7 @@ int extents_read(struct content *c, const struct extent_list *l, void *p, size_t
 	}
 	memset(to + at, 0, len - at);
 	if (r == 0)
-		r = read_pieces(c, &ps, off);
+		r = read_result(c, off, packs_read_pieces(c->e->packs, ps.p, ps.nr));
 	pieces_release(&ps);
 	return r;
 }
@@ -132,6 +131,7 @@ ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off)
 {
 	struct pieces ps = { .p = ps.few, .size = ARRAY_SIZE(ps.few) };
 	unsigned ticket = epoch_enter(&c->e->users);
+	bool is_end;
 	int r = 0;
 
 	mutex_lock(&c->lock);
@@ -139,19 +139,28 @@ ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off)
 		len = 0;
 	else if (len > c->live.size - off)
 		len = (size_t)(c->live.size - off);
+	is_end = off + len == c->live.size;
 	if (len > 0) {
 		settle_range(c, off, len);
 		r = collect(c, p, len, off, &ps);
 	}
 	mutex_unlock(&c->lock);
 	if (r == 0)
-		r = read_pieces(c, &ps, off);
+		r = read_result(c, off, packs_read_of_file(c->e->packs, ps.p, ps.nr, is_end));
 	epoch_leave(&c->e->users, ticket);
 	pieces_release(&ps);
 	if (r < 0)
 		return r;
 	atomic_fetch_add_explicit(&c->e->count.read, len, memory_order_relaxed);
 	return (ssize_t)len;
+}
+
+void engine_read_ahead(struct engine *e)
+{
+	unsigned ticket = epoch_enter(&e->users); /* tables that are read now say what is gone */
+
+	packs_read_ahead(e->packs);
+	epoch_leave(&e->users, ticket);
 }
 
 void content_stat(struct content *c, struct ns_content *ret)

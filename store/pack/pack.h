@@ -222,6 +222,11 @@ struct pack_piece {
 	void *buf;
 };
 int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr);
+/* The same for who reads a file, up to its end or not. Files that lie one behind the other in compressed frames are
+ * likely read so: when he has been given these, packs_read_ahead() decodes what comes next, if that has been seen, or
+ * does nothing. It may be called by anybody at any time. */
+int packs_read_of_file(struct packs *p, const struct pack_piece *pieces, size_t nr, bool is_end);
+void packs_read_ahead(struct packs *p);
 
 /* Fingerprints of up to `n` chunks of `chunk_len` that lie side by side from `a` in its frame: how many there are.
  * 0: the address holds no such chunks (a stale hint); -EBADMSG: the table is damaged, logged once. */

@@ -5,7 +5,6 @@
 #include "base/util.h"
 
 #define NR_FREE_MIN 8u
-#define NR_HELD_MAX 12u /* frames: those of files of four steps that are read in turn, and those that they share */
 
 static_assert(offsetof(struct pack_buffer, data) == PACK_BLOCK, "table and data are one aligned piece");
 static_assert(sizeof(struct pack_buffer) % PACK_BLOCK == 0, "a size that aligned_alloc() takes");
@@ -74,7 +73,7 @@ struct pack_buffer *pack_buffer_get(struct pack_buffers *bs)
 
 	mutex_lock(&bs->lock);
 	b = pop(&bs->free, &bs->nr_free);
-	if (!b && bs->nr_held == NR_HELD_MAX)
+	if (!b && bs->nr_held == PACK_HELD_MAX)
 		b = pop_oldest(bs);
 	mutex_unlock(&bs->lock);
 	return b ? b : aligned_alloc(PACK_BLOCK, sizeof(*b));
@@ -110,7 +109,7 @@ void pack_buffer_put_held(struct pack_buffers *bs, struct pack_buffer *b, const 
 
 	mutex_lock(&bs->lock);
 	was = pop_held(bs, held->pack, held->frame); /* of another reader: this one is as good */
-	if (!was && bs->nr_held == NR_HELD_MAX)
+	if (!was && bs->nr_held == PACK_HELD_MAX)
 		was = pop_oldest(bs);
 	b->held = *held;
 	push(&bs->held, &bs->nr_held, b);

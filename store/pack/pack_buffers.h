@@ -15,6 +15,7 @@
 #include "store/pack/pack_format.h"
 
 #define PACK_SKIP_BYTES (64u << 10) /* a gap up to this is read and thrown away: cheaper than another request */
+#define PACK_HELD_MAX 12u /* frames: those of files of four steps that are read in turn, and those that they share */
 
 /* Plain bytes of a frame's parts, a bit each, in a buffer's data, each at its place. */
 struct pack_held {

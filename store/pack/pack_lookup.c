@@ -9,6 +9,9 @@
 #include "store/code/code.h"
 #include "store/pack/packs_impl.h"
 
+/* wanted of a frame that is likely compressed, to read it with its table */
+#define AHEAD_MIN (PACK_FRAME_BYTES / 4)
+
 /* What is gone has no fingerprint: nobody shares it, and reading it is an error. */
 static int mask_gone(struct packs *p, uint32_t pack, uint32_t frame, struct pack_table *t)
 {
@@ -78,6 +81,52 @@ int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, st
 		return log_errno((int)n, "pack %" PRIu32 " frame %" PRIu32 ": cannot read table", file->pack, frame);
 	p->read_bytes += (uint64_t)n;
 	return packs_check_table(p, file->pack, frame, block, (size_t)n, ret);
+}
+
+/* Where a byte of the frame is likely stored, behind the table. */
+static uint64_t likely_place(uint32_t likely_stored, uint32_t in)
+{
+	return (uint64_t)likely_stored * in / PACK_FRAME_BYTES;
+}
+
+/*
+ * 1: the table, and with it likely [in, end), *ret_have bytes behind it; 0: go the slow way; <0: damaged. Not what comes
+ * before and behind it: a file is read by requests that end anywhere in a frame, and the next one reads on from there.
+ */
+static int read_with_table(struct packs *p, struct pack_file *file, uint32_t frame, uint32_t in, uint32_t end,
+			   struct pack_buffer **ret_stored, uint32_t *ret_have, struct pack_table *ret)
+{
+	uint32_t likely_stored = atomic_load_explicit(&p->likely_stored, memory_order_relaxed);
+	uint64_t len = PACK_BLOCK + round_up(likely_place(likely_stored, end), PACK_BLOCK);
+	ssize_t n;
+	int r;
+
+	if (likely_stored == 0 || end - in < AHEAD_MIN || likely_place(likely_stored, in) > PACK_SKIP_BYTES)
+		return 0;
+	*ret_stored = pack_buffer_get(&p->buffers);
+	if (!*ret_stored)
+		return -ENOMEM;
+	io_rate_wait(p->conf.read_rate, len);
+	n = io_pread(file->fd, *ret_stored, len, pack_table_off(frame));
+	if (n < (ssize_t)PACK_BLOCK)
+		return 0;
+	p->read_bytes += (uint64_t)n;
+	r = packs_check_table(p, file->pack, frame, &(*ret_stored)->table, PACK_BLOCK, ret);
+	if (r > 0)
+		*ret_have = (uint32_t)n - PACK_BLOCK;
+	return r;
+}
+
+int packs_find_table(struct packs *p, struct pack_file *file, uint32_t frame, uint32_t in, uint32_t end,
+		     struct pack_buffer **ret_stored, uint32_t *ret_have, struct pack_table *ret)
+{
+	int r = read_with_table(p, file, frame, in, end, ret_stored, ret_have, ret);
+
+	if (r == 0)
+		r = packs_load_table(p, file, frame, ret);
+	if (r > 0)
+		pack_tables_insert(p->tables, file->pack, frame, ret);
+	return r;
 }
 
 /* A table from disk into memory, and into the view as pack_tables_get() would have it. */

@@ -226,7 +226,7 @@ int packs_read_parts(struct part_read *pr)
 	d.left = d.done | (pr->held.left & ~pr->decoded);
 	mutex_init(&d.lock);
 	cond_init(&d.changed);
-	pack_crew_run(&pr->packs->crew, nr > ALONE_MAX ? nr / 2 : 0, decode_some, &d);
+	pack_crew_run(&pr->packs->crew, nr > ALONE_MAX && !pr->is_alone ? nr / 2 : 0, decode_some, &d);
 	pr->bad = d.bad;
 	set_held(pr, &d);
 	r = d.no_memory ? -ENOMEM : 0;

@@ -30,22 +30,12 @@
 #include "store/pack/packs_impl.h"
 
 #define NR_WANTS_ON_STACK 64
-/* wanted of a frame that is likely compressed, to read it with its table */
-#define AHEAD_MIN (PACK_FRAME_BYTES / 4)
 
 /* A piece of a request, by its frame. */
 struct want {
 	uint32_t pack, frame;
 	uint32_t in, len; /* bytes of the frame's data */
 	uint8_t *buf;
-};
-
-/* What a table says of its frame. */
-struct shape {
-	struct pack_cuts cuts;
-	const struct pack_coding *coding;
-	const struct fp *fps;
-	const uint64_t *away; /* words */
 };
 
 struct plan {
@@ -59,6 +49,7 @@ struct plan {
 	const struct want *wants; /* all of one frame, ordered by `in` */
 	size_t nr_wants;
 	uint32_t end; /* of what is wanted */
+	uint32_t compressed; /* bytes of a compressed frame; 0: it is not */
 
 	struct pack_cuts cuts; /* without their number, if that is a guess */
 	uint32_t ends[PACK_VARIED_MAX]; /* of `cuts` */
@@ -385,6 +376,7 @@ static int read_compressed(struct plan *pl, const struct shape *s)
 	};
 	int r;
 
+	pl->compressed = pr.plain_len;
 	if (!pl->stored)
 		pl->stored = pack_buffer_get(&pl->packs->buffers);
 	if (!pl->stored)
@@ -400,39 +392,6 @@ static int read_compressed(struct plan *pl, const struct shape *s)
 	pl->held = pr.held;
 	if (r == 0)
 		verify_bases(pl, s, pr.bases & ~pr.bad);
-	return r;
-}
-
-/* Where a byte of the frame is likely stored, behind the table. */
-static uint64_t likely_place(uint32_t likely_stored, uint32_t in)
-{
-	return (uint64_t)likely_stored * in / PACK_FRAME_BYTES;
-}
-
-/*
- * 1: the table, and with it likely all that is wanted; 0: go the slow way; <0: damaged. Not what comes before and
- * behind it: a file is read by requests that end anywhere in a frame, and the next one reads on from there.
- */
-static int read_ahead(struct plan *pl, uint32_t likely_stored, struct pack_table *ret)
-{
-	uint32_t frame = pl->wants->frame;
-	uint64_t len = PACK_BLOCK + round_up(likely_place(likely_stored, pl->end), PACK_BLOCK);
-	ssize_t n;
-	int r;
-
-	if (pl->end - pl->wants->in < AHEAD_MIN || likely_place(likely_stored, pl->wants->in) > PACK_SKIP_BYTES)
-		return 0;
-	pl->stored = pack_buffer_get(&pl->packs->buffers);
-	if (!pl->stored)
-		return -ENOMEM;
-	io_rate_wait(pl->packs->conf.read_rate, len);
-	n = io_pread(pl->file->fd, pl->stored, len, pack_table_off(frame));
-	if (n < (ssize_t)PACK_BLOCK)
-		return 0;
-	pl->packs->read_bytes += (uint64_t)n;
-	r = packs_check_table(pl->packs, pl->file->pack, frame, &pl->stored->table, PACK_BLOCK, ret);
-	if (r > 0)
-		pl->have = (uint32_t)n - PACK_BLOCK;
 	return r;
 }
 
@@ -486,25 +445,21 @@ static int read_by_shape(struct plan *pl, const struct shape *s)
 
 static int read_without_table(struct plan *pl)
 {
+	struct packs *p = pl->packs;
 	uint32_t pack = pl->file->pack, frame = pl->wants->frame;
-	uint32_t likely_stored = atomic_load_explicit(&pl->packs->likely_stored, memory_order_relaxed);
 	struct pack_table table;
 	int r;
 
-	if (likely_stored > 0) {
-		r = read_ahead(pl, likely_stored, &table);
-	} else {
+	if (atomic_load_explicit(&p->likely_stored, memory_order_relaxed) == 0) {
 		r = read_by_guess(pl);
 		if (r != 0)
 			return r;
 	}
-	if (r == 0)
-		r = packs_load_table(pl->packs, pl->file, frame, &table);
+	r = packs_find_table(p, pl->file, frame, pl->wants->in, pl->end, &pl->stored, &pl->have, &table);
 	if (r < 0)
 		return r;
 	if (r == 0)
 		return log_errno(-EBADMSG, "pack %" PRIu32 " frame %" PRIu32 ": nothing there", pack, frame);
-	pack_tables_insert(pl->packs->tables, pack, frame, &table);
 	return read_by_shape(pl, &(struct shape){ pack_table_cuts(&table), &table.coding, table.fps, table.away });
 }
 
@@ -558,6 +513,7 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 	return MIN(r, 0);
 }
 
+/* > 0: bytes of the frame, which is compressed; 0: it is not; <0. */
 static int read_frame(struct packs *p, const struct want *wants, size_t nr)
 {
 	struct plan pl = { .packs = p,
@@ -569,8 +525,12 @@ static int read_frame(struct packs *p, const struct want *wants, size_t nr)
 
 	for (size_t i = 0; i < nr; i++)
 		pl.end = MAX(pl.end, wants[i].in + wants[i].len);
-	if (!pack_tables_get(p->tables, wants->pack, wants->frame, wants->in, pl.end - wants->in, &v))
-		return read_from_disk(&pl, NULL);
+	pack_ahead_claim(&p->ahead, &(struct pack_stretch){ wants->pack, pack_stretch_at(wants->frame, wants->in),
+							    pack_stretch_at(wants->frame, pl.end) });
+	if (!pack_tables_get(p->tables, wants->pack, wants->frame, wants->in, pl.end - wants->in, &v)) {
+		r = read_from_disk(&pl, NULL);
+		return r < 0 ? r : (int)pl.compressed;
+	}
 	if (v.error < 0)
 		return v.error;
 	if (v.frame)
@@ -578,7 +538,7 @@ static int read_frame(struct packs *p, const struct want *wants, size_t nr)
 	else
 		r = read_from_disk(&pl, &v);
 	pack_tables_put(p->tables, &v);
-	return r;
+	return r < 0 ? r : (int)pl.compressed;
 }
 
 static int want_of(const struct pack_piece *piece, struct want *ret)
@@ -604,7 +564,25 @@ static int compare_wants(const void *a, const void *b)
 	return x->in < y->in ? -1 : x->in > y->in;
 }
 
-static int read_wants(struct packs *p, struct want *wants, size_t nr)
+/* Of a compressed frame with so many bytes. `t`: as far as the reader has come. */
+static void go_on(struct packs *p, const struct want *first, const struct want *last, uint32_t plain_len,
+		  struct pack_trail *t)
+{
+	uint32_t end = last->in + last->len;
+	struct pack_stretch s = { first->pack, pack_stretch_at(first->frame, first->in),
+				  pack_stretch_at(last->frame, end) };
+
+	if (pack_trail_goes_on(t, &s)) {
+		t->last.to = s.to;
+	} else {
+		pack_ahead_read(&p->ahead, t);
+		t->last = s;
+	}
+	/* the end of a file need not be that of a chunk */
+	t->next = round_up(end, PACK_BLOCK) < plain_len ? s.to : pack_stretch_at(last->frame + 1, 0);
+}
+
+static int read_wants(struct packs *p, struct want *wants, size_t nr, struct pack_trail *trail)
 {
 	size_t end;
 	int r;
@@ -617,11 +595,13 @@ static int read_wants(struct packs *p, struct want *wants, size_t nr)
 		r = read_frame(p, wants + begin, end - begin);
 		if (r < 0)
 			return r;
+		if (r > 0 && trail)
+			go_on(p, wants + begin, wants + end - 1, (uint32_t)r, trail);
 	}
 	return 0;
 }
 
-int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr)
+static int read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr, struct pack_trail *trail)
 {
 	_cleanup_(freep) struct want *many = NULL;
 	struct want few[NR_WANTS_ON_STACK], *wants = few;
@@ -637,7 +617,24 @@ int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t n
 		if (r < 0)
 			return r;
 	}
-	return read_wants(p, wants, nr);
+	return read_wants(p, wants, nr, trail);
+}
+
+int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr)
+{
+	return read_pieces(p, pieces, nr, NULL);
+}
+
+int packs_read_of_file(struct packs *p, const struct pack_piece *pieces, size_t nr, bool is_end)
+{
+	struct pack_trail trail = { .nr_files = is_end };
+	int r;
+
+	p->ahead.nr_readers++;
+	r = read_pieces(p, pieces, nr, &trail);
+	pack_ahead_read(&p->ahead, &trail);
+	p->ahead.nr_readers--;
+	return r;
 }
 
 int packs_read(struct packs *p, struct addr a, uint32_t len, void *buf)

@@ -170,6 +170,7 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	pack_buffers_init(&p->buffers, conf->nr_spare);
 	coders_init(&p->coders);
 	pack_crew_init(&p->crew);
+	pack_ahead_init(&p->ahead);
 	pack_places_init(&p->damaged);
 	pack_places_init(&p->replaced);
 	pack_places_init(&p->removed);
@@ -213,6 +214,7 @@ void packs_close(struct packs *p)
 	pack_places_release(&p->damaged);
 	pack_buffers_release(&p->buffers);
 	pack_crew_release(&p->crew);
+	pack_ahead_release(&p->ahead);
 	coders_release(&p->coders);
 	cond_release(&p->changed);
 	mutex_release(&p->lock);

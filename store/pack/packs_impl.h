@@ -2,7 +2,7 @@
  * What the files of store/pack share: the body of struct packs. Nobody outside this folder includes it.
  *
  * Lock order: packs.lock, then the locks of pack_files, pack_tables' shards, pack_places,
- * pack_buffers, coders and pack_crew, which are all leaves. No lock is held across disk I/O, but for heal_lock.
+ * pack_buffers, coders, pack_crew and pack_ahead, which are all leaves. No lock is held across disk I/O, but for heal_lock.
  */
 #pragma once
 
@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "store/pack/codec.h"
 #include "store/pack/pack.h"
+#include "store/pack/pack_ahead.h"
 #include "store/pack/pack_buffers.h"
 #include "store/pack/pack_crew.h"
 #include "store/pack/pack_files.h"
@@ -57,6 +58,7 @@ struct packs {
 	struct pack_buffers buffers;
 	struct coders coders;
 	struct pack_crew crew; /* to decode what was read */
+	struct pack_ahead ahead;
 	struct pack_places removed; /* packs, as offset 0 */
 	struct pack_places damaged; /* chunks by their address, tables by theirs, whole packs and headers as offset 0 */
 	struct pack_places replaced; /* chunks that were damaged and are referred to no more */
@@ -106,11 +108,23 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 		      struct pack_table *ret);
 /* The same, reading it. */
 int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_table *ret);
+/* The same, if it is not in memory, where it is from then on. What is likely stored of [in, end) may come with it:
+ * *ret_have bytes, behind the table in *ret_stored, which is to be put. */
+int packs_find_table(struct packs *p, struct pack_file *file, uint32_t frame, uint32_t in, uint32_t end,
+		     struct pack_buffer **ret_stored, uint32_t *ret_have, struct pack_table *ret);
 
 /* pack_compress.c: the frame's bytes compressed, filled up with zeros to whole blocks, behind room for the table.
  * NULL: to be written as it is. */
 struct pack_buffer *packs_frame_compress(struct packs *p, const struct pack_frame *f, uint32_t plain_len,
 					 struct pack_coding *ret);
+
+/* What a table says of its frame. */
+struct shape {
+	struct pack_cuts cuts;
+	const struct pack_coding *coding;
+	const struct fp *fps;
+	const uint64_t *away; /* words */
+};
 
 /* pack_parts.c: parts of a compressed frame that a read wants. */
 struct part_read {
@@ -123,6 +137,7 @@ struct part_read {
 	uint8_t *to[PACK_PARTS]; /* where each is wanted, whole; NULL: it is not */
 	uint8_t *spare; /* PACK_FRAME_BYTES, for what these are coded against: each part at its place */
 	struct pack_held held; /* what it has already; out: has now */
+	bool is_alone; /* nobody is to help: they are needed elsewhere */
 	uint32_t decoded; /* bit i: part i is read and decoded */
 	uint32_t bases; /* out, bit i: part i was decoded for that alone, and is whole */
 	uint32_t bad; /* bit i: part i cannot be decompressed */

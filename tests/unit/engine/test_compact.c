@@ -482,6 +482,7 @@ static void *read_all(void *userdata)
 
 	while (!c->end) {
 		check_rank(c->rig, c->nr_read % 2, 0);
+		engine_read_ahead(c->rig->e);
 		c->nr_read++;
 	}
 	return NULL;

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine/engine.h"
@@ -126,11 +127,52 @@ static void files_go_and_the_others_stay(void **state)
 	check_files(rig, dropped);
 }
 
+static int count_read(void *userdata, const struct io_event *ev)
+{
+	*(unsigned *)userdata += ev->op == IO_READ;
+	return 0;
+}
+
+/* Each by one call, as the kernel has them read. Frames have whole files, if these are matched, and so are not full. */
+static void the_next_file_is_read_ahead(void **state)
+{
+	struct rig *rig = *state;
+	unsigned nr_reads = 0;
+	struct io_hook hook = { .before = count_read, .userdata = &nr_reads };
+	uint8_t *want = malloc(LEN), *got = malloc(LEN);
+
+	write_files(rig);
+	compact(rig, true);
+	for (unsigned is_helped = 0; is_helped < 2; is_helped++) {
+		rig_close(rig);
+		io_set_hook(&hook);
+		rig_open(rig);
+		for (unsigned i = 0; i < FILES; i++) {
+			struct content *c = rig_content(rig, FIRST + i);
+
+			nr_reads = 0;
+			assert_int_equal(content_read(c, got, LEN, 0), LEN);
+			assert_int_equal(nr_reads == 0, is_helped && i > 1);
+			fill(want, i);
+			assert_memory_equal(got, want, LEN);
+			if (is_helped)
+				engine_read_ahead(rig->e);
+			content_close(c);
+		}
+		rig_close(rig);
+		io_set_hook(NULL);
+		rig_open(rig);
+	}
+	free(want);
+	free(got);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		rig_test(rows_are_stored_once),
 		rig_test(files_go_and_the_others_stay),
+		rig_test(the_next_file_is_read_ahead),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
