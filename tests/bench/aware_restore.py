@@ -75,10 +75,10 @@ def measure(base, data, rounds):
             os.rmdir(rival.base)
 
 
-def show(result):
+def show(result, what="restore"):
     taken = result["bytes"]
-    print(f"  {'restore, from packs of':<26} {taken['plain'] / 2**20:8.1f} MiB plain, {taken['coded'] / 2**20:.1f} coded")
+    print(f"  {what + ', from packs of':<26} {taken['plain'] / 2**20:8.1f} MiB plain, {taken['coded'] / 2**20:.1f} coded")
     for title, rate in result["rates"].items():
         ratio = rate["coded"] / rate["plain"]
-        print(f"  {'restore, ' + title:<26} {rate['plain'] / 1e6:8.0f} MB/s plain, {rate['coded'] / 1e6:.0f} coded: {ratio:.2f} x (at least {LEAST[title]:.1f})",
+        print(f"  {what + ', ' + title:<26} {rate['plain'] / 1e6:8.0f} MB/s plain, {rate['coded'] / 1e6:.0f} coded: {ratio:.2f} x (at least {LEAST[title]:.1f})",
               flush=True)
