@@ -43,6 +43,16 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
 int code_decode(struct code_work *w, const void *p, size_t len, const void *base, size_t base_len, void *ret,
 		size_t room);
 
+/*
+ * The same with the first stored bytes of the base's block in place of the base, which need not be whole: as many as
+ * code_levels_end() says. Both are by levels. These bytes are not checked by themselves: what comes of them is, if they
+ * are others, -EBADMSG, as the block knows the levels of its base.
+ */
+int code_decode_by_levels(struct code_work *w, const void *p, size_t len, const void *base_block, size_t base_len,
+			  void *ret, size_t room);
+/* Where in a block by levels, without a base, these end; 0: it is no such block. */
+size_t code_levels_end(const void *p, size_t len);
+
 /* "sub-base delta(1,64) zigzag bytes zstd:1" */
 struct code_name {
 	char s[CODE_NAME_MAX];

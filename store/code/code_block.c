@@ -7,9 +7,10 @@
 #include "base/checksum.h"
 #include "base/util.h"
 #include "store/code/code_entropy.h"
+#include "store/code/code_levels.h"
 #include "store/code/code_steps.h"
 
-/* Two arrays that the steps go to and fro between, and the base's elements. */
+/* Two arrays that the steps go to and fro between, and the base's elements, or levels. */
 struct code_work {
 	uint8_t *array[2], *base;
 	struct code_fpc_tables *fpc;
@@ -109,12 +110,64 @@ static void predict_back(struct code_work *w, const struct code_header *h, uint8
 	}
 }
 
-/* All steps but the last; returns the array with the sections one behind the other. */
-static uint8_t *transform(struct code_work *w, const struct code_header *h, const uint8_t *p, size_t len,
-			  const void *base, size_t base_len)
+/* The levels of the base, from its plain bytes; zeros if there is none. They are where its elements would be. */
+static uint16_t *base_levels(struct code_work *w, const struct code_header *h, const void *base, size_t base_len)
 {
-	size_t nr = code_nr_elements(h), planes = nr * h->type.width, behind = h->lead + planes;
+	uint16_t *levels = (uint16_t *)w->base;
+	size_t nr = code_nr_elements(h);
+
+	if (h->base == CODE_BASE_NONE) {
+		memset(levels, 0, nr * sizeof(*levels));
+	} else {
+		load(h, base, base_len, w->array[1], nr);
+		code_levels_of(w->array[1], levels, nr, h->type.width, h->stride[0]);
+	}
+	return levels;
+}
+
+static uint32_t levels_crc(const struct code_header *h, const uint16_t *levels)
+{
+	return h->base == CODE_BASE_NONE ? 0 : crc32c(levels, code_nr_elements(h) * sizeof(*levels));
+}
+
+/* What is in no element, from where it lies in the block to behind the sections of elements. */
+static void add_rest(const struct code_header *h, const uint8_t *p, uint8_t *ret)
+{
+	size_t behind = h->lead + code_nr_elements(h) * h->type.width;
+
+	memcpy(ret, p, h->lead);
+	memcpy(ret + h->lead, p + behind, h->plain_len - behind);
+}
+
+/* As transform(), of a block by levels: its header tells of which base. */
+static uint8_t *transform_levels(struct code_work *w, struct code_header *h, const uint8_t *p, size_t len,
+				 const void *base, size_t base_len)
+{
+	const uint16_t *against = base_levels(w, h, base, base_len);
+	uint16_t *levels = (uint16_t *)w->array[1];
+	uint8_t firsts[CODE_PLAIN_MAX / 2 / CODE_LEVEL_RUN * sizeof(struct le16)];
+	size_t nr = code_nr_elements(h);
+
+	static_assert(CODE_LEVELS_ROOM <= sizeof(*w->fpc), "FPC is not used with levels: its tables are for counting");
+	load(h, p, len, w->array[0], nr);
+	code_levels_of(w->array[0], levels, nr, h->type.width, h->stride[0]);
+	code_levels_firsts(levels, against, h, (uint32_t *)(void *)w->fpc, firsts);
+	h->base_crc = levels_crc(h, against);
+	memcpy(w->array[1], firsts, code_level_runs(nr) * sizeof(struct le16));
+	code_levels_split(w->array[0], against, h, w->array[1]);
+	add_rest(h, p, w->array[1] + code_levels_bytes(h));
+	return w->array[1];
+}
+
+/* All steps but the last; returns the array with the sections one behind the other. */
+static uint8_t *transform(struct code_work *w, struct code_header *h, const uint8_t *p, size_t len, const void *base,
+			  size_t base_len)
+{
+	size_t nr = code_nr_elements(h), planes = nr * h->type.width;
 	uint8_t which[CODE_PLAIN_MAX / 64], *a, *to;
+
+	if (h->split == CODE_SPLIT_LEVELS)
+		return transform_levels(w, h, p, len, base, base_len);
 
 	load(h, p, len, w->array[0], nr);
 	if (h->base != CODE_BASE_NONE) {
@@ -137,8 +190,7 @@ static uint8_t *transform(struct code_work *w, const struct code_header *h, cons
 		memcpy(to + planes, which, (nr + 7) / 8);
 		planes += (nr + 7) / 8;
 	}
-	memcpy(to + planes, p, h->lead);
-	memcpy(to + planes + h->lead, p + behind, len - behind);
+	add_rest(h, p, to + planes);
 	return to;
 }
 
@@ -201,12 +253,6 @@ static bool is_plain(const struct code_header *h)
 	       !h->zigzag && h->split == CODE_SPLIT_NONE && h->entropy == CODE_ENTROPY_NONE;
 }
 
-/* Bytes before the sections. */
-static size_t place_len(const struct code_header *h)
-{
-	return h->base_place > 0 ? sizeof(struct le32) : 0;
-}
-
 int code_encode(struct code_work *w, const struct coder_spec *spec, const void *p, size_t len, const void *base,
 		size_t base_len, void *ret)
 {
@@ -222,8 +268,8 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
 		h.lead = 0;
 	if (h.base == CODE_BASE_NONE)
 		h.base_place = 0;
-	skip = place_len(&h);
-	h.base_crc = base_crc(&h, base, base_len);
+	skip = code_place_room(&h);
+	h.base_crc = h.split == CODE_SPLIT_LEVELS ? 0 : base_crc(&h, base, base_len);
 	n = is_plain(&h) || len <= skip ?
 		    0 :
 		    sections_in(w, spec, &h, transform(w, &h, p, len, base, base_len), stored + skip, len - skip);
@@ -272,13 +318,13 @@ static int sections_out(struct code_work *w, const struct code_header *h, const 
 {
 	uint32_t len[CODE_NR_SECTIONS_MAX];
 	unsigned nr = code_sections(h, len);
-	size_t left = h->stored_len - place_len(h);
+	size_t left = h->stored_len - code_place_room(h);
 	const struct le32 *words;
 	int r;
 
 	if (left < nr * sizeof(*words))
 		return -EBADMSG;
-	p += place_len(h);
+	p += code_place_room(h);
 	words = (const struct le32 *)p;
 	left -= nr * sizeof(*words);
 	p += nr * sizeof(*words);
@@ -324,6 +370,112 @@ static void transform_back(struct code_work *w, const struct code_header *h, con
 	memcpy(ret + behind, from + planes + h->lead, h->plain_len - behind);
 }
 
+static void transform_levels_back(struct code_work *w, const struct code_header *h, const uint16_t *against, uint8_t *ret)
+{
+	size_t nr = code_nr_elements(h), behind = h->lead + nr * h->type.width;
+	const uint8_t *rest = w->array[0] + code_levels_bytes(h);
+	bool in_place = h->lead == 0 && nr % 8 == 0 && (uintptr_t)ret % CODE_ALIGN == 0; /* as parts of frames are */
+	uint8_t *a = in_place ? ret : w->array[1];
+
+	memcpy(ret, rest, h->lead);
+	memcpy(ret + behind, rest + h->lead, h->plain_len - behind);
+	code_levels_join(w->array[0], against, h, a);
+	code_map_out(a, nr, h->type.width, h->map);
+	if (h->type.big_endian)
+		code_swap(a, nr, h->type.width);
+	if (!in_place)
+		memcpy(ret + h->lead, a, nr * h->type.width);
+}
+
+/* Sections of a block by levels, as far as levels are in them. Its fields are in `ret`, the sections' words in
+ * ret_words. Bytes up to the end of them; -EBADMSG: they are not all there, or it is no such block. */
+static int levels_sections(const void *p, size_t len, struct code_header *ret,
+			   uint32_t ret_words[CODE_LEVELS_NR_SECTIONS])
+{
+	const struct le32 *words = (const struct le32 *)((const struct code_header_disk *)p + 1);
+	uint32_t section_len[CODE_NR_SECTIONS_MAX];
+	size_t at = sizeof(struct code_header_disk);
+	unsigned nr;
+
+	if (code_header_decode_fields(p, len, ret) < 0 || ret->split != CODE_SPLIT_LEVELS || ret->base != CODE_BASE_NONE)
+		return -EBADMSG;
+	nr = code_sections(ret, section_len);
+	at += nr * sizeof(*words);
+	if (len < at)
+		return -EBADMSG;
+	for (unsigned i = 0; i < CODE_LEVELS_NR_SECTIONS; i++) {
+		ret_words[i] = le32_get(words[i]);
+		if (CODE_SECTION_LEN(ret_words[i]) > len - at)
+			return -EBADMSG;
+		at += CODE_SECTION_LEN(ret_words[i]);
+	}
+	return (int)at;
+}
+
+size_t code_levels_end(const void *p, size_t len)
+{
+	uint32_t words[CODE_LEVELS_NR_SECTIONS];
+	struct code_header h;
+	int end = levels_sections(p, len, &h, words);
+
+	return end < 0 ? 0 : (size_t)end;
+}
+
+/* As base_levels(), from the first stored bytes of its block; NULL: it is damaged, or has other elements. */
+static uint16_t *block_levels(struct code_work *w, const struct code_header *h, const void *block, size_t len)
+{
+	uint32_t words[CODE_LEVELS_NR_SECTIONS], lens[CODE_NR_SECTIONS_MAX];
+	uint16_t *levels = (uint16_t *)w->base;
+	uint8_t *to = w->array[0];
+	const uint8_t *p = block;
+	struct code_header b;
+	int end = levels_sections(block, len, &b, words);
+
+	if (end < 0 || code_type_encode(b.type) != code_type_encode(h->type) || b.stride[0] != h->stride[0] ||
+	    b.lead != h->lead || code_nr_elements(&b) < code_nr_elements(h))
+		return NULL;
+	p += sizeof(struct code_header_disk) + code_sections(&b, lens) * sizeof(struct le32);
+	for (unsigned i = 0; i < CODE_LEVELS_NR_SECTIONS; i++) {
+		if (section_out(w, &b, words[i], p, CODE_SECTION_LEN(words[i]), to, lens[i]) < 0)
+			return NULL;
+		p += CODE_SECTION_LEN(words[i]);
+		to += lens[i];
+	}
+	code_levels_get(w->array[0], &b, levels, code_nr_elements(h), w->array[1]);
+	return levels;
+}
+
+static int decode_levels(struct code_work *w, const struct code_header *h, const uint8_t *stored,
+			 const uint16_t *against, uint8_t *ret)
+{
+	int r;
+
+	if (!against || levels_crc(h, against) != h->base_crc)
+		return -EBADMSG;
+	r = sections_out(w, h, stored, w->array[0]);
+	if (r < 0)
+		return r;
+	transform_levels_back(w, h, against, ret);
+	return (int)h->plain_len;
+}
+
+int code_decode_by_levels(struct code_work *w, const void *p, size_t len, const void *base_block, size_t base_len,
+			  void *ret, size_t room)
+{
+	const uint8_t *stored = (const uint8_t *)p + sizeof(struct code_header_disk);
+	struct code_header h;
+	int r;
+
+	r = code_header_decode(p, len, &h);
+	if (r < 0)
+		return r;
+	if (h.split != CODE_SPLIT_LEVELS || h.base == CODE_BASE_NONE)
+		return -EBADMSG;
+	if (h.plain_len > room)
+		return -ENOBUFS;
+	return decode_levels(w, &h, stored, block_levels(w, &h, base_block, base_len), ret);
+}
+
 int code_decode(struct code_work *w, const void *p, size_t len, const void *base, size_t base_len, void *ret, size_t room)
 {
 	const uint8_t *stored = (const uint8_t *)p + sizeof(struct code_header_disk);
@@ -343,6 +495,8 @@ int code_decode(struct code_work *w, const void *p, size_t len, const void *base
 		memcpy(ret, stored, h.plain_len);
 		return (int)h.plain_len;
 	}
+	if (h.split == CODE_SPLIT_LEVELS)
+		return decode_levels(w, &h, stored, base_levels(w, &h, base, base_len), ret);
 	if (base_crc(&h, base, base_len) != h.base_crc)
 		return -EBADMSG;
 	r = sections_out(w, &h, stored, w->array[0]);

@@ -43,8 +43,17 @@ int code_type_decode(uint8_t byte, struct code_type *ret)
 	return 0;
 }
 
+static bool levels_valid(const struct code_header *h)
+{
+	return h->map == CODE_MAP_ROTATED && (h->base == CODE_BASE_NONE || h->base == CODE_BASE_SUB) &&
+	       h->predict == CODE_PREDICT_NONE && !h->zigzag && h->stride[0] >= CODE_LEVEL_BITS_MIN &&
+	       h->stride[0] <= CODE_LEVEL_BITS_MAX && h->stride[1] == 0 && h->stride[2] == 0;
+}
+
 static bool strides_valid(const struct code_header *h)
 {
+	if (h->split == CODE_SPLIT_LEVELS)
+		return levels_valid(h);
 	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
 		switch (h->predict) {
 		case CODE_PREDICT_DELTA:
@@ -90,6 +99,8 @@ static uint8_t version_of(const struct code_header *h)
 {
 	if (h->base == CODE_BASE_MATCHED)
 		return CODE_VERSION_MATCHED;
+	if (h->split == CODE_SPLIT_LEVELS)
+		return CODE_VERSION_LEVELS;
 	return h->base_place > 0 ? CODE_VERSION_PLACED : h->lead > 0 ? CODE_VERSION_LEAD : CODE_VERSION;
 }
 
@@ -121,7 +132,11 @@ static int place_decode(struct code_header *h, const void *stored)
 	if (h->base == CODE_BASE_NONE || h->stored_len < sizeof(*place))
 		return -EBADMSG;
 	h->base_place = le32_get(*place);
+	if (h->base_place == 0 && h->split == CODE_SPLIT_LEVELS)
+		return 0;
 	if (!code_place_valid(h->base_place))
+		return -EBADMSG;
+	if (code_place_how(h->base_place) == CODE_PLACE_LEVELS && h->split != CODE_SPLIT_LEVELS)
 		return -EBADMSG;
 	if ((code_place_how(h->base_place) == CODE_PLACE_MATCHED) != (h->base == CODE_BASE_MATCHED))
 		return -EBADMSG;
@@ -130,15 +145,15 @@ static int place_decode(struct code_header *h, const void *stored)
 	return code_place_is_widened(code_place_how(h->base_place)) && !twin_type_wide(h->type) ? -EBADMSG : 0;
 }
 
-int code_header_decode(const void *p, size_t len, struct code_header *ret)
+int code_header_decode_fields(const void *p, size_t len, struct code_header *ret)
 {
 	const struct code_header_disk *d = p;
 	struct code_header h;
-	bool is_placed, is_matched;
+	bool has_lead;
 
 	if (len < sizeof(*d) || memcmp(d->magic, CODE_MAGIC, sizeof(d->magic)) != 0)
 		return -EBADMSG;
-	if (d->version < CODE_VERSION || d->version > CODE_VERSION_MATCHED)
+	if (d->version < CODE_VERSION || d->version > CODE_VERSION_LEVELS)
 		return -EOPNOTSUPP;
 	h = (struct code_header){
 		.map = d->map,
@@ -154,15 +169,33 @@ int code_header_decode(const void *p, size_t len, struct code_header *ret)
 	};
 	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
 		h.stride[i] = le32_get(d->stride[i]);
-	is_matched = d->version == CODE_VERSION_MATCHED;
-	is_placed = is_matched || d->version == CODE_VERSION_PLACED;
+	has_lead = d->version == CODE_VERSION_LEAD;
 	if (code_type_decode(d->type, &h.type) < 0 || d->zigzag != (h.zigzag | h.lead << LEAD_SHIFT) ||
-	    !(is_matched ? matched_valid(&h) : code_steps_valid(&h)))
+	    !(d->version == CODE_VERSION_MATCHED ? matched_valid(&h) : code_steps_valid(&h)))
 		return -EBADMSG;
-	if ((!is_placed && (d->version == CODE_VERSION_LEAD) != (h.lead > 0)) || h.lead > h.plain_len)
+	if ((d->version == CODE_VERSION_LEVELS) != (h.split == CODE_SPLIT_LEVELS))
 		return -EBADMSG;
-	if (h.plain_len > CODE_PLAIN_MAX || h.stored_len != len - sizeof(*d))
+	if ((d->version <= CODE_VERSION_LEAD && has_lead != (h.lead > 0)) || h.lead > h.plain_len)
 		return -EBADMSG;
+	if (h.plain_len > CODE_PLAIN_MAX)
+		return -EBADMSG;
+	*ret = h;
+	return 0;
+}
+
+int code_header_decode(const void *p, size_t len, struct code_header *ret)
+{
+	const struct code_header_disk *d = p;
+	struct code_header h;
+	bool is_placed;
+	int r;
+
+	r = code_header_decode_fields(p, len, &h);
+	if (r < 0)
+		return r;
+	if (h.stored_len != len - sizeof(*d))
+		return -EBADMSG;
+	is_placed = d->version == CODE_VERSION_LEVELS ? h.base != CODE_BASE_NONE : d->version >= CODE_VERSION_PLACED;
 	if (is_placed && place_decode(&h, d + 1) < 0)
 		return -EBADMSG;
 	if (h.base == CODE_BASE_NONE && h.base_crc != 0)
@@ -179,7 +212,16 @@ unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SEC
 	uint32_t plane = h->split == CODE_SPLIT_BITS ? (uint32_t)round_up(nr, 8) : nr;
 	unsigned n = 0;
 
-	if (h->split == CODE_SPLIT_NONE)
+	if (h->split == CODE_SPLIT_LEVELS) {
+		uint32_t bits = (nr + 7) / 8;
+
+		ret_len[n++] = code_level_runs(nr) * (uint32_t)sizeof(struct le16);
+		ret_len[n++] = (h->stride[0] - 8) * bits;
+		while (n < h->type.width + 1)
+			ret_len[n++] = nr;
+		ret_len[n++] = (15 - h->stride[0]) * bits;
+		ret_len[n++] = bits; /* signs: of some variables all are the same */
+	} else if (h->split == CODE_SPLIT_NONE)
 		ret_len[n++] = nr * h->type.width;
 	else
 		while (n < h->type.width)

@@ -17,10 +17,14 @@
 #define CODE_VERSION_LEAD 2 /* with a lead: older versions refuse it */
 #define CODE_VERSION_PLACED 3 /* with the place of its base, perhaps with a lead, too: likewise */
 #define CODE_VERSION_MATCHED 4 /* with runs that other blocks have (match.h): likewise */
+#define CODE_VERSION_LEVELS 5 /* split by levels, perhaps with a lead or a base: likewise */
 #define CODE_LEAD_MAX 7u
 #define CODE_PLAIN_MAX (256u * 1024)
 #define CODE_NR_STRIDES 3
-#define CODE_NR_SECTIONS_MAX 9 /* a plane for each byte of the widest element, and what is left over */
+#define CODE_NR_SECTIONS_MAX 12 /* a plane for each byte of the widest element, three more by levels, and what is left over */
+#define CODE_LEVEL_BITS_MIN 9u
+#define CODE_LEVEL_BITS_MAX 14u
+#define CODE_LEVEL_RUN 512u /* elements that have a first level of their own */
 
 enum code_class { CODE_BYTES, CODE_INT, CODE_UINT, CODE_FLOAT, CODE_BFLOAT, NR_CODE_CLASSES };
 
@@ -62,6 +66,9 @@ enum code_place {
 	CODE_PLACE_WIDENED_BFLOAT_BE,
 	CODE_PLACE_WIDENED_FLOAT_LE,
 	CODE_PLACE_WIDENED_FLOAT_BE,
+	/* as they are, of a block by levels that has no base: it takes no more than those, which are the first bytes of
+	 * that block (code_levels_end()) */
+	CODE_PLACE_LEVELS,
 	NR_CODE_PLACES
 };
 #define CODE_PLACE_SHIFT 28
@@ -69,6 +76,9 @@ enum code_place {
 #define CODE_PLACE_PARTS_MAX ((1u << 15) - 1) /* none names the last one of 16 */
 /* MATCHED: runs are of what is left in the parts that are named, which is found without decoding what these name */
 #define CODE_PLACE_LEFT (1u << 16)
+/* LEVELS: between offset and how, how many stored bytes of that block it takes, in units */
+#define CODE_PLACE_UNIT 256u
+#define CODE_PLACE_UNITS_SHIFT 20
 static inline uint32_t code_place(enum code_place how, uint32_t off)
 {
 	return (uint32_t)how << CODE_PLACE_SHIFT | off;
@@ -79,7 +89,21 @@ static inline enum code_place code_place_how(uint32_t place)
 }
 static inline uint32_t code_place_off(uint32_t place)
 {
-	return place & ((1u << CODE_PLACE_SHIFT) - 1);
+	bool is_levels = code_place_how(place) == CODE_PLACE_LEVELS;
+
+	return place & ((1u << (is_levels ? CODE_PLACE_UNITS_SHIFT : CODE_PLACE_SHIFT)) - 1);
+}
+/* Of LEVELS: stored bytes of a block, from its first one on, of as many as it has. */
+static inline uint32_t code_place_levels(uint32_t off, uint32_t stored)
+{
+	uint32_t units = (stored + CODE_PLACE_UNIT - 1) / CODE_PLACE_UNIT;
+
+	assert(units > 0 && units < 1u << (CODE_PLACE_SHIFT - CODE_PLACE_UNITS_SHIFT));
+	return code_place(CODE_PLACE_LEVELS, units << CODE_PLACE_UNITS_SHIFT | off);
+}
+static inline uint32_t code_place_stored(uint32_t place)
+{
+	return (place >> CODE_PLACE_UNITS_SHIFT & 0xff) * CODE_PLACE_UNIT;
 }
 /* Of MATCHED: a bit for each part that is named. */
 static inline uint32_t code_place_parts(uint32_t place)
@@ -94,6 +118,8 @@ static inline bool code_place_valid(uint32_t place)
 {
 	if (code_place_how(place) == CODE_PLACE_MATCHED)
 		return code_place_parts(place) <= CODE_PLACE_PARTS_MAX;
+	if (code_place_how(place) == CODE_PLACE_LEVELS)
+		return code_place_stored(place) > 0;
 	return code_place_how(place) > CODE_PLACE_NONE && code_place_how(place) < NR_CODE_PLACES &&
 	       code_place_off(place) <= CODE_PLACE_OFF_MAX;
 }
@@ -136,7 +162,13 @@ enum code_predict {
 	CODE_PREDICT_FPC, /* the better of two tables of contexts, of doubles */
 	NR_CODE_PREDICTS
 };
-enum code_split { CODE_SPLIT_NONE, CODE_SPLIT_BYTES, CODE_SPLIT_BITS, NR_CODE_SPLITS };
+/*
+ * LEVELS: of floats that are rotated. The highest stride[0] bits of an element, its exponent and a few of the mantissa,
+ * are its level. Stored of it is how far it is above that of the base and above the first one of its run: as most
+ * elements of a run are less than 256 levels apart, the low 8 bits of that are a plane that tells nearly all there is to
+ * tell, and those over are hardly ever set. The rest is noise, and stored as it is.
+ */
+enum code_split { CODE_SPLIT_NONE, CODE_SPLIT_BYTES, CODE_SPLIT_BITS, CODE_SPLIT_LEVELS, NR_CODE_SPLITS };
 enum code_entropy { CODE_ENTROPY_NONE, CODE_ENTROPY_LZ4, CODE_ENTROPY_ZSTD, NR_CODE_ENTROPIES };
 
 struct code_header {
@@ -147,10 +179,10 @@ struct code_header {
 	bool zigzag; /* small numbers of either sign become small ones without */
 	enum code_split split;
 	enum code_entropy entropy;
-	uint32_t stride[CODE_NR_STRIDES]; /* in elements; 0: none */
+	uint32_t stride[CODE_NR_STRIDES]; /* in elements; 0: none. Split by levels: see there */
 	uint32_t lead; /* bytes before the first whole element: less than one has */
 	uint32_t plain_len, stored_len; /* stored: behind the header */
-	uint32_t base_crc; /* of as many bytes of the base as were used; MATCHED: of the plain bytes */
+	uint32_t base_crc; /* of as many bytes of the base as were used, or its levels; MATCHED: of the plain bytes */
 	uint32_t base_place; /* stored before everything else; 0: not told */
 };
 
@@ -180,10 +212,24 @@ bool code_steps_valid(const struct code_header *h);
 void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret);
 /* Of a whole block, header and stored bytes: nothing behind it. -EBADMSG, -EOPNOTSUPP (a later version). */
 int code_header_decode(const void *p, size_t len, struct code_header *ret);
+/* The fields alone, of a block of which not all is there: its sum is not looked at, nor the place of its base. */
+int code_header_decode_fields(const void *p, size_t len, struct code_header *ret);
+/* Bytes before the sections: the place of the base. */
+static inline size_t code_place_room(const struct code_header *h)
+{
+	bool has_base = h->split == CODE_SPLIT_LEVELS && h->base != CODE_BASE_NONE;
+
+	return h->base_place > 0 || has_base ? sizeof(struct le32) : 0;
+}
 /* Whole elements of a block. */
 static inline uint32_t code_nr_elements(const struct code_header *h)
 {
 	return (h->plain_len - h->lead) / h->type.width;
+}
+/* Runs of so many elements. */
+static inline uint32_t code_level_runs(size_t nr)
+{
+	return (uint32_t)((nr + CODE_LEVEL_RUN - 1) / CODE_LEVEL_RUN);
 }
 /* The lengths of the sections that the steps make, and how many. */
 unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SECTIONS_MAX]);

@@ -41,13 +41,13 @@ struct code_name code_name(const struct coder_spec *spec)
 {
 	static const char *const maps[] = { "", "ordered", "rotated" }, *const bases[] = { "", "xor-base", "sub-base",
 											   "matched" };
-	static const char *const splits[] = { "", "bytes", "bits" };
+	static const char *const splits[] = { "", "bytes", "bits", "levels" };
 	const struct code_header *h = &spec->steps;
 	struct code_name name = { "" };
 
 	if (h->base == CODE_BASE_MATCHED)
 		add(&name, "%s", bases[h->base]);
-	if (h->map != CODE_MAP_NONE)
+	if (h->map != CODE_MAP_NONE && h->split != CODE_SPLIT_LEVELS)
 		add(&name, "%s", maps[h->map]);
 	if (h->base != CODE_BASE_NONE && h->base != CODE_BASE_MATCHED)
 		add(&name, "%s", bases[h->base]);

@@ -50,6 +50,37 @@ static size_t eight_bytes_out(const uint8_t *planes, uint64_t *ret, size_t nr)
 	return i;
 }
 
+/* Bit j of byte i becomes bit i of byte j. */
+static uint64_t transpose(uint64_t x)
+{
+	uint64_t t;
+
+	t = (x ^ x >> 7) & 0x00aa00aa00aa00aa;
+	x ^= t ^ t << 7;
+	t = (x ^ x >> 14) & 0x0000cccc0000cccc;
+	x ^= t ^ t << 14;
+	t = (x ^ x >> 28) & 0x00000000f0f0f0f0;
+	return x ^ t ^ t << 28;
+}
+
+/* Bytes of eight planes of bits, 64 at a time: how many of `bits` bytes of each plane they are of. */
+static size_t eight_bits_out(const uint8_t *planes, uint8_t *ret, size_t bits, size_t nr)
+{
+	size_t i = 0;
+
+	for (; 8 * (i + 8) <= nr; i += 8) {
+		uint64_t a[8];
+
+		for (unsigned b = 0; b < 8; b++)
+			memcpy(&a[7 - b], planes + b * bits + i, sizeof(a[0]));
+		transpose_bytes(a);
+		for (unsigned k = 0; k < 8; k++)
+			a[k] = transpose(a[k]);
+		memcpy(ret + 8 * i, a, sizeof(a));
+	}
+	return i;
+}
+
 #define WORD uint8_t
 #define SWORD int8_t
 #define BITS 8
@@ -158,6 +189,21 @@ void code_delta_out(void *a, size_t nr, unsigned width, size_t stride)
 	FOR_WIDTH(width, delta_out, a, nr, stride);
 }
 
+void code_levels_of(const void *a, uint16_t *ret, size_t nr, unsigned width, unsigned bits)
+{
+	FOR_WIDTH(width, levels_of, a, ret, nr, bits);
+}
+
+void code_levels_in(void *a, const uint16_t *base, size_t nr, unsigned width, unsigned bits, unsigned first)
+{
+	FOR_WIDTH(width, levels_in, a, base, nr, bits, first);
+}
+
+void code_levels_out(void *a, const uint16_t *base, size_t nr, unsigned width, unsigned bits, unsigned first)
+{
+	FOR_WIDTH(width, levels_out, a, base, nr, bits, first);
+}
+
 void code_bytes_in(const void *a, uint8_t *ret, size_t nr, unsigned width)
 {
 	FOR_WIDTH(width, bytes_in, a, ret, nr);
@@ -166,19 +212,6 @@ void code_bytes_in(const void *a, uint8_t *ret, size_t nr, unsigned width)
 void code_bytes_out(const uint8_t *planes, void *ret, size_t nr, unsigned width)
 {
 	FOR_WIDTH(width, bytes_out, planes, ret, nr);
-}
-
-/* Bit j of byte i becomes bit i of byte j. */
-static uint64_t transpose(uint64_t x)
-{
-	uint64_t t;
-
-	t = (x ^ x >> 7) & 0x00aa00aa00aa00aa;
-	x ^= t ^ t << 7;
-	t = (x ^ x >> 14) & 0x0000cccc0000cccc;
-	x ^= t ^ t << 14;
-	t = (x ^ x >> 28) & 0x00000000f0f0f0f0;
-	return x ^ t ^ t << 28;
 }
 
 void code_bits_in(const void *a, uint8_t *ret, size_t nr, unsigned width)
@@ -206,7 +239,7 @@ void code_bits_out(const uint8_t *planes, void *ret, size_t nr, unsigned width)
 	uint8_t *p = ret;
 
 	for (unsigned b = 0; b < width; b++, planes += 8 * bits)
-		for (size_t i = 0; i < bits; i++) {
+		for (size_t i = width == 1 ? eight_bits_out(planes, p, bits, nr) : 0; i < bits; i++) {
 			uint8_t *to = p + 8 * i * width + (width - 1 - b);
 			size_t n = MIN(nr - 8 * i, (size_t)8);
 			uint64_t x = 0;

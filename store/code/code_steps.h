@@ -10,8 +10,9 @@
 #include "store/code/code_format.h"
 
 #define CODE_ALIGN 64u
-/* Bytes that an array of steps has room for: planes of bits are rounded up, and FPC says which table was right. */
-#define CODE_ROOM (CODE_PLAIN_MAX + 8 * 8 + CODE_PLAIN_MAX / 64 + CODE_ALIGN)
+/* Bytes that an array of steps has room for: planes of bits are rounded up, FPC says which table was right, and what is
+ * over of levels, up to 6 bits of 16, lies before all planes for a while. */
+#define CODE_ROOM (CODE_PLAIN_MAX + 8 * 8 + CODE_PLAIN_MAX / 64 + CODE_PLAIN_MAX / 16 * 6 + CODE_ALIGN)
 #define CODE_FPC_ENTRIES 4096u /* of each table: both fit into the second cache, and are cleared for each block */
 
 struct code_fpc_tables {
@@ -43,3 +44,10 @@ void code_bytes_in(const void *a, uint8_t *ret, size_t nr, unsigned width);
 void code_bytes_out(const uint8_t *planes, void *ret, size_t nr, unsigned width);
 void code_bits_in(const void *a, uint8_t *ret, size_t nr, unsigned width);
 void code_bits_out(const uint8_t *planes, void *ret, size_t nr, unsigned width);
+
+/* The levels of rotated elements of 2 bytes or more: their highest `bits`. */
+void code_levels_of(const void *a, uint16_t *ret, size_t nr, unsigned width, unsigned bits);
+/* In place: each level as how far it is above the base's and `first`, its low 8 bits above all others of the element and
+ * the others below them; and back. */
+void code_levels_in(void *a, const uint16_t *base, size_t nr, unsigned width, unsigned bits, unsigned first);
+void code_levels_out(void *a, const uint16_t *base, size_t nr, unsigned width, unsigned bits, unsigned first);

@@ -121,6 +121,35 @@ static void NAME(bytes_in)(const WORD *restrict a, uint8_t *restrict ret, size_t
 			ret[b * nr + i] = (uint8_t)(a[i] >> (BITS - 8 - 8 * b));
 }
 
+/* A level's low 8 bits on top, then the rest as it is, then what is over these 8. */
+static void NAME(levels_of)(const WORD *restrict a, uint16_t *restrict ret, size_t nr, unsigned bits)
+{
+	for (size_t i = 0; i < nr; i++)
+		ret[i] = (uint16_t)(a[i] >> (BITS - bits));
+}
+
+static void NAME(levels_in)(WORD *restrict a, const uint16_t *restrict base, size_t nr, unsigned bits, unsigned first)
+{
+	const WORD rest = (WORD)(((WORD)1 << (BITS - bits)) - 1), levels = (WORD)(((WORD)1 << bits) - 1);
+
+	for (size_t i = 0; i < nr; i++) {
+		WORD above = (WORD)((WORD)(a[i] >> (BITS - bits)) - base[i] - first) & levels;
+
+		a[i] = (WORD)((WORD)(above << (BITS - 8)) | (WORD)((a[i] & rest) << (bits - 8)) | above >> 8);
+	}
+}
+
+static void NAME(levels_out)(WORD *restrict a, const uint16_t *restrict base, size_t nr, unsigned bits, unsigned first)
+{
+	const WORD rest = (WORD)(((WORD)1 << (BITS - bits)) - 1), over = (WORD)(((WORD)1 << (bits - 8)) - 1);
+
+	for (size_t i = 0; i < nr; i++) {
+		WORD above = (WORD)((WORD)(a[i] >> (BITS - 8)) | (WORD)((a[i] & over) << 8));
+
+		a[i] = (WORD)((WORD)((WORD)(above + base[i] + first) << (BITS - bits)) | (a[i] >> (bits - 8) & rest));
+	}
+}
+
 #define PLANE(b) ((WORD)((WORD)planes[(b)*nr + i] << (BITS - 8 - 8 * (b))))
 
 static void NAME(bytes_out)(const uint8_t *restrict planes, WORD *restrict ret, size_t nr)

@@ -66,6 +66,20 @@ static void add_base(struct candidates *to, const struct coding_shape *s, struct
 	add(to, h, 1);
 }
 
+/* Exponent and three bits of the mantissa: more of them hardly tell more of an element, and 256 levels would be too few
+ * for exponents as they are. */
+struct coder_spec coding_by_levels(struct code_type type)
+{
+	unsigned exponent = type.class == CODE_BFLOAT ? 8 : type.width == 2 ? 5 : type.width == 4 ? 8 : 11;
+
+	return (struct coder_spec){ .steps = { .type = type,
+					       .map = CODE_MAP_ROTATED,
+					       .split = CODE_SPLIT_LEVELS,
+					       .entropy = CODE_ENTROPY_ZSTD,
+					       .stride = { MAX(exponent + 3, CODE_LEVEL_BITS_MIN) } },
+				    .level = CODE_LEVEL_SYMBOLS };
+}
+
 unsigned coding_candidates(const struct coding_shape *s, bool with_base, struct coder_spec ret[CODE_CANDIDATES_MAX])
 {
 	struct code_header bytes = { .type = { CODE_BYTES, 1, false } }, h = { .type = s->type };
@@ -93,6 +107,7 @@ unsigned coding_candidates(const struct coding_shape *s, bool with_base, struct 
 		h.map = CODE_MAP_ROTATED;
 		add(&to, h, 1);
 		add(&to, h, CODE_LEVEL_SYMBOLS);
+		add(&to, coding_by_levels(s->type).steps, CODE_LEVEL_SYMBOLS);
 		h.map = CODE_MAP_NONE;
 		h.predict = CODE_PREDICT_XOR;
 		h.stride[0] = MAX(s->parts, 1u);

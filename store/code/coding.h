@@ -16,6 +16,9 @@ struct coding_shape {
 /* What is worth a try for it: how many. */
 unsigned coding_candidates(const struct coding_shape *shape, bool with_base, struct coder_spec ret[CODE_CANDIDATES_MAX]);
 
+/* Floats by levels, without a base. */
+struct coder_spec coding_by_levels(struct code_type type);
+
 struct coding {
 	struct code_work *work; /* borrowed */
 	uint64_t (*cpu_ns)(void);

@@ -25,10 +25,11 @@
 #define SUPERBLOCK_DOMAINS 512u	/* fingerprints may be of a domain */
 #define SUPERBLOCK_BASES 1024u	/* coded blocks may have a base in their frame */
 #define SUPERBLOCK_LET_GO 2048u	/* chunks of compressed frames may be on other nodes; notes of who has a copy may be of state 3 */
+#define SUPERBLOCK_LEVELS 4096u	/* coded blocks may be split by levels, and have those of another one as their base */
 #define SUPERBLOCK_INCOMPAT_KNOWN                                                                              \
 	(SUPERBLOCK_RECIPES_2 | SUPERBLOCK_CLONES | SUPERBLOCK_LAYERS | SUPERBLOCK_SHARES | SUPERBLOCK_SEALS | \
 	 SUPERBLOCK_ROOTS | SUPERBLOCK_COPIES | SUPERBLOCK_STRIPES | SUPERBLOCK_CODED | SUPERBLOCK_DOMAINS | \
-	 SUPERBLOCK_BASES | SUPERBLOCK_LET_GO)
+	 SUPERBLOCK_BASES | SUPERBLOCK_LET_GO | SUPERBLOCK_LEVELS)
 
 struct superblock_disk {
 	uint8_t magic[8];

@@ -31,8 +31,39 @@ static void decode(const uint8_t *p, size_t len)
 	crc = crc32c_add(crc32c(block, head), block + sizeof(*d), len - sizeof(*d));
 	d->crc = le32_put(crc);
 	(void)code_decode(work, block, len, p, len, plain, 4096);
+	(void)code_decode_by_levels(work, block, len, block, len, plain, 4096);
+	(void)code_decode_by_levels(work, block, len, p, len, plain, 4096);
+	assert(code_levels_end(p, len) <= len);
 	free(block);
 	free(plain);
+}
+
+/* The first bytes against the levels of the others, of which no more is there. */
+static void encode_by_levels(const struct coder_spec *alone, const uint8_t *p, size_t len)
+{
+	size_t half = len / 2, levels;
+	uint8_t *base = malloc(CODE_BLOCK_MAX(half)), *block = malloc(CODE_BLOCK_MAX(half)), *got = malloc(half), *first;
+	struct coder_spec spec = *alone;
+	int n;
+
+	spec.steps.base = CODE_BASE_NONE;
+	spec.steps.base_place = 0;
+	n = code_encode(work, &spec, p + len - half, half, NULL, 0, base);
+	levels = code_levels_end(base, (size_t)n);
+	if (levels > 0 && levels < 65281) {
+		first = malloc(levels);
+		memcpy(first, base, levels);
+		spec.steps.base = CODE_BASE_SUB;
+		spec.steps.base_place = code_place_levels(0, (uint32_t)levels);
+		n = code_encode(work, &spec, p, half, p + len - half, half, block);
+		if (block[4] == CODE_VERSION_LEVELS)
+			assert(code_decode_by_levels(work, block, (size_t)n, first, levels, got, half) == (int)half &&
+			       memcmp(got, p, half) == 0);
+		free(first);
+	}
+	free(base);
+	free(block);
+	free(got);
 }
 
 static void encode(const uint8_t *p, size_t len)
@@ -48,12 +79,16 @@ static void encode(const uint8_t *p, size_t len)
 					   .split = p[5] % NR_CODE_SPLITS,
 					   .entropy = p[6] % NR_CODE_ENTROPIES,
 					   .stride = { p[7], p[8], p[9] } };
+	if (spec.steps.split == CODE_SPLIT_LEVELS) /* bits that can be */
+		spec.steps.stride[0] = CODE_LEVEL_BITS_MIN + p[7] % 6;
 	if (code_type_decode(p[0], &spec.steps.type) < 0)
 		return;
 	spec.steps.lead = (p[4] >> 1) % spec.steps.type.width;
 	spec.steps.base_place = p[4] & 64 ? code_place(CODE_PLACE_SAME, p[9]) : 0;
 	if (!code_steps_valid(&spec.steps))
 		return;
+	if (spec.steps.split == CODE_SPLIT_LEVELS)
+		encode_by_levels(&spec, p, len);
 	block = malloc(CODE_BLOCK_MAX(len));
 	got = malloc(len);
 	n = code_encode(work, &spec, p, len, p + 10, len - 10, block);

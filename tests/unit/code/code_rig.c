@@ -79,8 +79,10 @@ void fill_pattern(enum pattern pattern, struct code_type t, uint8_t *p, size_t l
 int next_spec(struct code_type type, unsigned *at, struct coder_spec *ret)
 {
 	static const uint32_t strides[][CODE_NR_STRIDES] = {
-		{ 0 }, { 1 }, { 2 }, { 40 }, { 1, 37 }, { 1, 10, 170 }, { CODE_PLAIN_MAX }
+		{ 0 }, { 1 }, { 2 }, { 40 }, { 1, 37 }, { 1, 10, 170 }, { CODE_PLAIN_MAX }, { CODE_LEVEL_BITS_MIN },
+		{ 11 }, { CODE_LEVEL_BITS_MAX }
 	};
+	enum { FIRST_LEVELS = 7 }; /* of strides: bits of levels */
 	const unsigned all = NR_CODE_MAPS * NR_CODE_BASES * NR_CODE_PREDICTS * 2 * NR_CODE_SPLITS * NR_CODE_ENTROPIES *
 			     (unsigned)ARRAY_SIZE(strides);
 
@@ -101,6 +103,8 @@ int next_spec(struct code_type type, unsigned *at, struct coder_spec *ret)
 		n /= NR_CODE_SPLITS;
 		s.steps.entropy = n % NR_CODE_ENTROPIES;
 		n /= NR_CODE_ENTROPIES;
+		if ((s.steps.split == CODE_SPLIT_LEVELS) != (n >= FIRST_LEVELS))
+			continue;
 		memcpy(s.steps.stride, strides[n], sizeof(s.steps.stride));
 		if (!code_steps_valid(&s.steps))
 			continue;

@@ -230,7 +230,7 @@ static void damage_never_comes_back_as_something_else(void **state)
 			int r;
 
 			block[i] ^= (uint8_t)(1u << bit);
-			assert_int_equal(decode_part(&b, part, len, UINT32_MAX), i == 4 ? -EOPNOTSUPP : -EBADMSG);
+			assert_int_equal(decode_part(&b, part, len, UINT32_MAX), i == 4 && bit > 0 ? -EOPNOTSUPP : -EBADMSG);
 			seal(block, n);
 			r = decode_part(&b, part, len, UINT32_MAX);
 			if (r == MATCH_PART) /* it said nothing */

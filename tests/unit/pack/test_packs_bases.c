@@ -305,7 +305,7 @@ static void a_base_may_be_rounded_or_widened(void **state)
 	uint8_t *p = aligned_bytes(3 * PACK_PART_BYTES), *stored = malloc(4 * PACK_PART_BYTES), *got = malloc(4096);
 
 	(void)state;
-	for (enum code_place how = CODE_PLACE_ROUNDED_LE; how < NR_CODE_PLACES; how++) {
+	for (enum code_place how = CODE_PLACE_ROUNDED_LE; how <= CODE_PLACE_WIDENED_FLOAT_BE; how++) {
 		struct pack_parts parts;
 		struct pack_frame *f;
 		struct rig rig;
