@@ -161,7 +161,7 @@ static int find_base(struct coder *c, const struct code_header *h, uint8_t *cons
 		return -ENOMEM;
 	c->twin = c->base + PACK_PART_BYTES;
 	len = pack_base_len(h->base_place, nr_before, h->plain_len);
-	if (how == CODE_PLACE_SAME) {
+	if (how == CODE_PLACE_SAME || how == CODE_PLACE_LEVELS) {
 		r = gather(before, off, len, c->base);
 		return r < 0 ? r : (int)len;
 	}
@@ -225,15 +225,29 @@ static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *con
 		return matched_decode(c, p, len, before, nr_before, ret, room);
 	if (!has_memory_for_blocks(c))
 		return -ENOMEM;
-	if (len >= sizeof(*d) && d->version == CODE_VERSION_PLACED) {
+	if (len >= sizeof(*d) && (d->version == CODE_VERSION_PLACED || d->version == CODE_VERSION_LEVELS)) {
 		n = code_header_decode(p, len, &h);
-		if (n == 0)
+		if (n == 0 && h.base_place > 0)
 			n = find_base(c, &h, before, nr_before);
 		if (n < 0)
 			return n == -ENOMEM ? n : -EBADMSG;
 	}
 	n = code_decode(c->blocks, p, len, n > 0 ? c->base : NULL, (size_t)n, ret, room);
 	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
+}
+
+int codec_decompress_by_levels(struct coder *c, const void *p, size_t len, uint32_t place, const void *base,
+			       size_t base_len, void *ret, size_t ret_len)
+{
+	const struct le32 *said = (const struct le32 *)((const struct code_header_disk *)p + 1);
+	int n;
+
+	if (!has_memory_for_blocks(c))
+		return -ENOMEM;
+	n = code_decode_by_levels(c->blocks, p, len, base, base_len, ret, ret_len);
+	if (n < 0)
+		return n == -ENOMEM ? n : -EBADMSG;
+	return (size_t)n == ret_len && le32_get(*said) == place ? 0 : -EBADMSG;
 }
 
 int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, uint8_t *const before[],

@@ -34,6 +34,10 @@ int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size
  * that come before it, each NULL if it is not there; what is coded against one of those is damaged. */
 int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, uint8_t *const before[],
 			  uint32_t nr_before, void *ret, size_t room);
+/* Of a coded block with its base at `place` (CODE_PLACE_LEVELS), to exactly ret_len bytes: with the first stored bytes of
+ * the part that its base is. What comes of it is to be compared with fingerprints. */
+int codec_decompress_by_levels(struct coder *c, const void *p, size_t len, uint32_t place, const void *base,
+			       size_t base_len, void *ret, size_t ret_len);
 /* In two steps, of a coded block with its base at `place` (CODE_PLACE_LEFT): match_place_left(), match_place_runs().
  * What comes of it is to be compared with fingerprints. */
 int codec_place_left(struct coder *c, const void *p, size_t len, uint32_t place, void *ret, size_t room);

@@ -98,6 +98,18 @@ bool pack_has_bases(const struct pack_coding *c)
 	return false;
 }
 
+bool pack_is_by_levels(const struct pack_coding *c, uint32_t part)
+{
+	return c->codec == PACK_CODEC_CODED && code_place_how(c->base[part]) == CODE_PLACE_LEVELS;
+}
+
+uint32_t pack_levels_end(const struct pack_coding *c, uint32_t part)
+{
+	uint32_t base = code_place_off(c->base[part]) / PACK_PART_BYTES;
+
+	return MIN(pack_part_start(c, base) + code_place_stored(c->base[part]), c->part_end[base]);
+}
+
 uint32_t pack_base_parts(const struct pack_coding *c, uint32_t plain_len, uint32_t part)
 {
 	uint32_t place = c->base[part], off = code_place_off(place), end, parts = 0;
@@ -136,7 +148,7 @@ uint32_t pack_to_decode(const struct pack_coding *c, uint32_t plain_len, uint32_
 			}
 			parts |= 1u << i;
 		}
-		if (parts >> i & 1)
+		if (parts >> i & 1 && !pack_is_by_levels(c, i))
 			*(is_of_left ? &left : &parts) |= pack_base_parts(c, plain_len, i);
 	}
 	return parts | *ret_left;
@@ -196,12 +208,22 @@ bool pack_block_is_zero(const void *block)
 	return is_zero(block, PACK_BLOCK);
 }
 
+/* Levels are those of a whole part that has no base itself: a later version may know of others. */
+static bool levels_known(const uint32_t *bases, uint32_t part)
+{
+	uint32_t off = code_place_off(bases[part]);
+
+	return off % PACK_PART_BYTES == 0 && (off >= part * PACK_PART_BYTES || bases[off / PACK_PART_BYTES] == 0);
+}
+
 /* Only coded frames have them, of bytes before the part. */
 static int bases_decode(const struct pack_table_disk *d, uint32_t nr, uint32_t ret[PACK_PARTS])
 {
 	for (uint32_t i = 0; i < nr; i++) {
 		ret[i] = le32_get(d->base[i]);
 		if (ret[i] > 0 && !code_place_valid(ret[i]))
+			return -EOPNOTSUPP;
+		if (code_place_how(ret[i]) == CODE_PLACE_LEVELS && !levels_known(ret, i))
 			return -EOPNOTSUPP;
 		if (ret[i] > 0 && (code_place_how(ret[i]) == CODE_PLACE_MATCHED ?
 					   code_place_parts(ret[i]) >> i > 0 :

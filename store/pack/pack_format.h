@@ -135,6 +135,11 @@ uint32_t pack_to_decode(const struct pack_coding *c, uint32_t plain_len, uint32_
 /* Those that the base of one part is in. */
 uint32_t pack_base_parts(const struct pack_coding *c, uint32_t plain_len, uint32_t part);
 bool pack_has_bases(const struct pack_coding *c);
+/* Does it take no more than the first stored bytes of the part that its base is (CODE_PLACE_LEVELS)? Then that is not
+ * decoded for it. */
+bool pack_is_by_levels(const struct pack_coding *c, uint32_t part);
+/* Where these end, among the stored bytes of the frame. */
+uint32_t pack_levels_end(const struct pack_coding *c, uint32_t part);
 
 /* How the plain bytes of a frame are cut. Borrows `ends`. */
 struct pack_cuts {

@@ -14,6 +14,8 @@
 #include "store/code/code_format.h"
 #include "store/pack/packs_impl.h"
 
+/* What a part has behind its levels is five times as much: it is not read, unless it is hardly anything. */
+#define SKIP_BEHIND_LEVELS (2 * PACK_BLOCK)
 #define ALONE_MAX 2u /* parts: they are decoded before help has come */
 
 /* Stored bytes [from, to) to where they would be with all the others. -EBADMSG: the file ends too early. */
@@ -22,7 +24,6 @@ static int read_stored(struct part_read *pr, uint32_t from, uint32_t to)
 	uint32_t off = (uint32_t)round_down(from, PACK_BLOCK), len = (uint32_t)round_up(to, PACK_BLOCK) - off;
 	ssize_t n;
 
-	io_rate_wait(pr->packs->conf.read_rate, len);
 	n = io_pread(pr->file->fd, pr->stored->data + off, len, pack_data_off(pr->frame) + (uint64_t)off);
 	if (n == -EINVAL) /* the file ends inside a block, and direct I/O cannot read on from there */
 		return -EBADMSG;
@@ -32,27 +33,60 @@ static int read_stored(struct part_read *pr, uint32_t from, uint32_t to)
 	return (uint32_t)n < len ? -EBADMSG : 0;
 }
 
+/* Up to where the stored bytes of each part are needed: all of those that are decoded, and the levels that these take;
+ * 0: none. */
+static void find_ends(const struct part_read *pr, uint32_t ret[PACK_PARTS])
+{
+	memset(ret, 0, PACK_PARTS * sizeof(*ret));
+	for (uint32_t i = 0; i < pack_nr_parts(pr->plain_len); i++) {
+		if (!(pr->decoded >> i & 1))
+			continue;
+		ret[i] = pr->coding->part_end[i];
+		if (pack_is_by_levels(pr->coding, i)) {
+			uint32_t base = code_place_off(pr->coding->base[i]) / PACK_PART_BYTES;
+
+			ret[base] = MAX(ret[base], pack_levels_end(pr->coding, i));
+		}
+	}
+}
+
+struct stretch {
+	uint32_t from, to;
+};
+
+/* What is to be read at once: how many. */
+static unsigned find_stretches(const struct part_read *pr, uint32_t skip_max, struct stretch ret[PACK_PARTS])
+{
+	uint32_t ends[PACK_PARTS], skip = 0;
+	unsigned nr = 0;
+
+	find_ends(pr, ends);
+	for (uint32_t i = 0; i < pack_nr_parts(pr->plain_len); i++) {
+		uint32_t start = pack_part_start(pr->coding, i);
+
+		if (ends[i] <= pr->have)
+			continue;
+		if (nr == 0 || start - ret[nr - 1].to > skip)
+			ret[nr++].from = MAX(start, pr->have);
+		ret[nr - 1].to = ends[i];
+		skip = ends[i] == pr->coding->part_end[i] ? skip_max : MIN(skip_max, SKIP_BEHIND_LEVELS);
+	}
+	return nr;
+}
+
 static int read_wanted(struct part_read *pr, uint32_t skip_max)
 {
-	uint32_t from = 0, to = 0; /* what is to be read next */
-	int r;
+	struct stretch s[PACK_PARTS];
+	unsigned nr = find_stretches(pr, skip_max, s);
+	uint64_t bytes = 0;
+	int r = 0;
 
-	for (uint32_t i = 0; i < pack_nr_parts(pr->plain_len); i++) {
-		uint32_t start = pack_part_start(pr->coding, i), end = pr->coding->part_end[i];
-
-		if (!(pr->decoded >> i & 1) || end <= pr->have)
-			continue;
-		if (to > 0 && start - to > skip_max) {
-			r = read_stored(pr, from, to);
-			if (r < 0)
-				return r;
-			to = 0;
-		}
-		if (to == 0)
-			from = MAX(start, pr->have);
-		to = end;
-	}
-	return to > 0 ? read_stored(pr, from, to) : 0;
+	for (unsigned i = 0; i < nr; i++)
+		bytes += round_up(s[i].to, PACK_BLOCK) - round_down(s[i].from, PACK_BLOCK);
+	io_rate_wait(pr->packs->conf.read_rate, bytes); /* once, and not behind what others read meanwhile */
+	for (unsigned i = 0; i < nr && r == 0; i++)
+		r = read_stored(pr, s[i].from, s[i].to);
+	return r;
 }
 
 static uint32_t wanted_parts(const struct part_read *pr)
@@ -87,6 +121,16 @@ static uint32_t want_bases(struct part_read *pr)
 	return left;
 }
 
+/* Does any part need another one decoded? */
+static bool decodes_others(const struct pack_coding *c)
+{
+	bool is_so = false;
+
+	for (uint32_t i = 0; c->codec == PACK_CODEC_CODED && i < PACK_PARTS; i++)
+		is_so |= c->base[i] > 0 && !pack_is_by_levels(c, i);
+	return is_so;
+}
+
 /* Is it read again, by others that need it or for a page? Where parts need others, that is dear. */
 static bool is_read_again(const struct part_read *pr)
 {
@@ -94,7 +138,7 @@ static bool is_read_again(const struct part_read *pr)
 
 	for (uint32_t i = 0; i < pack_nr_parts(pr->plain_len); i++)
 		is_all &= pr->to[i] != NULL;
-	return !is_all && pack_has_bases(pr->coding);
+	return !is_all && decodes_others(pr->coding);
 }
 
 struct decoding {
@@ -162,6 +206,17 @@ static int decode_matched(struct decoding *d, uint32_t part, struct coder *coder
 	return wait_for(d, &d->left, bases) ? codec_place_runs(coder, p, pr->to, part, pr->to[part]) : -EBADMSG;
 }
 
+/* A part that takes the levels of another one, which need not be decoded for it. */
+static int decode_by_levels(struct decoding *d, uint32_t part, struct coder *coder, const uint8_t *p, uint32_t len)
+{
+	const struct pack_coding *coding = d->pr->coding;
+	uint32_t base = pack_part_start(coding, code_place_off(coding->base[part]) / PACK_PART_BYTES);
+
+	return codec_decompress_by_levels(coder, p, len, coding->base[part], d->pr->stored->data + base,
+					  pack_levels_end(coding, part) - base, d->pr->to[part],
+					  pack_part_len(d->pr->plain_len, part));
+}
+
 static int decode_part(struct decoding *d, uint32_t part, struct coder *coder)
 {
 	struct part_read *pr = d->pr;
@@ -176,6 +231,8 @@ static int decode_part(struct decoding *d, uint32_t part, struct coder *coder)
 	}
 	if (pr->coding->codec == PACK_CODEC_CODED && code_place_of_left(pr->coding->base[part]))
 		return decode_matched(d, part, coder, p, len);
+	if (pack_is_by_levels(pr->coding, part))
+		return decode_by_levels(d, part, coder, p, len);
 	if (!wait_for(d, &d->done, pack_base_parts(pr->coding, pr->plain_len, part)))
 		return -EBADMSG;
 	n = codec_decompress_some(coder, pr->coding->codec, p, len, pr->to, part, pr->to[part], plain);

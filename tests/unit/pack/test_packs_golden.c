@@ -1,12 +1,13 @@
 /*
  * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt, coded.txt, bases.txt
  * and twins.txt, and what it holds is read. What a codec makes of its bytes may differ from one version of it to the next,
- * so compressed.txt is read only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
+ * so compressed.txt and levels.txt are read only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
  */
 #include "coded_rig.h"
 
 #include <inttypes.h>
 
+#include "store/code/coding.h"
 #include "store/code/twin.h"
 
 #define GOLDEN TESTS_DIR "/golden/pack"
@@ -192,6 +193,52 @@ static void write_twins(struct rig *rig, uint8_t number, uint32_t chunk_len, enu
 	free(base);
 }
 
+/* The first part by levels, and two others against those. */
+static void write_levels(struct rig *rig, uint8_t number, uint32_t chunk_len)
+{
+	uint32_t len = 3 * PACK_PART_BYTES, at = 0;
+	uint8_t *memory = aligned_bytes(len), *stored = malloc(2 * len);
+	struct coder_spec spec = coding_by_levels((struct code_type){ CODE_FLOAT, 4, false });
+	struct code_work *w = code_work_new();
+	struct pack_parts parts = { 0 };
+	struct pack_frame *f;
+
+	assert_int_equal(packs_frame_open(rig->p, PACK_BULK, chunk_len, &f), 0);
+	for (unsigned i = 0; i < len / chunk_len; i++) {
+		golden_chunk(memory + i * chunk_len, (uint8_t)(number + i), chunk_len);
+		pack_frame_add(f, fp_of(&rig->key, memory + i * chunk_len, chunk_len), memory + i * chunk_len);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		int n = code_encode(w, &spec, memory + i * PACK_PART_BYTES, PACK_PART_BYTES, memory, PACK_PART_BYTES,
+				    stored + at);
+
+		assert_in_range(n, 1, PACK_PART_BYTES - 1);
+		parts.base[i] = spec.steps.base_place;
+		at += (uint32_t)n;
+		parts.end[i] = at;
+		spec.steps.base = CODE_BASE_SUB;
+		spec.steps.base_place = code_place_levels(0, (uint32_t)code_levels_end(stored, parts.end[0]));
+	}
+	assert_int_equal(packs_frame_write_coded(rig->p, f, stored, &parts), 0);
+	code_work_free(w);
+	free(memory);
+	free(stored);
+}
+
+static uint8_t *levels_now(void)
+{
+	struct rig rig;
+	uint8_t *p;
+
+	rig_init(&rig, (struct packs_conf){ .node = 0x0102 });
+	write_levels(&rig, 30, 4096);
+	write_levels(&rig, 20, 65536);
+	write_frame_as(&rig, 1, 4096, 1, 0, 0);
+	p = read_pack(&rig);
+	rig_release(&rig);
+	return p;
+}
+
 static uint8_t *twins_now(void)
 {
 	struct rig rig;
@@ -375,6 +422,19 @@ static void compressed_packs_of_version_1_are_read(void **state)
 	free(ours);
 }
 
+static void levels_are_read_as_they_were_at_first(void **state)
+{
+	static const uint32_t expected[3][3] = { { 30, 4096, 48 }, { 20, 65536, 3 }, { 1, 4096, 1 } };
+	uint8_t *ours = levels_now();
+
+	(void)state;
+	golden_save("levels.txt",
+		    "three frames of coded blocks: 48 chunks of 4 KiB and 3 of 64 KiB, against levels of the first part; 1 of 4 KiB",
+		    ours);
+	check_golden("levels.txt", expected);
+	free(ours);
+}
+
 /* What is written now, `ours`, and given up here, is what was, and is read. */
 static void check_as_at_first(const char *name, const char *what, uint8_t *ours, const uint32_t expected[3][3])
 {
@@ -428,6 +488,7 @@ int main(void)
 		cmocka_unit_test(coded_packs_are_written_and_read_as_they_were_at_first),
 		cmocka_unit_test(bases_are_written_and_read_as_they_were_at_first),
 		cmocka_unit_test(twins_are_written_and_read_as_they_were_at_first),
+		cmocka_unit_test(levels_are_read_as_they_were_at_first),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
