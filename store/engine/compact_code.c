@@ -95,6 +95,42 @@ static uint32_t base_distance(const struct compact *c, uint32_t off)
 }
 static_assert(4 * PACK_PART_BYTES == KiB(256), "a part, and a third version, with the two that it needs");
 
+/* The levels of the newest version, as those of a part that is coded against them, and stands in the same place: where
+ * they are, or 0, if it has none. */
+static uint32_t place_of_levels(const struct compact *c, uint32_t off, uint32_t lead, const struct pack_parts *done)
+{
+	uint32_t newest = off % c->back, part = newest / PACK_PART_BYTES, start = part > 0 ? done->end[part - 1] : 0;
+	size_t len = done->end[part] - start;
+	struct code_header h;
+
+	if (off < c->back || code_header_decode(c->stored + start, len, &h) < 0 || h.split != CODE_SPLIT_LEVELS ||
+	    h.lead != lead)
+		return 0;
+	return code_place_levels(newest, (uint32_t)code_levels_end(c->stored + start, len));
+}
+
+/* A part of a row by levels: of the newest version, or against the levels of that. */
+static int code_by_levels(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead,
+			  const struct pack_parts *done, uint8_t *ret, uint32_t *ret_base)
+{
+	struct coder_spec spec = c->levels;
+	int alone = c->is_sample ? try_alone(c, frame + off, len, lead, ret) : 0, n;
+
+	if (alone < 0)
+		return alone;
+	spec.steps.lead = lead % spec.steps.type.width;
+	spec.steps.base_place = place_of_levels(c, off, spec.steps.lead, done);
+	spec.steps.base = spec.steps.base_place > 0 ? CODE_BASE_SUB : CODE_BASE_NONE;
+	n = code_encode(c->work, &spec, frame + off, len, frame + off % c->back, len, ret);
+	n = settle(frame + off, len, n, spec.steps.base_place > 0, ret, ret_base);
+	if (c->is_sample && n >= 0) {
+		count_sample(c, off, len, (uint32_t)n, (uint32_t)alone);
+		if (off < c->back)
+			c->of_version[0].levels += code_levels_end(ret, (uint32_t)n) + PACK_BLOCK;
+	}
+	return n;
+}
+
 /* One part, to `ret`: its bytes, and where its base is. */
 static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead, uint8_t *ret,
 		     uint32_t *ret_base)
@@ -126,9 +162,15 @@ static int code_parts(struct compact *c, const struct gc_copy *copy, const uint3
 	for (uint32_t off = 0, i = 0; off < copy->used; off += PACK_PART_BYTES, i++) {
 		bool is_wide = c->twins.narrow_len > 0 && off >= c->twins.narrow_len;
 		uint32_t len = MIN(PACK_PART_BYTES, copy->used - off);
-		int n = is_wide ? code_widened(c, copy->buffer, off, len, leads[i], c->stored + at, &ret->base[i]) :
-				  code_part(c, copy->buffer, off, len, leads[i], c->stored + at, &ret->base[i]);
+		uint8_t *to = c->stored + at;
+		int n;
 
+		if (is_wide)
+			n = code_widened(c, copy->buffer, off, len, leads[i], to, &ret->base[i]);
+		else if (c->by_levels && c->back > 0)
+			n = code_by_levels(c, copy->buffer, off, len, leads[i], ret, to, &ret->base[i]);
+		else
+			n = code_part(c, copy->buffer, off, len, leads[i], to, &ret->base[i]);
 		if (n < 0)
 			return n;
 		at += (uint32_t)n;
@@ -203,6 +245,12 @@ static struct coder_spec chosen(const struct compact *c, bool is_matched)
 		return matching_chosen(&c->matching);
 	if (c->twins.narrow_len > 0)
 		return *coding_chosen(&c->twin_coding->widened);
+	if (c->by_levels && c->back > 0) {
+		struct coder_spec levels = c->levels;
+
+		levels.steps.base = CODE_BASE_SUB;
+		return levels;
+	}
 	return *coding_chosen(c->back > 0 ? &c->against : &c->coding);
 }
 

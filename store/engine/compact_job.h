@@ -23,9 +23,10 @@ struct compact_twin_coding {
 	struct coding widened; /* the wide one against the narrow one */
 };
 
-/* What a version has in a sample: plain, coded with the others, and by itself. */
+/* What a version has in a sample: plain, coded with the others, and by itself. By levels: what is read of it for others,
+ * in whole blocks. */
 struct compact_sample {
-	uint64_t plain, coded, alone;
+	uint64_t plain, coded, alone, levels;
 };
 
 struct compact_narrow; /* compact_narrow.c */
@@ -58,6 +59,9 @@ struct compact {
 	struct compact_sample of_version[STEPS_MAX]; /* of rows, the newest first */
 	unsigned nr_together; /* steps that are coded one against the other, */
 	unsigned nr_most; /* of as many as can be */
+	unsigned nr_group; /* steps that are looked at together */
+	bool by_levels; /* all others against the levels of the newest, */
+	struct coder_spec levels; /* in this way */
 	/* The row that becomes the next frame. */
 	uint32_t back; /* bytes from a version to the next, if they are coded against one another; else 0 */
 	unsigned nr_row; /* chunks */

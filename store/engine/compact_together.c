@@ -14,6 +14,9 @@
 #include "store/code/twin.h"
 #include "store/engine/compact_job.h"
 
+/* Of 100 bytes that steps take by themselves, so many at most against the levels of another one: to read a step then takes
+ * about a tenth more. */
+#define LEVELS_PAY 96u
 #define LOOKED_AT 64u /* chunks, to tell whether a step has been coded with others */
 
 /* Both variables' recipes may have changed. */
@@ -177,24 +180,70 @@ static unsigned nr_readable(const struct compact *c, unsigned nr)
 	return read > 1 ? v - 1 : v;
 }
 
-/* How many steps are to be coded one against the other: as many as are smaller so than each by itself, and quick enough
- * to read; 1: none; <0. */
-static int steps_that_pay(struct compact *c, const struct compact_variable *const *v, unsigned nr, uint64_t block)
+/* The same by levels: whoever reads one reads the levels of the newest, and no others. */
+static unsigned nr_readable_by_levels(const struct compact *c, unsigned nr)
 {
-	struct compact_sample sum;
-	unsigned most;
+	unsigned v = 1;
+
+	while (v < nr && c->of_version[v].coded + c->of_version[0].levels <= c->of_version[v].plain)
+		v++;
+	return v;
+}
+
+static int sample_steps(struct compact *c, const struct compact_variable *const *v, unsigned nr, uint64_t block)
+{
 	int r;
 
 	compact_begin_sample(c);
 	r = code_steps(c, v, nr, block);
 	c->is_sample = false;
+	return r;
+}
+
+/* How many steps are to be coded against the levels of the newest; 1: none; <0. */
+static int steps_that_pay_by_levels(struct compact *c, const struct compact_variable *const *v, unsigned nr,
+				    uint64_t block)
+{
+	enum code_class class = v[0]->shape.type.class;
+	struct compact_sample sum;
+	unsigned most;
+	int r;
+
+	if (class != CODE_FLOAT && class != CODE_BFLOAT)
+		return 1;
+	c->levels = coding_by_levels(v[0]->shape.type);
+	c->by_levels = true;
+	r = sample_steps(c, v, nr, block);
 	if (r < 0)
 		return r;
-	most = c->conf->chain_forced ? nr : nr_readable(c, nr);
-	if (most < nr)
-		c->nr_most = most;
+	most = nr_readable_by_levels(c, nr);
 	sum = sum_of(c, most);
-	return sum.alone > 0 && pack_is_worth_it(sum.coded, sum.alone) ? (int)most : 1;
+	c->by_levels = most > 1 && sum.coded * 100 <= sum.alone * LEVELS_PAY;
+	return c->by_levels ? (int)most : 1;
+}
+
+/* How many steps are to be coded one against the other: as many as are smaller so than each by itself, and quick enough
+ * to read; 1: none; <0. */
+static int steps_that_pay(struct compact *c, const struct compact_variable *const *v, bool has_narrow, unsigned nr,
+			  uint64_t block)
+{
+	struct compact_sample sum;
+	int r, most;
+
+	r = sample_steps(c, v, nr, block);
+	if (r < 0)
+		return r;
+	most = c->conf->chain_forced ? (int)nr : (int)nr_readable(c, nr);
+	sum = sum_of(c, (unsigned)most);
+	if (sum.alone == 0 || !pack_is_worth_it(sum.coded, sum.alone)) {
+		/* what was rounded from it would be read with more, twice */
+		r = c->conf->chain_forced || has_narrow ? 1 : steps_that_pay_by_levels(c, v, nr, block);
+		if (r != 1)
+			most = r;
+	}
+	if (most > 0 && (unsigned)most < nr)
+		c->nr_most = (unsigned)most;
+	return r == 0 ? most : r;
 }
 
 static bool go_together(const struct compact_variable *a, const struct compact_variable *b)
@@ -264,9 +313,10 @@ static int compact_versions(struct compact *c, const size_t *number, unsigned nr
 	c->result->turns = block > 0;
 	if (r == 0)
 		r = coding_init(&c->against, c->work, &v[0]->shape, true, c->conf->budget, NULL);
-	c->nr_most = c->conf->chain + 1;
+	c->nr_most = c->nr_group;
+	c->by_levels = false;
 	if (r == 0)
-		r = nr > 1 ? steps_that_pay(c, v, nr, block) : 1;
+		r = nr > 1 ? steps_that_pay(c, v, narrow[0], nr, block) : 1;
 	if (r > 0) {
 		c->nr_together = (unsigned)r;
 		r = code_together(c, v, narrow, nr, block);
@@ -320,6 +370,18 @@ static int is_done(struct compact *c, const struct compact_variable *v)
 	return r < 0 ? r : 2 * nr_done > nr;
 }
 
+/* As many at a time as can be coded together; if there are more, so that all groups have about as many: what is left over
+ * would be by itself. */
+static unsigned group_of(const struct compact *c, size_t from)
+{
+	unsigned most = c->conf->chain + 1, nr = 0, nr_groups;
+
+	for (size_t i = from + 1; i > 0; i = c->next[i - 1])
+		nr++;
+	nr_groups = (nr + most - 1) / most;
+	return nr > most ? (nr + nr_groups - 1) / nr_groups : most;
+}
+
 /* A variable, and all that are later steps of it. */
 int compact_chain(struct compact *c, size_t first)
 {
@@ -329,7 +391,9 @@ int compact_chain(struct compact *c, size_t first)
 	int r = 0;
 
 	for (size_t i = first + 1; i > 0 && r >= 0 && gc_goes_on(&c->g); i = c->next[i - 1]) {
-		if (nr == c->conf->chain + 1 || (nr > 0 && !go_together(&v[number[nr - 1]], &v[i - 1])))
+		if (nr == 0)
+			c->nr_group = group_of(c, i - 1);
+		if (nr == c->nr_group || (nr > 0 && !go_together(&v[number[nr - 1]], &v[i - 1])))
 			r = compact_together(c, number, &nr);
 		if (r == 0 && c->next[first] > 0)
 			r = is_done(c, &v[i - 1]);

@@ -27,7 +27,7 @@ static uint32_t base_further(const struct code_header *h, uint32_t at, uint32_t 
 
 	if (how == CODE_PLACE_MATCHED)
 		return 0;
-	if (how == CODE_PLACE_SAME)
+	if (how == CODE_PLACE_SAME || how == CODE_PLACE_LEVELS)
 		return at;
 	return (at + lead - h->lead) / h->type.width * code_place_type(how).width;
 }
@@ -71,6 +71,12 @@ static struct coder_spec alone(const struct coder_spec *with_base)
 {
 	struct coder_spec spec = { .level = with_base->level };
 
+	if (with_base->steps.split == CODE_SPLIT_LEVELS) { /* of the base it took no more than those */
+		spec = *with_base;
+		spec.steps.base = CODE_BASE_NONE;
+		spec.steps.base_place = 0;
+		return spec;
+	}
 	spec.steps = (struct code_header){ .type = with_base->steps.type,
 					   .lead = with_base->steps.lead,
 					   .split = with_base->steps.type.width > 1 ? CODE_SPLIT_BYTES : CODE_SPLIT_NONE,
@@ -78,10 +84,25 @@ static struct coder_spec alone(const struct coder_spec *with_base)
 	return spec;
 }
 
+/* Where the levels are that it is to be coded against: those of a part of the new frame, if one begins there that has been
+ * coded like it; else 0. */
+static uint32_t place_of_levels(const struct gc_recode *rc, const struct code_header *like, uint32_t place,
+				const struct pack_parts *done)
+{
+	uint32_t part = place / PACK_PART_BYTES, start = part > 0 ? done->end[part - 1] : 0;
+	struct code_header h;
+
+	if (place % PACK_PART_BYTES != 0 || code_header_decode(rc->stored + start, done->end[part] - start, &h) < 0 ||
+	    h.split != CODE_SPLIT_LEVELS || h.base != CODE_BASE_NONE || h.lead != like->lead ||
+	    h.stride[0] != like->stride[0] || code_type_encode(h.type) != code_type_encode(like->type))
+		return 0;
+	return code_place_levels(place, (uint32_t)code_levels_end(rc->stored + start, done->end[part] - start));
+}
+
 /* Against the same bytes as before, if they have come along to an earlier part. Its bytes; 0: they have not, or it does
  * not get smaller. */
 static int code_against(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk,
-			struct coder_spec *spec, uint32_t off, uint32_t len, uint8_t *ret)
+			struct coder_spec *spec, uint32_t off, uint32_t len, const struct pack_parts *done, uint8_t *ret)
 {
 	enum code_place how = code_place_how(spec->steps.base_place);
 	uint32_t place = new_place(c, chunk, code_place_off(spec->steps.base_place)), base_len;
@@ -90,9 +111,12 @@ static int code_against(struct gc_recode *rc, const struct gc_copy *c, const str
 
 	if (place >= off)
 		return 0;
-	spec->steps.base_place = code_place(how, place);
+	spec->steps.base_place = how == CODE_PLACE_LEVELS ? place_of_levels(rc, &spec->steps, place, done) :
+							    code_place(how, place);
+	if (spec->steps.base_place == 0)
+		return 0;
 	base_len = MIN(code_place_len(spec->steps.base_place, len), off - place); /* as store/pack will have it */
-	if (how != CODE_PLACE_SAME) {
+	if (how != CODE_PLACE_SAME && how != CODE_PLACE_LEVELS) {
 		base_len = twin_base(how, spec->steps.type, spec->steps.lead, base, base_len, len, rc->base);
 		base = rc->base;
 	}
@@ -105,7 +129,8 @@ static int code_alone(struct gc_recode *rc, struct coder_spec spec, const uint8_
 {
 	const struct code_header *h = &spec.steps;
 	bool may_be_symbols = (h->type.class == CODE_FLOAT || h->type.class == CODE_BFLOAT) &&
-			      h->predict == CODE_PREDICT_NONE && h->split == CODE_SPLIT_BYTES;
+			      h->predict == CODE_PREDICT_NONE &&
+			      (h->split == CODE_SPLIT_BYTES || h->split == CODE_SPLIT_LEVELS);
 	int n = code_encode(rc->work, &spec, p, len, NULL, 0, ret), symbols;
 
 	if (n < 0 || !may_be_symbols)
@@ -120,7 +145,7 @@ static int code_alone(struct gc_recode *rc, struct coder_spec spec, const uint8_
 
 /* One part, `in` bytes into the chunk. */
 static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in,
-		     uint32_t off, uint32_t len, uint8_t *ret, uint32_t *ret_base)
+		     uint32_t off, uint32_t len, const struct pack_parts *done, uint8_t *ret, uint32_t *ret_base)
 {
 	struct coder_spec spec, by_itself;
 	int n = spec_of(c, chunk, in, &spec), with_base = 0;
@@ -129,7 +154,7 @@ static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct
 		return n;
 	by_itself = spec;
 	if (n > 0 && spec.steps.base != CODE_BASE_NONE) {
-		with_base = spec.steps.base == CODE_BASE_MATCHED ? 0 : code_against(rc, c, chunk, &spec, off, len, ret);
+		with_base = spec.steps.base == CODE_BASE_MATCHED ? 0 : code_against(rc, c, chunk, &spec, off, len, done, ret);
 		by_itself = alone(&spec);
 	}
 	if (with_base != 0) {
@@ -203,7 +228,7 @@ static int recode_parts(struct gc_recode *rc, const struct gc_copy *c, struct pa
 
 	for (uint32_t off = 0, part = 0; off < c->used; off += PACK_PART_BYTES, part++) {
 		const struct gc_chunk *chunk = chunk_at(c, off, &begin);
-		int n = code_part(rc, c, chunk, off - begin, off, MIN(PACK_PART_BYTES, c->used - off), rc->stored + at,
+		int n = code_part(rc, c, chunk, off - begin, off, MIN(PACK_PART_BYTES, c->used - off), ret, rc->stored + at,
 				  &ret->base[part]);
 
 		if (n < 0)
