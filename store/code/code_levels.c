@@ -112,6 +112,11 @@ void code_levels_join(uint8_t *sections, const uint16_t *base, const struct code
 				h->type.width, h->stride[0], le16_get(*firsts++));
 }
 
+static bool is_zero(const uint8_t *p, size_t len)
+{
+	return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
+}
+
 void code_levels_get(const uint8_t *sections, const struct code_header *h, uint16_t *ret, size_t nr, uint8_t *room)
 {
 	uint32_t mask = (1u << h->stride[0]) - 1;
@@ -120,9 +125,13 @@ void code_levels_get(const uint8_t *sections, const struct code_header *h, uint1
 	const uint8_t *low = sections + s.planes;
 	uint8_t *over = room + s.left + s.over;
 
-	memset(room, 0, s.left);
-	memcpy(room + s.left, sections + s.firsts, s.over);
-	code_bits_out(room, over, code_nr_elements(h), 1);
+	if (is_zero(sections + s.firsts, s.over)) { /* as nearly always */
+		memset(over, 0, nr);
+	} else {
+		memset(room, 0, s.left);
+		memcpy(room + s.left, sections + s.firsts, s.over);
+		code_bits_out(room, over, code_nr_elements(h), 1);
+	}
 	for (size_t at = 0; at < nr; at += CODE_LEVEL_RUN) {
 		uint32_t first = le16_get(*firsts++);
 
