@@ -59,7 +59,8 @@ struct compact {
 	struct compact_sample of_version[STEPS_MAX]; /* of rows, the newest first */
 	unsigned nr_together; /* steps that are coded one against the other, */
 	unsigned nr_most; /* of as many as can be */
-	unsigned nr_group; /* steps that are looked at together */
+	unsigned nr_even; /* steps of each group, if all groups are to have about as many, */
+	unsigned nr_took; /* and those that were coded; the others come with the next ones */
 	bool by_levels; /* all others against the levels of the newest, */
 	struct coder_spec levels; /* in this way */
 	/* The row that becomes the next frame. */

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/util.h"
 #include "store/code/twin.h"
@@ -313,12 +314,16 @@ static int compact_versions(struct compact *c, const size_t *number, unsigned nr
 	c->result->turns = block > 0;
 	if (r == 0)
 		r = coding_init(&c->against, c->work, &v[0]->shape, true, c->conf->budget, NULL);
-	c->nr_most = c->nr_group;
+	c->nr_most = c->conf->chain + 1;
 	c->by_levels = false;
 	if (r == 0)
 		r = nr > 1 ? steps_that_pay(c, v, narrow[0], nr, block) : 1;
 	if (r > 0) {
 		c->nr_together = (unsigned)r;
+		if (c->by_levels && c->nr_even < nr) { /* steps that are near have more in common */
+			c->nr_took = nr = c->nr_even;
+			c->nr_together = c->nr_most = MIN(c->nr_together, nr);
+		}
 		r = code_together(c, v, narrow, nr, block);
 	}
 	coding_release(&c->against);
@@ -343,18 +348,28 @@ static int compact_left_over(struct compact *c, const size_t *number, unsigned n
 	return r;
 }
 
-static int compact_together(struct compact *c, const size_t *number, unsigned *nr)
+/* The first of them, up to all: *nr are left. */
+static int compact_together(struct compact *c, size_t *number, unsigned *nr)
 {
 	int r = 0;
 
+	c->nr_took = *nr;
 	if (*nr > 1 || (*nr > 0 && c->narrow_of[number[0]] > 0))
 		r = compact_versions(c, number, *nr);
 	else if (*nr > 0)
 		r = compact_one(c, number[0]);
 	if (r == 0)
-		r = compact_left_over(c, number, *nr);
-	*nr = 0;
+		r = compact_left_over(c, number, c->nr_took);
+	*nr -= c->nr_took;
+	memmove(number, number + c->nr_took, *nr * sizeof(*number));
 	return r;
+}
+
+/* No others follow them: none is left. */
+static int compact_all_together(struct compact *c, size_t *number, unsigned *nr)
+{
+	c->nr_even = *nr;
+	return compact_together(c, number, nr);
 }
 
 /* Is most of its beginning coded with other steps already? 1/0/<0 */
@@ -370,16 +385,15 @@ static int is_done(struct compact *c, const struct compact_variable *v)
 	return r < 0 ? r : 2 * nr_done > nr;
 }
 
-/* As many at a time as can be coded together; if there are more, so that all groups have about as many: what is left over
- * would be by itself. */
-static unsigned group_of(const struct compact *c, size_t from)
+/* How many steps a group has if all of those from here on have about as many, and none is left over. */
+static unsigned even_groups(const struct compact *c, size_t from)
 {
 	unsigned most = c->conf->chain + 1, nr = 0, nr_groups;
 
 	for (size_t i = from + 1; i > 0; i = c->next[i - 1])
 		nr++;
 	nr_groups = (nr + most - 1) / most;
-	return nr > most ? (nr + nr_groups - 1) / nr_groups : most;
+	return (nr + nr_groups - 1) / nr_groups;
 }
 
 /* A variable, and all that are later steps of it. */
@@ -391,21 +405,23 @@ int compact_chain(struct compact *c, size_t first)
 	int r = 0;
 
 	for (size_t i = first + 1; i > 0 && r >= 0 && gc_goes_on(&c->g); i = c->next[i - 1]) {
-		if (nr == 0)
-			c->nr_group = group_of(c, i - 1);
-		if (nr == c->nr_group || (nr > 0 && !go_together(&v[number[nr - 1]], &v[i - 1])))
+		if (nr > 0 && !go_together(&v[number[nr - 1]], &v[i - 1])) {
+			r = compact_all_together(c, number, &nr);
+		} else if (nr == c->conf->chain + 1) {
+			c->nr_even = even_groups(c, number[0]);
 			r = compact_together(c, number, &nr);
+		}
 		if (r == 0 && c->next[first] > 0)
 			r = is_done(c, &v[i - 1]);
 		if (r > 0) { /* it is looked at by itself, and stays */
-			r = compact_together(c, number, &nr);
+			r = compact_all_together(c, number, &nr);
 			number[nr++] = i - 1;
-			r = r < 0 ? r : compact_together(c, number, &nr);
+			r = r < 0 ? r : compact_all_together(c, number, &nr);
 		} else if (r == 0) {
 			number[nr++] = i - 1;
 		}
 	}
-	return r < 0 ? r : compact_together(c, number, &nr);
+	return r < 0 ? r : compact_all_together(c, number, &nr);
 }
 
 static bool is_rounded_from(const struct compact_variable *narrow, const struct compact_variable *wide)
