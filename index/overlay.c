@@ -234,10 +234,13 @@ static void apply_one(struct overlay *o, const struct overlay_change *c) REQUIRE
 
 static int apply(struct overlay *o, const struct buf *changes)
 {
-	const uint8_t *p = changes->data, *end = p + changes->len;
+	const uint8_t *p = changes->data, *end;
 	uint64_t before;
 	int r;
 
+	if (changes->len == 0)
+		return 0;
+	end = p + changes->len;
 	rwlock_lock(&o->lock);
 	before = o->active.bytes;
 	r = reserve(&o->active, changes);
