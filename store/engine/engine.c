@@ -185,6 +185,7 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 		.key = &e->key,
 		.pack_bytes = e->conf.pack_bytes,
 		.table_memory = e->conf.cache / 8,
+		.held_memory = e->conf.cache / 3,
 		.read_rate = e->read_rate,
 		.write_rate = e->write_rate,
 		.compression = compress_for_pack(e->conf.compress),

@@ -111,6 +111,7 @@ struct packs_conf {
 	uint64_t table_memory; /* limit on cached frame tables */
 	/* frames whose memory is kept when they are written: as many as the caller holds at once; 0: a few */
 	unsigned nr_spare;
+	uint64_t held_memory; /* for frames of which something was decoded; 0: a few */
 	struct io_rate *read_rate, *write_rate; /* borrowed; NULL: unlimited */
 	bool read_only;	       /* opens without cutting or removing anything */
 

@@ -24,7 +24,7 @@
 #include "base/mutex.h"
 #include "store/pack/pack_buffers.h"
 
-#define PACK_AHEAD_NR (PACK_HELD_MAX / 2) /* trails: each may need two frames that are held */
+#define PACK_AHEAD_NR (PACK_HELD_MIN / 2) /* trails: each may need two frames that are held */
 
 /* Plain bytes [from, to) of a pack, as if all of its frames were full. */
 struct pack_stretch {

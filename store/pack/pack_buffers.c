@@ -1,5 +1,6 @@
 #include "store/pack/pack_buffers.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/util.h"
@@ -9,9 +10,12 @@
 static_assert(offsetof(struct pack_buffer, data) == PACK_BLOCK, "table and data are one aligned piece");
 static_assert(sizeof(struct pack_buffer) % PACK_BLOCK == 0, "a size that aligned_alloc() takes");
 
-void pack_buffers_init(struct pack_buffers *bs, unsigned nr_spare)
+void pack_buffers_init(struct pack_buffers *bs, unsigned nr_spare, uint64_t held_memory)
 {
-	*bs = (struct pack_buffers){ .max_free = MAX(nr_spare, NR_FREE_MIN) };
+	uint64_t nr_held = MIN(held_memory / sizeof(struct pack_buffer), (uint64_t)UINT_MAX);
+
+	*bs = (struct pack_buffers){ .max_free = MAX(nr_spare, NR_FREE_MIN),
+				     .max_held = MAX((unsigned)nr_held, PACK_HELD_MIN) };
 	mutex_init(&bs->lock);
 }
 
@@ -73,7 +77,7 @@ struct pack_buffer *pack_buffer_get(struct pack_buffers *bs)
 
 	mutex_lock(&bs->lock);
 	b = pop(&bs->free, &bs->nr_free);
-	if (!b && bs->nr_held == PACK_HELD_MAX)
+	if (!b && bs->nr_held == bs->max_held)
 		b = pop_oldest(bs);
 	mutex_unlock(&bs->lock);
 	return b ? b : aligned_alloc(PACK_BLOCK, sizeof(*b));
@@ -109,7 +113,7 @@ void pack_buffer_put_held(struct pack_buffers *bs, struct pack_buffer *b, const 
 
 	mutex_lock(&bs->lock);
 	was = pop_held(bs, held->pack, held->frame); /* of another reader: this one is as good */
-	if (!was && bs->nr_held == PACK_HELD_MAX)
+	if (!was && bs->nr_held == bs->max_held)
 		was = pop_oldest(bs);
 	b->held = *held;
 	push(&bs->held, &bs->nr_held, b);

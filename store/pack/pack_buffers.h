@@ -15,7 +15,7 @@
 #include "store/pack/pack_format.h"
 
 #define PACK_SKIP_BYTES (64u << 10) /* a gap up to this is read and thrown away: cheaper than another request */
-#define PACK_HELD_MAX 12u /* frames: those of files of four steps that are read in turn, and those that they share */
+#define PACK_HELD_MIN 12u /* frames: those of files of four steps that are read in turn, and those that they share */
 
 /* Plain bytes of a frame's parts, a bit each, in a buffer's data, each at its place. */
 struct pack_held {
@@ -36,14 +36,15 @@ struct pack_buffer {
 };
 
 struct pack_buffers {
-	unsigned max_free; /* constant */
+	unsigned max_free, max_held; /* constant */
 	struct mutex lock; /* leaf */
 	struct pack_buffer *free GUARDED_BY(lock); /* that hold nothing */
 	struct pack_buffer *held GUARDED_BY(lock); /* the last one first */
 	unsigned nr_free GUARDED_BY(lock), nr_held GUARDED_BY(lock);
 };
 
-void pack_buffers_init(struct pack_buffers *bs, unsigned nr_spare); /* kept at most, if that is more than a few */
+/* Kept at most, if that is more than a few: so many, and as many that hold parts as fit in so much memory. */
+void pack_buffers_init(struct pack_buffers *bs, unsigned nr_spare, uint64_t held_memory);
 void pack_buffers_release(struct pack_buffers *bs);
 struct pack_buffer *pack_buffer_get(struct pack_buffers *bs); /* NULL: no memory */
 void pack_buffer_put(struct pack_buffers *bs, struct pack_buffer *b); /* NULL is fine */

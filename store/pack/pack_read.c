@@ -18,6 +18,9 @@
  * A table that is not in memory is read with the data in the same request, by guessing that its chunks are as long as
  * those met last, or its frame compressed to as much. A wrong guess, or any trouble, falls back to reading the table
  * first.
+ *
+ * Frames of one request are read side by side by several threads where they are likely compressed: of small files that
+ * have a piece in each of many frames there is too little in a frame to share.
  */
 #include <assert.h>
 #include <errno.h>
@@ -30,6 +33,7 @@
 #include "store/pack/packs_impl.h"
 
 #define NR_WANTS_ON_STACK 64
+#define FRAMES_AT_ONCE 16u /* of a request that several threads read */
 
 /* A piece of a request, by its frame. */
 struct want {
@@ -582,21 +586,62 @@ static void go_on(struct packs *p, const struct want *first, const struct want *
 	t->next = round_up(end, PACK_BLOCK) < plain_len ? s.to : pack_stretch_at(last->frame + 1, 0);
 }
 
+/* All wants of a frame, and what comes of them (read_frame()). */
+struct frame_read {
+	const struct want *wants;
+	size_t nr;
+	int r;
+};
+
+/* Frames that several threads read. */
+struct frames_read {
+	struct packs *packs;
+	struct frame_read frames[FRAMES_AT_ONCE];
+	unsigned nr;
+	_Atomic unsigned next; /* that nobody has */
+};
+
+static void read_some(void *userdata)
+{
+	struct frames_read *fr = userdata;
+	unsigned i;
+
+	while ((i = atomic_fetch_add(&fr->next, 1)) < fr->nr)
+		fr->frames[i].r = read_frame(fr->packs, fr->frames[i].wants, fr->frames[i].nr);
+}
+
+/* As many as there are, or as fit. The first want that is none of theirs. */
+static const struct want *take_frames(struct frames_read *fr, const struct want *w, const struct want *end)
+{
+	while (w < end && fr->nr < FRAMES_AT_ONCE) {
+		struct frame_read *f = &fr->frames[fr->nr++];
+
+		for (*f = (struct frame_read){ .wants = w }; w < end; w++, f->nr++)
+			if (w->pack != f->wants->pack || w->frame != f->wants->frame)
+				break;
+	}
+	return w;
+}
+
 static int read_wants(struct packs *p, struct want *wants, size_t nr, struct pack_trail *trail)
 {
-	size_t end;
-	int r;
+	const struct want *next = wants;
 
 	qsort(wants, nr, sizeof(*wants), compare_wants);
-	for (size_t begin = 0; begin < nr; begin = end) {
-		for (end = begin + 1; end < nr; end++)
-			if (wants[end].pack != wants[begin].pack || wants[end].frame != wants[begin].frame)
-				break;
-		r = read_frame(p, wants + begin, end - begin);
-		if (r < 0)
-			return r;
-		if (r > 0 && trail)
-			go_on(p, wants + begin, wants + end - 1, (uint32_t)r, trail);
+	while (next < wants + nr) {
+		struct frames_read fr = { .packs = p };
+		bool are_coded = atomic_load_explicit(&p->likely_stored, memory_order_relaxed) != 0; /* likely */
+
+		next = take_frames(&fr, next, wants + nr);
+		pack_crew_run(&p->crew, are_coded ? fr.nr - 1 : 0, read_some, &fr);
+		for (unsigned i = 0; i < fr.nr; i++) {
+			const struct frame_read *f = &fr.frames[i];
+
+			if (f->r < 0)
+				return f->r;
+			if (f->r > 0 && trail)
+				go_on(p, f->wants, f->wants + f->nr - 1, (uint32_t)f->r, trail);
+		}
 	}
 	return 0;
 }

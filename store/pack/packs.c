@@ -167,7 +167,7 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	if (p->conf.pack_bytes == 0)
 		p->conf.pack_bytes = PACK_BYTES_DEFAULT;
 	p->likely_chunk_len = PACK_BLOCK;
-	pack_buffers_init(&p->buffers, conf->nr_spare);
+	pack_buffers_init(&p->buffers, conf->nr_spare, conf->held_memory);
 	coders_init(&p->coders);
 	pack_crew_init(&p->crew);
 	pack_ahead_init(&p->ahead);
