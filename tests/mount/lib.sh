@@ -137,6 +137,16 @@ small_disk() {
 	STORE=$disk/store
 }
 
+# anywhere COMMAND...: again, while an address that it wants is taken by what it was given there itself
+anywhere() {
+	local tries=20 r
+	while r=0; "$@" 2>"$WORK/anywhere" || r=$?; [ $r != 0 ] && [ $((tries--)) -gt 0 ]; do
+		grep -q 'File exists' "$WORK/anywhere" || break
+	done
+	cat "$WORK/anywhere" >&2
+	return $r
+}
+
 # slurm_scripts DIRECTORY: Slurm's prolog, epilog and task-prolog as installed, with programs of this build, and settings in $WORK/etc/ckptfs/slurm.conf
 slurm_scripts() {
 	local name

@@ -40,7 +40,7 @@ for round in $(seq "$ROUNDS"); do
 	[ "$number" != "$before" ] || continue
 	root=$(sed -n 's/^root //p' "$WORK/out")
 	code=0
-	"$check" "$dir" "$number" "${root:-0}" >/dev/null 2>"$WORK/errors" || code=$?
+	anywhere "$check" "$dir" "$number" "${root:-0}" >/dev/null 2>"$WORK/errors" || code=$?
 	[ $code = 0 ] || { [ $code = 3 ] && [ $((round % 2)) = 1 ]; } || fail "round $round: checkpoint $number: $(cat "$WORK/errors")"
 	[ -z "$(find "$dir" -name '.*part')" ] || fail "something is left: $(ls -A "$dir")"
 	[ $code = 0 ] && checked=$((checked + 1)) || early=$((early + 1))

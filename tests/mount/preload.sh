@@ -41,7 +41,7 @@ root=$(sed -n 's/^root //p' "$WORK/out")
 right=0
 for n in $(find "$MNT/captured" -name '[0-9]*' -printf '%f\n'); do
 	code=0
-	"$check" "$MNT/captured" "$n" "$root" >/dev/null 2>"$WORK/errors" || code=$?
+	anywhere "$check" "$MNT/captured" "$n" "$root" >/dev/null 2>"$WORK/errors" || code=$?
 	case $code in
 	0) right=$((right + 1)) ;;
 	3) [ $((10#$n)) -le 9 ] || fail "checkpoint $n: no memory is in it" ;; # the machine is busy: it had not begun
@@ -61,7 +61,7 @@ echo "ok handlers map memory in the midst of allocating, and others fork"
 # Memory that is mapped, protected and given up, also by calls that fail.
 calls=$(program captured_calls)
 CKPTFS_DIR=$MNT/calls LD_PRELOAD=$preload "$calls" take >"$WORK/out" 2>"$WORK/errors" || { cat "$WORK/errors"; fail "calls"; }
-LD_PRELOAD=$CKPTFS_BUILD/client/libckptfs.so.0 "$calls" check "$MNT/calls" "$(cat "$WORK/out")" 2>"$WORK/errors" || { cat "$WORK/errors"; fail "calls: the checkpoint has something else"; }
+anywhere env LD_PRELOAD="$CKPTFS_BUILD/client/libckptfs.so.0" "$calls" check "$MNT/calls" "$(cat "$WORK/out")" 2>"$WORK/errors" || { cat "$WORK/errors"; fail "calls: the checkpoint has something else"; }
 echo "ok memory that is mapped, protected and given up, also by calls that fail"
 # And in the midst of asking for a checkpoint, which one that takes memory away waits for.
 timeout -k 1 120 env CKPTFS_PERIOD=0.02 CKPTFS_KEPT=2 CKPTFS_DIR="$MNT/asks" LD_PRELOAD="$preload" "$(program captured_signals)" asks 200 >"$WORK/out" 2>"$WORK/errors" ||
