@@ -459,6 +459,14 @@ static int decode_levels(struct code_work *w, const struct code_header *h, const
 	return (int)h->plain_len;
 }
 
+/* Of a block whose bytes have room. */
+static int take_header(const void *p, size_t len, size_t room, struct code_header *ret)
+{
+	int r = code_header_decode(p, len, ret);
+
+	return r < 0 ? r : ret->plain_len > room ? -ENOBUFS : 0;
+}
+
 int code_decode_by_levels(struct code_work *w, const void *p, size_t len, const void *base_block, size_t base_len,
 			  void *ret, size_t room)
 {
@@ -466,13 +474,11 @@ int code_decode_by_levels(struct code_work *w, const void *p, size_t len, const 
 	struct code_header h;
 	int r;
 
-	r = code_header_decode(p, len, &h);
+	r = take_header(p, len, room, &h);
 	if (r < 0)
 		return r;
 	if (h.split != CODE_SPLIT_LEVELS || h.base == CODE_BASE_NONE)
 		return -EBADMSG;
-	if (h.plain_len > room)
-		return -ENOBUFS;
 	return decode_levels(w, &h, stored, block_levels(w, &h, base_block, base_len), ret);
 }
 
@@ -482,13 +488,11 @@ int code_decode(struct code_work *w, const void *p, size_t len, const void *base
 	struct code_header h;
 	int r;
 
-	r = code_header_decode(p, len, &h);
+	r = take_header(p, len, room, &h);
 	if (r < 0)
 		return r;
 	if (h.base == CODE_BASE_MATCHED) /* match_decode() */
 		return -EBADMSG;
-	if (h.plain_len > room)
-		return -ENOBUFS;
 	if (is_plain(&h)) {
 		if (h.stored_len != h.plain_len)
 			return -EBADMSG;

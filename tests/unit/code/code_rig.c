@@ -113,3 +113,21 @@ int next_spec(struct code_type type, unsigned *at, struct coder_spec *ret)
 	}
 	return 0;
 }
+
+int work_rig_new(void **state, size_t size)
+{
+	struct code_work **rig = calloc(1, size);
+
+	*rig = code_work_new();
+	*state = rig;
+	return *rig ? 0 : -1;
+}
+
+int work_rig_free(void **state)
+{
+	struct code_work **rig = *state;
+
+	code_work_free(*rig);
+	free(rig);
+	return 0;
+}

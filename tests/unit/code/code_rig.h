@@ -32,6 +32,10 @@ void fill_pattern(enum pattern pattern, struct code_type type, uint8_t *p, size_
 /* All combinations of steps that are valid for a type: 1/0. Start with *at = 0. */
 int next_spec(struct code_type type, unsigned *at, struct coder_spec *ret);
 
+/* For a test that has so many bytes, of which the first are a struct code_work *. */
+int work_rig_new(void **state, size_t size);
+int work_rig_free(void **state);
+
 static const struct code_type all_types[] = {
 	{ CODE_BYTES, 1, false }, { CODE_INT, 1, false },    { CODE_INT, 2, false },   { CODE_INT, 4, true },
 	{ CODE_UINT, 4, false },  { CODE_UINT, 8, false },   { CODE_INT, 8, true },    { CODE_FLOAT, 2, false },

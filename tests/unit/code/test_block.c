@@ -13,20 +13,7 @@ struct rig {
 
 static int rig_new(void **state)
 {
-	struct rig *rig = calloc(1, sizeof(*rig));
-
-	rig->work = code_work_new();
-	*state = rig;
-	return rig->work ? 0 : -1;
-}
-
-static int rig_free(void **state)
-{
-	struct rig *rig = *state;
-
-	code_work_free(rig->work);
-	free(rig);
-	return 0;
+	return work_rig_new(state, sizeof(struct rig));
 }
 
 static void round_trip(struct rig *rig, const struct coder_spec *spec, const uint8_t *p, size_t len, size_t base_len)
@@ -343,17 +330,17 @@ static void names_tell_the_steps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(all_bits_come_back_from_every_way, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(exponents_are_smaller_without_matches, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(every_length_comes_back, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(the_longest_block_comes_back, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(a_place_is_within_the_room, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(what_does_not_shrink_is_stored_as_it_is, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(knowledge_pays, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(a_lead_finds_the_elements, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(another_base_is_an_error, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(every_damaged_byte_is_an_error, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(lies_with_a_checksum_are_found_or_harmless, rig_new, rig_free),
+		cmocka_unit_test_setup_teardown(all_bits_come_back_from_every_way, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(exponents_are_smaller_without_matches, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(every_length_comes_back, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(the_longest_block_comes_back, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(a_place_is_within_the_room, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(what_does_not_shrink_is_stored_as_it_is, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(knowledge_pays, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(a_lead_finds_the_elements, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(another_base_is_an_error, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(every_damaged_byte_is_an_error, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(lies_with_a_checksum_are_found_or_harmless, rig_new, work_rig_free),
 		cmocka_unit_test(steps_that_do_not_go_together_are_refused),
 		cmocka_unit_test(names_tell_the_steps),
 	};

@@ -14,20 +14,7 @@ struct rig {
 
 static int rig_new(void **state)
 {
-	struct rig *rig = calloc(1, sizeof(*rig));
-
-	rig->work = code_work_new();
-	*state = rig;
-	return rig->work ? 0 : -1;
-}
-
-static int rig_free(void **state)
-{
-	struct rig *rig = *state;
-
-	code_work_free(rig->work);
-	free(rig);
-	return 0;
+	return work_rig_new(state, sizeof(struct rig));
 }
 
 static bool is_float(struct code_type t)
@@ -178,9 +165,9 @@ static void steps_that_are_not_by_levels_are_refused(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_base_is_as_good_as_its_levels, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(levels_of_a_base_save_what_they_tell, rig_new, rig_free),
-		cmocka_unit_test_setup_teardown(another_base_or_a_damaged_one_is_an_error, rig_new, rig_free),
+		cmocka_unit_test_setup_teardown(a_base_is_as_good_as_its_levels, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(levels_of_a_base_save_what_they_tell, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(another_base_or_a_damaged_one_is_an_error, rig_new, work_rig_free),
 		cmocka_unit_test(steps_that_are_not_by_levels_are_refused),
 	};
 

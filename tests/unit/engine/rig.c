@@ -232,6 +232,19 @@ void rig_check_bytes(struct rig *rig, uint64_t ino, const uint8_t *want, size_t 
 	content_close(c);
 }
 
+void rig_check_steps(struct rig *rig, uint64_t first_ino, unsigned nr, unsigned dropped, size_t len,
+		     void (*fill)(uint8_t *p, unsigned step))
+{
+	uint8_t *p = malloc(len);
+
+	for (unsigned i = 0; i < nr; i++) {
+		fill(p, i);
+		if (!(dropped >> i & 1))
+			rig_check_bytes(rig, first_ino + i, p, len);
+	}
+	free(p);
+}
+
 void rig_check_absent(struct rig *rig, uint64_t ino)
 {
 	struct content *c = rig_content(rig, ino);

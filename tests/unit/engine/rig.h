@@ -44,6 +44,9 @@ void rig_write_next(struct rig *rig, uint64_t ino, uint64_t champion, const uint
 void rig_write_bytes(struct rig *rig, uint64_t ino, const uint8_t *p, size_t len);
 void rig_check(struct rig *rig, uint64_t ino, size_t len, uint64_t seed); /* that this is all of it */
 void rig_check_bytes(struct rig *rig, uint64_t ino, const uint8_t *want, size_t len);
+/* Files of steps, all but those that were dropped (a bit each), as `fill` makes them. */
+void rig_check_steps(struct rig *rig, uint64_t first_ino, unsigned nr, unsigned dropped, size_t len,
+		     void (*fill)(uint8_t *p, unsigned step));
 void rig_check_absent(struct rig *rig, uint64_t ino);
 void rig_drop(struct rig *rig, uint64_t ino); /* its bytes; a name stays */
 void rig_name(struct rig *rig, const char *name, uint64_t ino); /* an entry in the root */

@@ -43,14 +43,7 @@ static void fill(uint8_t *p, unsigned step)
 
 static void check_steps(struct rig *rig, unsigned nr, unsigned dropped)
 {
-	uint8_t *p = malloc(LEN);
-
-	for (unsigned i = 0; i < nr; i++) {
-		fill(p, i);
-		if (!(dropped >> i & 1))
-			rig_check_bytes(rig, FIRST + i, p, LEN);
-	}
-	free(p);
+	rig_check_steps(rig, FIRST, nr, dropped, LEN, fill);
 }
 
 struct plan {

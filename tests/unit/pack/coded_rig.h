@@ -114,6 +114,28 @@ static inline int coded_read(struct coded *c, uint32_t i, uint32_t nr)
 	return r;
 }
 
+struct coded_word {
+	uint32_t word;
+	int r;
+};
+
+/* What a table with each of these as the base of a part is decoded to. */
+static inline void coded_try_words(struct coded *c, uint32_t part, const struct coded_word *words, size_t nr)
+{
+	int fd = openat(c->rig.dirfd, pack_name(1).s, O_RDONLY | O_CLOEXEC);
+	struct pack_table *t = malloc(sizeof(*t));
+	struct pack_table_disk d;
+
+	assert_int_equal(pread(fd, &d, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
+	close(fd);
+	for (size_t i = 0; i < nr; i++) {
+		d.base[part] = le32_put(words[i].word);
+		d.seal = le64_put(pack_table_seal(&d, &c->rig.key));
+		assert_int_equal(pack_table_decode(&d, sizeof(d), &c->rig.key, 1, 0, t), words[i].r);
+	}
+	free(t);
+}
+
 /* Pages that are gone, as packs are told whose conf.gone is coded_tell_gone(). */
 static uint64_t coded_gone[PACK_GONE_WORDS] _unused_;
 
