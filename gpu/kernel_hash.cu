@@ -249,7 +249,8 @@ static __global__ void HASH_BOUNDS hash_kernel(const __grid_constant__ struct gp
 		group_key = lane_key_of<32>(k.group);
 		slices_key = lane_key_of<(SLICES > 16 ? 32 : 16)>(k.group);
 	}
-	__syncthreads();
+	if (__syncthreads_or(threadIdx.x == 0 && __ldcg(&t.counts->overflow)))
+		return; /* for nothing; no group of these has changed then */
 	auto load_next = [&](struct stage *to) {
 		if (next < end) {
 			load_tile(t, &source, next * SLICES + next_slice, policy, to->data);

@@ -27,7 +27,7 @@
 		}                                                                       \
 	} while (0)
 
-enum change { NOTHING, RANDOM, MOVED, EVERYTHING };
+enum change { NOTHING, RANDOM, MOVED, EVERYTHING, SUDDENLY /* everything, and nothing in the version before */ };
 
 struct bench {
 	uint8_t *data;
@@ -94,7 +94,7 @@ static void apply(struct bench *b, enum change change, uint32_t chunk_len, doubl
 		CHECK(bench_change(b->data, b->len, chunk_len, fraction, b->seed));
 	else if (change == MOVED)
 		CHECK(bench_move(b->data, b->len, chunk_len, b->seed));
-	else if (change == EVERYTHING)
+	else if (change == EVERYTHING || change == SUDDENLY)
 		CHECK(bench_fill(b->data, b->len, b->seed));
 	CHECK(cudaDeviceSynchronize());
 }
@@ -127,6 +127,10 @@ static void run_case(struct bench *b, struct delta_gpu *g, uint32_t *number, con
 		uint64_t start;
 		int at = MAX(i - 1, 0);
 
+		if (change == SUDDENLY) {
+			take(b, g, ++*number, method, &frees[at], &object);
+			CHECK(delta_gpu_commit(g));
+		}
 		apply(b, change, chunk_len, fraction);
 		times[at] = take(b, g, ++*number, method, &frees[at], &object);
 		len = delta_object_len(&object.header);
@@ -147,7 +151,7 @@ static void run_case(struct bench *b, struct delta_gpu *g, uint32_t *number, con
 	       ", \"bytes_per_second\": %.0f, \"memory\": %.3f, \"memory_peak\": %.3f",
 	       name, methods[method], chunk_len, s, best, median(frees, b->rounds), median(commits, b->rounds), floor_s,
 	       s / floor_s, limit, len, (double)b->len / s, (double)now / (double)b->len, (double)peak / (double)b->len);
-	if (change == EVERYTHING && b->full_s > 0)
+	if ((change == EVERYTHING || change == SUDDENLY) && b->full_s > 0)
 		printf(", \"ratio_to_full\": %.3f", s / b->full_s);
 	printf("}\n");
 	fflush(stdout);
@@ -172,6 +176,7 @@ static const struct {
 	{ "moved 10 %", MOVED, 0, 128, DELTA_METHOD_LIST, 0 },
 	{ "none", NOTHING, 0, 128, DELTA_METHOD_FULL, 0 },
 	{ "everything", EVERYTHING, 0, 128, DELTA_METHOD_TREE, 0 },
+	{ "suddenly all", SUDDENLY, 0, 128, DELTA_METHOD_TREE, 0 },
 	{ "none", NOTHING, 0, 256, DELTA_METHOD_TREE, 1.12 },
 	{ "random 0.1 %", RANDOM, 0.001, 256, DELTA_METHOD_TREE, 1.18 },
 	{ "random 1 %", RANDOM, 0.01, 256, DELTA_METHOD_TREE, 1.40 },
