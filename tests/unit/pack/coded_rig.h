@@ -1,6 +1,7 @@
 /* Frames whose bytes the caller has coded. */
 #pragma once
 
+#include "base/checksum.h"
 #include "pack_rig.h"
 #include "store/code/code.h"
 #include "store/pack/pack_mend.h"
@@ -63,6 +64,22 @@ static inline void write_coded_against(struct rig *rig, struct pack_frame *f, co
 static inline void write_coded(struct rig *rig, struct pack_frame *f, const uint8_t *bytes, uint32_t len, unsigned lead)
 {
 	write_coded_against(rig, f, bytes, len, lead, 0);
+}
+
+/* Blocks with runs (store/code/match.h) as they were before they named what is left: the same, but that nobody says
+ * so. */
+static inline void coded_forget_left(uint8_t *stored, struct pack_parts *parts)
+{
+	for (uint32_t i = 0, start = 0; i < PACK_PARTS; start = parts->end[i++]) {
+		struct code_header_disk *d = (struct code_header_disk *)(stored + start);
+
+		if (parts->base[i] == 0)
+			continue;
+		parts->base[i] &= ~CODE_PLACE_LEFT;
+		*(struct le32 *)(d + 1) = le32_put(parts->base[i]);
+		d->crc = le32_put(crc32c_add(crc32c(d, offsetof(struct code_header_disk, crc)), d + 1,
+					     parts->end[i] - start - sizeof(*d)));
+	}
 }
 
 /* --- a frame of pages, coded, in packs of its own --- */

@@ -1,13 +1,15 @@
 /*
  * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt, coded.txt, bases.txt
- * and twins.txt, and what it holds is read. What a codec makes of its bytes may differ from one version of it to the next,
- * so compressed.txt and levels.txt are read only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew, for a new version of the format.
+ * and twins.txt, and what it holds is read. What a codec makes of its bytes may differ from one version of it to the
+ * next, so compressed.txt, levels.txt and matched.txt are read only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew,
+ * for a new version of the format.
  */
 #include "coded_rig.h"
 
 #include <inttypes.h>
 
 #include "store/code/coding.h"
+#include "store/code/matching.h"
 #include "store/code/twin.h"
 
 #define GOLDEN TESTS_DIR "/golden/pack"
@@ -21,7 +23,10 @@ static const struct pack_marks golden_marks = {
 	.counts = { .nr_chunks = 6, .chunk_bytes = 2 * 65536 + 4 * 4096, .nr_frames = 3 },
 };
 
-/* Mostly zeros, so that the file is small; from number 200 on nothing that could be compressed. */
+#define ROW_LEN 1024u
+
+/* Mostly zeros, so that the file is small; those from number 120 to 183 have a row in common, at some place; from number
+ * 200 on there is nothing that could be compressed. */
 static void golden_chunk(uint8_t *p, uint8_t number, uint32_t len)
 {
 	uint32_t x = number;
@@ -30,6 +35,10 @@ static void golden_chunk(uint8_t *p, uint8_t number, uint32_t len)
 	for (uint32_t i = 0; number >= 200 && i < len; i++) {
 		x = x * 1664525 + 1013904223;
 		p[i] = (uint8_t)(x >> 24);
+	}
+	for (uint32_t i = 0; number >= 120 && number < 184 && i < ROW_LEN; i++) {
+		x = (i == 0 ? 1 : x) * 1664525 + 1013904223;
+		p[8 + 40 * (number - 120) + i] = (uint8_t)(x >> 24);
 	}
 	p[0] = number;
 	p[len - 1] = (uint8_t)~number;
@@ -223,6 +232,48 @@ static void write_levels(struct rig *rig, uint8_t number, uint32_t chunk_len)
 	code_work_free(w);
 	free(memory);
 	free(stored);
+}
+
+/* The first part has what the others name: what is left there or, as it was before, just bytes. */
+static void write_matched(struct rig *rig, uint8_t number, uint32_t chunk_len, bool is_old)
+{
+	uint32_t len = 3 * PACK_PART_BYTES, leads[MATCH_PARTS] = { 0 };
+	uint8_t *memory = aligned_bytes(len), *stored = malloc(MATCHING_ROOM);
+	struct code_work *w = code_work_new();
+	struct pack_parts parts = { 0 };
+	struct pack_frame *f;
+	struct matching m;
+
+	assert_int_equal(packs_frame_open(rig->p, PACK_BULK, chunk_len, &f), 0);
+	for (unsigned i = 0; i < len / chunk_len; i++) {
+		golden_chunk(memory + i * chunk_len, (uint8_t)(number + i), chunk_len);
+		pack_frame_add(f, fp_of(&rig->key, memory + i * chunk_len, chunk_len), memory + i * chunk_len);
+	}
+	assert_int_equal(matching_init(&m, w, &(struct coding_shape){ .type = { CODE_UINT, 8, false } }, 0, NULL), 0);
+	assert_in_range(matching_frame(&m, memory, len, leads, stored, parts.end, parts.base), 1, len / 8);
+	for (unsigned i = 1; i < 3; i++)
+		assert_true(code_place_of_left(parts.base[i]) && (code_place_parts(parts.base[i]) & 1));
+	if (is_old)
+		coded_forget_left(stored, &parts);
+	assert_int_equal(packs_frame_write_coded(rig->p, f, stored, &parts), 0);
+	matching_release(&m);
+	code_work_free(w);
+	free(memory);
+	free(stored);
+}
+
+static uint8_t *matched_now(void)
+{
+	struct rig rig;
+	uint8_t *p;
+
+	rig_init(&rig, (struct packs_conf){ .node = 0x0102 });
+	write_matched(&rig, 120, 4096, false);
+	write_matched(&rig, 170, 65536, true);
+	write_frame_as(&rig, 1, 4096, 1, 0, 0);
+	p = read_pack(&rig);
+	rig_release(&rig);
+	return p;
 }
 
 static uint8_t *levels_now(void)
@@ -435,6 +486,19 @@ static void levels_are_read_as_they_were_at_first(void **state)
 	free(ours);
 }
 
+static void runs_are_read_as_they_were_at_first(void **state)
+{
+	static const uint32_t expected[3][3] = { { 120, 4096, 48 }, { 170, 65536, 3 }, { 1, 4096, 1 } };
+	uint8_t *ours = matched_now();
+
+	(void)state;
+	golden_save("matched.txt",
+		    "three frames of coded blocks: 48 chunks of 4 KiB and 3 of 64 KiB, with runs of the first part; 1 of 4 KiB",
+		    ours);
+	check_golden("matched.txt", expected);
+	free(ours);
+}
+
 /* What is written now, `ours`, and given up here, is what was, and is read. */
 static void check_as_at_first(const char *name, const char *what, uint8_t *ours, const uint32_t expected[3][3])
 {
@@ -489,6 +553,7 @@ int main(void)
 		cmocka_unit_test(bases_are_written_and_read_as_they_were_at_first),
 		cmocka_unit_test(twins_are_written_and_read_as_they_were_at_first),
 		cmocka_unit_test(levels_are_read_as_they_were_at_first),
+		cmocka_unit_test(runs_are_read_as_they_were_at_first),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

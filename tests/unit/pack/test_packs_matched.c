@@ -1,7 +1,6 @@
 /* Parts that name runs of others in their frame: read, damaged, given up and found again as any that have a base. */
 #include "coded_rig.h"
 
-#include "base/checksum.h"
 #include "store/code/matching.h"
 
 #define LEN (12 * PACK_PART_BYTES)
@@ -23,21 +22,6 @@ static void fill(uint8_t *p)
 	}
 }
 
-/* As blocks were before they named what is left: the same, but that nobody says so. */
-static void forget_left(uint8_t *stored, struct pack_parts *parts)
-{
-	for (uint32_t i = 0, start = 0; i < PACK_PARTS; start = parts->end[i++]) {
-		struct code_header_disk *d = (struct code_header_disk *)(stored + start);
-
-		if (parts->base[i] == 0)
-			continue;
-		parts->base[i] &= ~CODE_PLACE_LEFT;
-		*(struct le32 *)(d + 1) = le32_put(parts->base[i]);
-		d->crc = le32_put(crc32c_add(crc32c(d, offsetof(struct code_header_disk, crc)), d + 1,
-					     parts->end[i] - start - sizeof(*d)));
-	}
-}
-
 static void frame_init_as(struct frame *f, bool is_old)
 {
 	uint8_t *stored = malloc(MATCHING_ROOM);
@@ -53,7 +37,7 @@ static void frame_init_as(struct frame *f, bool is_old)
 	assert_in_range(matching_frame(&m, f->c.bytes, LEN, leads, stored, f->parts.end, f->parts.base), LEN / 2,
 			LEN * 3 / 4);
 	if (is_old)
-		forget_left(stored, &f->parts);
+		coded_forget_left(stored, &f->parts);
 	to = coded_open(&f->c, NR);
 	assert_int_equal(packs_frame_write_coded(f->c.rig.p, to, stored, &f->parts), 0);
 	rig_sync(&f->c.rig);
