@@ -103,8 +103,9 @@ static uint32_t place_of_levels(const struct compact *c, uint32_t off, uint32_t 
 	size_t len = done->end[part] - start;
 	struct code_header h;
 
-	if (off < c->back || code_header_decode(c->stored + start, len, &h) < 0 || h.split != CODE_SPLIT_LEVELS ||
-	    h.lead != lead)
+	if (off < c->back || len == PACK_PART_BYTES) /* as it is, and perhaps made to look like a block */
+		return 0;
+	if (code_header_decode(c->stored + start, len, &h) < 0 || h.split != CODE_SPLIT_LEVELS || h.lead != lead)
 		return 0;
 	return code_place_levels(newest, (uint32_t)code_levels_end(c->stored + start, len));
 }

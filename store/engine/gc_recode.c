@@ -89,14 +89,16 @@ static struct coder_spec alone(const struct coder_spec *with_base)
 static uint32_t place_of_levels(const struct gc_recode *rc, const struct code_header *like, uint32_t place,
 				const struct pack_parts *done)
 {
-	uint32_t part = place / PACK_PART_BYTES, start = part > 0 ? done->end[part - 1] : 0;
+	uint32_t part = place / PACK_PART_BYTES, start = part > 0 ? done->end[part - 1] : 0, len = done->end[part] - start;
 	struct code_header h;
 
-	if (place % PACK_PART_BYTES != 0 || code_header_decode(rc->stored + start, done->end[part] - start, &h) < 0 ||
+	if (len == PACK_PART_BYTES) /* as it is, and perhaps made to look like a block */
+		return 0;
+	if (place % PACK_PART_BYTES != 0 || code_header_decode(rc->stored + start, len, &h) < 0 ||
 	    h.split != CODE_SPLIT_LEVELS || h.base != CODE_BASE_NONE || h.lead != like->lead ||
 	    h.stride[0] != like->stride[0] || code_type_encode(h.type) != code_type_encode(like->type))
 		return 0;
-	return code_place_levels(place, (uint32_t)code_levels_end(rc->stored + start, done->end[part] - start));
+	return code_place_levels(place, (uint32_t)code_levels_end(rc->stored + start, len));
 }
 
 /* Against the same bytes as before, if they have come along to an earlier part. Its bytes; 0: they have not, or it does

@@ -41,9 +41,41 @@ static void fill(uint8_t *p, unsigned step)
 	}
 }
 
+/* Bytes of a file that are a block by levels of a whole part, as nobody has coded it: noise, but for its header. */
+static void forge_block(uint8_t *ret)
+{
+	const struct coder_spec like = coding_by_levels(floats.type);
+	struct code_header h = like.steps;
+	uint32_t len[CODE_NR_SECTIONS_MAX], at, nr;
+	struct le32 *words = (struct le32 *)(ret + sizeof(struct code_header_disk));
+
+	h.lead = (PACK_BLOCK - HEAD) % 4;
+	h.stored_len = PACK_PART_BYTES - sizeof(struct code_header_disk);
+	for (h.plain_len = PACK_PART_BYTES, at = 0; at != PACK_PART_BYTES; h.plain_len--) {
+		nr = code_sections(&h, len);
+		at = sizeof(struct code_header_disk) + nr * sizeof(*words);
+		for (unsigned i = 0; i < nr; i++)
+			at += len[i];
+	}
+	h.plain_len++;
+	rig_pattern(ret, PACK_PART_BYTES, 77);
+	for (unsigned i = 0; i < nr; i++)
+		words[i] = le32_put(len[i] | (uint32_t)CODE_SECTION_RAW << 30);
+	code_header_encode(&h, words, (struct code_header_disk *)ret);
+}
+
+static uint64_t forged_at; /* of the fifth step; 0: it has none */
+
+static void fill_and_forge(uint8_t *p, unsigned step)
+{
+	fill(p, step);
+	if (step == 4 && forged_at > 0)
+		forge_block(p + forged_at);
+}
+
 static void check_steps(struct rig *rig, unsigned nr, unsigned dropped)
 {
-	rig_check_steps(rig, FIRST, nr, dropped, LEN, fill);
+	rig_check_steps(rig, FIRST, nr, dropped, LEN, fill_and_forge);
 }
 
 struct plan {
@@ -68,7 +100,7 @@ static unsigned write_and_compact(struct rig *rig, unsigned nr, uint64_t *ret_af
 	unsigned nr_by_levels = 0;
 
 	for (unsigned i = 0; i < nr; i++) {
-		fill(bytes, i);
+		fill_and_forge(bytes, i);
 		rig_write_bytes(rig, FIRST + i, bytes, LEN);
 		p->inos[i] = FIRST + i;
 		p->x[i] = (struct compact_extent){ i, HEAD, VARIABLE };
@@ -190,12 +222,32 @@ static void steps_go_and_the_others_stay(void **state)
 	}
 }
 
+/* What a part has as it is, as it does not get smaller, may look like a block: it has no levels for others. */
+static void bytes_of_a_file_are_no_levels(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t after;
+
+	for (uint64_t page = 1; page <= PACK_PART_BYTES / PACK_BLOCK; page++) {
+		forged_at = page * PACK_BLOCK; /* one of them is where a part begins */
+		assert_int_equal(write_and_compact(rig, 5, &after), 1);
+		check_steps(rig, 5, 0);
+		rig_collect(rig, &(struct gc_conf){ .delete = true, .move_below = 100 });
+		check_steps(rig, 5, 0);
+		for (unsigned i = 0; i < 5; i++)
+			rig_drop(rig, FIRST + i);
+		rig_collect(rig, &(struct gc_conf){ .delete = true });
+	}
+	forged_at = 0;
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		rig_test(steps_are_coded_against_levels),
 		rig_test(groups_have_about_as_many),
 		rig_test(steps_go_and_the_others_stay),
+		rig_test(bytes_of_a_file_are_no_levels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
