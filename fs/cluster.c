@@ -155,9 +155,11 @@ static void met(void *userdata)
 	struct cluster *c = userdata;
 	uint32_t nr = 0, self;
 
+	service_nodes(c->service, &nodes, &nr, &self); /* without memory: nobody, which costs space */
+	engine_cluster_present(c->engine, nodes, nr);
+	if (nr == 0)
+		return;
 	engine_cluster_met(c->engine);
-	if (service_nodes(c->service, &nodes, &nr, &self) == 0 && nr > 0)
-		engine_cluster_present(c->engine, nodes, nr);
 	protect_wake(c->fs->protect);
 }
 

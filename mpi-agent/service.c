@@ -152,6 +152,7 @@ void service_hang_up(struct service *s, uint64_t agent, const char *what)
 static void disconnect(struct connection *c)
 {
 	struct service *s = c->s;
+	bool had_told = c->has_told;
 
 	if (c->fd < 0)
 		return;
@@ -179,6 +180,8 @@ static void disconnect(struct connection *c)
 	cond_broadcast(&s->changed);
 	mutex_unlock(&s->lock);
 	*c = (struct connection){ .s = s, .fd = -1, .passed = -1, .leaving = c->leaving };
+	if (had_told && s->store.met)
+		s->store.met(s->store.userdata);
 }
 
 /* Why a caller is sent away; 0: it is not. */

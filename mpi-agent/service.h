@@ -71,7 +71,8 @@ struct service_store {
 		    uint8_t *kept);
 	int (*copy)(void *userdata, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes);
 	int (*drop)(void *userdata, const struct link_drop *drop);
-	/* NODES has come: what waited for others can go on. Returns at once. NULL: nothing waits */
+	/* NODES has come, and what waited for others can go on; or the agent who told them has gone (service_nodes()).
+	 * Returns at once. NULL: nothing waits */
 	void (*met)(void *userdata);
 	/* Chunks that no node has any more, of what several others have (`got`: those that are there already). May take
 	 * as long as fetch(). NULL: nothing can be */

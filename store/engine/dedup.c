@@ -93,10 +93,8 @@ static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
 {
 	if (freed_condemned(b->e, a))
 		return false;
-	if (shares_is_lost(b->e, a)) {
-		b->lost[i] = a;
+	if (shares_is_lost(b->e, a))
 		return false;
-	}
 	if (!same_bytes(b, i, a)) {
 		b->alone[i] = true;
 		return false;
@@ -261,9 +259,14 @@ static void ask_memory(struct batch *b, uint64_t *ret_generation)
 			       !fingerprint_filter_has(&e->filter.in_use, fingerprint_key(b->fps[i]));
 	}
 	mutex_unlock(&e->append_lock);
-	for (unsigned i = 0; i < b->n; i++)
-		if (b->cause[i] == UNKNOWN && !b->alone[i] && !addr_is_none(a[i]) && take(b, i, a[i], MEMORY))
+	for (unsigned i = 0; i < b->n; i++) {
+		if (b->cause[i] != UNKNOWN || b->alone[i] || addr_is_none(a[i]))
+			continue;
+		if (take(b, i, a[i], MEMORY))
 			ask_neighbours(b, i);
+		else
+			b->refused[i] = a[i];
+	}
 }
 
 /* All still unknown from `from` on, in one batched look-up. */
@@ -405,7 +408,7 @@ void batch_clear(struct batch *b)
 		b->cause[i] = is_zero(batch_chunk(b, i), batch_len(b, i)) ? ZERO : UNKNOWN;
 	memset(b->alone, 0, b->n);
 	memset(b->addr, 0, b->n * sizeof(b->addr[0]));
-	memset(b->lost, 0, b->n * sizeof(b->lost[0]));
+	memset(b->refused, 0, b->n * sizeof(b->refused[0]));
 	b->any_damaged = false;
 }
 

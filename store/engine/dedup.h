@@ -27,7 +27,7 @@ struct batch {
 	uint8_t cause[PAGES_MAX];
 	bool absent[PAGES_MAX]; /* from RocksDB, for sure */
 	bool alone[PAGES_MAX]; /* must not be shared: its twin has other bytes, or cannot be healed */
-	struct addr lost[PAGES_MAX]; /* a copy that only nodes have that do not take part */
+	struct addr refused[PAGES_MAX]; /* what memory has, and must not be shared */
 	bool any_damaged;
 	struct addr damaged[PAGES_MAX]; /* a copy that is known to be damaged; if any is */
 };

@@ -306,9 +306,9 @@ struct engine {
 		const struct move *moved GUARDED_BY(lock);
 		size_t nr_moved GUARDED_BY(lock);
 		_Atomic bool any; /* something is shared: tables that are read must be told */
-		/* by number: it does not take part (shares_lost.c); changed under lock */
+		/* an agent is there; by number, who does not take part then (shares_lost.c). Changed under lock */
+		_Atomic bool has_world, any_lost;
 		_Atomic uint64_t lost[(UINT16_MAX + 1) / 64];
-		_Atomic bool any_lost;
 		/* frames that a round has not come to an end with: their notes are not what they will be */
 		_Atomic bool has_left;
 		_Atomic bool paused; /* changes wait for a commit: it does without a round */
@@ -592,9 +592,8 @@ int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_
 int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret) REQUIRES(e->shares.lock);
 /* with the next commit of notes */
 void shares_forget(struct engine *e, uint32_t number, bool is_forgotten) REQUIRES(e->shares.lock);
-/* shares_lost.c */
-void shares_set_lost(struct engine *e, uint32_t number, bool is_lost) REQUIRES(e->shares.lock);
-/* Is the chunk that holds `a` elsewhere, and with nodes alone that do not take part? Cheap where all do. */
+/* shares_lost.c: is the chunk that holds `a` elsewhere, and with nodes alone that do not take part? Cheap where all do,
+ * and where nothing is shared. */
 bool shares_is_lost(struct engine *e, struct addr a);
 /* Where a chunk lies, by what memory or RocksDB know, if it may be shared; `here`: with its bytes. 1/0/<0 */
 int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret);

@@ -73,8 +73,6 @@ int shares_load(struct engine *e, const struct pack_marks *marks)
 		r = share_get_node(e->db, (uint16_t)i, &e->shares.nodes[i]);
 		if (r == 0)
 			r = log_errno(-EBADMSG, "index: node %u is missing", i);
-		if (r > 0 && e->shares.nodes[i].is_forgotten)
-			shares_set_lost(e, i, true);
 	}
 	mutex_unlock(&e->shares.lock);
 	return MIN(r, 0);
@@ -295,7 +293,6 @@ static void put_node(struct engine *e, uint32_t number) REQUIRES(e->shares.lock)
 void shares_forget(struct engine *e, uint32_t number, bool is_forgotten)
 {
 	e->shares.nodes[number].is_forgotten = is_forgotten;
-	shares_set_lost(e, number, is_forgotten);
 	put_node(e, number);
 }
 

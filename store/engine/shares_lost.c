@@ -3,8 +3,8 @@
  * So a chunk that is with such nodes alone is no match for what is written now, which is stored once more; who reads
  * the old one finds the new one here, too (shares.c, look_here()).
  *
- * Lost is who was forgotten, and who does not take part in the world that the last agent told of. Before the first one
- * nobody is: as far as is known all have what they had.
+ * Without an agent nobody takes part. Who did the last time may have been lost since; and a file that is written now
+ * can be read now, also if no agent ever comes.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "store/engine/cluster.h"
 #include "store/engine/engine_internal.h"
 
-void shares_set_lost(struct engine *e, uint32_t number, bool is_lost)
+static void set_lost(struct engine *e, uint32_t number, bool is_lost) REQUIRES(e->shares.lock)
 {
 	uint64_t bit = UINT64_C(1) << number % 64;
 
@@ -27,6 +27,7 @@ void shares_set_lost(struct engine *e, uint32_t number, bool is_lost)
 void engine_cluster_present(struct engine *e, const struct cluster_node *here, size_t nr)
 {
 	mutex_lock(&e->shares.lock);
+	atomic_store(&e->shares.has_world, false);
 	atomic_store(&e->shares.any_lost, false);
 	for (uint32_t i = 0; i < e->shares.totals.nr_nodes; i++) {
 		const struct share_node *n = &e->shares.nodes[i];
@@ -34,8 +35,9 @@ void engine_cluster_present(struct engine *e, const struct cluster_node *here, s
 
 		for (size_t k = 0; k < nr && !is_here; k++)
 			is_here = memcmp(n->id, here[k].id, CLUSTER_ID_LEN) == 0;
-		shares_set_lost(e, i, !is_here);
+		set_lost(e, i, !is_here);
 	}
+	atomic_store(&e->shares.has_world, nr > 0);
 	mutex_unlock(&e->shares.lock);
 }
 
@@ -46,12 +48,17 @@ static bool is_lost(struct engine *e, uint16_t number)
 
 bool shares_is_lost(struct engine *e, struct addr a)
 {
+	bool has_world = atomic_load(&e->shares.has_world);
 	const struct share_owners *o;
 	struct share_frame f;
 	uint32_t frame, number;
 
-	if (!atomic_load(&e->shares.any_lost) || packs_away_number(e->packs, a, &frame, &number) <= 0 ||
-	    share_get(e->db, a.pack, frame, &f) <= 0 || !f.settled)
+	if (!atomic_load(&e->shares.any) || (has_world && !atomic_load(&e->shares.any_lost)) ||
+	    packs_away_number(e->packs, a, &frame, &number) <= 0)
+		return false;
+	if (!has_world)
+		return true;
+	if (share_get(e->db, a.pack, frame, &f) <= 0 || !f.settled)
 		return false;
 	o = &f.owners[number];
 	for (unsigned i = 0; i < o->nr; i++)

@@ -173,6 +173,16 @@ for replicas in 1 2; do
 		wait "${daemons[$i]}" || fail "daemon $i: exit status $?"
 	done
 	daemons=()
+
+	echo "  one is left, without agents"
+	rm -rf "$top"/s[1-3]
+	mount_node 0
+	! cmp -s "$top/b" "$top/m0/b" 2>/dev/null || fail "nothing of b was elsewhere"
+	dd if="$top/b" of="$top/m0/g" bs=1M conv=fsync status=none
+	for name in b g; do cmp "$top/b" "$top/m0/$name" || fail "$name cannot be read where it was written once more"; done
+	umount "$top/m0"
+	wait "${daemons[0]}" || fail "daemon 0: exit status $?"
+	daemons=()
 	rm -rf "$top"/s? "$top"/[a-f] "$top"/*.log "$top"/*.pid
 done
 echo "all is as it should be"

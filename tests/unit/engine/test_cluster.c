@@ -48,31 +48,61 @@ static void a_file_like_one_that_is_elsewhere_costs_nothing(void **state)
 	world_check_all(w, 20, MiB(3), 1);
 }
 
+/* What is written on node 0 now relies on nobody else; and what was written before has it from there, too. */
+static void assert_stored_anew(struct world *w)
+{
+	struct rig *rig = w->nodes[0].rig;
+
+	w->open = false;
+	w->nr_away = NODES;
+	for (unsigned ino = 20; ino < 22; ino++) { /* of the second there is one that is here */
+		rig_write(rig, ino, MiB(3), 1);
+		world_commit(w, 1);
+		assert_int_equal(world_stored(w, 0), MiB(3));
+	}
+	rig_check(rig, 20, MiB(3), 1);
+	rig_check(rig, 10, MiB(3), 1); /* so it is back, too */
+	rig_reopen(rig);
+	rig_check(rig, 20, MiB(3), 1);
+	rig_check(rig, 10, MiB(3), 1);
+	w->nr_away = 0;
+}
+
 /* Who does not take part may never do so again: what is written anew does not rely on it. */
 static void a_file_like_one_that_lost_nodes_have_is_stored(void **state)
 {
 	struct world *w = *state;
-	struct world_node *n = &w->nodes[0];
 	struct cluster_node self = { 0 };
 
-	memcpy(self.id, engine_store_id(n->rig->e), sizeof(self.id));
+	memcpy(self.id, engine_store_id(w->nodes[0].rig->e), sizeof(self.id));
 	world_write_all(w, 10, MiB(3), 1);
 	world_commit(w, NODES);
 	assert_in_range(world_stored(w, 0), 1, MiB(2));
-	w->open = false;
-	w->nr_away = NODES;
-	engine_cluster_present(n->rig->e, &self, 1);
-	for (unsigned ino = 20; ino < 22; ino++) { /* of the second there is one that is here */
-		rig_write(n->rig, ino, MiB(3), 1);
-		world_commit(w, 1);
-		assert_int_equal(world_stored(w, 0), MiB(3));
-	}
-	rig_check(n->rig, 20, MiB(3), 1);
-	rig_check(n->rig, 10, MiB(3), 1); /* so it is back, too */
-	rig_reopen(n->rig);
-	rig_check(n->rig, 20, MiB(3), 1);
-	rig_check(n->rig, 10, MiB(3), 1);
-	w->nr_away = 0;
+	engine_cluster_present(w->nodes[0].rig->e, &self, 1);
+	assert_stored_anew(w);
+}
+
+/* Nobody knows who is left, and what is written now is to be read now. */
+static void a_file_like_one_that_is_elsewhere_is_stored_while_no_agent_is_there(void **state)
+{
+	struct world *w = *state;
+
+	world_write_all(w, 10, MiB(3), 1);
+	world_commit(w, NODES);
+	assert_in_range(world_stored(w, 0), 1, MiB(2));
+	engine_cluster_present(w->nodes[0].rig->e, NULL, 0);
+	assert_stored_anew(w);
+}
+
+static void a_file_like_one_that_is_elsewhere_is_stored_before_an_agent_comes(void **state)
+{
+	struct world *w = *state;
+
+	world_write_all(w, 10, MiB(3), 1);
+	world_commit(w, NODES);
+	assert_in_range(world_stored(w, 0), 1, MiB(2));
+	rig_reopen(w->nodes[0].rig);
+	assert_stored_anew(w);
 }
 
 static void as_many_nodes_have_it_as_is_asked_for(void **state)
@@ -468,6 +498,8 @@ int main(void)
 		world_test(what_all_have_is_stored_once),
 		world_test(a_file_like_one_that_is_elsewhere_costs_nothing),
 		world_test(a_file_like_one_that_lost_nodes_have_is_stored),
+		world_test(a_file_like_one_that_is_elsewhere_is_stored_while_no_agent_is_there),
+		world_test(a_file_like_one_that_is_elsewhere_is_stored_before_an_agent_comes),
 		world_test(as_many_nodes_have_it_as_is_asked_for),
 		world_test(what_cannot_be_had_is_an_error_until_it_can),
 		world_test(without_a_decision_all_is_stored),

@@ -168,15 +168,21 @@ static int lend(void *world, const struct cluster_want *chunks, size_t nr, bool 
 	return 0;
 }
 
+static struct cluster_node collector_of(const struct world *w)
+{
+	struct cluster_node n = { .name = "collector" };
+
+	memcpy(n.id, engine_store_id(w->rig[COLLECTOR]->e), CLUSTER_ID_LEN);
+	return n;
+}
+
 static int let_go(struct world *w, uint64_t ino, struct cluster_let_go *sums)
 {
-	struct cluster_node collector = { .name = "collector" };
+	struct cluster_node collector = collector_of(w);
 	struct cluster_takers takers = { .nodes = &collector, .nr = 1, .lend = lend, .userdata = w };
 	struct content *c = rig_content(w->rig[MEMBER], ino);
-	int r;
+	int r = engine_cluster_let_go(c, &takers, sums);
 
-	memcpy(collector.id, engine_store_id(w->rig[COLLECTOR]->e), CLUSTER_ID_LEN);
-	r = engine_cluster_let_go(c, &takers, sums);
 	content_close(c);
 	return r;
 }
@@ -214,6 +220,7 @@ static void what_the_collector_has_goes_and_is_read_from_there(void **state)
 {
 	struct world *w = *state;
 	struct cluster_let_go sums = { 0 };
+	struct cluster_node collector;
 	uint64_t before;
 
 	write_field(w->rig[MEMBER], INO, 1);
@@ -235,6 +242,8 @@ static void what_the_collector_has_goes_and_is_read_from_there(void **state)
 	assert_int_equal(let_go(w, INO, &sums), 0);
 	assert_int_equal(w->nr_asked, 0);
 	/* it is known here by what it is: the same once more costs nothing, and comes from there */
+	collector = collector_of(w);
+	engine_cluster_present(w->rig[MEMBER]->e, &collector, 1);
 	write_field(w->rig[MEMBER], INO + 1, 1);
 	assert_in_range(rig_stats(w->rig[MEMBER]).pack_disk, 1, before / 20);
 	rig_drop(w->rig[MEMBER], INO);

@@ -167,6 +167,15 @@ static void told(void *node, const struct fp *fps, size_t nr)
 
 /* --- the nodes --- */
 
+void world_present(struct world *w, unsigned node)
+{
+	struct cluster_node all[NODES] = { 0 };
+
+	for (unsigned i = 0; i < NODES; i++)
+		memcpy(all[i].id, engine_store_id(w->nodes[i].rig->e), sizeof(all[i].id));
+	engine_cluster_present(w->nodes[node].rig->e, all, NODES);
+}
+
 int world_setup(void **state)
 {
 	struct world *w = calloc(1, sizeof(*w));
@@ -198,6 +207,8 @@ int world_setup(void **state)
 		};
 		rig_open(rig);
 	}
+	for (unsigned i = 0; i < NODES; i++)
+		world_present(w, i);
 	*state = w;
 	return 0;
 }

@@ -56,6 +56,7 @@ int world_teardown(void **state);
 
 #define world_test(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
 
+void world_present(struct world *w, unsigned node); /* it hears that all take part; so they do to begin with */
 void world_commit(struct world *w, unsigned nr); /* of the first `nr` nodes, together */
 void world_assert_committed(struct world *w);
 /* The same file on every node. */

@@ -422,9 +422,11 @@ static bool nothing_pends(void *userdata _unused_)
 static void met(void *userdata)
 {
 	struct world *w = userdata;
+	struct service_stats s;
 
+	service_stats(w->service, &s);
 	protect_wake(w->fs[HERE]->protect);
-	w->nr_met++;
+	w->nr_met += s.nr_nodes > 0;
 }
 
 static void start(struct world *w)

@@ -161,7 +161,13 @@ static int store_drop(void *userdata, const struct link_drop *drop)
 
 static void store_met(void *userdata)
 {
-	((struct rig *)userdata)->nr_met++;
+	_cleanup_(freep) struct cluster_node *nodes = NULL;
+	struct rig *rig = userdata;
+	uint32_t nr, self;
+
+	assert_int_equal(service_nodes(rig->s, &nodes, &nr, &self), 0);
+	rig->nr_present = nr;
+	rig->nr_met++; /* last: a test waits for it */
 }
 
 static void store_shared(void *userdata)

@@ -32,7 +32,7 @@ struct rig {
 	atomic_uint nr_commits;
 	atomic_uint nr_steps, nr_over, nr_freed; /* of collections of all nodes */
 	atomic_bool was_ours;
-	atomic_uint nr_keeps, nr_met, nr_shared;
+	atomic_uint nr_keeps, nr_met, nr_present, nr_shared;
 	atomic_bool writes; /* a program, what others may have, too */
 	atomic_uint nr_looks; /* whether it does */
 	atomic_bool holds_answers; /* until it does not */

@@ -1,5 +1,6 @@
 /* Who may be the agent, what it is hung up on for, and the socket that it comes to. */
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,6 +44,26 @@ static void nobody_is_there_before_it_has_said_who_takes_part(void **state)
 	assert_false(rig_is_there(&rig));
 	rig_run_decide(&c);
 	assert_int_equal(c.r, -ENOTCONN);
+	rig_release(&rig);
+}
+
+static void the_store_hears_who_takes_part_and_that_nobody_does(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &rig_patient);
+	while (rig.nr_met < 1)
+		sched_yield();
+	assert_int_equal(rig.nr_present, ARRAY_SIZE(rig_nodes));
+	rig_go(&rig);
+	while (rig.nr_met < 2)
+		sched_yield();
+	assert_int_equal(rig.nr_present, 0);
+	rig_greet(&rig); /* and has not said who takes part */
+	rig_go(&rig);
+	service_stop(rig.s);
+	assert_int_equal(rig.nr_met, 2);
 	rig_release(&rig);
 }
 
@@ -312,6 +333,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nobody_is_there_before_it_has_said_who_takes_part),
+		cmocka_unit_test(the_store_hears_who_takes_part_and_that_nobody_does),
 		cmocka_unit_test(a_second_agent_is_told_that_there_is_one),
 		cmocka_unit_test(another_users_agent_is_refused),
 		cmocka_unit_test(who_does_not_keep_to_it_is_hung_up_on),
