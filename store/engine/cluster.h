@@ -210,7 +210,7 @@ struct cluster_window {
 int engine_cluster_meet(struct engine *e, const struct cluster_node *nodes, size_t nr);
 /* Of those this store has ever met, one that is not among these, and may refer to what it has lent. 1/0 */
 int engine_cluster_missing(struct engine *e, const struct cluster_node *here, size_t nr, struct cluster_node *ret);
-/* These take part, this one among them; none, as before the first call: no agent is there. What only others have is
+/* These take part, this one among them; none, as before the first call: no agent is there. What others have is
  * stored again where it is written again. */
 void engine_cluster_present(struct engine *e, const struct cluster_node *here, size_t nr);
 /* A node that will not come back is not missing. Durable; if it comes back after all, what it refers to may be gone.

@@ -592,8 +592,8 @@ int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_
 int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret) REQUIRES(e->shares.lock);
 /* with the next commit of notes */
 void shares_forget(struct engine *e, uint32_t number, bool is_forgotten) REQUIRES(e->shares.lock);
-/* shares_lost.c: is the chunk that holds `a` elsewhere, and with nodes alone that do not take part? Cheap where all do,
- * and where nothing is shared. */
+/* shares_lost.c: is the chunk that holds `a` elsewhere, and with a node that does not take part? Cheap where all do, and
+ * where nothing is shared. */
 bool shares_is_lost(struct engine *e, struct addr a);
 /* Where a chunk lies, by what memory or RocksDB know, if it may be shared; `here`: with its bytes. 1/0/<0 */
 int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret);

@@ -1,7 +1,8 @@
 /*
- * Nodes that do not take part, and what only they have. It may come back with them, or not at all: nobody here knows.
- * So a chunk that is with such nodes alone is no match for what is written now, which is stored once more; who reads
- * the old one finds the new one here, too (shares.c, look_here()).
+ * Nodes that do not take part, and what they have. It may come back with them, or not at all: nobody here knows. So a
+ * chunk that is with such a node is no match for what is written now, which is stored once more, also if others have
+ * it, too: they are fewer than replicas= says, and the next loss could be theirs. Who reads the old one finds the new
+ * one here, too (shares.c, look_here()).
  *
  * Without an agent nobody takes part. Who did the last time may have been lost since; and a file that is written now
  * can be read now, also if no agent ever comes.
@@ -62,7 +63,7 @@ bool shares_is_lost(struct engine *e, struct addr a)
 		return false;
 	o = &f.owners[number];
 	for (unsigned i = 0; i < o->nr; i++)
-		if (!is_lost(e, o->node[i]))
-			return false;
-	return o->nr > 0;
+		if (is_lost(e, o->node[i]))
+			return true;
+	return false;
 }

@@ -82,6 +82,29 @@ static void a_file_like_one_that_lost_nodes_have_is_stored(void **state)
 	assert_stored_anew(w);
 }
 
+/* With two replicas the loss of one node more must not take what is written after that of the first. */
+static void a_file_like_one_that_lost_nodes_have_too_is_stored(void **state)
+{
+	struct world *w = *state;
+	struct world_node *n = &w->nodes[NODES - 1];
+	struct cluster_node others[NODES - 1] = { 0 };
+
+	w->replicas = 2;
+	world_write_all(w, 10, MiB(3), 1);
+	world_commit(w, NODES);
+	w->open = false;
+	for (unsigned i = 1; i < NODES; i++)
+		memcpy(others[i - 1].id, engine_store_id(w->nodes[i].rig->e), sizeof(others[i - 1].id));
+	engine_cluster_present(n->rig->e, others, NODES - 1);
+	rig_write(n->rig, 20, MiB(3), 1);
+	assert_int_equal(engine_sync(n->rig->e), 0);
+	assert_in_range(world_stored(w, n->number), MiB(2), MiB(3) - 1); /* not what two others have */
+	w->nr_away = 2;
+	rig_check(n->rig, 20, MiB(3), 1);
+	rig_check(n->rig, 10, MiB(3), 1);
+	w->nr_away = 0;
+}
+
 /* Nobody knows who is left, and what is written now is to be read now. */
 static void a_file_like_one_that_is_elsewhere_is_stored_while_no_agent_is_there(void **state)
 {
@@ -498,6 +521,7 @@ int main(void)
 		world_test(what_all_have_is_stored_once),
 		world_test(a_file_like_one_that_is_elsewhere_costs_nothing),
 		world_test(a_file_like_one_that_lost_nodes_have_is_stored),
+		world_test(a_file_like_one_that_lost_nodes_have_too_is_stored),
 		world_test(a_file_like_one_that_is_elsewhere_is_stored_while_no_agent_is_there),
 		world_test(a_file_like_one_that_is_elsewhere_is_stored_before_an_agent_comes),
 		world_test(as_many_nodes_have_it_as_is_asked_for),
