@@ -309,6 +309,16 @@ struct ckptfs_cluster {
 	uint32_t is_busy;
 };
 
+/* A directory that could not be protected when it was last looked, also by HEAL: number 0, 1, ... until ENOENT; no more
+ * than 64 are known by name. For the same users. */
+struct ckptfs_unprotected {
+	uint32_t size, version;
+	uint32_t number;
+	int32_t error; /* out, as all below: an errno. EIO: no node that takes part has all of it */
+	char node[64]; /* whose it is */
+	char path[4096]; /* from its mountpoint */
+};
+
 /*
  * Store variables of files side by side, coded by what they are. A plan is begun, gets files and variables, is run, and
  * asked about until it is done. One at a time: EBUSY while another one is filled or runs, or a collection does; ESTALE
@@ -426,6 +436,7 @@ struct ckptfs_variable {
 #define CKPTFS_IOC_SEAL _IOWR(CKPTFS_IOC_TYPE, 12, struct ckptfs_seal)
 #define CKPTFS_IOC_COMPARE _IOWR(CKPTFS_IOC_TYPE, 13, struct ckptfs_compare)
 #define CKPTFS_IOC_CLUSTER _IOWR(CKPTFS_IOC_TYPE, 20, struct ckptfs_cluster)
+#define CKPTFS_IOC_UNPROTECTED _IOWR(CKPTFS_IOC_TYPE, 21, struct ckptfs_unprotected)
 #define CKPTFS_IOC_COMPACT _IOWR(CKPTFS_IOC_TYPE, 24, struct ckptfs_compact)
 #define CKPTFS_IOC_COMPACT_FILE _IOWR(CKPTFS_IOC_TYPE, 25, struct ckptfs_compact_file)
 #define CKPTFS_IOC_COMPACT_ADD _IOW(CKPTFS_IOC_TYPE, 26, struct ckptfs_compact_add)

@@ -57,6 +57,8 @@ struct protect {
 	uint64_t nr_heal_wanted GUARDED_BY(lock);
 	struct protect_status status GUARDED_BY(lock);
 	struct failure failures[FAILURES] GUARDED_BY(lock); /* by number of the directory */
+	struct protect_failure *failed GUARDED_BY(lock); /* of the last pass */
+	uint32_t nr_failed GUARDED_BY(lock);
 };
 
 /* --- whom to --- */
@@ -143,6 +145,8 @@ struct pass {
 	bool heals;
 	uint64_t nr_sealed, nr_protected, nr_copies;
 	int error; /* the last */
+	struct protect_failure *failed;
+	uint32_t nr_failed;
 	bool soon; /* of those that failed, one may do better soon */
 };
 
@@ -382,6 +386,23 @@ static bool is_protected(const struct guard *g)
 	return g->state == GUARD_DONE || (g->state == GUARD_GIVEN && g->nr_more > 0);
 }
 
+/* Without memory it is in the log alone. */
+static void note_failure(struct pass *s, const struct link_copy *copy, int error)
+{
+	struct protect_failure *f = s->nr_failed < PROTECT_FAILED_MAX ?
+					    reallocarray(s->failed, s->nr_failed + 1, sizeof(*f)) :
+					    NULL;
+
+	if (!f)
+		return;
+	s->failed = f;
+	f += s->nr_failed++;
+	*f = (struct protect_failure){ .error = error };
+	static_assert(sizeof(f->node) >= sizeof(copy->name) && sizeof(f->path) >= sizeof(copy->path), "as they come");
+	memcpy(f->node, copy->name, sizeof(copy->name));
+	memcpy(f->path, copy->path, sizeof(copy->path));
+}
+
 /* What failed is told, and tried again. <0: so will be the others. */
 static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, int r)
 {
@@ -390,10 +411,13 @@ static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, in
 	s->soon |= r == -EAGAIN || r == -ESTALE;
 	if (r < 0 && r != -ECANCELED && r != -EAGAIN && r != -ESTALE) {
 		s->error = r;
+		note_failure(s, copy, r);
 		log_warning("%s of node %s: %s: %s", copy->path, copy->name,
 			    s->p->mode == PROTECT_COLLECT ? "is not with the collectors of its group" :
 							    "is not protected, no other node has a copy",
-			    r == -EHOSTUNREACH ? "none is there on another host" : strerror(-r));
+			    r == -EHOSTUNREACH ? "none is there on another host" :
+			    r == -EIO	       ? "parts of it are with no node that takes part" :
+						 strerror(-r));
 	}
 	/* the last is told by whether an agent is there */
 	tell_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED || r == -ENOTCONN ? 0 : r);
@@ -480,6 +504,11 @@ static int protect_copies(struct pass *s, struct link_copy *copy)
 		memcpy(copy->path, c->path, sizeof(copy->path));
 		r = (c->nr_slots > 0 ? protect_by_parity : protect_by_copy)(s, top, copy, r > 0 ? &g : NULL);
 		s->nr_copies += r == 0;
+		if (r == -EIO && engine_cluster_is_forgotten(s->p->fs->engine, c->store)) {
+			log_info("%s of node %s, which is forgotten: parts of it are with no node any more", c->path,
+				 c->name);
+			r = 0;
+		}
 		r = settle(s, top, copy, r);
 	}
 	return r;
@@ -559,19 +588,25 @@ static int run_pass(struct pass *s)
 
 /* --- the thread --- */
 
-static void note_status(struct protect *p, const struct pass *s, int r, uint64_t heal) REQUIRES(p->lock)
+/* `heal`: how many of protect_heal() have come to their end with this. */
+static void note_status(struct protect *p, struct pass *s, int r, uint64_t heal) REQUIRES(p->lock)
 {
 	p->status.is_busy = false;
-	if (r < 0)
+	if (r < 0) {
+		free(s->failed);
 		return;
+	}
+	free(p->failed);
+	p->failed = TAKE(s->failed);
+	p->nr_failed = s->nr_failed;
 	p->status.nr_sealed = s->nr_sealed;
 	p->status.nr_protected = s->nr_protected;
-	if (s->heals) {
+	if (heal > p->status.nr_healed) {
 		p->status.nr_healed = heal;
 		p->status.nr_copies += s->nr_copies;
 	}
 	if (s->error == 0)
-		p->status.error = 0;
+		p->status.error = s->soon && heal >= p->nr_heal_wanted ? -EAGAIN : 0;
 }
 
 /* What has failed is not forgotten by those that are asked when a pass begins. */
@@ -594,8 +629,9 @@ static void *run(void *userdata)
 		if (r < 0 && r != -ENOTCONN && r != -ECANCELED)
 			log_errno(r, "sealed directories cannot be protected");
 		mutex_lock(&p->lock);
-		note_status(p, &s, r, heal);
 		nr_soon = s.soon ? nr_soon + 1 : 0;
+		/* what may do better soon is not healed yet */
+		note_status(p, &s, r, s.soon && nr_soon < SOON_MAX ? p->status.nr_healed : heal);
 		while (!p->stop && !p->wanted) {
 			if (s.error < 0 || s.soon || (r < 0 && r != -ENOTCONN)) {
 				cond_wait_for(&p->changed, &p->lock, s.soon && nr_soon < SOON_MAX ? SOON_NS : RETRY_NS);
@@ -655,6 +691,7 @@ void protect_free(struct protect *p)
 	protect_stop(p);
 	cond_release(&p->changed);
 	mutex_release(&p->lock);
+	free(p->failed);
 	free(p);
 }
 
@@ -680,6 +717,18 @@ int protect_heal(struct protect *p, uint64_t *ret)
 	cond_broadcast(&p->changed);
 	mutex_unlock(&p->lock);
 	return 0;
+}
+
+int protect_failed(struct protect *p, uint32_t number, struct protect_failure *ret)
+{
+	bool is_there;
+
+	mutex_lock(&p->lock);
+	is_there = number < p->nr_failed;
+	if (is_there)
+		*ret = p->failed[number];
+	mutex_unlock(&p->lock);
+	return is_there;
 }
 
 /* 1: it was one of them, which are one less now. */

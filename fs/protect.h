@@ -40,6 +40,12 @@ struct protect_status {
 	uint64_t nr_healed; /* how often protect_heal() has come to its end */
 };
 
+/* A directory that could not be protected. */
+struct protect_failure {
+	int error; /* -EIO: no node that takes part has all of it */
+	char node[64], path[4096]; /* whose it is, and where there */
+};
+
 int protect_new(struct fs *fs, const struct options *o, struct protect **ret); /* borrows the first */
 /* NULL: the store is of no cluster, and nothing happens */
 int protect_start(struct protect *p, struct service *service);
@@ -52,11 +58,14 @@ void protect_wake(struct protect *p);
 /*
  * Nodes that do not take part now are lost: what they had is had by others again. All that is sealed here is looked at,
  * and copies of what they have sealed go to another node, too. Returns at once with its number, which nr_healed reaches
- * when it has come to its end. -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there.
+ * when it has come to its end: then all is done but for what protect_failed() tells. -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there.
  */
 int protect_heal(struct protect *p, uint64_t *ret);
-/* A node that will not come back: what it had goes to another one. -ENOENT: nobody knows it; -EBUSY: it takes part;
- * -EOPNOTSUPP */
+/* Of those that could not be when it was last looked, the first PROTECT_FAILED_MAX: 1/0 */
+#define PROTECT_FAILED_MAX 64u
+int protect_failed(struct protect *p, uint32_t number, struct protect_failure *ret);
+/* A node that will not come back: what it had goes to another one, and what of its directories no node has any more is
+ * no failure. -ENOENT: nobody knows it; -EBUSY: it takes part; -EOPNOTSUPP */
 int protect_forget(struct protect *p, const char *name);
 /*
  * A sealed directory: 0, another node has all of it. -EAGAIN: not yet; -EOPNOTSUPP: protect=none; -ENODATA: not sealed;

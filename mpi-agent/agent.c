@@ -24,7 +24,7 @@
 #include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
-enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUPTED = 130 };
+enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_LOST = 3, EXIT_INTERRUPTED = 130 };
 
 #define REMEMBER_MIB 64 /* a million pages that rounds have settled, and as many that one node has */
 #define REMEMBER_MIB_MAX (1u << 20)
@@ -58,7 +58,8 @@ static void help(FILE *to)
 	      "  --forget NODE    that node will not come back: ckptfs-gc waits for it no more; on each node\n"
 	      "  -h, --help       this text\n"
 	      "  -V, --version    the version\n\n"
-	      "Exit status: 0 ended, 1 usage, 2 it cannot begin or go on, 130 interrupted.\n",
+	      "Exit status: 0 ended, 1 usage, 2 it cannot begin or go on, 3 --heal: all is restored but for what no node has\n"
+	      "any more, 130 interrupted.\n",
 	      to);
 }
 
@@ -243,10 +244,10 @@ int main(int argc, char *argv[])
 	log_to_function(print_line, NULL);
 	if (q.status)
 		return (int)show_status(&q);
-	if (q.heal || q.forget)
-		return (q.heal ? command_heal(q.mount) : command_forget(q.mount, q.forget)) < 0 || fflush(stdout) != 0 ?
-			       EXIT_FAILED :
-			       EXIT_DONE;
+	if (q.heal || q.forget) {
+		r = q.heal ? command_heal(q.mount) : command_forget(q.mount, q.forget);
+		return r < 0 || fflush(stdout) != 0 ? EXIT_FAILED : r > 0 ? EXIT_LOST : EXIT_DONE;
+	}
 	if (waits_read(&waits) < 0)
 		return EXIT_USAGE;
 	if (MPI_Init(&argc, &argv) != MPI_SUCCESS) {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -51,6 +52,24 @@ static int open_mount(const char *mount)
 	return fd < 0 ? log_errno(-errno, "%s", mount) : fd;
 }
 
+/* What could not be protected, by name. 1: it is lost; <0: there is something that may do better. */
+static int tell_unprotected(int fd, const char *mount, int error)
+{
+	struct ckptfs_unprotected u = { .size = sizeof(u), .version = CKPTFS_IOC_VERSION };
+	bool all_lost = true;
+
+	for (; ioctl(fd, CKPTFS_IOC_UNPROTECTED, &u) == 0; u.number++) {
+		all_lost &= u.error == EIO;
+		log_error("%s of node %s: %s", u.path, u.node,
+			  u.error == EIO ?
+				  "parts of it are with no node that takes part, it cannot be restored; what is left can be read" :
+				  strerror(u.error));
+	}
+	if (u.number > 0 && all_lost)
+		return 1;
+	return log_errno(-error, "%s: not all could be healed, and it is tried again", mount);
+}
+
 int command_heal(const char *mount)
 {
 	_cleanup_(closep) int fd = open_mount(mount);
@@ -68,9 +87,7 @@ int command_heal(const char *mount)
 	printf("%s: another node has %" PRIu64 " of %" PRIu64 " sealed directories, and %" PRIu64
 	       " of lost nodes that are here; %s were sent\n",
 	       mount, c.protected_dirs, c.sealed, c.copies - before.copies, human_size(c.bytes - before.bytes).s);
-	if (c.error != 0)
-		return log_errno(-c.error, "%s: not all could be healed, and it is tried again", mount);
-	return 0;
+	return c.error != 0 ? tell_unprotected(fd, mount, c.error) : 0;
 }
 
 int command_forget(const char *mount, const char *node)

@@ -619,6 +619,24 @@ static void ioctl_cluster(fuse_req_t req, const void *in)
 	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
+static void ioctl_unprotected(fuse_req_t req, const void *in)
+{
+	struct protect_failure f;
+	struct ckptfs_unprotected arg;
+	int r = -EPERM;
+
+	memcpy(&arg, in, sizeof(arg));
+	if (ops_may_command(req))
+		r = protect_failed(fs_of(req)->protect, arg.number, &f) ? 0 : -ENOENT;
+	if (r == 0) {
+		arg.error = -f.error;
+		static_assert(sizeof(arg.node) == sizeof(f.node) && sizeof(arg.path) == sizeof(f.path), "as they are");
+		memcpy(arg.node, f.node, sizeof(arg.node));
+		memcpy(arg.path, f.path, sizeof(arg.path));
+	}
+	ops_reply_ioctl(req, r, &arg, sizeof(arg));
+}
+
 /* As lsattr(1) shows it. */
 static void ioctl_getflags(fuse_req_t req, fuse_ino_t ino)
 {
@@ -649,6 +667,7 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_SEAL:
 	case CKPTFS_IOC_COMPARE:
 	case CKPTFS_IOC_CLUSTER:
+	case CKPTFS_IOC_UNPROTECTED:
 	case CKPTFS_IOC_COMPACT:
 	case CKPTFS_IOC_COMPACT_FILE:
 	case CKPTFS_IOC_COMPACT_ADD:
@@ -666,8 +685,8 @@ static bool is_for_directories(unsigned cmd)
 {
 	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB ||
 	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL ||
-	       cmd == CKPTFS_IOC_CLUSTER || cmd == CKPTFS_IOC_COMPACT || cmd == CKPTFS_IOC_COMPACT_ADD ||
-	       cmd == CKPTFS_IOC_COMPACT_RESULT || cmd == CKPTFS_IOC_OWNERS || cmd == CKPTFS_IOC_VARIABLE;
+	       cmd == CKPTFS_IOC_CLUSTER || cmd == CKPTFS_IOC_UNPROTECTED || cmd == CKPTFS_IOC_COMPACT ||
+	       cmd == CKPTFS_IOC_COMPACT_ADD || cmd == CKPTFS_IOC_COMPACT_RESULT || cmd == CKPTFS_IOC_OWNERS || cmd == CKPTFS_IOC_VARIABLE;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
@@ -711,6 +730,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_seal(req, ino, in);
 	else if (cmd == CKPTFS_IOC_CLUSTER)
 		ioctl_cluster(req, in);
+	else if (cmd == CKPTFS_IOC_UNPROTECTED)
+		ioctl_unprotected(req, in);
 	else if (cmd == CKPTFS_IOC_COMPACT)
 		ioctl_compact(req, ops_holder(fi), in);
 	else if (cmd == CKPTFS_IOC_COMPACT_FILE)

@@ -216,6 +216,7 @@ void engine_cluster_present(struct engine *e, const struct cluster_node *here, s
 /* A node that will not come back is not missing. Durable; if it comes back after all, what it refers to may be gone.
  * -ENOENT: nobody of that name was met. */
 int engine_cluster_forget(struct engine *e, const char *name);
+bool engine_cluster_is_forgotten(struct engine *e, const uint8_t id[CLUSTER_ID_LEN]);
 uint64_t engine_cluster_nr_referred(struct engine *e); /* chunks that are elsewhere */
 /*
  * Adds all that is elsewhere to `filter` (zeros to begin with). From here until engine_cluster_unlend() or
