@@ -58,7 +58,8 @@ void protect_wake(struct protect *p);
 /*
  * Nodes that do not take part now are lost: what they had is had by others again. All that is sealed here is looked at,
  * and copies of what they have sealed go to another node, too. Returns at once with its number, which nr_healed reaches
- * when it has come to its end: then all is done but for what protect_failed() tells. -EOPNOTSUPP: the store is of no cluster; -ENOTCONN: no agent is there.
+ * when it has come to its end: then all is done but for what protect_failed() tells. -EOPNOTSUPP: the store is of no
+ * cluster; -ENOTCONN: no agent is there.
  */
 int protect_heal(struct protect *p, uint64_t *ret);
 /* Of those that could not be when it was last looked, the first PROTECT_FAILED_MAX: 1/0 */

@@ -25,7 +25,7 @@
 
 /* A chunk on its way. */
 struct item {
-	uint32_t candidate; /* who is to be asked next: owners, then all others */
+	uint32_t candidate; /* who is to be asked next: owners, then all others; then likewise those who are late */
 	uint32_t rank; /* who that is; NOBODY: there is none left */
 	uint32_t owners[LINK_OWNERS_MAX], nr_owners; /* ranks */
 	bool is_asked; /* and not answered yet */
@@ -41,6 +41,7 @@ struct fetch {
 	uint64_t bytes;
 	bool is_started;
 	bool has_unasked; /* some that somebody is to be asked for */
+	bool *late; /* by rank: who was when it started */
 	struct message *messages;
 	uint32_t nr_messages;
 	struct fetch *next;
@@ -69,6 +70,7 @@ struct fetches {
 	uint64_t started_bytes;
 	struct ask *asks;
 	uint8_t *nr_asks; /* of these, by rank */
+	bool *late; /* by rank: it has not answered in time, and nothing since */
 	bool may_ask; /* more than the last time somebody looked */
 	uint64_t number; /* of the last ask */
 };
@@ -83,8 +85,9 @@ int fetches_new(const struct world *w, struct peers *p, struct link *daemon, con
 	*fs = (struct fetches){ .w = w, .peers = p, .daemon = daemon, .arena = arena, .waits = waits };
 	fs->end = &fs->first;
 	fs->nr_asks = calloc(w->nr, sizeof(*fs->nr_asks));
-	if (!fs->nr_asks) {
-		free(fs);
+	fs->late = calloc(w->nr, sizeof(*fs->late));
+	if (!fs->nr_asks || !fs->late) {
+		fetches_free(fs);
 		return -ENOMEM;
 	}
 	*ret = fs;
@@ -101,6 +104,7 @@ static void fetch_free(struct fetch *f)
 	free(f->wants);
 	free(f->items);
 	free(f->chunks);
+	free(f->late);
 	free(f);
 }
 
@@ -145,6 +149,7 @@ void fetches_free(struct fetches *fs)
 	fetch_free_all(fs->first);
 	fetch_free_all(fs->given);
 	free(fs->nr_asks);
+	free(fs->late);
 	free(fs);
 }
 
@@ -158,16 +163,22 @@ static bool is_owner(const struct item *it, uint32_t rank, uint32_t nr)
 	return false;
 }
 
-/* Candidates are the owners, and then all ranks from the one behind this node on; nobody twice, and not this node. */
-static void look_for_candidate(const struct world *w, struct item *it)
+/*
+ * Candidates are the owners, and then all ranks from the one behind this node on; nobody twice, and not this node. Who
+ * was late when the fetch started comes behind all others: each request would wait for it, one behind the other.
+ */
+static void look_for_candidate(const struct world *w, const bool *late, struct item *it)
 {
-	for (it->rank = NOBODY; it->rank == NOBODY && it->candidate < it->nr_owners + w->nr; it->candidate++) {
-		bool among_owners = it->candidate < it->nr_owners;
-		uint32_t rank = among_owners ?
-					it->owners[it->candidate] :
-					(uint32_t)(((uint64_t)w->rank + 1 + it->candidate - it->nr_owners) % w->nr);
+	uint32_t nr = it->nr_owners + w->nr;
 
-		if (rank != w->rank && !is_owner(it, rank, among_owners ? it->candidate : it->nr_owners))
+	for (it->rank = NOBODY; it->rank == NOBODY && it->candidate < 2 * nr; it->candidate++) {
+		uint32_t at = it->candidate % nr;
+		bool among_owners = at < it->nr_owners;
+		uint32_t rank = among_owners ? it->owners[at] :
+					       (uint32_t)(((uint64_t)w->rank + 1 + at - it->nr_owners) % w->nr);
+
+		if (rank != w->rank && late[rank] == (it->candidate >= nr) &&
+		    !is_owner(it, rank, among_owners ? at : it->nr_owners))
 			it->rank = rank;
 	}
 }
@@ -178,7 +189,7 @@ static void next_candidate(const struct world *w, struct fetch *f, uint32_t i)
 	struct item *it = &f->items[i];
 
 	it->is_asked = false;
-	look_for_candidate(w, it);
+	look_for_candidate(w, f->late, it);
 	if (it->rank == NOBODY)
 		f->nr_open--;
 	else
@@ -199,7 +210,8 @@ static int fetch_new(const struct fetches *fs, uint64_t number, const void *body
 		return r;
 	f->items = calloc(MAX(f->nr, UINT32_C(1)), sizeof(*f->items));
 	f->chunks = calloc(MAX(f->nr, UINT32_C(1)), sizeof(*f->chunks));
-	if (!f->items || !f->chunks)
+	f->late = malloc(fs->w->nr * sizeof(*f->late));
+	if (!f->items || !f->chunks || !f->late)
 		return -ENOMEM;
 	f->number = number;
 	f->until_ns = monotonic_ns() + fs->waits->fetch_ns;
@@ -211,7 +223,6 @@ static int fetch_new(const struct fetches *fs, uint64_t number, const void *body
 		for (uint32_t k = 0; k < f->wants[i].nr_owners; k++)
 			it->nr_owners +=
 				(uint32_t)world_find(fs->w, ids[f->wants[i].owners[k]], &it->owners[it->nr_owners]);
-		next_candidate(fs->w, f, i);
 	}
 	*ret = TAKE(f);
 	return 0;
@@ -352,6 +363,7 @@ int fetches_chunks(struct fetches *fs, uint32_t from, uint64_t number, struct me
 	struct ask *a = take_ask(fs, number, from);
 	int r;
 
+	fs->late[from] = false;
 	if (!a)
 		return 0; /* late */
 	r = take_chunks(fs, a, message);
@@ -460,10 +472,20 @@ static bool give_up_asks(struct fetches *fs, uint64_t now_ns)
 		}
 		log_debug("node %s: no answer to a request for %" PRIu32 " chunks", fs->w->nodes[(*at)->rank].name,
 			  (*at)->nr);
+		fs->late[(*at)->rank] = true;
 		finish_ask(fs, unlink_ask(fs, at));
 		any = true;
 	}
 	return any;
+}
+
+static void start(struct fetches *fs, struct fetch *f)
+{
+	f->is_started = true;
+	fs->started_bytes += f->bytes;
+	memcpy(f->late, fs->late, fs->w->nr * sizeof(*f->late));
+	for (uint32_t i = 0; i < f->nr && f->nr_open > 0; i++)
+		next_candidate(fs->w, f, i);
 }
 
 int fetches_progress(struct fetches *fs, uint64_t now_ns)
@@ -479,10 +501,9 @@ int fetches_progress(struct fetches *fs, uint64_t now_ns)
 		if (!f->is_started && !may_start(fs, f) && now_ns < f->until_ns)
 			break; /* those behind it wait, too: first come, first served */
 		if (!f->is_started) {
-			fs->started_bytes += f->bytes;
+			start(fs, f);
 			may_ask = true;
 		}
-		f->is_started = true;
 		if (f->nr_open == 0 || now_ns >= f->until_ns) {
 			answer(fs, at);
 			done = 1;

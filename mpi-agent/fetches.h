@@ -1,8 +1,9 @@
 /*
  * Chunks that this node's daemon wants of others. A FETCH is asked for in pieces, each of one node, several at once:
  * the first owner of a chunk, then the next, if one does not have it or does not answer in time, and then all others,
- * one after the other. When all is there, everybody was asked, or time is up, the daemon gets what there is, once:
- * where it lies (arena.h), until it has taken it, or, if not all of it lies there, its bytes.
+ * one after the other. Who has not answered in time is asked last, until it has answered something again. When all is
+ * there, everybody was asked, or time is up, the daemon gets what there is, once: where it lies (arena.h), until it has
+ * taken it, or, if not all of it lies there, its bytes.
  *
  * Memory: chunks of FETCH_BYTES_MAX at once, and what waits to be asked for. The daemon compares chunks with their
  * fingerprints, for which the agent has no key.

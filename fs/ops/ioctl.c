@@ -686,7 +686,8 @@ static bool is_for_directories(unsigned cmd)
 	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB ||
 	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL ||
 	       cmd == CKPTFS_IOC_CLUSTER || cmd == CKPTFS_IOC_UNPROTECTED || cmd == CKPTFS_IOC_COMPACT ||
-	       cmd == CKPTFS_IOC_COMPACT_ADD || cmd == CKPTFS_IOC_COMPACT_RESULT || cmd == CKPTFS_IOC_OWNERS || cmd == CKPTFS_IOC_VARIABLE;
+	       cmd == CKPTFS_IOC_COMPACT_ADD || cmd == CKPTFS_IOC_COMPACT_RESULT ||
+	       cmd == CKPTFS_IOC_OWNERS || cmd == CKPTFS_IOC_VARIABLE;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
