@@ -466,6 +466,18 @@ void rig_wants_free(struct cluster_want *w, size_t nr)
 	free(w);
 }
 
+void rig_start_fetch(struct rig *rig, size_t nr, uint32_t len, uint64_t first, struct rig_call *ret)
+{
+	*ret = (struct rig_call){ .rig = rig, .nr = nr, .wants = rig_wants_of(nr, len, first) };
+	rig_call_start(ret, rig_run_fetch);
+}
+
+void rig_fetch_release(struct rig_fetch *f)
+{
+	free(f->wants);
+	buf_release(&f->b);
+}
+
 void rig_hear_fetch(struct rig *rig, struct rig_fetch *ret)
 {
 	*ret = (struct rig_fetch){ .b = BUF_EMPTY };

@@ -100,6 +100,8 @@ void rig_settle(struct rig *rig, uint64_t round, struct rig_call *c); /* and to 
 /* `nr` chunks of `len` bytes with numbers from `first`, which 0 to 2 nodes have. Caller frees. */
 struct cluster_want *rig_wants_of(size_t nr, uint32_t len, uint64_t first);
 void rig_wants_free(struct cluster_want *w, size_t nr);
+/* In a thread; its wants, as above, are the caller's to free. */
+void rig_start_fetch(struct rig *rig, size_t nr, uint32_t len, uint64_t first, struct rig_call *ret);
 
 struct rig_fetch {
 	uint64_t number;
@@ -109,4 +111,5 @@ struct rig_fetch {
 	uint32_t nr_ids, nr;
 };
 
-void rig_hear_fetch(struct rig *rig, struct rig_fetch *ret); /* caller frees `wants` and releases `b` */
+void rig_hear_fetch(struct rig *rig, struct rig_fetch *ret); /* with rig_fetch_release() */
+void rig_fetch_release(struct rig_fetch *f);

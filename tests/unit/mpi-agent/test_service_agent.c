@@ -189,14 +189,12 @@ static void answers_that_cannot_be_right_end_the_connection(void **state)
 	cluster_decision_release(&c.d);
 	rig_go(&rig);
 	rig_come(&rig);
-	c = (struct rig_call){ .rig = &rig, .nr = 3, .wants = rig_wants_of(3, 10, 1) };
-	rig_call_start(&c, rig_run_fetch);
+	rig_start_fetch(&rig, 3, 10, 1, &c);
 	rig_hear_fetch(&rig, &f);
 	RIG_SAY(&rig, chunks, f.number, f.wants, ((const void *[]){ NULL, NULL }), 2);
 	assert_int_equal(rig_call_finish(&c), -ENOTCONN);
 	rig_wants_free(c.wants, 3);
-	free(f.wants);
-	buf_release(&f.b);
+	rig_fetch_release(&f);
 	rig_go(&rig);
 	rig_release(&rig);
 }
@@ -242,16 +240,14 @@ static void stopping_leaves_nobody_waiting(void **state)
 	c[1] = (struct rig_call){ .rig = &rig, .nr = 3 };
 	rig_call_start(&c[1], rig_run_decide);
 	rig_hear_plain(&rig, LINK_WANT, 0);
-	c[2] = (struct rig_call){ .rig = &rig, .nr = 1, .wants = rig_wants_of(1, 10, 1) };
-	rig_call_start(&c[2], rig_run_fetch);
+	rig_start_fetch(&rig, 1, 10, 1, &c[2]);
 	rig_hear_fetch(&rig, &f);
 	service_stop(rig.s);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(rig_call_finish(&c[i]), -ENOTCONN);
 	cluster_decision_release(&c[0].d);
 	rig_wants_free(c[2].wants, 1);
-	free(f.wants);
-	buf_release(&f.b);
+	rig_fetch_release(&f);
 	rig_release(&rig);
 }
 

@@ -31,8 +31,7 @@ static void say_chunks(struct rig *rig, struct rig_fetch *f)
 	for (uint32_t i = 0; i < f->nr; i++)
 		free((void *)chunks[i]);
 	free(chunks);
-	free(f->wants);
-	buf_release(&f->b);
+	rig_fetch_release(f);
 }
 
 static void check_wants(const struct cluster_want *w, size_t nr)
@@ -96,8 +95,7 @@ static void answers_are_matched_by_their_numbers(void **state)
 	(void)state;
 	rig_with_agent(&rig, &rig_patient);
 	for (unsigned i = 0; i < ARRAY_SIZE(c); i++) {
-		c[i] = (struct rig_call){ .rig = &rig, .nr = 6, .wants = rig_wants_of(6, 100, 10 * i + 1) };
-		rig_call_start(&c[i], rig_run_fetch);
+		rig_start_fetch(&rig, 6, 100, 10 * i + 1, &c[i]);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(f); i++)
 		rig_hear_fetch(&rig, &f[i]);
@@ -156,13 +154,11 @@ static void an_agent_that_goes_leaves_no_reader_waiting(void **state)
 
 	(void)state;
 	rig_with_agent(&rig, &rig_patient);
-	c = (struct rig_call){ .rig = &rig, .nr = 40, .wants = rig_wants_of(40, 1u << 20, 1) };
-	rig_call_start(&c, rig_run_fetch);
+	rig_start_fetch(&rig, 40, 1u << 20, 1, &c);
 	rig_hear_fetch(&rig, &f);
 	rig_go(&rig);
 	assert_int_equal(rig_call_finish(&c), -ENOTCONN);
-	free(f.wants);
-	buf_release(&f.b);
+	rig_fetch_release(&f);
 	rig_wants_free(c.wants, 40);
 	rig_release(&rig);
 }
@@ -387,8 +383,7 @@ static void say_places(struct rig *rig, struct arena *own, struct rig_fetch *f)
 		}
 	RIG_SAY(rig, places, f->number, arena_data(own), chunks, f->nr);
 	free(chunks);
-	free(f->wants);
-	buf_release(&f->b);
+	rig_fetch_release(f);
 }
 
 /* Whoever waits for them, or nobody any more. */
@@ -403,8 +398,7 @@ static void chunks_are_taken_from_memory(void **state)
 	rig_init(&rig, &(struct service_limits){ LONG_NS, LONG_NS, LONG_NS, 0 });
 	rig_start(&rig);
 	m = come_with_memory(&rig);
-	c = (struct rig_call){ .rig = &rig, .nr = 6, .wants = rig_wants_of(6, 4096, 1) };
-	rig_call_start(&c, rig_run_fetch);
+	rig_start_fetch(&rig, 6, 4096, 1, &c);
 	rig_hear_fetch(&rig, &f);
 	say_places(&rig, m.own, &f);
 	assert_int_equal(rig_call_finish(&c), 0);
@@ -428,15 +422,13 @@ static void places_that_cannot_be_right_end_the_connection(void **state)
 	rig_init(&rig, &rig_patient);
 	rig_start(&rig);
 	m = come_with_memory(&rig);
-	c = (struct rig_call){ .rig = &rig, .nr = 1, .wants = rig_wants_of(1, 4096, 1) };
-	rig_call_start(&c, rig_run_fetch);
+	rig_start_fetch(&rig, 1, 4096, 1, &c);
 	rig_hear_fetch(&rig, &f);
 	RIG_SAY(&rig, places, f.number, arena_data(m.own), ((const void *[]){ arena_data(m.own) + ARENA_LEN - 4095 }),
 		1);
 	assert_int_equal(rig_call_finish(&c), -ENOTCONN);
 	rig_wants_free(c.wants, 1);
-	free(f.wants);
-	buf_release(&f.b);
+	rig_fetch_release(&f);
 	memory_release(&m);
 	rig_go(&rig);
 	rig_release(&rig);
