@@ -13,12 +13,18 @@
 #include "base/util.h"
 
 #define UNIT ((size_t)64 << 10)
+#define HUGE ((size_t)2 << 20) /* a page of those that the kernel pins, and a processor finds, at once */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* since Linux 6.1 */
+#endif
+#define PAGE ((size_t)4096)
 #define LEN_MAX ((size_t)1 << 30) /* of one that is looked at */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
 
 struct arena {
 	uint8_t *data;
 	size_t len;
+	size_t nr_huge; /* large pages, from the first on, that it was made of, if the kernel had them */
 	int fd; /* of this end's; else -1 */
 	atomic_uint refs;
 	bool *is_used; /* by unit; NULL: it is the other's */
@@ -35,12 +41,24 @@ static int arena_alloc(size_t len, struct arena **ret)
 	return 0;
 }
 
+/* At a multiple of HUGE, so that large pages can be mapped as such. */
 static int map(struct arena *a, int fd, int protection)
 {
-	void *p = mmap(NULL, a->len, protection, MAP_SHARED, fd, 0);
+	uint8_t *room = mmap(NULL, a->len + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), *p;
 
-	if (p == MAP_FAILED)
+	if (room == MAP_FAILED)
 		return -errno;
+	p = (uint8_t *)round_up((uintptr_t)room, HUGE);
+	if (mmap(p, a->len, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		int r = -errno;
+
+		munmap(room, a->len + HUGE);
+		return r;
+	}
+	if (p > room)
+		munmap(room, (size_t)(p - room));
+	if (p < room + HUGE)
+		munmap(p + round_up(a->len, PAGE), (size_t)(room + HUGE - p));
 	a->data = p;
 	return 0;
 }
@@ -136,6 +154,18 @@ static size_t units_of(size_t len)
 	return (len + UNIT - 1) / UNIT;
 }
 
+/* Memory that is used for the first time comes in large pages, if there are any: for a GiB from the disk the kernel then
+ * pins 512 instead of 262,144. It makes them only of what has a page already. */
+static void make_huge(struct arena *a, size_t end)
+{
+	for (; a->nr_huge * HUGE < end && (a->nr_huge + 1) * HUGE <= a->len; a->nr_huge++) {
+		uint8_t *p = a->data + a->nr_huge * HUGE;
+
+		*p = 0;
+		(void)madvise(p, HUGE, MADV_COLLAPSE); /* without it it is slower */
+	}
+}
+
 uint8_t *arena_take(struct arena *a, size_t len)
 {
 	size_t nr = units_of(len), free_before = 0;
@@ -147,6 +177,7 @@ uint8_t *arena_take(struct arena *a, size_t len)
 			continue;
 		for (size_t k = i + 1 - nr; k <= i; k++)
 			a->is_used[k] = true;
+		make_huge(a, (i + 1) * UNIT);
 		return a->data + (i + 1 - nr) * UNIT;
 	}
 	return NULL;

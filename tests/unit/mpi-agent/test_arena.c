@@ -55,6 +55,26 @@ static void what_is_given_back_comes_again(void **state _unused_)
 	assert_null(arena_take(a, 1));
 }
 
+/* Memory is made of large pages when it is first taken: what was there before, on both ends, stays. */
+static void what_is_taken_later_changes_nothing_of_what_is_there(void **state _unused_)
+{
+	_cleanup_(arena_putp) struct arena *a = NULL, *seen = NULL;
+	const size_t len = (size_t)9 << 20, step = (size_t)3 << 18;
+	size_t nr = len / step;
+
+	assert_int_equal(arena_new(len, &a), 0);
+	assert_int_equal(arena_open(dup(arena_fd(a)), &seen), 0);
+	for (size_t i = 0; i < nr; i++) {
+		uint8_t *p = arena_take(a, step);
+
+		assert_ptr_equal(p, arena_data(a) + i * step);
+		memset(p, (int)i + 1, step);
+		for (size_t at = 0; at < (i + 1) * step; at += 512)
+			assert_int_equal(arena_data(seen)[at], at / step + 1);
+	}
+	assert_null(arena_take(a, 1));
+}
+
 static void the_other_end_sees_it_and_cannot_change_it(void **state _unused_)
 {
 	_cleanup_(arena_putp) struct arena *a = NULL, *seen = NULL;
@@ -96,6 +116,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_taken_is_nobody_elses),
 		cmocka_unit_test(what_is_given_back_comes_again),
+		cmocka_unit_test(what_is_taken_later_changes_nothing_of_what_is_there),
 		cmocka_unit_test(the_other_end_sees_it_and_cannot_change_it),
 		cmocka_unit_test(what_cannot_be_looked_at_safely_is_refused),
 	};
