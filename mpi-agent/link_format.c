@@ -133,7 +133,8 @@ void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct 
 
 struct link_want_wire link_want_encode(const struct link_want *w, uint32_t nr_owners)
 {
-	struct link_want_wire d = { .nr_owners = (uint8_t)nr_owners, .len = le32_put(w->len) };
+	struct link_want_wire d = { .nr_owners = (uint8_t)(nr_owners | (w->as_is ? LINK_AS_IS : 0)),
+				    .len = le32_put(w->len) };
 
 	fp_encode(w->fp, d.fp);
 	return d;
@@ -150,7 +151,7 @@ void link_encode_fetch(uint64_t number, const uint8_t (*store_ids)[16], uint32_t
 	for (uint32_t i = 0; i < nr; i++) {
 		struct link_fetch_wire d = { .want = link_want_encode(&wants[i], wants[i].nr_owners) };
 
-		for (uint32_t k = 0; k < MIN(wants[i].nr_owners, LINK_OWNERS_MAX); k++)
+		for (uint32_t k = 0; k < MIN((uint32_t)wants[i].nr_owners, LINK_OWNERS_MAX); k++)
 			d.owners[k] = le16_put(wants[i].owners[k]);
 		buf_add(ret, &d, sizeof(d));
 	}
@@ -480,7 +481,10 @@ int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret
 
 int link_want_decode(const struct link_want_wire *d, struct link_want *ret)
 {
-	struct link_want w = { .fp = fp_decode(d->fp), .len = le32_get(d->len), .nr_owners = d->nr_owners };
+	struct link_want w = { .fp = fp_decode(d->fp),
+			       .len = le32_get(d->len),
+			       .nr_owners = d->nr_owners & ~LINK_AS_IS,
+			       .as_is = (d->nr_owners & LINK_AS_IS) != 0 };
 
 	if (w.len < 1 || w.len > LINK_CHUNK_LEN_MAX || w.nr_owners > LINK_OWNERS_MAX)
 		return -EBADMSG;

@@ -46,7 +46,7 @@
 #include "base/fp.h"
 #include "base/le.h"
 
-#define LINK_VERSION 6u
+#define LINK_VERSION 7u
 #define LINK_LEN_MAX (64u << 20) /* of a message; more is refused unread */
 #define LINK_CHUNKS_MAX 4096u /* that are asked for at once, ... */
 #define LINK_BYTES_MAX (16u << 20) /* with as many bytes together */
@@ -183,10 +183,11 @@ static_assert(sizeof(struct link_done_wire) == 120, "on the wire");
 /* GET: entries. */
 struct link_want_wire {
 	uint8_t fp[FP_LEN];
-	uint8_t nr_owners; /* FETCH; 0 in GET */
+	uint8_t nr_owners; /* FETCH, else 0; in both LINK_AS_IS */
 	struct le32 len; /* of the chunk: 1 to 1 MiB */
 };
 static_assert(sizeof(struct link_want_wire) == 20, "on the wire");
+#define LINK_AS_IS 0x80u /* whoever has it need not compare it */
 
 /* FETCH: le32 number of nodes, le32 number of chunks, store ids of the nodes, and for each chunk: */
 struct link_fetch_wire {
@@ -294,7 +295,8 @@ struct link_owners {
 
 struct link_want {
 	struct fp fp;
-	uint32_t len, nr_owners;
+	uint32_t len;
+	uint32_t nr_owners : 31, as_is : 1; /* as_is: whoever has it need not compare it */
 	uint16_t owners[LINK_OWNERS_MAX];
 };
 

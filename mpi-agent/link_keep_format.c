@@ -100,7 +100,7 @@ static int decode_wants(struct cursor *c, uint32_t nr, struct link_want **ret)
 	if (!wants)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < nr; i++)
-		if (link_want_decode(&d[i], &wants[i]) < 0 || wants[i].nr_owners != 0)
+		if (link_want_decode(&d[i], &wants[i]) < 0 || wants[i].nr_owners != 0 || wants[i].as_is)
 			return -EBADMSG;
 	*ret = TAKE(wants);
 	return 0;

@@ -69,7 +69,7 @@ static int owners_of(const struct cluster_want *wants, size_t nr, uint8_t (**ret
 
 static struct link_want link_want_of(const struct cluster_want *w, const uint8_t (*ids)[CLUSTER_ID_LEN], uint32_t nr_ids)
 {
-	struct link_want ret = { .fp = w->fp, .len = w->len, .nr_owners = w->nr_owners };
+	struct link_want ret = { .fp = w->fp, .len = w->len, .nr_owners = w->nr_owners, .as_is = w->as_is };
 
 	for (uint32_t k = 0; k < w->nr_owners; k++) {
 		const uint8_t(*id)[CLUSTER_ID_LEN] = bsearch(w->owners[k], ids, nr_ids, sizeof(*ids), by_id);
@@ -434,7 +434,9 @@ static int read_chunks(struct service *s, const struct link_want *wants, uint32_
 	if (!v)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < nr; i++) {
-		v[i] = (struct cluster_want){ .fp = wants[i].fp, .len = wants[i].len, .buf = end };
+		v[i] = (struct cluster_want){
+			.fp = wants[i].fp, .len = wants[i].len, .buf = end, .as_is = wants[i].as_is
+		};
 		end += wants[i].len;
 	}
 	end = bytes;

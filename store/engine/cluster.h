@@ -51,6 +51,7 @@ struct cluster_want {
 	struct fp fp;
 	uint32_t len;
 	void *buf;
+	bool as_is; /* whoever has it need not compare it: the caller does, and asks once more for what does not match */
 	bool got; /* result: buf has as many bytes, which the caller compares with the fingerprint */
 	uint32_t nr_owners;
 	uint8_t owners[CLUSTER_OWNERS_MAX][CLUSTER_ID_LEN]; /* who should have it; others may, too */
@@ -104,7 +105,7 @@ void engine_cluster_met(struct engine *e);
 uint64_t engine_cluster_held_ns(struct engine *e);
 bool engine_cluster_pending(struct engine *e); /* something is held that a round would be about */
 /* Of chunks that have these fingerprints and lengths, those that are here, in as few reads as they lie together; `got`
- * says which. -ENOMEM. */
+ * says which. They are compared, unless all are wanted as they are. -ENOMEM. */
 int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t nr);
 int engine_cluster_chunk(struct engine *e, struct fp fp, uint32_t len, void *buf); /* one: 1/0/<0 */
 /* Where they are, without reading any: `got`, here; else `owners` are those who have it as far as this store knows, of

@@ -155,12 +155,15 @@ static void find_all(struct engine *e, struct cluster_want *wants, size_t nr, st
 static void read_all(struct engine *e, struct cluster_want *wants, size_t nr, const struct addr *where,
 		     struct pack_piece *pieces)
 {
+	bool as_is = true;
 	size_t n = 0;
 
-	for (size_t i = 0; i < nr; i++)
+	for (size_t i = 0; i < nr; i++) {
 		if (wants[i].got)
 			add_piece(pieces, &n, &wants[i], where[i]);
-	if (packs_read_pieces(e->packs, pieces, n) == 0)
+		as_is = as_is && wants[i].as_is;
+	}
+	if ((as_is ? packs_read_as_is : packs_read_pieces)(e->packs, pieces, n) == 0)
 		return;
 	for (size_t i = 0; i < nr; i++) /* what is damaged another one has, perhaps */
 		if (wants[i].got)

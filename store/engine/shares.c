@@ -127,7 +127,7 @@ static void add_owners(struct engine *e, const struct share_owners *o, struct cl
 static void want(struct engine *e, const struct share_frame *f, const struct pack_away *chunk, struct cluster_want *ret)
 	REQUIRES(e->shares.lock)
 {
-	*ret = (struct cluster_want){ .fp = chunk->fp, .len = chunk->len, .buf = chunk->buf };
+	*ret = (struct cluster_want){ .fp = chunk->fp, .len = chunk->len, .buf = chunk->buf, .as_is = true };
 	add_owners(e, &f->owners[chunk->number], ret);
 }
 
@@ -138,18 +138,58 @@ static int look_here(struct engine *e, struct cluster_want *wants, size_t nr)
 	int r = 0;
 
 	for (size_t i = 0; i < nr && r == 0; i++) {
-		if (!wants[i].got)
+		if (!wants[i].got) {
+			wants[i].as_is = false;
 			r = engine_cluster_chunks(e, &wants[i], 1);
+		}
 		nr_missing += !wants[i].got;
 	}
 	return r < 0 ? r : nr_missing > 0 ? 0 : 1;
+}
+
+/* What has come with other bytes is not there, nor wanted as it is any more. How many these are. */
+static size_t compare(struct engine *e, struct cluster_want *wants, size_t nr)
+{
+	size_t nr_wrong = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		if (!wants[i].got || fp_is_of(&e->key, wants[i].fp, wants[i].buf, wants[i].len))
+			continue;
+		wants[i].got = wants[i].as_is = false;
+		nr_wrong++;
+	}
+	return nr_wrong;
+}
+
+/* Those that were wrong: whoever has them compares them now, tells what is damaged there, and the next one is asked. */
+static int ask_again(struct engine *e, struct cluster_want *wants, size_t nr, size_t nr_wrong)
+{
+	const struct cluster_calls *calls = e->conf.cluster_calls;
+	_cleanup_(freep) struct cluster_want *wrong = calloc(nr_wrong, sizeof(*wrong));
+	size_t n = 0;
+	int r;
+
+	if (!wrong)
+		return -ENOMEM;
+	log_warning("%zu chunks came from other nodes with other bytes: asked for again, to be compared there", nr_wrong);
+	for (size_t i = 0; i < nr; i++)
+		if (!wants[i].as_is)
+			wrong[n++] = wants[i];
+	r = calls->fetch(calls->userdata, wrong, n);
+	for (size_t i = nr; i-- > 0;)
+		if (!wants[i].as_is)
+			wants[i] = wrong[--n];
+	return r;
 }
 
 static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 {
 	const struct cluster_calls *calls = e->conf.cluster_calls;
 	int r = calls ? calls->fetch(calls->userdata, wants, nr) : -ENOTCONN;
+	size_t nr_wrong = compare(e, wants, nr);
 
+	if (nr_wrong > 0)
+		r = ask_again(e, wants, nr, nr_wrong);
 	if (look_here(e, wants, nr) > 0)
 		r = 0;
 	if (r < 0)
@@ -160,7 +200,7 @@ static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 		if (!wants[i].got)
 			return log_errno(-EIO, "chunk %s is on other nodes, and none of those that can be reached has it",
 					 fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
-		if (!fp_is_of(&e->key, wants[i].fp, wants[i].buf, wants[i].len))
+		if (!wants[i].as_is && !fp_is_of(&e->key, wants[i].fp, wants[i].buf, wants[i].len))
 			return log_errno(-EIO, "chunk %s came from another node with other bytes",
 					 fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
 		atomic_fetch_add_explicit(&e->shares.fetched, wants[i].len, memory_order_relaxed);

@@ -223,6 +223,8 @@ struct pack_piece {
 	void *buf;
 };
 int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr);
+/* The same without a look at what was read: whoever gets it compares it. */
+int packs_read_as_is(struct packs *p, const struct pack_piece *pieces, size_t nr);
 /* The same for who reads a file, up to its end or not. Files that lie one behind the other in compressed frames are
  * likely read so: when he has been given these, packs_read_ahead() decodes what comes next, if that has been seen, or
  * does nothing. It may be called by anybody at any time. */

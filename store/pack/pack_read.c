@@ -54,6 +54,7 @@ struct plan {
 	size_t nr_wants;
 	uint32_t end; /* of what is wanted */
 	uint32_t compressed; /* bytes of a compressed frame; 0: it is not */
+	bool as_is; /* what is read is not compared */
 
 	struct pack_cuts cuts; /* without their number, if that is a guess */
 	uint32_t ends[PACK_VARIED_MAX]; /* of `cuts` */
@@ -212,13 +213,13 @@ static int plan_read(struct plan *pl, bool with_table, uint32_t skip_max)
 	return request_run(pl, &q);
 }
 
-/* Compare every chunk of the plan with its fingerprint; what is damaged is told and remembered. */
+/* Compare every chunk of the plan with its fingerprint, if that is wanted; what is damaged is told and remembered. */
 static int plan_verify(struct plan *pl, const struct fp *fps)
 {
 	struct packs *p = pl->packs;
 	int r = 0;
 
-	for (uint32_t i = 0; i < nr_planned(pl); i++) {
+	for (uint32_t i = 0; !pl->as_is && i < nr_planned(pl); i++) {
 		uint32_t off;
 
 		if (!is_read(pl, i) || fp_is_of(p->conf.key, fps[i], pl->where[i], pack_cut_len(&pl->cuts, i)))
@@ -518,11 +519,12 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 }
 
 /* > 0: bytes of the frame, which is compressed; 0: it is not; <0. */
-static int read_frame(struct packs *p, const struct want *wants, size_t nr)
+static int read_frame(struct packs *p, const struct want *wants, size_t nr, bool as_is)
 {
 	struct plan pl = { .packs = p,
 			   .wants = wants,
 			   .nr_wants = nr,
+			   .as_is = as_is,
 			   .held = { .pack = wants->pack, .frame = wants->frame } };
 	struct table_view v;
 	int r;
@@ -598,6 +600,7 @@ struct frames_read {
 	struct packs *packs;
 	struct frame_read frames[FRAMES_AT_ONCE];
 	unsigned nr;
+	bool as_is;
 	_Atomic unsigned next; /* that nobody has */
 };
 
@@ -607,7 +610,7 @@ static void read_some(void *userdata)
 	unsigned i;
 
 	while ((i = atomic_fetch_add(&fr->next, 1)) < fr->nr)
-		fr->frames[i].r = read_frame(fr->packs, fr->frames[i].wants, fr->frames[i].nr);
+		fr->frames[i].r = read_frame(fr->packs, fr->frames[i].wants, fr->frames[i].nr, fr->as_is);
 }
 
 /* As many as there are, or as fit. The first want that is none of theirs. */
@@ -623,13 +626,13 @@ static const struct want *take_frames(struct frames_read *fr, const struct want 
 	return w;
 }
 
-static int read_wants(struct packs *p, struct want *wants, size_t nr, struct pack_trail *trail)
+static int read_wants(struct packs *p, struct want *wants, size_t nr, bool as_is, struct pack_trail *trail)
 {
 	const struct want *next = wants;
 
 	qsort(wants, nr, sizeof(*wants), compare_wants);
 	while (next < wants + nr) {
-		struct frames_read fr = { .packs = p };
+		struct frames_read fr = { .packs = p, .as_is = as_is };
 		bool are_coded = atomic_load_explicit(&p->likely_stored, memory_order_relaxed) != 0; /* likely */
 
 		next = take_frames(&fr, next, wants + nr);
@@ -646,7 +649,7 @@ static int read_wants(struct packs *p, struct want *wants, size_t nr, struct pac
 	return 0;
 }
 
-static int read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr, struct pack_trail *trail)
+static int read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr, bool as_is, struct pack_trail *trail)
 {
 	_cleanup_(freep) struct want *many = NULL;
 	struct want few[NR_WANTS_ON_STACK], *wants = few;
@@ -662,12 +665,17 @@ static int read_pieces(struct packs *p, const struct pack_piece *pieces, size_t 
 		if (r < 0)
 			return r;
 	}
-	return read_wants(p, wants, nr, trail);
+	return read_wants(p, wants, nr, as_is, trail);
 }
 
 int packs_read_pieces(struct packs *p, const struct pack_piece *pieces, size_t nr)
 {
-	return read_pieces(p, pieces, nr, NULL);
+	return read_pieces(p, pieces, nr, false, NULL);
+}
+
+int packs_read_as_is(struct packs *p, const struct pack_piece *pieces, size_t nr)
+{
+	return read_pieces(p, pieces, nr, true, NULL);
 }
 
 int packs_read_of_file(struct packs *p, const struct pack_piece *pieces, size_t nr, bool is_end)
@@ -676,7 +684,7 @@ int packs_read_of_file(struct packs *p, const struct pack_piece *pieces, size_t 
 	int r;
 
 	p->ahead.nr_readers++;
-	r = read_pieces(p, pieces, nr, &trail);
+	r = read_pieces(p, pieces, nr, false, &trail);
 	pack_ahead_read(&p->ahead, &trail);
 	p->ahead.nr_readers--;
 	return r;

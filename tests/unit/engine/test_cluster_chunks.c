@@ -214,6 +214,45 @@ static void one_that_is_damaged_is_not_given_and_its_neighbours_are(void **state
 	free(p);
 }
 
+static uint64_t nr_damaged(struct rig *rig)
+{
+	struct engine_stats st;
+
+	engine_stats(rig->e, &st);
+	return st.nr_damaged;
+}
+
+/* Who reads compares, and not who has it. What does not match has to be noticed there, and come from another one. */
+static void what_is_damaged_with_one_owner_comes_from_the_next(void **state)
+{
+	struct world *w = *state;
+	uint8_t *p = malloc(MiB(1));
+	struct content *c;
+
+	w->replicas = 2;
+	w->nodes[2].takes_none = w->nodes[3].takes_none = true;
+	world_write_all(w, 10, MiB(1), 1);
+	world_commit(w, NODES);
+	world_assert_committed(w);
+	assert_int_equal(world_stored(w, 0), MiB(1));
+	assert_int_equal(world_stored(w, 1), MiB(1));
+	for (uint32_t i = 0; i < 3; i++)
+		damage_chunk(w->nodes[0].rig, 1, 0, 70 + 2 * i);
+	rig_reopen(w->nodes[0].rig);
+	rig_check(w->nodes[2].rig, 10, MiB(1), 1);
+	assert_int_equal(nr_damaged(w->nodes[0].rig), 3);
+	assert_int_equal(nr_damaged(w->nodes[1].rig), 0);
+	rig_check(w->nodes[3].rig, 10, MiB(1), 1);
+
+	damage_chunk(w->nodes[1].rig, 1, 0, 72);
+	rig_reopen(w->nodes[1].rig);
+	c = rig_content(w->nodes[2].rig, 10);
+	assert_int_equal(content_read(c, p, MiB(1), 0), -EIO);
+	content_close(c);
+	assert_int_equal(nr_damaged(w->nodes[1].rig), 1);
+	free(p);
+}
+
 static void assert_located(struct rig *rig, const struct cluster_piece *p, size_t nr, bool is_here,
 			   const struct rig *owner)
 {
@@ -385,6 +424,7 @@ int main(void)
 		world_test(chunks_are_given_in_whatever_order_they_are_asked_for),
 		world_test(what_is_guessed_is_looked_at),
 		world_test(one_that_is_damaged_is_not_given_and_its_neighbours_are),
+		world_test(what_is_damaged_with_one_owner_comes_from_the_next),
 		world_test(a_file_can_be_had_when_its_node_is_lost),
 		world_test(what_was_elsewhere_can_be_kept_here),
 		world_test(what_is_here_is_lent_when_it_is_asked_for),

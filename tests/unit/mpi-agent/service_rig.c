@@ -108,8 +108,10 @@ static void store_collected(void *userdata, bool free_too)
 
 static int store_chunks(void *userdata, struct cluster_want *wants, size_t nr)
 {
-	for (size_t i = 0; i < nr; i++)
+	for (size_t i = 0; i < nr; i++) {
 		wants[i].got = store_chunk(userdata, wants[i].fp, wants[i].len, wants[i].buf) > 0;
+		((struct rig *)userdata)->nr_as_is += wants[i].as_is;
+	}
 	return 0;
 }
 
@@ -453,6 +455,7 @@ struct cluster_want *rig_wants_of(size_t nr, uint32_t len, uint64_t first)
 		w[i] = (struct cluster_want){ .fp = { .lo = first + i }, .len = len, .buf = malloc(len), .got = true };
 		assert_non_null(w[i].buf);
 		w[i].nr_owners = (uint32_t)(i % 3);
+		w[i].as_is = i % 2;
 		for (uint32_t k = 0; k < w[i].nr_owners; k++)
 			w[i].owners[k][0] = (uint8_t)(12 - (i + k) % 3);
 	}

@@ -31,6 +31,7 @@ struct rig {
 	atomic_bool pending, commit_decides, commit_hangs;
 	atomic_uint nr_commits;
 	atomic_uint nr_steps, nr_over, nr_freed; /* of collections of all nodes */
+	atomic_uint nr_as_is; /* chunks for other nodes, who compare them */
 	atomic_bool was_ours;
 	atomic_uint nr_keeps, nr_met, nr_present, nr_shared;
 	atomic_bool writes; /* a program, what others may have, too */

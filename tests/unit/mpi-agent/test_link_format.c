@@ -59,7 +59,8 @@ static const struct link_owners owners[] = {
 static const struct link_want wants[] = {
 	{ .fp = { .lo = 5 }, .len = 4096, .nr_owners = 2, .owners = { 1, 0 } },
 	{ .fp = { .lo = 4, .hi = 1 }, .len = 1 },
-	{ .fp = { .lo = 5 }, .len = 1u << 20, .nr_owners = 4, .owners = { 0, 1, 0, 1 } },
+	{ .fp = { .lo = 5 }, .len = 1u << 20, .nr_owners = 4, .as_is = 1, .owners = { 0, 1, 0, 1 } },
+	{ .fp = { .lo = 7 }, .len = 2, .as_is = 1 },
 };
 
 static const uint8_t store_ids[2][16] = { { 1 }, { 2 } };
@@ -173,6 +174,7 @@ static void gets_come_back_without_owners(void **state _unused_)
 		assert_true(fp_equal(back[i].fp, wants[i].fp));
 		assert_int_equal(back[i].len, wants[i].len);
 		assert_int_equal(back[i].nr_owners, 0);
+		assert_int_equal(back[i].as_is, wants[i].as_is);
 	}
 }
 
@@ -577,10 +579,12 @@ static void lying_fetches_are_refused(void **state _unused_)
 		{ 0, 1 },
 		{ 0, 3 },
 		{ 3, 1 },
-		{ 4, 2 },
-		{ 4, 4 },
+		{ 4, 3 },
+		{ 4, 5 },
 		{ 7, 0xff }, /* numbers */
 		{ first + FP_LEN, 5 }, /* owners */
+		{ first + FP_LEN, LINK_AS_IS | 5 },
+		{ first + FP_LEN, 0x40 }, /* what is not known */
 		{ first + 20, 2 },
 		{ second + 20, 1 }, /* of one that has none */
 		{ second + FP_LEN + 1, 0 }, /* a chunk without bytes, ... */

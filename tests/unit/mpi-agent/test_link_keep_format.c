@@ -82,6 +82,7 @@ static void lies_about_what_is_put_are_refused(void **state _unused_)
 		{ 16, 4 }, /* one more than there are */
 		{ 16 + 2, 1 }, /* many more */
 		{ 20 + 15, 1 }, /* an owner */
+		{ 20 + 15, LINK_AS_IS },
 		{ 20 + 16, 0 }, /* of no length */
 		{ 20 + 20 + 16 + 3, 1 }, /* longer than a chunk is */
 		{ 20 + 60, 2 }, /* neither here nor not */

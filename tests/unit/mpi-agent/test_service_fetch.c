@@ -73,6 +73,7 @@ static void chunks_come_in_messages_that_are_not_too_large(void **state)
 				assert_int_equal(f.nr, cases[i].in_first);
 			for (uint32_t n = 0; m == 0 && n < f.nr; n++) {
 				assert_int_equal(f.wants[n].nr_owners, c.wants[n].nr_owners);
+				assert_int_equal(f.wants[n].as_is, c.wants[n].as_is);
 				for (uint32_t k = 0; k < f.wants[n].nr_owners; k++)
 					assert_memory_equal(f.ids[f.wants[n].owners[k]], c.wants[n].owners[k], 16);
 			}
@@ -192,8 +193,8 @@ static void other_nodes_get_what_is_here(void **state)
 {
 	static const struct link_want wants[] = {
 		{ .fp = { .lo = 1 }, .len = 1 },	{ .fp = { .lo = 201 }, .len = 4096 },
-		{ .fp = { .lo = 7 }, .len = 4096 },	{ .fp = { .lo = 255 }, .len = 4096 },
-		{ .fp = { .lo = 9 }, .len = 1u << 20 },
+		{ .fp = { .lo = 7 }, .len = 4096 },	{ .fp = { .lo = 255 }, .len = 4096, .as_is = 1 },
+		{ .fp = { .lo = 9 }, .len = 1u << 20, .as_is = 1 },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	const void *chunks[ARRAY_SIZE(wants)];
@@ -214,6 +215,7 @@ static void other_nodes_get_what_is_here(void **state)
 		assert_int_equal(((const uint8_t *)chunks[4])[(1u << 20) - 1], 9);
 	}
 	service_stats(rig.s, &stats);
+	assert_int_equal(rig.nr_as_is, 6);
 	assert_int_equal(stats.nr_served, 9);
 	assert_int_equal(stats.served_bytes, 3 * (1 + 4096 + (1u << 20)));
 	rig_release(&rig);
