@@ -26,7 +26,7 @@
 #include "mpi-agent/world.h"
 
 #define EAGER_TURNS 4u /* without anything to do, before the first nap, if somebody waits; ... */
-#define EAGER_MOVING 30u /* while messages are on their way: there the other end is at it, too, in pieces */
+#define EAGER_MOVING 8u /* while messages are on their way: there the other end is at it, too, in pieces */
 #define DEAF_TURNS 3u /* while messages are on their way, without a look at the daemon's socket */
 #define NAP_MIN_NS 20000u
 #define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more, ... */

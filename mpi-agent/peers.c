@@ -42,10 +42,9 @@ struct peers {
 	struct arena *arena; /* for what comes; NULL: none */
 	struct outgoing *first, **end;
 	size_t unsent; /* bytes */
-	MPI_Request *requests; /* of those, for MPI_Testsome() */
-	struct outgoing **of; /* these */
-	int *done; /* and those it has found */
-	size_t nr_out, size; /* that there are, and room for */
+	MPI_Request *requests; /* of those, and then of `in`, for MPI_Testsome() */
+	int *done; /* that it has found */
+	size_t nr_out, size; /* that there are; room for requests, those of `in` among them */
 	struct incoming in[RECEIVES_MAX]; /* in the order they were found */
 	size_t nr_in;
 	size_t nr_hints; /* of both */
@@ -67,6 +66,24 @@ void message_move(struct message *to, struct message *from)
 	*from = MESSAGE_NONE;
 }
 
+/* For one more than there are. */
+static int make_room_to_send(struct peers *p)
+{
+	size_t size = MAX(2 * p->size, (size_t)2 * RECEIVES_MAX);
+	void *requests, *done;
+
+	if (p->nr_out + RECEIVES_MAX < p->size)
+		return 0;
+	requests = realloc(p->requests, size * sizeof(*p->requests));
+	p->requests = requests ?: p->requests;
+	done = realloc(p->done, size * sizeof(*p->done));
+	p->done = done ?: p->done;
+	if (!requests || !done)
+		return -ENOMEM;
+	p->size = size;
+	return 0;
+}
+
 int peers_new(const struct world *w, struct arena *arena, struct peers **ret)
 {
 	struct peers *p = calloc(1, sizeof(*p));
@@ -84,6 +101,10 @@ int peers_new(const struct world *w, struct arena *arena, struct peers **ret)
 	p->w = w;
 	p->arena = arena;
 	p->end = &p->first;
+	if (make_room_to_send(p) < 0) {
+		peers_free(p);
+		return -ENOMEM;
+	}
 	*ret = p;
 	return 0;
 }
@@ -98,18 +119,8 @@ void peers_free(struct peers *p)
 		free(p->found[lane]);
 	}
 	free(p->requests);
-	free(p->of);
 	free(p->done);
 	free(p);
-}
-
-/* All together: each time that MPI is asked for one it looks after all of them. */
-static int test_some(MPI_Request *requests, size_t nr, int *done, size_t *ret)
-{
-	int n = 0, r = mpi_errno(MPI_Testsome((int)nr, requests, &n, done, MPI_STATUSES_IGNORE), "messages of nodes");
-
-	*ret = r < 0 || n == MPI_UNDEFINED ? 0 : (size_t)n;
-	return r;
 }
 
 /* --- sending --- */
@@ -133,26 +144,6 @@ static struct peer_header header_of(const struct peers *p, uint32_t to, enum pee
 	return (struct peer_header){
 		.type = type, .from = p->w->rank, .to = to, .sequence = p->sent[peer_lane(type)][to], .number = number
 	};
-}
-
-/* For one more than there are. */
-static int make_room_to_send(struct peers *p)
-{
-	size_t size = MAX(2 * p->size, (size_t)16);
-	void *requests, *of, *done;
-
-	if (p->nr_out < p->size)
-		return 0;
-	requests = realloc(p->requests, size * sizeof(*p->requests));
-	p->requests = requests ?: p->requests;
-	of = realloc(p->of, size * sizeof(struct outgoing *));
-	p->of = of ?: p->of;
-	done = realloc(p->done, size * sizeof(*p->done));
-	p->done = done ?: p->done;
-	if (!requests || !of || !done)
-		return -ENOMEM;
-	p->size = size;
-	return 0;
 }
 
 /* MPI has it. */
@@ -245,24 +236,12 @@ bool peers_hinting(const struct peers *p)
 	return p->nr_hints > 0;
 }
 
-int peers_progress(struct peers *p)
+/* What MPI is done with goes. */
+static void remove_sent(struct peers *p)
 {
 	struct outgoing **at = &p->first;
-	size_t nr = 0, nr_done;
-	int r;
 
-	if (!p->first)
-		return 0;
-	for (struct outgoing *o = p->first; o; o = o->next) {
-		p->of[nr] = o;
-		p->requests[nr++] = o->request;
-	}
-	r = test_some(p->requests, nr, p->done, &nr_done);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < nr_done; i++)
-		p->of[p->done[i]]->is_sent = true;
-	while (nr_done > 0 && *at) {
+	while (*at) {
 		struct outgoing *o = *at;
 
 		if (!o->is_sent) {
@@ -277,8 +256,35 @@ int peers_progress(struct peers *p)
 			o->sent(o->userdata, o->id);
 		outgoing_free(o);
 	}
-	if (nr_done > 0)
-		p->end = at;
+	p->end = at;
+}
+
+/* All of them, to and fro, at once: each time that MPI is asked for some it looks after all, and gives its processor
+ * away if there was nothing. */
+int peers_progress(struct peers *p)
+{
+	size_t nr = 0;
+	int nr_done = 0, r;
+
+	for (struct outgoing *o = p->first; o; o = o->next)
+		p->requests[nr++] = o->request;
+	for (size_t i = 0; i < p->nr_in; i++)
+		p->requests[nr++] = p->in[i].request;
+	if (nr == 0)
+		return 0;
+	r = mpi_errno(MPI_Testsome((int)nr, p->requests, &nr_done, p->done, MPI_STATUSES_IGNORE), "messages of nodes");
+	if (r < 0 || nr_done == MPI_UNDEFINED || nr_done == 0)
+		return r;
+	nr = 0;
+	for (struct outgoing *o = p->first; o; o = o->next) {
+		o->request = p->requests[nr++];
+		o->is_sent = o->request == MPI_REQUEST_NULL;
+	}
+	for (size_t i = 0; i < p->nr_in; i++) {
+		p->in[i].request = p->requests[nr++];
+		p->in[i].is_whole = p->in[i].request == MPI_REQUEST_NULL;
+	}
+	remove_sent(p);
 	return 0;
 }
 
@@ -331,8 +337,11 @@ static int find(struct peers *p, enum peer_lane lane)
 		return r;
 	in->sequence = p->found[lane][in->from]++;
 	r = mpi_errno(MPI_Imrecv(in->message.data, len, MPI_BYTE, &message, &in->request), "message of another node");
+	if (r == 0) /* what is short has come by now */
+		r = mpi_errno(MPI_Test(&in->request, &is_there, MPI_STATUS_IGNORE), "message of another node");
 	if (r < 0)
 		return r;
+	in->is_whole = is_there;
 	p->nr_in++;
 	p->nr_hints += lane == PEER_LANE_HINTS;
 	return 1;
@@ -370,27 +379,6 @@ static int take_whole(struct peers *p, struct incoming *ret)
 	return 0;
 }
 
-/* The first that is whole. 1/0 */
-static int take(struct peers *p, struct incoming *ret)
-{
-	MPI_Request requests[RECEIVES_MAX];
-	int done[RECEIVES_MAX], r;
-	size_t nr_done;
-
-	if (take_whole(p, ret))
-		return 1;
-	if (p->nr_in == 0)
-		return 0;
-	for (size_t i = 0; i < p->nr_in; i++)
-		requests[i] = p->in[i].request;
-	r = test_some(requests, p->nr_in, done, &nr_done);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < nr_done; i++)
-		p->in[done[i]].is_whole = true;
-	return take_whole(p, ret);
-}
-
 int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct message *ret_message)
 {
 	struct incoming in;
@@ -401,7 +389,7 @@ int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, str
 		r = find(p, PEER_LANE_HINTS);
 	if (r < 0)
 		return r;
-	while ((r = take(p, &in)) > 0) {
+	while ((r = take_whole(p, &in)) > 0) {
 		if (check(p, &in, ret) == 0) {
 			message_move(ret_message, &in.message);
 			return 1;
