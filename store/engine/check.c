@@ -147,7 +147,7 @@ static int check_superblock(struct check *k)
 
 /* --- packs --- */
 
-static int is_gone(void *check, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS])
+static int fate(void *check, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	struct check *k = check;
 	const struct tail_frame *t = check_tail_of(k, pack, frame);
@@ -162,10 +162,11 @@ static int is_gone(void *check, uint32_t pack, uint32_t frame, uint64_t gone[PAC
 		r = k->db ? freed_get(k->db, pack, frame, &f) : 0;
 	if (r < 0)
 		return r;
+	memcpy(ret->gone, f.gone, sizeof(ret->gone));
 	r = check_share_of(k, pack, frame, away, &settled);
-	for (unsigned i = 0; r >= 0 && i < PACK_GONE_WORDS; i++)
-		gone[i] = f.gone[i] | (r > 0 && !settled ? away[i] : 0);
-	return r < 0 ? r : 1;
+	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
+		*(settled ? &ret->away[i] : &ret->gone[i]) |= away[i];
+	return r < 0 ? r : PACK_GONE | PACK_AWAY;
 }
 
 static int open_packs(struct check *k, bool read_only)
@@ -174,8 +175,7 @@ static int open_packs(struct check *k, bool read_only)
 		.key = &k->key,
 		.table_memory = k->conf->cache / 8,
 		.read_only = read_only,
-		.gone = is_gone,
-		.away = check_is_away,
+		.fate = fate,
 		.userdata = k,
 		.removed = k->removed,
 		.nr_removed = k->nr_removed,

@@ -111,8 +111,6 @@ void check_shares_sort(struct check *k);
 void check_shares_release(struct check *k);
 /* 1/0 it shares nothing/<0 */
 int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t away[SHARE_WORDS], bool *ret_settled);
-/* as packs_conf wants it */
-int check_is_away(void *check, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS]);
 
 /* check_view.c */
 int check_view(struct check *k);

@@ -90,11 +90,3 @@ int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t away
 	}
 	return r;
 }
-
-int check_is_away(void *check, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS])
-{
-	bool settled;
-	int r = check_share_of(check, pack, frame, away, &settled);
-
-	return r > 0 && !settled ? 0 : r;
-}

@@ -191,8 +191,7 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 		.compression = compress_for_pack(e->conf.compress),
 		.time_for = compress_time_for,
 		.is_disturbed = compress_is_disturbed,
-		.gone = freed_gone,
-		.away = shares_away,
+		.fate = freed_fate,
 		.fetch = shares_fetch,
 		.userdata = e,
 	};

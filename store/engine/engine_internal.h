@@ -584,9 +584,8 @@ void collective_release(struct engine *e);
 int shares_load(struct engine *e, const struct pack_marks *marks);
 void shares_stats(struct engine *e, struct engine_stats *ret);
 void shares_release(struct engine *e);
-int shares_away(void *engine, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS]);
-/* Of what is away and not settled: it counts as gone. Adds to `gone`; 1/0 none/<0 */
-int shares_gone(struct engine *e, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
+/* As packs ask (packs_conf): what is away, and if that is not settled, it counts as gone. */
+int shares_fate(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fate *ret);
 int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
 /* The number of a node; one that has none gets the next. */
 int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret) REQUIRES(e->shares.lock);
@@ -692,7 +691,7 @@ void filter_release(struct engine *e);
 
 /* freed.c */
 int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr); /* at open; caller frees */
-int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
+int freed_fate(void *engine, uint32_t pack, uint32_t frame, struct pack_fate *ret);
 void freed_put_frame(struct engine_tx *tx, uint32_t pack, uint32_t frame, const struct freed_frame *f);
 /* An entry of the fingerprint table. */
 bool freed_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t len);

@@ -55,27 +55,25 @@ int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr)
 	return 0;
 }
 
-int freed_gone(void *engine, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS])
+int freed_fate(void *engine, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	struct engine *e = engine;
 	struct freed_frame f;
-	int r, unsettled;
+	int r, shared;
 
-	memset(gone, 0, PACK_GONE_WORDS * sizeof(*gone));
-	r = shares_gone(e, pack, frame, gone);
+	r = shared = shares_fate(e, pack, frame, ret);
 	if (r < 0 || !atomic_load(&e->gc.any))
 		return r;
-	unsettled = r;
 	r = freed_get(e->db, pack, frame, &f);
 	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
-		gone[i] |= f.gone[i];
-	if (r != 0)
-		return r;
-	/* That a pack is gone takes the place of what was gone of it, a while before it is removed. */
-	r = freed_get_pack(e->db, pack);
-	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
-		gone[i] = UINT64_MAX;
-	return r < 0 ? r : r | unsettled;
+		ret->gone[i] |= f.gone[i];
+	if (r == 0) {
+		/* That a pack is gone takes the place of what was gone of it, a while before it is removed. */
+		r = freed_get_pack(e->db, pack);
+		for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
+			ret->gone[i] = UINT64_MAX;
+	}
+	return r < 0 ? r : r > 0 ? shared | PACK_GONE : shared;
 }
 
 void freed_put_frame(struct engine_tx *tx, uint32_t pack, uint32_t frame, const struct freed_frame *f)

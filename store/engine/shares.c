@@ -84,23 +84,7 @@ void shares_release(struct engine *e)
 	buf_release(&e->shares.waiting);
 }
 
-int shares_away(void *engine, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS])
-{
-	struct engine *e = engine;
-	struct share_frame f;
-	int r;
-
-	if (!atomic_load(&e->shares.any))
-		return 0;
-	r = share_get(e->db, pack, frame, &f);
-	if (r > 0 && !f.settled)
-		return 0;
-	if (r > 0)
-		memcpy(away, f.away, sizeof(f.away));
-	return r;
-}
-
-int shares_gone(struct engine *e, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS])
+int shares_fate(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	struct share_frame f;
 	int r;
@@ -108,11 +92,10 @@ int shares_gone(struct engine *e, uint32_t pack, uint32_t frame, uint64_t gone[P
 	if (!atomic_load(&e->shares.any))
 		return 0;
 	r = share_get(e->db, pack, frame, &f);
-	if (r <= 0 || f.settled)
-		return MIN(r, 0);
-	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
-		gone[i] |= f.away[i];
-	return 1;
+	if (r <= 0)
+		return r;
+	memcpy(f.settled ? ret->away : ret->gone, f.away, sizeof(f.away));
+	return f.settled ? PACK_AWAY : PACK_GONE;
 }
 
 /* --- reading --- */

@@ -103,6 +103,13 @@ struct pack_away {
 	void *buf;
 };
 
+/* Bit i % 64 of word i / 64 for chunk i of a frame. */
+struct pack_fate {
+	uint64_t gone[PACK_GONE_WORDS]; /* given back by packs_punch() or packs_remove(), and no chunk any more */
+	uint64_t away[PACK_GONE_WORDS]; /* its bytes are elsewhere, not in the pack, though it counts as there */
+};
+enum { PACK_GONE = 1, PACK_AWAY = 2 }; /* what there are bits of */
+
 struct packs_conf {
 	const struct fp_key *key; /* borrowed for the life of the packs */
 	uint8_t store_id[16];
@@ -120,13 +127,9 @@ struct packs_conf {
 	enum pack_time (*time_for)(void *userdata, uint32_t bytes);
 	bool (*is_disturbed)(void *userdata); /* in spare time, between parts: does somebody wait? */
 
-	/* What packs_punch() and packs_remove() have given back before. `gone` is asked whenever a table has been
-	 * read: 1 with bit i % 64 of gone[i / 64] for each chunk i that is no chunk any more, 0: all are there, <0.
-	 * NULL: all are. */
-	int (*gone)(void *userdata, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS]);
-	/* Chunks whose bytes are elsewhere, not in the pack, though they count as there: asked with `gone`, and told in
-	 * the same way. NULL: none. */
-	int (*away)(void *userdata, uint32_t pack, uint32_t frame, uint64_t away[PACK_GONE_WORDS]);
+	/* What has become of a frame's chunks: asked whenever a table has been read. PACK_GONE and PACK_AWAY, if any
+	 * are; `ret` is all zeros before. 0: all are there, <0. NULL: all are. */
+	int (*fate)(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret);
 	/* Gets such bytes, all of one frame, and checks them. */
 	int (*fetch)(void *userdata, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
 	void *userdata; /* of all of them */

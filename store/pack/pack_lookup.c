@@ -12,27 +12,25 @@
 /* wanted of a frame that is likely compressed, to read it with its table */
 #define AHEAD_MIN (PACK_FRAME_BYTES / 4)
 
-/* What is gone has no fingerprint: nobody shares it, and reading it is an error. */
-static int mask_gone(struct packs *p, uint32_t pack, uint32_t frame, struct pack_table *t)
+int packs_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
-	uint64_t gone[PACK_GONE_WORDS];
-	int r = p->conf.gone ? p->conf.gone(p->conf.userdata, pack, frame, gone) : 0;
+	*ret = (struct pack_fate){ 0 };
+	return p->conf.fate ? p->conf.fate(p->conf.userdata, pack, frame, ret) : 0;
+}
+
+/* What is gone has no fingerprint: nobody shares it, and reading it is an error. */
+static int tell_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack_table *t)
+{
+	struct pack_fate fate;
+	int r = packs_fate(p, pack, frame, &fate);
 
 	if (r < 0)
 		return r;
-	for (uint32_t i = 0; r > 0 && i < t->nr_chunks; i++)
-		if (gone[i / 64] >> i % 64 & 1)
+	memcpy(t->away, fate.away, sizeof(t->away));
+	for (uint32_t i = 0; r & PACK_GONE && i < t->nr_chunks; i++)
+		if (fate.gone[i / 64] >> i % 64 & 1)
 			t->fps[i] = FP_NONE;
 	return 1;
-}
-
-static int ask_away(struct packs *p, uint32_t pack, uint32_t frame, struct pack_table *t)
-{
-	int r = p->conf.away ? p->conf.away(p->conf.userdata, pack, frame, t->away) : 0;
-
-	if (r == 0)
-		memset(t->away, 0, sizeof(t->away));
-	return r < 0 ? r : 1;
 }
 
 /* What a whole frame would take that is compressed as well as this one; 0: it is not. */
@@ -61,11 +59,10 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 	}
 	atomic_store_explicit(&p->likely_chunk_len, ret->chunk_len, memory_order_relaxed);
 	atomic_store_explicit(&p->likely_stored, stored_of_whole(ret), memory_order_relaxed);
-	r = ask_away(p, pack, frame, ret);
-	if (r < 0)
-		return r;
-	atomic_store_explicit(&p->likely_away, pack_any_away(ret->away), memory_order_relaxed);
-	return mask_gone(p, pack, frame, ret);
+	r = tell_fate(p, pack, frame, ret);
+	if (r > 0)
+		atomic_store_explicit(&p->likely_away, pack_any_away(ret->away), memory_order_relaxed);
+	return r;
 }
 
 int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_table *ret)

@@ -221,10 +221,10 @@ static int look_at_chunks(struct look *l, struct pack_scrub *ret)
 static int look_at_nothing(struct look *l, struct pack_scrub *ret)
 {
 	struct packs *p = l->p;
-	uint64_t gone[PACK_GONE_WORDS];
-	int r = p->conf.gone ? p->conf.gone(p->conf.userdata, l->file->pack, l->frame, gone) : 0;
+	struct pack_fate fate;
+	int r = packs_fate(p, l->file->pack, l->frame, &fate);
 
-	if (r != 0)
+	if (r < 0 || r & PACK_GONE)
 		return MIN(r, 0);
 	ret->absent = true;
 	return 1;

@@ -102,7 +102,9 @@ void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, s
 /* How many frames of a pack can be there, by what was opened; 0: the pack is not ours. */
 uint32_t packs_nr_frames(struct packs *p, uint32_t pack);
 
-/* pack_lookup.c: a table block as read from its place. 1: decoded; 0: there is none, only zeros or the end of the file;
+/* pack_lookup.c: what has become of a frame's chunks, as conf.fate() tells it. */
+int packs_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack_fate *ret);
+/* A table block as read from its place. 1: decoded; 0: there is none, only zeros or the end of the file;
  * -EBADMSG, -EOPNOTSUPP: logged the first time, and remembered. */
 int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void *block, size_t len,
 		      struct pack_table *ret);

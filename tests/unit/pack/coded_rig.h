@@ -153,14 +153,14 @@ static inline void coded_try_words(struct coded *c, uint32_t part, const struct 
 	free(t);
 }
 
-/* Pages that are gone, as packs are told whose conf.gone is coded_tell_gone(). */
+/* Pages that are gone, as packs are told whose conf.fate is coded_tell_gone(). */
 static uint64_t coded_gone[PACK_GONE_WORDS] _unused_;
 
-static inline int coded_tell_gone(void *userdata, uint32_t pack, uint32_t frame, uint64_t ret[PACK_GONE_WORDS])
+static inline int coded_tell_gone(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	(void)userdata;
-	memcpy(ret, coded_gone, sizeof(coded_gone));
-	return pack == 1 && frame == 0;
+	memcpy(ret->gone, coded_gone, sizeof(coded_gone));
+	return pack == 1 && frame == 0 ? PACK_GONE : 0;
 }
 
 /* These go, of so many that there were. */

@@ -129,7 +129,7 @@ static void what_is_gone_stays_while_others_need_it(void **state)
 
 		series_init(&s);
 		memset(coded_gone, 0, sizeof(coded_gone));
-		s.rig.conf.gone = coded_tell_gone;
+		s.rig.conf.fate = coded_tell_gone;
 		rig_reopen(&s.rig);
 		for (unsigned i = 0; i < 3; i++) {
 			version_goes(&s, orders[o][i]);

@@ -377,12 +377,12 @@ static void a_frame_that_was_cut_is_damage(void **state)
 
 static uint64_t gone_now[PACK_GONE_WORDS];
 
-static int gone(void *userdata, uint32_t pack, uint32_t frame, uint64_t ret[PACK_GONE_WORDS])
+static int fate(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	(void)userdata;
 	(void)pack;
-	memcpy(ret, gone_now, sizeof(gone_now));
-	return frame == 0;
+	memcpy(ret->gone, gone_now, sizeof(gone_now));
+	return frame == 0 ? PACK_GONE : 0;
 }
 
 static void what_is_gone_gives_its_parts_back(void **state)
@@ -394,7 +394,7 @@ static void what_is_gone_gives_its_parts_back(void **state)
 
 	(void)state;
 	memset(gone_now, 0, sizeof(gone_now));
-	conf.gone = gone;
+	conf.fate = fate;
 	rig_init(&rig, conf);
 	a = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 0, 256);
 	rig_sync(&rig);

@@ -140,7 +140,7 @@ static void what_others_take_levels_of_stays(void **state)
 	(void)state;
 	memset(coded_gone, 0, sizeof(coded_gone));
 	series_init(&s, &parts);
-	s.rig.conf.gone = coded_tell_gone;
+	s.rig.conf.fate = coded_tell_gone;
 	coded_give_up(&s, 0, ROW / 4096, NR); /* the newest */
 	rig_reopen(&s.rig);
 	for (uint32_t i = ROW / 4096; i < NR; i++)

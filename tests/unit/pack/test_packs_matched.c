@@ -154,7 +154,7 @@ static void what_is_gone_stays_while_others_need_it(void **state)
 	(void)state;
 	frame_init(&f);
 	memset(coded_gone, 0, sizeof(coded_gone));
-	f.c.rig.conf.gone = coded_tell_gone;
+	f.c.rig.conf.fate = coded_tell_gone;
 	rig_reopen(&f.c.rig);
 	all = pack_stat(&f.c.rig, 1).st_blocks;
 	for (uint32_t part = 0; part < 8; part++) {

@@ -6,18 +6,19 @@
 /* What the rig's calls know: chunk i is chunk number i of the pattern, and these are elsewhere. */
 struct elsewhere {
 	uint64_t away[PACK_GONE_WORDS];
-	unsigned nr_fetched;
+	unsigned nr_fetched, nr_asked; /* chunks; what has become of a frame */
 	bool is_down;
 };
 
-static int away(void *userdata, uint32_t pack, uint32_t frame, uint64_t ret[PACK_GONE_WORDS])
+static int fate(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	struct elsewhere *e = userdata;
 
 	(void)pack;
 	(void)frame;
-	memcpy(ret, e->away, sizeof(e->away));
-	return 1;
+	memcpy(ret->away, e->away, sizeof(e->away));
+	e->nr_asked++;
+	return PACK_AWAY;
 }
 
 static int fetch(void *userdata, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr)
@@ -78,7 +79,7 @@ static void what_is_elsewhere_takes_no_space_and_is_fetched(void **state)
 	struct pack_frame *f;
 
 	(void)state;
-	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1), .away = away, .fetch = fetch, .userdata = &e });
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1), .fate = fate, .fetch = fetch, .userdata = &e });
 	f = fill(&rig, bytes);
 	assert_int_equal(packs_frame_write_partly(rig.p, f, e.away), 0);
 	check(&rig, bytes);
@@ -89,7 +90,9 @@ static void what_is_elsewhere_takes_no_space_and_is_fetched(void **state)
 	check(&rig, bytes);
 	assert_int_equal(e.nr_fetched, 56 + 1);
 	rig_reopen(&rig);
+	e.nr_asked = 0;
 	check(&rig, bytes);
+	assert_int_equal(e.nr_asked, 1); /* with the table, which is in memory then */
 	assert_int_equal(packs_is_away(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) }), 0);
 	assert_int_equal(packs_is_away(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) + 4 * PACK_BLOCK }), 1);
 	assert_int_equal(packs_scrub_frame(rig.p, 1, 0, scrub), 1);
@@ -114,7 +117,7 @@ static void what_is_not_elsewhere_after_all_is_written(void **state)
 	struct pack_frame *f;
 
 	(void)state;
-	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1), .away = away, .fetch = fetch, .userdata = &e });
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1), .fate = fate, .fetch = fetch, .userdata = &e });
 	f = fill(&rig, bytes);
 	assert_int_equal(packs_frame_write_partly(rig.p, f, first), 0);
 	assert_int_equal(packs_sync(rig.p, &rig.marks), 0);
@@ -136,7 +139,7 @@ static void chunks_of_any_lengths(void **state)
 	uint32_t at = 0;
 
 	(void)state;
-	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1), .away = away, .fetch = fetch, .userdata = &e });
+	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1), .fate = fate, .fetch = fetch, .userdata = &e });
 	assert_int_equal(packs_frame_open(rig.p, PACK_SMALL, PACK_VARIED, &f), 0);
 	for (unsigned i = 0; i < NR; i++) {
 		uint32_t len = 1000 + 8 * i;

@@ -261,11 +261,11 @@ static void frames_are_listed_with_their_cuts(void **state)
 
 static uint64_t gone_words[PACK_GONE_WORDS];
 
-static int tell_gone(void *userdata, uint32_t pack, uint32_t frame, uint64_t gone[PACK_GONE_WORDS])
+static int tell_gone(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	(void)userdata, (void)pack, (void)frame;
-	memcpy(gone, gone_words, sizeof(gone_words));
-	return 1;
+	memcpy(ret->gone, gone_words, sizeof(gone_words));
+	return PACK_GONE;
 }
 
 static void giving_back_leaves_neighbours_alone(void **state)
@@ -279,7 +279,7 @@ static void giving_back_leaves_neighbours_alone(void **state)
 	for (unsigned i = 0; i < NR; i++)
 		if (i % 3 != 0 || i < 40)
 			gone_words[i / 64] |= UINT64_C(1) << i % 64;
-	rig.conf.gone = tell_gone;
+	rig.conf.fate = tell_gone;
 	rig_reopen(&rig);
 	assert_int_equal(packs_punch(rig.p, 1, 0, PACK_VARIED, NR, gone_words), 0);
 	assert_true(pack_stat(&rig, 1).st_blocks < before);
