@@ -47,6 +47,15 @@ static int by_id(const void *a, const void *b)
 	return memcmp(a, b, CLUSTER_ID_LEN);
 }
 
+/* Most chunks have those of the one before: what was added last is not added again. */
+static bool is_among_last(const uint8_t (*ids)[CLUSTER_ID_LEN], uint32_t nr, const uint8_t *id)
+{
+	for (uint32_t i = 1; i <= MIN(nr, CLUSTER_OWNERS_MAX); i++)
+		if (by_id(ids[nr - i], id) == 0)
+			return true;
+	return false;
+}
+
 /* All owners of some wants, each once, in order. The caller frees them. */
 static int owners_of(const struct cluster_want *wants, size_t nr, uint8_t (**ret)[CLUSTER_ID_LEN], uint32_t *ret_nr)
 {
@@ -57,7 +66,8 @@ static int owners_of(const struct cluster_want *wants, size_t nr, uint8_t (**ret
 		return -ENOMEM;
 	for (size_t i = 0; i < nr; i++)
 		for (uint32_t k = 0; k < wants[i].nr_owners; k++)
-			memcpy(ids[nr_ids++], wants[i].owners[k], sizeof(*ids));
+			if (!is_among_last((const uint8_t(*)[CLUSTER_ID_LEN])ids, nr_ids, wants[i].owners[k]))
+				memcpy(ids[nr_ids++], wants[i].owners[k], sizeof(*ids));
 	qsort(ids, nr_ids, sizeof(*ids), by_id);
 	for (uint32_t i = 0; i < nr_ids; i++)
 		if (kept == 0 || by_id(ids[kept - 1], ids[i]) != 0)
@@ -199,6 +209,7 @@ static int copy_chunks(struct service *s, uint64_t agent, const struct slice *sl
 		if (!w->got)
 			continue;
 		memcpy(w->buf, chunks[i], w->len);
+		w->matches = w->key && fp_is_of(w->key, w->fp, w->buf, w->len);
 		nr_got++;
 		bytes += w->len;
 	}
@@ -284,7 +295,7 @@ int service_fetch_whole(void *userdata, struct cluster_want *wants, size_t nr)
 	agent = s->stopping ? 0 : s->nodes ? s->agent : 0;
 	mutex_unlock(&s->lock);
 	for (size_t i = 0; i < nr; i++)
-		wants[i].got = false;
+		wants[i].got = wants[i].matches = false;
 	r = agent ? fetch_all(s, agent, wants, nr) : -ENOTCONN;
 	for (size_t i = 0; i < nr; i++)
 		nr_got += wants[i].got;

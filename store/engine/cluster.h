@@ -52,7 +52,9 @@ struct cluster_want {
 	uint32_t len;
 	void *buf;
 	bool as_is; /* whoever has it need not compare it: the caller does, and asks once more for what does not match */
-	bool got; /* result: buf has as many bytes, which the caller compares with the fingerprint */
+	const struct fp_key *key; /* to compare it with as it comes, while it is in a processor's caches; NULL: need not be */
+	bool got; /* result: buf has as many bytes, which the caller compares with the fingerprint, ... */
+	bool matches; /* unless that was done */
 	uint32_t nr_owners;
 	uint8_t owners[CLUSTER_OWNERS_MAX][CLUSTER_ID_LEN]; /* who should have it; others may, too */
 };

@@ -110,7 +110,9 @@ static void add_owners(struct engine *e, const struct share_owners *o, struct cl
 static void want(struct engine *e, const struct share_frame *f, const struct pack_away *chunk, struct cluster_want *ret)
 	REQUIRES(e->shares.lock)
 {
-	*ret = (struct cluster_want){ .fp = chunk->fp, .len = chunk->len, .buf = chunk->buf, .as_is = true };
+	*ret = (struct cluster_want){
+		.fp = chunk->fp, .len = chunk->len, .buf = chunk->buf, .as_is = true, .key = &e->key
+	};
 	add_owners(e, &f->owners[chunk->number], ret);
 }
 
@@ -136,7 +138,7 @@ static size_t compare(struct engine *e, struct cluster_want *wants, size_t nr)
 	size_t nr_wrong = 0;
 
 	for (size_t i = 0; i < nr; i++) {
-		if (!wants[i].got || fp_is_of(&e->key, wants[i].fp, wants[i].buf, wants[i].len))
+		if (!wants[i].got || wants[i].matches || fp_is_of(&e->key, wants[i].fp, wants[i].buf, wants[i].len))
 			continue;
 		wants[i].got = wants[i].as_is = false;
 		nr_wrong++;

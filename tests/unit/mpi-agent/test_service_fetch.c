@@ -189,6 +189,39 @@ static void what_cannot_be_asked_for_is_not_there(void **state)
 	rig_release(&rig);
 }
 
+static void what_comes_is_compared_if_there_is_a_key(void **state)
+{
+	static const uint8_t secret[FP_KEY_LEN] = { 1 };
+	static const uint8_t right[4096] = { 2 }, wrong[4096] = { 3 };
+	const void *chunks[] = { right, wrong, right, NULL };
+	struct fp_key *key = malloc(sizeof(*key));
+	struct rig rig;
+	struct rig_call c = { .rig = &rig, .nr = 4, .wants = rig_wants_of(4, 4096, 1) };
+	struct rig_fetch f;
+
+	(void)state;
+	fp_key_init(key, FP_CLMUL, secret);
+	for (unsigned i = 0; i < 4; i++) {
+		c.wants[i].fp = fp_of(key, right, sizeof(right));
+		c.wants[i].key = i == 2 ? NULL : key;
+		c.wants[i].matches = true;
+	}
+	rig_with_agent(&rig, &rig_patient);
+	rig_call_start(&c, rig_run_fetch);
+	rig_hear_fetch(&rig, &f);
+	RIG_SAY(&rig, chunks, f.number, f.wants, chunks, f.nr);
+	assert_int_equal(rig_call_finish(&c), 0);
+	assert_true(c.wants[0].got && c.wants[0].matches);
+	assert_true(c.wants[1].got && !c.wants[1].matches);
+	assert_true(c.wants[2].got && !c.wants[2].matches);
+	assert_true(!c.wants[3].got && !c.wants[3].matches);
+	free(f.wants);
+	buf_release(&f.b);
+	rig_wants_free(c.wants, 4);
+	rig_release(&rig);
+	free(key);
+}
+
 static void other_nodes_get_what_is_here(void **state)
 {
 	static const struct link_want wants[] = {
@@ -463,6 +496,7 @@ int main(void)
 		cmocka_unit_test(chunks_that_do_not_come_are_not_waited_for),
 		cmocka_unit_test(an_agent_that_goes_leaves_no_reader_waiting),
 		cmocka_unit_test(what_cannot_be_asked_for_is_not_there),
+		cmocka_unit_test(what_comes_is_compared_if_there_is_a_key),
 		cmocka_unit_test(other_nodes_get_what_is_here),
 		cmocka_unit_test(other_nodes_get_what_lies_in_memory),
 		cmocka_unit_test(without_room_chunks_go_through_the_socket),
