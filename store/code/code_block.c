@@ -47,13 +47,13 @@ void code_work_free(struct code_work *w)
 	free(w);
 }
 
-/* Whole elements behind the lead, as many as `nr`; what there is not is zeros. */
-static void load(const struct code_header *h, const void *p, size_t len, uint8_t *ret, size_t nr)
+/* Whole elements behind the lead, from element `at` on, as many as `nr`; what there is not is zeros. */
+static void load(const struct code_header *h, const void *p, size_t len, size_t at, uint8_t *ret, size_t nr)
 {
-	size_t have = len > h->lead ? MIN(len - h->lead, nr * h->type.width) : 0;
+	size_t from = h->lead + at * h->type.width, have = len > from ? MIN(len - from, nr * h->type.width) : 0;
 
 	if (have > 0)
-		memcpy(ret, (const uint8_t *)p + h->lead, have);
+		memcpy(ret, (const uint8_t *)p + from, have);
 	memset(ret + have, 0, nr * h->type.width - have);
 	if (h->type.big_endian)
 		code_swap(ret, nr, h->type.width);
@@ -119,7 +119,7 @@ static uint16_t *base_levels(struct code_work *w, const struct code_header *h, c
 	if (h->base == CODE_BASE_NONE) {
 		memset(levels, 0, nr * sizeof(*levels));
 	} else {
-		load(h, base, base_len, w->array[1], nr);
+		load(h, base, base_len, 0, w->array[1], nr);
 		code_levels_of(w->array[1], levels, nr, h->type.width, h->stride[0]);
 	}
 	return levels;
@@ -149,7 +149,7 @@ static uint8_t *transform_levels(struct code_work *w, struct code_header *h, con
 	size_t nr = code_nr_elements(h);
 
 	static_assert(CODE_LEVELS_ROOM <= sizeof(*w->fpc), "FPC is not used with levels: its tables are for counting");
-	load(h, p, len, w->array[0], nr);
+	load(h, p, len, 0, w->array[0], nr);
 	code_levels_of(w->array[0], levels, nr, h->type.width, h->stride[0]);
 	code_levels_firsts(levels, against, h, (uint32_t *)(void *)w->fpc, firsts);
 	h->base_crc = levels_crc(h, against);
@@ -169,9 +169,9 @@ static uint8_t *transform(struct code_work *w, struct code_header *h, const uint
 	if (h->split == CODE_SPLIT_LEVELS)
 		return transform_levels(w, h, p, len, base, base_len);
 
-	load(h, p, len, w->array[0], nr);
+	load(h, p, len, 0, w->array[0], nr);
 	if (h->base != CODE_BASE_NONE) {
-		load(h, base, base_len, w->base, nr);
+		load(h, base, base_len, 0, w->base, nr);
 		code_base_in(w->array[0], w->base, nr, h->type.width, h->base);
 	}
 	a = predict(w, h, nr, which);
@@ -289,36 +289,39 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
 	return (int)sizeof(*d) + n;
 }
 
+/* Where a section's bytes are: in the block, if they are stored as they are, else at `room`, which has `len`. */
 static int section_out(struct code_work *w, const struct code_header *h, uint32_t word, const uint8_t *p, size_t left,
-		       uint8_t *ret, uint32_t len)
+		       uint8_t *room, uint32_t len, const uint8_t **ret)
 {
 	uint32_t n = CODE_SECTION_LEN(word);
 
 	if (n > left)
 		return -EBADMSG;
+	*ret = room;
 	switch (CODE_SECTION_KIND(word)) {
 	case CODE_SECTION_RAW:
-		if (n != len)
-			return -EBADMSG;
-		memcpy(ret, p, n);
-		return 0;
+		*ret = p;
+		return n == len ? 0 : -EBADMSG;
 	case CODE_SECTION_CONSTANT:
 		if (n != 1)
 			return -EBADMSG;
-		memset(ret, *p, len);
+		memset(room, *p, len);
 		return 0;
 	case CODE_SECTION_CODED:
-		return code_entropy_out(w->entropy, h->entropy, p, n, ret, len);
+		return code_entropy_out(w->entropy, h->entropy, p, n, room, len);
 	default:
 		return -EBADMSG;
 	}
 }
 
-static int sections_out(struct code_work *w, const struct code_header *h, const uint8_t *p, uint8_t *ret)
+/* How many there are. */
+static int sections_out(struct code_work *w, const struct code_header *h, const uint8_t *p,
+			const uint8_t *ret[CODE_NR_SECTIONS_MAX])
 {
 	uint32_t len[CODE_NR_SECTIONS_MAX];
 	unsigned nr = code_sections(h, len);
 	size_t left = h->stored_len - code_place_room(h);
+	uint8_t *room = w->array[0];
 	const struct le32 *words;
 	int r;
 
@@ -329,62 +332,92 @@ static int sections_out(struct code_work *w, const struct code_header *h, const 
 	left -= nr * sizeof(*words);
 	p += nr * sizeof(*words);
 	for (unsigned i = 0; i < nr; i++) {
-		r = section_out(w, h, le32_get(words[i]), p, left, ret, len[i]);
+		r = section_out(w, h, le32_get(words[i]), p, left, room, len[i], &ret[i]);
 		if (r < 0)
 			return r;
 		p += CODE_SECTION_LEN(le32_get(words[i]));
 		left -= CODE_SECTION_LEN(le32_get(words[i]));
-		ret += len[i];
+		room += len[i];
 	}
-	return left == 0 ? 0 : -EBADMSG;
+	return left == 0 ? (int)nr : -EBADMSG;
 }
 
-static void transform_back(struct code_work *w, const struct code_header *h, const void *base, size_t base_len,
-			   uint8_t *ret)
+/* n elements from `at` on, out of the sections that they are split into. */
+static void join(struct code_work *w, const struct code_header *h, const uint8_t *const sections[], size_t at,
+		 uint8_t *ret, size_t n)
 {
-	size_t nr = code_nr_elements(h), planes = nr * h->type.width, behind = h->lead + planes;
-	uint8_t *a = w->array[1], *from = w->array[0];
+	const uint8_t *planes[sizeof(uint64_t)];
+	unsigned width = h->type.width;
 
-	if (h->split == CODE_SPLIT_NONE) {
-		a = from;
-	} else if (h->split == CODE_SPLIT_BYTES) {
-		code_bytes_out(from, a, nr, h->type.width);
-	} else {
-		code_bits_out(from, a, nr, h->type.width);
-		planes = round_up(nr, 8) * h->type.width;
+	switch (h->split) {
+	case CODE_SPLIT_BYTES:
+		for (unsigned b = 0; b < width; b++)
+			planes[b] = sections[b] + at;
+		code_bytes_out(planes, ret, n, width);
+		break;
+	case CODE_SPLIT_BITS: /* one behind the other */
+		for (unsigned b = 0; b < width; b++)
+			memmove(w->array[0] + b * round_up(n, 8), sections[b], round_up(n, 8));
+		code_bits_out(w->array[0], ret, n, width);
+		break;
+	default:
+		memcpy(ret, sections[0], n * width);
 	}
-	if (h->zigzag)
-		code_zigzag_out(a, nr, h->type.width);
-	predict_back(w, h, a, nr, from + planes);
-	if (h->predict == CODE_PREDICT_FPC)
-		planes += (nr + 7) / 8;
-	if (h->base != CODE_BASE_NONE) {
-		load(h, base, base_len, w->base, nr);
-		code_base_out(a, w->base, nr, h->type.width, h->base);
-	}
-	code_map_out(a, nr, h->type.width, h->map);
-	if (h->type.big_endian)
-		code_swap(a, nr, h->type.width);
-	memcpy(ret, from + planes, h->lead);
-	memcpy(ret + h->lead, a, nr * h->type.width);
-	memcpy(ret + behind, from + planes + h->lead, h->plain_len - behind);
 }
 
-static void transform_levels_back(struct code_work *w, const struct code_header *h, const uint16_t *against, uint8_t *ret)
+/* Elements that go through all steps before the next ones: so that they stay in the first cache. */
+#define STRIP 2048u
+
+/* `to`: where the block's elements are wanted, perhaps not as elements are aligned. */
+static void elements_out(struct code_work *w, const struct code_header *h, const uint8_t *const sections[],
+			 const uint8_t *rest, const void *base, size_t base_len, uint8_t *to)
 {
-	size_t nr = code_nr_elements(h), behind = h->lead + nr * h->type.width;
-	const uint8_t *rest = w->array[0] + code_levels_bytes(h);
-	bool in_place = h->lead == 0 && nr % 8 == 0 && (uintptr_t)ret % CODE_ALIGN == 0; /* as parts of frames are */
-	uint8_t *a = in_place ? ret : w->array[1];
+	size_t nr = code_nr_elements(h), n;
+	unsigned width = h->type.width;
+	bool is_each_for_itself = h->split == CODE_SPLIT_BYTES && h->predict == CODE_PREDICT_NONE;
+	bool in_place = (uintptr_t)to % width == 0;
+
+	for (size_t at = 0; at < nr; at += n) {
+		uint8_t *a = in_place ? to + at * width : w->array[1];
+
+		n = is_each_for_itself ? MIN(nr - at, (size_t)STRIP) : nr;
+		join(w, h, sections, at, a, n);
+		if (h->zigzag)
+			code_zigzag_out(a, n, width);
+		predict_back(w, h, a, n, rest);
+		if (h->base != CODE_BASE_NONE) {
+			load(h, base, base_len, at, w->base, n);
+			code_base_out(a, w->base, n, width, h->base);
+		}
+		code_map_out(a, n, width, h->map);
+		if (h->type.big_endian)
+			code_swap(a, n, width);
+		if (!in_place)
+			memcpy(to + at * width, a, n * width);
+	}
+}
+
+/* What is in no element, from behind the sections of elements. */
+static void rest_out(const struct code_header *h, const uint8_t *rest, uint8_t *ret)
+{
+	size_t behind = h->lead + code_nr_elements(h) * h->type.width;
 
 	memcpy(ret, rest, h->lead);
 	memcpy(ret + behind, rest + h->lead, h->plain_len - behind);
-	code_levels_join(w->array[0], against, h, a);
-	code_map_out(a, nr, h->type.width, h->map);
-	if (h->type.big_endian)
-		code_swap(a, nr, h->type.width);
-	if (!in_place)
-		memcpy(ret + h->lead, a, nr * h->type.width);
+}
+
+static int decode_steps(struct code_work *w, const struct code_header *h, const uint8_t *stored, const void *base,
+			size_t base_len, uint8_t *ret)
+{
+	const uint8_t *sections[CODE_NR_SECTIONS_MAX], *rest;
+	int nr = sections_out(w, h, stored, sections);
+
+	if (nr < 0)
+		return nr;
+	rest = sections[nr - 1]; /* if there is any: of FPC which table was right comes first */
+	elements_out(w, h, sections, rest, base, base_len, ret + h->lead);
+	rest_out(h, rest + (h->predict == CODE_PREDICT_FPC ? (code_nr_elements(h) + 7) / 8 : 0), ret);
+	return (int)h->plain_len;
 }
 
 /* Sections of a block by levels, as far as levels are in them. Its fields are in `ret`, the sections' words in
@@ -425,9 +458,9 @@ size_t code_levels_end(const void *p, size_t len)
 static uint16_t *block_levels(struct code_work *w, const struct code_header *h, const void *block, size_t len)
 {
 	uint32_t words[CODE_LEVELS_NR_SECTIONS], lens[CODE_NR_SECTIONS_MAX];
+	const uint8_t *sections[CODE_LEVELS_NR_SECTIONS], *p = block;
 	uint16_t *levels = (uint16_t *)w->base;
-	uint8_t *to = w->array[0];
-	const uint8_t *p = block;
+	uint8_t *room = w->array[0];
 	struct code_header b;
 	int end = levels_sections(block, len, &b, words);
 
@@ -436,26 +469,32 @@ static uint16_t *block_levels(struct code_work *w, const struct code_header *h, 
 		return NULL;
 	p += sizeof(struct code_header_disk) + code_sections(&b, lens) * sizeof(struct le32);
 	for (unsigned i = 0; i < CODE_LEVELS_NR_SECTIONS; i++) {
-		if (section_out(w, &b, words[i], p, CODE_SECTION_LEN(words[i]), to, lens[i]) < 0)
+		if (section_out(w, &b, words[i], p, CODE_SECTION_LEN(words[i]), room, lens[i], &sections[i]) < 0)
 			return NULL;
 		p += CODE_SECTION_LEN(words[i]);
-		to += lens[i];
+		room += lens[i];
 	}
-	code_levels_get(w->array[0], &b, levels, code_nr_elements(h), w->array[1]);
+	code_levels_get(sections, &b, levels, code_nr_elements(h));
 	return levels;
 }
 
 static int decode_levels(struct code_work *w, const struct code_header *h, const uint8_t *stored,
 			 const uint16_t *against, uint8_t *ret)
 {
-	int r;
+	const uint8_t *sections[CODE_NR_SECTIONS_MAX];
+	uint8_t *to = ret + h->lead;
+	bool in_place = (uintptr_t)to % h->type.width == 0;
+	int nr;
 
 	if (!against || levels_crc(h, against) != h->base_crc)
 		return -EBADMSG;
-	r = sections_out(w, h, stored, w->array[0]);
-	if (r < 0)
-		return r;
-	transform_levels_back(w, h, against, ret);
+	nr = sections_out(w, h, stored, sections);
+	if (nr < 0)
+		return nr;
+	code_levels_join(sections, against, h, in_place ? to : w->array[1]);
+	if (!in_place)
+		memcpy(to, w->array[1], code_nr_elements(h) * h->type.width);
+	rest_out(h, sections[nr - 1], ret);
 	return (int)h->plain_len;
 }
 
@@ -503,9 +542,5 @@ int code_decode(struct code_work *w, const void *p, size_t len, const void *base
 		return decode_levels(w, &h, stored, base_levels(w, &h, base, base_len), ret);
 	if (base_crc(&h, base, base_len) != h.base_crc)
 		return -EBADMSG;
-	r = sections_out(w, &h, stored, w->array[0]);
-	if (r < 0)
-		return r;
-	transform_back(w, &h, base, base_len, ret);
-	return (int)h.plain_len;
+	return decode_steps(w, &h, stored, base, base_len, ret);
 }

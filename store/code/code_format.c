@@ -183,7 +183,7 @@ int code_header_decode_fields(const void *p, size_t len, struct code_header *ret
 	return 0;
 }
 
-int code_header_decode(const void *p, size_t len, struct code_header *ret)
+int code_header_decode_unsummed(const void *p, size_t len, struct code_header *ret)
 {
 	const struct code_header_disk *d = p;
 	struct code_header h;
@@ -200,6 +200,19 @@ int code_header_decode(const void *p, size_t len, struct code_header *ret)
 		return -EBADMSG;
 	if (h.base == CODE_BASE_NONE && h.base_crc != 0)
 		return -EBADMSG;
+	*ret = h;
+	return 0;
+}
+
+int code_header_decode(const void *p, size_t len, struct code_header *ret)
+{
+	const struct code_header_disk *d = p;
+	struct code_header h;
+	int r;
+
+	r = code_header_decode_unsummed(p, len, &h);
+	if (r < 0)
+		return r;
 	if (crc_of(d, d + 1, h.stored_len) != le32_get(d->crc))
 		return -EBADMSG;
 	*ret = h;

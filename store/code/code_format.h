@@ -212,6 +212,8 @@ bool code_steps_valid(const struct code_header *h);
 void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret);
 /* Of a whole block, header and stored bytes: nothing behind it. -EBADMSG, -EOPNOTSUPP (a later version). */
 int code_header_decode(const void *p, size_t len, struct code_header *ret);
+/* The same without a look at its sum: for whoever needs its base before it is decoded, which looks at that. */
+int code_header_decode_unsummed(const void *p, size_t len, struct code_header *ret);
 /* The fields alone, of a block of which not all is there: its sum is not looked at, nor the place of its base. */
 int code_header_decode_fields(const void *p, size_t len, struct code_header *ret);
 /* Bytes before the sections: the place of the base. */

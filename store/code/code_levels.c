@@ -76,8 +76,8 @@ void code_levels_firsts(const uint16_t *levels, const uint16_t *base, const stru
 	struct le16 *firsts = (struct le16 *)ret;
 
 	for (size_t at = 0; at < nr; at += CODE_LEVEL_RUN)
-		*firsts++ = le16_put((uint16_t)first_of_run(levels + at, base + at, MIN(nr - at, (size_t)CODE_LEVEL_RUN),
-							    window, mask));
+		*firsts++ = le16_put((uint16_t)first_of_run(levels + at, base + at,
+							    MIN(nr - at, (size_t)CODE_LEVEL_RUN), window, mask));
 }
 
 void code_levels_split(void *a, const uint16_t *base, const struct code_header *h, uint8_t *ret)
@@ -96,20 +96,45 @@ void code_levels_split(void *a, const uint16_t *base, const struct code_header *
 	memcpy(ret + s.low, bits, s.left);
 }
 
-void code_levels_join(uint8_t *sections, const uint16_t *base, const struct code_header *h, void *ret)
+/* The lowest bytes of a run of n elements, from element `at` on, as code_levels_in() leaves them. Only what is over of
+ * levels, if the others are not there. */
+static void lowest_bytes(const uint8_t *const sections[], const struct code_header *h, size_t at, size_t n,
+			 bool has_others, uint8_t ret[CODE_LEVEL_RUN])
 {
-	size_t nr = code_nr_elements(h);
-	struct sections s = sections_of(h);
-	const struct le16 *firsts = (const struct le16 *)sections;
-	uint8_t *bits = ret;
+	size_t plane = (code_nr_elements(h) + 7) / 8, some = (n + 7) / 8;
+	unsigned nr_over = h->stride[0] - 8, nr_left = 7 - nr_over;
+	uint8_t bits[CODE_LEVEL_RUN] = { 0 };
 
-	memcpy(bits, sections + s.low, s.left);
-	memcpy(bits + s.left, sections + s.firsts, s.over);
-	code_bits_out(bits, sections + s.low, nr, 1);
-	code_bytes_out(sections + s.planes, ret, nr, h->type.width);
-	for (size_t at = 0; at < nr; at += CODE_LEVEL_RUN)
-		code_levels_out((uint8_t *)ret + at * h->type.width, base + at, MIN(nr - at, (size_t)CODE_LEVEL_RUN),
-				h->type.width, h->stride[0], le16_get(*firsts++));
+	for (unsigned b = 0; b < nr_left && has_others; b++)
+		memcpy(bits + b * some, sections[h->type.width + 1] + b * plane + at / 8, some);
+	if (has_others)
+		memcpy(bits + nr_left * some, sections[h->type.width + 2] + at / 8, some);
+	for (unsigned b = 0; b < nr_over; b++)
+		memcpy(bits + (nr_left + 1 + b) * some, sections[1] + b * plane + at / 8, some);
+	code_bits_out(bits, ret, n, 1);
+}
+
+void code_levels_join(const uint8_t *const sections[], const uint16_t *base, const struct code_header *h, void *ret)
+{
+	size_t nr = code_nr_elements(h), n;
+	unsigned width = h->type.width;
+	const struct le16 *firsts = (const struct le16 *)sections[0];
+	uint8_t low[CODE_LEVEL_RUN], *a = ret;
+
+	for (size_t at = 0; at < nr; at += n, a += n * width) {
+		const uint8_t *planes[sizeof(uint64_t)];
+
+		n = MIN(nr - at, (size_t)CODE_LEVEL_RUN);
+		for (unsigned b = 0; b < width - 1; b++)
+			planes[b] = sections[2 + b] + at;
+		planes[width - 1] = low;
+		lowest_bytes(sections, h, at, n, true, low);
+		code_bytes_out(planes, a, n, width);
+		code_levels_out(a, base + at, n, width, h->stride[0], le16_get(*firsts++));
+		code_map_out(a, n, width, h->map);
+		if (h->type.big_endian)
+			code_swap(a, n, width);
+	}
 }
 
 static bool is_zero(const uint8_t *p, size_t len)
@@ -117,25 +142,23 @@ static bool is_zero(const uint8_t *p, size_t len)
 	return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
 }
 
-void code_levels_get(const uint8_t *sections, const struct code_header *h, uint16_t *ret, size_t nr, uint8_t *room)
+static void levels_of_run(const uint8_t *restrict low, const uint8_t *restrict over, size_t n, uint32_t first,
+			  uint32_t mask, uint16_t *restrict ret)
 {
-	uint32_t mask = (1u << h->stride[0]) - 1;
-	struct sections s = sections_of(h);
-	const struct le16 *firsts = (const struct le16 *)sections;
-	const uint8_t *low = sections + s.planes;
-	uint8_t *over = room + s.left + s.over;
+	for (size_t i = 0; i < n; i++)
+		ret[i] = (uint16_t)((low[i] + (uint32_t)over[i] * 256 + first) & mask);
+}
 
-	if (is_zero(sections + s.firsts, s.over)) { /* as nearly always */
-		memset(over, 0, nr);
-	} else {
-		memset(room, 0, s.left);
-		memcpy(room + s.left, sections + s.firsts, s.over);
-		code_bits_out(room, over, code_nr_elements(h), 1);
-	}
-	for (size_t at = 0; at < nr; at += CODE_LEVEL_RUN) {
-		uint32_t first = le16_get(*firsts++);
+void code_levels_get(const uint8_t *const sections[], const struct code_header *h, uint16_t *ret, size_t nr)
+{
+	const struct le16 *firsts = (const struct le16 *)sections[0];
+	bool is_over = !is_zero(sections[1], sections_of(h).over); /* hardly ever */
+	uint8_t over[CODE_LEVEL_RUN] = { 0 };
 
-		for (size_t i = at; i < MIN(nr, at + CODE_LEVEL_RUN); i++)
-			ret[i] = (uint16_t)((low[i] + (uint32_t)over[i] * 256 + first) & mask);
+	for (size_t at = 0, n; at < nr; at += n) {
+		n = MIN(nr - at, (size_t)CODE_LEVEL_RUN);
+		if (is_over)
+			lowest_bytes(sections, h, at, n, false, over);
+		levels_of_run(sections[2] + at, over, n, le16_get(*firsts++), (1u << h->stride[0]) - 1, ret + at);
 	}
 }

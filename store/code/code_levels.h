@@ -23,7 +23,7 @@ void code_levels_firsts(const uint16_t *levels, const uint16_t *base, const stru
 			uint8_t *ret);
 /* Rotated elements at `a`, which is used up, to the sections behind the first one, which is at `ret` already. */
 void code_levels_split(void *a, const uint16_t *base, const struct code_header *h, uint8_t *ret);
-/* Back, from sections, which are used up, and what is behind them. */
-void code_levels_join(uint8_t *sections, const uint16_t *base, const struct code_header *h, void *ret);
-/* The levels of the first elements, from the sections that they are in. `room`: for 2 * nr + 7 bytes. */
-void code_levels_get(const uint8_t *sections, const struct code_header *h, uint16_t *ret, size_t nr, uint8_t *room);
+/* Back, from sections wherever each lies, to elements as they are in memory. */
+void code_levels_join(const uint8_t *const sections[], const uint16_t *base, const struct code_header *h, void *ret);
+/* The levels of the first elements, from the sections that they are in. */
+void code_levels_get(const uint8_t *const sections[], const struct code_header *h, uint16_t *ret, size_t nr);

@@ -1,6 +1,7 @@
 /*
  * The steps of coding on an array of elements in the machine's order, and back. Pure, and written so that compilers
- * make vector code of the loops: arrays are aligned, do not overlap, and have no more than CODE_PLAIN_MAX bytes.
+ * make vector code of the loops: arrays are aligned as elements are, do not overlap, and have no more than CODE_PLAIN_MAX
+ * bytes.
  *
  * All arithmetic is of unsigned integers that wrap, so every pattern of bits comes back: a NaN with its payload as well
  * as -0.
@@ -39,9 +40,9 @@ void code_fpc_in(struct code_fpc_tables *t, const uint64_t *a, uint64_t *ret, si
 void code_fpc_out(struct code_fpc_tables *t, uint64_t *a, size_t nr, const uint8_t *which);
 
 /* To planes one behind the other, the first with the highest byte of each element; planes of bits have 8 * ((nr + 7) /
- * 8) bytes for each byte of an element. And from there. */
+ * 8) bytes for each byte of an element. And from there; from planes of bytes wherever each lies. */
 void code_bytes_in(const void *a, uint8_t *ret, size_t nr, unsigned width);
-void code_bytes_out(const uint8_t *planes, void *ret, size_t nr, unsigned width);
+void code_bytes_out(const uint8_t *const planes[], void *ret, size_t nr, unsigned width);
 void code_bits_in(const void *a, uint8_t *ret, size_t nr, unsigned width);
 void code_bits_out(const uint8_t *planes, void *ret, size_t nr, unsigned width);
 

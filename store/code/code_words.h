@@ -150,14 +150,16 @@ static void NAME(levels_out)(WORD *restrict a, const uint16_t *restrict base, si
 	}
 }
 
-#define PLANE(b) ((WORD)((WORD)planes[(b)*nr + i] << (BITS - 8 - 8 * (b))))
+#define PLANE(b) ((WORD)((WORD)planes[b][i] << (BITS - 8 - 8 * (b))))
 
-static void NAME(bytes_out)(const uint8_t *restrict planes, WORD *restrict ret, size_t nr)
+static void NAME(bytes_out)(const uint8_t *const planes[], WORD *restrict ret, size_t nr)
 {
 	size_t i = 0;
 
 #if BITS == 64
 	i = eight_bytes_out(planes, ret, nr);
+#elif BITS == 32
+	i = four_bytes_out(planes, ret, nr);
 #endif
 	for (; i < nr; i++) {
 		WORD x = PLANE(0);

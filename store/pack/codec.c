@@ -13,7 +13,8 @@
 #include "store/code/match.h"
 #include "store/code/twin.h"
 
-#define NR_FREE_MAX 8u /* at most half a megabyte each at the usual levels, and only where zstd is used; 1.5 with blocks */
+#define NR_FREE_MAX \
+	8u /* at most half a megabyte each at the usual levels, and only where zstd is used; 1.5 with blocks */
 
 struct coder {
 	struct coder *next_free;
@@ -21,7 +22,7 @@ struct coder {
 	ZSTD_DCtx *decompressor;
 	struct code_work *blocks;
 	struct match_out *runs;
-	uint8_t *base, *twin; /* of a block: a part, and what is rounded or widened to one */
+	uint8_t *base; /* of a block: a part; and room for what is rounded or widened to one */
 };
 
 static void coder_free(struct coder *c)
@@ -132,26 +133,33 @@ uint32_t codec_base_place(const void *p, size_t len)
 	return h.base_place;
 }
 
-/* Plain bytes [off, off + len) of the parts before. */
-static int gather(uint8_t *const before[], uint32_t off, uint32_t len, uint8_t *ret)
+/* Plain bytes [off, off + len) of the parts before: where they are, if that is in one, else copied to `room`. NULL: a
+ * part is not there. */
+static const uint8_t *gather(uint8_t *const before[], uint32_t off, uint32_t len, uint8_t *room)
 {
-	for (uint32_t n; len > 0; off += n, ret += n, len -= n) {
-		const uint8_t *part = before[off / PACK_PART_BYTES];
+	const uint8_t *part = before[off / PACK_PART_BYTES];
+	uint32_t in = off % PACK_PART_BYTES, n = MIN(len, PACK_PART_BYTES - in);
 
-		n = MIN(len, PACK_PART_BYTES - off % PACK_PART_BYTES);
+	if (n == len || !part)
+		return part ? part + in : NULL;
+	memcpy(room, part + in, n);
+	for (uint32_t at = n; at < len; at += n) {
+		part = before[(off + at) / PACK_PART_BYTES];
+		n = MIN(len - at, PACK_PART_BYTES);
 		if (!part)
-			return -EBADMSG;
-		memcpy(ret, part + off % PACK_PART_BYTES, n);
+			return NULL;
+		memcpy(room + at, part, n);
 	}
-	return 0;
+	return room;
 }
 
-/* The base of a block, to c->base: how many bytes. */
-static int find_base(struct coder *c, const struct code_header *h, uint8_t *const before[], uint32_t nr_before)
+/* The base of a block: how many bytes. */
+static int find_base(struct coder *c, const struct code_header *h, uint8_t *const before[], uint32_t nr_before,
+		     const uint8_t **ret)
 {
 	enum code_place how = code_place_how(h->base_place);
 	uint32_t off = code_place_off(h->base_place), len;
-	int r;
+	const uint8_t *from;
 
 	if (h->plain_len > PACK_PART_BYTES || off >= nr_before * PACK_PART_BYTES)
 		return -EBADMSG;
@@ -159,14 +167,15 @@ static int find_base(struct coder *c, const struct code_header *h, uint8_t *cons
 		c->base = malloc(3 * PACK_PART_BYTES);
 	if (!c->base)
 		return -ENOMEM;
-	c->twin = c->base + PACK_PART_BYTES;
 	len = pack_base_len(h->base_place, nr_before, h->plain_len);
-	if (how == CODE_PLACE_SAME || how == CODE_PLACE_LEVELS) {
-		r = gather(before, off, len, c->base);
-		return r < 0 ? r : (int)len;
-	}
-	r = gather(before, off, len, c->twin);
-	return r < 0 ? r : (int)twin_base(how, h->type, h->lead, c->twin, len, h->plain_len, c->base);
+	from = gather(before, off, len, c->base + PACK_PART_BYTES);
+	if (!from)
+		return -EBADMSG;
+	*ret = from;
+	if (how == CODE_PLACE_SAME || how == CODE_PLACE_LEVELS)
+		return (int)len;
+	*ret = c->base;
+	return (int)twin_base(how, h->type, h->lead, from, len, h->plain_len, c->base);
 }
 
 static bool has_memory_for_blocks(struct coder *c)
@@ -218,6 +227,7 @@ static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *con
 			void *ret, size_t room)
 {
 	const struct code_header_disk *d = p;
+	const uint8_t *base = NULL;
 	struct code_header h;
 	int n = 0;
 
@@ -226,13 +236,13 @@ static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *con
 	if (!has_memory_for_blocks(c))
 		return -ENOMEM;
 	if (len >= sizeof(*d) && (d->version == CODE_VERSION_PLACED || d->version == CODE_VERSION_LEVELS)) {
-		n = code_header_decode(p, len, &h);
+		n = code_header_decode_unsummed(p, len, &h);
 		if (n == 0 && h.base_place > 0)
-			n = find_base(c, &h, before, nr_before);
+			n = find_base(c, &h, before, nr_before, &base);
 		if (n < 0)
 			return n == -ENOMEM ? n : -EBADMSG;
 	}
-	n = code_decode(c->blocks, p, len, n > 0 ? c->base : NULL, (size_t)n, ret, room);
+	n = code_decode(c->blocks, p, len, base, (size_t)n, ret, room);
 	return n < 0 && n != -ENOMEM ? -EBADMSG : n;
 }
 
