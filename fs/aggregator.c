@@ -31,6 +31,7 @@
 #define AGAIN_NS UINT64_C(5000000000) /* when somebody else compacts or collects */
 #define LOOK_NS UINT64_C(20000000)
 #define SAID_MAX 400u /* of what it says, to be logged if it fails */
+#define STEPS 5u /* as many as ckptfs-compact codes one against the other */
 
 struct aggregator {
 	struct fs *fs; /* constant, as those up to the lock */
@@ -52,6 +53,7 @@ struct aggregator {
 
 	/* The thread's. */
 	struct compacted done, skipped; /* skipped: that failed since the mount */
+	struct compacted together; /* that others before or behind them were compacted with since the mount */
 };
 
 struct directory {
@@ -60,6 +62,15 @@ struct directory {
 };
 
 /* --- what is to be done --- */
+
+static void set_directory(struct directory *d, uint64_t ino, uint64_t sealed_ns, const struct buf *path)
+{
+	d->ino = ino;
+	d->sealed_ns = sealed_ns;
+	buf_clear(&d->path);
+	buf_add(&d->path, path->data, path->len);
+	buf_add_u8(&d->path, 0);
+}
 
 /* The first that has not been compacted, and how many of them there are. 1/0/<0 */
 static int find_directory(struct aggregator *a, struct directory *ret, uint64_t *ret_nr)
@@ -75,21 +86,76 @@ static int find_directory(struct aggregator *a, struct directory *ret, uint64_t 
 		bool is_done = compacted_has(&a->done, ino, sealed_ns),
 		     is_skipped = compacted_has(&a->skipped, ino, sealed_ns);
 
-		if (!is_done && !is_skipped && (*ret_nr)++ == 0) {
-			ret->ino = ino;
-			ret->sealed_ns = sealed_ns;
-			buf_clear(&ret->path);
-			buf_add(&ret->path, path.data, path.len);
-			buf_add_u8(&ret->path, 0);
-		}
+		compacted_has(&a->together, ino, sealed_ns);
+		if (!is_done && !is_skipped && (*ret_nr)++ == 0)
+			set_directory(ret, ino, sealed_ns, &path);
 		buf_clear(&path);
 	}
 	if (r < 0)
 		return r;
 	compacted_drop_unseen(&a->done);
 	compacted_drop_unseen(&a->skipped);
+	compacted_drop_unseen(&a->together);
 	r = buf_error(&ret->path);
 	return r < 0 ? r : *ret_nr > 0;
+}
+
+/* Of a path the part before the last name. */
+static size_t parent_len(const void *path, size_t len)
+{
+	const char *slash = memrchr(path, '/', len);
+
+	return slash ? (size_t)(slash - (const char *)path) : 0;
+}
+
+static bool is_beside(const struct directory *d, const struct buf *path)
+{
+	size_t parent = parent_len(d->path.data, d->path.len - 1);
+
+	return path->len > 0 && d->path.len > 1 && parent_len(path->data, path->len) == parent &&
+	       memcmp(path->data, d->path.data, parent) == 0;
+}
+
+/* Behind the first, in any order. */
+static void keep_newest(struct directory d[STEPS], uint64_t ino, uint64_t sealed_ns, const struct buf *path)
+{
+	struct directory *oldest = &d[1];
+
+	for (size_t i = 2; i < STEPS; i++)
+		oldest = d[i].sealed_ns < oldest->sealed_ns ? &d[i] : oldest;
+	if (oldest->sealed_ns < sealed_ns)
+		set_directory(oldest, ino, sealed_ns, path);
+}
+
+/*
+ * d[0] has come; steps that were compacted before it, each by itself, may be coded one against the other now. Which
+ * they are ckptfs-compact knows by the names of files; here, those that were sealed last in the same directory are
+ * asked about, once there are as many as can be coded together. So each is read twice, and not with every step that
+ * comes. How many there are, with the first; <0.
+ */
+static int find_steps(struct aggregator *a, struct directory d[STEPS])
+{
+	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
+	struct ns_seal seal;
+	bool has_all = true;
+	uint64_t ino = 0;
+	int r;
+
+	for (size_t i = 1; i < STEPS; i++)
+		d[i].sealed_ns = 0;
+	while ((r = seal_next(a->fs, ino, geteuid(), &ino, &seal, &path)) > 0) {
+		uint64_t sealed_ns = (uint64_t)seal.sealed_ns;
+
+		if (sealed_ns < d[0].sealed_ns && is_beside(d, &path) && compacted_has(&a->done, ino, sealed_ns) &&
+		    !compacted_has(&a->together, ino, sealed_ns))
+			keep_newest(d, ino, sealed_ns, &path);
+		buf_clear(&path);
+	}
+	for (size_t i = 1; i < STEPS && r == 0; i++) {
+		has_all &= d[i].sealed_ns > 0;
+		r = buf_error(&d[i].path);
+	}
+	return r < 0 ? r : has_all ? (int)STEPS : 1;
 }
 
 /* --- the process --- */
@@ -108,22 +174,20 @@ static void find_program(char ret[PATH_MAX])
 		snprintf(ret, PATH_MAX, "%s/ckptfs-compact", CKPTFS_BINDIR);
 }
 
-static int spawn(const struct aggregator *a, const char *path, int out, pid_t *ret)
+/* The paths end with NULL. */
+static int spawn(const struct aggregator *a, char *const path[STEPS + 1], int out, pid_t *ret)
 {
 	char budget[24], *environment[] = { NULL };
-	char *argv[] = { (char *)"ckptfs-compact",
-			 (char *)"--background",
-			 (char *)"--budget",
-			 budget,
-			 (char *)"--",
-			 (char *)path,
-			 NULL };
+	char *argv[5 + STEPS + 1] = {
+		(char *)"ckptfs-compact", (char *)"--background", (char *)"--budget", budget, (char *)"--",
+	};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none;
 	int r;
 
 	snprintf(budget, sizeof(budget), "%" PRIu64, a->budget);
+	memcpy(argv + 5, path, (STEPS + 1) * sizeof(*path));
 	sigemptyset(&none);
 	r = posix_spawn_file_actions_init(&actions);
 	if (r)
@@ -231,7 +295,7 @@ static void await_compactor(struct aggregator *a)
 }
 
 /* Its exit status; -ECANCELED: ended before; <0. */
-static int run_program(struct aggregator *a, const char *path, char *said, size_t *said_len)
+static int run_program(struct aggregator *a, char *const path[STEPS + 1], char *said, size_t *said_len)
 {
 	_cleanup_(closep) int in = -1;
 	int pipe_fd[2], r, status;
@@ -274,17 +338,38 @@ static int note_done(struct aggregator *a, const struct directory *d, bool faile
 	return r;
 }
 
-/* How long to wait before the next one. */
-static uint64_t compact(struct aggregator *a, const struct directory *d)
+/* As run_program(). */
+static int compact_some(struct aggregator *a, const struct directory *d, int nr, char *said, size_t *said_len)
 {
-	_cleanup_(freep) char *path = NULL;
+	char *path[STEPS + 1] = { NULL };
+	int r = 0;
+
+	for (int i = 0; i < nr && r == 0; i++)
+		if (asprintf(&path[i], "%s/%s", a->mountpoint, (const char *)d[i].path.data) < 0) {
+			path[i] = NULL;
+			r = -ENOMEM;
+		}
+	if (r == 0)
+		r = run_program(a, path, said, said_len);
+	for (int i = 0; i < nr; i++)
+		free(path[i]);
+	return r;
+}
+
+/* How long to wait before the next one. */
+static uint64_t compact(struct aggregator *a, struct directory d[STEPS])
+{
 	char said[SAID_MAX + 1] = "";
 	size_t said_len = 0;
-	int r;
+	int nr = find_steps(a, d), r;
 
-	if (asprintf(&path, "%s/%s", a->mountpoint, (const char *)d->path.data) < 0)
+	if (nr < 0)
 		return AGAIN_NS;
-	r = run_program(a, path, said, &said_len);
+	r = compact_some(a, d, nr, said, &said_len);
+	if (r != 0 && r != -ECANCELED && r != CKPTFS_COMPACT_EXIT_BUSY && nr > 1) {
+		said_len = 0; /* one of the others may have gone */
+		r = compact_some(a, d, 1, said, &said_len);
+	}
 	if (r == -ECANCELED)
 		return 0;
 	if (r == CKPTFS_COMPACT_EXIT_BUSY)
@@ -292,6 +377,8 @@ static uint64_t compact(struct aggregator *a, const struct directory *d)
 	if (r != 0)
 		log_warning("directory %" PRIu64 ": not compacted by itself: %.*s", d->ino, (int)said_len, said);
 	r = note_done(a, d, r != 0);
+	for (int i = 0; i < nr && nr > 1 && r == 0; i++)
+		r = compacted_add(&a->together, d[i].ino, d[i].sealed_ns);
 	return r < 0 ? AGAIN_NS : 0;
 }
 
@@ -333,12 +420,12 @@ static bool wait_for(struct aggregator *a, uint64_t ns, const uint64_t *nr_waiti
 static void *work(void *userdata)
 {
 	struct aggregator *a = userdata;
-	struct directory d = { .path = BUF_EMPTY };
+	struct directory d[STEPS] = { 0 };
 	uint64_t written = UINT64_MAX, pause_ns = 0, nr_waiting = 0;
 
 	pthread_setname_np(pthread_self(), "ckptfs-gather");
 	while (wait_for(a, pause_ns, &nr_waiting)) {
-		int r = find_directory(a, &d, &nr_waiting);
+		int r = find_directory(a, d, &nr_waiting);
 
 		if (r < 0)
 			log_errno(r, "sealed directories cannot be listed");
@@ -347,9 +434,10 @@ static void *work(void *userdata)
 		else if (!is_calm(a, &written))
 			pause_ns = CALM_NS;
 		else
-			pause_ns = compact(a, &d);
+			pause_ns = compact(a, d);
 	}
-	buf_release(&d.path);
+	for (size_t i = 0; i < STEPS; i++)
+		buf_release(&d[i].path);
 	return NULL;
 }
 
@@ -416,6 +504,7 @@ void aggregator_free(struct aggregator *a)
 	aggregator_stop(a);
 	compacted_release(&a->done);
 	compacted_release(&a->skipped);
+	compacted_release(&a->together);
 	cond_release(&a->changed);
 	mutex_release(&a->lock);
 	free(a);

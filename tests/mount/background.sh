@@ -1,6 +1,6 @@
 #!/bin/bash
-# compact=auto: what is sealed is compacted by itself, keeps its bytes, and is not looked at twice, over remounts and kill -9; it can be paused,
-# gives way to a collection, and keeps nobody from unmounting.
+# compact=auto: what is sealed is compacted by itself, steps with those before them, keeps its bytes, and is not looked at twice, over remounts and
+# kill -9; it can be paused, gives way to a collection, and keeps nobody from unmounting.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
@@ -78,6 +78,29 @@ same four
 exits 2 "$compact" --pause "$WORK"
 exits 1 "$compact" --pause "$MNT" "$MNT"
 echo "ok paused, and not done twice"
+
+# Steps that come one by one are coded by themselves, and one against the other when there are five of them.
+fs_remount compact=auto
+before=$(coded)
+mkdir "$MNT/run" "$WORK/run"
+for i in 1 2 3 4; do
+	make_step "run/step.$i" "1$i"
+	await has_done $i
+done
+apart=$(($(coded) - before))
+[ "$apart" -lt 4300000 ] || fail "of 4 MiB $apart bytes were coded"
+make_step run/step.5 15
+await has_done 5
+both=$(($(coded) - before - apart))
+[ "$both" -ge 5000000 ] || fail "the fifth step was not coded with those before it: $both bytes were"
+same run/step.1 run/step.2 run/step.3 run/step.4 run/step.5
+make_step run/step.6 16
+await has_done 6
+[ $(($(coded) - before - apart - both)) -lt 1100000 ] || fail "steps were coded a third time"
+"$seal" --unseal "$MNT/run/step.5" >/dev/null
+rm -r "$MNT/run/step.5"
+same run/step.1 run/step.4 run/step.6
+echo "ok steps together"
 
 # While it is at work, and slowly: nobody waits for it. Paused it ends; a collection is not refused; unmounting works, both ways.
 fs_remount compact=auto,read_rate=1M
