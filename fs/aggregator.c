@@ -36,6 +36,7 @@
 struct aggregator {
 	struct fs *fs; /* constant, as those up to the lock */
 	uint64_t budget;
+	char *names; /* a file of rules; NULL: none */
 	const char *mountpoint;
 	dev_t dev;
 	char program[PATH_MAX];
@@ -178,16 +179,20 @@ static void find_program(char ret[PATH_MAX])
 static int spawn(const struct aggregator *a, char *const path[STEPS + 1], int out, pid_t *ret)
 {
 	char budget[24], *environment[] = { NULL };
-	char *argv[5 + STEPS + 1] = {
-		(char *)"ckptfs-compact", (char *)"--background", (char *)"--budget", budget, (char *)"--",
-	};
+	char *argv[8 + STEPS] = { (char *)"ckptfs-compact", (char *)"--background", (char *)"--budget", budget };
+	size_t nr = 4;
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none;
 	int r;
 
 	snprintf(budget, sizeof(budget), "%" PRIu64, a->budget);
-	memcpy(argv + 5, path, (STEPS + 1) * sizeof(*path));
+	if (a->names) {
+		argv[nr++] = (char *)"--names";
+		argv[nr++] = a->names;
+	}
+	argv[nr++] = (char *)"--";
+	memcpy(argv + nr, path, (STEPS + 1) * sizeof(*path));
 	sigemptyset(&none);
 	r = posix_spawn_file_actions_init(&actions);
 	if (r)
@@ -443,7 +448,7 @@ static void *work(void *userdata)
 
 /* --- from outside --- */
 
-int aggregator_new(struct fs *fs, uint64_t budget, struct aggregator **ret)
+int aggregator_new(struct fs *fs, uint64_t budget, const char *names, struct aggregator **ret)
 {
 	struct aggregator *a = calloc(1, sizeof(*a));
 
@@ -453,6 +458,13 @@ int aggregator_new(struct fs *fs, uint64_t budget, struct aggregator **ret)
 	a->budget = budget;
 	mutex_init(&a->lock);
 	cond_init(&a->changed);
+	a->names = names ? realpath(names, NULL) : NULL; /* the daemon will be elsewhere */
+	if (names && !a->names) {
+		int r = log_errno(-errno, "option compact_names=%s: cannot be read", names);
+
+		aggregator_free(a);
+		return r;
+	}
 	*ret = a;
 	return 0;
 }
@@ -507,6 +519,7 @@ void aggregator_free(struct aggregator *a)
 	compacted_release(&a->together);
 	cond_release(&a->changed);
 	mutex_release(&a->lock);
+	free(a->names);
 	free(a);
 }
 

@@ -33,8 +33,9 @@ struct aggregator_status {
 	uint64_t nr_done, nr_failed; /* since the mount */
 };
 
-/* budget: CPU seconds for each GB. Does nothing yet. */
-int aggregator_new(struct fs *fs, uint64_t budget, struct aggregator **ret);
+/* budget: CPU seconds for each GB; names: a file of rules for names of variables (ckptfs-compact --names), NULL: none.
+ * Does nothing yet. */
+int aggregator_new(struct fs *fs, uint64_t budget, const char *names, struct aggregator **ret);
 /* Once the mount answers. Borrows the path. */
 int aggregator_start(struct aggregator *a, const char *mountpoint);
 /* Ends what is running, and waits for it; while requests are still answered. NULL is fine, as below: nothing happens by

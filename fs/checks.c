@@ -231,6 +231,14 @@ static int check_log(const struct options *o, const struct checks *c)
 	return 0; /* what else is wrong with it is told when it is opened */
 }
 
+/* What is in it is for ckptfs-compact to judge. */
+static int check_names(const struct options *o)
+{
+	if (o->compact_names && access(o->compact_names, R_OK) < 0)
+		return log_errno(-errno, "option compact_names=%s: cannot be read", o->compact_names);
+	return 0;
+}
+
 static int check_device(void)
 {
 	_cleanup_(closep) int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -259,6 +267,8 @@ int checks_run(const struct options *o, struct checks *ret)
 		r = check_cluster(o, &c);
 	if (r == 0)
 		r = check_log(o, &c);
+	if (r == 0)
+		r = check_names(o);
 	if (r == 0)
 		r = check_device();
 	if (r < 0)

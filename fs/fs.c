@@ -80,7 +80,7 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	if (r == 0)
 		r = compactor_new(e, &fs->compactor);
 	if (r == 0 && !fs->read_only && o->compact == AGGREGATOR_AUTO)
-		r = aggregator_new(fs, o->compact_budget, &fs->aggregator);
+		r = aggregator_new(fs, o->compact_budget, o->compact_names, &fs->aggregator);
 	if (r == 0)
 		r = inquiries_new(e, &fs->inquiries);
 	if (r == 0)

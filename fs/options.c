@@ -55,6 +55,8 @@ static const struct conf_key keys[] = {
 	  "auto: variables of what is sealed are stored side by side, coded by what they are, while nobody writes" },
 	{ "compact_budget", CONF_NUMBER, offsetof(struct options, compact_budget), "10", NULL,
 	  "CPU seconds that this may take for each GB" },
+	{ "compact_names", CONF_STRING, offsetof(struct options, compact_names), NULL, NULL,
+	  "file of rules that say which variables are called otherwise" },
 	{ "compact_group", CONF_NUMBER, offsetof(struct options, compact_group), "0", NULL,
 	  "nodes of the cluster that form a group: what is sealed goes to its collectors, which compact it; 0: each node has its own" },
 	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), NULL, NULL,

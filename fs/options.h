@@ -18,6 +18,7 @@ struct options {
 	int protect; /* enum protect_mode */
 	int compact; /* enum aggregator_mode */
 	uint64_t compact_budget; /* CPU seconds for each GB */
+	char *compact_names; /* a file of rules; NULL: none */
 	uint64_t compact_group; /* nodes; 0: each for itself */
 	char *autoseal; /* conventions (autoseal.h); NULL: none */
 	char *metrics; /* where to answer HTTP; NULL: nowhere */

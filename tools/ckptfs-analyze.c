@@ -18,12 +18,12 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/classify/names.h"
 #include "tools/analyze.h"
 #include "tools/analyze_complain.h"
 #include "tools/analyze_report.h"
 #include "tools/classifier.h"
 #include "tools/interrupt.h"
+#include "tools/names_file.h"
 #include "tools/output.h"
 
 #define SHOW_NS (200 * 1000 * 1000ull)
@@ -282,34 +282,6 @@ static int set_budget(struct request *q, const char *text)
 	return 0;
 }
 
-static int set_names(struct request *q, const char *path)
-{
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	struct names *names;
-	size_t len = 0;
-	char why[200];
-	ssize_t n;
-	int r;
-
-	do {
-		n = fd < 0 ? -1 : read(fd, q->names + len, sizeof(q->names) - len);
-		len += n > 0 ? (size_t)n : 0;
-	} while ((n > 0 && len < sizeof(q->names)) || (n < 0 && fd >= 0 && errno == EINTR));
-	if (n < 0)
-		return complain(-errno, "--names %s: cannot be read", path);
-	if (len == sizeof(q->names))
-		return refuse("--names %s: has more than %u bytes", path, NAMES_TEXT_MAX);
-	if (memchr(q->names, 0, len))
-		return refuse("--names %s: is no text", path);
-	q->names[len] = 0;
-	r = names_parse(q->names, &names, why, sizeof(why));
-	if (r < 0)
-		return refuse("--names %s: %s", path, r == -EINVAL ? why : strerror(-r));
-	names_free(names); /* ckptfs-classify parses them again, where time is limited */
-	q->aware.names = q->names;
-	return 0;
-}
-
 /* How variables are looked at: 1 it was such an option, 0 another one, < 0 refused. */
 static int set_aware(struct request *q, int option, const char *text)
 {
@@ -333,7 +305,8 @@ static int set_aware(struct request *q, int option, const char *text)
 		r = set_budget(q, text);
 		break;
 	case 'N':
-		r = set_names(q, text);
+		r = names_file_read(text, q->names);
+		q->aware.names = q->names;
 		break;
 	case 'T':
 		q->aware.no_twins = true;

@@ -31,6 +31,7 @@
 #include "tools/compact_sets.h"
 #include "tools/daemon.h"
 #include "tools/interrupt.h"
+#include "tools/names_file.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 
@@ -70,6 +71,8 @@ struct request {
 	bool copies; /* of other nodes, too */
 	const char *tell; /* "pause" or "resume": nothing else is done */
 	char helper[PATH_MAX]; /* ckptfs-classify */
+	bool has_names;
+	char names[NAMES_TEXT_MAX + 1]; /* rules */
 
 	struct files files;
 	int mount; /* any descriptor of it */
@@ -93,7 +96,8 @@ struct request {
 static void help(FILE *to)
 {
 	fputs("Usage: ckptfs-compact [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
-	      "                      [--rate SIZE] [--copies] [--dry-run] [--background] [--json | --quiet] FILE|DIRECTORY...\n"
+	      "                      [--names FILE] [--rate SIZE] [--copies] [--dry-run] [--background] [--json | --quiet]\n"
+	      "                      FILE|DIRECTORY...\n"
 	      "       ckptfs-compact --pause | --resume MOUNTPOINT\n"
 	      "Store the variables of files in a ckptfs mount side by side, coded by what they are: HDF5, netCDF, safetensors, torch and\n"
 	      "numpy files, and the rest as plain bytes. Every file keeps its bytes, and can be read and written meanwhile.\n\n"
@@ -103,6 +107,7 @@ static void help(FILE *to)
 	      "  --chain N      steps that are coded one against the other, 0 to 15 (default: up to 4, as long as reading\n"
 	      "                 one takes no more than its plain bytes)\n"
 	      "  --budget S     CPU seconds per GB that coding may take (default 10)\n"
+	      "  --names FILE   rules that say what variables are called instead: an expression and a new name a line\n"
 	      "  --rate SIZE    read and write no more than this of packs per second, such as 50M\n"
 	      "  --copies       also what this node has of the same directories of other nodes: their ranks are merged with its own\n"
 	      "  --dry-run      only tell what would become of them\n"
@@ -321,7 +326,9 @@ static bool is_full(const struct request *q, const struct set *set, const struct
 static int compact_set(void *userdata, struct file **file, size_t nr, bool follows)
 {
 	struct request *q = userdata;
-	struct classify_conf conf = { .helper = q->helper, .limit_ms = CLASSIFY_MS };
+	struct classify_conf conf = { .helper = q->helper,
+				      .limit_ms = CLASSIFY_MS,
+				      .names = q->has_names ? q->names : NULL };
 	struct compact_pieces p = { 0 };
 	struct set set = { 0 };
 	int r;
@@ -493,6 +500,7 @@ static int parse(int argc, char *argv[], struct request *q)
 		{ "json", no_argument, NULL, 'j' },	    { "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },	    { "version", no_argument, NULL, 'V' },
 		{ "chain", required_argument, NULL, 'C' },  { "copies", no_argument, NULL, 'c' },
+		{ "names", required_argument, NULL, 'N' },
 		{ 0 },
 	};
 	int c, r = 0;
@@ -510,6 +518,10 @@ static int parse(int argc, char *argv[], struct request *q)
 		case 'B':
 		case 'r':
 			r = set_size(q, c, optarg);
+			break;
+		case 'N':
+			r = names_file_read(optarg, q->names);
+			q->has_names = true;
 			break;
 		case 'n':
 			q->rows.dry_run = true;

@@ -102,6 +102,19 @@ rm -r "$MNT/run/step.5"
 same run/step.1 run/step.4 run/step.6
 echo "ok steps together"
 
+# Rules for names are those of the mount.
+mkdir "$WORK/other"
+exits 32 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE.other" "$WORK/other" -o "compact=auto,compact_names=$WORK/nothing"
+says 'compact_names.*No such file'
+[ ! -e "$STORE.other" ] || fail "a store was made all the same"
+printf 'arr(.*)\trenamed\\1\n' >"$WORK/rules"
+fs_remount "compact=auto,compact_names=$WORK/rules"
+make_step named 7
+await has_done 1
+"$stat" --variables "$MNT" | grep -q renamed || fail "compact_names= is not obeyed: $("$stat" --variables "$MNT")"
+same named
+echo "ok names"
+
 # While it is at work, and slowly: nobody waits for it. Paused it ends; a collection is not refused; unmounting works, both ways.
 fs_remount compact=auto,read_rate=1M
 make_step five 5 large

@@ -142,10 +142,41 @@ for round in 1 2 3 4; do
 	fs_sound "round $round, compacted"
 done
 
+# Names that have the rank in them are keys of their own, unless rules say that they mean the same.
+make_named() { # DIRECTORY
+	"$PYTHON" - "$1" <<-'END'
+		import array, json, os, random, struct, sys
+		random.seed(3)
+		os.makedirs(sys.argv[1])
+		for rank in range(4):
+		    data = array.array("d", [i / 700 + random.random() * 1e-7 for i in range(1 << 14)]).tobytes()
+		    head = json.dumps({f"rank_{rank}/t": {"dtype": "F64", "shape": [1 << 14], "data_offsets": [0, len(data)]}}).encode()
+		    with open(f"{sys.argv[1]}/{rank}.safetensors", "wb") as f:
+		        f.write(struct.pack("<Q", len(head)) + head + data)
+	END
+}
+fs_mount
+make_named "$WORK/named"
+cp -r "$WORK/named" "$MNT/"
+printf '# the same in all\nrank_(\\d+)/(.*)\t\\2\n' >"$WORK/rules"
+keys() { value '[v["key"] for v in d["variables"] if "F64" in v["key"]]'; }
+run --dry-run --scheme aware "$MNT/named"
+[ "$(keys)" = "['rank_0/t_F64LE_Array1D', 'rank_1/t_F64LE_Array1D', 'rank_2/t_F64LE_Array1D', 'rank_3/t_F64LE_Array1D']" ] || fail "keys are $(keys)"
+run --names "$WORK/rules" --scheme aware "$MNT/named"
+[ "$(keys)" = "['t_F64LE_Array1D']" ] || fail "keys are $(keys)"
+diff -r "$WORK/named" "$MNT/named"
+echo 'rank_( x' >"$WORK/rules"
+exits 1 "$compact" --names "$WORK/rules" "$MNT/named"
+says "line 1"
+exits 1 "$compact" --names "$WORK/nothing" "$MNT/named"
+says "cannot be read"
+fs_umount
+fs_sound "named"
+
 # What cannot be done is said.
 fs_mount
 exits 2 "$compact" "$WORK/steps/step-100"
-says "ioctl"
+says "not on a mounted ckptfs"
 exits 2 "$compact" "$MNT/steps/step-100" "$WORK/steps/step-100"
 says "same mount"
 exits 2 "$compact" "$MNT/nothing"

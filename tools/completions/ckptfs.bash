@@ -2,7 +2,7 @@
 
 _ckptfs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[0]##*/}
-	local options="agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compress=none compress=lz4 compress=zstd
+	local options="agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compact_names= compress=none compress=lz4 compress=zstd
 		compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto hash=xxh3 hash=sha256 hash=clmul log=
 		log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= nonempty page= pending= private
 		protect= read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec"
@@ -15,7 +15,7 @@ _ckptfs() {
 	ckptfs-agent) flags="--forget --heal --mount --no-lookup --remember --socket --status" ;;
 	ckptfs-analyze) flags="--page --min --avg --max --memory --dedup --variables --scheme --group --block --chain --budget --names --no-twins --rivals --images
 		--json -q --quiet" ;;
-	ckptfs-compact) flags="--scheme --group --block --chain --budget --rate --copies --dry-run --background --pause --resume --json -q --quiet" ;;
+	ckptfs-compact) flags="--scheme --group --block --chain --budget --names --rate --copies --dry-run --background --pause --resume --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --epochs --keep-last --keep-every --keep-within --keep-tagged --verify
 		--json -q --quiet" files=-d ;;

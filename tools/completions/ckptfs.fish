@@ -7,7 +7,7 @@ end
 # A list after -o, complete but for its last word.
 function __ckptfs_options
     set -l before (commandline -ct | string replace -r '^-o' '' | string replace -r '[^,]*$' '')
-    for o in agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compress=none compress=lz4 compress=zstd compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto \
+    for o in agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compact_names= compress=none compress=lz4 compress=zstd compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto \
         hash=xxh3 hash=sha256 hash=clmul log= log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= \
         nonempty page= pending= private protect= read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec
         echo $before$o
@@ -67,6 +67,7 @@ complete -c ckptfs-compact -l group -x -d 'ranks that are merged'
 complete -c ckptfs-compact -l block -x -d 'what takes turns'
 complete -c ckptfs-compact -l chain -x -d 'steps coded one against the other'
 complete -c ckptfs-compact -l budget -x -d 'CPU seconds per GB'
+complete -c ckptfs-compact -l names -r -d 'rules for names of variables'
 complete -c ckptfs-compact -l rate -x -d 'of packs per second'
 complete -c ckptfs-compact -l copies -d 'also what is here of other nodes'
 complete -c ckptfs-compact -l dry-run -d 'only tell'
