@@ -177,9 +177,16 @@ static int check_store(const struct options *o, char **ret)
  * says. */
 static int check_cluster(const struct options *o, const struct checks *c)
 {
-	const char *option = o->protect != PROTECT_NONE ? "protect" : o->agent ? "agent" : NULL;
+	const char *option = o->protect != PROTECT_NONE ? "protect" :
+			     o->compact_group > 0	? "compact_group" :
+			     o->agent			? "agent" :
+							  NULL;
 	_cleanup_(freep) char *superblock = NULL;
 
+	if (o->protect != PROTECT_NONE && o->compact_group > 0)
+		return log_errno(
+			-EINVAL,
+			"options protect= and compact_group=: one of them; with replicas=2 a group has two collectors, and each of them has all of it");
 	if (!option || o->cluster)
 		return 0;
 	if (asprintf(&superblock, "%s/superblock", c->store) < 0)

@@ -316,10 +316,6 @@ int cluster_start(struct cluster *c, struct fs *fs, const char *store, const str
 	struct cluster_identity id;
 	int r;
 
-	if (o->protect != PROTECT_NONE && o->compact_group > 0)
-		return log_errno(
-			-EINVAL,
-			"options protect= and compact_group=: one of them; with replicas=2 a group has two collectors, and each of them has all of it");
 	if (engine_cluster_identity(fs->engine, &id) == 0) {
 		if (o->protect != PROTECT_NONE)
 			return log_errno(-EINVAL,

@@ -24,6 +24,8 @@ void tell_refusal(const char *tool, const char *path, const char *work, const ch
 		fprintf(stderr, "only root and the user who mounted it may %s\n", verb);
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		fputs(DIED, stderr);
+	else if (r == -ENOTTY)
+		fputs("not on a mounted ckptfs; ckptfs-stat lists those that are\n", stderr);
 	else
 		fprintf(stderr, "%s; the daemon's log says more\n", strerror(-r));
 }

@@ -1,5 +1,6 @@
 #include "tools/stat_show.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -207,7 +208,9 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 			json_flat_get(j, "cluster.sealed_protected"), json_flat_get(j, "cluster.sealed"));
 	if (json_flat_u64(j, "cluster.protect_errno") != 0)
 		fprintf(to, "  some could not be protected: %s; it is tried again\n",
-			strerror((int)json_flat_u64(j, "cluster.protect_errno")));
+			json_flat_u64(j, "cluster.protect_errno") == EHOSTUNREACH ?
+				"no node of the cluster is on another host" :
+				strerror((int)json_flat_u64(j, "cluster.protect_errno")));
 	if (json_flat_u64(j, "cluster.stripes") > 0) {
 		fprintf(to, "  %s of parity here", human_size(json_flat_u64(j, "cluster.stripe_parity_bytes")).s);
 		fprintf(to, " cover %s of other nodes\n", human_size(json_flat_u64(j, "cluster.stripe_covered_bytes")).s);

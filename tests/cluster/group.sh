@@ -233,4 +233,4 @@ sound
 grep -q "one of them" "$TOP/log/refused" || fail "no reason: $(cat "$TOP/log/refused")"
 mkdir "$TOP/lone"
 "$BUILD/fs/mount.ckptfs" "$TOP/lone" "$TOP/mnt/0" --foreground -o compact_group=2 2>"$TOP/log/refused" && fail "a group without a cluster"
-grep -q "without cluster=" "$TOP/log/refused" || fail "no reason: $(cat "$TOP/log/refused")"
+grep -q "only with cluster=" "$TOP/log/refused" || fail "no reason: $(cat "$TOP/log/refused")"

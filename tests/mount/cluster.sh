@@ -48,7 +48,9 @@ refused 1 'made without cluster=, which cannot be changed' "cluster=$WORK/key"
 rm -r "$STORE"
 # One that is to be made is not made without a key, to be refused ever after.
 refused 1 'only with cluster=KEYFILE' protect=partner
+refused 1 'only with cluster=KEYFILE' compact_group=2
 refused 1 'only with cluster=KEYFILE' "agent=$WORK/s"
+refused 1 'one of them' "cluster=$WORK/key,compact_group=2,protect=partner"
 [ ! -e "$STORE" ] || fail "a store was made all the same"
 fs_mount "cluster=$WORK/key"
 [ "$(stat -c '%F %a' "$STORE/agent.sock")" = "socket 600" ] || fail "agent.sock is $(stat -c '%F %a' "$STORE/agent.sock")"
