@@ -34,6 +34,13 @@ bool fp_kind_valid(enum fp_kind kind)
 	return kind >= FP_XXH3 && kind < NR_FP_KINDS;
 }
 
+const char *fp_kind_name(enum fp_kind kind)
+{
+	static const char *const names[NR_FP_KINDS] = { [FP_XXH3] = "xxh3", [FP_SHA256] = "sha256", [FP_CLMUL] = "clmul" };
+
+	return fp_kind_valid(kind) ? names[kind] : "unknown";
+}
+
 static_assert(FP_KEY_LEN == SHA256_DIGEST_LENGTH, "a key can be a digest");
 
 void fp_derive(const char *purpose, const uint8_t secret[FP_KEY_LEN], uint8_t ret[FP_KEY_LEN])

@@ -42,6 +42,7 @@ struct fp_key {
 };
 
 bool fp_kind_valid(enum fp_kind kind);
+const char *fp_kind_name(enum fp_kind kind); /* as hash= has it */
 /* A key of its own for one purpose: who finds it out knows nothing of the secret, nor of other keys. */
 void fp_derive(const char *purpose, const uint8_t secret[FP_KEY_LEN], uint8_t ret[FP_KEY_LEN]);
 void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KEY_LEN]);

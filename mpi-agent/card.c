@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fp.h"
 #include "base/util.h"
 
 #define ERROR_MAX 4095u
@@ -117,11 +118,17 @@ static int differs(const struct card *cards, uint32_t i, struct card_quarrel *re
 		const char *what;
 		uint32_t here, there;
 	} figures[] = {
-		{ "the kind of fingerprints (hash=)", cards[i].hash, cards[0].hash },
 		{ "features of the store", cards[i].incompat, cards[0].incompat },
 		{ "replicas=", cards[i].replicas, cards[0].replicas },
 	};
 
+	if (cards[i].hash != cards[0].hash) {
+		snprintf(ret->why, sizeof(ret->why),
+			 WHO " differs from " WHO " in the kind of fingerprints (hash=): %s, not %s", WHO_IS(cards, i),
+			 WHO_IS(cards, UINT32_C(0)), fp_kind_name((enum fp_kind)cards[i].hash),
+			 fp_kind_name((enum fp_kind)cards[0].hash));
+		return -EINVAL;
+	}
 	for (size_t k = 0; k < ARRAY_SIZE(figures); k++) {
 		if (figures[k].here == figures[k].there)
 			continue;

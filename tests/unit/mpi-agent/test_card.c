@@ -93,7 +93,7 @@ static void a_quarrel_names_who_differs(void **state _unused_)
 		const char *why;
 	} differences[] = {
 		{ offsetof(struct card, hash), 2,
-		  "node b on y (rank 1) differs from node a on x (rank 0) in the kind of fingerprints (hash=): 2, not 3" },
+		  "node b on y (rank 1) differs from node a on x (rank 0) in the kind of fingerprints (hash=): sha256, not clmul" },
 		{ offsetof(struct card, incompat), 4,
 		  "node b on y (rank 1) differs from node a on x (rank 0) in features of the store: 4, not 3" },
 		{ offsetof(struct card, replicas), 1,
