@@ -74,12 +74,16 @@ static int read_keyfile(const char *path, uint8_t ret[FP_KEY_LEN])
 	_cleanup_(freep) uint8_t *bytes = malloc(KEYFILE_MAX + 1);
 	static const uint8_t no_secret[FP_KEY_LEN];
 	struct fp_key condenser;
+	struct stat st;
 	ssize_t n;
 
 	if (!bytes)
 		return -ENOMEM;
 	if (fd < 0)
 		return log_errno(fd, "cluster key %s: cannot open", path);
+	if (fstat(fd, &st) == 0 && st.st_mode & (S_IRGRP | S_IROTH))
+		log_warning("cluster key %s: others than its owner can read it, and would be trusted as nodes are; chmod 600 it",
+			    path);
 	n = io_pread(fd, bytes, KEYFILE_MAX + 1, 0);
 	if (n < 0)
 		return log_errno((int)n, "cluster key %s: cannot read", path);

@@ -52,7 +52,9 @@ refused 1 'only with cluster=KEYFILE' compact_group=2
 refused 1 'only with cluster=KEYFILE' "agent=$WORK/s"
 refused 1 'one of them' "cluster=$WORK/key,compact_group=2,protect=partner"
 [ ! -e "$STORE" ] || fail "a store was made all the same"
+chmod 644 "$WORK/key"
 fs_mount "cluster=$WORK/key"
+grep -q "cluster key .*chmod 600" "$WORK/daemon.log" || fail "a key that all can read is no warning"
 [ "$(stat -c '%F %a' "$STORE/agent.sock")" = "socket 600" ] || fail "agent.sock is $(stat -c '%F %a' "$STORE/agent.sock")"
 is member True
 is agent False
