@@ -83,6 +83,7 @@ void variables_text(const struct variables *v, const struct rival *rivals)
 	print_line("together", "", s.plain, s.coded, s.encode_ns, s.decode_ns, "");
 	for (size_t i = 0; rivals && i < NR_RIVALS; i++)
 		print_line(rivals[i].name, "", s.plain, rivals[i].coded, rivals[i].ns, 0, "all files as one stream");
+	puts("On a mount ckptfs-compact does that, or compact=auto with what is sealed.");
 	if (!v->complete)
 		puts("Not everything could be read: the figures are of what was.");
 }
