@@ -46,7 +46,7 @@ static int look_for(struct check *k, uint64_t ino, uint64_t segment, const struc
 		struct ns_key key = referrer_key(&ref);
 
 		r = db_get(k->db, DB_VIEW, key.b, key.len, NULL);
-		*nr_missing += r == 0;
+		*nr_missing += r == 0 && !check_is_removed(k, ref.pack); /* those go with their pack */
 	}
 	return MIN(r, 0);
 }
