@@ -12,6 +12,8 @@ export CKPTFS_AGENT_STALL_MS=4000 CKPTFS_AGENT_END_MS=3000
 
 [ "$(id -u)" != 0 ] || root=--allow-run-as-root
 top=$(mktemp -d)
+# What a rank that is killed leaves of its shared memory goes with the rest.
+export OMPI_MCA_btl_vader_backing_directory=$top
 daemons=()
 cleanup() {
 	for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null || true; done

@@ -12,6 +12,8 @@ export CKPTFS_AGENT_STALL_MS=10000 CKPTFS_AGENT_END_MS=3000
 [ "$(id -u)" != 0 ] || root=--allow-run-as-root
 nr=4
 top=$(mktemp -d -p /var/tmp)
+# What a rank that is killed leaves of its shared memory goes with the rest.
+export OMPI_MCA_btl_vader_backing_directory=$top
 daemons=() world=
 cleanup() {
 	[ -z "$world" ] || kill "$world" 2>/dev/null || true

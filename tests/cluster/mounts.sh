@@ -12,6 +12,8 @@ command -v mpirun >/dev/null || skip "no mpirun"
 export OMPI_MCA_btl=self,vader OMPI_MCA_odls_base_sigkill_timeout=0
 
 top=$(mktemp -d "${TMPDIR:-/tmp}/ckptfs-mounts.XXXXXX")
+# What a rank that is killed leaves of its shared memory goes with the rest.
+export OMPI_MCA_btl_vader_backing_directory=$top
 daemons=() world=
 cleanup() {
 	local i

@@ -22,6 +22,8 @@ PROGRAM= # mpirun of what is tested
 export BUILD TOP
 head -c 64 /dev/urandom >"$TOP/key"
 chmod 600 "$TOP/key"
+# What a rank that is killed leaves of its shared memory goes with the rest.
+export OMPI_MCA_btl_vader_backing_directory=$TOP
 mkdir "$TOP/store" "$TOP/mnt" "$TOP/log"
 
 fail() {
