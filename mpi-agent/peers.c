@@ -368,15 +368,19 @@ static int check(const struct peers *p, const struct incoming *in, struct peer_h
 	return r;
 }
 
-/* 1/0 */
+/* Hints first. 1/0 */
 static int take_whole(struct peers *p, struct incoming *ret)
 {
-	for (size_t i = 0; i < p->nr_in; i++)
-		if (p->in[i].is_whole) {
-			remove_incoming(p, i, ret);
-			return 1;
-		}
-	return 0;
+	size_t first = p->nr_in;
+
+	for (size_t i = p->nr_in; i-- > 0;)
+		if (p->in[i].is_whole && (first == p->nr_in || p->in[i].lane == PEER_LANE_HINTS ||
+					  p->in[first].lane != PEER_LANE_HINTS))
+			first = i;
+	if (first == p->nr_in)
+		return 0;
+	remove_incoming(p, first, ret);
+	return 1;
 }
 
 int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct message *ret_message)
@@ -385,8 +389,11 @@ int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, str
 	int r;
 
 	r = find(p, with_requests ? NR_PEER_LANES : PEER_LANE_ANSWERS);
-	if (r == 0 && !with_requests)
-		r = find(p, PEER_LANE_HINTS);
+	/* MPI may bring what one node asks before what another has told, though that was sent before the round began in
+	 * which it is asked: a home would not know of it. */
+	if (r > 0 || !with_requests)
+		while (r >= 0 && (r = find(p, PEER_LANE_HINTS)) > 0)
+			;
 	if (r < 0)
 		return r;
 	while ((r = take_whole(p, &in)) > 0) {
