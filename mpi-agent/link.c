@@ -103,6 +103,7 @@ static size_t wanted(const struct link *l)
 	return h.len - (have - sizeof(struct link_header_wire));
 }
 
+/* 1; 2: and that was all there is now; 0: nothing; <0 */
 static int read_some(struct link *l)
 {
 	size_t len = MAX(wanted(l), READ_LEN);
@@ -118,17 +119,17 @@ static int read_some(struct link *l)
 	if (n < 0)
 		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
 	l->in.len += (size_t)n;
-	return 1;
+	return (size_t)n < len ? 2 : 1;
 }
 
-/* An end that is met behind something is told by the next call. */
+/* Less than there is room for was all. An end that is met behind something is told by the next call. */
 int link_read(struct link *l)
 {
 	int r = 1, has_come = 0;
 
 	if (l->in_at > 0)
 		drop(&l->in, &l->in_at);
-	for (int i = 0; i < READS_MAX && r > 0; i++) {
+	for (int i = 0; i < READS_MAX && r == 1; i++) {
 		r = read_some(l);
 		has_come |= r > 0;
 	}
