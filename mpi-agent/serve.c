@@ -12,6 +12,7 @@
 #define GETS_MAX 16u /* with the daemon at once, ... */
 #define GET_BYTES_MAX ((uint64_t)32 << 20) /* with so many bytes; one alone may have more */
 #define UNSENT_MAX ((size_t)64 << 20) /* on their way to other nodes */
+#define TAKEN_NS UINT64_C(2000000) /* until the daemon hears of memory that is not needed any more */
 
 struct get {
 	uint64_t number; /* for the daemon */
@@ -34,6 +35,8 @@ struct serve {
 	uint32_t nr;
 	uint64_t bytes;
 	uint64_t number; /* of the last GET */
+	struct buf taken; /* TAKEN, which go with the next GET, ... */
+	uint64_t taken_ns; /* or then, if there is any */
 };
 
 int serve_new(struct peers *p, struct link *daemon, const struct arena *theirs, const struct waits *waits,
@@ -64,12 +67,20 @@ void serve_free(struct serve *s)
 		s->gets = g->next;
 		get_free(g);
 	}
+	buf_release(&s->taken);
 	free(s);
 }
 
 bool serve_has_room(const struct serve *s)
 {
 	return s->nr < GETS_MAX && s->bytes < GET_BYTES_MAX && peers_unsent(s->peers) < UNSENT_MAX;
+}
+
+static void tell_taken(struct serve *s)
+{
+	buf_add(&s->daemon->out, s->taken.data, s->taken.len);
+	s->daemon->out.failed |= buf_error(&s->taken) < 0;
+	buf_clear(&s->taken);
 }
 
 int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body, size_t len)
@@ -90,6 +101,7 @@ int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body,
 	g->until_ns = monotonic_ns() + s->waits->ask_ns / 4 * 3; /* before it is too late there */
 	for (uint32_t i = 0; i < g->nr; i++)
 		g->bytes += g->wants[i].len;
+	tell_taken(s);
 	link_encode_get(g->number, g->wants, g->nr, &s->daemon->out);
 	g->next = s->gets;
 	s->gets = g;
@@ -108,13 +120,16 @@ static void remove_get(struct serve *s, struct get **at)
 	get_free(g);
 }
 
-/* The daemon may use that memory again. */
+/* The daemon may use that memory again. A message of its own would wake it. */
 static void give_back(void *userdata, uint64_t number)
 {
 	struct serve *s = userdata;
 
-	if (s->daemon->fd >= 0)
-		link_encode_plain(LINK_TAKEN, number, &s->daemon->out);
+	if (s->daemon->fd < 0)
+		return;
+	if (s->taken.len == 0)
+		s->taken_ns = monotonic_ns() + TAKEN_NS;
+	link_encode_plain(LINK_TAKEN, number, &s->taken);
 }
 
 /* With the daemon's own bytes, if they are what they should be. `lies_there`: in its memory. */
@@ -187,6 +202,8 @@ int serve_progress(struct serve *s, uint64_t now_ns)
 	struct get **at = &s->gets;
 	int done = 0;
 
+	if (s->taken.len > 0 && now_ns >= s->taken_ns)
+		tell_taken(s);
 	while (*at) {
 		int r;
 

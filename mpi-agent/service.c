@@ -64,7 +64,7 @@ int service_send(struct service *s, uint64_t agent, struct buf *message)
 	return service_send_from(s, agent, message, 0);
 }
 
-int service_send_from(struct service *s, uint64_t agent, struct buf *message, size_t from)
+int service_put(struct service *s, uint64_t agent, struct buf *message, size_t from)
 {
 	struct service_out *o;
 
@@ -79,8 +79,16 @@ int service_send_from(struct service *s, uint64_t agent, struct buf *message, si
 	*s->out_end = o;
 	s->out_end = &o->next;
 	s->out_bytes += o->b.len;
-	service_wake(s);
 	return 0;
+}
+
+int service_send_from(struct service *s, uint64_t agent, struct buf *message, size_t from)
+{
+	int r = service_put(s, agent, message, from);
+
+	if (r == 0)
+		service_wake(s);
+	return r;
 }
 
 int service_send_plain(struct service *s, enum link_type type, uint64_t number)
@@ -89,16 +97,6 @@ int service_send_plain(struct service *s, enum link_type type, uint64_t number)
 
 	link_encode_plain(type, number, &b);
 	return service_send(s, s->agent, &b);
-}
-
-static struct service_out *out_first(struct service *s)
-{
-	struct service_out *o;
-
-	mutex_lock(&s->lock);
-	o = s->out;
-	mutex_unlock(&s->lock);
-	return o;
 }
 
 static void out_remove(struct service *s) REQUIRES(s->lock)
@@ -119,6 +117,52 @@ static void out_remove(struct service *s) REQUIRES(s->lock)
 	free(o);
 }
 
+/* As much of the first as goes. 0, -EAGAIN, -ENOTCONN */
+static int send_first(struct service *s) REQUIRES(s->lock)
+{
+	struct service_out *o = s->out;
+	size_t left = o->b.len - o->from - s->sent;
+	int fd = s->fd, passes = o->passes && s->sent == 0 ? arena_fd(o->passes) : -1, r;
+	ssize_t n;
+
+	mutex_unlock(&s->lock);
+	n = TEMP_FAILURE_RETRY(link_send(fd, o->b.data + o->from + s->sent, left, passes));
+	r = n >= 0 ? 0 : errno == EAGAIN ? -EAGAIN : -ENOTCONN;
+	mutex_lock(&s->lock);
+	if (r < 0)
+		return r;
+	s->sent += (size_t)n;
+	if ((size_t)n == left) {
+		s->sent = 0;
+		out_remove(s);
+	}
+	return 0;
+}
+
+/* Whoever finds nobody at it sends all that there is, what others put there meanwhile as well. 0; -EAGAIN: some is
+ * left; -ENOTCONN. */
+static int send_out(struct service *s)
+{
+	int r = 0;
+
+	mutex_lock(&s->lock);
+	if (!s->is_sending && s->fd >= 0) {
+		s->is_sending = true;
+		while (r == 0 && s->out)
+			r = send_first(s);
+		s->is_sending = false;
+		cond_broadcast(&s->not_sending);
+	}
+	mutex_unlock(&s->lock);
+	return r;
+}
+
+void service_flush(struct service *s)
+{
+	if (send_out(s) < 0)
+		service_wake(s); /* the rest, and what is wrong, is for the thread that has the socket */
+}
+
 /* --- the agent --- */
 
 /* The one that is there, as the thread that has the socket sees it. */
@@ -133,7 +177,6 @@ struct connection {
 	size_t head_len; /* so much of it has come */
 	struct link_header header;
 	struct buf body;
-	size_t sent; /* of the first message on its way out */
 	int passed; /* a descriptor that came; -1: none */
 	int leaving; /* another, who was sent away last; -1: none */
 };
@@ -156,6 +199,11 @@ static void disconnect(struct connection *c)
 
 	if (c->fd < 0)
 		return;
+	mutex_lock(&s->lock);
+	s->fd = -1;
+	while (s->is_sending)
+		cond_wait(&s->not_sending, &s->lock);
+	mutex_unlock(&s->lock);
 	close(c->fd);
 	closep(&c->passed);
 	buf_release(&c->body);
@@ -168,6 +216,8 @@ static void disconnect(struct connection *c)
 	service_end_round(s, -ENOTCONN);
 	while (s->out)
 		out_remove(s);
+	s->sent = 0;
+	buf_clear(&s->taken);
 	service_fail_requests(s);
 	service_drop_given(s);
 	arena_put(TAKE(s->shared.own));
@@ -234,6 +284,7 @@ static void take_caller(struct connection *c)
 	}
 	mutex_lock(&s->lock);
 	s->agent = ++s->nr_agents;
+	s->fd = fd;
 	*c = (struct connection){ .s = s, .fd = fd, .agent = s->agent, .since_ns = monotonic_ns(), .passed = -1, .leaving = c->leaving };
 	mutex_unlock(&s->lock);
 }
@@ -453,28 +504,6 @@ static int receive_some(struct connection *c)
 	return r == -EAGAIN ? 0 : r;
 }
 
-static int send_some(struct connection *c)
-{
-	struct service *s = c->s;
-	struct service_out *o;
-	ssize_t n;
-
-	while ((o = out_first(s)) != NULL) {
-		n = TEMP_FAILURE_RETRY(link_send(c->fd, o->b.data + o->from + c->sent, o->b.len - o->from - c->sent,
-						 o->passes && c->sent == 0 ? arena_fd(o->passes) : -1));
-		if (n < 0)
-			return errno == EAGAIN ? 0 : -ENOTCONN;
-		c->sent += (size_t)n;
-		if (c->sent < o->b.len - o->from)
-			continue;
-		c->sent = 0;
-		mutex_lock(&s->lock);
-		out_remove(s);
-		mutex_unlock(&s->lock);
-	}
-	return 0;
-}
-
 static int attend(struct connection *c, int events)
 {
 	int r = 0;
@@ -482,7 +511,9 @@ static int attend(struct connection *c, int events)
 	if (events & (POLLIN | POLLHUP | POLLERR))
 		r = receive_some(c);
 	if (r == 0)
-		r = send_some(c);
+		r = send_out(c->s);
+	if (r == -EAGAIN)
+		r = 0;
 	if (r == 0 && !c->is_welcome && monotonic_ns() - c->since_ns >= c->s->limits.round_ns)
 		r = log_errno(-ETIMEDOUT, "agent: has not said who it is");
 	if (r == -EBADMSG)
@@ -520,6 +551,7 @@ static bool turn(struct connection *c)
 	mutex_lock(&s->lock);
 	until_ns = MIN(service_begin_alone(s, monotonic_ns()), look_ns);
 	until_ns = MIN(service_tell_later(s, monotonic_ns()), until_ns);
+	until_ns = MIN(service_tell_taken(s, monotonic_ns()), until_ns);
 	stopping = s->stopping;
 	hang_up = s->hang_up;
 	fds[2].events |= s->out ? POLLOUT : 0;
@@ -580,6 +612,8 @@ int service_new(const struct service_limits *limits, struct service **ret)
 	s->questions_end = &s->questions;
 	mutex_init(&s->lock);
 	cond_init(&s->changed);
+	cond_init(&s->not_sending);
+	s->fd = -1;
 	cond_init(&s->gets.changed);
 	cond_init(&s->rebuilds.changed);
 	cond_init(&s->keeps.changed);
@@ -691,7 +725,9 @@ void service_free(struct service *s)
 	for (unsigned i = 0; i < SERVICE_SPARES; i++)
 		buf_release(&s->spares[i]);
 	free(s->untold);
+	buf_release(&s->taken);
 	cond_release(&s->changed);
+	cond_release(&s->not_sending);
 	cond_release(&s->gets.changed);
 	cond_release(&s->rebuilds.changed);
 	cond_release(&s->keeps.changed);

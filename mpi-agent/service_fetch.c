@@ -12,6 +12,7 @@
 #define IN_FLIGHT 2u /* messages of one caller: the next is on its way while this one is copied */
 #define GETS_BYTES_MAX ((size_t)2 << 20) /* of GET messages that wait: 100,000 chunks */
 #define CHUNK_MAX (1u << 20)
+#define TAKEN_NS UINT64_C(5000000) /* until the agent hears of memory that is not needed any more */
 #define PAGE ((size_t)4096) /* what direct I/O wants memory to begin at */
 
 /* --- from other nodes --- */
@@ -133,15 +134,64 @@ static int ask(struct service *s, uint64_t agent, const struct cluster_want *wan
 	return service_request_send(s, agent, &sl->rq, &b);
 }
 
+/* For want of memory they are not told, and the agent has less of it. */
+static int put_taken(struct service *s) REQUIRES(s->lock)
+{
+	int r;
+
+	assert(mutex_held(&s->lock));
+	r = service_put(s, s->agent, &s->taken, 0);
+	if (r < 0)
+		buf_release(&s->taken);
+	return r;
+}
+
+/* Both at once. */
+static int put_behind_taken(struct service *s, uint64_t agent, struct buf *message) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	if (s->taken.len == 0 || s->agent != agent || buf_error(message) < 0)
+		return service_put(s, agent, message, 0);
+	buf_add(&s->taken, message->data, message->len);
+	return put_taken(s);
+}
+
+/* A message of its own would wake the agent: it waits for the next one, or for a while. */
+static void tell_taken(struct service *s, uint64_t agent, uint64_t number) REQUIRES(s->lock)
+{
+	assert(mutex_held(&s->lock));
+	if (s->agent != agent)
+		return;
+	link_encode_plain(LINK_TAKEN, number, &s->taken);
+	if (s->taken_ns == 0) {
+		s->taken_ns = monotonic_ns() + TAKEN_NS;
+		service_wake(s);
+	}
+}
+
+uint64_t service_tell_taken(struct service *s, uint64_t now_ns)
+{
+	assert(mutex_held(&s->lock));
+	if (s->taken_ns == 0)
+		return UINT64_MAX;
+	if (now_ns >= s->taken_ns) { /* behind some more comes, likely: then nobody has to wake this thread */
+		s->taken_ns = s->taken.len > 0 ? now_ns + TAKEN_NS : 0;
+		if (s->taken.len > 0)
+			put_taken(s);
+	}
+	return s->taken_ns == 0 ? UINT64_MAX : s->taken_ns;
+}
+
 int service_request_send(struct service *s, uint64_t agent, struct service_request *rq, struct buf *message)
 {
 	int r;
 
 	mutex_lock(&s->lock);
-	r = service_send(s, agent, message);
+	r = put_behind_taken(s, agent, message);
 	if (r == 0)
 		service_request_add(s, rq);
 	mutex_unlock(&s->lock);
+	service_flush(s);
 	return r;
 }
 
@@ -218,16 +268,6 @@ static int copy_chunks(struct service *s, uint64_t agent, const struct slice *sl
 	s->stats.fetched_bytes += bytes;
 	mutex_unlock(&s->lock);
 	return 0;
-}
-
-/* For want of memory it is not, and the agent has less of it. */
-static void tell_taken(struct service *s, uint64_t agent, uint64_t number) REQUIRES(s->lock)
-{
-	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-
-	assert(mutex_held(&s->lock));
-	link_encode_plain(LINK_TAKEN, number, &b);
-	(void)service_send(s, agent, &b);
 }
 
 /* What is in flight, oldest first. */
@@ -578,7 +618,7 @@ static int send_there(struct service *s, const struct service_get *get, struct s
 	g->number = get->number;
 	link_encode_there(get->number, (uint64_t)(g->slot + PAGE - nr - arena_data(arena)), (uint32_t)(nr + bytes), &b);
 	mutex_lock(&s->lock);
-	r = service_send(s, get->agent, &b); /* -ENOTCONN: it is another's arena now */
+	r = service_put(s, get->agent, &b, 0); /* -ENOTCONN: it is another's arena now */
 	if (r == 0) {
 		g->next = s->given;
 		s->given = g;
@@ -586,6 +626,7 @@ static int send_there(struct service *s, const struct service_get *get, struct s
 		given_free(s, g, arena);
 	}
 	mutex_unlock(&s->lock);
+	service_flush(s);
 	return r;
 }
 

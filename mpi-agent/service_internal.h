@@ -120,6 +120,14 @@ struct service {
 
 	struct service_out *out GUARDED_BY(lock), **out_end GUARDED_BY(lock);
 	size_t out_bytes GUARDED_BY(lock);
+	/* Any thread sends, one at a time: who is at it alone takes from `out`, and changes `sent`; the socket is not
+	 * closed meanwhile. */
+	int fd GUARDED_BY(lock); /* -1: nobody is there */
+	bool is_sending GUARDED_BY(lock);
+	struct cond not_sending;
+	size_t sent; /* of the first message */
+	struct buf taken GUARDED_BY(lock); /* TAKEN, which go with the next request, ... */
+	uint64_t taken_ns GUARDED_BY(lock); /* or then, if there is any; 0: nobody looks */
 	struct buf spares[SERVICE_SPARES] GUARDED_BY(lock); /* memory of long messages, for the next ones */
 
 	struct arenas shared GUARDED_BY(lock); /* with the agent that is there */
@@ -165,7 +173,10 @@ void service_wake(struct service *s); /* the thread that has the socket, for it 
 bool service_wait_until(struct service *s, struct cond *c, uint64_t until_ns) REQUIRES(s->lock);
 /* Takes the bytes, for that agent: thrown away if it is gone. -ENOTCONN, -ENOMEM */
 int service_send(struct service *s, uint64_t agent, struct buf *message) REQUIRES(s->lock);
-/* The same from `from` on. */
+/* The same, for whoever calls service_flush() when he has let go of the lock: the message begins at `from`. */
+int service_put(struct service *s, uint64_t agent, struct buf *message, size_t from) REQUIRES(s->lock);
+void service_flush(struct service *s); /* sends what was put, without a change of threads; holding no lock */
+/* As service_send(), from `from` on. */
 int service_send_from(struct service *s, uint64_t agent, struct buf *message, size_t from) REQUIRES(s->lock);
 int service_send_plain(struct service *s, enum link_type type, uint64_t number) REQUIRES(s->lock);
 /*
@@ -206,6 +217,8 @@ int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
 /* CHUNKS, PLACES, ANSWER, KEPT, COPIED or DROPPED has come */
 void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body);
 int service_taken(struct service *s, uint64_t number); /* TAKEN has come */
+/* What was taken, if it is time. Returns when to call again, UINT64_MAX: no need. */
+uint64_t service_tell_taken(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
 void service_drop_given(struct service *s) REQUIRES(s->lock); /* nobody will take it */
 /* Puts a request on the list: with whoever has sent it, until service_forget(). */
 void service_request_add(struct service *s, struct service_request *rq) REQUIRES(s->lock);

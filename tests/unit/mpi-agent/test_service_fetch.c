@@ -446,6 +446,37 @@ static void chunks_are_taken_from_memory(void **state)
 	rig_release(&rig);
 }
 
+/* It goes with the next request, and none is left out. */
+static void what_was_taken_is_told_before_the_next_is_wanted(void **state)
+{
+	struct arenas m;
+	struct rig_fetch f;
+	struct rig rig;
+	uint64_t last = 0;
+
+	(void)state;
+	rig_init(&rig, &rig_patient);
+	rig_start(&rig);
+	m = come_with_memory(&rig);
+	for (unsigned i = 0; i < 100; i++) {
+		struct rig_call c = { .rig = &rig, .nr = 6, .wants = rig_wants_of(6, 4096, 1) };
+
+		rig_call_start(&c, rig_run_fetch);
+		if (last > 0)
+			rig_hear_plain(&rig, LINK_TAKEN, last);
+		rig_hear_fetch(&rig, &f);
+		last = f.number;
+		say_places(&rig, m.own, &f);
+		arena_give_back(m.own, arena_data(m.own), 6 * 4096 + 1);
+		assert_int_equal(rig_call_finish(&c), 0);
+		check_wants(c.wants, 6);
+		rig_wants_free(c.wants, 6);
+	}
+	rig_hear_plain(&rig, LINK_TAKEN, last);
+	memory_release(&m);
+	rig_release(&rig);
+}
+
 static void places_that_cannot_be_right_end_the_connection(void **state)
 {
 	struct arenas m;
@@ -501,6 +532,7 @@ int main(void)
 		cmocka_unit_test(other_nodes_get_what_lies_in_memory),
 		cmocka_unit_test(without_room_chunks_go_through_the_socket),
 		cmocka_unit_test(chunks_are_taken_from_memory),
+		cmocka_unit_test(what_was_taken_is_told_before_the_next_is_wanted),
 		cmocka_unit_test(places_that_cannot_be_right_end_the_connection),
 		cmocka_unit_test(an_agent_with_memory_that_is_not_safe_is_hung_up_on),
 		cmocka_unit_test(chunks_are_lent),
