@@ -52,6 +52,19 @@ static struct pack_buffer *pop(struct pack_buffer **list, unsigned *nr)
 	return b;
 }
 
+static bool is_read(const struct pack_held *h)
+{
+	return h->given >= h->plain_len;
+}
+
+static struct pack_buffer *pop_at(struct pack_buffers *bs, struct pack_buffer **at) REQUIRES(bs->lock)
+{
+	struct pack_buffer *b = pop(at, &bs->nr_held);
+
+	bs->nr_read -= b && is_read(&b->held);
+	return b;
+}
+
 /* The one that holds parts of this frame; NULL: there is none. */
 static struct pack_buffer *pop_held(struct pack_buffers *bs, uint32_t pack, uint32_t frame) REQUIRES(bs->lock)
 {
@@ -59,16 +72,31 @@ static struct pack_buffer *pop_held(struct pack_buffers *bs, uint32_t pack, uint
 
 	while (*at && ((*at)->held.pack != pack || (*at)->held.frame != frame))
 		at = &(*at)->next_free;
-	return pop(at, &bs->nr_held);
+	return pop_at(bs, at);
+}
+
+static struct pack_buffer **last_of(struct pack_buffer **at)
+{
+	while (*at && (*at)->next_free)
+		at = &(*at)->next_free;
+	return at;
 }
 
 static struct pack_buffer *pop_oldest(struct pack_buffers *bs) REQUIRES(bs->lock)
 {
+	return pop_at(bs, last_of(&bs->held));
+}
+
+static void push_held(struct pack_buffers *bs, struct pack_buffer *b) REQUIRES(bs->lock)
+{
 	struct pack_buffer **at = &bs->held;
 
-	while (*at && (*at)->next_free)
-		at = &(*at)->next_free;
-	return pop(at, &bs->nr_held);
+	if (is_read(&b->held)) {
+		bs->nr_read++;
+		at = last_of(at);
+		at = *at ? &(*at)->next_free : at;
+	}
+	push(at, &bs->nr_held, b);
 }
 
 struct pack_buffer *pack_buffer_get(struct pack_buffers *bs)
@@ -77,13 +105,14 @@ struct pack_buffer *pack_buffer_get(struct pack_buffers *bs)
 
 	mutex_lock(&bs->lock);
 	b = pop(&bs->free, &bs->nr_free);
-	if (!b && bs->nr_held == bs->max_held)
+	if (!b && (bs->nr_read > 0 || bs->nr_held == bs->max_held))
 		b = pop_oldest(bs);
 	mutex_unlock(&bs->lock);
 	return b ? b : aligned_alloc(PACK_BLOCK, sizeof(*b));
 }
 
-void pack_buffer_put(struct pack_buffers *bs, struct pack_buffer *b)
+/* `held_too`: with those that hold something, if there are enough that are free. */
+static void put(struct pack_buffers *bs, struct pack_buffer *b, bool held_too)
 {
 	if (!b)
 		return;
@@ -91,9 +120,23 @@ void pack_buffer_put(struct pack_buffers *bs, struct pack_buffer *b)
 	if (bs->nr_free < bs->max_free) {
 		push(&bs->free, &bs->nr_free, b);
 		b = NULL;
+	} else if (held_too && bs->nr_held < bs->max_held) {
+		b->held = (struct pack_held){ .pack = 0 }; /* there is no such pack */
+		push_held(bs, b);
+		b = NULL;
 	}
 	mutex_unlock(&bs->lock);
 	free(b);
+}
+
+void pack_buffer_put(struct pack_buffers *bs, struct pack_buffer *b)
+{
+	put(bs, b, false);
+}
+
+void pack_buffer_put_read(struct pack_buffers *bs, struct pack_buffer *b)
+{
+	put(bs, b, true);
 }
 
 struct pack_buffer *pack_buffer_get_held(struct pack_buffers *bs, uint32_t pack, uint32_t frame, struct pack_held *ret)
@@ -113,10 +156,12 @@ void pack_buffer_put_held(struct pack_buffers *bs, struct pack_buffer *b, const 
 
 	mutex_lock(&bs->lock);
 	was = pop_held(bs, held->pack, held->frame); /* of another reader: this one is as good */
-	if (!was && bs->nr_held == bs->max_held)
-		was = pop_oldest(bs);
 	b->held = *held;
-	push(&bs->held, &bs->nr_held, b);
+	if (was)
+		b->held.given = MIN(held->given + was->held.given, held->plain_len);
+	else if (bs->nr_held == bs->max_held)
+		was = pop_oldest(bs);
+	push_held(bs, b);
 	mutex_unlock(&bs->lock);
-	pack_buffer_put(bs, was);
+	pack_buffer_put_read(bs, was);
 }

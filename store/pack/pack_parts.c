@@ -261,6 +261,7 @@ static void set_held(struct part_read *pr, const struct decoding *d)
 	for (uint32_t i = 0; i < PACK_PARTS; i++)
 		if ((pr->decoded & ~d->only_left) >> i & 1 && pr->to[i] == in_spare(pr, i))
 			whole |= 1u << i;
+	pr->held.plain_len = pr->plain_len;
 	pr->held.whole |= whole & ~pr->bad;
 	pr->held.left |= pr->decoded & d->only_left & ~pr->bad;
 }

@@ -234,7 +234,7 @@ static int plan_verify(struct plan *pl, const struct fp *fps)
 }
 
 /* Copy to the caller what was not read straight to where it belongs. */
-static void plan_deliver(const struct plan *pl)
+static void plan_deliver(struct plan *pl)
 {
 	for (const struct want *w = pl->wants; w < pl->wants + pl->nr_wants; w++)
 		for (uint32_t at = w->in, n; at < w->in + w->len; at += n) {
@@ -246,6 +246,8 @@ static void plan_deliver(const struct plan *pl)
 			if (from != to)
 				memcpy(to, from, n);
 		}
+	for (const struct want *w = pl->wants; w < pl->wants + pl->nr_wants; w++)
+		pl->held.given = MIN(pl->held.given + w->len, pl->held.plain_len);
 }
 
 /* 1: read and checked, together with the table; 0: nothing said, go the slow way; <0: damaged. */
@@ -509,9 +511,11 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 		r = read_without_table(pl);
 	if (r >= 0)
 		plan_deliver(pl);
-	pack_buffer_put(&p->buffers, pl->stored);
+	pack_buffer_put_read(&p->buffers, pl->stored);
 	if (r >= 0 && (pl->held.whole | pl->held.left) != 0)
 		pack_buffer_put_held(&p->buffers, pl->buffer, &pl->held);
+	else if (pl->compressed > 0)
+		pack_buffer_put_read(&p->buffers, pl->buffer);
 	else
 		pack_buffer_put(&p->buffers, pl->buffer);
 	pack_file_put(p->files, pl->file);
