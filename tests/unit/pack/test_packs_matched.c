@@ -75,6 +75,9 @@ static void pages_come_back(void **state)
 		assert_int_equal(coded_read(&f.c, 0, NR), 0);
 		assert_int_equal(coded_read(&f.c, NR / 2, NR / 2), 0);
 		rig_reopen(&f.c.rig);
+		for (uint32_t i = NR; i-- > 0;) /* of what is named there was only what is left so far */
+			assert_int_equal(coded_read(&f.c, i, 1), 0);
+		rig_reopen(&f.c.rig);
 	}
 	coded_release(&f.c);
 }
