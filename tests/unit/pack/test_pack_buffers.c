@@ -1,6 +1,6 @@
 /*
- * Buffers that hold parts of frames: who comes for a frame gets what is held of that one, once, and of no other; and which
- * memory is used again.
+ * Buffers that hold parts of frames: who comes for a frame gets what is held of that one, once, and of no other; and
+ * which memory is used again.
  */
 #include "pack_rig.h"
 
