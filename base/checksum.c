@@ -55,6 +55,7 @@ static uint32_t crc_by_table(uint32_t crc, const uint8_t *p, size_t len)
 
 static bool have_instruction(void)
 {
+	__builtin_cpu_init(); /* choose() may come before the constructor that does */
 	return __builtin_cpu_supports("sse4.2");
 }
 

@@ -41,6 +41,11 @@ static const struct {
 	{ read_command, sizeof(read_command), 0xd9963a56 },
 };
 
+static void the_instruction_is_used_where_there_is_one(void **state _unused_)
+{
+	assert_true(crc_best == (have_instruction() ? crc_by_instruction : crc_by_table));
+}
+
 static void published_vectors(void **state _unused_)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(vectors); i++)
@@ -98,6 +103,7 @@ static void adding_continues_where_the_first_part_ended(void **state _unused_)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_instruction_is_used_where_there_is_one),
 		cmocka_unit_test(published_vectors),
 		cmocka_unit_test(published_vectors_by_table),
 		cmocka_unit_test(table_and_instruction_agree_on_every_length_and_alignment),
