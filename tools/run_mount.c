@@ -35,9 +35,12 @@ static char *find_mounted(const char *point)
 	return store;
 }
 
+/* Interrupted half-way it would leave a mount that nobody knows of. */
 static int call(const char *const argv[], bool silent, int *ret_status)
 {
-	const struct run_start s = { .argv = (char *const *)argv, .ours = true, .silent = silent, .in = 0, .out = 2 };
+	const struct run_start s = {
+		.argv = (char *const *)argv, .ours = true, .apart = true, .silent = silent, .in = 0, .out = 2
+	};
 	int r = run_process_call(&s, ret_status);
 
 	return r < 0 ? run_complain_errno(r, "%s", argv[0]) : 0;

@@ -68,6 +68,8 @@ static _Noreturn void become(const struct run_start *s, int report)
 
 	if (s->death_signal)
 		prctl(PR_SET_PDEATHSIG, s->death_signal);
+	if (s->apart)
+		setsid();
 	if (s->group) {
 		setpgid(0, 0);
 		run_process_foreground(getpid());

@@ -11,6 +11,7 @@ struct run_start {
 	char *const *argv; /* argv[0]: a path, or looked for beside ckptfs-run if `ours`, then in PATH */
 	bool ours;
 	bool group; /* a process group of its own, in the foreground of the terminal if there is one */
+	bool apart; /* a session of its own: what a terminal or a launcher sends to all of ours does not reach it */
 	bool silent; /* what it says on standard error is thrown away */
 	int in, out; /* 0 and 1 are ours */
 	int death_signal; /* that it gets when ckptfs-run dies; 0: none */

@@ -336,7 +336,7 @@ cleanup() {
 	fi
 	fs_kill
 	[ -z "${disk:-}" ] || umount -l "$disk"
-	grep -F "$WORK/" /proc/mounts | while read -r _ point _; do umount -l "$(printf %b "$point")"; done # by other means; \040 is a space
+	grep -F "$WORK/" /proc/mounts | while read -r _ point _; do umount -l "${point//\\040/ }"; done # by other means
 	if [ -n "${CKPTFS_KEEP:-}" ] && [ "$code" != 0 ]; then
 		echo "kept: $WORK" >&2
 	else

@@ -42,6 +42,19 @@ echo some >"$WORK/in"
 exits 0 run cat <"$WORK/in"
 tells some
 
+# What a launcher sends to all processes of a group does not end a mount half-way, which nobody would know of.
+mkdir "$WORK/beside"
+cp "$CKPTFS_BUILD/tools/ckptfs-run" "$WORK/beside" # it takes what lies beside it
+cat >"$WORK/beside/mount.ckptfs" <<EOT
+#!/bin/sh
+kill -USR1 -"\$(ps -o pgid= -p \$PPID | tr -d ' ')"
+exec "$CKPTFS_BUILD/fs/mount.ckptfs" "\$@"
+EOT
+chmod +x "$WORK/beside/mount.ckptfs"
+setsid -w "$WORK/beside/ckptfs-run" --store "$spaced" --mount "$WORK/a mount" true >"$WORK/said" 2>&1 || true # it is passed on
+! grep "could not be mounted" "$WORK/said" || fail "a signal to its group has ended mount.ckptfs"
+nothing_mounted "after a signal while it was mounting"
+
 # Without a place for it, and the names of a job.
 mkdir "$WORK/rt"
 # shellcheck disable=SC2016
