@@ -87,7 +87,7 @@ static int find_directory(struct aggregator *a, struct directory *ret, uint64_t 
 		bool is_done = compacted_has(&a->done, ino, sealed_ns),
 		     is_skipped = compacted_has(&a->skipped, ino, sealed_ns);
 
-		compacted_has(&a->together, ino, sealed_ns);
+		(void)compacted_has(&a->together, ino, sealed_ns); /* so that it has been seen, and is kept */
 		if (!is_done && !is_skipped && (*ret_nr)++ == 0)
 			set_directory(ret, ino, sealed_ns, &path);
 		buf_clear(&path);
