@@ -270,8 +270,9 @@ int peers_progress(struct peers *p)
 		p->requests[nr++] = o->request;
 	for (size_t i = 0; i < p->nr_in; i++)
 		p->requests[nr++] = p->in[i].request;
-	if (nr == 0)
-		return 0;
+	if (nr == 0) /* MPI_Improbe() looks for more only after it has said that there is none: it would wait for a nap */
+		return mpi_errno(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, p->w->messages, &nr_done, MPI_STATUS_IGNORE),
+				 "looking for messages");
 	r = mpi_errno(MPI_Testsome((int)nr, p->requests, &nr_done, p->done, MPI_STATUSES_IGNORE), "messages of nodes");
 	if (r < 0 || nr_done == MPI_UNDEFINED || nr_done == 0)
 		return r;
