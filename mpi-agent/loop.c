@@ -32,6 +32,7 @@
 #define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more, ... */
 #define NAP_PART_ALONE 1u /* and by as much again where nobody waits */
 #define NAP_FETCHING_NS 100000u /* somebody reads a file */
+#define READING_NS UINT64_C(50000000) /* since another node has asked for chunks: it likely asks for more */
 #define NAP_HINTING_NS 100000u /* a hint is on its way, in several steps: whoever asks before it is there misses it */
 #define MESSAGES_MAX 64u /* of one source, before others are heard */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
@@ -61,6 +62,7 @@ struct loop {
 	uint64_t told_ns; /* and the one behind it heard from here */
 	unsigned idle_turns, deaf_turns;
 	uint64_t busy_ns; /* when something has happened last that others may answer to */
+	uint64_t asked_ns; /* when another node has asked for chunks last */
 	bool daemon_has_said; /* something, or has gone */
 	uint64_t started_ns;
 };
@@ -210,6 +212,7 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct message
 	case PEER_BEGIN:
 		return rounds_peer_begin(l->rounds, h->number);
 	case PEER_GET:
+		l->asked_ns = l->turn_ns;
 		return l->daemon->fd < 0 ? 0 : serve_get(l->serve, h->from, h->number, body, len);
 	case PEER_CHUNKS:
 		return fetches_chunks(l->fetches, h->from, h->number, message);
@@ -368,6 +371,7 @@ static uint64_t nap_ns(const struct loop *l)
 		max = MIN(max, (uint64_t)NAP_HINTING_NS);
 	if (l->idle_turns < (moving ? EAGER_MOVING : is_awaited ? EAGER_TURNS : 1))
 		return 0;
+	is_awaited = is_awaited || l->turn_ns - l->asked_ns < READING_NS;
 	nap = MAX(quiet_ns / (is_awaited ? NAP_PART : NAP_PART_ALONE), (uint64_t)NAP_MIN_NS);
 	return MIN(nap, max);
 }
@@ -477,7 +481,7 @@ int loop_run(const struct world *w, struct link *daemon, const struct arenas *sh
 	struct loop l = { .w = w, .waits = waits, .daemon = daemon, .status_fd = status_fd, .leaving = MPI_REQUEST_NULL };
 	int r;
 
-	l.started_ns = l.turn_ns = l.heard_ns = l.told_ns = monotonic_ns();
+	l.started_ns = l.turn_ns = l.heard_ns = l.told_ns = l.busy_ns = monotonic_ns();
 	r = peers_new(w, shared->own, &l.peers);
 	if (r == 0)
 		r = rounds_new(w, l.peers, daemon, waits, conf, &l.rounds);
