@@ -94,7 +94,7 @@ def rest(rivals):
     used, since, end = -1, time.monotonic(), time.monotonic() + REST_MAX
     while time.monotonic() < min(since + REST, end):
         now = sum(r.cpu() for r in rivals)
-        if now > used + 0.02:  # as it was, but for their timers
+        if now > used + 0.01 * (1 + len(rivals)):  # as it was, but for their timers
             used, since = now, time.monotonic()
         time.sleep(0.1)
 
