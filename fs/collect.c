@@ -105,7 +105,7 @@ static int work(void *userdata)
 	int r;
 
 	if (c->conf.delete)
-		view_trim(c->fs->view); /* what it does not drop stays for the next time */
+		view_trim(c->fs->view, true); /* what it does not drop stays for the next time */
 	r = collect_here(c, &report);
 	if (r == 0 && c->conf.delete && !c->alone && c->fs->cluster && report.complete && collect_together(c)) {
 		first = report;

@@ -24,6 +24,7 @@ struct control;
 struct file;
 struct inodes;
 struct inquiries;
+struct ns_copy;
 struct options;
 struct protect;
 struct scrubber;
@@ -48,6 +49,8 @@ struct fs {
 	struct autoseal *autoseal; /* NULL: nothing is sealed by itself */
 	struct cluster *cluster; /* borrowed */
 	struct view *view; /* NULL: there is none */
+	/* A copy of another node's directory is gone, and the kernel is to forget it; NULL: it does not know of any. */
+	void (*copy_gone)(struct fs *fs, const struct ns_copy *c);
 	struct protect *protect;
 	struct stripes *stripes;
 	bool read_only, noatime;

@@ -19,6 +19,7 @@
 #include "fs/fs.h"
 #include "fs/ops/notify.h"
 #include "fs/ops/ops.h"
+#include "fs/view.h"
 #include "store/engine/engine.h"
 
 #define MIN_READY 2u /* threads that are not in something long: as many as there are CPUs, within these limits */
@@ -54,6 +55,7 @@ struct loop {
 	struct fuse_session *se;
 	struct fs *fs;
 	struct notify *notify;
+	struct notify *names; /* of directories of other nodes, which may wait for these */
 	int fd, event_fd;
 
 	atomic_bool stop, answers, ended;
@@ -412,6 +414,11 @@ static void on_wake(_unused_ int signal)
 {
 }
 
+static void drop_name(void *userdata, uint64_t dir, const char *name)
+{
+	notify_drop_name(userdata, dir, name);
+}
+
 int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 {
 	static const struct fuse_custom_io io = { .writev = session_writev, .read = session_read };
@@ -434,10 +441,13 @@ int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 		r = fuse_session_custom_io(se, &io, l->fd);
 	if (r == 0)
 		r = notify_new(se, &l->notify);
+	if (r == 0)
+		r = notify_new(se, &l->names);
 	if (r < 0) {
 		loop_free(l);
 		return r;
 	}
+	view_set_unlook(fs->view, drop_name, l->names);
 	sigaction(WAKE_SIGNAL, &wake, NULL);
 	control_name_requests(fs->control, request_names);
 	*ret = l;
@@ -448,6 +458,7 @@ void loop_free(struct loop *l)
 {
 	if (!l)
 		return;
+	notify_free(l->names);
 	notify_free(l->notify);
 	if (l->event_fd >= 0)
 		close(l->event_fd);
@@ -496,7 +507,9 @@ void loop_stop(struct loop *l)
 {
 	unsigned nr;
 
+	view_set_unlook(l->fs->view, NULL, NULL);
 	notify_stop(l->notify); /* first, as it may wait for pages that only a request of ours fills */
+	notify_stop(l->names);
 	l->stop = true;
 	mutex_lock(&l->lock);
 	nr = l->nr; /* none is started after this */

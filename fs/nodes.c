@@ -481,6 +481,8 @@ static int empty_dir(struct fs *fs, uint64_t dir)
 static int remove_copy(struct fs *fs, uint64_t top)
 {
 	struct leaving l = { .fs = fs };
+	struct ns_copy c;
+	bool is_shown = fs->copy_gone && ns_get_copy(fs->db, top, &c) > 0;
 	int r = find_dirs(&l, top);
 
 	for (size_t i = l.nr; i-- > 0 && r == 0;) {
@@ -489,6 +491,8 @@ static int remove_copy(struct fs *fs, uint64_t top)
 			r = remove_locked(fs, l.dirs[i].parent, l.dirs[i].cookie, l.dirs[i].ino);
 	}
 	free(l.dirs);
+	if (is_shown)
+		fs->copy_gone(fs, &c);
 	return r < 0 ? log_errno(r,
 				 "directory %" PRIu64
 				 ": a copy of another node's cannot be removed now; the next mount tries again",

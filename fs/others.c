@@ -735,3 +735,31 @@ int others_trim(struct others *o)
 	free(live.v);
 	return r < 0 ? r : nr;
 }
+
+static int count_cached(struct others *o, const uint8_t *id)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	int nr = 0;
+
+	while (nodes_next(o->fs, top, &top, &c) > 0)
+		nr += c.state == NS_COPY_CACHED && is_id(c.store, id);
+	return nr;
+}
+
+int others_check(struct others *o)
+{
+	struct node_list live = { 0 };
+	int r = add_live(o, &live), nr = 0;
+
+	others_forget(o);
+	for (size_t i = 0; i < live.nr && r >= 0; i++) {
+		_cleanup_(others_seals_release) struct others_seals told = { 0 };
+		int before = count_cached(o, live.v[i].id);
+
+		if (before > 0 && others_seals(o, live.v[i].id, &told) == 0)
+			nr += before - count_cached(o, live.v[i].id);
+	}
+	free(live.v);
+	return r < 0 ? r : nr;
+}

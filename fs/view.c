@@ -19,6 +19,7 @@
 #include "fs/others.h"
 #include "store/engine/cluster.h"
 
+#define FORGET_NS 50000000 /* for the kernel to forget what it was told to */
 #define ENTRIES_MAX (1u << 18) /* made up in the life of a mount */
 #define UPWARDS "../.." /* from nodes to the root */
 
@@ -35,6 +36,10 @@ struct view {
 	struct fs *fs; /* constant */
 	struct others *others;
 	struct timespec since;
+
+	struct mutex unlook_lock; /* nothing of ours below it */
+	view_unlook_fn *unlook GUARDED_BY(unlook_lock);
+	void *unlook_userdata GUARDED_BY(unlook_lock);
 
 	struct mutex lock; /* leaf */
 	/* by inode number, from VIEW_FIRST_INO on; the first two are .ckptfs and nodes */
@@ -380,8 +385,66 @@ int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf
 	return r;
 }
 
-int view_trim(struct view *v)
+void view_set_unlook(struct view *v, view_unlook_fn *unlook, void *userdata)
 {
+	if (!v)
+		return;
+	mutex_lock(&v->unlook_lock);
+	v->unlook = unlook;
+	v->unlook_userdata = userdata;
+	mutex_unlock(&v->unlook_lock);
+}
+
+/* The made-up directory that a path of a node is looked up in. */
+static bool find_parent(struct view *v, const struct ns_copy *c, size_t parent_len, uint64_t *ret)
+{
+	bool found = false;
+
+	mutex_lock(&v->lock);
+	for (size_t i = 0; i < v->nr && !found; i++) {
+		const struct entry *e = &v->v[i];
+
+		found = e->kind == OF_NODE && memcmp(e->id, c->store, sizeof(e->id)) == 0 &&
+			strlen(e->path) == parent_len && memcmp(e->path, c->path, parent_len) == 0;
+		*ret = VIEW_FIRST_INO + i;
+	}
+	mutex_unlock(&v->lock);
+	return found;
+}
+
+static void unlook_name(struct view *v, uint64_t dir, const char *name)
+{
+	mutex_lock(&v->unlook_lock);
+	if (v->unlook)
+		v->unlook(v->unlook_userdata, dir, name);
+	mutex_unlock(&v->unlook_lock);
+}
+
+/* By all the names that it may have been looked up by. */
+static void unlook(struct fs *fs, const struct ns_copy *c)
+{
+	struct view *v = fs->view;
+	const char *slash = strrchr(c->path, '/');
+	struct others_node n = { 0 };
+	char long_name[OTHERS_NAME_MAX + 1];
+	uint64_t dir;
+
+	if (*c->path) {
+		if (find_parent(v, c, slash ? (size_t)(slash - c->path) : 0, &dir))
+			unlook_name(v, dir, slash ? slash + 1 : c->path);
+		return;
+	}
+	memcpy(n.id, c->store, sizeof(n.id));
+	snprintf(n.name, sizeof(n.name), "%s", c->name);
+	others_long_name(&n, long_name);
+	unlook_name(v, VIEW_FIRST_INO + OF_NODES, n.name);
+	unlook_name(v, VIEW_FIRST_INO + OF_NODES, long_name);
+}
+
+int view_trim(struct view *v, bool checks)
+{
+	if (v && checks && others_check(v->others) > 0)
+		nanosleep(&(struct timespec){ .tv_nsec = FORGET_NS }, NULL);
 	return v ? others_trim(v->others) : 0;
 }
 
@@ -396,6 +459,7 @@ void view_free(struct view *v)
 		free(v->v[i].path);
 	free(v->v);
 	mutex_release(&v->lock);
+	mutex_release(&v->unlook_lock);
 	free(v);
 }
 
@@ -427,6 +491,7 @@ int view_new(struct fs *fs, struct view **ret)
 		return -ENOMEM;
 	v->fs = fs;
 	mutex_init(&v->lock);
+	mutex_init(&v->unlook_lock);
 	clock_gettime(CLOCK_REALTIME, &v->since);
 	r = others_new(fs, &v->others);
 	if (r == 0)
@@ -435,6 +500,7 @@ int view_new(struct fs *fs, struct view **ret)
 		view_free(v);
 		return r;
 	}
+	fs->copy_gone = unlook;
 	*ret = v;
 	return 0;
 }

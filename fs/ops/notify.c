@@ -15,10 +15,10 @@
 
 struct job {
 	struct job *next;
-	fuse_req_t req;
+	fuse_req_t req; /* NULL: nobody waits for it */
 	uint64_t ino, off, len;
 	struct notify_growth growth;
-	char name[NOTIFY_NAME_MAX]; /* not empty: made in directory `ino`, and nothing else has changed */
+	char name[NOTIFY_NAME_MAX]; /* not empty: of directory `ino`, and nothing else has changed */
 	size_t out_len;
 	uint8_t out[ANSWER_MAX];
 	int r; /* of an ioctl */
@@ -54,6 +54,10 @@ static void drop(struct notify *n, const struct job *j)
 
 static void answer(struct job *j)
 {
+	if (!j->req) {
+		free(j);
+		return;
+	}
 	if (j->r < 0)
 		ops_reply(j->req, j->r);
 	else if (j->is_ioctl)
@@ -141,7 +145,8 @@ static void add(struct notify *n, const struct job *job)
 	bool stopped;
 
 	if (!j) {
-		fuse_reply_err(job->req, ENOMEM);
+		if (job->req)
+			fuse_reply_err(job->req, ENOMEM);
 		return;
 	}
 	*j = *job;
@@ -160,6 +165,20 @@ static void add(struct notify *n, const struct job *job)
 void notify_mode_changed(struct notify *n, uint64_t ino)
 {
 	fuse_lowlevel_notify_inval_inode(n->se, ino, -1, 0);
+}
+
+static void set_name(struct job *j, const char *name)
+{
+	assert(strlen(name) < sizeof(j->name));
+	strcpy(j->name, name);
+}
+
+void notify_drop_name(struct notify *n, uint64_t dir, const char *name)
+{
+	struct job j = { .ino = dir };
+
+	set_name(&j, name);
+	add(n, &j);
 }
 
 void notify_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len)
@@ -189,8 +208,7 @@ void notify_name_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t dir
 {
 	struct job j = { .req = req, .ino = dir, .r = r, .is_ioctl = true };
 
-	assert(strlen(name) < sizeof(j.name));
-	strcpy(j.name, name);
+	set_name(&j, name);
 	set_answer(&j, out, out_len);
 	add(n, &j);
 }

@@ -201,6 +201,23 @@ agents_start 0 1 2 3
 [ "$(figure 3 copies_cached)" = 0 ] || fail "node 3 has $(figure 3 copies_cached) copies"
 same 0 job/step-1 3
 
+echo "what its node has deleted goes though somebody has looked at it"
+mkdir "$TOP/mnt/0/brief"
+head -c 8M /dev/urandom >"$TOP/mnt/0/brief/own"
+seal 0 brief
+same 0 brief 3
+exec 9<"$TOP/mnt/3/.ckptfs/nodes/${name[0]}/brief"
+"$BUILD/tools/ckptfs-seal" --quiet --unseal "$TOP/mnt/0/brief"
+rm -r "$TOP/mnt/0/brief"
+before=$(node_figure 0 '["stored_bytes"]')
+is_freed() {
+	for i in 3 0; do "$BUILD/tools/ckptfs-gc" --quiet --delete "$TOP/mnt/$i" >/dev/null; done
+	[ "$(node_figure 0 '["stored_bytes"]')" -le $((before - (8 << 20))) ]
+}
+eventually 1 "what nobody has any more is kept, as node 3 has looked at it" is_freed
+exec 9<&-
+same 0 job/step-1 3
+
 echo "its node dies while it is read"
 end_agents 0 1 2 3
 for i in 1 2 3; do unmount $i; mount_node $i; done
