@@ -36,6 +36,7 @@
 #define NAP_HINTING_NS 100000u /* a hint is on its way, in several steps: whoever asks before it is there misses it */
 #define MESSAGES_MAX 64u /* of one source, before others are heard */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
+#define LAST_ROUND_NS UINT64_C(1000000000) /* for words that are on their way when the world ends */
 #define NODES_SHOWN 1000u
 
 enum state { RUNNING, WINDING_UP, LEAVING, OVER };
@@ -55,6 +56,7 @@ struct loop {
 	enum state state;
 	int error; /* why it ends: 0, or what went wrong here */
 	uint64_t until_ns; /* of what follows RUNNING */
+	uint64_t end_ns; /* when it ends, as another node has said so, if a round does not before; 0: nobody has */
 	MPI_Request leaving;
 
 	uint64_t turn_ns; /* when this turn began */
@@ -105,7 +107,14 @@ static void hear_end(struct loop *l, uint32_t from)
 	if (l->state != RUNNING)
 		return;
 	log_notice("node %s (rank %" PRIu32 ") ends this world", l->w->nodes[from].name, from);
-	let_go(l);
+	l->end_ns = l->end_ns ?: l->turn_ns + LAST_ROUND_NS;
+}
+
+/* A daemon may hear how a round has ended of which all have said their last word: who ends the world has heard it. */
+static void follow_end(struct loop *l)
+{
+	if (l->state == RUNNING && l->end_ns > 0 && (!rounds_gathering(l->rounds) || l->turn_ns >= l->end_ns))
+		let_go(l);
 }
 
 static int wind_up(struct loop *l)
@@ -454,6 +463,7 @@ static int turn(struct loop *l)
 	}
 	if (r >= 0)
 		r = keep_alive(l);
+	follow_end(l);
 	if (r >= 0)
 		r = wind_up(l);
 	l->idle_turns = any ? 0 : l->idle_turns + 1;

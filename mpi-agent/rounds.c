@@ -677,6 +677,11 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 	return r < 0 ? r : r > 0 || rs->state != before;
 }
 
+bool rounds_gathering(const struct rounds *rs)
+{
+	return rs->state == GATHERING;
+}
+
 bool rounds_idle(const struct rounds *rs)
 {
 	return (rs->state == IDLE && rs->next == 0) || rs->state == HELD;

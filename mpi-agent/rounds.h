@@ -90,6 +90,7 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns);
 /* No more begin until they may again. Only if rounds_idle(). */
 void rounds_hold(struct rounds *rs, bool hold);
 bool rounds_wanted(const struct rounds *rs); /* rank 0: another one would begin */
+bool rounds_gathering(const struct rounds *rs); /* all that is missing is what others have stored */
 bool rounds_idle(const struct rounds *rs);
 bool rounds_are_urgent(const struct rounds *rs); /* somebody waits for what other agents are about to say */
 /* MPI, which goes on only when it is called, is to be looked after again after that, if no node has said anything for
