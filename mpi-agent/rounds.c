@@ -22,9 +22,10 @@
 #define NAP_NS UINT64_C(1000000) /* somebody waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
 #define NAP_LONG_NS UINT64_C(20000000)
-#define NAP_LONG_PART 500u /* of a time without messages: who comes after it waits for that much, per node on the way */
+#define NAP_LONG_PART 200u /* of a time without messages: who comes then waits for half of it, per node on the way */
 #define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round */
-#define NAP_STORING_NS UINT64_C(20000000) /* it is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has stored */
+/* It is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has stored. */
+#define NAP_STORING_NS UINT64_C(20000000)
 
 enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, HELD };
 

@@ -18,6 +18,7 @@
 #define ROUND_NS (UINT64_C(20) * 1000000000)
 #define BEGIN_NS (UINT64_C(2) * 1000000000)
 #define FETCH_NS (UINT64_C(20) * 1000000000)
+#define TELL_NS UINT64_C(250000000)
 #define READ_STEP ((size_t)1 << 18) /* received at once */
 #define SPARE_MIN ((size_t)64 << 10) /* shorter ones the allocator keeps by itself */
 #define SPARE_MAX ((size_t)4 << 20) /* longer ones are rare */
@@ -598,6 +599,7 @@ int service_new(const struct service_limits *limits, struct service **ret)
 	s->limits.round_ns = s->limits.round_ns ?: ROUND_NS;
 	s->limits.begin_ns = s->limits.begin_ns ?: BEGIN_NS;
 	s->limits.fetch_ns = s->limits.fetch_ns ?: FETCH_NS;
+	s->limits.tell_ns = s->limits.tell_ns ?: TELL_NS;
 	s->calls = (struct cluster_calls){
 		.userdata = s,
 		.is_there = service_is_there,

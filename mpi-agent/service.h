@@ -40,7 +40,7 @@ struct service_limits {
 	uint64_t round_ns; /* how long decide(), and then settle(), wait; 0: 20 s */
 	uint64_t begin_ns; /* how long a round waits for this node to come to decide(); 0: 2 s */
 	uint64_t fetch_ns; /* how long fetch() waits for the next chunks; 0: 20 s */
-	uint64_t tell_ns; /* how long after stored() others are told; 0: at once */
+	uint64_t tell_ns; /* how long after stored() others are told, if that has time; 0: 0.25 s */
 };
 
 /* What it wants of the store. Called from its threads, which hold no lock. */

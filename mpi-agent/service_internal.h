@@ -206,7 +206,7 @@ void *service_committer(void *userdata); /* a thread's */
 
 /* --- service_tell.c --- */
 
-void service_stored(void *userdata, const struct fp *fps, size_t nr);
+void service_stored(void *userdata, const struct fp *fps, size_t nr, bool has_time);
 void service_tell(struct service *s) REQUIRES(s->lock); /* now, if anybody is there */
 /* If it is time. Returns when to call again, UINT64_MAX: no need. */
 uint64_t service_tell_later(struct service *s, uint64_t now_ns) REQUIRES(s->lock);

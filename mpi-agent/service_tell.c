@@ -1,6 +1,7 @@
 /*
  * What was stored without a round, for other nodes to find (TELL). Nobody waits for it: the agent is told when that has
- * been answered, or at the latest when a round begins in which somebody may ask for it. Until then it is here: an agent
+ * been answered; a while later if nobody is likely to look for it, so that it does not take the processors from nodes
+ * that still write; at the latest when a round begins in which somebody may ask for it. Until then it is here: an agent
  * that dies takes nothing of it along, and the next one is told.
  */
 #include <assert.h>
@@ -40,9 +41,10 @@ void service_tell(struct service *s)
 	s->tell_ns = 0;
 }
 
-void service_stored(void *userdata, const struct fp *fps, size_t nr)
+void service_stored(void *userdata, const struct fp *fps, size_t nr, bool has_time)
 {
 	struct service *s = userdata;
+	uint64_t when_ns = monotonic_ns() + (has_time ? s->limits.tell_ns : 0);
 
 	if (nr == 0)
 		return;
@@ -50,8 +52,8 @@ void service_stored(void *userdata, const struct fp *fps, size_t nr)
 	if (nr > LINK_TELL_MAX - s->nr_untold)
 		service_tell(s);
 	keep(s, fps, nr);
-	if (s->tell_ns == 0) {
-		s->tell_ns = monotonic_ns() + s->limits.tell_ns;
+	if (s->tell_ns == 0 || s->tell_ns > when_ns) {
+		s->tell_ns = when_ns;
 		service_wake(s);
 	}
 	mutex_unlock(&s->lock);

@@ -22,6 +22,11 @@ static unsigned record_wanted(const struct alone *a)
 	return ALONE_RECORD << a->nr_found_out;
 }
 
+bool alone_is_believed(const struct alone *a)
+{
+	return a->nr_little >= record_wanted(a);
+}
+
 bool alone_decided(struct alone *a, size_t nr_frames, size_t nr_offered, size_t nr_found)
 {
 	a->nr_asked += nr_offered;
@@ -49,7 +54,7 @@ static void found_little(struct alone *a)
 
 void alone_committed(struct alone *a)
 {
-	if (a->state == ALONE_LETTING_GO && a->nr_little < record_wanted(a))
+	if (a->state == ALONE_LETTING_GO && !alone_is_believed(a))
 		a->state = ALONE_PROBING;
 	if (a->nr_asked + a->nr_unasked < ALONE_PAGES)
 		return;
@@ -68,7 +73,7 @@ static void begin_anew(struct alone *a, enum alone_state state)
 
 void alone_found_out(struct alone *a)
 {
-	if (a->nr_little >= record_wanted(a) && a->nr_found_out < ALONE_FOUND_OUT_MAX)
+	if (alone_is_believed(a) && a->nr_found_out < ALONE_FOUND_OUT_MAX)
 		a->nr_found_out++;
 	begin_anew(a, ALONE_SHARING);
 }

@@ -58,6 +58,8 @@ void alone_committed(struct alone *a);
 void alone_found_out(struct alone *a);
 /* The nodes are others now, or the same and know nothing: they are asked. */
 void alone_met(struct alone *a);
+/* What is let go others do not have, by all that is known: nobody asks about it. */
+bool alone_is_believed(const struct alone *a);
 /* It was let go. Without memory it is not told. */
 void alone_wrote(struct alone *a, struct fp fp);
 /* Takes what is to be told, for the caller to free. */

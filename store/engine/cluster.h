@@ -74,9 +74,9 @@ struct cluster_calls {
 	/* Enough is held for a round: have engine_cluster_round() called soon, by another thread. Does not wait. NULL:
 	 * commits alone come to rounds. */
 	void (*want)(void *userdata);
-	/* These were stored without a round (alone.h), in no order: others may be told. Does not wait. NULL: nobody
-	 * is. */
-	void (*stored)(void *userdata, const struct fp *fps, size_t nr);
+	/* These were stored without a round (alone.h), in no order: others may be told; `has_time`: nobody has had the
+	 * like for long. Does not wait. NULL: nobody is told. */
+	void (*stored)(void *userdata, const struct fp *fps, size_t nr, bool has_time);
 };
 
 /* --- for the other nodes --- */

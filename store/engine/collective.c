@@ -582,15 +582,17 @@ void collective_tell(struct engine *e)
 {
 	const struct cluster_calls *calls = e->conf.cluster_calls;
 	_cleanup_(freep) struct fp *fps = NULL;
+	bool has_time;
 	size_t nr;
 
 	if (!calls)
 		return;
 	mutex_lock(&e->append_lock);
 	nr = alone_take_untold(&e->alone, &fps);
+	has_time = alone_is_believed(&e->alone);
 	mutex_unlock(&e->append_lock);
 	if (nr > 0 && calls->stored)
-		calls->stored(calls->userdata, fps, nr);
+		calls->stored(calls->userdata, fps, nr, has_time);
 }
 
 static bool is_for_round(struct engine *e)

@@ -76,8 +76,10 @@ static unsigned until_nobody_is_asked(struct alone *a)
 	alone_committed(a);
 	for (; a->state != ALONE_LETTING_GO; nr++) {
 		assert_int_equal(a->state, ALONE_PROBING);
+		assert_false(alone_is_believed(a));
 		let_go(a, 1024);
 	}
+	assert_true(alone_is_believed(a));
 	return nr;
 }
 

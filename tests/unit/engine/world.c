@@ -155,7 +155,7 @@ static void want(void *node)
 	((struct world_node *)node)->nr_wanted++;
 }
 
-static void told(void *node, const struct fp *fps, size_t nr)
+static void told(void *node, const struct fp *fps, size_t nr, bool has_time _unused_)
 {
 	struct world_node *n = node;
 

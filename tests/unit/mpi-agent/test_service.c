@@ -145,16 +145,28 @@ static void pages_that_no_round_was_about_are_told(void **state)
 
 	(void)state;
 	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = 1 });
-	rig.calls->stored(rig.calls->userdata, in_any_order, 2);
+	rig.calls->stored(rig.calls->userdata, in_any_order, 2, true);
 	hear_told(&rig, in_any_order, 2);
 	RIG_SAY(&rig, plain, LINK_SHARED, 2);
 	while (rig.nr_shared == 0)
 		usleep(1000);
 	rig_go(&rig);
-	rig.calls->stored(rig.calls->userdata, in_any_order, 2); /* nobody is there for it: the next one is told */
-	rig.calls->stored(rig.calls->userdata, in_any_order + 2, 1);
+	rig.calls->stored(rig.calls->userdata, in_any_order, 2, true); /* nobody is there for it: the next one is told */
+	rig.calls->stored(rig.calls->userdata, in_any_order + 2, 1, true);
 	rig_come(&rig);
 	hear_told(&rig, in_any_order, 3);
+	rig_release(&rig);
+}
+
+static void pages_that_have_no_time_are_told_at_once(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = LONG_NS });
+	rig.calls->stored(rig.calls->userdata, rig_pages, 1, true);
+	rig.calls->stored(rig.calls->userdata, rig_pages + 1, 1, false);
+	hear_told(&rig, rig_pages, 2);
 	rig_release(&rig);
 }
 
@@ -165,7 +177,7 @@ static void pages_that_were_to_be_told_later_are_told_before_a_round(void **stat
 
 	(void)state;
 	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = LONG_NS });
-	rig.calls->stored(rig.calls->userdata, rig_pages, 2);
+	rig.calls->stored(rig.calls->userdata, rig_pages, 2, true);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 1);
 	hear_told(&rig, rig_pages, 2);
 	assert_int_equal(rig_hear(rig.agent, LINK_OFFER, &b), 1); /* nothing */
@@ -183,8 +195,8 @@ static void more_pages_than_a_message_holds_are_told_in_several(void **state)
 	for (uint32_t i = 0; i < LINK_TELL_MAX; i++)
 		many[i].lo = i;
 	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = LONG_NS });
-	rig.calls->stored(rig.calls->userdata, rig_pages, 1);
-	rig.calls->stored(rig.calls->userdata, many, LINK_TELL_MAX);
+	rig.calls->stored(rig.calls->userdata, rig_pages, 1, true);
+	rig.calls->stored(rig.calls->userdata, many, LINK_TELL_MAX, true);
 	hear_told(&rig, rig_pages, 1);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 1);
 	hear_told(&rig, many, LINK_TELL_MAX);
@@ -521,6 +533,7 @@ int main(void)
 		cmocka_unit_test(a_round_waits_for_a_program_that_still_writes),
 		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_program),
 		cmocka_unit_test(pages_that_no_round_was_about_are_told),
+		cmocka_unit_test(pages_that_have_no_time_are_told_at_once),
 		cmocka_unit_test(pages_that_were_to_be_told_later_are_told_before_a_round),
 		cmocka_unit_test(more_pages_than_a_message_holds_are_told_in_several),
 		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_commit),
