@@ -171,7 +171,7 @@ static int refused(const char *path, int r)
 	else if (r == -EACCES)
 		log_error("%s: belongs to another user: the agent runs as the user of the mount", path);
 	else if (r == -EBUSY)
-		log_error("%s: another agent is connected", path);
+		log_error("%s: another agent is connected: end it first, or leave it be; ckptfs-agent --status tells of it", path);
 	else if (r == -ECONNRESET)
 		log_error("%s: the daemon has hung up", path);
 	else if (r == -ETIMEDOUT)
