@@ -102,14 +102,6 @@ static enum exit_status finish(int r)
 	return r < 0 ? EXIT_FAILED : caught == SIGINT ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
-/* Open MPI hands messages to another process of the same machine over in pieces of 32 KiB, three at a time. Longer ones
- * are a tenth of the speed of a restore; with fewer made at once they need no more memory. What somebody has set stays. */
-static void prefer_long_pieces(void)
-{
-	setenv("OMPI_MCA_btl_vader_max_send_size", "131072", 0);
-	setenv("OMPI_MCA_btl_vader_free_list_inc", "8", 0);
-}
-
 /* All ranks come this far, with a daemon or without: none waits for one that is not there. */
 static int connect_to_daemon(const struct request *q, const struct waits *waits, struct socket_path *at,
 			     struct arenas *shared, struct link *l, struct link_welcome *welcome)
@@ -258,7 +250,6 @@ int main(int argc, char *argv[])
 	}
 	if (waits_read(&waits) < 0)
 		return EXIT_USAGE;
-	prefer_long_pieces();
 	if (MPI_Init(&argc, &argv) != MPI_SUCCESS) {
 		log_error("MPI does not start");
 		return EXIT_FAILED;
