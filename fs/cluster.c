@@ -190,7 +190,7 @@ static int prepare(struct cluster *c, const struct cluster_node *nodes, uint32_t
 	int r = 0;
 
 	if (!is_ours) { /* else ckptfs-gc has, just now */
-		view_trim(c->fs->view, false);
+		view_trim(c->fs->view);
 		r = collect_here(c);
 	}
 	if (r == 0)

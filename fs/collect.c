@@ -104,8 +104,10 @@ static int work(void *userdata)
 	struct gc_report report, first;
 	int r;
 
-	if (c->conf.delete)
-		view_trim(c->fs->view, true); /* what it does not drop stays for the next time */
+	if (c->conf.delete) { /* what they do not drop stays for the next time */
+		view_check(c->fs->view);
+		view_trim(c->fs->view);
+	}
 	r = collect_here(c, &report);
 	if (r == 0 && c->conf.delete && !c->alone && c->fs->cluster && report.complete && collect_together(c)) {
 		first = report;

@@ -736,30 +736,36 @@ int others_trim(struct others *o)
 	return r < 0 ? r : nr;
 }
 
-static int count_cached(struct others *o, const uint8_t *id)
+/* How many there are, and of which nodes (NULL: no matter). */
+static int count_cached(struct others *o, struct node_list *ret_of)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
-	int nr = 0;
+	int r, nr = 0;
 
-	while (nodes_next(o->fs, top, &top, &c) > 0)
-		nr += c.state == NS_COPY_CACHED && is_id(c.store, id);
-	return nr;
+	while ((r = nodes_next(o->fs, top, &top, &c)) > 0) {
+		if (c.state != NS_COPY_CACHED)
+			continue;
+		nr++;
+		r = ret_of ? add_node(o, ret_of, c.store, c.name, false) : 0;
+		if (r < 0)
+			break;
+	}
+	return r < 0 ? r : nr;
 }
 
 int others_check(struct others *o)
 {
-	struct node_list live = { 0 };
-	int r = add_live(o, &live), nr = 0;
+	struct node_list of = { 0 };
+	int before = count_cached(o, &of), after;
 
 	others_forget(o);
-	for (size_t i = 0; i < live.nr && r >= 0; i++) {
+	for (size_t i = 0; i < of.nr && before > 0; i++) {
 		_cleanup_(others_seals_release) struct others_seals told = { 0 };
-		int before = count_cached(o, live.v[i].id);
 
-		if (before > 0 && others_seals(o, live.v[i].id, &told) == 0)
-			nr += before - count_cached(o, live.v[i].id);
+		(void)others_seals(o, of.v[i].id, &told); /* which drops them */
 	}
-	free(live.v);
-	return r < 0 ? r : nr;
+	free(of.v);
+	after = before > 0 ? count_cached(o, NULL) : before;
+	return before < 0 || after < 0 ? MIN(before, after) : MAX(before - after, 0);
 }

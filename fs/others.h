@@ -70,6 +70,6 @@ int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top
 /* Copies that were made because somebody looked, that the kernel does not refer to any more, and whose nodes take part,
  * so that they can be had again, are dropped: how many. */
 int others_trim(struct others *o);
-/* Nodes that take part and of which there are such copies are asked for what they have: what is gone there is dropped
+/* Nodes of which there are such copies are asked for what they have, if they take part: what is gone there is dropped
  * also if the kernel refers to it. How many. */
 int others_check(struct others *o);

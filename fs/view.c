@@ -37,7 +37,7 @@ struct view {
 	struct others *others;
 	struct timespec since;
 
-	struct mutex unlook_lock; /* nothing of ours below it */
+	struct mutex unlook_lock; /* around that of fs/ops/notify.h, which is a leaf */
 	view_unlook_fn *unlook GUARDED_BY(unlook_lock);
 	void *unlook_userdata GUARDED_BY(unlook_lock);
 
@@ -49,17 +49,28 @@ struct view {
 
 /* --- made-up inodes --- */
 
+static bool find(struct view *v, enum kind kind, const uint8_t *id, const char *path, size_t path_len, uint64_t *ret)
+	REQUIRES(v->lock)
+{
+	for (size_t i = 0; i < v->nr; i++) {
+		const struct entry *e = &v->v[i];
+
+		if (e->kind == kind && memcmp(e->id, id, sizeof(e->id)) == 0 && strlen(e->path) == path_len &&
+		    memcmp(e->path, path, path_len) == 0) {
+			*ret = VIEW_FIRST_INO + i;
+			return true;
+		}
+	}
+	return false;
+}
+
 static int add(struct view *v, const struct entry *e, uint64_t *ret) REQUIRES(v->lock)
 {
 	struct entry *more;
 	char *path;
 
-	for (size_t i = 0; i < v->nr; i++)
-		if (v->v[i].kind == e->kind && memcmp(v->v[i].id, e->id, sizeof(e->id)) == 0 &&
-		    strcmp(v->v[i].path, e->path) == 0) {
-			*ret = VIEW_FIRST_INO + i;
-			return 0;
-		}
+	if (find(v, e->kind, e->id, e->path, strlen(e->path), ret))
+		return 0;
 	if (v->nr == ENTRIES_MAX)
 		return log_errno(-ENFILE, "%s: more than %u directories of other nodes have been looked up", VIEW_NAME,
 				 ENTRIES_MAX);
@@ -395,23 +406,6 @@ void view_set_unlook(struct view *v, view_unlook_fn *unlook, void *userdata)
 	mutex_unlock(&v->unlook_lock);
 }
 
-/* The made-up directory that a path of a node is looked up in. */
-static bool find_parent(struct view *v, const struct ns_copy *c, size_t parent_len, uint64_t *ret)
-{
-	bool found = false;
-
-	mutex_lock(&v->lock);
-	for (size_t i = 0; i < v->nr && !found; i++) {
-		const struct entry *e = &v->v[i];
-
-		found = e->kind == OF_NODE && memcmp(e->id, c->store, sizeof(e->id)) == 0 &&
-			strlen(e->path) == parent_len && memcmp(e->path, c->path, parent_len) == 0;
-		*ret = VIEW_FIRST_INO + i;
-	}
-	mutex_unlock(&v->lock);
-	return found;
-}
-
 static void unlook_name(struct view *v, uint64_t dir, const char *name)
 {
 	mutex_lock(&v->unlook_lock);
@@ -430,7 +424,12 @@ static void unlook(struct fs *fs, const struct ns_copy *c)
 	uint64_t dir;
 
 	if (*c->path) {
-		if (find_parent(v, c, slash ? (size_t)(slash - c->path) : 0, &dir))
+		bool is_there;
+
+		mutex_lock(&v->lock);
+		is_there = find(v, OF_NODE, c->store, c->path, slash ? (size_t)(slash - c->path) : 0, &dir);
+		mutex_unlock(&v->lock);
+		if (is_there)
 			unlook_name(v, dir, slash ? slash + 1 : c->path);
 		return;
 	}
@@ -441,11 +440,18 @@ static void unlook(struct fs *fs, const struct ns_copy *c)
 	unlook_name(v, VIEW_FIRST_INO + OF_NODES, long_name);
 }
 
-int view_trim(struct view *v, bool checks)
+int view_trim(struct view *v)
 {
-	if (v && checks && others_check(v->others) > 0)
-		nanosleep(&(struct timespec){ .tv_nsec = FORGET_NS }, NULL);
 	return v ? others_trim(v->others) : 0;
+}
+
+int view_check(struct view *v)
+{
+	int r = v ? others_check(v->others) : 0;
+
+	if (r > 0)
+		nanosleep(&(struct timespec){ .tv_nsec = FORGET_NS }, NULL);
+	return r;
 }
 
 /* --- its life --- */

@@ -52,8 +52,8 @@ int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_
  * a top: 1/0/<0. *path gets how it is shown, from `nodes` on. NULL: there are none.
  */
 int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path);
-/* others_trim(); with `checks` others_check() before it, which asks other nodes. */
-int view_trim(struct view *v, bool checks); /* NULL is fine */
+int view_trim(struct view *v); /* others_trim(); NULL is fine, as of all below */
+int view_check(struct view *v); /* others_check(), and a moment for the kernel to forget what was dropped */
 /* How to let the kernel forget a name of a made-up directory; NULL: not any more. It must not wait for a request. */
 typedef void view_unlook_fn(void *userdata, uint64_t dir, const char *name);
-void view_set_unlook(struct view *v, view_unlook_fn *unlook, void *userdata); /* likewise */
+void view_set_unlook(struct view *v, view_unlook_fn *unlook, void *userdata);
