@@ -3,13 +3,13 @@
  *
  *   1. superblock: without the key nothing can be read
  *   2. the index is opened: for which commit does it stand?
- *   3. journal: which commit is the last, where do the packs end?
+ *   3. journal: which commit is the last, where do the packs end? A damaged one is made anew from the index, if its
+ *      view is sound (6), and looked at again: what it has kept of later commits counts in all that follows
  *   4. headers of packs: without them a mount cannot go on
  *   5. an index that is missing, unusable or older than the journal goes back is made anew; commits that it has not
  *      seen are applied to it, as a mount does
  *   6. the view; if it is wrong the index is made anew, once, and looked at again
  *   7. packs: tables, data, hints; recipes against them; damaged chunks are healed
- *   8. a damaged journal is made anew from the index, if that is sound
  *
  * Nothing is changed before what it is made from has been checked, and each change is as safe against a crash as
  * those of a mount: a check that is cut short leaves a store that is no worse.
@@ -267,16 +267,11 @@ static int apply_journal(struct check *k)
 	return open_again(k);
 }
 
-/* Steps 2 to 5. */
+/* Steps 4 and 5. */
 static int prepare_index(struct check *k)
 {
-	int r;
+	int r = k->has_marks ? check_headers_first(k) : 0;
 
-	r = check_index_open(k);
-	if (r == 0)
-		r = check_journal(k);
-	if (r == 0 && k->has_marks)
-		r = check_headers_first(k);
 	if (r < 0)
 		return r;
 	if (k->conf->rebuild && check_will_rebuild(k))
@@ -327,20 +322,41 @@ static int prove_packs(struct check *k)
 	return 0;
 }
 
+/* Step 3, if it is damaged. 1: it was made anew, from a view that is not the last one any more; 0: it was not. */
+static int mend_journal(struct check *k)
+{
+	int r = prove_view(k);
+
+	if (r == 0)
+		r = check_mend_journal(k);
+	if (r <= 0)
+		return r;
+	close_all(k);
+	r = open_again(k);
+	return r < 0 ? r : 1;
+}
+
 static int run(struct check *k)
 {
+	bool is_proven = false;
 	int r;
 
 	r = check_superblock(k);
 	if (r <= 0)
 		return r;
-	r = prepare_index(k);
+	r = check_index_open(k);
 	if (r == 0)
+		r = check_journal(k);
+	if (r == 0 && k->journal_bad) {
+		r = mend_journal(k);
+		is_proven = r == 0;
+	}
+	if (r >= 0)
+		r = prepare_index(k);
+	if (r == 0 && !is_proven)
 		r = prove_view(k);
 	if (r == 0)
 		r = prove_packs(k);
-	if (r == 0)
-		r = check_mend_journal(k);
 	return r;
 }
 

@@ -99,7 +99,7 @@ bool check_index_unusable(int r); /* is it an error that says so? */
 /* check_journal.c */
 int check_journal(struct check *k);
 void check_journal_close(struct check *k);
-int check_mend_journal(struct check *k); /* what is to be said of a damaged one, and done */
+int check_mend_journal(struct check *k); /* what is to be said of a damaged one, and done. 1: it is made anew */
 int check_mend_counts(struct check *k, const struct pack_counts *counts); /* a commit that says so; the last step */
 bool check_is_removed(const struct check *k, uint32_t pack);
 /* NULL: nothing of it. */

@@ -4,7 +4,7 @@
  * On the way is remembered what only the journal knows: which packs have been collected, and what of it the index has
  * not seen yet; the index as of its own commit may still refer to that, rightly.
  *
- * A damaged journal is made anew from the index, if that is sound. This is decided when everything else is known.
+ * A damaged journal is made anew from the index, if that is sound, which is known when it has been looked at.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -33,7 +33,7 @@ void check_journal_close(struct check *k)
 	k->last = 0;
 }
 
-/* Told at the end, when it is known what can be done about it. */
+/* Told later, when it is known what can be done about it. */
 static void _printf_(2, 3) journal_is_bad(struct check *k, const char *fmt, ...)
 {
 	va_list ap;
@@ -427,8 +427,6 @@ int check_mend_journal(struct check *k)
 	char done[CHECK_TEXT];
 	int r = 0;
 
-	if (!k->journal_bad)
-		return 0;
 	if (!k->db || k->meta.commit == 0 || k->nr_view > 0)
 		snprintf(done, sizeof(done), "; there is no sound index to make it anew from");
 	else if (!k->conf->mend)
@@ -440,5 +438,5 @@ int check_mend_journal(struct check *k)
 		snprintf(done, sizeof(done), "; cannot be made anew: %s", strerror(-r));
 	for (unsigned i = 0; i < k->nr_journal_why; i++)
 		check_found(k, CHECK_JOURNAL, r > 0, "journal: %s%s", k->journal_why[i], done);
-	return 0;
+	return r > 0;
 }

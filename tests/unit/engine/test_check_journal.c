@@ -1,8 +1,10 @@
 /* The checker on the journal: made anew from a sound index; commits are given up only if that is asked for. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -50,8 +52,8 @@ static void without_index_a_damaged_journal_is_left(void **state)
 	rig_remove_index(rig);
 	rig_flip(rig, "journal/*.log", 512 + 100);
 	s = mend(rig);
-	ASSERT_SAID(s, "index: missing or unusable",
-		    "journal: a file of it is damaged or missing; there is no sound index to make it anew from");
+	ASSERT_SAID(s, "journal: a file of it is damaged or missing; there is no sound index to make it anew from",
+		    "index: missing or unusable");
 }
 
 static void check_page(struct rig *rig, uint64_t ino, uint64_t seed)
@@ -95,12 +97,53 @@ static void commits_behind_a_damaged_one_are_given_up_only_if_asked(void **state
 	check_page(rig, FILE_F, 30);
 }
 
+static void rename_g(struct rig *rig, const char *to)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+
+	engine_tx_del(&tx, ns_key_dirent(ROOT, ns_cookie(engine_key(rig->e), "g", 1)));
+	put_name(rig, &tx, ROOT, to, FILE_G, DT_REG);
+	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
+}
+
+/* What the mended journal has of later commits is looked at, too: files are named as they are called from then on. */
+static void what_is_missing_is_named_as_of_the_last_commit_that_is_kept(void **state)
+{
+	struct rig *rig = *state;
+	char pack[RIG_PATH_MAX];
+	struct said s;
+
+	rig_close(rig);
+	keep_index(rig);
+	rig_open(rig);
+	rename_g(rig, "later");
+	assert_int_equal(engine_sync(rig->e), 0);
+	for (uint64_t i = 0; i < 2; i++) {
+		rig_write(rig, FILE_F, PAGE, 30 + i);
+		assert_int_equal(engine_sync(rig->e), 0);
+	}
+	rig_close(rig);
+	bring_back_index(rig);
+	rig_flip(rig, "journal/*.log", 512 + 1024 + 512 + 70); /* the second of the three */
+	rig_path_of(rig, "packs/*", pack);
+	assert_int_equal(unlink(pack), 0);
+	s = check_with(rig, (struct check_conf){ .mend = true, .give_up = true });
+	ASSERT_SAID(s, "journal: commits 3 to 4 are lost",
+		    "+journal: a file of it is damaged or missing; made anew from the index, up to commit 2",
+		    "pack 1: the file is missing",
+		    "later: bytes 0 to 8291 cannot be read: there is no data in pack 1 offset 20480",
+		    "d/f: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
+		    "d/e/hard: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
+		    "+packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there; counted anew");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		check_test(a_damaged_journal_is_made_anew_from_the_index),
 		check_test(without_index_a_damaged_journal_is_left),
 		check_test(commits_behind_a_damaged_one_are_given_up_only_if_asked),
+		check_test(what_is_missing_is_named_as_of_the_last_commit_that_is_kept),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
