@@ -73,9 +73,7 @@ echo "what others are coded against was deleted, and all is there"
 for i in 0 1; do "$BUILD/tools/ckptfs-seal" --quiet --wait=replicated "$TOP/mnt/$i/steps"; done
 lost=$(name_of 0)
 [ -n "$lost" ] || fail "node 0 has no name"
-kill -TERM "$AGENTS"
-wait "$AGENTS" || true
-AGENTS=
+agents_end
 node_dies 0
 rm -r "$TOP/store/0"
 agents_start

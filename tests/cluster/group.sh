@@ -7,11 +7,6 @@ compact() { "$BUILD/tools/ckptfs-compact" --json "$@" >"$TOP/log/compact" || fai
 seal() { "$BUILD/tools/ckptfs-seal" --quiet "$@"; }
 packs_kib() { du -sk "$TOP/store/$1/packs" | cut -f 1; } # NODE
 all_kib() { du -ck "$TOP"/store/*/packs | tail -n 1 | cut -f 1; }
-agents_end() {
-	kill -TERM "$AGENTS" 2>/dev/null || true
-	wait "$AGENTS" || true
-	AGENTS=
-}
 
 # steps NAME: of each node, a directory with two ranks: a field that goes on from rank to rank, one that is the same kind of noise on all of them, and some that are small on each
 steps() {

@@ -72,9 +72,8 @@ compare() { # NODE NAME...
 	shift
 	for name; do timeout 120 cmp "$TOP/$name" "$TOP/mnt/$node/$name" || fail "node $node: $name is not as it was written"; done
 }
-agents_end() {
-	kill -TERM "$AGENTS"
-	wait "$AGENTS" || true
+world_end() {
+	agents_end
 	eventually 60 "the agents do not end" world_ended
 }
 world_ended() { has_agent 0 0 && has_agent 1 0 && has_agent 2 0; }
@@ -98,7 +97,7 @@ echo "$sum bytes are stored of 3 x 8 MiB"
 [ $sum -lt $((20 << 20)) ] || fail "the nodes share nothing"
 
 echo "a network that stalls for a while: what others have is had from those that answer, and who writes waits or stores it"
-agents_end
+world_end
 restart
 stall 1
 compare 0 a # node 1 has two thirds of it, as has each of the others
@@ -109,7 +108,7 @@ sleep 2
 unstall 1
 wait "$writer"
 for ((i = 0; i < nr; i++)); do compare $i a b; done
-agents_end
+world_end
 
 echo "one that stalls for good: agents end, and each node is alone"
 export CKPTFS_AGENT_STALL_MS=5000

@@ -44,6 +44,23 @@ eventually() {
 	done
 }
 
+is_over() { # PID, of a child
+	[ "$(ps -o stat= -p "$1" | cut -c 1)" = Z ] || ! running "$1"
+}
+# agents_end: whatever mpirun says of how they do. That it waits on when all of them have gone is no fault of theirs.
+agents_end() {
+	local agent i
+	kill -TERM "$AGENTS" 2>/dev/null || true # they end by themselves when a node dies
+	for agent in $(pgrep -P "$AGENTS"); do eventually 120 "an agent does not end: $(ps -o pid=,stat=,wchan=,args= -p "$agent")" is_over "$agent"; done
+	for ((i = 0; i < 400; i++)); do
+		! is_over "$AGENTS" || break
+		sleep 0.05
+	done
+	is_over "$AGENTS" || { echo "mpirun waits for nobody"; kill -KILL "$AGENTS"; }
+	wait "$AGENTS" || true
+	AGENTS=
+}
+
 # node_start NODE [OPTIONS]: a mount, made if it is not there
 node_start() {
 	mkdir -p "$TOP/mnt/$1"
@@ -112,9 +129,7 @@ node_dies() { # NODE: its daemon, and the dead mount
 # all_end: as an administrator does it; each has to end well
 all_end() {
 	local i
-	kill -TERM "$AGENTS"
-	wait "$AGENTS" || true # mpirun tells of the signal
-	AGENTS=
+	agents_end
 	for i in "${!DAEMONS[@]}"; do
 		eventually 60 "node $i cannot be unmounted" umount "$TOP/mnt/$i"
 		wait "${DAEMONS[$i]}" || fail "the daemon of node $i: exit status $?"

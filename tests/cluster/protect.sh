@@ -8,7 +8,7 @@ replicas=${PROTECT_REPLICAS:-1}
 protect=${PROTECT:-partner}
 options=protect=$protect,replicas=$replicas
 
-seal() { "$BUILD/tools/ckptfs-seal" "$@"; }
+seal() { timeout 300 "$BUILD/tools/ckptfs-seal" "$@" || { r=$?; [ $r != 124 ] || fail "ckptfs-seal $* waits and waits"; return $r; }; }
 # epoch NODE NAME [BYTES]: a sealed directory with what all nodes have, what this one alone has, and what is not a plain file; and the same outside
 epoch() {
 	local dir="$TOP/mnt/$1/$2" plain="$TOP/plain/$1/$2"
@@ -28,11 +28,6 @@ epoch() {
 }
 name_of() { # NODE: as the others see it
 	"$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$1" --status | sed -n 's/^Node: *\([^,]*\),.*/\1/p'
-}
-agents_end() {
-	kill -TERM "$AGENTS" 2>/dev/null || true # they end by themselves when a node dies
-	wait "$AGENTS" || true
-	AGENTS=
 }
 # same WHERE NODE NAME: what is there is what that node has sealed
 same() { diff -r --no-dereference "$TOP/plain/$2/$3" "$1" || fail "$1 is not what node $2 has sealed as $3"; }
@@ -123,7 +118,7 @@ echo "node 3 is lost, and all of it is there"
 agents_end
 node_start 3 $options
 agents_start
-for i in 0 1 2 3; do "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$i" --heal || fail "node $i cannot be healed"; done
+for i in 0 1 2 3; do timeout 300 "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$i" --heal || fail "node $i cannot be healed"; done
 for i in 0 1 2 3; do
 	agents_end
 	node_dies $i

@@ -5,11 +5,6 @@
 
 seal() { "$BUILD/tools/ckptfs-seal" "$@"; }
 write() { mkdir "$TOP/mnt/$1/sealed" && dd if="$TOP/data" of="$TOP/mnt/$1/sealed/data" bs=1M conv=fsync status=none; } # NODE
-agents_end() {
-	kill -TERM "$AGENTS" 2>/dev/null || true
-	wait "$AGENTS" || true
-	AGENTS=
-}
 
 head -c 3M /dev/urandom >"$TOP/data"
 for i in 0 1 2 3; do node_start $i protect=partner,replicas=2; done

@@ -10,9 +10,7 @@ is_alone() { [ "$(figure "$1" agent)" = False ]; }
 mount_node() { node_start "$1" replicas=2; } # NODE
 end_agents() { # NODE...: which are there
 	local i
-	kill -TERM "$AGENTS"
-	wait "$AGENTS" || true
-	AGENTS=
+	agents_end
 	for i; do eventually 60 "daemon $i has an agent" is_alone "$i"; done
 }
 unmount() { # NODE
@@ -234,8 +232,7 @@ has_read() { cmp -s "$TOP/m0.own" "$TOP/after"; }
 eventually 60 "the reader" has_read
 node_dies 0
 eventually 90 "a reader of a node that has died" is_gone $reader
-wait "$AGENTS" || true
-AGENTS=
+agents_end
 [ ! -e "$TOP/wrong" ] || fail "wrong bytes while its node died"
 cmp -n "$(stat -c %s "$TOP/after")" "$TOP/m0.own" "$TOP/after" || fail "wrong bytes of a node that has died"
 
