@@ -7,8 +7,9 @@
  * a variable of the thread, and a merge that fails becomes a set that says so. In front of each set is its seal: who is
  * not of this world cannot have sets of his merged.
  *
- *           sizes are summed        somebody has no memory: FAILED       all is merged at rank 0         everybody has it
- *   SIZES ───────────────────▶ MEMORY ──────────────────────────▶ MERGE ────────────────────────▶ RESULT ──────────────────▶ DONE
+ *           all have memory            all is merged at rank 0         everybody has it
+ *   SIZES ────────────────────▶ MERGE ────────────────────────▶ RESULT ──────────────────▶ DONE
+ *     └─ or nobody goes on
  */
 #include "mpi-agent/reduce.h"
 
@@ -22,7 +23,7 @@
 #include "mpi-agent/popular_format.h"
 #include "mpi-agent/seal.h"
 
-enum state { SIZES, MEMORY, MERGE, RESULT, DONE };
+enum state { SIZES, MERGE, RESULT, DONE };
 
 struct reduction {
 	MPI_Comm comm;
@@ -33,8 +34,9 @@ struct reduction {
 
 	enum state state;
 	MPI_Request request; /* of this state */
-	uint64_t sum; /* of all sizes */
-	int has_memory; /* everybody */
+	struct {
+		uint64_t pages, nr_without_memory;
+	} sum; /* of all ranks */
 	uint8_t *element;
 	size_t len; /* of it: as that of the longest set there can be */
 	MPI_Datatype type;
@@ -98,34 +100,33 @@ static void merge_operation(void *in, void *inout, int *nr, MPI_Datatype *type)
 	}
 }
 
-static int start_sizes(struct reduction *red)
+static size_t element_len(const struct merge_conf *conf, uint64_t nr)
 {
-	red->sum = red->own->nr;
-	red->state = SIZES;
-	return mpi_errno(MPI_Iallreduce(MPI_IN_PLACE, &red->sum, 1, MPI_UINT64_T, MPI_SUM, red->comm, &red->request),
-			 "sizes");
+	return SEAL_LEN + popular_encoded_len(conf, MIN(nr, (uint64_t)conf->max));
 }
 
-/* Everybody has memory for it, or nobody goes on. */
-static int start_memory(struct reduction *red)
+/* With room for the most there can be before it is known how much there is, so that all hear of both at once; what is
+ * not used of it is no memory. */
+static int start_sizes(struct reduction *red)
 {
-	red->cost.pages = red->sum;
-	red->len = SEAL_LEN + popular_encoded_len(red->conf, MIN(red->sum, (uint64_t)red->conf->max));
-	if (red->len > INT_MAX)
-		return -EFBIG;
-	red->element = calloc(1, red->len);
-	red->has_memory = red->element != NULL;
-	red->state = MEMORY;
-	return mpi_errno(MPI_Iallreduce(MPI_IN_PLACE, &red->has_memory, 1, MPI_INT, MPI_MIN, red->comm, &red->request),
-			 "memory");
+	red->element = calloc(1, element_len(red->conf, UINT64_MAX));
+	red->sum.pages = red->own->nr;
+	red->sum.nr_without_memory = !red->element;
+	red->state = SIZES;
+	return mpi_errno(MPI_Iallreduce(MPI_IN_PLACE, &red->sum, 2, MPI_UINT64_T, MPI_SUM, red->comm, &red->request),
+			 "sizes");
 }
 
 static int start_merge(struct reduction *red)
 {
 	int rank, r;
 
-	if (!red->has_memory)
+	red->cost.pages = red->sum.pages;
+	red->len = element_len(red->conf, red->sum.pages);
+	if (red->sum.nr_without_memory > 0)
 		return -ENOMEM;
+	if (red->len > INT_MAX)
+		return -EFBIG;
 	encode_element(red, red->own, 0, red->element);
 	red->cost.message_bytes = red->len;
 	red->state = MERGE;
@@ -154,8 +155,6 @@ static int step(struct reduction *red)
 {
 	switch (red->state) {
 	case SIZES:
-		return start_memory(red);
-	case MEMORY:
 		return start_merge(red);
 	case MERGE:
 		return start_result(red);
