@@ -25,14 +25,17 @@
 #include "mpi-agent/waits.h"
 #include "mpi-agent/world.h"
 
-#define EAGER_TURNS 4u /* without anything to do, before the first nap, if somebody waits; ... */
+#define EAGER_TURNS 4u /* without anything to do, before the first nap, if somebody reads a file; ... */
 #define EAGER_MOVING 8u /* while messages are on their way: there the other end is at it, too, in pieces */
 #define DEAF_TURNS 3u /* while messages are on their way, without a look at the daemon's socket */
-#define NAP_MIN_NS 20000u
+#define NAP_MIN_NS 100000u
+#define NAP_MIN_MOVING_NS 20000u /* while bytes of files move */
+#define NAP_MIN_ALONE_NS 1000000u /* nobody is likely to wait for anything */
 #define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more, ... */
 #define NAP_PART_ALONE 1u /* and by as much again where nobody waits */
 #define NAP_FETCHING_NS 100000u /* somebody reads a file */
 #define READING_NS UINT64_C(50000000) /* since another node has asked for chunks: it likely asks for more */
+#define RELAYING_NS UINT64_C(1000000000) /* since a daemon has wanted something of another one: likely there is more */
 #define NAP_HINTING_NS 100000u /* a hint is on its way, in several steps: whoever asks before it is there misses it */
 #define MESSAGES_MAX 64u /* of one source, before others are heard */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
@@ -65,6 +68,7 @@ struct loop {
 	unsigned idle_turns, deaf_turns;
 	uint64_t busy_ns; /* when something has happened last that others may answer to */
 	uint64_t asked_ns; /* when another node has asked for chunks last */
+	uint64_t relayed_ns; /* when a daemon has wanted something of another one last, or all of them to collect */
 	bool daemon_has_said; /* something, or has gone */
 	uint64_t started_ns;
 };
@@ -153,6 +157,7 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 	case LINK_LENT:
 		return rounds_lent(l->rounds, h->number, body, h->len);
 	case LINK_WANT_COLLECT:
+		l->relayed_ns = l->turn_ns;
 		return collects_want(l->collects);
 	case LINK_DONE:
 		return collects_done(l->collects, h->number, body, h->len);
@@ -166,6 +171,7 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 	case LINK_COPY:
 	case LINK_DROP:
 	case LINK_QUERY:
+		l->relayed_ns = l->turn_ns;
 		return relays_request(l->relays, h, body);
 	case LINK_KEPT:
 	case LINK_COPIED:
@@ -238,8 +244,10 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct message
 		hear_end(l, h->from);
 		return 0;
 	case PEER_COLLECT:
+		l->relayed_ns = l->turn_ns;
 		return collects_peer_want(l->collects);
 	case PEER_STEP:
+		l->relayed_ns = l->turn_ns;
 		return l->state == RUNNING ? collects_peer_step(l->collects, h->from, h->number, body, len) : 0;
 	case PEER_DONE:
 		return l->state == RUNNING ? collects_peer_done(l->collects, h->from, h->number, body, len) : 0;
@@ -249,6 +257,7 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct message
 	case PEER_COPY:
 	case PEER_DROP:
 	case PEER_QUESTION:
+		l->relayed_ns = l->turn_ns;
 		return l->daemon->fd < 0 ? 0 : relays_peer_request(l->relays, h, body, len);
 	case PEER_KEPT:
 	case PEER_COPIED:
@@ -367,21 +376,34 @@ static void tell_status(const struct loop *l)
 /* For what comes by MPI: the daemon's socket wakes this agent. */
 static bool somebody_waits(const struct loop *l)
 {
-	return peers_moving(l->peers) || fetches_waiting(l->fetches) || rounds_are_urgent(l->rounds);
+	return peers_streaming(l->peers) || fetches_waiting(l->fetches) || rounds_are_urgent(l->rounds);
+}
+
+/* Bytes of files are on their way, or likely about to be. */
+static bool chunks_move(const struct loop *l)
+{
+	return peers_streaming(l->peers) || fetches_waiting(l->fetches) || l->turn_ns - l->asked_ns < READING_NS;
+}
+
+/* By all that is known. */
+static bool nobody_waits(const struct loop *l)
+{
+	return rounds_are_alone(l->rounds) && l->turn_ns - l->relayed_ns >= RELAYING_NS;
 }
 
 static uint64_t nap_ns(const struct loop *l)
 {
-	bool moving = peers_moving(l->peers), is_awaited = somebody_waits(l);
+	bool moves = chunks_move(l), is_alone = nobody_waits(l);
 	uint64_t quiet_ns = l->turn_ns - l->busy_ns, nap;
-	uint64_t max = moving || fetches_waiting(l->fetches) ? NAP_FETCHING_NS : rounds_nap_ns(l->rounds, quiet_ns);
+	uint64_t min = moves ? NAP_MIN_MOVING_NS : is_alone ? NAP_MIN_ALONE_NS : NAP_MIN_NS;
+	uint64_t max = peers_streaming(l->peers) || fetches_waiting(l->fetches) ? NAP_FETCHING_NS :
+										  rounds_nap_ns(l->rounds, quiet_ns, is_alone);
 
 	if (peers_hinting(l->peers))
-		max = MIN(max, (uint64_t)NAP_HINTING_NS);
-	if (l->idle_turns < (moving ? EAGER_MOVING : is_awaited ? EAGER_TURNS : 1))
+		max = MIN(max, min > NAP_HINTING_NS ? min : NAP_HINTING_NS);
+	if (l->idle_turns < (!moves ? 1 : peers_moving(l->peers) ? EAGER_MOVING : EAGER_TURNS))
 		return 0;
-	is_awaited = is_awaited || l->turn_ns - l->asked_ns < READING_NS;
-	nap = MAX(quiet_ns / (is_awaited ? NAP_PART : NAP_PART_ALONE), (uint64_t)NAP_MIN_NS);
+	nap = MAX(quiet_ns / (moves || somebody_waits(l) ? NAP_PART : NAP_PART_ALONE), min);
 	return MIN(nap, max);
 }
 

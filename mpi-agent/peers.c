@@ -13,6 +13,7 @@
 #include "mpi-agent/world.h"
 
 #define PAGE ((size_t)4096)
+#define STREAM_MIN ((size_t)65536) /* MPI brings it in pieces, of 32 KiB or so */
 #define RECEIVES_MAX 16u /* at once: with the longest messages, 256 MiB */
 
 struct outgoing {
@@ -229,6 +230,15 @@ size_t peers_unsent(const struct peers *p)
 bool peers_moving(const struct peers *p)
 {
 	return p->nr_out + p->nr_in > p->nr_hints;
+}
+
+bool peers_streaming(const struct peers *p)
+{
+	size_t len = p->unsent;
+
+	for (size_t i = 0; i < p->nr_in; i++)
+		len += p->in[i].message.len;
+	return len >= STREAM_MIN && peers_moving(p);
 }
 
 bool peers_hinting(const struct peers *p)

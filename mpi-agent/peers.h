@@ -41,6 +41,7 @@ int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint6
 size_t peers_unsent(const struct peers *p); /* bytes */
 /* Messages are, which MPI moves only when it is called, and somebody may wait for one; or hints, which nobody does. */
 bool peers_moving(const struct peers *p);
+bool peers_streaming(const struct peers *p); /* so much that it takes many pieces */
 bool peers_hinting(const struct peers *p);
 int peers_progress(struct peers *p); /* 0; -EIO: MPI has failed */
 

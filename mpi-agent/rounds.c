@@ -21,9 +21,11 @@
 
 #define NAP_NS UINT64_C(1000000) /* somebody waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
+#define NAP_NOBODY_NS UINT64_C(16000000) /* the last ones have found nothing in common: the next is not for long */
 #define NAP_LONG_NS UINT64_C(20000000)
 #define NAP_LONG_PART 200u /* of a time without messages: who comes then waits for half of it, per node on the way */
-#define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for the end of this round */
+#define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for this round, or for the end of it */
+#define ALONE_ROUNDS 2u /* that have found nothing in common: likely the next ones do not either */
 /* It is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has stored. */
 #define NAP_STORING_NS UINT64_C(20000000)
 
@@ -54,6 +56,7 @@ struct rounds {
 
 	bool has_offered, has_stored; /* the daemon, in time */
 	bool is_awaited; /* by daemons that want to hear the end of it: something is in common */
+	unsigned nr_alone; /* rounds in a row that were about something, and nobody wanted to */
 	/* to hear what was decided, here: others may have heard that this node is to store something */
 	bool has_failed;
 	struct fp *pages; /* of the offer */
@@ -436,6 +439,7 @@ static int start_storing(struct rounds *rs)
 	rs->figures.popular_last = nr_popular(&rs->result);
 	rs->figures.popular += rs->figures.popular_last;
 	rs->is_awaited = nr > 0 || rs->figures.popular_last > 0;
+	rs->nr_alone = rs->is_awaited ? 0 : rs->nr_alone;
 	if (has_daemon(rs) && rs->has_offered)
 		link_encode_decision(rs->number, owners, nr, &rs->daemon->out);
 	rs->until_ns = enter_state(rs, STORING) + rs->waits->stored_ns;
@@ -461,6 +465,8 @@ static int finish_reducing(struct rounds *rs)
 		rs->has_failed = true;
 	} else {
 		rs->figures.message_bytes = cost.message_bytes;
+		if (cost.pages > 0)
+			rs->nr_alone = nr_popular(&rs->result) > 0 ? 0 : MIN(rs->nr_alone + 1, ALONE_ROUNDS);
 		if (rs->is_sample && cost.pages > rs->conf.max && rs->w->popular_max > rs->conf.max &&
 		    nr_popular(&rs->result) > 0) {
 			popular_set_release(&rs->result);
@@ -702,20 +708,33 @@ bool rounds_wanted(const struct rounds *rs)
 	return rs->is_wanted && !rs->is_ending;
 }
 
-bool rounds_are_urgent(const struct rounds *rs)
+/* Likely there is nothing in common, and whoever offers so much has not come to the end of it (alone.h of the engine). */
+static bool is_probe(const struct rounds *rs)
 {
-	return rs->state == ASKING || rs->state == REDUCING || (rs->state == GATHERING && rs->is_awaited);
+	return rs->nr_alone == ALONE_ROUNDS && rs->nr_pages >= SAMPLE_MAX;
 }
 
-uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns)
+bool rounds_are_urgent(const struct rounds *rs)
+{
+	return rs->state == ASKING || rs->state == REDUCING ? !is_probe(rs) : rs->state == GATHERING && rs->is_awaited;
+}
+
+bool rounds_are_alone(const struct rounds *rs)
+{
+	return rs->nr_alone == ALONE_ROUNDS && !rounds_are_urgent(rs);
+}
+
+uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns, bool is_alone)
 {
 	if (rs->state == STORING)
 		return NAP_STORING_NS;
 	if (rs->state == IDLE) {
-		quiet_ns = MAX(quiet_ns / NAP_LONG_PART, NAP_IDLE_NS);
+		quiet_ns = MAX(quiet_ns / NAP_LONG_PART, is_alone ? NAP_NOBODY_NS : NAP_IDLE_NS);
 		return MIN(quiet_ns, NAP_LONG_NS);
 	}
-	return rounds_are_urgent(rs) ? NAP_NS : rs->state == GATHERING ? NAP_ALONE_NS : NAP_IDLE_NS;
+	if (rs->state == OFFERING || rs->state == HELD)
+		return NAP_IDLE_NS;
+	return rounds_are_urgent(rs) ? NAP_NS : NAP_ALONE_NS;
 }
 
 const struct rounds_figures *rounds_figures(struct rounds *rs)

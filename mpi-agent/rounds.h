@@ -93,8 +93,10 @@ bool rounds_wanted(const struct rounds *rs); /* rank 0: another one would begin 
 bool rounds_gathering(const struct rounds *rs); /* all that is missing is what others have stored */
 bool rounds_idle(const struct rounds *rs);
 bool rounds_are_urgent(const struct rounds *rs); /* somebody waits for what other agents are about to say */
+/* Nobody is likely to wait for anything: the last rounds have found nothing in common. */
+bool rounds_are_alone(const struct rounds *rs);
 /* MPI, which goes on only when it is called, is to be looked after again after that, if no node has said anything for
- * so long */
-uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns);
+ * so long; longer if nobody is likely to wait for anything, `is_alone` */
+uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns, bool is_alone);
 const struct rounds_figures *rounds_figures(struct rounds *rs);
 const struct lookups_figures *rounds_lookups(struct rounds *rs);

@@ -27,6 +27,11 @@ bool alone_is_believed(const struct alone *a)
 	return a->nr_little >= record_wanted(a);
 }
 
+bool alone_is_confirming(const struct alone *a)
+{
+	return a->state == ALONE_PROBING && a->nr_little + 1 >= record_wanted(a);
+}
+
 bool alone_decided(struct alone *a, size_t nr_frames, size_t nr_offered, size_t nr_found)
 {
 	a->nr_asked += nr_offered;

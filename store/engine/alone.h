@@ -10,7 +10,7 @@
  *                                       stored the same
  *
  * SHARING: everything is held until a round has decided. PROBING: likewise, but a round is wanted as soon as there is
- * enough to tell by. LETTING_GO: what is held and what comes until the commit is written at once, and no round is about
+ * enough to tell by; and if enough commits are going to be believed with this one, only that is held. LETTING_GO: what is held and what comes until the commit is written at once, and no round is about
  * it. Other nodes are told of it afterwards; they tell if they were told the same by others, so that what nodes have in
  * common only behind the first frames is stored by each of them once, and not for ever.
  *
@@ -60,6 +60,8 @@ void alone_found_out(struct alone *a);
 void alone_met(struct alone *a);
 /* What is let go others do not have, by all that is known: nobody asks about it. */
 bool alone_is_believed(const struct alone *a);
+/* It will be, if this probe finds as little as the last ones: what comes behind it is let go meanwhile. */
+bool alone_is_confirming(const struct alone *a);
 /* It was let go. Without memory it is not told. */
 void alone_wrote(struct alone *a, struct fp fp);
 /* Takes what is to be told, for the caller to free. */

@@ -73,14 +73,22 @@ static bool has_agent(const struct engine *e)
 	return calls && calls->is_there(calls->userdata);
 }
 
+/* Is what comes now for a round, if there are others? */
+static bool is_held(const struct engine *e) REQUIRES(e->append_lock)
+{
+	if (alone_is_confirming(&e->alone))
+		return !e->is_offering && e->nr_held < ALONE_PROBE_FRAMES;
+	return e->alone.state != ALONE_LETTING_GO;
+}
+
 bool collective_holds(struct engine *e)
 {
-	return e->alone.state != ALONE_LETTING_GO && has_agent(e);
+	return is_held(e) && has_agent(e);
 }
 
 bool collective_lets_go(const struct engine *e)
 {
-	return e->alone.state == ALONE_LETTING_GO && has_agent(e);
+	return !is_held(e) && has_agent(e);
 }
 
 void collective_committed(struct engine *e)
@@ -600,7 +608,7 @@ static bool is_for_round(struct engine *e)
 	bool yes;
 
 	mutex_lock(&e->append_lock);
-	yes = collective_holds(e);
+	yes = e->alone.state != ALONE_LETTING_GO && has_agent(e);
 	mutex_unlock(&e->append_lock);
 	return yes;
 }

@@ -241,7 +241,7 @@ int batch_append(struct batch *b, uint64_t generation)
 	struct pack_frame *bulk = NULL, *full[2]; /* 256 chunks of 1 MiB at most fill one up, and perhaps another */
 	struct engine *e = b->e;
 	unsigned nr, nr_full = 0;
-	bool wants_round;
+	bool wants_round, lets_go;
 	int r;
 
 	mutex_lock(&e->append_lock);
@@ -251,12 +251,13 @@ int batch_append(struct batch *b, uint64_t generation)
 		mutex_unlock(&e->append_lock);
 		return r;
 	}
+	lets_go = collective_lets_go(e); /* before the last frame that is held is full */
 	r = claim(e, b, &nr);
 	if (r == 0)
 		r = place_all(e, b, nr, &bulk, full, &nr_full);
 	if (r < 0)
 		unclaim(e, b);
-	else if (collective_lets_go(e))
+	else if (lets_go)
 		note_written(e, b);
 	else if (e->conf.cluster_calls && nr > 0)
 		e->held_ns = monotonic_ns();

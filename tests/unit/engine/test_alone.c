@@ -77,6 +77,7 @@ static unsigned until_nobody_is_asked(struct alone *a)
 	for (; a->state != ALONE_LETTING_GO; nr++) {
 		assert_int_equal(a->state, ALONE_PROBING);
 		assert_false(alone_is_believed(a));
+		assert_int_equal(alone_is_confirming(a), nr + 1 == ALONE_RECORD << a->nr_found_out);
 		let_go(a, 1024);
 	}
 	assert_true(alone_is_believed(a));

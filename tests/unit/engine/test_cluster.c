@@ -399,6 +399,66 @@ static void what_comes_while_the_first_frames_are_decided_about_goes_with_them(v
 	rig_fsck(n->rig);
 }
 
+/* Each node writes pages of its own, twice: the next commit begins with a probe that is to confirm it. */
+static void be_alone_twice(struct world *w, unsigned nr)
+{
+	for (uint64_t ino = 10; ino < 12; ino++) {
+		for (unsigned i = 0; i < nr; i++)
+			rig_write(w->nodes[i].rig, ino, MiB(5), OWN + ino * NODES + i);
+		world_commit(w, nr);
+	}
+}
+
+static void behind_a_probe_that_is_to_confirm_it_nothing_is_held(void **state)
+{
+	struct world *w = *state;
+	struct world_node *n = &w->nodes[0];
+
+	be_alone_twice(w, 1);
+	n->nr_wanted = n->nr_told = 0;
+	assert_true(was_offered(n));
+	rig_write(n->rig, 12, MiB(5), 1);
+	assert_int_equal(n->nr_wanted, 1);
+	rig_write(n->rig, 13, MiB(7), 2); /* nobody has decided yet */
+	assert_int_equal(engine_cluster_round(n->rig->e), 0);
+	assert_true(was_offered(n));
+	rig_write(n->rig, 14, MiB(3), 3);
+	assert_int_equal(n->nr_wanted, 1);
+	assert_false(engine_cluster_pending(n->rig->e));
+	world_commit(w, 1);
+	assert_int_equal(n->result, 0);
+	assert_false(was_offered(n));
+	assert_in_range(n->nr_told, MiB(7 + 3) / 4096, MiB(7 + 3 + 1) / 4096); /* and what was not a frame yet */
+	w->open = false;
+	rig_crash(n->rig);
+	for (uint64_t ino = 12; ino <= 14; ino++)
+		rig_check(n->rig, ino, (const size_t[]){ MiB(5), MiB(7), MiB(3) }[ino - 12], ino - 11);
+	rig_fsck(n->rig);
+}
+
+/* What comes until it is known is stored by each of them, once. */
+static void a_probe_that_is_to_confirm_it_may_find_others(void **state)
+{
+	struct world *w = *state;
+	uint64_t before;
+
+	be_alone_twice(w, 2);
+	before = world_stored_by_all(w);
+	for (unsigned i = 0; i < 2; i++) {
+		w->nodes[i].nr_told = 0;
+		rig_write(w->nodes[i].rig, 12, MiB(4) + 4096, 1);
+		rig_write(w->nodes[i].rig, 13, MiB(7), 2);
+	}
+	round_of_two(w);
+	for (unsigned i = 0; i < 2; i++)
+		rig_write(w->nodes[i].rig, 14, MiB(6), 3);
+	world_commit(w, 2);
+	assert_int_equal(world_stored_by_all(w) - before, MiB(4) + 4096 + 2 * MiB(7) + MiB(6));
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(w->nodes[i].nr_told, MiB(7) / 4096);
+	w->open = false;
+}
+
 static void where_nothing_was_in_common_for_long_nothing_is_held(void **state)
 {
 	struct world *w = *state;
@@ -535,6 +595,8 @@ int main(void)
 		world_test(a_round_is_wanted_early_where_little_is_in_common),
 		world_test(where_nothing_is_in_common_only_the_first_frames_are_held),
 		world_test(what_comes_while_the_first_frames_are_decided_about_goes_with_them),
+		world_test(behind_a_probe_that_is_to_confirm_it_nothing_is_held),
+		world_test(a_probe_that_is_to_confirm_it_may_find_others),
 		world_test(where_nothing_was_in_common_for_long_nothing_is_held),
 		world_test(what_others_have_after_all_is_held_again),
 		world_test(what_others_have_told_too_is_held_the_next_time),
