@@ -26,6 +26,8 @@
 #define LOOK_MS 200
 #define NR_WORDS 64 /* of a launcher's command */
 
+#define SRUN_AGENTS "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=1"
+
 /*
  * %d is the number of nodes. One process on each, beside those of the program. When a holder is killed, the others are
  * to go on; when an agent is, they are to end, as they can do nothing without it, and would find out only after a
@@ -36,7 +38,7 @@ static const struct {
 } launchers[] = {
 	{ "srun",
 	  "srun --overlap --mpi=none --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0",
-	  "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=1" },
+	  SRUN_AGENTS },
 	{ "flux", "flux exec --rank=all", "flux run --nodes=%d --tasks-per-node=1" },
 	{ "mpirun", "mpirun -n %d --map-by ppr:1:node --mca orte_abort_on_non_zero_status 0",
 	  "mpirun -n %d --map-by ppr:1:node" },
@@ -78,20 +80,23 @@ static int add(struct command *c, char *word)
 
 static int split_launcher(struct command *c, const char *launcher, uint64_t nodes)
 {
-	char number[24], *save = NULL, *word;
+	char number[24], *save = NULL, *word, *to;
 	int r = 0;
 
 	snprintf(number, sizeof(number), "%" PRIu64, nodes);
 	c->text = malloc(strlen(launcher) * sizeof(number) + 1);
 	if (!c->text)
 		return -ENOMEM;
-	c->text[0] = '\0';
+	to = c->text;
 	for (const char *p = launcher; *p; p++) {
-		bool is_number = p[0] == '%' && p[1] == 'd';
-
-		strncat(c->text, is_number ? number : p, is_number ? sizeof(number) : 1);
-		p += is_number;
+		if (p[0] == '%' && p[1] == 'd') {
+			to = stpcpy(to, number);
+			p++;
+		} else {
+			*to++ = *p;
+		}
 	}
+	*to = '\0';
 	for (word = strtok_r(c->text, " ", &save); r == 0 && word; word = strtok_r(NULL, " ", &save))
 		r = add(c, word);
 	if (r == 0 && c->nr == 0) {
@@ -99,6 +104,25 @@ static int split_launcher(struct command *c, const char *launcher, uint64_t node
 		r = -EINVAL;
 	}
 	return r;
+}
+
+/* A site that has chosen nothing for programs of MPI: with that Open MPI does not even begin. */
+static bool slurm_has_no_mpi(void)
+{
+	FILE *f = getenv("SLURM_MPI_TYPE") ? NULL : popen("scontrol show config 2>/dev/null", "re");
+	char line[1024], value[64] = "";
+
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f))
+		(void)sscanf(line, "MpiDefault = %63s", value);
+	pclose(f);
+	return strcmp(value, "none") == 0;
+}
+
+static const char *agents_by(const char *agents)
+{
+	return strcmp(agents, SRUN_AGENTS) == 0 && slurm_has_no_mpi() ? SRUN_AGENTS " --mpi=pmix" : agents;
 }
 
 /* LAUNCHER... SELF HOW ARGUMENT... */
@@ -114,7 +138,7 @@ static int make_command(struct command *c, const struct run_job *job, const char
 	c->self[len] = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(launchers); i++)
 		if (strcmp(given, launchers[i].name) == 0) {
-			given = is_agent ? launchers[i].agents : launchers[i].holders;
+			given = is_agent ? agents_by(launchers[i].agents) : launchers[i].holders;
 			break;
 		}
 	r = split_launcher(c, given, job->nodes);

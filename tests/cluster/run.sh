@@ -14,11 +14,12 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=se
 # All that ckptfs-run wants of srun: a process for each node with its number, their input, and agents that are a world of MPI.
 cat >"$WORK/bin/srun" <<'SH'
 #!/bin/bash
+options=$*
 while [[ $1 == -* ]]; do
 	case $1 in --ntasks=*) tasks=${1#*=} ;; esac
 	shift
 done
-case " $* " in *" --agent "*) exec mpirun --oversubscribe -n "$tasks" "$@" ;; esac
+case " $* " in *" --agent "*) echo "$options" >>"$WORK/agents.options"; exec mpirun --oversubscribe -n "$tasks" "$@" ;; esac
 pids=() code=0
 cd "$(mktemp -d "$WORK/srun.XXXXXX")"
 for ((i = 0; i < tasks; i++)); do
@@ -33,7 +34,12 @@ for ((i = 0; i < tasks; i++)); do eval "exec $((i + 10))>&-"; done
 for i in "${pids[@]}"; do wait "$i" || code=$?; done
 exit $code
 SH
-chmod +x "$WORK/bin/srun"
+# What it does for programs of MPI, where nothing else is asked for
+cat >"$WORK/bin/scontrol" <<'SH'
+#!/bin/sh
+[ "$*" = "show config" ] && printf 'MinJobAge               = 300 sec\nMpiDefault              = %s\nMpiParams               = (null)\n' "${SITE_MPI:-none}"
+SH
+chmod +x "$WORK/bin/srun" "$WORK/bin/scontrol"
 
 head -c 32 /dev/urandom >"$WORK/key"
 chmod 600 "$WORK/key"
@@ -115,6 +121,20 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 	await sh -c '! grep -q "$0/m" /proc/mounts' "$WORK"
 	await sh -c '! ls -d "$0"/m\ * >/dev/null' "$WORK"
 done
+
+# Agents are a program of MPI, also where Slurm has nothing for these by itself; what somebody has chosen stays.
+cat >"$WORK/wait" <<'SH'
+for i in 0 1 2; do until ckptfs-stat --json "$WORK/m $i" | grep -q '"nodes":3'; do sleep 0.05; done; done
+SH
+is_pmix() { # WHETHER VARIABLE=VALUE...
+	: >"$WORK/agents.options"
+	exits 0 env "${@:2}" ckptfs-run "${nodes[@]}" bash "$WORK/wait"
+	[ "$(grep -c -- '--mpi=pmix' "$WORK/agents.options")" = "$1" ] || fail "$* and srun $(cat "$WORK/agents.options")"
+}
+is_pmix 1
+is_pmix 0 SITE_MPI=pmi2
+is_pmix 0 SLURM_MPI_TYPE=pmix_v4
+
 exits 125 ckptfs-run --launcher "$WORK/no-launcher" --nodes 2 --store "$WORK/x%n" true
 says "no-launcher, which starts something on each node"
 for i in 0 1 2; do fsck.ckptfs -n "$WORK/s$i.store" >/dev/null 2>&1 || fail "store $i is not sound"; done
