@@ -291,14 +291,16 @@ struct ckptfs_seal {
  *
  *   STATUS  figures
  *   HEAL    nodes that do not take part now are lost: what they had is to be had by others again. ENOTCONN: no agent is there. It begins soon, and has ended when
- *           `healed` of STATUS is at least `number`
+ *           `healed` of STATUS is at least `number`; without an agent it waits until there is one
  *   FORGET  the node `node` will not come back: nothing is kept for its sake any more. ENOENT: nobody knows it; EBUSY: it takes part
  */
 enum ckptfs_cluster_command { CKPTFS_CLUSTER_STATUS, CKPTFS_CLUSTER_HEAL, CKPTFS_CLUSTER_FORGET };
 
+#define CKPTFS_CLUSTER_ALONE 1u /* no agent is there */
+
 struct ckptfs_cluster {
 	uint32_t size, version;
-	uint32_t command, flags; /* flags: 0 */
+	uint32_t command, flags; /* flags: 0; out: those above */
 	char node[64]; /* FORGET: its name, with a final NUL */
 	uint64_t number; /* out: of what HEAL has begun */
 	uint64_t healed; /* out, as all below: how many have ended */

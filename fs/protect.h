@@ -36,6 +36,7 @@ struct protect_status {
 	uint64_t nr_copies; /* of those of lost nodes here, others have now, too */
 	uint64_t chunks, bytes; /* sent since the mount */
 	bool is_busy;
+	bool is_alone; /* no agent is there */
 	int error; /* of the last directory that could not be protected; 0: all are, or nobody has tried yet */
 	uint64_t nr_healed; /* how often protect_heal() has come to its end */
 };

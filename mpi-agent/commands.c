@@ -22,6 +22,7 @@ static int ask(int fd, const char *mount, enum ckptfs_cluster_command command, s
 	c->size = sizeof(*c);
 	c->version = CKPTFS_IOC_VERSION;
 	c->command = command;
+	c->flags = 0;
 	if (ioctl(fd, CKPTFS_IOC_CLUSTER, c) == 0)
 		return 0;
 	switch (errno) {
@@ -81,6 +82,10 @@ int command_heal(const char *mount)
 	while (r == 0 && c.healed < number) {
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
 		r = ask(fd, mount, CKPTFS_CLUSTER_STATUS, &c);
+		if (r == 0 && c.healed < number && c.flags & CKPTFS_CLUSTER_ALONE)
+			return log_errno(-ENOTCONN,
+					 "%s: the agents have ended before all was healed; it goes on with the next ones",
+					 mount);
 	}
 	if (r < 0)
 		return r;

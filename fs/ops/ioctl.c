@@ -606,6 +606,7 @@ static int cluster_command(fuse_req_t req, struct ckptfs_cluster *arg)
 	arg->bytes = s.bytes;
 	arg->error = -s.error;
 	arg->is_busy = s.is_busy;
+	arg->flags = s.is_alone ? CKPTFS_CLUSTER_ALONE : 0;
 	return r;
 }
 
