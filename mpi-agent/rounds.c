@@ -25,7 +25,8 @@
 #define NAP_LONG_NS UINT64_C(20000000)
 #define NAP_LONG_PART 200u /* of a time without messages: who comes then waits for half of it, per node on the way */
 #define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for this round, or for the end of it */
-#define ALONE_ROUNDS 2u /* that have found nothing in common: likely the next ones do not either */
+#define ALONE_ROUNDS 2u /* that have found nothing in common: likely the next ones do not either; ... */
+#define ALONE_APART_NS UINT64_C(500000000) /* of those of one checkpoint, one counts */
 /* It is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has stored. */
 #define NAP_STORING_NS UINT64_C(20000000)
 
@@ -56,7 +57,8 @@ struct rounds {
 
 	bool has_offered, has_stored; /* the daemon, in time */
 	bool is_awaited; /* by daemons that want to hear the end of it: something is in common */
-	unsigned nr_alone; /* rounds in a row that were about something, and nobody wanted to */
+	unsigned nr_alone; /* rounds in a row that were about something, and nobody wanted to, ... */
+	uint64_t alone_ns; /* and when the last was */
 	/* to hear what was decided, here: others may have heard that this node is to store something */
 	bool has_failed;
 	struct fp *pages; /* of the offer */
@@ -446,6 +448,17 @@ static int start_storing(struct rounds *rs)
 	return 0;
 }
 
+static void note_alone(struct rounds *rs, bool is_alone)
+{
+	uint64_t now_ns = monotonic_ns();
+
+	if (!is_alone)
+		rs->nr_alone = 0;
+	else if (rs->nr_alone < ALONE_ROUNDS && now_ns - rs->alone_ns >= ALONE_APART_NS)
+		rs->nr_alone++;
+	rs->alone_ns = now_ns;
+}
+
 /* What goes wrong here goes wrong on all nodes, and nothing is decided; unless it is MPI itself. */
 static int finish_reducing(struct rounds *rs)
 {
@@ -466,7 +479,7 @@ static int finish_reducing(struct rounds *rs)
 	} else {
 		rs->figures.message_bytes = cost.message_bytes;
 		if (cost.pages > 0)
-			rs->nr_alone = nr_popular(&rs->result) > 0 ? 0 : MIN(rs->nr_alone + 1, ALONE_ROUNDS);
+			note_alone(rs, nr_popular(&rs->result) == 0);
 		if (rs->is_sample && cost.pages > rs->conf.max && rs->w->popular_max > rs->conf.max &&
 		    nr_popular(&rs->result) > 0) {
 			popular_set_release(&rs->result);
