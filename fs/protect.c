@@ -852,12 +852,12 @@ int protect_collected(struct protect *p, uint64_t dir)
 
 void protect_status(struct protect *p, struct protect_status *ret)
 {
-	struct service_world w = { 0 };
-	bool is_alone = !p->has_thread || service_world(p->service, &w) < 0;
+	struct service_stats agent = { 0 };
 
-	service_world_release(&w);
+	if (p->has_thread)
+		service_stats(p->service, &agent);
 	mutex_lock(&p->lock);
 	*ret = p->status;
 	mutex_unlock(&p->lock);
-	ret->is_alone = is_alone;
+	ret->is_alone = agent.nr_nodes == 0;
 }

@@ -721,7 +721,7 @@ bool rounds_wanted(const struct rounds *rs)
 	return rs->is_wanted && !rs->is_ending;
 }
 
-/* Likely there is nothing in common, and whoever offers so much has not come to the end of it (alone.h of the engine). */
+/* Likely there is nothing in common, and whoever offers so much has not come to the end of it: alone.h of the engine. */
 static bool is_probe(const struct rounds *rs)
 {
 	return rs->nr_alone == ALONE_ROUNDS && rs->nr_pages >= SAMPLE_MAX;

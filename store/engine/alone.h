@@ -10,9 +10,10 @@
  *                                       stored the same
  *
  * SHARING: everything is held until a round has decided. PROBING: likewise, but a round is wanted as soon as there is
- * enough to tell by; and if enough commits are going to be believed with this one, only that is held. LETTING_GO: what is held and what comes until the commit is written at once, and no round is about
- * it. Other nodes are told of it afterwards; they tell if they were told the same by others, so that what nodes have in
- * common only behind the first frames is stored by each of them once, and not for ever.
+ * enough to tell by; and if enough commits are going to be believed with this one, only that is held. LETTING_GO: what
+ * is held and what comes until the commit is written at once, and no round is about it. Other nodes are told of it
+ * afterwards; they tell if they were told the same by others, so that what nodes have in common only behind the first
+ * frames is stored by each of them once, and not for ever.
  *
  * After ALONE_RECORD commits of which little was found the next ALONE_UNASKED are let go from their first page on, and
  * then one is a probe again. What is told is all that finds out meanwhile; each time that it does, twice as many

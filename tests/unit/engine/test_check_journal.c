@@ -67,7 +67,19 @@ static void check_page(struct rig *rig, uint64_t ino, uint64_t seed)
 	content_close(c);
 }
 
-/* The index stands for an early commit; a later one is damaged, and one after it is not. */
+/* The index stands for an early commit; of the three after it, the last `nr_more` of which are
+ * made here, the second is damaged. */
+static void write_and_damage(struct rig *rig, unsigned nr_more)
+{
+	for (unsigned i = 0; i < nr_more; i++) {
+		rig_write(rig, FILE_F, PAGE, 30 + i);
+		assert_int_equal(engine_sync(rig->e), 0);
+	}
+	rig_close(rig);
+	bring_back_index(rig);
+	rig_flip(rig, "journal/*.log", 512 + 1024 + 512 + 70);
+}
+
 static void commits_behind_a_damaged_one_are_given_up_only_if_asked(void **state)
 {
 	struct rig *rig = *state;
@@ -76,13 +88,7 @@ static void commits_behind_a_damaged_one_are_given_up_only_if_asked(void **state
 	rig_close(rig);
 	keep_index(rig);
 	rig_open(rig);
-	for (uint64_t i = 0; i < 3; i++) {
-		rig_write(rig, FILE_F, PAGE, 30 + i);
-		assert_int_equal(engine_sync(rig->e), 0);
-	}
-	rig_close(rig);
-	bring_back_index(rig);
-	rig_flip(rig, "journal/*.log", 512 + 1024 + 512 + 70); /* the second of the three */
+	write_and_damage(rig, 3);
 	s = mend(rig);
 	assert_int_equal(s.result.nr_left, 1);
 	assert_non_null(
@@ -118,13 +124,7 @@ static void what_is_missing_is_named_as_of_the_last_commit_that_is_kept(void **s
 	rig_open(rig);
 	rename_g(rig, "later");
 	assert_int_equal(engine_sync(rig->e), 0);
-	for (uint64_t i = 0; i < 2; i++) {
-		rig_write(rig, FILE_F, PAGE, 30 + i);
-		assert_int_equal(engine_sync(rig->e), 0);
-	}
-	rig_close(rig);
-	bring_back_index(rig);
-	rig_flip(rig, "journal/*.log", 512 + 1024 + 512 + 70); /* the second of the three */
+	write_and_damage(rig, 2);
 	rig_path_of(rig, "packs/*", pack);
 	assert_int_equal(unlink(pack), 0);
 	s = check_with(rig, (struct check_conf){ .mend = true, .give_up = true });
