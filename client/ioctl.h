@@ -249,7 +249,9 @@ struct ckptfs_delta_abort {
  *           is open for writing. E2BIG: too much in it. ENAMETOOLONG: too deep for a path. EROFS. Where it is about
  *           something in it, `path` is that
  *   UNSEAL  for its owner and root (EPERM). ENODATA: it is not sealed; if it lies in one that is, `path` is that,
- *           "." the mountpoint
+ *           "." the mountpoint. Of one that another node has sealed, in .ckptfs/nodes, and which was forgotten: all nodes
+ *           that take part drop their copies, and `path` is that node's name. EBUSY: it takes part; EHOSTDOWN: it is not
+ *           forgotten; EROFS: it is no such directory, but lies in one; others: `path` is a node that keeps its copy
  *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and whoever
  *           runs the mount see all, others their own
  *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none. ENODATA: it is not sealed.

@@ -492,6 +492,8 @@ static int undo_locked(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
+	if (in.flags & INODE_COPY)
+		return -EROFS;
 	if (!is_allowed(t->who, &in))
 		return -EPERM;
 	r = ns_get_seal(t->fs->db, dir, &t->seal);

@@ -27,7 +27,8 @@ struct who;
  * durable. Its time is later than that of all other seals, whatever the clock says: the newest epoch goes by it.
  */
 int seal_directory(struct fs *fs, uint64_t dir, const struct who *who, struct ns_seal *ret, struct buf *culprit);
-/* The opposite, by its owner or root. -ENODATA: it is not sealed, or lies in one that is, *culprit; "." is the root. */
+/* The opposite, by its owner or root. -ENODATA: it is not sealed, or lies in one that is, *culprit; "." is the root.
+ * -EROFS: it is of another node (fs/abandon.h). */
 int seal_undo(struct fs *fs, uint64_t dir, const struct who *who, struct buf *culprit);
 
 /* At a mount, before requests come: what a crash has left of seals that were not finished; and when the last was. */

@@ -445,6 +445,12 @@ int view_trim(struct view *v)
 	return v ? others_trim(v->others) : 0;
 }
 
+void view_changed(struct view *v)
+{
+	if (v)
+		others_forget(v->others);
+}
+
 int view_check(struct view *v)
 {
 	int r = v ? others_check(v->others) : 0;

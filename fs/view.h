@@ -53,6 +53,7 @@ int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_
  */
 int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path);
 int view_trim(struct view *v); /* others_trim(); NULL is fine, as of all below */
+void view_changed(struct view *v); /* others_forget() */
 int view_check(struct view *v); /* others_check(), and a moment for the kernel to forget what was dropped */
 /* How to let the kernel forget a name of a made-up directory; NULL: not any more. It must not wait for a request. */
 typedef void view_unlook_fn(void *userdata, uint64_t dir, const char *name);

@@ -44,7 +44,8 @@ static void help(FILE *to)
 	      "  --wait=local     until it is durable on this node, as without this option\n"
 	      "  --wait=replicated   until another node has a copy, too, which goes by itself with the mount option protect=partner; or parity, protect=xor\n"
 	      "  --wait=collected    until the collectors of this node's group have it, and this node has let it go: mount option compact_group=\n"
-	      "  --unseal         let it be changed again; it must be, before it can be deleted\n"
+	      "  --unseal         let it be changed again; it must be, before it can be deleted. Of a node that was lost and forgotten\n"
+	      "                   (.ckptfs/nodes/NAME/...): let all copies of it go\n"
 	      "  --list           what is sealed; *: the newest in its directory\n"
 	      "  --json           the list as one JSON document for each mount; keys keep their meaning (schema_version)\n"
 	      "  -q, --quiet      say nothing but what is wrong\n"
@@ -93,6 +94,29 @@ static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
 		fprintf(stderr, "%s\n", strerror(-r));
 }
 
+/* Of a directory that another node has sealed: s->path is a node's name. */
+static void tell_why_kept(const char *path, const struct ckptfs_seal *s, int r)
+{
+	fprintf(stderr, TOOL ": %s: ", path);
+	if (r == -EROFS) {
+		fputs("not unsealed: the mount is read-only, or it lies in a directory that another node has sealed\n", stderr);
+		return;
+	}
+	fputs(r == -EBUSY || r == -EHOSTDOWN ? "was sealed by node " : "not unsealed: node ", stderr);
+	text_print(stderr, s->path);
+	if (r == -EBUSY) {
+		fputs(", which takes part: unseal it there\n", stderr);
+	} else if (r == -EHOSTDOWN) {
+		fputs(", which may come back; if it will not, say so first, on each node:\n"
+		      "  ckptfs-agent --mount MOUNTPOINT --forget ",
+		      stderr);
+		text_print(stderr, s->path);
+		fputs("\n", stderr);
+	} else {
+		fprintf(stderr, " has not said that its copy is gone: %s; try again\n", strerror(-r));
+	}
+}
+
 static bool is_died(int r)
 {
 	return r == -ENOTCONN || r == -ECONNABORTED;
@@ -104,12 +128,17 @@ static void tell_done(const struct request *q, const char *path, const struct ck
 
 	if (q->quiet)
 		return;
-	if (q->what == UNSEAL)
+	if (q->what == UNSEAL && s->path[0]) {
+		printf("%s: gone: all copies of what node ", path);
+		text_print(stdout, s->path);
+		puts(" had");
+	} else if (q->what == UNSEAL) {
 		printf("%s: %s\n", path, r < 0 ? "was not sealed" : "unsealed");
-	else
+	} else {
 		printf("%s: %s: %" PRIu64 " files, %s, %s new, root %s\n", path,
 		       r < 0 ? "was sealed already" : "sealed", s->files, human_size(s->bytes).s,
 		       has_root ? human_size(s->new_bytes).s : "unknown", has_root ? sha256_hex(s->root).s : "unknown");
+	}
 }
 
 /* Until another node has it, too. It is sealed here, whatever comes of that. */
@@ -165,6 +194,8 @@ static enum exit_status change(const struct request *q, const char *path)
 	}
 	if (is_died(r))
 		tell_refusal(TOOL, path, "it", "do that", r);
+	else if (q->what == UNSEAL && (r == -EROFS || (s.path[0] && r != -ENODATA)))
+		tell_why_kept(path, &s, r);
 	else
 		tell_why_not(path, &s, r);
 	return EXIT_FAILED;

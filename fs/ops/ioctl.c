@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
+#include "fs/abandon.h"
 #include "fs/attr.h"
 #include "fs/collect.h"
 #include "fs/delta.h"
@@ -524,6 +525,8 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 		break;
 	case CKPTFS_SEAL_UNSEAL:
 		r = seal_undo(fs, dir, &who, path);
+		if (r == -EROFS && !fs->read_only)
+			r = abandon_copy(fs, dir, &who, path);
 		break;
 	case CKPTFS_SEAL_NEXT:
 		r = seal_next(fs, after, who.uid, &arg->inode, &seal, path);

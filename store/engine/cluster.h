@@ -219,6 +219,8 @@ void engine_cluster_present(struct engine *e, const struct cluster_node *here, s
 /* A node that will not come back is not missing. Durable; if it comes back after all, what it refers to may be gone.
  * -ENOENT: nobody of that name was met. */
 int engine_cluster_forget(struct engine *e, const char *name);
+/* It was met, and is not forgotten. */
+bool engine_cluster_is_expected(struct engine *e, const uint8_t id[CLUSTER_ID_LEN]);
 bool engine_cluster_is_forgotten(struct engine *e, const uint8_t id[CLUSTER_ID_LEN]);
 uint64_t engine_cluster_nr_referred(struct engine *e); /* chunks that are elsewhere */
 /*

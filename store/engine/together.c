@@ -136,15 +136,27 @@ int engine_cluster_forget(struct engine *e, const char *name)
 	return r < 0 ? r : is_known ? 0 : -ENOENT;
 }
 
-bool engine_cluster_is_forgotten(struct engine *e, const uint8_t id[CLUSTER_ID_LEN])
+/* It was met, and this is so. */
+static bool is_met(struct engine *e, const uint8_t id[CLUSTER_ID_LEN], bool is_forgotten)
 {
 	bool yes = false;
 
 	mutex_lock(&e->shares.lock);
 	for (uint32_t i = 0; i < e->shares.totals.nr_nodes && !yes; i++)
-		yes = e->shares.nodes[i].is_forgotten && memcmp(e->shares.nodes[i].id, id, CLUSTER_ID_LEN) == 0;
+		yes = e->shares.nodes[i].is_forgotten == is_forgotten &&
+		      memcmp(e->shares.nodes[i].id, id, CLUSTER_ID_LEN) == 0;
 	mutex_unlock(&e->shares.lock);
 	return yes;
+}
+
+bool engine_cluster_is_expected(struct engine *e, const uint8_t id[CLUSTER_ID_LEN])
+{
+	return is_met(e, id, false);
+}
+
+bool engine_cluster_is_forgotten(struct engine *e, const uint8_t id[CLUSTER_ID_LEN])
+{
+	return is_met(e, id, true);
 }
 
 uint64_t engine_cluster_nr_referred(struct engine *e)

@@ -140,6 +140,11 @@ done
 # The lost one is forgotten, and nobody waits for it any more.
 "$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/0" >"$TOP/log/gc" 2>&1 || true
 grep -q "${NAMES[3]}" "$TOP/log/gc" || fail "nobody misses node ${NAMES[3]}"
+refused() { # WHY DIRECTORY
+	! seal --unseal "$2" >"$TOP/log/seal" 2>&1 || fail "$2 can be unsealed, though $1"
+	grep -q "$1" "$TOP/log/seal" || fail "$2: no reason was told: $(cat "$TOP/log/seal")"
+}
+refused "may come back" "$TOP/mnt/0/.ckptfs/nodes/${NAMES[3]}/first"
 for i in 0 1 2; do "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$i" --forget "${NAMES[3]}" || fail "node $i does not forget"; done
 "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/3" --forget "${NAMES[3]}" || true # which it may never have heard of
 "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/0" --forget "${NAMES[1]}" 2>/dev/null && fail "one that takes part was forgotten"
@@ -149,6 +154,35 @@ for i in 0 1 2; do
 	own_is_whole $i
 	LOST=${NAMES[3]}
 	for e in $(epochs_of 3); do whole $i "$e" 3; done
+done
+
+# What it had can be let go: by one node, on all.
+view=.ckptfs/nodes/${NAMES[3]}
+refused "takes part" "$TOP/mnt/0/.ckptfs/nodes/${NAMES[1]}/first"
+refused "lies in a directory that another node has sealed" "$TOP/mnt/0/$view/first/sub"
+held() { # by all nodes, of that one
+	local n=0
+	for i in 0 1 2 3; do n=$((n + $(ls "$TOP/mnt/$i/$view" 2>/dev/null | grep -cx "$1" || true))); done
+	echo $n
+}
+[ "$(held first)" = 4 ] || fail "not all nodes show what node 3 had"
+stored() { # by all
+	local n=0
+	for i in 0 1 2 3; do n=$((n + $(node_figure $i '["stored_bytes"]'))); done
+	echo $n
+}
+before=$(stored)
+seal --quiet --unseal "$TOP/mnt/0/$view/first"
+[ ! -e "$TOP/mnt/0/$view/first" ] || fail "what was let go is shown"
+is_gone() { [ "$(held "$1")" = 0 ]; }
+eventually 60 "what was let go is shown by other nodes" is_gone first
+for i in 0 1 2 3; do "$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/$i" >"$TOP/log/gc" 2>&1 || fail "node $i: ckptfs-gc: exit status $?"; done
+freed=$((before - $(stored)))
+echo "$freed bytes were freed"
+[ "$protect" = xor ] || [ $freed -ge 4000000 ] || fail "only $freed bytes were freed: of a file of 2 MB there were two copies"
+for i in 0 1 2; do
+	own_is_whole $i
+	whole $i second 3
 done
 all_end
 for i in 0 1 2 3; do "$BUILD/tools/fsck.ckptfs" "$TOP/store/$i" >"$TOP/log/fsck.$i" 2>&1 || fail "store $i: fsck.ckptfs: exit status $?"; done

@@ -1,0 +1,118 @@
+/*
+ *   1. each node that takes part drops its copy     crash, or one of them cannot: those that are left are shown on, here, too,
+ *   2. this one does, durably                       and it is done once more
+ * A node that is away meanwhile has its copy still when it is there again, and it is shown again.
+ */
+#include "fs/abandon.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "fs/attr.h"
+#include "fs/cluster.h"
+#include "fs/fs.h"
+#include "fs/keeper.h"
+#include "fs/nodes.h"
+#include "fs/protect.h"
+#include "fs/push.h"
+#include "fs/view.h"
+#include "mpi-agent/service.h"
+
+#define OTHERS_WAIT_NS UINT64_C(60000000000) /* for all of them: a copy of many files takes seconds */
+
+struct patience {
+	struct service *service;
+	uint64_t until_ns;
+};
+
+static bool goes_on(void *userdata)
+{
+	const struct patience *p = userdata;
+
+	return !service_stopping(p->service) && monotonic_ns() < p->until_ns;
+}
+
+static void blame(struct buf *node, const char *name)
+{
+	buf_clear(node);
+	buf_add(node, name, strlen(name));
+}
+
+static int find_copy(struct fs *fs, uint64_t top, const struct who *who, struct ns_copy *ret)
+{
+	struct ns_inode in;
+	int r = ns_get_copy(fs->db, top, ret);
+
+	if (r > 0)
+		r = attr_load(fs, top, &in);
+	if (r <= 0)
+		return r < 0 ? r : -EROFS;
+	if (ret->state != NS_COPY_KEPT && ret->state != NS_COPY_CACHED)
+		return -EROFS;
+	return who->uid == 0 || who->uid == in.uid ? 0 : -EPERM;
+}
+
+static int others_drop(struct fs *fs, struct service *service, const struct service_world *w, const struct ns_copy *c,
+		       struct buf *node)
+{
+	struct patience patience = { service, monotonic_ns() + OTHERS_WAIT_NS };
+	struct push push = { fs, service, w, 0, goes_on, &patience };
+
+	for (push.to = 0; push.to < w->nr; push.to++) {
+		int r = push.to == w->self ? 0 : push_drop(&push, c->store, c->name, c->ino);
+
+		if (r < 0) {
+			blame(node, w->nodes[push.to].name);
+			return r == -ECANCELED ? -ETIMEDOUT : r;
+		}
+	}
+	return 0;
+}
+
+static int drop_here(struct fs *fs, const struct service_world *w, const struct ns_copy *c)
+{
+	struct nodes_origin from;
+	int r;
+
+	static_assert(sizeof(from.id) == sizeof(c->store) && sizeof(from.name) == sizeof(c->name), "as they are");
+	memcpy(from.id, c->store, sizeof(from.id));
+	memcpy(from.name, c->name, sizeof(from.name));
+	r = nodes_drop(fs, &from, c->ino);
+	view_changed(fs->view);
+	if (r == 0 && w->nr > 0)
+		r = keeper_uncover(fs, w);
+	protect_wake(fs->protect);
+	return r;
+}
+
+int abandon_copy(struct fs *fs, uint64_t top, const struct who *who, struct buf *node)
+{
+	static struct log_limit said;
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	struct service *service = cluster_service(fs->cluster);
+	struct service_world w = { 0 };
+	uint32_t number;
+	int r = c ? find_copy(fs, top, who, c) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	blame(node, c->name);
+	r = service ? service_world(service, &w) : -ENOTCONN; /* nobody: then this node alone */
+	if (r == 0 && service_world_find(&w, c->store, &number))
+		r = -EBUSY;
+	else if (engine_cluster_is_expected(fs->engine, c->store))
+		r = -EHOSTDOWN;
+	else
+		r = r == 0 ? others_drop(fs, service, &w, c, node) : r == -ENOTCONN ? 0 : r;
+	if (r == 0)
+		r = drop_here(fs, &w, c);
+	service_world_release(&w);
+	if (r == 0)
+		log_limited(&said, LOG_LEVEL_INFO, "copy of %s of node %s, which will not come back: is not wanted any more",
+			    *c->path ? c->path : "/", c->name);
+	return r;
+}
