@@ -285,13 +285,13 @@ def unique_checkpoint(c, size, common):
 
 
 def unique_rows(base, size, rounds):
-    """Checkpoints of new pages, all nodes at once, in turn: with agents, the second since these are there, whose first pages are asked about;
-    the third, of which the same is true, as of one in 17 from then on; and some that are not asked about; with agents and one page in a
-    hundred that all have; and without agents."""
+    """Checkpoints of new pages, all nodes at once, in turn: with agents, the first since these are there, of which all pages are asked about;
+    the second, whose first pages are; the third, of which the same is true, as of one in 17 from then on; and some that are not asked about;
+    with agents and one page in a hundred that all have; and without agents."""
     each = max(1, size // 4)
     # agents, bytes in common, checkpoints before those that count (nodes go by what the last one had in common), and how many do
-    cases = {"with agents, the second": (True, 0, 1, 1), "with agents, a probe": (True, 0, 0, 1), "with agents": (True, 0, 0, 3),
-             "with agents, 1 % in common": (True, each * MIB // 100 // 4096 * 4096, 1, 1), "without": (False, 0, 1, 3)}
+    cases = {"with agents, the first": (True, 0, 0, 1), "with agents, the second": (True, 0, 0, 1), "with agents, a probe": (True, 0, 0, 1),
+             "with agents": (True, 0, 0, 3), "with agents, 1 % in common": (True, each * MIB // 100 // 4096 * 4096, 1, 1), "without": (False, 0, 1, 3)}
     seconds = {name: [] for name in cases}
     parts = {name: [] for name, (agents, *_) in cases.items() if agents}
     used = {name: [] for name in cases}
