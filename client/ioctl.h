@@ -258,9 +258,14 @@ struct ckptfs_delta_abort {
  *           ENOTCONN: no agent is there; EHOSTUNREACH: no node is on another host; others: what the last attempt came to. There will be more
  *   COLLECTED  the same of compact_group=: 0, the collectors of this node's group have it, and what was here is not any more, unless it is one of them. EOPNOTSUPP: without that option
  *   COPY    of directories of other nodes that this one has, all of them, the one behind `inode`, as NEXT: `path` is from .ckptfs/nodes on. For root and whoever runs the mount (EPERM)
+ *   OF_NODE in .ckptfs/nodes/NAME, or of a directory that lies there: what that node has sealed, the one behind `inode`,
+ *           0: the first, in the order of its inodes there. Only `inode`, `sealed_ns` and `path` are known, and
+ *           CKPTFS_SEAL_ELSEWHERE is one of the facts. ENOENT: no more; ENODATA: the directory is not one of these;
+ *           EPERM: it is a sealed one, and neither root nor whoever runs the mount asks
  *   CHECK   the seal, and its root made anew from what the store has now: not the same, and something is damaged. For
  *           those whom NEXT tells of it (EPERM). ENODATA: it is not sealed. EIO: something is damaged. Bytes are not
- *           read; reading them compares them with what the root is made of
+ *           read; reading them compares them with what the root is made of. Of a copy of what another node has sealed, as
+ *           OF_NODE, for all: it is there as a whole, and the root is not known
  */
 enum ckptfs_seal_command {
 	CKPTFS_SEAL_SEAL,
@@ -269,10 +274,12 @@ enum ckptfs_seal_command {
 	CKPTFS_SEAL_CHECK,
 	CKPTFS_SEAL_STATE,
 	CKPTFS_SEAL_COLLECTED,
-	CKPTFS_SEAL_COPY
+	CKPTFS_SEAL_COPY,
+	CKPTFS_SEAL_OF_NODE
 };
 #define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `root` says something; seals of earlier versions have none */
 #define CKPTFS_SEAL_PROTECTED 2u /* fact, of NEXT: another node has all of it, too */
+#define CKPTFS_SEAL_ELSEWHERE 4u /* fact: another node has sealed it */
 
 struct ckptfs_seal {
 	uint32_t size, version;
@@ -282,7 +289,7 @@ struct ckptfs_seal {
 	uint64_t files, directories, bytes; /* in it, and with it; files: all that is no directory, each once */
 	uint64_t new_bytes; /* as stored, that nothing else referred to when it was sealed */
 	uint32_t uid; /* who sealed it */
-	uint32_t facts; /* CKPTFS_SEAL_HAS_ROOT, CKPTFS_SEAL_PROTECTED */
+	uint32_t facts; /* CKPTFS_SEAL_HAS_ROOT, CKPTFS_SEAL_PROTECTED, CKPTFS_SEAL_ELSEWHERE */
 	uint8_t root[32]; /* when it was sealed; over names, attributes and content (docs/format.md) */
 	uint8_t root_now[32]; /* CHECK */
 	char path[4096]; /* from the mountpoint; "" is that itself, or nothing to tell */

@@ -1,6 +1,6 @@
 /*
- *   1. each node that takes part drops its copy     crash, or one of them cannot: those that are left are shown on, here, too,
- *   2. this one does, durably                       and it is done once more
+ *   1. each node that takes part drops its copy     crash, or one cannot: what is left is shown on, here, too, and
+ *   2. this one does, durably                       it is done once more
  * A node that is away meanwhile has its copy still when it is there again, and it is shown again.
  */
 #include "fs/abandon.h"

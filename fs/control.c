@@ -25,6 +25,7 @@
 #include "fs/protect.h"
 #include "fs/stripes.h"
 #include "fs/scrubber.h"
+#include "fs/view.h"
 #include "mpi-agent/service.h"
 #include "store/engine/engine.h"
 
@@ -452,12 +453,12 @@ static int fingerprint(struct fs *fs, struct inode *i, struct buf *ret)
 int control_xattr(struct fs *fs, struct inode *i, const char *name, struct buf *ret)
 {
 	bool stat = strcmp(name, "user.ckptfs.stat") == 0;
-	struct ns_inode in;
+	struct ns_inode in = { .mode = S_IFDIR }; /* of those that are made up */
 	int r;
 
 	if (!stat && strcmp(name, "user.ckptfs.fingerprint") != 0)
 		return 0;
-	r = attr_load(fs, i->ino, &in);
+	r = view_is(i->ino) ? 1 : attr_load(fs, i->ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	if (stat && i->ino == NS_ROOT_INO)

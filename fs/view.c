@@ -396,6 +396,87 @@ int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf
 	return r;
 }
 
+/* Whose it is: 1/0/<0 */
+static int find_node(struct view *v, uint64_t dir, uint8_t id[NS_STORE_ID_LEN])
+{
+	_cleanup_(freep) struct ns_copy *c = NULL;
+	struct entry e;
+	int r;
+
+	if (view_is(dir)) {
+		r = get(v, dir, &e);
+		if (r == 0 && e.kind == OF_NODE)
+			memcpy(id, e.id, NS_STORE_ID_LEN);
+		return r < 0 ? r : e.kind == OF_NODE;
+	}
+	c = malloc(sizeof(*c));
+	r = c ? ns_get_copy(v->fs->db, dir, c) : -ENOMEM;
+	if (r > 0)
+		memcpy(id, c->store, NS_STORE_ID_LEN);
+	return r;
+}
+
+static int shown_name(struct view *v, const uint8_t *id, char ret[OTHERS_NAME_MAX + 1])
+{
+	_cleanup_(freep) struct others_node *nodes = NULL;
+	size_t nr = 0;
+	int r = others_nodes(v->others, &nodes, &nr);
+
+	for (size_t i = 0; i < nr && r == 0; i++)
+		if (memcmp(nodes[i].id, id, NS_STORE_ID_LEN) == 0) {
+			others_shown_name(nodes, nr, i, ret);
+			return 0;
+		}
+	return r < 0 ? r : -ENOENT;
+}
+
+int view_next_seal(struct view *v, uint64_t dir, uint64_t after, uint64_t *ret_ino, int64_t *ret_sealed_ns,
+		   struct buf *path)
+{
+	_cleanup_(others_seals_release) struct others_seals seals = { 0 };
+	const struct others_seal *next = NULL;
+	char name[OTHERS_NAME_MAX + 1];
+	uint8_t id[NS_STORE_ID_LEN];
+	int r = v ? find_node(v, dir, id) : 0;
+
+	if (r <= 0)
+		return r < 0 ? r : -ENODATA;
+	r = others_seals(v->others, id, &seals);
+	for (size_t i = 0; r == 0 && i < seals.nr; i++)
+		if (seals.v[i].ino > after && (!next || seals.v[i].ino < next->ino))
+			next = &seals.v[i];
+	if (r < 0 || !next)
+		return r;
+	r = shown_name(v, id, name);
+	if (r < 0)
+		return r;
+	buf_add(path, VIEW_NAME "/nodes/", strlen(VIEW_NAME "/nodes/"));
+	buf_add(path, name, strlen(name));
+	if (*next->path)
+		buf_add_u8(path, '/');
+	buf_add(path, next->path, strlen(next->path));
+	*ret_ino = next->ino;
+	*ret_sealed_ns = next->sealed_ns;
+	r = buf_error(path);
+	return r < 0 ? r : 1;
+}
+
+int view_copied(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns)
+{
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	int r = c ? 0 : -ENOMEM;
+
+	if (r == 0 && v && !view_is(top))
+		r = ns_get_copy(v->fs->db, top, c);
+	if (r > 0 && c->state != NS_COPY_KEPT && c->state != NS_COPY_CACHED)
+		r = 0;
+	if (r > 0) {
+		*ret_ino = c->ino;
+		*ret_sealed_ns = c->sealed_ns;
+	}
+	return r;
+}
+
 void view_set_unlook(struct view *v, view_unlook_fn *unlook, void *userdata)
 {
 	if (!v)

@@ -52,7 +52,16 @@ int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_
  * a top: 1/0/<0. *path gets how it is shown, from `nodes` on. NULL: there are none.
  */
 int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path);
-int view_trim(struct view *v); /* others_trim(); NULL is fine, as of all below */
+/*
+ * Of what the node has sealed that `dir` belongs to, which is made up or the top of a copy, the first behind `after`, in
+ * the order of inodes there: 1/0/<0; *path is from the root. -ENODATA: it belongs to none. May ask other nodes. NULL is
+ * fine, as of all below.
+ */
+int view_next_seal(struct view *v, uint64_t dir, uint64_t after, uint64_t *ret_ino, int64_t *ret_sealed_ns,
+		   struct buf *path);
+/* Of a copy's top: which directory it is of, and when that was sealed. 1/0/<0 */
+int view_copied(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns);
+int view_trim(struct view *v); /* others_trim() */
 void view_changed(struct view *v); /* others_forget() */
 int view_check(struct view *v); /* others_check(), and a moment for the kernel to forget what was dropped */
 /* How to let the kernel forget a name of a made-up directory; NULL: not any more. It must not wait for a request. */

@@ -140,7 +140,7 @@ static enum exit_status find(const struct request *q, const char *top)
 	_cleanup_(freep) char *real = NULL;
 	struct progress p;
 
-	if (seals_get(TOOL, top, &s) < 0)
+	if (seals_get_shown(TOOL, top, &s) < 0)
 		return EXIT_PATH;
 	real = realpath(top, NULL);
 	if (!real) {

@@ -99,7 +99,7 @@ static void tell_why_kept(const char *path, const struct ckptfs_seal *s, int r)
 {
 	fprintf(stderr, TOOL ": %s: ", path);
 	if (r == -EROFS) {
-		fputs("not unsealed: the mount is read-only, or it lies in a directory that another node has sealed\n", stderr);
+		fputs("not unsealed: the mount is read-only, or this is not one of the directories that another node has sealed\n", stderr);
 		return;
 	}
 	fputs(r == -EBUSY || r == -EHOSTDOWN ? "was sealed by node " : "not unsealed: node ", stderr);

@@ -47,9 +47,9 @@ static int compare_times(const void *a, const void *b)
 	return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
-int seals_ask(int fd, struct seals *ret)
+static int ask_all(int fd, enum ckptfs_seal_command command, struct seals *ret)
 {
-	struct ckptfs_seal one = { .size = sizeof(one), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_NEXT };
+	struct ckptfs_seal one = { .size = sizeof(one), .version = CKPTFS_IOC_VERSION, .command = command };
 	int r = 0;
 
 	while (r == 0 && ioctl(fd, CKPTFS_IOC_SEAL, &one) == 0)
@@ -59,6 +59,11 @@ int seals_ask(int fd, struct seals *ret)
 	if (r == 0 && ret->nr > 0)
 		qsort(ret->v, ret->nr, sizeof(*ret->v), compare_times);
 	return r;
+}
+
+int seals_ask(int fd, struct seals *ret)
+{
+	return ask_all(fd, CKPTFS_SEAL_NEXT, ret);
 }
 
 /* What is not to be seen from there on is left out. */
@@ -132,7 +137,21 @@ static uint64_t age_ns(const struct ckptfs_seal *e)
 /* Where it is. */
 static const char *durable(const struct ckptfs_seal *e)
 {
-	return e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
+	return e->facts & CKPTFS_SEAL_ELSEWHERE ? "node" : e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
+}
+
+/* What another node has sealed it alone knows more of. */
+static void print_json_content(FILE *to, const struct ckptfs_seal *e)
+{
+	if (e->facts & CKPTFS_SEAL_ELSEWHERE)
+		fputs(", \"uid\": null, \"files\": null, \"directories\": null, \"bytes\": null", to);
+	else
+		fprintf(to, ", \"uid\": %" PRIu32 ", \"files\": %" PRIu64 ", \"directories\": %" PRIu64 ", \"bytes\": %" PRIu64,
+			e->uid, e->files, e->directories, e->bytes);
+	if (e->facts & CKPTFS_SEAL_HAS_ROOT)
+		fprintf(to, ", \"new_bytes\": %" PRIu64 ", \"root\": \"%s\"}", e->new_bytes, sha256_hex(e->root).s);
+	else
+		fputs(", \"new_bytes\": null, \"root\": null}", to);
 }
 
 static void print_json(FILE *to, const struct seals *s)
@@ -146,16 +165,10 @@ static void print_json(FILE *to, const struct seals *s)
 		fprintf(to, "%s{\"path\": ", i > 0 ? ", " : "");
 		json_print_path(to, s, e);
 		fprintf(to,
-			", \"inode\": %" PRIu64 ", \"uid\": %" PRIu32 ", \"sealed_ns\": %" PRId64 ", \"age_ns\": %" PRIu64
-			", \"state\": \"sealed\", \"durable\": \"%s\", \"newest\": %s, \"files\": %" PRIu64
-			", \"directories\": %" PRIu64 ", \"bytes\": %" PRIu64,
-			e->inode, e->uid, e->sealed_ns, age_ns(e), durable(e), seals_is_newest(s, e) ? "true" : "false",
-			e->files, e->directories, e->bytes);
-		if (e->facts & CKPTFS_SEAL_HAS_ROOT)
-			fprintf(to, ", \"new_bytes\": %" PRIu64 ", \"root\": \"%s\"}", e->new_bytes,
-				sha256_hex(e->root).s);
-		else
-			fputs(", \"new_bytes\": null, \"root\": null}", to);
+			", \"inode\": %" PRIu64 ", \"sealed_ns\": %" PRId64 ", \"age_ns\": %" PRIu64
+			", \"state\": \"sealed\", \"durable\": \"%s\", \"newest\": %s",
+			e->inode, e->sealed_ns, age_ns(e), durable(e), seals_is_newest(s, e) ? "true" : "false");
+		print_json_content(to, e);
 	}
 	fputs("]}\n", to);
 }
@@ -204,18 +217,22 @@ static void print_text(FILE *to, const struct seals *s)
 		"NEW", "FILES", "AGE");
 	for (size_t i = 0; i < s->nr; i++) {
 		const struct ckptfs_seal *e = &s->v[i];
+		bool is_known = !(e->facts & CKPTFS_SEAL_ELSEWHERE);
+		char files[24] = "-";
 		size_t columns;
 
+		if (is_known)
+			snprintf(files, sizeof(files), "%" PRIu64, e->files);
 		fputs(seals_is_newest(s, e) ? "* " : "  ", to);
 		columns = text_print_path(to, s, e);
-		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9" PRIu64 "  %5s\n", (int)(width - columns), "", "sealed",
-			durable(e), human_size(e->bytes).s,
-			e->facts & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", e->files,
+		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)(width - columns), "", "sealed", durable(e),
+			is_known ? human_size(e->bytes).s : "-",
+			e->facts & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", files,
 			human_age(age_ns(e)).s);
 	}
 }
 
-int seals_get(const char *tool, const char *path, struct seals *ret)
+static int get_all(const char *tool, const char *path, bool shown, struct seals *ret)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r;
@@ -225,7 +242,9 @@ int seals_get(const char *tool, const char *path, struct seals *ret)
 		tell_unopened(tool, path, "a mountpoint, or a directory below it", r);
 		return r;
 	}
-	r = seals_ask(fd, ret);
+	r = shown ? ask_all(fd, CKPTFS_SEAL_OF_NODE, ret) : -ENODATA;
+	if (r == -ENODATA)
+		r = seals_ask(fd, ret);
 	if (r == -ENOTTY)
 		fprintf(stderr, "%s: %s: not on a ckptfs; give a mountpoint, or a directory below it\n", tool, path);
 	else if (r < 0)
@@ -241,10 +260,20 @@ int seals_get(const char *tool, const char *path, struct seals *ret)
 	return r;
 }
 
+int seals_get(const char *tool, const char *path, struct seals *ret)
+{
+	return get_all(tool, path, false, ret);
+}
+
+int seals_get_shown(const char *tool, const char *path, struct seals *ret)
+{
+	return get_all(tool, path, true, ret);
+}
+
 int seals_list(const char *tool, const char *path, bool json, FILE *to)
 {
 	_cleanup_(seals_release) struct seals s = { 0 };
-	int r = seals_get(tool, path, &s);
+	int r = seals_get_shown(tool, path, &s);
 
 	if (r < 0)
 		return r;

@@ -1,7 +1,8 @@
 /*
  * Each byte that is read past the caches (O_DIRECT) is compared by the daemon with its fingerprint, or the read fails.
  * The root is made of the fingerprints. So what has been read, and has the root of the seal, is what was sealed, as
- * long as it has been sealed all the while: that is looked at in the end.
+ * long as it has been sealed all the while: that is looked at in the end. A copy of what another node has sealed has no
+ * root: its names and fingerprints are there as that node told them, all of them or none.
  *
  * One thread walks, a few read stretches of files that it hands to them.
  */
@@ -293,7 +294,10 @@ int verify_epoch(const char *path, bool reads, struct progress *p, struct verify
 	r = read_all(path, p, ret);
 	if (r <= 0)
 		return r;
-	r = ask(fd, CKPTFS_SEAL_NEXT, ret->seal.inode - 1, &end);
+	if (ret->seal.facts & CKPTFS_SEAL_ELSEWHERE)
+		r = ask(fd, CKPTFS_SEAL_CHECK, 0, &end);
+	else
+		r = ask(fd, CKPTFS_SEAL_NEXT, ret->seal.inode - 1, &end);
 	if (r < 0 || end.inode != ret->seal.inode || end.sealed_ns != ret->seal.sealed_ns)
 		return because(ret, 0, "not sealed any more");
 	return 1;

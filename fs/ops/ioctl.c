@@ -514,10 +514,13 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 	struct fs *fs = fs_of(req);
 	uint64_t after = arg->inode;
 	struct ns_seal seal = { 0 };
+	uint32_t facts = 0;
 	int r;
 
 	if (arg->flags != 0)
 		return -EINVAL;
+	if (view_is(dir) && (arg->command == CKPTFS_SEAL_SEAL || arg->command == CKPTFS_SEAL_UNSEAL))
+		return -EROFS;
 	arg->inode = dir;
 	switch (arg->command) {
 	case CKPTFS_SEAL_SEAL:
@@ -532,8 +535,18 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 		r = seal_next(fs, after, who.uid, &arg->inode, &seal, path);
 		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;
+	case CKPTFS_SEAL_OF_NODE:
+		/* whoever has a made-up one open may list it */
+		r = view_is(dir) || ops_may_command(req) ?
+			    view_next_seal(fs->view, dir, after, &arg->inode, &seal.sealed_ns, path) :
+			    -EPERM;
+		facts = CKPTFS_SEAL_ELSEWHERE;
+		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
+		break;
 	case CKPTFS_SEAL_CHECK:
-		r = seal_check(fs, dir, who.uid, &seal, arg->root_now);
+		r = view_copied(fs->view, dir, &arg->inode, &seal.sealed_ns);
+		facts = r > 0 ? CKPTFS_SEAL_ELSEWHERE : 0;
+		r = r == 0 ? seal_check(fs, dir, who.uid, &seal, arg->root_now) : MIN(r, 0);
 		break;
 	case CKPTFS_SEAL_STATE:
 		r = protect_state(fs->protect, dir);
@@ -554,7 +567,7 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 	arg->bytes = seal.bytes;
 	arg->new_bytes = seal.new_bytes;
 	arg->uid = seal.uid;
-	arg->facts = seal.has_root ? CKPTFS_SEAL_HAS_ROOT : 0;
+	arg->facts = facts | (seal.has_root ? CKPTFS_SEAL_HAS_ROOT : 0);
 	memcpy(arg->root, seal.root, sizeof(arg->root));
 	if (arg->command == CKPTFS_SEAL_NEXT && r == 0 && protect_state(fs->protect, arg->inode) == 0)
 		arg->facts |= CKPTFS_SEAL_PROTECTED;
@@ -644,8 +657,8 @@ static void ioctl_unprotected(fuse_req_t req, const void *in)
 /* As lsattr(1) shows it. */
 static void ioctl_getflags(fuse_req_t req, fuse_ino_t ino)
 {
-	struct ns_inode in;
-	int r = attr_load(fs_of(req), ino, &in);
+	struct ns_inode in = { 0 };
+	int r = view_is(ino) ? 1 : attr_load(fs_of(req), ino, &in);
 	unsigned flags = r > 0 && in.flags & INODE_SEALED ? FS_IMMUTABLE_FL : 0;
 
 	if (r <= 0)

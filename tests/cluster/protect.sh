@@ -112,6 +112,14 @@ for i in 0 1 2; do
 	own_is_whole $i
 	for e in $(epochs_of 3); do whole $i "$e" 3; done
 done
+newest=$(epochs_of 3 | xargs -n 1 | tail -n 1)
+for i in 0 1 2; do
+	view=$TOP/mnt/$i/.ckptfs/nodes/$LOST
+	[ "$("$BUILD/tools/ckptfs-restart-path" "$view")" = "$view/$newest" ] || fail "a job that starts again on node $i does not find $newest"
+	[ "$("$BUILD/tools/ckptfs-stat" --epochs --json "$view" | grep -o '"durable": "node"' | wc -l)" = "$(epochs_of 3 | wc -w)" ] || fail "node $i does not list what node 3 had"
+	"$BUILD/tools/ckptfs-stat" --verify "$view/first" || fail "node $i: what node 3 had does not prove itself"
+done
+"$BUILD/tools/ckptfs-stat" --epochs "$view"
 echo "node 3 is lost, and all of it is there"
 
 # A replacement, with nothing in it. All of it is healed, and the next loss does no harm.
@@ -159,7 +167,7 @@ done
 # What it had can be let go: by one node, on all.
 view=.ckptfs/nodes/${NAMES[3]}
 refused "takes part" "$TOP/mnt/0/.ckptfs/nodes/${NAMES[1]}/first"
-refused "lies in a directory that another node has sealed" "$TOP/mnt/0/$view/first/sub"
+refused "is not one of the directories" "$TOP/mnt/0/$view/first/sub"
 held() { # by all nodes, of that one
 	local n=0
 	for i in 0 1 2 3; do n=$((n + $(ls "$TOP/mnt/$i/$view" 2>/dev/null | grep -cx "$1" || true))); done
