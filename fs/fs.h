@@ -49,8 +49,10 @@ struct fs {
 	struct autoseal *autoseal; /* NULL: nothing is sealed by itself */
 	struct cluster *cluster; /* borrowed */
 	struct view *view; /* NULL: there is none */
-	/* A copy of another node's directory is gone, and the kernel is to forget it; NULL: it does not know of any. */
+	/* A copy of another node's directory is gone, and the kernel is to forget it; NULL: it does not know of any. So is
+	 * a name in one, which it would not forget with the directory while somebody has it open. */
 	void (*copy_gone)(struct fs *fs, const struct ns_copy *c);
+	void (*copied_name_gone)(struct fs *fs, uint64_t dir, const char *name);
 	struct protect *protect;
 	struct stripes *stripes;
 	bool read_only, noatime;

@@ -466,14 +466,26 @@ static int remove_locked(struct fs *fs, uint64_t dir, uint64_t cookie, uint64_t 
 	return r;
 }
 
+static bool is_open(struct fs *fs, uint64_t ino)
+{
+	struct inode *i = inode_find(fs->inodes, ino);
+	bool yes = i && inode_content(fs->inodes, i);
+
+	names_put(fs, i);
+	return yes;
+}
+
 static int empty_dir(struct fs *fs, uint64_t dir)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
 	struct ns_dirent d;
 	int r = ns_readdir_open(fs->db, dir, 0, &it);
 
-	while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0)
+	while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0) {
 		r = remove_locked(fs, dir, d.cookie, d.ino);
+		if (fs->copied_name_gone && is_open(fs, d.ino))
+			fs->copied_name_gone(fs, dir, d.name);
+	}
 	return r;
 }
 

@@ -521,6 +521,11 @@ static void unlook(struct fs *fs, const struct ns_copy *c)
 	unlook_name(v, VIEW_FIRST_INO + OF_NODES, long_name);
 }
 
+static void unlook_below(struct fs *fs, uint64_t dir, const char *name)
+{
+	unlook_name(fs->view, dir, name);
+}
+
 int view_trim(struct view *v)
 {
 	return v ? others_trim(v->others) : 0;
@@ -594,6 +599,7 @@ int view_new(struct fs *fs, struct view **ret)
 		return r;
 	}
 	fs->copy_gone = unlook;
+	fs->copied_name_gone = unlook_below;
 	*ret = v;
 	return 0;
 }

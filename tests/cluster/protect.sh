@@ -180,10 +180,13 @@ stored() { # by all
 	echo $n
 }
 before=$(stored)
+exec 7<"$TOP/mnt/1/$view/first/own"
 seal --quiet --unseal "$TOP/mnt/0/$view/first"
 [ ! -e "$TOP/mnt/0/$view/first" ] || fail "what was let go is shown"
 is_gone() { [ "$(held "$1")" = 0 ]; }
 eventually 60 "what was let go is shown by other nodes" is_gone first
+cmp "$TOP/plain/3/first/own" - <&7 || fail "what was open reads otherwise"
+exec 7<&- # and then nothing keeps it
 for i in 0 1 2 3; do "$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/$i" >"$TOP/log/gc" 2>&1 || fail "node $i: ckptfs-gc: exit status $?"; done
 freed=$((before - $(stored)))
 echo "$freed bytes were freed"
