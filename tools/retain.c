@@ -313,6 +313,8 @@ static void show_end(const struct directory *d, uint64_t nr_unwanted, int r)
 		printf("], \"deleted\": %s, \"complete\": %s, \"removed\": %" PRIu64 ", \"removed_bytes\": %" PRIu64
 		       "}\n",
 		       d->q->delete ? "true" : "false", r == 0 ? "true" : "false", d->nr_removed, d->removed_bytes);
+	else if (!d->q->quiet && d->nr == 0)
+		puts("No directory in it is sealed: there is nothing to choose from.");
 	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete)
 		printf("Nothing was changed. With --delete %" PRIu64 " epochs are removed.\n", nr_unwanted);
 	else if (!d->q->quiet && d->nr_removed > 0)

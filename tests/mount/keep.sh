@@ -47,6 +47,8 @@ exits 1 keep --keep-last 1 --place --delete "$MNT/run"
 exits 1 keep --verify "$MNT"
 exits 2 keep --keep-last 1 "$WORK"
 says "not on a ckptfs"
+exits 0 keep --keep-last 1 "$MNT/run/step.10"
+tells "^No directory in it is sealed"
 
 # --- rules ---
 exits 0 keep --delete --keep-last 2 --keep-every 30 "$MNT/run"
