@@ -508,6 +508,18 @@ static void ioctl_delta_abort(fuse_req_t req, struct file *f)
 					NULL, 0);
 }
 
+/* Whoever has a made-up directory open may list it; who has a copy open has seen its name alone. */
+static int next_of_node(fuse_req_t req, uint64_t dir, uint64_t after, struct ckptfs_seal *arg, struct ns_seal *seal,
+			struct buf *path)
+{
+	struct view *v = fs_of(req)->view;
+	int r = ops_may_command(req) ? 0 : view_copied(v, dir, &arg->inode, &seal->sealed_ns);
+
+	if (r != 0)
+		return r < 0 ? r : -EPERM;
+	return view_next_seal(v, dir, after, &arg->inode, &seal->sealed_ns, path);
+}
+
 static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, struct buf *path)
 {
 	struct who who = ops_who(req);
@@ -536,10 +548,7 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;
 	case CKPTFS_SEAL_OF_NODE:
-		/* whoever has a made-up one open may list it */
-		r = view_is(dir) || ops_may_command(req) ?
-			    view_next_seal(fs->view, dir, after, &arg->inode, &seal.sealed_ns, path) :
-			    -EPERM;
+		r = next_of_node(req, dir, after, arg, &seal, path);
 		facts = CKPTFS_SEAL_ELSEWHERE;
 		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;
