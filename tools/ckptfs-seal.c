@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #include "base/conf.h"
@@ -97,9 +98,14 @@ static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
 /* Of a directory that another node has sealed: s->path is a node's name. */
 static void tell_why_kept(const char *path, const struct ckptfs_seal *s, int r)
 {
+	struct statvfs st;
+
 	fprintf(stderr, TOOL ": %s: ", path);
 	if (r == -EROFS) {
-		fputs("not unsealed: the mount is read-only, or this is not one of the directories that another node has sealed\n", stderr);
+		fprintf(stderr, "not unsealed: %s\n",
+			statvfs(path, &st) == 0 && st.f_flag & ST_RDONLY ?
+				strerror(EROFS) :
+				"it is another node's, and not one of the directories that this has sealed");
 		return;
 	}
 	fputs(r == -EBUSY || r == -EHOSTDOWN ? "was sealed by node " : "not unsealed: node ", stderr);

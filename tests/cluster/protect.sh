@@ -167,7 +167,7 @@ done
 # What it had can be let go: by one node, on all.
 view=.ckptfs/nodes/${NAMES[3]}
 refused "takes part" "$TOP/mnt/0/.ckptfs/nodes/${NAMES[1]}/first"
-refused "is not one of the directories" "$TOP/mnt/0/$view/first/sub"
+refused "not one of the directories" "$TOP/mnt/0/$view/first/sub"
 held() { # by all nodes, of that one
 	local n=0
 	for i in 0 1 2 3; do n=$((n + $(ls "$TOP/mnt/$i/$view" 2>/dev/null | grep -cx "$1" || true))); done
