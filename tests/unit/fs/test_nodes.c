@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/abandon.h"
 #include "fs/answers.h"
 #include "fs/attr.h"
 #include "fs/catalog.h"
@@ -340,6 +341,20 @@ static void expect_whole(struct world *w)
 	expect_bytes(w, look_up(w->fs[HERE], top, "sparse"), SPARSE);
 }
 
+static void expect_nothing(struct world *w)
+{
+	struct ns_inode in;
+	struct ns_copy c;
+	uint64_t ino, next;
+
+	assert_int_equal(nodes_next(w->fs[HERE], 0, &ino, &c), 0);
+	assert_int_equal(nr_notes(w), 0);
+	assert_int_equal(ns_next_orphan(w->fs[HERE]->db, 0, &ino), 0);
+	assert_int_equal(engine_new_number(w->fs[HERE]->engine, &next), 0);
+	for (ino = NS_ROOT_INO + 1; ino < next; ino++)
+		assert_int_equal(ns_get_inode(w->fs[HERE]->db, ino, &in), 0);
+}
+
 static void a_copy_is_what_was_sealed(void **state)
 {
 	struct world *w = *state;
@@ -390,6 +405,31 @@ static void nothing_of_a_copy_changes(void **state)
 	assert_int_equal(xattr_remove(fs, i, "user.step"), -EROFS);
 	names_put(fs, i);
 	expect_whole(w);
+}
+
+static void a_copy_is_let_go_when_its_node_is_forgotten(void **state)
+{
+	static const struct who stranger = { .uid = 1001, .gid = 100 };
+	_cleanup_(buf_release) struct buf node = BUF_EMPTY;
+	struct world *w = *state;
+	struct fs *fs = w->fs[HERE];
+	struct ns_copy c;
+	uint64_t top;
+
+	assert_int_equal(take(w), 0);
+	top = the_copy(w, &c);
+	assert_int_equal(seal_undo(fs, top, &owner, &node), -EROFS);
+	assert_int_equal(seal_undo(fs, look_up(fs, top, "sub"), &owner, &node), -EROFS);
+	assert_int_equal(abandon_copy(fs, look_up(fs, top, "sub"), &owner, &node), -EROFS);
+	assert_int_equal(abandon_copy(fs, NS_ROOT_INO, &owner, &node), -EROFS);
+	assert_int_equal(abandon_copy(fs, top, &stranger, &node), -EPERM);
+	assert_int_equal(abandon_copy(fs, top, &owner, &node), -EHOSTDOWN);
+	assert_int_equal(node.len, strlen(w->s.from.name));
+	assert_memory_equal(node.data, w->s.from.name, node.len);
+	expect_whole(w);
+	assert_int_equal(engine_cluster_forget(fs->engine, w->s.from.name), 0);
+	assert_int_equal(abandon_copy(fs, top, &owner, &node), 0);
+	expect_nothing(w);
 }
 
 static void a_newer_copy_takes_the_place_of_the_older(void **state)
@@ -459,20 +499,6 @@ static void who_has_the_name_of_the_view_keeps_it(void **state)
 }
 
 /* --- what must not be believed --- */
-
-static void expect_nothing(struct world *w)
-{
-	struct ns_inode in;
-	struct ns_copy c;
-	uint64_t ino, next;
-
-	assert_int_equal(nodes_next(w->fs[HERE], 0, &ino, &c), 0);
-	assert_int_equal(nr_notes(w), 0);
-	assert_int_equal(ns_next_orphan(w->fs[HERE]->db, 0, &ino), 0);
-	assert_int_equal(engine_new_number(w->fs[HERE]->engine, &next), 0);
-	for (ino = NS_ROOT_INO + 1; ino < next; ino++)
-		assert_int_equal(ns_get_inode(w->fs[HERE]->db, ino, &in), 0);
-}
 
 static void a_catalog_that_is_cut_or_changed_leaves_nothing(void **state)
 {
@@ -735,6 +761,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		with_world(a_copy_is_what_was_sealed),
 		with_world(nothing_of_a_copy_changes),
+		with_world(a_copy_is_let_go_when_its_node_is_forgotten),
 		with_world(a_newer_copy_takes_the_place_of_the_older),
 		with_world(what_is_open_can_be_read_after_its_copy_was_dropped),
 		with_world(who_has_the_name_of_the_view_keeps_it),
