@@ -250,8 +250,9 @@ struct ckptfs_delta_abort {
  *           something in it, `path` is that
  *   UNSEAL  for its owner and root (EPERM). ENODATA: it is not sealed; if it lies in one that is, `path` is that,
  *           "." the mountpoint. Of one that another node has sealed, in .ckptfs/nodes, and which was forgotten: all nodes
- *           that take part drop their copies, and `path` is that node's name. EBUSY: it takes part; EHOSTDOWN: it is not
- *           forgotten; EROFS: it is no such directory, but lies in one; others: `path` is a node that keeps its copy
+ *           that take part drop their copies, and `path` is that node's name. EBUSY: it takes part; EHOSTDOWN: not all
+ *           have forgotten it; ENOLINK: no agent is there; EAGAIN: somebody else does the same; EROFS: it is no such
+ *           directory, but lies in one; EREMOTEIO, ETIMEDOUT: `path` is a node that has not said that its copy is gone
  *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and whoever
  *           runs the mount see all, others their own
  *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none. ENODATA: it is not sealed.
@@ -261,7 +262,8 @@ struct ckptfs_delta_abort {
  *   OF_NODE in .ckptfs/nodes/NAME, or of a directory that lies there: what that node has sealed, the one behind `inode`,
  *           0: the first, in the order of its inodes there. Only `inode`, `sealed_ns` and `path` are known, and
  *           CKPTFS_SEAL_ELSEWHERE is one of the facts. ENOENT: no more; ENODATA: the directory is not one of these;
- *           EPERM: it is a sealed one, and neither root nor whoever runs the mount asks
+ *           ENOTUNIQ: it is .ckptfs or .ckptfs/nodes. Of a sealed one root and whoever runs the mount are told all that
+ *           its node has sealed, others of that alone
  *   CHECK   the seal, and its root made anew from what the store has now: not the same, and something is damaged. For
  *           those whom NEXT tells of it (EPERM). ENODATA: it is not sealed. EIO: something is damaged. Bytes are not
  *           read; reading them compares them with what the root is made of. Of a copy of what another node has sealed, as

@@ -1,11 +1,13 @@
 /*
- *   1. each node that takes part drops its copy     crash, or one cannot: what is left is shown on, here, too, and
- *   2. this one does, durably                       it is done once more
+ *   1. no copy of it is made here any more (others_abandon()), nor on each node below
+ *   2. each node that takes part drops its copy     crash, or one cannot: what is left is shown on, here, too, and
+ *   3. this one does, durably                       it is done once more
  * A node that is away meanwhile has its copy still when it is there again, and it is shown again.
  */
 #include "fs/abandon.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,11 +65,15 @@ static int others_drop(struct fs *fs, struct service *service, const struct serv
 	struct push push = { fs, service, w, 0, goes_on, &patience };
 
 	for (push.to = 0; push.to < w->nr; push.to++) {
-		int r = push.to == w->self ? 0 : push_drop(&push, c->store, c->name, c->ino);
+		int r = push.to == w->self ? 0 : push_drop(&push, c->store, c->name, c->ino, true);
 
+		if (r == -EHOSTDOWN)
+			return r;
 		if (r < 0) {
+			log_errno(r, "node %s has not said that its copy of %s of node %s is gone",
+				  w->nodes[push.to].name, *c->path ? c->path : "/", c->name);
 			blame(node, w->nodes[push.to].name);
-			return r == -ECANCELED ? -ETIMEDOUT : r;
+			return r == -ECANCELED ? -ETIMEDOUT : -EREMOTEIO;
 		}
 	}
 	return 0;
@@ -89,28 +95,46 @@ static int drop_here(struct fs *fs, const struct service_world *w, const struct 
 	return r;
 }
 
-int abandon_copy(struct fs *fs, uint64_t top, const struct who *who, struct buf *node)
+/* By nobody, or of all nodes. */
+static int drop_all(struct fs *fs, const struct ns_copy *c, struct buf *node)
 {
-	static struct log_limit said;
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
 	struct service *service = cluster_service(fs->cluster);
 	struct service_world w = { 0 };
 	uint32_t number;
+	int r = service ? service_world(service, &w) : 0;
+
+	if (r < 0)
+		return r == -ENOTCONN ? -ENOLINK : r;
+	if (service_world_find(&w, c->store, &number))
+		r = -EBUSY;
+	else if (engine_cluster_is_expected(fs->engine, c->store))
+		r = -EHOSTDOWN;
+	if (r == 0) {
+		view_abandon(fs->view, c->store, c->ino, true);
+		r = others_drop(fs, service, &w, c, node);
+		if (r == 0)
+			r = drop_here(fs, &w, c);
+		else
+			view_abandon(fs->view, c->store, c->ino, false);
+	}
+	service_world_release(&w);
+	return r;
+}
+
+int abandon_copy(struct fs *fs, uint64_t top, const struct who *who, struct buf *node)
+{
+	static struct log_limit said;
+	static atomic_flag busy = ATOMIC_FLAG_INIT;
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
 	int r = c ? find_copy(fs, top, who, c) : -ENOMEM;
 
 	if (r < 0)
 		return r;
 	blame(node, c->name);
-	r = service ? service_world(service, &w) : -ENOTCONN; /* nobody: then this node alone */
-	if (r == 0 && service_world_find(&w, c->store, &number))
-		r = -EBUSY;
-	else if (engine_cluster_is_expected(fs->engine, c->store))
-		r = -EHOSTDOWN;
-	else
-		r = r == 0 ? others_drop(fs, service, &w, c, node) : r == -ENOTCONN ? 0 : r;
-	if (r == 0)
-		r = drop_here(fs, &w, c);
-	service_world_release(&w);
+	if (atomic_flag_test_and_set(&busy))
+		return -EAGAIN;
+	r = drop_all(fs, c, node);
+	atomic_flag_clear(&busy);
 	if (r == 0)
 		log_limited(&said, LOG_LEVEL_INFO, "copy of %s of node %s, which will not come back: is not wanted any more",
 			    *c->path ? c->path : "/", c->name);

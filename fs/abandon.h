@@ -11,12 +11,14 @@ struct fs;
 struct who;
 
 /*
- * Of the copy with this top, those of all nodes that take part are dropped, this one's last. What chunks are no longer
- * needed is found by the next collections. *node gets the name of the node that had it, or of the one that keeps its
- * copy.
+ * Of the copy with this top, those of all nodes that take part are dropped, this one's last. Which chunks nobody needs
+ * any more is found by the next collections. *node gets the name of the node that had it; if another one has not said
+ * that its copy is gone, that one's.
  *
  * -EROFS: it is not the top of a copy. -EPERM: by its owner or root. -EBUSY: its node takes part, and can unseal it.
- * -EHOSTDOWN: it was not said that its node will not come back (protect_forget()). -ETIMEDOUT, or another node's error:
- * that one has not said that its copy is gone, and all is as it was here.
+ * -EHOSTDOWN: to this node, or another one, it was not said that it will not come back (protect_forget()). -ENOLINK: no
+ * agent is there, so that others would have it still. -EAGAIN: somebody else abandons one; it takes a thread, and others
+ * are to have some, too. -EREMOTEIO, -ETIMEDOUT: another node has not said that its copy is gone, which is shown on here;
+ * it may go later all the same.
  */
 int abandon_copy(struct fs *fs, uint64_t top, const struct who *who, struct buf *node);

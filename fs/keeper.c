@@ -19,6 +19,7 @@
 #include "fs/fs.h"
 #include "fs/nodes.h"
 #include "fs/stripes.h"
+#include "fs/view.h"
 #include "mpi-agent/link_format.h"
 #include "store/engine/cluster.h"
 
@@ -306,7 +307,9 @@ int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluste
 	*l = (struct looking){ .fs = fs, .copy = copy, .nodes = nodes, .nr_nodes = nr_nodes };
 	memcpy(seal.from.id, copy->origin, sizeof(seal.from.id));
 	memcpy(seal.from.name, copy->name, sizeof(seal.from.name));
-	r = copy->nr_slots > 0 ? 0 : look_for_all(l);
+	r = view_is_abandoned(fs->view, copy->origin, copy->ino) ? -ESTALE : 0;
+	if (r == 0 && copy->nr_slots == 0)
+		r = look_for_all(l);
 	if (r == 0)
 		r = is_copied(fs, copy);
 	if (r == 0) {
@@ -329,8 +332,12 @@ int keeper_drop(struct fs *fs, const struct link_drop *drop)
 	struct nodes_origin from = { 0 };
 	int r;
 
+	if (drop->abandons && engine_cluster_is_expected(fs->engine, drop->origin))
+		return -EHOSTDOWN;
 	memcpy(from.id, drop->origin, sizeof(from.id));
 	memcpy(from.name, drop->name, sizeof(from.name));
+	if (drop->abandons)
+		view_abandon(fs->view, drop->origin, drop->ino, true);
 	r = nodes_drop(fs, &from, drop->ino);
 	if (r == 0)
 		log_limited(&said, LOG_LEVEL_INFO, "copy of directory %" PRIu64 " of node %s: is not wanted any more",

@@ -25,4 +25,5 @@ int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluste
 int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io, const struct service_world *w);
 int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w);
 int keeper_uncover(struct fs *fs, const struct service_world *w);
+/* -EHOSTDOWN: of one that is abandoned, its node may come back, as far as this one was told. */
 int keeper_drop(struct fs *fs, const struct link_drop *drop);

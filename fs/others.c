@@ -26,6 +26,8 @@
 #define WORK_NS (UINT64_C(600) * 1000000000) /* for a node to make a catalog, and to lend */
 #define BUSY_NS (UINT64_C(30) * 1000000000) /* for one that has too many questions */
 #define BUSY_STEP_NS 50000000
+#define ABANDONED_NS (UINT64_C(120) * 1000000000) /* twice as long as who abandons it waits for others */
+#define ABANDONED_MAX 256u /* at once */
 
 struct heard {
 	uint8_t id[NS_STORE_ID_LEN];
@@ -39,12 +41,20 @@ struct opening {
 	struct opening *next;
 };
 
+struct abandoned {
+	uint8_t store[NS_STORE_ID_LEN];
+	uint64_t ino;
+	uint64_t until_ns; /* 0: none */
+};
+
 struct others {
 	struct fs *fs; /* constant */
 	struct mutex lock; /* leaf */
 	struct cond changed; /* a copy has been made, or not */
 	struct heard heard[HEARD_MAX] GUARDED_BY(lock);
 	struct opening *opening GUARDED_BY(lock);
+	struct abandoned abandoned[ABANDONED_MAX] GUARDED_BY(lock);
+	unsigned next_abandoned GUARDED_BY(lock);
 };
 
 int others_new(struct fs *fs, struct others **ret)
@@ -274,6 +284,43 @@ void others_forget(struct others *o)
 	for (unsigned i = 0; i < HEARD_MAX; i++)
 		o->heard[i].when_ns = 0;
 	mutex_unlock(&o->lock);
+}
+
+/* --- what nobody is to have --- */
+
+static struct abandoned *find_abandoned(struct others *o, const uint8_t *store, uint64_t ino) REQUIRES(o->lock)
+{
+	for (unsigned i = 0; i < ABANDONED_MAX; i++)
+		if (o->abandoned[i].until_ns > 0 && o->abandoned[i].ino == ino && is_id(o->abandoned[i].store, store))
+			return &o->abandoned[i];
+	return NULL;
+}
+
+void others_abandon(struct others *o, const uint8_t *store, uint64_t ino, bool yes)
+{
+	struct abandoned *a;
+
+	mutex_lock(&o->lock);
+	a = find_abandoned(o, store, ino);
+	if (!a && yes)
+		a = &o->abandoned[o->next_abandoned++ % ABANDONED_MAX];
+	if (a) {
+		*a = (struct abandoned){ .ino = ino, .until_ns = yes ? monotonic_ns() + ABANDONED_NS : 0 };
+		memcpy(a->store, store, sizeof(a->store));
+	}
+	mutex_unlock(&o->lock);
+}
+
+bool others_is_abandoned(struct others *o, const uint8_t *store, uint64_t ino)
+{
+	const struct abandoned *a;
+	bool yes;
+
+	mutex_lock(&o->lock);
+	a = find_abandoned(o, store, ino);
+	yes = a && monotonic_ns() < a->until_ns;
+	mutex_unlock(&o->lock);
+	return yes;
 }
 
 /* --- who there is --- */
@@ -649,6 +696,8 @@ static int make_copy(struct others *o, const struct others_seal *s)
 	if (r < 0)
 		return log_errno(r, "node %s, %s: cannot be had", s->name, *s->path ? s->path : "/");
 	r = ask(o, s->holder, &hold, &nothing);
+	if (others_is_abandoned(o, s->store, s->ino)) /* while it was made */
+		r = -ESTALE;
 	if (r == -ENODATA || r == -ESTALE) {
 		nodes_drop(o->fs, &seal.from, s->ino);
 		return -ENOENT;
@@ -677,6 +726,8 @@ static int open_once(struct others *o, const struct others_seal *s, uint64_t *re
 	o->opening = &op;
 	mutex_unlock(&o->lock);
 	r = find_copy(o, s, ret_top);
+	if (r == 0 && others_is_abandoned(o, s->store, s->ino))
+		r = -ENOENT;
 	if (r == 0) {
 		r = make_copy(o, s);
 		if (r == 0)

@@ -67,6 +67,14 @@ void others_forget(struct others *o);
 /* The top of a copy of it, which is made if there is none. -ENOENT: it is gone meanwhile. */
 int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top);
 
+/*
+ * What nobody is to have any more (fs/abandon.h) no copy is made of for as long as it takes until all others have
+ * dropped theirs: else whoever looks at it meanwhile would have it back from one that has not yet. `yes` false: it is
+ * wanted after all.
+ */
+void others_abandon(struct others *o, const uint8_t *store, uint64_t ino, bool yes);
+bool others_is_abandoned(struct others *o, const uint8_t *store, uint64_t ino);
+
 /* Copies that were made because somebody looked, that the kernel does not refer to any more, and whose nodes take part,
  * so that they can be had again, are dropped: how many. */
 int others_trim(struct others *o);

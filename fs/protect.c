@@ -207,7 +207,7 @@ static int drop_copy(struct pass *s, const struct guard *g, const uint8_t *holde
 	if (!service_world_find(&s->world, holder, &node))
 		return 0;
 	push = push_to(s, node);
-	r = node == s->world.self ? 0 : push_drop(&push, g->origin, g->origin_name, g->ino);
+	r = node == s->world.self ? 0 : push_drop(&push, g->origin, g->origin_name, g->ino, false);
 	return r < 0 ? r : 1;
 }
 

@@ -553,10 +553,10 @@ int push_hold(const struct push *p, uint64_t dir, struct link_copy *copy)
 	return r < 0 ? r : push(p, dir, HOLD, copy, &none);
 }
 
-int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino)
+int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino, bool abandons)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
-	struct link_drop d = { .ino = ino };
+	struct link_drop d = { .ino = ino, .abandons = abandons };
 	struct service_call *c;
 	int error, r = service_call_new(p->service, LINK_DROPPED, &c);
 

@@ -45,6 +45,10 @@ struct view {
 	/* by inode number, from VIEW_FIRST_INO on; the first two are .ckptfs and nodes */
 	struct entry *v GUARDED_BY(lock);
 	size_t nr GUARDED_BY(lock), room GUARDED_BY(lock);
+	/* what view_next_seal() goes through, by inode there */
+	uint8_t listed_id[NS_STORE_ID_LEN] GUARDED_BY(lock);
+	char listed_name[OTHERS_NAME_MAX + 1] GUARDED_BY(lock);
+	struct others_seals listed GUARDED_BY(lock);
 };
 
 /* --- made-up inodes --- */
@@ -405,9 +409,11 @@ static int find_node(struct view *v, uint64_t dir, uint8_t id[NS_STORE_ID_LEN])
 
 	if (view_is(dir)) {
 		r = get(v, dir, &e);
-		if (r == 0 && e.kind == OF_NODE)
+		if (r == 0 && e.kind != OF_NODE)
+			r = -ENOTUNIQ;
+		if (r == 0)
 			memcpy(id, e.id, NS_STORE_ID_LEN);
-		return r < 0 ? r : e.kind == OF_NODE;
+		return r < 0 ? r : 1;
 	}
 	c = malloc(sizeof(*c));
 	r = c ? ns_get_copy(v->fs->db, dir, c) : -ENOMEM;
@@ -430,35 +436,84 @@ static int shown_name(struct view *v, const uint8_t *id, char ret[OTHERS_NAME_MA
 	return r < 0 ? r : -ENOENT;
 }
 
+static int by_ino(const void *a, const void *b)
+{
+	const struct others_seal *x = a, *y = b;
+
+	return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+/* What it is told from one step to the next; anew with the first, so that what was sealed just now is there. */
+static int list_seals(struct view *v, const uint8_t *id, bool anew)
+{
+	struct others_seals seals = { 0 };
+	char name[OTHERS_NAME_MAX + 1];
+	int r;
+
+	mutex_lock(&v->lock);
+	anew |= memcmp(v->listed_id, id, sizeof(v->listed_id)) != 0;
+	mutex_unlock(&v->lock);
+	if (!anew)
+		return 0;
+	others_forget(v->others);
+	r = others_seals(v->others, id, &seals);
+	if (r == 0)
+		r = shown_name(v, id, name);
+	if (r < 0) {
+		others_seals_release(&seals);
+		return r;
+	}
+	if (seals.nr > 0)
+		qsort(seals.v, seals.nr, sizeof(*seals.v), by_ino);
+	mutex_lock(&v->lock);
+	others_seals_release(&v->listed);
+	v->listed = seals;
+	memcpy(v->listed_id, id, sizeof(v->listed_id));
+	memcpy(v->listed_name, name, sizeof(v->listed_name));
+	mutex_unlock(&v->lock);
+	return 0;
+}
+
+/* The first behind `after` whose path, with what stands before it, can be told. 1/0/<0 */
+static int find_seal(struct view *v, uint64_t after, uint64_t *ret_ino, int64_t *ret_sealed_ns, struct buf *path)
+	REQUIRES(v->lock)
+{
+	static const char nodes[] = VIEW_NAME "/nodes/";
+	size_t max = NS_PATH_MAX - strlen(nodes) - strlen(v->listed_name) - 1;
+	const struct others_seal *s = v->listed.v, *end = s + v->listed.nr;
+
+	for (; s < end && (s->ino <= after || strlen(s->path) > max); s++)
+		;
+	if (s == end)
+		return 0;
+	buf_add(path, nodes, strlen(nodes));
+	buf_add(path, v->listed_name, strlen(v->listed_name));
+	if (*s->path)
+		buf_add_u8(path, '/');
+	buf_add(path, s->path, strlen(s->path));
+	*ret_ino = s->ino;
+	*ret_sealed_ns = s->sealed_ns;
+	return buf_error(path) < 0 ? buf_error(path) : 1;
+}
+
 int view_next_seal(struct view *v, uint64_t dir, uint64_t after, uint64_t *ret_ino, int64_t *ret_sealed_ns,
 		   struct buf *path)
 {
-	_cleanup_(others_seals_release) struct others_seals seals = { 0 };
-	const struct others_seal *next = NULL;
-	char name[OTHERS_NAME_MAX + 1];
 	uint8_t id[NS_STORE_ID_LEN];
 	int r = v ? find_node(v, dir, id) : 0;
 
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
-	r = others_seals(v->others, id, &seals);
-	for (size_t i = 0; r == 0 && i < seals.nr; i++)
-		if (seals.v[i].ino > after && (!next || seals.v[i].ino < next->ino))
-			next = &seals.v[i];
-	if (r < 0 || !next)
-		return r;
-	r = shown_name(v, id, name);
-	if (r < 0)
-		return r;
-	buf_add(path, VIEW_NAME "/nodes/", strlen(VIEW_NAME "/nodes/"));
-	buf_add(path, name, strlen(name));
-	if (*next->path)
-		buf_add_u8(path, '/');
-	buf_add(path, next->path, strlen(next->path));
-	*ret_ino = next->ino;
-	*ret_sealed_ns = next->sealed_ns;
-	r = buf_error(path);
-	return r < 0 ? r : 1;
+	do {
+		r = list_seals(v, id, after == 0);
+		if (r < 0)
+			return r;
+		mutex_lock(&v->lock); /* somebody else may have listed another node meanwhile */
+		r = memcmp(v->listed_id, id, sizeof(id)) == 0 ? find_seal(v, after, ret_ino, ret_sealed_ns, path) :
+								-EAGAIN;
+		mutex_unlock(&v->lock);
+	} while (r == -EAGAIN);
+	return r;
 }
 
 int view_copied(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns)
@@ -537,6 +592,17 @@ void view_changed(struct view *v)
 		others_forget(v->others);
 }
 
+void view_abandon(struct view *v, const uint8_t *store, uint64_t ino, bool yes)
+{
+	if (v)
+		others_abandon(v->others, store, ino, yes);
+}
+
+bool view_is_abandoned(struct view *v, const uint8_t *store, uint64_t ino)
+{
+	return v && others_is_abandoned(v->others, store, ino);
+}
+
 int view_check(struct view *v)
 {
 	int r = v ? others_check(v->others) : 0;
@@ -553,6 +619,7 @@ void view_free(struct view *v)
 	if (!v)
 		return;
 	others_free(v->others);
+	others_seals_release(&v->listed);
 	for (size_t i = 0; i < v->nr; i++)
 		free(v->v[i].path);
 	free(v->v);

@@ -54,8 +54,8 @@ int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_
 int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path);
 /*
  * Of what the node has sealed that `dir` belongs to, which is made up or the top of a copy, the first behind `after`, in
- * the order of inodes there: 1/0/<0; *path is from the root. -ENODATA: it belongs to none. May ask other nodes. NULL is
- * fine, as of all below.
+ * the order of inodes there: 1/0/<0; *path is from the root. What has a longer path than can be told is left out.
+ * -ENODATA: it belongs to none, -ENOTUNIQ: nor to one alone. May ask other nodes. NULL is fine, as of all below.
  */
 int view_next_seal(struct view *v, uint64_t dir, uint64_t after, uint64_t *ret_ino, int64_t *ret_sealed_ns,
 		   struct buf *path);
@@ -63,6 +63,8 @@ int view_next_seal(struct view *v, uint64_t dir, uint64_t after, uint64_t *ret_i
 int view_copied(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns);
 int view_trim(struct view *v); /* others_trim() */
 void view_changed(struct view *v); /* others_forget() */
+void view_abandon(struct view *v, const uint8_t *store, uint64_t ino, bool yes); /* others_abandon() */
+bool view_is_abandoned(struct view *v, const uint8_t *store, uint64_t ino);
 int view_check(struct view *v); /* others_check(), and a moment for the kernel to forget what was dropped */
 /* How to let the kernel forget a name of a made-up directory; NULL: not any more. It must not wait for a request. */
 typedef void view_unlook_fn(void *userdata, uint64_t dir, const char *name);

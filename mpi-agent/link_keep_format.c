@@ -71,7 +71,10 @@ void link_encode_copy(uint64_t number, const struct link_copy *c, struct buf *re
 
 void link_encode_drop(uint64_t number, const struct link_drop *drop, struct buf *ret)
 {
-	struct link_drop_wire d = { .ino = le64_put(drop->ino) };
+	struct link_drop_wire d = {
+		.ino = le64_put(drop->ino),
+		.flags = le32_put(drop->abandons ? LINK_DROP_ABANDONS : 0),
+	};
 
 	memcpy(d.node, drop->node, sizeof(d.node));
 	memcpy(d.origin, drop->origin, sizeof(d.origin));
@@ -221,8 +224,10 @@ int link_decode_drop(const void *p, size_t len, struct link_drop *ret)
 	const struct link_drop_wire *d = p;
 	struct link_drop drop = { 0 };
 
-	if (len != sizeof(*d) || link_name_decode(d->name, drop.name) < 0)
+	if (len != sizeof(*d) || link_name_decode(d->name, drop.name) < 0 ||
+	    le32_get(d->flags) & ~LINK_DROP_ABANDONS || le32_get(d->reserved) != 0)
 		return -EBADMSG;
+	drop.abandons = le32_get(d->flags) & LINK_DROP_ABANDONS;
 	memcpy(drop.node, d->node, sizeof(drop.node));
 	memcpy(drop.origin, d->origin, sizeof(drop.origin));
 	drop.ino = le64_get(d->ino);

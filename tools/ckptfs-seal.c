@@ -108,9 +108,11 @@ static void tell_why_kept(const char *path, const struct ckptfs_seal *s, int r)
 				"it is another node's, and not one of the directories that this has sealed");
 		return;
 	}
-	fputs(r == -EBUSY || r == -EHOSTDOWN ? "was sealed by node " : "not unsealed: node ", stderr);
+	fputs(r == -EBUSY || r == -EHOSTDOWN || r == -ENOLINK ? "was sealed by node " : "not unsealed: node ", stderr);
 	text_print(stderr, s->path);
-	if (r == -EBUSY) {
+	if (r == -ENOLINK) {
+		fputs("; other nodes may have copies, and no ckptfs-agent runs here: start agents, and try again\n", stderr);
+	} else if (r == -EBUSY) {
 		fputs(", which takes part: unseal it there\n", stderr);
 	} else if (r == -EHOSTDOWN) {
 		fputs(", which may come back; if it will not, say so first, on each node:\n"
@@ -119,7 +121,8 @@ static void tell_why_kept(const char *path, const struct ckptfs_seal *s, int r)
 		text_print(stderr, s->path);
 		fputs("\n", stderr);
 	} else {
-		fprintf(stderr, " has not said that its copy is gone: %s; try again\n", strerror(-r));
+		fprintf(stderr, " has not said that its copy is gone%s; try again\n",
+			r == -EREMOTEIO ? ", the daemon's log says why" : " in time");
 	}
 }
 
@@ -193,7 +196,8 @@ static enum exit_status change(const struct request *q, const char *path)
 		tell_unopened(TOOL, path, "a directory on a ckptfs", -errno);
 		return EXIT_FAILED;
 	}
-	r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0;
+	while ((r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0) == -EAGAIN && q->what == UNSEAL)
+		nanosleep(&(struct timespec){ .tv_nsec = WAIT_STEP_NS }, NULL);
 	if (r == 0 || (q->what == SEAL && r == -EALREADY) || (q->what == UNSEAL && r == -ENODATA && !s.path[0])) {
 		tell_done(q, path, &s, r);
 		return q->replicated || q->collected ? wait_for_copy(q, path, fd) : EXIT_DONE;

@@ -232,6 +232,33 @@ static void print_text(FILE *to, const struct seals *s)
 	}
 }
 
+/* A node has a longer name, too (NAME~ID): paths are told with the one by which it was asked for. */
+static void rename_node(struct seals *s, const char *path)
+{
+	static const char nodes[] = ".ckptfs/nodes/";
+	_cleanup_(freep) char *real = realpath(path, NULL);
+	const char *asked = real ? strstr(real, nodes) : NULL;
+	size_t len;
+
+	if (!asked)
+		return;
+	asked += strlen(nodes);
+	len = strcspn(asked, "/");
+	for (size_t i = 0; i < s->nr; i++) {
+		struct ckptfs_seal *e = &s->v[i];
+		char renamed[sizeof(e->path)];
+		size_t prefix = strlen(nodes);
+		int n;
+
+		if (strncmp(e->path, nodes, prefix) != 0)
+			continue;
+		n = snprintf(renamed, sizeof(renamed), "%s%.*s%s", nodes, (int)len, asked,
+			     e->path + prefix + strcspn(e->path + prefix, "/"));
+		if (n > 0 && (size_t)n < sizeof(renamed))
+			memcpy(e->path, renamed, (size_t)n + 1);
+	}
+}
+
 static int get_all(const char *tool, const char *path, bool shown, struct seals *ret)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -245,8 +272,12 @@ static int get_all(const char *tool, const char *path, bool shown, struct seals 
 	r = shown ? ask_all(fd, CKPTFS_SEAL_OF_NODE, ret) : -ENODATA;
 	if (r == -ENODATA)
 		r = seals_ask(fd, ret);
+	else if (r == 0)
+		rename_node(ret, path);
 	if (r == -ENOTTY)
 		fprintf(stderr, "%s: %s: not on a ckptfs; give a mountpoint, or a directory below it\n", tool, path);
+	else if (r == -ENOTUNIQ)
+		fprintf(stderr, "%s: %s: has what several nodes have sealed; give one of the directories in it\n", tool, path);
 	else if (r < 0)
 		tell_refusal(tool, path, "it", "list what is sealed", r);
 	if (r < 0)

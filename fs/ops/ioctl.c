@@ -508,16 +508,17 @@ static void ioctl_delta_abort(fuse_req_t req, struct file *f)
 					NULL, 0);
 }
 
-/* Whoever has a made-up directory open may list it; who has a copy open has seen its name alone. */
+/* Whoever has a made-up directory open may list it; who has a copy open knows of that alone. */
 static int next_of_node(fuse_req_t req, uint64_t dir, uint64_t after, struct ckptfs_seal *arg, struct ns_seal *seal,
 			struct buf *path)
 {
 	struct view *v = fs_of(req)->view;
-	int r = ops_may_command(req) ? 0 : view_copied(v, dir, &arg->inode, &seal->sealed_ns);
+	uint64_t own;
+	int r = ops_may_command(req) ? 0 : view_copied(v, dir, &own, &seal->sealed_ns);
 
-	if (r != 0)
-		return r < 0 ? r : -EPERM;
-	return view_next_seal(v, dir, after, &arg->inode, &seal->sealed_ns, path);
+	if (r < 0 || (r > 0 && after >= own))
+		return MIN(r, 0);
+	return view_next_seal(v, dir, r > 0 ? own - 1 : after, &arg->inode, &seal->sealed_ns, path);
 }
 
 static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, struct buf *path)

@@ -209,7 +209,8 @@ struct cluster_window {
 #define CLUSTER_FILTER_MAX (8u << 20)
 #define CLUSTER_FILTER_BITS 16u /* for a chunk */
 
-/* These may refer to chunks of this node from now on; in a round they are met anyway. Durable. */
+/* These may refer to chunks of this node from now on; in a round they are met anyway. Durable. Who is only noted as
+ * having some, as the node of a copy, is not met by that. */
 int engine_cluster_meet(struct engine *e, const struct cluster_node *nodes, size_t nr);
 /* Of those this store has ever met, one that is not among these, and may refer to what it has lent. 1/0 */
 int engine_cluster_missing(struct engine *e, const struct cluster_node *here, size_t nr, struct cluster_node *ret);

@@ -587,7 +587,7 @@ void shares_release(struct engine *e);
 /* As packs ask (packs_conf): what is away, and if that is not settled, it counts as gone. */
 int shares_fate(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fate *ret);
 int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
-/* The number of a node; one that has none gets the next. */
+/* The number of a node; one that has none gets the next, and is not missed until it is met. */
 int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret) REQUIRES(e->shares.lock);
 /* with the next commit of notes */
 void shares_forget(struct engine *e, uint32_t number, bool is_forgotten) REQUIRES(e->shares.lock);

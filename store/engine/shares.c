@@ -328,11 +328,6 @@ int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret)
 
 	for (uint32_t i = 0; i < nr; i++)
 		if (memcmp(e->shares.nodes[i].id, n->id, CLUSTER_ID_LEN) == 0) {
-			if (e->shares.nodes[i].is_forgotten) {
-				log_warning("node %s: was forgotten, and is back; what it has elsewhere may have been given up",
-					    n->name);
-				shares_forget(e, i, false);
-			}
 			*ret = (uint16_t)i;
 			return 0;
 		}
@@ -342,7 +337,7 @@ int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret)
 	if (!more)
 		return -ENOMEM;
 	e->shares.nodes = more;
-	more[nr] = (struct share_node){ 0 };
+	more[nr] = (struct share_node){ .is_forgotten = true };
 	memcpy(more[nr].id, n->id, CLUSTER_ID_LEN);
 	memcpy(more[nr].name, n->name, strnlen(n->name, SHARE_NAME_MAX));
 	e->shares.totals.nr_nodes++;

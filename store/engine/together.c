@@ -68,12 +68,21 @@ static bool is_here(const struct cluster_node *here, size_t nr, const uint8_t id
 
 int shares_meet(struct engine *e, const struct cluster_node *nodes, size_t nr)
 {
+	uint32_t nr_before = e->shares.totals.nr_nodes;
 	uint16_t number;
 	int r = 0;
 
-	for (size_t i = 0; i < nr && r == 0; i++)
-		if (memcmp(nodes[i].id, e->dirs.sb.store_id, CLUSTER_ID_LEN) != 0)
-			r = shares_number(e, &nodes[i], &number);
+	for (size_t i = 0; i < nr && r == 0; i++) {
+		if (memcmp(nodes[i].id, e->dirs.sb.store_id, CLUSTER_ID_LEN) == 0)
+			continue;
+		r = shares_number(e, &nodes[i], &number);
+		if (r < 0 || !e->shares.nodes[number].is_forgotten)
+			continue;
+		if (number < nr_before)
+			log_notice("node %s: is met; if it was forgotten, what it has elsewhere may have been given up",
+				   nodes[i].name);
+		shares_forget(e, number, false);
+	}
 	return r;
 }
 

@@ -15,7 +15,7 @@ import struct
 import sys
 
 HELLO, WELCOME, NODES, WANT, BEGIN, OFFER, DECISION, STORED, SETTLED, FETCH, GET, CHUNKS, REFUSED = range(1, 14)
-VERSION = 7  # LINK_VERSION of mpi-agent/link_format.h
+VERSION = 8  # LINK_VERSION of mpi-agent/link_format.h
 PAGE = 4096
 
 

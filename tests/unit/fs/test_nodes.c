@@ -423,12 +423,16 @@ static void a_copy_is_let_go_when_its_node_is_forgotten(void **state)
 	assert_int_equal(abandon_copy(fs, look_up(fs, top, "sub"), &owner, &node), -EROFS);
 	assert_int_equal(abandon_copy(fs, NS_ROOT_INO, &owner, &node), -EROFS);
 	assert_int_equal(abandon_copy(fs, top, &stranger, &node), -EPERM);
+	assert_false(engine_cluster_is_expected(fs->engine, w->owner.id)); /* who has a copy of it has not met it, ... */
+	assert_int_equal(engine_cluster_meet(fs->engine, &w->owner, 1), 0);
 	assert_int_equal(abandon_copy(fs, top, &owner, &node), -EHOSTDOWN);
 	assert_int_equal(node.len, strlen(w->s.from.name));
 	assert_memory_equal(node.data, w->s.from.name, node.len);
 	expect_whole(w);
 	assert_int_equal(engine_cluster_forget(fs->engine, w->s.from.name), 0);
-	assert_int_equal(abandon_copy(fs, top, &owner, &node), 0);
+	assert_int_equal(take(w), 0);
+	assert_true(engine_cluster_is_forgotten(fs->engine, w->owner.id)); /* nor does another one bring it back */
+	assert_int_equal(abandon_copy(fs, the_copy(w, &c), &owner, &node), 0);
 	expect_nothing(w);
 }
 

@@ -284,7 +284,9 @@ static void copies_have_slots_and_steps_that_can_be(void **state _unused_)
 
 static void what_is_dropped_comes_back(void **state _unused_)
 {
-	const struct link_drop d = { .node = NODE, .origin = "who sealed it...", .name = "node-1", .ino = 12 };
+	const struct link_drop d = {
+		.node = NODE, .origin = "who sealed it...", .name = "node-1", .ino = 12, .abandons = true
+	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, e = BUF_EMPTY;
 	struct link_drop back;
 	size_t len;
@@ -295,6 +297,11 @@ static void what_is_dropped_comes_back(void **state _unused_)
 	assert_int_equal(link_decode_drop(b.data + HEADER, len, &back), 0);
 	assert_memory_equal(&back, &d, sizeof(d));
 	assert_int_equal(link_decode_drop(b.data + HEADER, len - 1, &back), -EBADMSG);
+	b.data[HEADER + offsetof(struct link_drop_wire, flags)] = LINK_DROP_ABANDONS << 1;
+	assert_int_equal(link_decode_drop(b.data + HEADER, len, &back), -EBADMSG);
+	b.data[HEADER + offsetof(struct link_drop_wire, flags)] = 0;
+	assert_int_equal(link_decode_drop(b.data + HEADER, len, &back), 0);
+	assert_false(back.abandons);
 	b.data[HEADER + 32] = 0; /* nobody */
 	assert_int_equal(link_decode_drop(b.data + HEADER, len, &back), -EBADMSG);
 
