@@ -256,7 +256,7 @@ struct ckptfs_delta_abort {
  *   NEXT    the sealed directory behind `inode`, 0: the first; in the order of inodes. ENOENT: no more. Root and whoever
  *           runs the mount see all, others their own
  *   STATE   0: another node of the cluster has all of it, too. EAGAIN: not yet. EOPNOTSUPP: it is not to, protect=none. ENODATA: it is not sealed.
- *           ENOTCONN: no agent is there; EHOSTUNREACH: no node is on another host; others: what the last attempt came to. There will be more
+ *           ENOTCONN: no agent is there; EHOSTUNREACH: no node is on another host; EHOSTDOWN: who has it does not take part, and may be lost; others: what the last attempt came to. There will be more
  *   COLLECTED  the same of compact_group=: 0, the collectors of this node's group have it, and what was here is not any more, unless it is one of them. EOPNOTSUPP: without that option
  *   COPY    of directories of other nodes that this one has, all of them, the one behind `inode`, as NEXT: `path` is from .ckptfs/nodes on. For root and whoever runs the mount (EPERM)
  *   OF_NODE in .ckptfs/nodes/NAME, or of a directory that lies there: what that node has sealed, the one behind `inode`,

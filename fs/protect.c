@@ -747,24 +747,26 @@ static int remove_holder(struct guard *g, const char *name)
 	return 1;
 }
 
-/* What it had is to be had by another one, or nobody needs to be told that it is not wanted any more. */
+/* What it had is to be had by another one, or nobody needs to be told that it is not wanted any more. 1: it had some */
 static int drop_notes_of(struct fs *fs, const char *holder)
 {
 	struct guard g;
 	uint64_t dir = 0;
-	int r;
+	int r, any = 0;
 
 	while ((r = guard_next(fs->db, dir, &dir, &g)) > 0) {
 		if (remove_holder(&g, holder) > 0) {
 			g.state = GUARD_BEGUN;
+			any = 1;
 			r = note(fs, dir, &g);
-		} else {
-			r = strcmp(g.holder_name, holder) == 0 ? note(fs, dir, NULL) : 0;
+		} else if (strcmp(g.holder_name, holder) == 0) {
+			any = 1;
+			r = note(fs, dir, NULL);
 		}
 		if (r < 0)
 			return r;
 	}
-	return r;
+	return r < 0 ? r : any;
 }
 
 int protect_forget(struct protect *p, const char *name)
@@ -778,8 +780,11 @@ int protect_forget(struct protect *p, const char *name)
 	service_world_release(&w);
 	if (r == 0)
 		r = engine_cluster_forget(p->fs->engine, name);
-	if (r == 0)
-		r = drop_notes_of(p->fs, name);
+	if (r == 0 || r == -ENOENT) {
+		int had = drop_notes_of(p->fs, name); /* it need not have been in a round */
+
+		r = had < 0 ? had : had > 0 ? 0 : r;
+	}
 	if (r == 0)
 		protect_wake(p);
 	return r;
@@ -812,13 +817,31 @@ static int what_is_missing(struct protect *p, uint64_t dir)
 	return r;
 }
 
+/* Who has it may be lost: nobody knows while no agent is there, and then what is noted counts. */
+static int who_has_is_there(struct protect *p, const struct guard *g)
+{
+	struct service_world w = { 0 };
+	uint32_t node;
+	int r = 0;
+
+	if (p->service && service_world(p->service, &w) == 0) {
+		r = service_world_find(&w, g->holder, &node) ? 0 : -EHOSTDOWN;
+		for (uint32_t i = 0; i < g->nr_more && r == 0; i++)
+			r = service_world_find(&w, g->more[i].id, &node) ? 0 : -EHOSTDOWN;
+	}
+	service_world_release(&w);
+	return r;
+}
+
 int protect_state(struct protect *p, uint64_t dir)
 {
 	struct guard g;
 	int r = get_guard(p, dir, &g);
 
-	if (r < 0 || (r > 0 && is_protected(&g)))
-		return MIN(r, 0);
+	if (r < 0)
+		return r;
+	if (r > 0 && is_protected(&g))
+		return who_has_is_there(p, &g);
 	if (p->mode == PROTECT_NONE || (p->mode == PROTECT_COLLECT && p->replicas == 1) || !p->service)
 		return -EOPNOTSUPP;
 	return what_is_missing(p, dir);

@@ -71,7 +71,8 @@ int protect_failed(struct protect *p, uint32_t number, struct protect_failure *r
 int protect_forget(struct protect *p, const char *name);
 /*
  * A sealed directory: 0, another node has all of it. -EAGAIN: not yet; -EOPNOTSUPP: protect=none; -ENODATA: not sealed;
- * -ENOTCONN: no agent is there; -EHOSTUNREACH: no node is on another host; others: what the last attempt came to. There
+ * -ENOTCONN: no agent is there; -EHOSTUNREACH: no node is on another host; -EHOSTDOWN: who has it does not take part,
+ * and may be lost; others: what the last attempt came to. There
  * will be another one in each of these cases but the first three.
  */
 int protect_state(struct protect *p, uint64_t dir);

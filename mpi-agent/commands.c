@@ -35,12 +35,12 @@ static int ask(int fd, const char *mount, enum ckptfs_cluster_command command, s
 	case EPERM:
 		return log_errno(-errno, "%s: only root and the user of the mount may do that", mount);
 	case ENOENT:
-		return log_errno(
-			-errno,
-			"node %s: nobody here has met it; see ckptfs-gc --delete for the name of one that is missing",
-			c->node);
+		log_error("node %s: nobody here has met it; see ckptfs-gc --delete for the name of one that is missing",
+			  c->node);
+		return -ENOENT;
 	case EBUSY:
-		return log_errno(-errno, "node %s: takes part, and is not to be forgotten", c->node);
+		log_error("node %s: takes part, and is not to be forgotten", c->node);
+		return -EBUSY;
 	default:
 		return log_errno(-errno, "%s", mount);
 	}
@@ -64,10 +64,16 @@ static int tell_unprotected(int fd, const char *mount, int error)
 		log_error("%s of node %s: %s", u.path, u.node,
 			  u.error == EIO ?
 				  "parts of it are with no node that takes part, it cannot be restored; what is left can be read" :
-				  strerror(u.error));
+			  u.error == EHOSTUNREACH ? "no node that takes part is on another host" :
+						    strerror(u.error));
 	}
 	if (u.number > 0 && all_lost)
 		return 1;
+	if (error == EHOSTUNREACH) {
+		log_error("%s: not all could be healed, as no node that takes part is on another host; it is tried again when one does",
+			  mount);
+		return -error;
+	}
 	return log_errno(-error, "%s: not all could be healed, and it is tried again", mount);
 }
 

@@ -2,8 +2,8 @@
  * ckptfs-restart-path: where a job that starts again finds its last checkpoint: the newest sealed directory below
  * another one that proves itself (tools/verify.h). What is passed over is told on standard error, with the reason.
  *
- * Exit status: 0 its path has been printed, 1 usage, 2 the directory is not there or not on a ckptfs, or the mount has
- * died, 3 none proves itself, 130 interrupted.
+ * Exit status: 0 its path has been printed, 1 usage, 2 the directory is not there or not on a ckptfs, the mount has
+ * died, or other nodes cannot be reached, 3 none proves itself, 130 interrupted.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -48,8 +48,8 @@ static void help(FILE *to)
 	      "  -q, --quiet       say nothing about what is passed over\n"
 	      "  -h, --help        this text\n"
 	      "  -V, --version     the version\n\n"
-	      "Exit status: 0 printed, 1 usage, 2 not there, not on ckptfs, or it has died, 3 there is none,\n"
-	      "130 interrupted.\n",
+	      "Exit status: 0 printed, 1 usage, 2 not there, not on ckptfs, it has died, or no agent runs that reaches others,\n"
+	      "3 there is none, 130 interrupted.\n",
 	      to);
 }
 

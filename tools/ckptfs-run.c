@@ -45,6 +45,8 @@
 #define TOOL "ckptfs-run"
 #define NS_PER_S UINT64_C(1000000000)
 #define UNMOUNT_NS (10 * NS_PER_S) /* of the time for draining, kept for unmounting; at most half of it */
+#define AGENTS_WAIT_NS (30 * NS_PER_S)
+#define AGENTS_STEP_NS 20000000
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NO_PROGRAM = 127 };
 
@@ -374,6 +376,34 @@ static void pass_time(struct arguments *a, const char *name, uint64_t ns)
 	pass(a, name, ns >= NS_PER_S ? text : NULL);
 }
 
+static bool is_member(const char *mount)
+{
+	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+
+	return stat_ask(mount, &a) == 0 && strcmp(json_flat_get(&a.j, "cluster.member"), "true") == 0;
+}
+
+/* Until all agents have met, so that the program finds what other nodes have: a job that starts again looks for that
+ * first. If they do not, or cannot be seen from here, it starts all the same. */
+static void await_agents(const struct run_request *q, const struct run_nodes *n, const char *mount)
+{
+	uint64_t until_ns = monotonic_ns() + AGENTS_WAIT_NS;
+	siginfo_t ended = { 0 };
+
+	if (!is_member(mount)) /* it is not on this node */
+		return;
+	while (monotonic_ns() < until_ns && !is_signalled(q)) {
+		_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+
+		if (stat_ask(mount, &a) == 0 && json_flat_u64(&a.j, "cluster.nodes") >= n->nr)
+			return;
+		if (waitid(P_PID, (id_t)n->agents, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid != 0)
+			break;
+		nanosleep(&(struct timespec){ .tv_nsec = AGENTS_STEP_NS }, NULL);
+	}
+	run_complain("not all agents have met; the program starts without what other nodes have");
+}
+
 static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 {
 	_cleanup_(arguments_release) struct arguments agent = { 0 };
@@ -406,19 +436,14 @@ static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 		return EXIT_OURS;
 	if (r > 0 && !q->no_agent)
 		r = run_nodes_start_agents(&n, &q->job, q->launcher, agent.v);
+	if (r >= 0 && n.agents > 0)
+		await_agents(q, &n, mount);
 	if (r >= 0)
 		status = run_program(q, &n, NULL, signals, store, mount);
 	r = n.holders > 0 ? 0 : -EIO;
 	if ((run_nodes_end(&n) < 0 || r < 0) && status == 0)
 		status = EXIT_OURS;
 	return status;
-}
-
-static bool is_member(const char *mount)
-{
-	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
-
-	return stat_ask(mount, &a) == 0 && strcmp(json_flat_get(&a.j, "cluster.member"), "true") == 0;
 }
 
 static bool is_end_said(const struct run_request *q)

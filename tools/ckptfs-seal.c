@@ -168,13 +168,17 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 		return EXIT_DONE;
 	}
 	fprintf(stderr, TOOL ": %s: sealed, but %s: ", path,
-		q->collected ? "the collectors do not have it" : "no other node has a copy");
+		q->collected	   ? "the collectors do not have it" :
+		r == -EHOSTDOWN ? "it is not known whether another node has a copy" :
+				  "no other node has a copy");
 	if (r == -EOPNOTSUPP && q->collected)
 		fputs("there are none, without compact_group=\n", stderr);
 	else if (r == -EOPNOTSUPP)
 		fputs("the mount does not make any, without protect=partner or protect=xor\n", stderr);
 	else if (r == -ENOTCONN)
 		fputs("there is no ckptfs-agent; it will have one when that runs\n", stderr);
+	else if (r == -EHOSTDOWN)
+		fputs("who has it does not take part; if that is lost, ckptfs-agent --heal gives it to another one\n", stderr);
 	else if (r == -EHOSTUNREACH)
 		fputs("no node of the cluster is on another host; it will have one when there is\n", stderr);
 	else

@@ -25,7 +25,9 @@
 #include "base/text.h"
 #include "base/util.h"
 #include "tools/interrupt.h"
+#include "tools/place.h"
 #include "tools/progress.h"
+#include "tools/stat_ask.h"
 
 #define NR_READERS 4u
 #define NR_STRETCHES 64u
@@ -207,6 +209,19 @@ static int walk(struct reading *w, const char *path, uint64_t all, struct progre
 	return r;
 }
 
+/* Pages may be on other nodes, and there is no way to them. Then what cannot be read need not be damaged. */
+static bool is_cut_off(const char *path)
+{
+	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct place place;
+
+	if (fd < 0 || place_find(fd, &place) < 0 || stat_ask(place.point, &a) < 0)
+		return false;
+	return strcmp(json_flat_get(&a.j, "cluster.member"), "true") == 0 &&
+	       strcmp(json_flat_get(&a.j, "cluster.agent"), "true") != 0;
+}
+
 static int read_all(const char *path, struct progress *p, struct verify_result *ret)
 {
 	struct reading w = { .bytes = 0 };
@@ -236,8 +251,13 @@ static int read_all(const char *path, struct progress *p, struct verify_result *
 		progress_clear(p);
 	ret->bytes = w.bytes;
 	r = w.error == -EIO || w.error == -EBADMSG ? 0 : w.error < 0 ? w.error : 1;
+	if (r == 0 && is_cut_off(path))
+		r = -ENOLINK;
 	if (r == -ECANCELED)
 		because(ret, r, "interrupted");
+	else if (r == -ENOLINK)
+		because(ret, r, "%s cannot be read; it may be on other nodes, and no ckptfs-agent runs here",
+			w.culprit ? w.culprit : path);
 	else if (r == 0)
 		because(ret, r, "damaged: %s cannot be read", w.culprit ? w.culprit : path);
 	else if (r < 0)
@@ -305,5 +325,5 @@ int verify_epoch(const char *path, bool reads, struct progress *p, struct verify
 
 bool verify_is_no_answer(int r)
 {
-	return r == -ENOTCONN || r == -ECONNABORTED || r == -ENOMEM || r == -EMFILE || r == -ENFILE;
+	return r == -ENOLINK || r == -ENOTCONN || r == -ECONNABORTED || r == -ENOMEM || r == -EMFILE || r == -ENFILE;
 }

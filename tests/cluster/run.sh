@@ -49,9 +49,8 @@ nothing_left() {
 }
 cat >"$WORK/program" <<'SH'
 set -eu
-for i in 0 1 2; do
-	until ckptfs-stat --json "$WORK/m $i" | grep -q '"nodes":3'; do sleep 0.05; done # the agents are there
-done
+ckptfs-stat --json "$WORK/m 0" | grep -q '"nodes":3' # the agents have met
+for i in 1 2; do until ckptfs-stat --json "$WORK/m $i" | grep -q '"nodes":3'; do sleep 0.05; done; done # of other nodes nobody knows
 for i in 0 1 2; do
 	mkdir "$WORK/m $i/step.1"
 	dd if="$WORK/state" of="$WORK/m $i/step.1/state" bs=1M conv=fsync status=none &
