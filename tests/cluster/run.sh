@@ -118,7 +118,7 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 	kill -KILL "$first"
 	wait "$first" || true
 	await sh -c '! grep -q "$0/m" /proc/mounts' "$WORK"
-	await sh -c '! ls -d "$0"/m\ * >/dev/null' "$WORK"
+	await sh -c '[ -z "$(find "$0" -maxdepth 1 -name "m *")" ]' "$WORK" # ls would fail, too, if one goes while it looks
 done
 
 # Agents are a program of MPI, also where Slurm has nothing for these by itself; what somebody has chosen stays.
