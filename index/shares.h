@@ -42,7 +42,7 @@ struct share_frame {
 struct share_node {
 	uint8_t id[SHARE_ID_LEN];
 	char name[SHARE_NAME_MAX + 1];
-	bool is_forgotten; /* it will not come back, and nobody waits for it */
+	bool is_forgotten; /* it will not come back, or was never met: nobody waits for it */
 };
 
 struct share_totals {
