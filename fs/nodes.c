@@ -471,6 +471,8 @@ static bool is_open(struct fs *fs, uint64_t ino)
 	struct inode *i = inode_find(fs->inodes, ino);
 	bool yes = i && inode_content(fs->inodes, i);
 
+	if (yes)
+		inode_content_close(fs->inodes, i);
 	names_put(fs, i);
 	return yes;
 }
