@@ -72,8 +72,8 @@ int protect_forget(struct protect *p, const char *name);
 /*
  * A sealed directory: 0, another node has all of it. -EAGAIN: not yet; -EOPNOTSUPP: protect=none; -ENODATA: not sealed;
  * -ENOTCONN: no agent is there; -EHOSTUNREACH: no node is on another host; -EHOSTDOWN: who has it does not take part,
- * and may be lost; others: what the last attempt came to. There
- * will be another one in each of these cases but the first three.
+ * and may be lost; others: what the last attempt came to. There will be another one in each of these cases but the
+ * first three and that of -EHOSTDOWN, which protect_heal() is for.
  */
 int protect_state(struct protect *p, uint64_t dir);
 /* The same of compact_group=: 0, its collectors have it, and this node has let go what it had, unless it is one.
