@@ -301,6 +301,16 @@ int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_
 	return r < 0 ? r : changed(fs, f);
 }
 
+/* Chunks of a copy of another node's directory may be with that node alone, and for as long as it has them: a file of
+ * this one must not refer to them. Whoever copies bytes, as the kernel does when it hears this, has them stored. */
+static int may_share(struct fs *fs, const struct inode *from)
+{
+	struct ns_inode in;
+	int r = attr_load(fs, from->ino, &in);
+
+	return r <= 0 ? MIN(r, 0) : in.flags & INODE_COPY ? -EXDEV : 0;
+}
+
 static int share(struct fs *fs, struct inode *from, struct content *content, uint64_t from_off, struct file *to,
 		 uint64_t to_off, uint64_t len, bool kill_setid, uint64_t *ret)
 {
@@ -312,6 +322,9 @@ static int share(struct fs *fs, struct inode *from, struct content *content, uin
 		return -EFBIG;
 	if (from == to->inode && from_off < to_off + len && to_off < from_off + len)
 		return -EINVAL;
+	r = may_share(fs, from);
+	if (r < 0)
+		return r;
 	r = content_clone(content, from_off, to->content, to_off, len, ret);
 	if (r < 0)
 		return r;

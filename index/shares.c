@@ -12,7 +12,9 @@
 
 #define SHARE_VERSION 1
 #define NODE_FORGOTTEN 2 /* in place of the version */
+#define TOTALS_TOLD 2 /* likewise */
 #define FLAG_SETTLED 1u
+#define FLAG_TOLD 2u
 
 struct ns_key share_key_totals(void)
 {
@@ -55,8 +57,9 @@ int share_key_decode(const void *key, size_t len, uint32_t *ret_pack, uint32_t *
 
 void share_frame_encode(const struct share_frame *f, struct buf *ret)
 {
-	struct share_value_disk d = { .version = SHARE_VERSION, .flags = f->settled ? FLAG_SETTLED : 0 };
+	struct share_value_disk d = { .version = SHARE_VERSION };
 
+	d.flags = (uint8_t)((f->settled ? FLAG_SETTLED : 0) | (f->told ? FLAG_TOLD : 0));
 	for (unsigned i = 0; i < SHARE_WORDS; i++) {
 		d.lent[i] = le64_put(f->lent[i]);
 		d.away[i] = le64_put(f->away[i]);
@@ -91,10 +94,11 @@ int share_frame_decode(const void *p, size_t len, struct share_frame *ret)
 	struct cursor c = cursor_of(p, len);
 	const struct share_value_disk *d = cursor_take(&c, sizeof(*d));
 
-	if (!d || d->version != SHARE_VERSION || d->flags & ~FLAG_SETTLED)
+	if (!d || d->version != SHARE_VERSION || d->flags & ~(FLAG_SETTLED | FLAG_TOLD))
 		return -EBADMSG;
 	memset(ret->owners, 0, sizeof(ret->owners));
 	ret->settled = d->flags & FLAG_SETTLED;
+	ret->told = d->flags & FLAG_TOLD;
 	for (unsigned i = 0; i < SHARE_WORDS; i++) {
 		ret->lent[i] = le64_get(d->lent[i]);
 		ret->away[i] = le64_get(d->away[i]);
@@ -133,7 +137,7 @@ int share_node_decode(const void *p, size_t len, struct share_node *ret)
 
 void share_totals_encode(const struct share_totals *t, struct buf *ret)
 {
-	buf_add_u8(ret, SHARE_VERSION);
+	buf_add_u8(ret, t->any_told ? TOTALS_TOLD : SHARE_VERSION);
 	buf_add_varint(ret, t->nr_lent);
 	buf_add_varint(ret, t->lent_bytes);
 	buf_add_varint(ret, t->nr_away);
@@ -153,9 +157,11 @@ int share_totals_decode(const void *p, size_t len, struct share_totals *ret)
 	t.nr_away = cursor_varint(&c);
 	t.away_bytes = cursor_varint(&c);
 	nr_nodes = cursor_varint(&c);
-	if (!cursor_done(&c) || version != SHARE_VERSION || nr_nodes > UINT16_MAX + UINT64_C(1))
+	if (!cursor_done(&c) || (version != SHARE_VERSION && version != TOTALS_TOLD) ||
+	    nr_nodes > UINT16_MAX + UINT64_C(1))
 		return -EBADMSG;
 	t.nr_nodes = (uint32_t)nr_nodes;
+	t.any_told = version == TOTALS_TOLD;
 	*ret = t;
 	return 0;
 }

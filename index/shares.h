@@ -36,6 +36,7 @@ struct share_frame {
 	uint64_t lent[SHARE_WORDS]; /* bit i % 64 of word i / 64: chunk i is here, and other nodes have it from here */
 	uint64_t away[SHARE_WORDS]; /* likewise: its bytes are not here */
 	bool settled; /* else it was not known yet whether others have what is away, and it counts as gone */
+	bool told; /* by a catalog alone: nobody has said that what is away is lent */
 	struct share_owners owners[SHARE_CHUNKS]; /* of what is away, if settled */
 };
 
@@ -48,6 +49,7 @@ struct share_node {
 struct share_totals {
 	uint64_t lent_bytes, away_bytes, nr_lent, nr_away; /* settled ones */
 	uint32_t nr_nodes; /* that have a number: from 0 on */
+	bool any_told; /* there is, or was, a frame that is */
 };
 
 static inline bool share_bit(const uint64_t words[SHARE_WORDS], uint32_t i)

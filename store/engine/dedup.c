@@ -91,9 +91,7 @@ static bool make_good(struct batch *b, unsigned i, struct addr a)
 /* Page i is what lies at `a`. */
 static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
 {
-	if (freed_condemned(b->e, a))
-		return false;
-	if (shares_is_lost(b->e, a))
+	if (freed_condemned(b->e, a) || !shares_is_sure(b->e, a, &b->look))
 		return false;
 	if (!same_bytes(b, i, a)) {
 		b->alone[i] = true;
@@ -409,6 +407,7 @@ void batch_clear(struct batch *b)
 	memset(b->alone, 0, b->n);
 	memset(b->addr, 0, b->n * sizeof(b->addr[0]));
 	memset(b->refused, 0, b->n * sizeof(b->refused[0]));
+	b->look.pack = 0;
 	b->any_damaged = false;
 }
 

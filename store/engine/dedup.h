@@ -28,6 +28,7 @@ struct batch {
 	bool absent[PAGES_MAX]; /* from RocksDB, for sure */
 	bool alone[PAGES_MAX]; /* must not be shared: its twin has other bytes, or cannot be healed */
 	struct addr refused[PAGES_MAX]; /* what memory has, and must not be shared */
+	struct shares_look look;
 	bool any_damaged;
 	struct addr damaged[PAGES_MAX]; /* a copy that is known to be damaged; if any is */
 };

@@ -40,7 +40,7 @@ struct addr batch_find_in_memory(struct engine *e, struct fp fp)
 /* A place in memory's table for a page of this very job: its offset is the index of the page. */
 #define PLACEHOLDER FPTABLE_PLACEHOLDER
 
-/* What memory may have there is condemned, damaged or was refused, or it would have been found. */
+/* What memory may have there is condemned, damaged, not sure or was refused, or it would have been found. */
 static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(e->append_lock)
 {
 	struct addr a = { .pack = PLACEHOLDER, .off = i };
@@ -64,7 +64,8 @@ static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e
 		if (b->cause[i] != UNKNOWN)
 			continue;
 		a = b->alone[i] ? ADDR_NONE : batch_find_in_memory(e, b->fps[i]);
-		if (addr_is_none(a) || addr_equal(a, b->refused[i]) || packs_is_damaged(e->packs, a)) {
+		if (addr_is_none(a) || addr_equal(a, b->refused[i]) || packs_is_damaged(e->packs, a) ||
+		    (a.pack != PLACEHOLDER && !shares_is_sure(e, a, &b->look))) {
 			r = b->alone[i] ? 0 : claim_page(e, b->fps[i], i);
 			if (r < 0)
 				return r;

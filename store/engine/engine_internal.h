@@ -306,7 +306,8 @@ struct engine {
 		const struct move *moved GUARDED_BY(lock);
 		size_t nr_moved GUARDED_BY(lock);
 		_Atomic bool any; /* something is shared: tables that are read must be told */
-		/* an agent is there; by number, who does not take part then (shares_lost.c). Changed under lock */
+		_Atomic bool any_told; /* as totals have it */
+		/* an agent is there; by number, who does not take part then (shares_sure.c). Changed under lock */
 		_Atomic bool has_world, any_lost;
 		_Atomic uint64_t lost[(UINT16_MAX + 1) / 64];
 		/* frames that a round has not come to an end with: their notes are not what they will be */
@@ -591,9 +592,15 @@ int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_
 int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret) REQUIRES(e->shares.lock);
 /* with the next commit of notes */
 void shares_forget(struct engine *e, uint32_t number, bool is_forgotten) REQUIRES(e->shares.lock);
-/* shares_lost.c: is the chunk that holds `a` elsewhere, and with a node that does not take part? Cheap where all do, and
- * where nothing is shared. */
-bool shares_is_lost(struct engine *e, struct addr a);
+/* shares_sure.c: the chunk that holds `a` is here, or elsewhere in such a way that new data may rely on it. Cheap where
+ * nothing is shared, and where all take part and there are no copies of other nodes' directories. */
+struct shares_look { /* what was noted of the frame that was looked at last; of pack 0, which there is not: none */
+	uint32_t pack, frame;
+	int found;
+	struct share_frame note;
+};
+bool shares_is_sure(struct engine *e, struct addr a, struct shares_look *look);
+bool shares_any_unsure(struct engine *e); /* there may be chunks that are not */
 /* Where a chunk lies, by what memory or RocksDB know, if it may be shared; `here`: with its bytes. 1/0/<0 */
 int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret);
 void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, struct buf *records);

@@ -388,6 +388,7 @@ static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 	if (r < 0)
 		return r;
 	pack_frame_place(u->f, &u->pack, &u->frame);
+	u->note.told = true;
 	for (size_t last = i; i < rf->nr; i++) {
 		const struct cluster_piece *p = &rf->pieces[i];
 
@@ -535,6 +536,8 @@ int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, 
 		return -EROFS;
 	mutex_lock(&e->shares.lock);
 	r = shares_number(e, owner, &rf.owners.node[0]);
+	e->shares.totals.any_told = true;
+	atomic_store(&e->shares.any_told, true);
 	mutex_unlock(&e->shares.lock);
 	rf.owners.nr = 1;
 	if (r < 0)

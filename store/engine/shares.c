@@ -68,6 +68,7 @@ int shares_load(struct engine *e, const struct pack_marks *marks)
 		if (!e->shares.nodes)
 			r = -ENOMEM;
 		atomic_store(&e->shares.any, true);
+		atomic_store(&e->shares.any_told, e->shares.totals.any_told);
 	}
 	for (uint32_t i = 0; r > 0 && i < e->shares.totals.nr_nodes; i++) {
 		r = share_get_node(e->db, (uint16_t)i, &e->shares.nodes[i]);

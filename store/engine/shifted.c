@@ -57,6 +57,7 @@ struct search {
 	struct extent_list parts; /* of all matches, in the order they were found */
 	uint64_t at, from; /* ends of the match that is furthest on in the job; 0: none */
 	int error; /* a match has not all its parts: none must be used */
+	struct shares_look look;
 	uint8_t bytes[WINDOW_MAX];
 };
 
@@ -130,6 +131,30 @@ static int add_parts(struct search *s, const struct shift_match *m, uint64_t bas
 	return r;
 }
 
+/* May new data rely on all chunks of it? */
+static bool is_sure(struct search *s, const struct extent *x)
+{
+	struct packs *packs = s->c->e->packs;
+	struct pack_chunk_info info;
+	struct addr a = x->addr;
+
+	for (; a.off < x->addr.off + x->len; a.off = info.start.off + info.len)
+		if (!shares_is_sure(s->c->e, a, &s->look) || packs_chunk_info(packs, a, &info) <= 0)
+			return false;
+	return true;
+}
+
+/* What is not to be found is a hole. */
+static void leave_out_unsure(struct search *s)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < s->window.nr; i++)
+		if (is_sure(s, &s->window.x[i]))
+			s->window.x[nr++] = s->window.x[i];
+	s->window.nr = nr;
+}
+
 static int window_read(struct search *s, struct content *champion, uint64_t start, uint64_t *end)
 {
 	int r;
@@ -139,6 +164,8 @@ static int window_read(struct search *s, struct content *champion, uint64_t star
 	*end = MIN(*end, champion->logged.size);
 	r = start < *end ? content_extents(champion, start, *end - start, &s->window) : 0;
 	mutex_unlock(&champion->lock);
+	if (r == 0 && shares_any_unsure(s->c->e))
+		leave_out_unsure(s);
 	return r < 0 || start >= *end ? MIN(r, 0) :
 					extents_read(champion, &s->window, s->bytes, (size_t)(*end - start), start);
 }
@@ -410,6 +437,7 @@ static struct search *search_new(struct content *c, const struct job *j, const s
 	s->window = s->parts = (struct extent_list){ 0 };
 	s->at = s->from = 0;
 	s->error = 0;
+	s->look.pack = 0;
 	shift_init(&s->shift, &c->e->cdc, j->data);
 	for (unsigned i = 0; i < nr; i++)
 		shift_want(&s->shift, runs[i].start, runs[i].end);

@@ -111,6 +111,20 @@ echo mine >"$TOP/mnt/2/file"
 rm -rf "$TOP/mnt/2"/*
 same 0 job/step-1 2
 
+echo "who copies a file of another node has its bytes, and need not hope that they stay there"
+copied() { # FILE COMMAND...: node 2 stores its 3000001 bytes, but for pages that it happens to have
+	local before file=$1
+	shift
+	before=$(node_figure 2 '["written_by_cause"]["new_bytes"]')
+	"$@" "$file" "$TOP/mnt/2/mine"
+	sync "$TOP/mnt/2/mine"
+	cmp "$file" "$TOP/mnt/2/mine" || fail "$*: not the same"
+	[ $(($(node_figure 2 '["written_by_cause"]["new_bytes"]') - before)) -ge 2900000 ] || fail "$*: only refers to what another node has"
+}
+copied "$step/own" cp # copy_file_range(2)
+copied "$nodes2/${name[1]}/job/step-2/own" sh -c 'cat "$0" >"$1"'
+rm "$TOP/mnt/2/mine"
+
 echo "what lies above it is closed, and opened again: so is the copy that was made before"
 if [ "$(id -u)" = 0 ]; then
 	chmod 755 "$TOP" "$TOP/mnt"

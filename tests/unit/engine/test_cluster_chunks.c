@@ -100,6 +100,62 @@ static void a_file_can_be_had_when_its_node_is_lost(void **state)
 	free(p);
 }
 
+/* What a catalog says is elsewhere need not be there for as long as a file of this node, which is durable by itself. */
+static void new_data_does_not_rely_on_a_catalog(void **state)
+{
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct world *w = *state;
+	struct rig *owner = w->nodes[1].rig, *heir = w->nodes[2].rig;
+
+	w->open = false;
+	for (unsigned i = 0; i < 2; i++) {
+		rig_write(owner, 10 + i, MiB(3), 5 + i);
+		assert_int_equal(engine_sync(owner->e), 0);
+		refer(w, 2, 20 + i, p, rig_pieces(owner, 10 + i, p, PIECES));
+		if (i > 0)
+			rig_crash(heir);
+		world_present(w, 2);
+		rig_write(heir, 30 + i, MiB(3), 5 + i);
+		assert_int_equal(engine_sync(heir->e), 0);
+		assert_int_equal(world_stored(w, 2), (i + 1) * MiB(3));
+		w->nr_away = NODES;
+		rig_check(heir, 30 + i, MiB(3), 5 + i);
+		rig_check(heir, 20 + i, MiB(3), 5 + i); /* what is here is found */
+		w->nr_away = 0;
+	}
+	rig_fsck(heir);
+	free(p);
+}
+
+/* Nor where its bytes have moved within a file. */
+static void bytes_that_have_moved_are_not_looked_for_in_a_catalog(void **state)
+{
+	static const enum chunking automatic = CHUNKING_AUTO;
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct world *w = *state;
+	struct rig *owner = w->nodes[1].rig, *heir = w->nodes[2].rig;
+	uint8_t *bytes = rig_bytes(MiB(3) + 10, 5);
+	struct content *c;
+
+	w->open = false;
+	rig_write_bytes(owner, 10, bytes + 10, MiB(3));
+	assert_int_equal(engine_sync(owner->e), 0);
+	refer(w, 2, 20, p, rig_pieces(owner, 10, p, PIECES));
+	world_present(w, 2);
+	c = rig_content(heir, 30);
+	content_set_chunking(c, &automatic);
+	content_set_champions(c, (uint64_t[]){ 20 }, 1);
+	assert_int_equal(content_write(c, bytes, MiB(3) + 10, 0), 0);
+	assert_int_equal(content_sync(c, NULL), 0);
+	content_close(c);
+	assert_int_equal(rig_stats(heir).shifted, 0);
+	w->nr_away = NODES;
+	rig_check_bytes(heir, 30, bytes, MiB(3) + 10);
+	w->nr_away = 0;
+	free(bytes);
+	free(p);
+}
+
 /* Pages of a file, to where they lie one behind the other. All come but `missing` (SIZE_MAX: all). */
 static void ask(struct rig *rig, const struct cluster_piece *p, const size_t *which, size_t nr, const uint8_t *bytes,
 		size_t missing)
@@ -426,6 +482,8 @@ int main(void)
 		world_test(one_that_is_damaged_is_not_given_and_its_neighbours_are),
 		world_test(what_is_damaged_with_one_owner_comes_from_the_next),
 		world_test(a_file_can_be_had_when_its_node_is_lost),
+		world_test(new_data_does_not_rely_on_a_catalog),
+		world_test(bytes_that_have_moved_are_not_looked_for_in_a_catalog),
 		world_test(what_was_elsewhere_can_be_kept_here),
 		world_test(what_is_here_is_lent_when_it_is_asked_for),
 		world_test(what_is_not_durable_is_not_lent),

@@ -30,7 +30,7 @@ static void frames_round_trip_and_nothing_else_is_taken(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	/* padding is zero */
-	static struct share_frame f = { .lent = { 1, 0, 0, UINT64_C(1) << 63 }, .settled = true }, got;
+	static struct share_frame f = { .lent = { 1, 0, 0, UINT64_C(1) << 63 }, .settled = true, .told = true }, got;
 
 	(void)state;
 	share_set(f.away, 1);
@@ -47,7 +47,7 @@ static void frames_round_trip_and_nothing_else_is_taken(void **state)
 	b.data[66] = 0;
 	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
 	b.data[66] = 2;
-	b.data[1] = 3; /* flags */
+	b.data[1] = 5; /* flags */
 	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
 	b.data[1] = 1;
 	b.data[0] = 2; /* version */
@@ -57,7 +57,7 @@ static void frames_round_trip_and_nothing_else_is_taken(void **state)
 	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
 
 	buf_clear(&b);
-	f.settled = false;
+	f.settled = f.told = false;
 	memset(f.owners, 0, sizeof(f.owners));
 	share_frame_encode(&f, &b);
 	assert_int_equal(b.len, 66);
@@ -69,7 +69,7 @@ static void nodes_and_totals_round_trip(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct share_node n = { .id = { 1, 2, 3 }, .name = "alpha" }, node;
-	struct share_totals t = { 1, UINT64_MAX, 3, 4, 65536 }, totals;
+	struct share_totals t = { 1, UINT64_MAX, 3, 4, 65536, false }, totals;
 
 	(void)state;
 	share_node_encode(&n, &b);
@@ -86,6 +86,14 @@ static void nodes_and_totals_round_trip(void **state)
 	assert_int_equal(totals.nr_lent, t.nr_lent);
 	assert_int_equal(totals.nr_away, t.nr_away);
 	assert_int_equal(totals.nr_nodes, t.nr_nodes);
+	assert_false(totals.any_told);
+	b.data[0] = 3; /* version */
+	assert_int_equal(share_totals_decode(b.data, b.len, &totals), -EBADMSG);
+	t.any_told = true;
+	buf_clear(&b);
+	share_totals_encode(&t, &b);
+	assert_int_equal(share_totals_decode(b.data, b.len, &totals), 0);
+	assert_true(totals.any_told);
 	assert_int_equal(share_totals_decode(b.data, b.len - 1, &totals), -EBADMSG);
 	t.nr_nodes++;
 	buf_clear(&b);
