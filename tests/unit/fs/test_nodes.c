@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,6 +29,7 @@
 #include "fs/view.h"
 #include "fs/xattr.h"
 #include "store/engine/check.h"
+#include "tests/unit/moment.h"
 #include "tests/unit/place.h"
 
 #define PAGE 4096u
@@ -250,7 +250,7 @@ static int tear_down(void **state)
 struct reading {
 	const uint8_t *p;
 	size_t len, at, step;
-	size_t die_at; /* the process ends there */
+	size_t crash_at; /* after so many bytes; 0: not at all */
 	int error; /* at the end */
 	struct world *w;
 };
@@ -260,9 +260,10 @@ static ssize_t read_some(void *userdata, void *buf, size_t len)
 	struct reading *r = userdata;
 	size_t left = MIN(len, r->len - r->at), n = MIN(left, r->step);
 
-	if (r->die_at > 0 && r->at >= r->die_at) {
-		engine_sync(r->w->fs[HERE]->engine); /* so that there is something left */
-		_exit(0);
+	if (r->crash_at > 0 && r->at >= r->crash_at) {
+		assert_int_equal(engine_sync(r->w->fs[HERE]->engine), 0); /* so that there is something left */
+		assert_int_equal(moment_copy(r->w->path[HERE]), 0);
+		return -EINTR;
 	}
 	if (n == 0)
 		return r->error;
@@ -717,43 +718,27 @@ static void who_may_read_a_copy_is_told_later(void **state)
 
 /* --- crashes --- */
 
-/* In a process of its own, which ends without closing anything. */
-static void die_while(struct world *w, void (*what)(struct world *w))
+static void crash_taking(struct world *w, size_t at)
 {
-	int status;
-	pid_t pid;
+	struct reading r = { .p = w->catalog.data, .len = w->catalog.len, .step = 64, .crash_at = at, .w = w };
 
+	assert_int_equal(take_bytes(w, &r), -EINTR);
 	unmount(w, HERE);
-	pid = fork();
-	if (pid == 0) {
-		mount(w, HERE);
-		what(w);
-		_exit(7);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_int_equal(moment_restore(w->path[HERE]), 0);
 	mount(w, HERE);
-}
-
-static size_t die_at;
-
-static void die_taking(struct world *w)
-{
-	take_bytes(w, &(struct reading){
-			      .p = w->catalog.data, .len = w->catalog.len, .step = 64, .die_at = die_at, .w = w });
 }
 
 static void a_crash_while_a_copy_is_made_leaves_the_older_one(void **state)
 {
 	struct world *w = *state;
 
-	for (die_at = 60; die_at < w->catalog.len; die_at += w->catalog.len / 7) {
-		die_while(w, die_taking);
+	for (size_t at = 60; at < w->catalog.len; at += w->catalog.len / 7) {
+		crash_taking(w, at);
 		expect_nothing(w);
 	}
 	assert_int_equal(take(w), 0);
-	for (die_at = 60; die_at < w->catalog.len; die_at += w->catalog.len / 7) {
-		die_while(w, die_taking);
+	for (size_t at = 60; at < w->catalog.len; at += w->catalog.len / 7) {
+		crash_taking(w, at);
 		assert_int_equal(nr_notes(w), 1);
 		expect_whole(w);
 	}
@@ -774,7 +759,6 @@ int main(void)
 		with_world(what_a_liar_tells_is_refused),
 		with_world(a_chunk_that_nobody_has_is_an_error_of_who_reads_it),
 		with_world(a_directory_is_told_and_lent),
-		/* before RocksDB has threads, which a fork loses */
 		with_world(a_crash_while_a_copy_is_made_leaves_the_older_one),
 		with_world(who_may_read_a_copy_is_told_later),
 	};

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -34,6 +33,7 @@
 #include "mpi-agent/service.h"
 #include "store/engine/check.h"
 #include "tests/unit/fs/rig.h"
+#include "tests/unit/moment.h"
 #include "tests/unit/place.h"
 
 #define PAGES 300u /* of the longest file; more than one chunk of parity */
@@ -748,46 +748,44 @@ static void parity_that_was_collected_meanwhile_is_no_parity(void **state)
 	expect_rebuilt(w, B, FIRST);
 }
 
-static atomic_uint writes_left;
+static atomic_int writes_left;
 
-static int die_at_write(void *userdata _unused_, const struct io_event *ev)
+static int crash_at_write(void *userdata, const struct io_event *ev)
 {
+	struct world *w = userdata;
+
 	if ((ev->op == IO_WRITE || ev->op == IO_SYNC || ev->op == IO_UNLINK) && --writes_left == 0)
-		_exit(0);
+		assert_int_equal(moment_copy(w->path[HOLDER]), 0);
 	return 0;
 }
 
-/* 1: it died; 0: it came to its end. */
-static int die_covering(struct world *w, unsigned at)
+/* 1: before that write; 0: there were not so many. */
+static int crash_covering(struct world *w, int at)
 {
-	int status;
-	pid_t pid;
+	const struct io_hook hook = { .before = crash_at_write, .userdata = w };
+	bool has_crashed;
 
+	writes_left = at;
+	io_set_hook(&hook);
+	assert_int_equal(cover(w, B, FIRST, all_of_it), 0);
+	io_set_hook(NULL);
+	has_crashed = writes_left <= 0;
 	unmount(w);
-	pid = fork();
-	if (pid == 0) {
-		const struct io_hook hook = { .before = die_at_write };
-
-		mount(w, HOLDER);
-		writes_left = at;
-		io_set_hook(&hook);
-		_exit(cover(w, B, FIRST, all_of_it) == 0 ? 7 : 1);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 7));
+	if (has_crashed)
+		assert_int_equal(moment_restore(w->path[HOLDER]), 0);
 	mount(w, HOLDER);
-	return WEXITSTATUS(status) == 0;
+	return has_crashed;
 }
 
 /* At whatever write: who was covered is, and who comes is, once it has been tried again. */
 static void a_crash_leaves_what_was_covered(void **state)
 {
 	struct world *w = *state;
-	unsigned nr = 0;
+	int nr = 0;
 
 	protect(w, A, FIRST);
 	take_copy(w, B, FIRST, all_of_it);
-	while (die_covering(w, ++nr) > 0)
+	while (crash_covering(w, ++nr) > 0)
 		expect_rebuilt(w, A, FIRST);
 	assert_in_range(nr, 6, 1000); /* several writes before it is covered, and then there is nothing to do */
 	assert_int_equal(cover(w, B, FIRST, all_of_it), 0);
