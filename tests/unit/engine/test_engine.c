@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -99,11 +100,19 @@ static void zeros_are_holes(void **state)
 	content_close(c);
 }
 
+static uint64_t processor_ns(void)
+{
+	struct timespec t;
+
+	assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t), 0);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 /* A page in each of 40,000 segments, more than fit into the cache as long as they are dirty. Each step looks for what
- * is next: were that all segments each time, this would take minutes. */
+ * is next: were that all segments each time, this would take minutes of a processor. */
 static void many_segments_are_gone_through_in_order(void **state)
 {
-	const uint64_t nr = 40000, begin = monotonic_ns();
+	const uint64_t nr = 40000, begin = processor_ns();
 	struct rig *rig = *state;
 	struct content *c;
 	uint64_t at = 0;
@@ -127,7 +136,7 @@ static void many_segments_are_gone_through_in_order(void **state)
 	assert_int_equal(content_seek(c, 0, SEEK_HOLE, &at), 0);
 	assert_int_equal(at, sizeof(page));
 	content_close(c);
-	assert_true(monotonic_ns() - begin < 30 * 1000000000ull);
+	assert_true(processor_ns() - begin < 30 * UINT64_C(1000000000));
 }
 
 static void truncate_cuts_and_extends_with_zeros(void **state)
