@@ -14,12 +14,14 @@
 #include "base/util.h"
 
 #define HANG_S 120
+#define NOT_AGAIN UINT64_MAX
 
 struct shared {
 	_Atomic uint64_t next;
 	_Atomic bool stop, wrong;
 	struct {
 		_Atomic uint64_t nr, since_ns;
+		uint64_t again; /* a case that it was killed in, and has begun again with */
 	} worker[POOL_JOBS_MAX];
 };
 
@@ -45,11 +47,12 @@ static int work(const struct pool *p, struct shared *sh, int me)
 	char why[256];
 
 	snprintf(why, sizeof(why), "%s/why.%d", p->scratch, me);
-	while (!atomic_load(&sh->stop)) {
-		uint64_t nr = p->first + atomic_fetch_add(&sh->next, 1);
+	for (uint64_t nr = sh->worker[me].again; !atomic_load(&sh->stop); nr = NOT_AGAIN) {
 		enum pool_verdict verdict;
 		FILE *to;
 
+		if (nr == NOT_AGAIN)
+			nr = p->first + atomic_fetch_add(&sh->next, 1);
 		if (nr >= p->end)
 			return 0;
 		atomic_store(&sh->worker[me].nr, nr);
@@ -73,6 +76,22 @@ static int work(const struct pool *p, struct shared *sh, int me)
 	return 0;
 }
 
+static pid_t start(const struct pool *p, struct shared *sh, int me)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(work(p, sh, me));
+	return pid;
+}
+
+/* Nothing that is tested does that to itself: somebody else has, or there was no memory. If it happens again in the same
+ * case, that is to blame. */
+static bool was_killed(struct shared *sh, int me, int status)
+{
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && sh->worker[me].again != sh->worker[me].nr;
+}
+
 /* Look after one worker. false: it failed. *pid is 0 when it is gone. */
 static bool look_after(const struct pool *p, struct shared *sh, int me, pid_t *pid, bool tell)
 {
@@ -83,6 +102,13 @@ static bool look_after(const struct pool *p, struct shared *sh, int me, pid_t *p
 		*pid = 0;
 		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 			return true;
+		if (was_killed(sh, me, status)) {
+			printf("killed from elsewhere, and begun again\n");
+			fflush(stdout);
+			sh->worker[me].again = sh->worker[me].nr;
+			*pid = start(p, sh, me);
+			return *pid > 0;
+		}
 		if (tell)
 			report(p, sh, me, WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "wrong");
 		return false;
@@ -109,9 +135,8 @@ bool pool_run(const struct pool *p)
 		return false;
 	fflush(stdout);
 	for (int i = 0; i < p->jobs; i++) {
-		pids[i] = fork();
-		if (pids[i] == 0)
-			_exit(work(p, sh, i));
+		sh->worker[i].again = NOT_AGAIN;
+		pids[i] = start(p, sh, i);
 	}
 	while (left > 0) {
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);

@@ -1,5 +1,6 @@
 /*
- * Many numbered cases over a few processes. A case that fails, crashes or hangs ends the run and is named. RocksDB's
+ * Many numbered cases over a few processes. A case that fails, crashes or hangs ends the run and is named; one
+ * in which somebody kills the process (SIGKILL) is begun again, once. RocksDB's
  * threads do not survive fork: whoever calls this must not have opened a store before.
  */
 #pragma once
