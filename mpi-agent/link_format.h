@@ -178,7 +178,8 @@ static_assert(sizeof(struct link_done_wire) == 120, "on the wire");
  * user's. */
 
 /* STORED: le32, an errno or 0. */
-/* SETTLED: a byte for each of NODES: 1, it has stored what it was to; 0, it has not, or nobody knows. */
+/* SETTLED: a byte for each of NODES: 1, it has stored what it was to; 0, it has not, or nobody knows. 0 of the one that
+ * hears it: the round was over without it, and nothing of its decision holds. */
 
 /* GET: entries. */
 struct link_want_wire {

@@ -73,7 +73,9 @@ static bool all_have(const struct cluster_owners *o, const bool *has_stored)
 
 void round_settle(const struct cluster_decision *d, const bool *has_stored, size_t nr_offered, uint8_t *fates)
 {
-	for (size_t i = 0; i < d->nr && has_stored; i++)
+	bool is_ours = has_stored && has_stored[d->self];
+
+	for (size_t i = 0; i < d->nr && is_ours; i++)
 		if (fates[d->owners[i].index] == ROUND_AWAIT && all_have(&d->owners[i], has_stored))
 			fates[d->owners[i].index] = ROUND_ELSEWHERE;
 	for (size_t i = 0; i < nr_offered; i++)

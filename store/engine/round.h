@@ -7,7 +7,9 @@
  *                                    └─ one does not, or nobody knows ─▶ WRITE
  *
  * An owner may have a chunk since before this round, durable and lent: it need not say so again. Without an end of the
- * round it is not believed either.
+ * round it is not believed either, nor with one that does not count this node among those who have stored: that round
+ * was over before this node had, nodes may have collected together since (together.c), and nobody has marked for it
+ * what it was about to refer to.
  *
  * round_decide() takes the first step, round_settle() the second; without a decision all are WRITE. What makes it safe
  * is the order that the caller keeps:
@@ -38,5 +40,5 @@ enum round_fate {
  * are the same).
  */
 int round_decide(const struct cluster_decision *d, const uint8_t self[CLUSTER_ID_LEN], size_t nr_offered, uint8_t *fates);
-/* has_stored[node]; NULL: nobody knows. No ROUND_AWAIT is left. */
+/* has_stored[node], of this one, too, which has; NULL: nobody knows. No ROUND_AWAIT is left. */
 void round_settle(const struct cluster_decision *d, const bool *has_stored, size_t nr_offered, uint8_t *fates);

@@ -6,7 +6,8 @@
  * again, and no file has to be read. What makes it safe to unlend what no node has marked is that a new reference is
  * either marked, or to what is not unlent:
  *   - a round that may still note something here is waited for before anything is marked (`nr_settling`), and what a
- *     failed one has left is an error;
+ *     failed one has left is an error; this node takes part in it from its decision on, and one that it is so late for
+ *     that the others have ended it, and may collect, notes nothing (round.h);
  *   - one that comes later refers to chunks that its owners lend in frames of their own, and only what lay before the
  *     marks of the packs when the window was marked is ever unlent (`marked`);
  *   - keeping and lending, of what is here already, and referring to it fail from the mark to the end (`collecting`);

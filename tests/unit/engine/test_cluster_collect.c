@@ -361,6 +361,69 @@ static void what_comes_while_nodes_collect_stays(void **state)
 	free(p);
 }
 
+/* Node 1 has all of it, lent; and as this node hears so late that the round is over, nobody refers to it. */
+static int decide_and_collect(void *node, const struct fp *offer _unused_, size_t nr, struct cluster_decision *ret)
+{
+	const struct cluster_window win = { 0, 1, 5 };
+	uint8_t *filter = calloc(1, FILTER);
+	struct world *w = ((struct world_node *)node)->w;
+	struct cluster_unlent u;
+
+	*ret = (struct cluster_decision){ .nr_nodes = NODES, .nr = nr };
+	ret->nodes = calloc(NODES, sizeof(*ret->nodes));
+	ret->owners = calloc(nr, sizeof(*ret->owners));
+	nodes_of(w, ret->nodes);
+	for (size_t i = 0; i < nr; i++)
+		ret->owners[i] = (struct cluster_owners){ .index = (uint32_t)i, .nr = 1, .owners = { 1 }, .has = 1 };
+	mark_all(w, &win, filter);
+	u = unlend_all(w, &win, filter);
+	assert_int_equal(u.dropped_bytes, MiB(1));
+	rig_collect(w->nodes[1].rig, &collecting);
+	free(filter);
+	return 0;
+}
+
+static int nobody_has_stored(void *node _unused_, const struct cluster_decision *d, int stored _unused_, bool *has_stored)
+{
+	memset(has_stored, 0, d->nr_nodes * sizeof(*has_stored));
+	return 0;
+}
+
+static void who_is_late_for_a_round_does_not_go_by_what_others_had(void **state)
+{
+	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct fp *fps = calloc(PIECES, sizeof(*fps));
+	bool *lent = calloc(PIECES, sizeof(*lent));
+	struct world *w = *state;
+	size_t nr;
+
+	w->open = false;
+	rig_write(w->nodes[1].rig, 10, MiB(1), 1);
+	assert_int_equal(engine_sync(w->nodes[1].rig->e), 0);
+	nr = rig_pieces(w->nodes[1].rig, 10, p, PIECES);
+	for (size_t i = 0; i < nr; i++)
+		fps[i] = p[i].fp;
+	assert_int_equal(engine_cluster_lend(w->nodes[1].rig->e, fps, nr, lent), 0);
+	assert_shared(w, 0, MiB(1));
+	rig_drop(w->nodes[1].rig, 10);
+	assert_int_equal(engine_sync(w->nodes[1].rig->e), 0);
+	w->open = true;
+	w->calls[0].decide = decide_and_collect;
+	w->calls[0].settle = nobody_has_stored;
+	rig_write(w->nodes[0].rig, 10, MiB(1), 1);
+	world_commit(w, 1);
+	assert_int_equal(w->nodes[0].result, 0);
+	w->open = false;
+	rig_check(w->nodes[0].rig, 10, MiB(1), 1);
+	assert_shared(w, 0, 0);
+	rig_crash(w->nodes[0].rig);
+	rig_fsck(w->nodes[0].rig);
+	rig_check(w->nodes[0].rig, 10, MiB(1), 1);
+	free(lent);
+	free(fps);
+	free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -372,6 +435,7 @@ int main(void)
 		world_test(who_is_forgotten_is_not_missing_until_it_is_back),
 		world_test(without_a_window_nothing_is_given_up),
 		world_test(what_comes_while_nodes_collect_stays),
+		world_test(who_is_late_for_a_round_does_not_go_by_what_others_had),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

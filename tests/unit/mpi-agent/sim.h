@@ -31,7 +31,7 @@ enum sim_step {
 enum sim_fault {
 	SIM_FINE,
 	SIM_LOST, /* of a message; at other steps it means nothing */
-	SIM_LATE, /* it comes in the next round, at the same step */
+	SIM_LATE, /* it comes in the next round, at the same step; SIM_STORE: when this one is over */
 	SIM_FULL, /* nothing more can be stored; at other steps than those that store it means nothing */
 	SIM_CRASH, /* just before; in memory nothing is left */
 	SIM_CRASH_AFTER, /* just after */
@@ -54,6 +54,9 @@ enum sim_flaw {
 	SIM_LENDS_UNNOTED, /* says that it lends a page, and has not noted it */
 	SIM_LENDS_UNLOOKED, /* says so of a page that it may not have */
 	SIM_REMEMBERS_TOO_MUCH, /* also owners that have not said that they have stored a page */
+	SIM_REMEMBERS_TOO_LONG, /* also what nodes that collected together may have given up */
+	SIM_REFERS_LATE, /* goes by what was decided in a round that was over without it */
+	SIM_UNLENDS_REFERRED, /* when nodes collect together: what others refer to */
 	SIM_FLAWS,
 };
 
@@ -74,6 +77,7 @@ struct sim_result {
 	bool failed;
 	char why[160];
 	uint64_t nr_elsewhere; /* pages that were not stored by who wrote them */
+	uint64_t nr_unlent; /* pages that nodes have found together nobody refers to */
 	uint64_t nr_faults;
 };
 

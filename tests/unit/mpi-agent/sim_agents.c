@@ -257,6 +257,8 @@ static void step_store(struct sim *s)
 		if (!n->is_up || n->state != SIM_NODE_STORING)
 			continue;
 		f = sim_fault_at(s, SIM_STORE, n);
+		if (f == SIM_LATE)
+			continue; /* step_late() */
 		if (f == SIM_WORLD_DIES)
 			world_die(s);
 		if (f == SIM_CRASH)
@@ -361,6 +363,46 @@ static void step_remember(struct sim *s)
 		}
 }
 
+/* All nodes find out together what nobody refers to any more; unless one is away, or may be about to refer to
+ * something. */
+static void step_collect(struct sim *s)
+{
+	struct sim_world *w = &s->world;
+	bool referred[SIM_PAGES] = { false };
+
+	if (!w->lives || w->nr < s->nr_nodes || !sim_chance(s, 30))
+		return;
+	for (unsigned i = 0; i < s->nr_nodes; i++) {
+		if (!s->nodes[i].is_up || s->nodes[i].state == SIM_NODE_STORED)
+			return;
+		for (unsigned page = 0; page < SIM_PAGES; page++)
+			referred[page] |= s->nodes[i].elsewhere[page].is;
+	}
+	if (!sim_is_flaw(s, SIM_REMEMBERS_TOO_LONG)) {
+		memset(w->known, 0, sizeof(w->known));
+		memset(w->is_told, 0, sizeof(w->is_told));
+	}
+	for (unsigned i = 0; i < s->nr_nodes; i++)
+		sim_unlend(s, &s->nodes[i], referred);
+	sim_check(s);
+}
+
+/* Who has got to it only now hears that nobody has stored, if there is anybody to hear it from. */
+static void step_late(struct sim *s)
+{
+	static const bool nobody[SIM_NODES];
+
+	for (unsigned i = 0; i < s->nr_nodes; i++) {
+		struct sim_node *n = &s->nodes[i];
+
+		if (!n->is_up || n->state != SIM_NODE_STORING)
+			continue;
+		sim_store(s, n, SIM_FINE);
+		sim_check(s);
+		sim_finish(s, n, s->world.lives ? nobody : NULL, SIM_FINE);
+	}
+}
+
 /* Who has waited long enough goes on by itself. */
 static void step_alone(struct sim *s)
 {
@@ -390,5 +432,7 @@ void sim_world_round(struct sim *s)
 	step_store(s);
 	step_settled(s);
 	step_remember(s);
+	step_collect(s);
+	step_late(s);
 	step_alone(s);
 }

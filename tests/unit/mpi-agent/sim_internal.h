@@ -103,6 +103,7 @@ void sim_on_begin(struct sim *s, struct sim_node *n, uint64_t round);
 void sim_on_decision(struct sim *s, struct sim_node *n, uint64_t round, const struct sim_part *p);
 int sim_store(struct sim *s, struct sim_node *n, enum sim_fault fault);
 void sim_finish(struct sim *s, struct sim_node *n, const bool *has_stored, enum sim_fault fault);
+void sim_unlend(struct sim *s, struct sim_node *n, const bool *referred); /* and what no file needs is given back */
 
 /* --- sim_agents.c --- */
 

@@ -154,9 +154,15 @@ int sim_store(struct sim *s, struct sim_node *n, enum sim_fault fault)
 void sim_finish(struct sim *s, struct sim_node *n, const bool *has_stored, enum sim_fault fault)
 {
 	static const bool all[SIM_NODES] = { true, true, true, true, true, true, true, true, true };
+	bool heard[SIM_NODES];
 
 	if (!has_stored && sim_is_flaw(s, SIM_SILENCE_IS_CONSENT))
 		has_stored = all;
+	if (has_stored && sim_is_flaw(s, SIM_REFERS_LATE)) {
+		memcpy(heard, has_stored, sizeof(heard));
+		heard[n->part.d.self] = true;
+		has_stored = heard;
+	}
 	round_settle(&n->part.d, has_stored, n->part.nr, n->part.fates);
 	n->state = SIM_NODE_IDLE;
 	if (sim_is_flaw(s, SIM_LENDS_LATE))
@@ -174,4 +180,16 @@ void sim_finish(struct sim *s, struct sim_node *n, const bool *has_stored, enum 
 		n->held[page] = false;
 	}
 	acknowledge(s, n);
+}
+
+void sim_unlend(struct sim *s, struct sim_node *n, const bool *referred)
+{
+	for (unsigned page = 0; page < SIM_PAGES; page++) {
+		if (!n->lent[page] || (referred[page] && !sim_is_flaw(s, SIM_UNLENDS_REFERRED)))
+			continue;
+		n->lent[page] = false;
+		n->has[page] = n->file[page];
+		s->result->nr_unlent++;
+		sim_trace(s, "round %u node %u: does not lend %u any more", s->round, sim_number_of(s, n), page);
+	}
 }

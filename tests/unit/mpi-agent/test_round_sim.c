@@ -65,7 +65,7 @@ static void each_fault_alone_loses_nothing(void **state)
 
 static void faults_by_chance_lose_nothing(void **state)
 {
-	uint64_t runs = from_environment("SIM_RUNS", RUNS), nr_faults = 0, nr_elsewhere = 0;
+	uint64_t runs = from_environment("SIM_RUNS", RUNS), nr_faults = 0, nr_elsewhere = 0, nr_unlent = 0;
 
 	(void)state;
 	for (uint64_t number = 0; number < runs; number++) {
@@ -75,12 +75,14 @@ static void faults_by_chance_lose_nothing(void **state)
 		sim_run(&conf, &result);
 		nr_faults += result.nr_faults;
 		nr_elsewhere += result.nr_elsewhere;
+		nr_unlent += result.nr_unlent;
 		if (result.failed)
 			fail_msg("SIM_SEED=%" PRIu64 ": %s", number, result.why);
 	}
-	print_message("%" PRIu64 " runs with %" PRIu64 " faults; %" PRIu64 " pages were elsewhere\n", runs, nr_faults,
-		      nr_elsewhere);
-	assert_true(nr_faults > 0 && nr_elsewhere > 0);
+	print_message("%" PRIu64 " runs with %" PRIu64 " faults; %" PRIu64 " pages were elsewhere, %" PRIu64
+		      " not lent any more\n",
+		      runs, nr_faults, nr_elsewhere, nr_unlent);
+	assert_true(nr_faults > 0 && nr_elsewhere > 0 && nr_unlent > 0);
 }
 
 static void without_faults_loads_are_even(void **state)
