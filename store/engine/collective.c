@@ -18,8 +18,10 @@
  * and may ask for it to be lent.
  *
  * What fails at 1, or is not heard of at 4, costs space: all is written here. What fails at 2, 3, 5 or 6 fails the
- * commit; frames that are written partly stay in memory, and the next commit begins with them.
+ * commit; frames that are written partly stay in memory, and the next commit begins with them. There is room to keep
+ * them before they are: one that nobody has any more would be gone, and the next commit would know nothing of it.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +46,7 @@ struct taken {
 	uint32_t pack, frame;
 	uint32_t nr_away;
 	struct share_frame note;
+	struct unsettled *left; /* of one with something away: there is room to leave it, whatever happens */
 };
 
 struct round {
@@ -60,6 +63,8 @@ struct round {
 static void round_release(struct round *rd)
 {
 	cluster_decision_release(&rd->d);
+	for (size_t i = 0; i < rd->nr && rd->frames; i++)
+		free(rd->frames[i].left);
 	free(rd->frames);
 	free(rd->offer);
 	free(rd->fps);
@@ -138,17 +143,18 @@ unsigned collective_spare(const struct engine *e)
 	return e->conf.cluster_calls ? (unsigned)MIN(held_max(e), (size_t)4 * ROUND_FRAMES) : 0;
 }
 
-static bool held_grow(struct engine *e, size_t nr) REQUIRES(e->append_lock)
+bool collective_make_room(struct engine *e, size_t nr)
 {
+	size_t need = e->nr_held + e->nr_taken + nr;
 	struct pack_frame **more;
 
-	if (e->nr_held + nr <= e->size_held)
+	if (need <= e->size_held)
 		return true;
-	more = reallocarray(e->held, e->nr_held + nr + 64, sizeof(*more));
+	more = reallocarray(e->held, need + 64, sizeof(*more));
 	if (!more)
 		return false;
 	e->held = more;
-	e->size_held = e->nr_held + nr + 64;
+	e->size_held = need + 64;
 	return true;
 }
 
@@ -156,7 +162,7 @@ struct pack_frame *collective_hold(struct engine *e, struct pack_frame *f)
 {
 	struct pack_frame *oldest;
 
-	if (!held_grow(e, 1))
+	if (!collective_make_room(e, 1))
 		return f;
 	e->held[e->nr_held++] = f;
 	if (!e->is_round_due && e->nr_held >= round_frames(e)) {
@@ -170,12 +176,13 @@ struct pack_frame *collective_hold(struct engine *e, struct pack_frame *f)
 	return oldest;
 }
 
-void collective_put_back(struct engine *e, struct pack_frame *f)
+void collective_put_back(struct engine *e, struct pack_frame **frames, size_t nr)
 {
-	if (held_grow(e, 1))
-		e->held[e->nr_held++] = f;
-	else
-		packs_frame_abandon(e->packs, f);
+	assert(e->nr_taken >= nr);
+	e->nr_taken -= nr;
+	for (size_t i = 0; i < nr; i++)
+		if (frames[i])
+			e->held[e->nr_held++] = frames[i];
 }
 
 void collective_want(struct engine *e)
@@ -225,17 +232,14 @@ static int write_all(struct engine *e, struct pack_frame **frames, size_t nr, st
 
 /* --- what the last one has left --- */
 
-static int leave(struct engine *e, struct taken *t)
+static void leave(struct engine *e, struct taken *t)
 {
-	struct unsettled *u = malloc(sizeof(*u));
+	struct unsettled *u = TAKE(t->left);
 
-	if (!u)
-		return -ENOMEM;
 	shares_settling(e, true);
 	*u = (struct unsettled){ .next = e->unsettled, .f = TAKE(t->f), .pack = t->pack, .frame = t->frame, .note = t->note };
 	e->unsettled = u;
 	atomic_store(&e->shares.has_left, true);
-	return 0;
 }
 
 static int settle_left(struct engine *e, const struct pack_marks *marks)
@@ -335,19 +339,9 @@ static int make_offer(struct round *rd, struct pack_frame **frames)
 	return 0;
 }
 
-static int decide(struct round *rd)
+/* Of each frame, what is lent and what is away. */
+static int take_fates(struct round *rd)
 {
-	const struct cluster_calls *calls = rd->e->conf.cluster_calls;
-	int r = calls->decide(calls->userdata, rd->fps, rd->nr_offered, &rd->d);
-
-	if (r < 0)
-		return r;
-	r = round_decide(&rd->d, rd->e->dirs.sb.store_id, rd->nr_offered, rd->fates);
-	if (r < 0) {
-		log_errno(r, "a round of the cluster came to a decision that cannot be");
-		calls->settle(calls->userdata, &rd->d, r, NULL);
-		return r;
-	}
 	for (size_t i = 0; i < rd->nr_offered; i++) {
 		struct taken *t = &rd->frames[rd->offer[i].frame];
 
@@ -356,9 +350,29 @@ static int decide(struct round *rd)
 		if (rd->fates[i] == ROUND_AWAIT) {
 			share_set(t->note.away, rd->offer[i].chunk);
 			t->nr_away++;
+			t->left = t->left ?: malloc(sizeof(*t->left));
+			if (!t->left)
+				return -ENOMEM;
 		}
 	}
 	return 0;
+}
+
+static int decide(struct round *rd)
+{
+	const struct cluster_calls *calls = rd->e->conf.cluster_calls;
+	int r = calls->decide(calls->userdata, rd->fps, rd->nr_offered, &rd->d);
+
+	if (r < 0)
+		return r;
+	r = round_decide(&rd->d, rd->e->dirs.sb.store_id, rd->nr_offered, rd->fates);
+	if (r < 0)
+		log_errno(r, "a round of the cluster came to a decision that cannot be");
+	else
+		r = take_fates(rd);
+	if (r < 0)
+		calls->settle(calls->userdata, &rd->d, r, NULL);
+	return r;
 }
 
 /* --- step 2 and 3 --- */
@@ -430,7 +444,7 @@ static int settle_notes(struct engine *e, struct round *rd, const bool *has_stor
 	round_settle(&rd->d, has_stored, rd->nr_offered, rd->fates);
 	for (size_t i = 0; i < rd->nr; i++)
 		memset(rd->frames[i].note.away, 0, sizeof(rd->frames[i].note.away));
-	for (size_t i = 0; i < rd->d.nr && r == 0; i++) {
+	for (size_t i = 0; i < rd->d.nr; i++) {
 		const struct cluster_owners *o = &rd->d.owners[i];
 		const struct offered *of = &rd->offer[o->index];
 		struct share_frame *note = &rd->frames[of->frame].note;
@@ -439,6 +453,8 @@ static int settle_notes(struct engine *e, struct round *rd, const bool *has_stor
 			continue;
 		for (uint32_t k = 0; k < o->nr && r == 0; k++)
 			r = shares_number(e, &rd->d.nodes[o->owners[k]], &numbers[k]);
+		if (r < 0)
+			break;
 		share_set(note->away, of->chunk);
 		note->owners[of->chunk].nr = (uint8_t)o->nr;
 		memcpy(note->owners[of->chunk].node, numbers, o->nr * sizeof(*numbers));
@@ -484,8 +500,8 @@ static int end_round(struct round *rd, const bool *has_stored, const struct pack
 		mutex_unlock(&e->shares.lock);
 	}
 	for (size_t i = 0; r < 0 && i < rd->nr; i++)
-		if (rd->frames[i].nr_away > 0 && leave(e, &rd->frames[i]) < 0)
-			return -ENOMEM;
+		if (rd->frames[i].nr_away > 0)
+			leave(e, &rd->frames[i]);
 	return r;
 }
 
@@ -536,15 +552,12 @@ static int run_alone(struct round *rd, struct pack_frame **frames, struct pack_m
 /* What is held is nothing that others have. Those that cannot be written stay. */
 static void let_go(struct engine *e, struct pack_frame **frames, size_t nr)
 {
-	for (size_t i = 0; i < nr; i++) {
-		int r = packs_frame_write(e->packs, frames[i]);
-
-		if (r == 0)
-			continue;
-		mutex_lock(&e->append_lock);
-		collective_put_back(e, frames[i]);
-		mutex_unlock(&e->append_lock);
-	}
+	for (size_t i = 0; i < nr; i++)
+		if (packs_frame_write(e->packs, frames[i]) == 0)
+			frames[i] = NULL;
+	mutex_lock(&e->append_lock);
+	collective_put_back(e, frames, nr);
+	mutex_unlock(&e->append_lock);
 	free(frames);
 }
 
@@ -554,17 +567,22 @@ static void note_frame(struct engine *e, const struct pack_frame *f) REQUIRES(e-
 		alone_wrote(&e->alone, pack_frame_fp(f, k));
 }
 
-/* With what has begun to fill frames that are not held yet: nobody will be asked about that either. */
+/* With what has begun to fill frames that are not held yet: nobody will be asked about that either. Without memory they
+ * stay, and are the next commit's. */
 static size_t take_held(struct engine *e, struct pack_frame ***ret) REQUIRES(e->append_lock)
 {
-	size_t nr = e->nr_held;
+	struct pack_frame **frames = calloc(MAX(e->nr_held, (size_t)1), sizeof(*frames));
+	size_t nr = frames ? e->nr_held : 0;
 
-	for (size_t i = 0; i < nr; i++)
+	for (size_t i = 0; i < e->nr_held; i++)
 		note_frame(e, e->held[i]);
 	note_frame(e, e->small);
 	note_frame(e, e->varied);
-	*ret = TAKE(e->held);
-	e->nr_held = e->size_held = 0;
+	if (nr > 0)
+		memcpy(frames, e->held, nr * sizeof(*frames));
+	e->nr_held -= nr;
+	e->nr_taken += nr; /* there is room where they were */
+	*ret = frames;
 	return nr;
 }
 

@@ -288,9 +288,9 @@ int batch_append(struct batch *b, uint64_t generation)
 static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_nr) REQUIRES(e->append_lock)
 {
 	size_t nr = 0, max = e->nr_unwritten + e->nr_held + 2;
-	struct pack_frame **frames = calloc(max, sizeof(*frames));
+	_cleanup_(freep) struct pack_frame **frames = calloc(max, sizeof(*frames));
 
-	if (!frames)
+	if (!frames || !collective_make_room(e, e->nr_unwritten + 2))
 		return -ENOMEM;
 	while (e->nr_unwritten > 0)
 		frames[nr++] = e->unwritten[--e->nr_unwritten];
@@ -303,7 +303,7 @@ static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_n
 	if (e->varied)
 		frames[nr++] = TAKE(e->varied);
 	collective_arrive(e);
-	*ret = frames;
+	*ret = TAKE(frames);
 	*ret_nr = nr;
 	return 0;
 }
@@ -314,9 +314,7 @@ static int sync_in_round(struct engine *e, struct pack_frame **frames, size_t nr
 	int r = collective_sync(e, frames, nr, ret);
 
 	mutex_lock(&e->append_lock);
-	for (size_t i = 0; i < nr; i++)
-		if (frames[i])
-			collective_put_back(e, frames[i]);
+	collective_put_back(e, frames, nr);
 	mutex_unlock(&e->append_lock);
 	return r;
 }
@@ -339,7 +337,9 @@ int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 		return r;
 	}
 	in_round = e->conf.cluster_calls || e->unsettled;
-	if (!in_round)
+	if (in_round)
+		e->nr_taken += nr;
+	else
 		e->nr_filling += (unsigned)nr;
 	e->is_offering = in_round && nr > 0;
 	packs_sync_begin(e->packs);

@@ -356,7 +356,8 @@ struct engine {
 	unsigned nr_filling GUARDED_BY(append_lock); /* small frames that left `small` and are being written */
 	/* full ones that wait for a round, in order; and those of the last one that could not be settled */
 	struct pack_frame **held GUARDED_BY(append_lock);
-	size_t nr_held, size_held GUARDED_BY(append_lock);
+	/* those that are taken may all come back: nr_held + nr_taken <= size_held */
+	size_t nr_held, nr_taken, size_held GUARDED_BY(append_lock);
 	bool is_mostly_alone GUARDED_BY(append_lock); /* the last round has found little that other nodes have */
 	bool is_round_due GUARDED_BY(append_lock); /* enough is held, and since then nobody has taken it */
 	bool wants_round GUARDED_BY(append_lock); /* and nobody was told that yet */
@@ -571,7 +572,10 @@ struct pack_frame *collective_hold(struct engine *e, struct pack_frame *f) REQUI
 /* others are told of new chunks after they are written */
 bool collective_lets_go(const struct engine *e) REQUIRES(e->append_lock);
 void collective_committed(struct engine *e); /* what comes now is for the next commit */
-void collective_put_back(struct engine *e, struct pack_frame *f) REQUIRES(e->append_lock); /* it could not be written */
+/* Room for so many more that are held; false: without memory. */
+bool collective_make_room(struct engine *e, size_t nr) REQUIRES(e->append_lock);
+/* Of `nr_taken`: those that are not NULL could not be written, and are held. Room there is. */
+void collective_put_back(struct engine *e, struct pack_frame **frames, size_t nr) REQUIRES(e->append_lock);
 /* Writes frames that packs_sync_begin() has taken, in a round if there can be one, and syncs. Those that could not be
  * written are left in `frames`, the others NULL. */
 int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret);
