@@ -11,7 +11,7 @@
 #include "base/le.h"
 #include "mpi-agent/link_format.h"
 
-#define CARD_VERSION 10u /* with all that follows it: seals, messages, sets */
+#define CARD_VERSION 11u /* with all that follows it: seals, messages, sets */
 #define CARD_NONCE_LEN 32u
 
 struct card_wire {

@@ -268,6 +268,15 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct message
 	return -EBADMSG;
 }
 
+/* Of which no more is to come for now. Without a daemon nothing comes of it, and it would keep others from ending. */
+static unsigned held_lanes(const struct loop *l)
+{
+	if (l->daemon->fd < 0)
+		return 0;
+	return (serve_has_room(l->serve) ? 0 : 1u << PEER_LANE_GETS) |
+	       (relays_has_room(l->relays) ? 0 : 1u << PEER_LANE_KEEPS);
+}
+
 static uint32_t rank_before(const struct world *w)
 {
 	return (w->rank + w->nr - 1) % w->nr;
@@ -282,7 +291,7 @@ static int attend_peers(struct loop *l)
 		_cleanup_(message_release) struct message message = MESSAGE_NONE;
 		struct peer_header h;
 
-		r = peers_next(l->peers, serve_has_room(l->serve) && relays_has_room(l->relays), &h, &message);
+		r = peers_next(l->peers, held_lanes(l), &h, &message);
 		if (r <= 0)
 			break;
 		any = 1;

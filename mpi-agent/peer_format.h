@@ -85,16 +85,28 @@ struct peer_header {
 	uint64_t sequence, number;
 };
 
-/* What the receiver's daemon has to work for is apart: a node that has enough of that to do does not take more for now,
- * and hears all else. So is what nobody waits for, and may be long on its way: both ends have better things to do. */
-enum peer_lane { PEER_LANE_ANSWERS, PEER_LANE_REQUESTS, PEER_LANE_HINTS, NR_PEER_LANES };
+/*
+ * What the receiver's daemon has to work for is apart: a node that has enough of that to do does not take more for now,
+ * and hears all else. What it is to keep takes as long as its disk, or a commit, for which it may have to read what
+ * others have: so that is apart from what others read (GETS), which is never behind it. So is what nobody waits for,
+ * and may be long on its way: both ends have better things to do.
+ */
+enum peer_lane { PEER_LANE_ANSWERS, PEER_LANE_GETS, PEER_LANE_HINTS, PEER_LANE_KEEPS, NR_PEER_LANES };
 
 static inline enum peer_lane peer_lane(enum peer_type type)
 {
-	if (type == PEER_TELL)
+	switch (type) {
+	case PEER_GET:
+		return PEER_LANE_GETS;
+	case PEER_TELL:
 		return PEER_LANE_HINTS;
-	return type == PEER_GET || type == PEER_PUT || type == PEER_COPY || type == PEER_DROP ? PEER_LANE_REQUESTS :
-												PEER_LANE_ANSWERS;
+	case PEER_PUT:
+	case PEER_COPY:
+	case PEER_DROP:
+		return PEER_LANE_KEEPS;
+	default:
+		return PEER_LANE_ANSWERS;
+	}
 }
 
 struct buf;

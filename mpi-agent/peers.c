@@ -394,16 +394,31 @@ static int take_whole(struct peers *p, struct incoming *ret)
 	return 1;
 }
 
-int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct message *ret_message)
+/* One, or one of each lane if some are held. 1/0 */
+static int find_any(struct peers *p, unsigned held)
+{
+	int r = 0, any = 0;
+
+	if (held == 0)
+		return find(p, NR_PEER_LANES);
+	for (enum peer_lane lane = 0; r >= 0 && lane < NR_PEER_LANES; lane++)
+		if (!(held >> lane & 1)) {
+			r = find(p, lane);
+			any |= r > 0;
+		}
+	return r < 0 ? r : any;
+}
+
+int peers_next(struct peers *p, unsigned held, struct peer_header *ret, struct message *ret_message)
 {
 	struct incoming in;
 	int r;
 
-	r = find(p, with_requests ? NR_PEER_LANES : PEER_LANE_ANSWERS);
+	r = find_any(p, held);
 	/* MPI may bring what one node asks before what another has told, though that was sent before the round began in
 	 * which it is asked: a home would not know of it. */
-	if (r > 0 || !with_requests)
-		while (r >= 0 && (r = find(p, PEER_LANE_HINTS)) > 0)
+	if (r > 0)
+		while ((r = find(p, PEER_LANE_HINTS)) > 0)
 			;
 	if (r < 0)
 		return r;

@@ -47,6 +47,6 @@ int peers_progress(struct peers *p); /* 0; -EIO: MPI has failed */
 
 /*
  * The next message that has come whole. 1/0/-EIO, -ENOMEM. The body is behind the header in `ret_message`, which the
- * caller releases. GETs only if they are wanted: they wait with whoever sent them.
+ * caller releases. `held`: bits of lanes of which no more is to come for now; it waits with whoever sent it.
  */
-int peers_next(struct peers *p, bool with_requests, struct peer_header *ret, struct message *ret_message);
+int peers_next(struct peers *p, unsigned held, struct peer_header *ret, struct message *ret_message);

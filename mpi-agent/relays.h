@@ -36,7 +36,7 @@ void relays_free(struct relays *rs); /* NULL is fine */
 int relays_request(struct relays *rs, const struct link_header *h, const void *body);
 int relays_answer(struct relays *rs, const struct link_header *h, const void *body);
 /* Those of other nodes. */
-bool relays_has_room(const struct relays *rs); /* for a request */
+bool relays_has_room(const struct relays *rs); /* for one that is to be kept (PEER_LANE_KEEPS) */
 int relays_peer_request(struct relays *rs, const struct peer_header *h, const void *body, size_t len);
 int relays_peer_answer(struct relays *rs, const struct peer_header *h, const void *body, size_t len);
 int relays_progress(struct relays *rs, uint64_t now_ns); /* 1: something has happened; 0; <0 */

@@ -510,6 +510,27 @@ agents 0
 told 0 "collected 1 110 0 "
 unset CKPTFS_AGENT_WINDOW_MS
 
+# --- what daemons want of each other ---
+
+begin wants-are-passed-on
+node calls=put:2,copy:2,drop:2,query:2,put:3,copy:9 quit=1
+node
+node stored=28
+agents 0
+for line in "put 1" copy drop question; do told 1 "$line"; done
+for line in "kept 0" "copied 0" "dropped 0" "answer 0" "kept 28" "copied 113"; do told 0 "$line"; done
+not_told 2 copy
+
+# One that is busy with what it is to keep is sent more of that than it can take for now: it still gives what others read, and what waits keeps nobody
+# from ending.
+begin who-keeps-for-others-gives-nevertheless
+node calls=put:2*20 fetch=7:2 quit=1
+node silent=put holds=7
+agents 0
+told 0 "chunk 7 ok"
+[ "$(grep -c '^unanswered put' "$dir/1.out")" = 16 ] || fail "$(grep -c '^unanswered put' "$dir/1.out") messages are with the daemon"
+not_told 0 kept
+
 # --- who does not belong together ---
 
 begin another-key

@@ -8,6 +8,8 @@
  *   chunk PAGE ok|missing|wrong    served PAGE...    lent PAGE...              closed
  *   prepare NUMBER                 mark NUMBER WINDOW/NR                       unlend NUMBER WINDOW/NR PAGE...: those that are kept
  *   collected NUMBER ERRNO NR_DROPPED MISSING                                 shared
+ *   put NR, copy, drop, question   that others want of it                     kept ERRNO, copied ERRNO, dropped ERRNO, answer ERRNO
+ *   unanswered MESSAGE: it was silent
  *
  * An owner with an asterisk has the page already.
  *
@@ -18,6 +20,8 @@
  * fetch=PAGE:ID.ID,A-B:...    of stores with these ids, times=N at once; then it is done
  * collect=N        it wants so many collections after the rounds; refers=A-B,C are pages that it has elsewhere, lent=A-B,C those it has lent,
  * referred=N       is how many it says they are, missing=NAME a node that it knows of and is not here
+ * calls=put:ID,copy:ID*N,drop:ID,query:ID    it wants of stores with these ids, so many of each, all at once and before it fetches; then it is done, if it does
+ *                  not fetch; puts=A-B,C are the chunks of each PUT, 1 if nothing is said
  * tells=A-B,C      that it has stored without a round, the last one first; shared=1: it is not done before it hears that others have told the same
  * memory=1         chunks lie in memory that it shares with the agent, if they are many; "taken" when the agent has done with some
  * quit=1           hang up when it is done; else it goes on until the agent hangs up
@@ -27,7 +31,8 @@
  * die=MESSAGE, kill=MESSAGE, term=MESSAGE, freeze=MESSAGE, garbage=MESSAGE
  *                  when it hears that: it is gone, it kills its agent, has it end, stops it for ever, or sends nonsense
  *
- * MESSAGE: hello nodes begin decision settled chunks places taken get lend prepare mark unlend collected
+ * MESSAGE: hello nodes begin decision settled chunks places taken get lend prepare mark unlend collected shared put kept copy copied drop dropped question
+ * answer; or one that it has just sent: offer stored tell put copy drop query
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -50,6 +55,7 @@
 #define GIVEN_MAX 64u
 #define FETCHES_MAX LINK_CHUNKS_MAX
 #define IDS_MAX 1024u
+#define CALLS_MAX 64u
 #define LIFE_S 120 /* and not longer, whatever happens */
 #define NS_PER_S UINT64_C(1000000000)
 
@@ -77,6 +83,13 @@ static struct {
 	unsigned nr_ids;
 	struct link_want wants[FETCHES_MAX];
 	unsigned fetch_pages[FETCHES_MAX], nr_wants, times, nr_answers;
+
+	struct call {
+		enum link_type type;
+		uint8_t id[16];
+	} calls[CALLS_MAX];
+	unsigned nr_calls, nr_called;
+	struct pages puts;
 
 	struct link link;
 	struct arenas shared;
@@ -192,6 +205,49 @@ static void parse_fetch(char *s)
 	}
 }
 
+static const char *name_of(enum link_type type)
+{
+	static const char *const names[] = {
+		[LINK_HELLO] = "hello",	      [LINK_NODES] = "nodes",	    [LINK_BEGIN] = "begin",
+		[LINK_DECISION] = "decision", [LINK_SETTLED] = "settled",   [LINK_CHUNKS] = "chunks",
+		[LINK_GET] = "get",	      [LINK_LEND] = "lend",	    [LINK_COLLECTED] = "collected",
+		[LINK_PLACES] = "places",     [LINK_TAKEN] = "taken",	    [LINK_SHARED] = "shared",
+		[LINK_PUT] = "put",	      [LINK_KEPT] = "kept",	    [LINK_COPY] = "copy",
+		[LINK_COPIED] = "copied",     [LINK_DROP] = "drop",	    [LINK_DROPPED] = "dropped",
+		[LINK_QUERY] = "query",	      [LINK_QUESTION] = "question", [LINK_ANSWER] = "answer",
+	};
+
+	return type < ARRAY_SIZE(names) && names[type] ? names[type] : "unknown";
+}
+
+static bool is(const char *when, const char *name)
+{
+	return when && strcmp(when, name) == 0;
+}
+
+static void parse_calls(char *s)
+{
+	char *save;
+
+	for (char *item = strtok_r(s, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+		char *id = strchr(item, ':');
+		struct call c = { .type = LINK_PUT };
+		unsigned long nr;
+
+		if (!id)
+			fail("a call without a store");
+		*id++ = '\0';
+		while (c.type <= LINK_QUERY && !is(item, name_of(c.type)))
+			c.type++;
+		memset(c.id, (int)strtoul(id, &id, 10), sizeof(c.id));
+		nr = *id == '*' ? strtoul(id + 1, NULL, 10) : 1;
+		if (c.type > LINK_QUERY || nr > CALLS_MAX - d.nr_calls)
+			fail("no such call, or too many");
+		while (nr-- > 0)
+			d.calls[d.nr_calls++] = c;
+	}
+}
+
 static void parse(char *arg)
 {
 	char *value = strchr(arg, '=');
@@ -231,6 +287,10 @@ static void parse(char *arg)
 		d.collections = (unsigned)atoi(value);
 	else if (strcmp(arg, "fetch") == 0)
 		parse_fetch(value);
+	else if (strcmp(arg, "calls") == 0)
+		parse_calls(value);
+	else if (strcmp(arg, "puts") == 0)
+		parse_pages(value, d.puts.v, &d.puts.nr);
 	else if (strcmp(arg, "rounds") == 0)
 		d.rounds = (unsigned)atoi(value);
 	else if (strcmp(arg, "late") == 0)
@@ -267,6 +327,40 @@ static void parse(char *arg)
 		fail(arg);
 }
 
+/* --- when it fails --- */
+
+static void signal_agent(int signal)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	if (getsockopt(d.link.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || kill(who.pid, signal) < 0)
+		fail("the agent cannot be reached");
+}
+
+static void misbehave(const char *name)
+{
+	if (is(d.die, name)) {
+		puts("gone");
+		exit(0);
+	}
+	if (is(d.kill, name))
+		signal_agent(SIGKILL);
+	if (is(d.term, name))
+		signal_agent(SIGTERM);
+	if (is(d.freeze, name))
+		signal_agent(SIGSTOP);
+	if (is(d.garbage, name))
+		buf_add(&d.link.out, "0123456789abcdef0123456789abcdef", 32);
+}
+
+/* The agent has it, or will. */
+static void has_said(const char *name)
+{
+	if (link_flush(&d.link, monotonic_ns() + LIFE_S * NS_PER_S) == 0)
+		misbehave(name);
+}
+
 /* --- what it says --- */
 
 static void offer(uint64_t round)
@@ -279,6 +373,7 @@ static void offer(uint64_t round)
 	for (unsigned i = 0; i < p->nr; i++)
 		pages[i] = fp_of_page(p->v[i]);
 	link_encode_offer(round, pages, p->nr, &d.link.out);
+	has_said("offer");
 }
 
 static void tell(void)
@@ -289,8 +384,66 @@ static void tell(void)
 		fail("memory");
 	for (unsigned i = 0; i < d.nr_tells; i++)
 		pages[i] = fp_of_page(d.tells[d.nr_tells - 1 - i]);
-	if (d.nr_tells > 0)
-		link_encode_tell(pages, d.nr_tells, &d.link.out);
+	if (d.nr_tells == 0)
+		return;
+	link_encode_tell(pages, d.nr_tells, &d.link.out);
+	has_said("tell");
+}
+
+static void say_put(uint64_t number, const uint8_t id[16])
+{
+	static const struct pages one = { { 1 }, 1 };
+	const struct pages *p = d.puts.nr > 0 ? &d.puts : &one;
+	_cleanup_(freep) struct link_want *wants = calloc(p->nr, sizeof(*wants));
+	_cleanup_(freep) const void **chunks = calloc(p->nr, sizeof(*chunks));
+	_cleanup_(freep) uint8_t *bytes = malloc((size_t)p->nr * CHUNK_LEN);
+
+	if (!wants || !chunks || !bytes)
+		fail("memory");
+	for (unsigned i = 0; i < p->nr; i++) {
+		wants[i] = (struct link_want){ .fp = fp_of_page(p->v[i]), .len = CHUNK_LEN };
+		chunks[i] = bytes + (size_t)i * CHUNK_LEN;
+		fill(p->v[i], bytes + (size_t)i * CHUNK_LEN);
+	}
+	link_encode_put(number, id, wants, chunks, p->nr, &d.link.out);
+}
+
+static void say_copy(uint64_t number, const uint8_t id[16])
+{
+	struct link_want catalog = { .fp = fp_of_page(1), .len = CHUNK_LEN };
+	struct link_copy c = { .name = "of", .path = "step", .ino = 7, .nr_chunks = 1, .chunks = &catalog };
+
+	memcpy(c.node, id, sizeof(c.node));
+	link_encode_copy(number, &c, &d.link.out);
+}
+
+static void say_drop(uint64_t number, const uint8_t id[16])
+{
+	struct link_drop drop = { .name = "of", .ino = 7 };
+
+	memcpy(drop.node, id, sizeof(drop.node));
+	link_encode_drop(number, &drop, &d.link.out);
+}
+
+static void call(uint64_t number, const struct call *c)
+{
+	if (c->type == LINK_PUT)
+		say_put(number, c->id);
+	else if (c->type == LINK_COPY)
+		say_copy(number, c->id);
+	else if (c->type == LINK_DROP)
+		say_drop(number, c->id);
+	else
+		link_encode_query(number, c->id, "what", 4, &d.link.out);
+	has_said(name_of(c->type));
+}
+
+static void call_and_fetch(void)
+{
+	for (unsigned i = 0; i < d.nr_calls; i++)
+		call(i + 1, &d.calls[i]);
+	for (unsigned i = 1; d.nr_wants > 0 && i <= d.times; i++)
+		link_encode_fetch(i, d.ids, d.nr_ids, d.wants, d.nr_wants, &d.link.out);
 }
 
 static void next_step(void)
@@ -299,9 +452,8 @@ static void next_step(void)
 		link_encode_plain(LINK_WANT, 0, &d.link.out);
 	else if (d.nr_collected < d.collections)
 		link_encode_plain(LINK_WANT_COLLECT, 0, &d.link.out);
-	else if (d.nr_wants > 0)
-		for (unsigned i = 1; i <= d.times; i++)
-			link_encode_fetch(i, d.ids, d.nr_ids, d.wants, d.nr_wants, &d.link.out);
+	else if (d.nr_calls > 0 || d.nr_wants > 0)
+		call_and_fetch();
 	else
 		d.is_done = d.quit && (!d.awaits_shared || d.is_shared);
 }
@@ -346,6 +498,7 @@ static void hear_decision(const struct link_header *h, const void *body)
 			       owners[i].owners[k], owners[i].has >> k & 1 ? "*" : "");
 	puts("");
 	link_encode_stored(h->number, d.stored, &d.link.out);
+	has_said("stored");
 }
 
 static void hear_settled(const struct link_header *h, const void *body)
@@ -492,6 +645,72 @@ static void hear_lend(const struct link_header *h, const void *body)
 	link_encode_lent(h->number, lent, nr, &d.link.out);
 }
 
+/* --- what others want it to keep, or to tell --- */
+
+static void hear_put(const struct link_header *h, const void *body)
+{
+	_cleanup_(freep) uint8_t *kept = NULL;
+	struct link_put p;
+
+	if (link_decode_put(body, h->len, &p) < 0)
+		fail("PUT");
+	printf("put %" PRIu32 "\n", p.nr);
+	kept = malloc(p.nr + 1);
+	if (!kept)
+		fail("memory");
+	memset(kept, d.stored < 0 ? LINK_NOT_KEPT : LINK_IS_HERE, p.nr);
+	link_encode_kept(h->number, d.stored, kept, p.nr, &d.link.out);
+	free(p.wants);
+	free(p.chunks);
+}
+
+static void hear_copy(const struct link_header *h, const void *body)
+{
+	struct link_copy c;
+
+	if (link_decode_copy(body, h->len, &c) < 0)
+		fail("COPY");
+	free(c.chunks);
+	puts("copy");
+	link_encode_error(LINK_COPIED, h->number, d.stored, &d.link.out);
+}
+
+static void hear_drop(const struct link_header *h, const void *body)
+{
+	struct link_drop drop;
+
+	if (link_decode_drop(body, h->len, &drop) < 0)
+		fail("DROP");
+	puts("drop");
+	link_encode_error(LINK_DROPPED, h->number, d.stored, &d.link.out);
+}
+
+static void hear_question(const struct link_header *h, const void *body)
+{
+	if (link_decode_question(body, h->len) < 0)
+		fail("QUESTION");
+	puts("question");
+	link_encode_answer(h->number, d.stored, "this", d.stored < 0 ? 0 : 4, &d.link.out);
+}
+
+/* KEPT, COPIED, DROPPED, ANSWER: to the call of that number. */
+static void hear_called(const struct link_header *h, const void *body)
+{
+	const uint8_t *kept;
+	const void *said;
+	size_t len;
+	int error, r;
+
+	r = h->type == LINK_KEPT   ? link_decode_kept(body, h->len, MAX(d.puts.nr, 1u), &error, &kept) :
+	    h->type == LINK_ANSWER ? link_decode_answer(body, h->len, &error, &said, &len) :
+				     link_decode_error(body, h->len, &error);
+	if (r < 0)
+		fail(name_of(h->type));
+	printf("%s %d\n", name_of(h->type), -error);
+	if (++d.nr_called == d.nr_calls && d.nr_wants == 0)
+		d.is_done = d.quit;
+}
+
 /* --- collecting: a page is a bit --- */
 
 static bool is_page_of(unsigned page, const struct link_step *s)
@@ -568,55 +787,15 @@ static const char *name_of_step(const void *body, size_t len)
 	return s.kind == LINK_PREPARE ? "prepare" : s.kind == LINK_MARK ? "mark" : "unlend";
 }
 
-static const char *name_of(enum link_type type)
-{
-	static const char *const names[] = {
-		[LINK_HELLO] = "hello",	      [LINK_NODES] = "nodes",	  [LINK_BEGIN] = "begin",
-		[LINK_DECISION] = "decision", [LINK_SETTLED] = "settled", [LINK_CHUNKS] = "chunks",
-		[LINK_GET] = "get",	      [LINK_LEND] = "lend",	  [LINK_COLLECTED] = "collected",
-		[LINK_PLACES] = "places",     [LINK_TAKEN] = "taken",
-	};
-
-	return type < ARRAY_SIZE(names) && names[type] ? names[type] : "unknown";
-}
-
-static bool is(const char *when, const char *name)
-{
-	return when && strcmp(when, name) == 0;
-}
-
-static void signal_agent(int signal)
-{
-	struct ucred who;
-	socklen_t len = sizeof(who);
-
-	if (getsockopt(d.link.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || kill(who.pid, signal) < 0)
-		fail("the agent cannot be reached");
-}
-
-static void misbehave(const char *name)
-{
-	if (is(d.die, name)) {
-		puts("gone");
-		exit(0);
-	}
-	if (is(d.kill, name))
-		signal_agent(SIGKILL);
-	if (is(d.term, name))
-		signal_agent(SIGTERM);
-	if (is(d.freeze, name))
-		signal_agent(SIGSTOP);
-	if (is(d.garbage, name))
-		buf_add(&d.link.out, "0123456789abcdef0123456789abcdef", 32);
-}
-
 static void hear(const struct link_header *h, const void *body)
 {
 	const char *name = h->type == LINK_STEP ? name_of_step(body, h->len) : name_of(h->type);
 
 	misbehave(name);
-	if (is(d.silent, name))
+	if (is(d.silent, name)) {
+		printf("unanswered %s\n", name);
 		return;
+	}
 	switch (h->type) {
 	case LINK_HELLO:
 		if (link_decode_hello(body, h->len) < 0)
@@ -664,6 +843,24 @@ static void hear(const struct link_header *h, const void *body)
 		break;
 	case LINK_SHARED:
 		hear_shared();
+		break;
+	case LINK_PUT:
+		hear_put(h, body);
+		break;
+	case LINK_COPY:
+		hear_copy(h, body);
+		break;
+	case LINK_DROP:
+		hear_drop(h, body);
+		break;
+	case LINK_QUESTION:
+		hear_question(h, body);
+		break;
+	case LINK_KEPT:
+	case LINK_COPIED:
+	case LINK_DROPPED:
+	case LINK_ANSWER:
+		hear_called(h, body);
 		break;
 	default:
 		fail("a message that is not for a daemon");

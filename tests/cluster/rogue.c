@@ -48,7 +48,7 @@ static void send_in_anothers_name(void)
 
 	memcpy(d.node, w.nodes[1].store_id, sizeof(d.node));
 	link_encode_drop(0, &d, &b);
-	send_message(PEER_LANE_REQUESTS, header(PEER_DROP, 2), (const char *)b.data + sizeof(struct link_header_wire),
+	send_message(PEER_LANE_KEEPS, header(PEER_DROP, 2), (const char *)b.data + sizeof(struct link_header_wire),
 		     b.len - sizeof(struct link_header_wire), &w.message_key);
 }
 
@@ -60,7 +60,7 @@ static void misbehave(void)
 
 	send_bytes(PEER_LANE_ANSWERS, garbage, 3);
 	send_bytes(PEER_LANE_ANSWERS, garbage, sizeof(garbage));
-	send_bytes(PEER_LANE_REQUESTS, garbage, 0);
+	send_bytes(PEER_LANE_GETS, garbage, 0);
 	send_message(PEER_LANE_ANSWERS, header(PEER_END, 0), NULL, 0, &wrong);
 	h = header(PEER_END, 0);
 	h.from = 1; /* of another node */
@@ -71,19 +71,19 @@ static void misbehave(void)
 	h = header(PEER_END, 0);
 	h.sequence--; /* once more */
 	send_message(PEER_LANE_ANSWERS, h, NULL, 0, &w.message_key);
-	send_message(PEER_LANE_REQUESTS, header(PEER_END, 0), NULL, 0, &w.message_key); /* not where it belongs */
+	send_message(PEER_LANE_GETS, header(PEER_END, 0), NULL, 0, &w.message_key); /* not where it belongs */
 	/* What is sealed rightly, and is believed to be said, and still nothing comes of it: */
 	send_message(PEER_LANE_ANSWERS, header(PEER_BEGIN, 99), NULL, 0, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_WANT, 99), NULL, 0, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_CHUNKS, 1), "\2\2\2", 3, &w.message_key);
-	send_message(PEER_LANE_REQUESTS, header(PEER_GET, 1), "\2\2\2", 3, &w.message_key);
+	send_message(PEER_LANE_GETS, header(PEER_GET, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_ASK, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_HINTS, header(PEER_TELL, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_LEND, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_FOUND, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_LENT, 1), "\1\1\1", 3, &w.message_key);
 	for (enum peer_type type = PEER_PUT; type <= PEER_DROP; type += 2) {
-		send_message(PEER_LANE_REQUESTS, header(type, 1), "\2\2\2", 3, &w.message_key);
+		send_message(PEER_LANE_KEEPS, header(type, 1), "\2\2\2", 3, &w.message_key);
 		/* which nobody waits for */
 		send_message(PEER_LANE_ANSWERS, header(type + 1, 1), "\2\2\2", 3, &w.message_key);
 	}
