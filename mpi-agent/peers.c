@@ -379,6 +379,19 @@ static int check(const struct peers *p, const struct incoming *in, struct peer_h
 	return r;
 }
 
+unsigned peers_coming(const struct peers *p, enum peer_lane lane, size_t *ret_bytes)
+{
+	unsigned nr = 0;
+
+	*ret_bytes = 0;
+	for (size_t i = 0; i < p->nr_in; i++)
+		if (p->in[i].lane == lane) {
+			nr++;
+			*ret_bytes += p->in[i].message.len;
+		}
+	return nr;
+}
+
 /* Hints first. 1/0 */
 static int take_whole(struct peers *p, struct incoming *ret)
 {

@@ -50,3 +50,5 @@ int peers_progress(struct peers *p); /* 0; -EIO: MPI has failed */
  * caller releases. `held`: bits of lanes of which no more is to come for now; it waits with whoever sent it.
  */
 int peers_next(struct peers *p, unsigned held, struct peer_header *ret, struct message *ret_message);
+/* How many of that lane MPI is about to bring: peers_next() will, whatever is held. */
+unsigned peers_coming(const struct peers *p, enum peer_lane lane, size_t *ret_bytes);

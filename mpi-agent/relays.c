@@ -13,8 +13,8 @@
 #include "mpi-agent/world.h"
 
 #define QUESTIONS_MAX 64u /* of each direction: with the longest answers, 64 MiB; more are answered with -EBUSY */
-#define RELAYS_MAX 16u /* others than questions of other nodes, with the daemon at once, ... */
-#define RELAY_BYTES_MAX ((size_t)32 << 20) /* with so many bytes; one alone may have more */
+#define RELAYS_MAX 16u /* others than questions of other nodes, with the daemon at once or about to be, ... */
+#define RELAY_BYTES_MAX ((size_t)32 << 20) /* with so many bytes; the last of them may have more */
 #define ID_LEN 16u
 
 /* A request, as the daemon says it and as the other daemon hears it, and its answer; and both between agents. */
@@ -281,7 +281,10 @@ int relays_peer_answer(struct relays *rs, const struct peer_header *h, const voi
 
 bool relays_has_room(const struct relays *rs)
 {
-	return rs->nr_theirs < RELAYS_MAX && rs->theirs_bytes < RELAY_BYTES_MAX;
+	size_t coming_bytes;
+	unsigned coming = peers_coming(rs->peers, PEER_LANE_KEEPS, &coming_bytes);
+
+	return rs->nr_theirs + coming < RELAYS_MAX && rs->theirs_bytes + coming_bytes < RELAY_BYTES_MAX;
 }
 
 static bool is_sender(const struct relays *rs, uint32_t from, const void *body)

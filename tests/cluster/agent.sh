@@ -531,6 +531,18 @@ told 0 "chunk 7 ok"
 [ "$(grep -c '^unanswered put' "$dir/1.out")" = 16 ] || fail "$(grep -c '^unanswered put' "$dir/1.out") messages are with the daemon"
 not_told 0 kept
 
+# However many of them MPI is about to bring, which it does piece by piece over TCP, the daemon gets no more than it has memory for.
+begin what-is-to-be-kept-fits-into-memory
+export OMPI_MCA_btl=self,tcp
+node rounds=50 fetch=7:3 quit=1
+node calls=put:3*4 puts=1-1024
+node silent=put holds=7
+for _ in 1 2 3 4; do node calls=put:3*4 puts=1-1024; done
+agents 0
+told 0 "chunk 7 ok"
+[ "$(grep -c '^unanswered put' "$dir/2.out")" -le 8 ] || fail "$(grep -c '^unanswered put' "$dir/2.out") messages of 4 MiB are with the daemon"
+export OMPI_MCA_btl=self,vader
+
 # --- who does not belong together ---
 
 begin another-key
