@@ -685,6 +685,33 @@ for message in prepare mark unlend collected; do
 	ends
 done
 
+# What one daemon wants of another, on the way there and back, and what it says of its own accord. All of these are alike, and run several at a time.
+death() { # die|kill MESSAGE NODE: which hears it, or has just said it
+	local does=("" "" "")
+	begin "$1-at-$2-of-node-$3"
+	does[$3]=$1=$2
+	# shellcheck disable=SC2086
+	node pages=1-10 rounds=1 tells=20-30 calls=put:2,copy:2,drop:2,query:2 ${does[0]}
+	# shellcheck disable=SC2086
+	node pages=1-10 tells=20-30 ${does[1]}
+	node pages=1-10
+	agents $([ $1 = die ] && echo 0 || echo 1)
+	[ $1 = kill ] || told "$3" gone
+	ends
+}
+at_once=()
+for message in "offer 1" "stored 1" "tell 1" "shared 0" "put 0" "put 1" "kept 0" "copy 0" "copy 1" "copied 0" "drop 0" "drop 1" "dropped 0" "query 0" \
+	"question 1" "answer 0"; do
+	for who in die kill; do
+		# shellcheck disable=SC2086
+		death $who $message &
+		at_once+=($!)
+	done
+	[ ${#at_once[@]} = 4 ] || continue
+	for pid in "${at_once[@]}"; do wait "$pid"; done
+	at_once=()
+done
+
 begin agent-stops
 export CKPTFS_AGENT_STALL_MS=2000 CKPTFS_AGENT_END_MS=1000
 node pages=1-10 rounds=1
