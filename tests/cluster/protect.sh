@@ -89,20 +89,29 @@ eventually 60 "the copy of what was unsealed stays" copies_of "${NAMES[1]}" >/de
 
 # Whoever dies while node 3's directory is protected, at whatever step of that: it is once all are there again.
 nr_said() { cat "$TOP"/log/daemon.* | grep -c "$1" || true; } # REGEX
+packs_of() { du -sb "$TOP/store/$1/packs" | cut -f 1; } # NODE: bytes
+cut_by_death_of() { # NODE BYTES MORE COMMAND...: when that prints more than before by more than so many, and bytes are what node 3 alone has
+	local victim=$1 bytes=$2 more=$3 before
+	shift 3
+	epoch 3 cut.$victim $bytes
+	before=$("$@")
+	seal --quiet "$TOP/mnt/3/cut.$victim"
+	until [ $(("$("$@")" - before)) -gt $more ]; do :; done
+	node_dies $victim
+	agents_end
+	node_start $victim $options
+	agents_start
+	seal --quiet --wait=replicated "$TOP/mnt/3/cut.$victim"
+}
 if [ "$protect" = xor ]; then
 	victim=0
 	for step in sealed 'a copy with' 'are covered here' 'are covered here'; do
-		epoch 3 cut.$victim 16000000
-		nr=$(nr_said "$step")
-		seal --quiet "$TOP/mnt/3/cut.$victim"
-		until [ "$(nr_said "$step")" -gt "$nr" ]; do :; done
-		node_dies $victim
-		agents_end
-		node_start $victim $options
-		agents_start
-		seal --quiet --wait=replicated "$TOP/mnt/3/cut.$victim"
+		cut_by_death_of $victim 16000000 0 nr_said "$step"
 		victim=$((victim + 1))
 	done
+elif [ $replicas = 1 ]; then # the partner, and then the node itself, when some of its messages have come, and others are on their way
+	partner=$(basename "$(grep -l "node ${NAMES[3]}, first: a copy with" "$TOP"/log/daemon.*)" | cut -d . -f 2)
+	for victim in $partner 3; do cut_by_death_of $victim 16000000 1000000 packs_of $partner; done
 fi
 
 lose 3
