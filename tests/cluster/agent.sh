@@ -695,8 +695,8 @@ death() { # die|kill MESSAGE NODE: which hears it, or has just said it
 	# shellcheck disable=SC2086
 	node pages=1-10 tells=20-30 ${does[1]}
 	node pages=1-10
-	agents $([ $1 = die ] && echo 0 || echo 1)
-	[ $1 = kill ] || told "$3" gone
+	agents "$([ "$1" = die ] && echo 0 || echo 1)"
+	[ "$1" = kill ] || told "$3" gone
 	ends
 }
 at_once=()
