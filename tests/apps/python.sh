@@ -186,13 +186,13 @@ goes_on() { # NAME [LAUNCHER...]
 	echo "$1: $parts"
 }
 goes_on plain.py
-if "$PYTHON" -c 'import h5py' 2>/dev/null; then goes_on h5.py; else echo "h5.py: h5py is not installed"; fi
+if "$PYTHON" -c 'import h5py' 2>/dev/null; then goes_on h5.py; else skip_part "h5py is not installed"; fi
 if "$PYTHON" -c 'import mpi4py' 2>/dev/null && command -v mpirun >/dev/null; then
 	goes_on mpi.py mpirun --oversubscribe -n 3
 else
-	echo "mpi.py: mpi4py or mpirun is not installed"
+	skip_part "mpi4py or mpirun is not installed"
 fi
-if "$PYTHON" -c 'import torch' 2>/dev/null; then OMP_NUM_THREADS=1 goes_on torch_save.py; else echo "torch_save.py: torch is not installed"; fi
+if "$PYTHON" -c 'import torch' 2>/dev/null; then OMP_NUM_THREADS=1 goes_on torch_save.py; else skip_part "torch is not installed"; fi
 
 # --- torch.distributed.checkpoint, or what it was called in 1.13: Debian 12 has that, and a Python that refuses one of its classes unless it has a hash ---
 mkdir "$WORK/mended"

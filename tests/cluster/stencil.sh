@@ -70,7 +70,7 @@ nodes="0 1 2 3"
 
 # --- LAMMPS ---
 
-command -v lmp >/dev/null || { echo "without LAMMPS: lmp is not installed"; exit 0; }
+command -v lmp >/dev/null || fail "lmp is not installed, which .ci/install does (lammps)"
 
 # A liquid on 8 ranks, which write files of their own in the mount of their node. Digits that a restart may change are not shown: atoms are in another order
 # then, and sums of forces with them.

@@ -28,6 +28,7 @@ chmod 755 "$WORK" # other users reach the mountpoint
 mkdir "$MNT"
 
 skip() { echo "skipped: $*"; exit 77; }
+skip_part() { echo "skipped in part: $*"; }
 fail() { echo "FAILED: $*" >&2; exit 1; }
 plain() { [ -n "${CKPTFS_PLAIN:-}" ]; }
 need_mount() { ! plain || skip "needs a ckptfs mount"; }
