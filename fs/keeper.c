@@ -206,14 +206,14 @@ static int look_for_all(struct looking *l)
 	return r < 0 ? r : look(l);
 }
 
-static int take(const struct looking *l, const struct nodes_seal *seal)
+static int take(const struct looking *l, const struct nodes_seal *seal, uint64_t *ret_top)
 {
 	struct stored s = { .fs = l->fs, .copy = l->copy };
 	int r = -ENOTCONN; /* who sends it has gone meanwhile */
 
 	for (uint32_t i = 0; i < l->nr_nodes && r == -ENOTCONN; i++)
 		if (memcmp(l->nodes[i].id, l->copy->node, CLUSTER_ID_LEN) == 0)
-			r = nodes_take(l->fs, seal, &(struct nodes_source){ read_stored, &s }, &l->nodes[i]);
+			r = nodes_take(l->fs, seal, &(struct nodes_source){ read_stored, &s }, &l->nodes[i], ret_top);
 	buf_release(&s.bytes);
 	return r;
 }
@@ -300,6 +300,7 @@ int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluste
 		.nr_slots = (uint8_t)copy->nr_slots,
 		.sender = copy->node,
 	};
+	uint64_t top;
 	int r;
 
 	if (!l)
@@ -313,11 +314,12 @@ int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluste
 	if (r == 0)
 		r = is_copied(fs, copy);
 	if (r == 0) {
-		r = take(l, &seal);
-		if (r == 0 && copy->nr_slots == 0)
+		r = take(l, &seal, &top);
+		if (r == 0 && copy->nr_slots == 0) {
 			r = look_for_all(l);
-		if (r == -ESTALE)
-			nodes_drop(fs, &seal.from, seal.ino);
+			if (r == -ESTALE)
+				nodes_drop_copy(fs, top);
+		}
 	}
 	free(l);
 	if (r < 0)

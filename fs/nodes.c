@@ -3,9 +3,10 @@
  *   1. a transaction makes the top, with a note that it is partial       crash: nothing, or a partial copy
  *   2. records of the catalog, in as many transactions as it takes; files get their chunks when it is noted, durably, whom
  *      to ask for them                                                   crash: a partial copy
- *   3. the catalog was whole: a transaction makes the note say so, and that of an older copy that it is partial
- *   4. sync: COMMIT POINT                                                crash: the older copy, and a partial one; after it, the new one
- *   5. the older copy goes: names first, deepest first, its top and note last        crash: a partial copy
+ *   3. the catalog was whole: a transaction makes the note say so, and those of copies that give way to it that they
+ *      are partial; or one that was made for who looks finds the same kept, and fails
+ *   4. sync: COMMIT POINT                        crash: the older ones, and a partial one; after it, the new one
+ *   5. what has given way goes: names first, deepest first, its top and note last     crash: a partial copy
  * The log is in order, so what is whole is whole after any crash. Partial copies are removed by whoever fails, or at
  * the next mount; nobody else looks at them.
  *
@@ -491,12 +492,12 @@ static int empty_dir(struct fs *fs, uint64_t dir)
 	return r;
 }
 
-/* A partial copy. Nobody can come to it any more, but who was there before. */
-static int remove_copy(struct fs *fs, uint64_t top)
+/* A partial copy. Nobody can come to it any more, but who was there before, if it has been whole. */
+static int remove_copy(struct fs *fs, uint64_t top, bool was_whole)
 {
 	struct leaving l = { .fs = fs };
 	struct ns_copy c;
-	bool is_shown = fs->copy_gone && ns_get_copy(fs->db, top, &c) > 0;
+	bool is_shown = was_whole && fs->copy_gone && ns_get_copy(fs->db, top, &c) > 0;
 	int r = find_dirs(&l, top);
 
 	for (size_t i = l.nr; i-- > 0 && r == 0;) {
@@ -521,52 +522,111 @@ static bool is_of(const struct ns_copy *c, const uint8_t *store, uint64_t ino)
 	return memcmp(c->store, store, sizeof(c->store)) == 0 && c->ino == ino;
 }
 
-/* Adds to the transaction that a whole copy is partial from now on; its top. 1/0/<0. */
-static int give_up(struct fs *fs, struct engine_tx *tx, const uint8_t *store, uint64_t ino, uint64_t *ret_top)
+/* Tops of copies that are to be removed. */
+struct outgoing {
+	uint64_t *tops;
+	size_t nr, room;
+};
+
+static void outgoing_release(struct outgoing *o)
+{
+	free(o->tops);
+}
+
+/* Adds to the transaction that a whole copy is partial from now on. */
+static int give_up(struct engine_tx *tx, uint64_t top, struct ns_copy *c, struct outgoing *ret)
+{
+	uint64_t *tops = reserve(ret->tops, ret->nr, &ret->room, sizeof(*tops));
+
+	if (!tops)
+		return -ENOMEM;
+	ret->tops = tops;
+	ret->tops[ret->nr++] = top;
+	c->state = NS_COPY_PARTIAL;
+	put_note(tx, top, c);
+	return 0;
+}
+
+bool nodes_is_looked_at(struct fs *fs, uint64_t top)
+{
+	struct inode *i = inode_find(fs->inodes, top);
+
+	if (i)
+		inode_put(fs->inodes, i); /* nothing is left to do: read times of what is sealed do not change */
+	return i;
+}
+
+/*
+ * Does a copy that is there give way to one that is whole now? One that is kept only to another that is: which of them
+ * its node wants to be kept is not for this to know. One that was made for who looked to any that is not older; but if
+ * it is of the same seal, he may be going through it still, name by name, and then it stays (others_trim()).
+ */
+static bool gives_way(struct fs *fs, uint64_t top, const struct ns_copy *c, const struct ns_copy *to)
+{
+	if (c->state != NS_COPY_CACHED)
+		return c->state == to->state;
+	return c->sealed_ns < to->sealed_ns ||
+	       (c->sealed_ns == to->sealed_ns && (to->state == NS_COPY_CACHED || !nodes_is_looked_at(fs, top)));
+}
+
+/* -EEXIST: the very same is kept here. */
+static int make_way(struct fs *fs, struct engine_tx *tx, const struct ns_copy *to, struct outgoing *ret)
 	REQUIRES(fs->names)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
 	int r;
 
-	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0)
-		if (c.state != NS_COPY_PARTIAL && is_of(&c, store, ino)) {
-			c.state = NS_COPY_PARTIAL;
-			put_note(tx, top, &c);
-			*ret_top = top;
-			return 1;
-		}
+	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0) {
+		if (c.state == NS_COPY_PARTIAL || !is_of(&c, to->store, to->ino))
+			continue;
+		if (c.state == NS_COPY_KEPT && to->state == NS_COPY_CACHED && c.sealed_ns == to->sealed_ns)
+			return -EEXIST;
+		r = gives_way(fs, top, &c, to) ? give_up(tx, top, &c, ret) : 0;
+		if (r < 0)
+			return r;
+	}
 	return r;
 }
 
-/* 1: an older one is to be removed. */
-static int show(struct making *m, uint64_t *ret_older) REQUIRES(m->fs->names)
+static int show(struct making *m, struct outgoing *ret) REQUIRES(m->fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
-	int r = give_up(m->fs, &tx, m->s->from.id, m->s->ino, ret_older), k;
+	struct ns_copy note = m->note;
+	int r;
 
+	note.state = m->s->is_stripe ? NS_COPY_STRIPE : m->s->cached ? NS_COPY_CACHED : NS_COPY_KEPT;
+	r = make_way(m->fs, &tx, &note, ret);
 	if (r < 0)
 		return r;
-	m->note.state = m->s->is_stripe ? NS_COPY_STRIPE : m->s->cached ? NS_COPY_CACHED : NS_COPY_KEPT;
-	put_note(&tx, m->dirs[0].ino, &m->note);
-	k = fs_apply(m->fs, &tx);
-	return k < 0 ? k : r;
+	put_note(&tx, m->dirs[0].ino, &note);
+	r = fs_apply(m->fs, &tx);
+	if (r == 0)
+		m->note.state = note.state;
+	return r;
+}
+
+/* They say themselves why they could not be: nobody sees them any more. */
+static void remove_all(struct fs *fs, const struct outgoing *o)
+{
+	for (size_t i = 0; i < o->nr; i++)
+		remove_copy(fs, o->tops[i], true);
 }
 
 static int finish(struct making *m)
 {
-	uint64_t older = 0;
-	int r, synced;
+	_cleanup_(outgoing_release) struct outgoing older = { 0 };
+	int r;
 
 	rwlock_lock(&m->fs->names);
 	r = show(m, &older);
 	rwlock_unlock(&m->fs->names);
 	if (r < 0)
 		return r;
-	synced = engine_sync(m->fs->engine);
-	if (synced == 0 && r > 0)
-		remove_copy(m->fs, older); /* it says why it could not: nobody sees it any more */
-	return synced;
+	r = engine_sync(m->fs->engine);
+	if (r == 0)
+		remove_all(m->fs, &older);
+	return r;
 }
 
 static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *ret)
@@ -591,7 +651,7 @@ static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *
 }
 
 int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog,
-	       const struct cluster_node *owner)
+	       const struct cluster_node *owner, uint64_t *ret_top)
 {
 	static struct log_limit said;
 	_cleanup_(making_release) struct making m = { .fs = fs, .s = s, .owner = owner };
@@ -607,40 +667,72 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
 	if (r == 0)
 		r = finish(&m);
 	if (r < 0 && m.nr_dirs > 0 && m.note.state == NS_COPY_PARTIAL)
-		remove_copy(fs, m.dirs[0].ino);
+		remove_copy(fs, m.dirs[0].ino, false);
+	if (r == 0 && ret_top)
+		*ret_top = m.dirs[0].ino;
 	if (r == 0 && !s->is_stripe)
 		log_limited(&said, LOG_LEVEL_INFO, "node %s, %s: a copy with %zu directories and %zu files",
 			    s->from.name, *s->path ? s->path : "/", m.nr_dirs, m.nr_files);
 	return r;
 }
 
-static int drop_locked(struct fs *fs, const struct nodes_origin *from, uint64_t ino, uint64_t *ret_top)
+static int give_up_all(struct fs *fs, struct engine_tx *tx, const uint8_t *store, uint64_t ino, struct outgoing *ret)
 	REQUIRES(fs->names)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-	int r = give_up(fs, &tx, from->id, ino, ret_top), k;
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r;
 
-	if (r <= 0)
-		return r;
-	k = fs_apply(fs, &tx);
-	return k < 0 ? k : 1;
+	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0) {
+		r = c.state != NS_COPY_PARTIAL && is_of(&c, store, ino) ? give_up(tx, top, &c, ret) : 0;
+		if (r < 0)
+			return r;
+	}
+	return r;
 }
 
-int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino)
+static int give_up_one(struct fs *fs, struct engine_tx *tx, uint64_t top, struct outgoing *ret) REQUIRES(fs->names)
 {
-	uint64_t top;
+	struct ns_copy c;
+	int r = ns_get_copy(fs->db, top, &c);
+
+	return r <= 0 || c.state == NS_COPY_PARTIAL ? MIN(r, 0) : give_up(tx, top, &c, ret);
+}
+
+/* All copies of directory `ino` of a store, or, without one, that whose top it is. */
+static int drop_locked(struct fs *fs, const uint8_t *store, uint64_t ino, struct outgoing *ret) REQUIRES(fs->names)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
+	int r = store ? give_up_all(fs, &tx, store, ino, ret) : give_up_one(fs, &tx, ino, ret);
+
+	return r < 0 || ret->nr == 0 ? r : fs_apply(fs, &tx);
+}
+
+static int drop(struct fs *fs, const uint8_t *store, uint64_t ino)
+{
+	_cleanup_(outgoing_release) struct outgoing old = { 0 };
 	int r;
 
 	if (fs->read_only)
 		return -EROFS;
 	rwlock_lock(&fs->names);
-	r = drop_locked(fs, from, ino, &top);
+	r = drop_locked(fs, store, ino, &old);
 	rwlock_unlock(&fs->names);
-	if (r <= 0)
+	if (r < 0 || old.nr == 0)
 		return r;
 	r = engine_sync(fs->engine);
-	remove_copy(fs, top);
+	remove_all(fs, &old);
 	return r;
+}
+
+int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino)
+{
+	return drop(fs, from->id, ino);
+}
+
+int nodes_drop_copy(struct fs *fs, uint64_t top)
+{
+	return drop(fs, NULL, top);
 }
 
 int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret)
@@ -734,7 +826,7 @@ int nodes_clear(struct fs *fs)
 
 	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0)
 		if (c.state == NS_COPY_PARTIAL) {
-			r = remove_copy(fs, top);
+			r = remove_copy(fs, top, false);
 			if (r < 0)
 				return r;
 			nr++;

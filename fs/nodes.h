@@ -6,7 +6,9 @@
  * ns_copy) that says whose it is. fs/view.h shows it. Its files are made of chunks by their fingerprints: those that
  * this store has are shared, the others are elsewhere, with the nodes that the caller names, and fetched when read.
  *
- * A copy is there whole, or not at all: nodes.c tells in which order.
+ * A copy is there whole, or not at all: nodes.c tells in which order. Of one directory there may be two: one that is
+ * kept for its node, which goes only when that node, or who has it in its place, says so; and one that was made because
+ * somebody looked, of another seal, or of the same for as long as he is in it.
  */
 #pragma once
 
@@ -42,16 +44,20 @@ struct nodes_source {
 };
 
 /*
- * Durable when this returns, in place of any older copy of the same directory of the same node. Nothing in the catalog
+ * Durable when this returns, in place of an older copy of the same directory of the same node; but a cached one never in
+ * place of one that is kept. -EEXIST: the same seal is kept here already, and nothing was made. Nothing in the catalog
  * is trusted: -EBADMSG, also if it is another directory's or another seal's than `s` says. -EINVAL: what `s` says is no
  * name or no path, or it is this node. -E2BIG: more than SEAL_INODES_MAX inodes. -EAGAIN: nodes collect together, and
  * did not come to an end for long. -EROFS, -ENOSPC; whatever `read` returns. What is not known here `owner` is believed
  * to have. Long; any thread. Memory for each directory and file, 96 and 8 bytes, beside 1 MiB.
  */
 int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog,
-	       const struct cluster_node *owner);
-/* 0 also if there is none. What somebody has open stays readable for him, like a file that is deleted. */
+	       const struct cluster_node *owner, uint64_t *ret_top); /* ret_top: NULL is fine */
+/* All copies of that directory. 0 also if there is none. What somebody has open stays readable for him, like a file that
+ * is deleted. */
 int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino);
+int nodes_drop_copy(struct fs *fs, uint64_t top); /* likewise, this one */
+bool nodes_is_looked_at(struct fs *fs, uint64_t top); /* the kernel refers to it, or somebody in the daemon */
 /* The next whole copy behind `after`, which is 0 or a top: 1/0/<0. */
 int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret);
 int nodes_next_stripe(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret); /* likewise */

@@ -508,14 +508,11 @@ static int find_copy(struct others *o, const struct others_seal *s, uint64_t *re
 }
 
 /* true: it is gone */
-static bool drop(struct others *o, const struct ns_copy *c)
+static bool drop(struct others *o, uint64_t top, const struct ns_copy *c)
 {
 	static struct log_limit said;
-	struct nodes_origin from;
 
-	memcpy(from.id, c->store, sizeof(from.id));
-	memcpy(from.name, c->name, sizeof(from.name));
-	if (nodes_drop(o->fs, &from, c->ino) < 0)
+	if (nodes_drop_copy(o->fs, top) < 0)
 		return false;
 	log_limited(&said, LOG_LEVEL_INFO, "node %s, %s: the copy of it is dropped", c->name,
 		    *c->path ? c->path : "/");
@@ -541,7 +538,7 @@ static int match_copies(struct others *o, const uint8_t *id, struct others_seals
 					return r; /* rather than show it to who may not see it */
 			}
 		if (!is_told && is_id(c.store, id) && c.state == NS_COPY_CACHED && !l->is_cut)
-			drop(o, &c);
+			drop(o, top, &c);
 	}
 	return r;
 }
@@ -678,6 +675,7 @@ static struct cluster_node owner_of(const struct others_seal *s)
 	return n;
 }
 
+/* Also if it is kept meanwhile. What was made here goes if it is not wanted any more, and nothing else does. */
 static int make_copy(struct others *o, const struct others_seal *s)
 {
 	struct nodes_seal seal = { .ino = s->ino, .sealed_ns = s->sealed_ns, .path = s->path, .cached = true };
@@ -685,12 +683,15 @@ static int make_copy(struct others *o, const struct others_seal *s)
 	struct question hold = question_about(QUESTION_HOLD, s);
 	_cleanup_(buf_release) struct buf nothing = BUF_EMPTY;
 	struct cluster_node owner = owner_of(s);
+	uint64_t top;
 	int r;
 
 	memcpy(seal.from.id, s->store, sizeof(seal.from.id));
 	memcpy(seal.from.name, s->name, sizeof(seal.from.name));
-	r = nodes_take(o->fs, &seal, &(struct nodes_source){ receive, &rc }, &owner);
+	r = nodes_take(o->fs, &seal, &(struct nodes_source){ receive, &rc }, &owner, &top);
 	buf_release(&rc.part);
+	if (r == -EEXIST)
+		return 0;
 	if (r == -ENODATA || r == -ESTALE)
 		return -ENOENT;
 	if (r < 0)
@@ -699,7 +700,7 @@ static int make_copy(struct others *o, const struct others_seal *s)
 	if (others_is_abandoned(o, s->store, s->ino)) /* while it was made */
 		r = -ESTALE;
 	if (r == -ENODATA || r == -ESTALE) {
-		nodes_drop(o->fs, &seal.from, s->ino);
+		nodes_drop_copy(o->fs, top);
 		return -ENOENT;
 	}
 	if (r < 0)
@@ -760,17 +761,25 @@ int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top
 	return r;
 }
 
-/* Nobody looks at it, and it can be had again. */
+/* Is the same kept here, too? 1/0/<0 */
+static int is_kept(struct others *o, const struct ns_copy *of)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+	int r;
+
+	while ((r = nodes_next(o->fs, top, &top, &c)) > 0)
+		if (c.state == NS_COPY_KEPT && c.ino == of->ino && c.sealed_ns == of->sealed_ns &&
+		    is_id(c.store, of->store))
+			return 1;
+	return r;
+}
+
+/* Nobody looks at it, and it can be had again, or is here a second time. */
 static bool is_useless(struct others *o, const struct node_list *live, uint64_t top, const struct ns_copy *c)
 {
-	struct inode *i;
-
-	if (c->state != NS_COPY_CACHED || !has_node(live, c->store))
-		return false;
-	i = inode_find(o->fs->inodes, top);
-	if (i)
-		inode_put(o->fs->inodes, i); /* nothing is left to do: read times of what is sealed do not change */
-	return !i;
+	return c->state == NS_COPY_CACHED && !nodes_is_looked_at(o->fs, top) &&
+	       (has_node(live, c->store) || is_kept(o, c) > 0);
 }
 
 int others_trim(struct others *o)
@@ -782,7 +791,7 @@ int others_trim(struct others *o)
 
 	while (r >= 0 && (r = nodes_next(o->fs, top, &top, &c)) > 0)
 		if (is_useless(o, &live, top, &c))
-			nr += drop(o, &c);
+			nr += drop(o, top, &c);
 	free(live.v);
 	return r < 0 ? r : nr;
 }

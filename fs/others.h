@@ -75,8 +75,8 @@ int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top
 void others_abandon(struct others *o, const uint8_t *store, uint64_t ino, bool yes);
 bool others_is_abandoned(struct others *o, const uint8_t *store, uint64_t ino);
 
-/* Copies that were made because somebody looked, that the kernel does not refer to any more, and whose nodes take part,
- * so that they can be had again, are dropped: how many. */
+/* Copies that were made because somebody looked, that the kernel does not refer to any more, and that can be had again,
+ * since their nodes take part, or are kept here, too, are dropped: how many. */
 int others_trim(struct others *o);
 /* Nodes of which there are such copies are asked for what they have, if they take part: what is gone there is dropped
  * also if the kernel refers to it. How many. */

@@ -489,7 +489,7 @@ static int take(struct making *m)
 	int r;
 
 	memcpy(seal.from.id, engine_store_id(m->io->fs->engine), sizeof(seal.from.id));
-	r = nodes_take(m->io->fs, &seal, &(struct nodes_source){ read_catalog, &from }, m->node);
+	r = nodes_take(m->io->fs, &seal, &(struct nodes_source){ read_catalog, &from }, m->node, NULL);
 	if (r < 0)
 		return r;
 	r = look_for_parity(m);

@@ -69,7 +69,7 @@ struct ns_seal {
  */
 enum ns_copy_state {
 	NS_COPY_PARTIAL = 0, /* being made, or on its way out: removed at the next mount */
-	NS_COPY_KEPT = 1, /* until it is dropped */
+	NS_COPY_KEPT = 1, /* until it is dropped, or a newer one is kept */
 	NS_COPY_CACHED = 2, /* made because somebody looked; whoever wants the space may drop it */
 	/* no copy, but a tree like one: parity over chunks of other nodes (fs/stripes.h). `store` is this one, `ino`
 	 * its number */

@@ -18,12 +18,14 @@
 #include "fs/attr.h"
 #include "fs/catalog.h"
 #include "fs/catalog_format.h"
+#include "fs/cluster.h"
 #include "fs/file.h"
 #include "fs/fs.h"
 #include "fs/inode.h"
 #include "fs/namespace.h"
 #include "fs/nodes.h"
 #include "fs/options.h"
+#include "fs/others.h"
 #include "fs/question_format.h"
 #include "fs/seal.h"
 #include "fs/view.h"
@@ -190,6 +192,13 @@ static void unseal(struct world *w)
 	assert_int_equal(seal_undo(w->fs[OTHER], w->top, &owner, &culprit), 0);
 }
 
+static void seal_anew(struct world *w, const char *more)
+{
+	unseal(w);
+	make(w->fs[OTHER], w->top, more, S_IFREG | 0600, NULL);
+	seal(w);
+}
+
 static int set_up(void **state)
 {
 	struct world *w = calloc(1, sizeof(*w));
@@ -274,7 +283,7 @@ static ssize_t read_some(void *userdata, void *buf, size_t len)
 
 static int take_bytes(struct world *w, struct reading *r)
 {
-	return nodes_take(w->fs[HERE], &w->s, &(struct nodes_source){ read_some, r }, &w->owner);
+	return nodes_take(w->fs[HERE], &w->s, &(struct nodes_source){ read_some, r }, &w->owner, NULL);
 }
 
 static int take(struct world *w)
@@ -445,17 +454,220 @@ static void a_newer_copy_takes_the_place_of_the_older(void **state)
 
 	assert_int_equal(take(w), 0);
 	first = the_copy(w, &c);
-	unseal(w);
-	make(w->fs[OTHER], w->top, "added", S_IFREG | 0600, NULL);
-	seal(w);
-	w->s.cached = true;
+	seal_anew(w, "added");
 	assert_int_equal(take(w), 0);
 	second = the_copy(w, &c);
 	assert_int_not_equal(first, second);
-	assert_int_equal(c.state, NS_COPY_CACHED);
+	assert_int_equal(c.state, NS_COPY_KEPT);
 	assert_int_equal(nr_notes(w), 1);
 	expect_whole(w);
 	look_up(w->fs[HERE], second, "added");
+}
+
+static uint64_t copy_in_state(struct world *w, enum ns_copy_state state)
+{
+	struct ns_copy c;
+	uint64_t top = 0;
+
+	while (nodes_next(w->fs[HERE], top, &top, &c) > 0)
+		if (c.state == state)
+			return top;
+	return 0;
+}
+
+static int take_as(struct world *w, enum ns_copy_state state)
+{
+	w->s.cached = state == NS_COPY_CACHED;
+	return take(w);
+}
+
+static uint64_t nr_inodes(struct world *w)
+{
+	uint64_t next, nr = 0;
+	struct ns_inode in;
+
+	assert_int_equal(engine_new_number(w->fs[HERE]->engine, &next), 0);
+	for (uint64_t ino = NS_ROOT_INO + 1; ino < next; ino++)
+		nr += ns_get_inode(w->fs[HERE]->db, ino, &in) > 0;
+	return nr;
+}
+
+static void what_is_kept_stays_when_somebody_looks(void **state)
+{
+	struct world *w = *state;
+	uint64_t kept, nr;
+	struct ns_copy c;
+
+	assert_int_equal(take_as(w, NS_COPY_KEPT), 0);
+	kept = the_copy(w, &c);
+	nr = nr_inodes(w);
+	assert_int_equal(take_as(w, NS_COPY_CACHED), -EEXIST);
+	assert_int_equal(the_copy(w, &c), kept);
+	assert_int_equal(c.state, NS_COPY_KEPT);
+	assert_int_equal(nr_notes(w), 1);
+	assert_int_equal(nr_inodes(w), nr);
+	expect_whole(w);
+
+	/* Another seal than the one that is kept can be looked at beside it, ... */
+	seal_anew(w, "added");
+	assert_int_equal(take_as(w, NS_COPY_CACHED), 0);
+	assert_int_equal(copy_in_state(w, NS_COPY_KEPT), kept);
+	look_up(w->fs[HERE], copy_in_state(w, NS_COPY_CACHED), "added");
+	assert_int_equal(nodes_drop_copy(w->fs[HERE], copy_in_state(w, NS_COPY_CACHED)), 0);
+	assert_int_equal(the_copy(w, &c), kept);
+	assert_int_equal(nr_inodes(w), nr);
+
+	/* until that is kept. */
+	assert_int_equal(take_as(w, NS_COPY_CACHED), 0);
+	assert_int_equal(take_as(w, NS_COPY_KEPT), 0);
+	the_copy(w, &c);
+	assert_int_equal(c.state, NS_COPY_KEPT);
+	assert_int_equal(nr_notes(w), 1);
+	assert_int_equal(nr_inodes(w), nr + 1);
+	expect_whole(w);
+}
+
+static void what_its_node_drops_goes_with_what_was_looked_at(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(take_as(w, NS_COPY_KEPT), 0);
+	seal_anew(w, "added");
+	assert_int_equal(take_as(w, NS_COPY_CACHED), 0);
+	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top), 0);
+	expect_nothing(w);
+}
+
+/* He has the directory, and comes to its files one after the other. */
+static void who_is_in_a_copy_goes_on_when_it_is_kept(void **state)
+{
+	struct world *w = *state;
+	uint64_t looked_at;
+	struct ns_copy c;
+	struct inode *i;
+
+	assert_int_equal(take_as(w, NS_COPY_CACHED), 0);
+	looked_at = the_copy(w, &c);
+	assert_int_equal(inode_get(w->fs[HERE]->inodes, looked_at, &i), 0);
+	assert_int_equal(take_as(w, NS_COPY_KEPT), 0);
+	expect_bytes(w, look_up(w->fs[HERE], looked_at, "twin"), 0);
+	assert_int_equal(view_trim(w->fs[HERE]->view), 0);
+	expect_bytes(w, look_up(w->fs[HERE], looked_at, "sparse"), SPARSE);
+	names_put(w->fs[HERE], i);
+	assert_int_equal(view_trim(w->fs[HERE]->view), 1); /* though its node does not take part */
+	the_copy(w, &c);
+	assert_int_equal(c.state, NS_COPY_KEPT);
+	expect_whole(w);
+}
+
+/* --- who looks while it is being kept --- */
+
+/* Whose other node takes part, and what happens there, or here, before it has said the last of something. */
+static struct asked {
+	struct world *w; /* NULL: nobody does */
+	struct answers *answers;
+	enum question_kind kind;
+	void (*before)(struct world *w); /* once */
+} asked;
+
+int __wrap_cluster_nodes(struct cluster *c, struct cluster_node **ret, uint32_t *ret_nr, uint32_t *ret_self);
+int __wrap_cluster_ask(struct cluster *c, const uint8_t *id, const void *question, size_t len, struct buf *ret);
+
+int __wrap_cluster_nodes(struct cluster *c _unused_, struct cluster_node **ret, uint32_t *ret_nr, uint32_t *ret_self)
+{
+	*ret = asked.w ? malloc(2 * sizeof(**ret)) : NULL;
+	*ret_nr = asked.w ? 2 : 0;
+	*ret_self = 0;
+	if (asked.w) {
+		(*ret)[0] = (struct cluster_node){ .name = "here" };
+		memcpy((*ret)[0].id, engine_store_id(asked.w->fs[HERE]->engine), CLUSTER_ID_LEN);
+		(*ret)[1] = asked.w->owner;
+	}
+	return 0;
+}
+
+int __wrap_cluster_ask(struct cluster *c _unused_, const uint8_t *id, const void *question, size_t len, struct buf *ret)
+{
+	struct question q;
+
+	assert_int_equal(question_decode(question, len, &q), 0);
+	assert_memory_equal(id, asked.w->owner.id, CLUSTER_ID_LEN);
+	if (asked.before && q.kind == asked.kind) {
+		void (*before)(struct world *w) = asked.before;
+
+		asked.before = NULL;
+		before(asked.w);
+	}
+	return answers_give(asked.answers, question, len, ret);
+}
+
+static int look(struct world *w, enum question_kind kind, void (*before)(struct world *w), uint64_t *ret_top)
+{
+	char path[] = "job/step";
+	struct others_seal s = { .ino = w->s.ino, .sealed_ns = w->s.sealed_ns, .name = "other", .path = path };
+	struct others *o;
+	int r;
+
+	memcpy(s.store, w->owner.id, sizeof(s.store));
+	memcpy(s.holder, w->owner.id, sizeof(s.holder));
+	asked = (struct asked){ .w = w, .kind = kind, .before = before };
+	assert_int_equal(answers_new(w->fs[OTHER], w->dir, &asked.answers), 0);
+	assert_int_equal(others_new(w->fs[HERE], &o), 0);
+	r = others_open(o, &s, ret_top);
+	others_free(o);
+	answers_free(asked.answers);
+	asked = (struct asked){ 0 };
+	return r;
+}
+
+static void keep(struct world *w)
+{
+	assert_int_equal(take_as(w, NS_COPY_KEPT), 0);
+}
+
+static void keep_anew(struct world *w)
+{
+	seal_anew(w, "added");
+	keep(w);
+}
+
+static void who_looks_while_it_is_being_kept_sees_what_is_kept(void **state)
+{
+	struct world *w = *state;
+	uint64_t top = 0;
+	struct ns_copy c;
+
+	assert_int_equal(look(w, QUESTION_CATALOG, keep, &top), 0); /* before his copy is made, ... */
+	assert_int_equal(the_copy(w, &c), top);
+	assert_int_equal(c.state, NS_COPY_KEPT);
+	assert_int_equal(nr_notes(w), 1);
+	expect_whole(w);
+	assert_int_equal(nodes_drop_copy(w->fs[HERE], top), 0);
+	assert_int_equal(look(w, QUESTION_HOLD, keep, &top), 0); /* and behind it */
+	assert_int_equal(the_copy(w, &c), top);
+	assert_int_equal(c.state, NS_COPY_KEPT);
+	expect_whole(w);
+	asked.w = w; /* so that what was only looked at could be had again */
+	assert_int_equal(view_trim(w->fs[HERE]->view), 0);
+	asked.w = NULL;
+}
+
+/* It is unsealed, sealed, and kept, before he has what he wanted: he drops that, and not what is kept. */
+static void what_is_kept_anew_stays_when_who_looked_is_too_late(void **state)
+{
+	struct world *w = *state;
+	struct ns_copy c;
+	uint64_t top;
+
+	assert_int_equal(look(w, QUESTION_HOLD, keep_anew, &top), -ENOENT);
+	the_copy(w, &c);
+	assert_int_equal(c.state, NS_COPY_KEPT);
+	assert_int_equal(nr_notes(w), 1);
+	expect_whole(w);
+	seal_anew(w, "more");
+	assert_int_equal(look(w, QUESTION_HOLD, unseal, &top), -ENOENT); /* of another one */
+	assert_int_equal(nr_notes(w), 1);
+	assert_int_not_equal(copy_in_state(w, NS_COPY_KEPT), 0);
 }
 
 static void what_is_open_can_be_read_after_its_copy_was_dropped(void **state)
@@ -738,6 +950,7 @@ static void a_crash_while_a_copy_is_made_leaves_the_older_one(void **state)
 	}
 	assert_int_equal(take(w), 0);
 	for (size_t at = 60; at < w->catalog.len; at += w->catalog.len / 7) {
+		w->s.cached = !w->s.cached;
 		crash_taking(w, at);
 		assert_int_equal(nr_notes(w), 1);
 		expect_whole(w);
@@ -752,6 +965,11 @@ int main(void)
 		with_world(nothing_of_a_copy_changes),
 		with_world(a_copy_is_let_go_when_its_node_is_forgotten),
 		with_world(a_newer_copy_takes_the_place_of_the_older),
+		with_world(what_is_kept_stays_when_somebody_looks),
+		with_world(what_its_node_drops_goes_with_what_was_looked_at),
+		with_world(who_is_in_a_copy_goes_on_when_it_is_kept),
+		with_world(who_looks_while_it_is_being_kept_sees_what_is_kept),
+		with_world(what_is_kept_anew_stays_when_who_looked_is_too_late),
 		with_world(what_is_open_can_be_read_after_its_copy_was_dropped),
 		with_world(who_has_the_name_of_the_view_keeps_it),
 		with_world(a_catalog_that_is_cut_or_changed_leaves_nothing),

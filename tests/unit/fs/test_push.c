@@ -304,7 +304,7 @@ static void take_copy_of_other(struct push_world *w)
 	memcpy(catalog.data, head.data, head.len);
 	c = cursor_of(catalog.data, catalog.len);
 	memcpy(other.id, s.from.id, sizeof(other.id));
-	assert_int_equal(nodes_take(w->fs[HERE], &s, &(struct nodes_source){ read_catalog, &c }, &other), 0);
+	assert_int_equal(nodes_take(w->fs[HERE], &s, &(struct nodes_source){ read_catalog, &c }, &other, NULL), 0);
 	assert_int_equal(engine_cluster_meet(w->fs[HERE]->engine, &other, 1), 0);
 }
 

@@ -629,7 +629,7 @@ static void look_at(struct world *w, unsigned node, unsigned number)
 
 	memcpy(seal.from.id, w->nodes[node].id, sizeof(seal.from.id));
 	memcpy(seal.from.name, w->nodes[node].name, sizeof(seal.from.name));
-	assert_int_equal(nodes_take(w->fs, &seal, &(struct nodes_source){ tell, &t }, &w->nodes[node]), 0);
+	assert_int_equal(nodes_take(w->fs, &seal, &(struct nodes_source){ tell, &t }, &w->nodes[node], NULL), 0);
 }
 
 static void who_only_refers_to_a_chunk_does_not_count(void **state)
