@@ -65,7 +65,7 @@ static int others_drop(struct fs *fs, struct service *service, const struct serv
 	struct push push = { fs, service, w, 0, goes_on, &patience };
 
 	for (push.to = 0; push.to < w->nr; push.to++) {
-		int r = push.to == w->self ? 0 : push_drop(&push, c->store, c->name, c->ino, true);
+		int r = push.to == w->self ? 0 : push_drop(&push, c->store, c->name, c->ino, INT64_MAX, true);
 
 		if (r == -EHOSTDOWN)
 			return r;
@@ -87,7 +87,7 @@ static int drop_here(struct fs *fs, const struct service_world *w, const struct 
 	static_assert(sizeof(from.id) == sizeof(c->store) && sizeof(from.name) == sizeof(c->name), "as they are");
 	memcpy(from.id, c->store, sizeof(from.id));
 	memcpy(from.name, c->name, sizeof(from.name));
-	r = nodes_drop(fs, &from, c->ino);
+	r = nodes_drop(fs, &from, c->ino, INT64_MAX);
 	view_changed(fs->view);
 	if (r == 0 && w->nr > 0)
 		r = keeper_uncover(fs, w);

@@ -231,6 +231,25 @@ static int find_copied(struct fs *fs, const struct link_copy *copy, uint64_t *re
 	return r;
 }
 
+/*
+ * Is one of a later seal kept, and who sends this not the node whose it is? He was away when it was sealed anew, and
+ * nobody wants what he has: to him it is as if it were here. 1/0/<0
+ */
+static int is_outdated(struct fs *fs, const struct link_copy *copy)
+{
+	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	uint64_t top = 0;
+	int r = c ? 0 : -ENOMEM;
+
+	if (r < 0 || memcmp(copy->node, copy->origin, sizeof(copy->origin)) == 0)
+		return r;
+	while ((r = nodes_next(fs, top, &top, c)) > 0)
+		if (c->state == NS_COPY_KEPT && c->ino == copy->ino && c->sealed_ns > copy->sealed_ns &&
+		    memcmp(c->store, copy->origin, sizeof(c->store)) == 0)
+			return 1;
+	return r;
+}
+
 static int is_copied(struct fs *fs, const struct link_copy *copy)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
@@ -240,7 +259,7 @@ static int is_copied(struct fs *fs, const struct link_copy *copy)
 	/* all of its chunks are here from now on, so that none has to be covered */
 	if (r > 0 && c->nr_slots > 0 && copy->nr_slots == 0)
 		k = nodes_set_slots(fs, top, 0, 0, copy->node);
-	return k < 0 ? k : r;
+	return k < 0 ? k : r == 0 ? is_outdated(fs, copy) : r;
 }
 
 /* Slots are as the sender says, and noted only when all others have covered theirs: until then what they were is what
@@ -251,6 +270,8 @@ int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct strip
 	uint64_t top;
 	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM;
 
+	if (r == 0 && is_outdated(fs, copy) > 0)
+		return 0;
 	if (r > 0) {
 		c->slot = (uint8_t)copy->slot;
 		c->nr_slots = (uint8_t)copy->nr_slots;
@@ -268,6 +289,8 @@ int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct serv
 	uint64_t top;
 	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM;
 
+	if (r == 0 && is_outdated(fs, copy) > 0)
+		return 0;
 	if (r > 0)
 		r = nodes_set_slots(fs, top, (uint8_t)copy->slot, (uint8_t)copy->nr_slots, copy->node);
 	else if (r == 0)
@@ -340,7 +363,7 @@ int keeper_drop(struct fs *fs, const struct link_drop *drop)
 	memcpy(from.name, drop->name, sizeof(from.name));
 	if (drop->abandons)
 		view_abandon(fs->view, drop->origin, drop->ino, true);
-	r = nodes_drop(fs, &from, drop->ino);
+	r = nodes_drop(fs, &from, drop->ino, drop->sealed_ns);
 	if (r == 0)
 		log_limited(&said, LOG_LEVEL_INFO, "copy of directory %" PRIu64 " of node %s: is not wanted any more",
 			    drop->ino, drop->name);

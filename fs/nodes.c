@@ -676,15 +676,17 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
 	return r;
 }
 
-static int give_up_all(struct fs *fs, struct engine_tx *tx, const uint8_t *store, uint64_t ino, struct outgoing *ret)
-	REQUIRES(fs->names)
+static int give_up_all(struct fs *fs, struct engine_tx *tx, const uint8_t *store, uint64_t ino, int64_t sealed_ns,
+		       struct outgoing *ret) REQUIRES(fs->names)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
 	int r;
 
 	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0) {
-		r = c.state != NS_COPY_PARTIAL && is_of(&c, store, ino) ? give_up(tx, top, &c, ret) : 0;
+		if (c.state == NS_COPY_PARTIAL || !is_of(&c, store, ino) || c.sealed_ns > sealed_ns)
+			continue;
+		r = give_up(tx, top, &c, ret);
 		if (r < 0)
 			return r;
 	}
@@ -700,15 +702,16 @@ static int give_up_one(struct fs *fs, struct engine_tx *tx, uint64_t top, struct
 }
 
 /* All copies of directory `ino` of a store, or, without one, that whose top it is. */
-static int drop_locked(struct fs *fs, const uint8_t *store, uint64_t ino, struct outgoing *ret) REQUIRES(fs->names)
+static int drop_locked(struct fs *fs, const uint8_t *store, uint64_t ino, int64_t sealed_ns, struct outgoing *ret)
+	REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
-	int r = store ? give_up_all(fs, &tx, store, ino, ret) : give_up_one(fs, &tx, ino, ret);
+	int r = store ? give_up_all(fs, &tx, store, ino, sealed_ns, ret) : give_up_one(fs, &tx, ino, ret);
 
 	return r < 0 || ret->nr == 0 ? r : fs_apply(fs, &tx);
 }
 
-static int drop(struct fs *fs, const uint8_t *store, uint64_t ino)
+static int drop(struct fs *fs, const uint8_t *store, uint64_t ino, int64_t sealed_ns)
 {
 	_cleanup_(outgoing_release) struct outgoing old = { 0 };
 	int r;
@@ -716,7 +719,7 @@ static int drop(struct fs *fs, const uint8_t *store, uint64_t ino)
 	if (fs->read_only)
 		return -EROFS;
 	rwlock_lock(&fs->names);
-	r = drop_locked(fs, store, ino, &old);
+	r = drop_locked(fs, store, ino, sealed_ns, &old);
 	rwlock_unlock(&fs->names);
 	if (r < 0 || old.nr == 0)
 		return r;
@@ -725,14 +728,14 @@ static int drop(struct fs *fs, const uint8_t *store, uint64_t ino)
 	return r;
 }
 
-int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino)
+int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino, int64_t sealed_ns)
 {
-	return drop(fs, from->id, ino);
+	return drop(fs, from->id, ino, sealed_ns);
 }
 
 int nodes_drop_copy(struct fs *fs, uint64_t top)
 {
-	return drop(fs, NULL, top);
+	return drop(fs, NULL, top, INT64_MAX);
 }
 
 int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret)

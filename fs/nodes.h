@@ -53,9 +53,9 @@ struct nodes_source {
  */
 int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog,
 	       const struct cluster_node *owner, uint64_t *ret_top); /* ret_top: NULL is fine */
-/* All copies of that directory. 0 also if there is none. What somebody has open stays readable for him, like a file that
+/* All copies of that directory that was sealed then, or before. 0 also if there is none. What somebody has open stays readable for him, like a file that
  * is deleted. */
-int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino);
+int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino, int64_t sealed_ns);
 int nodes_drop_copy(struct fs *fs, uint64_t top); /* likewise, this one */
 bool nodes_is_looked_at(struct fs *fs, uint64_t top); /* the kernel refers to it, or somebody in the daemon */
 /* The next whole copy behind `after`, which is 0 or a top: 1/0/<0. */

@@ -197,9 +197,12 @@ static int note_done(struct pass *s, uint64_t dir, struct guard *g)
 	return note(s->p->fs, dir, g);
 }
 
-/* 1: that node has been told, or is this one; 0: it is away */
+/* 1: that node has been told, or is this one; 0: it is away. What this node does not want any more of another one's may
+ * have been sealed anew meanwhile, and given to the same by whose it is. */
 static int drop_copy(struct pass *s, const struct guard *g, const uint8_t *holder)
 {
+	bool is_own = memcmp(g->origin, s->world.nodes[s->world.self].id, sizeof(g->origin)) == 0;
+	int64_t sealed_ns = is_own ? INT64_MAX : g->sealed_ns;
 	struct push push;
 	uint32_t node;
 	int r;
@@ -207,7 +210,7 @@ static int drop_copy(struct pass *s, const struct guard *g, const uint8_t *holde
 	if (!service_world_find(&s->world, holder, &node))
 		return 0;
 	push = push_to(s, node);
-	r = node == s->world.self ? 0 : push_drop(&push, g->origin, g->origin_name, g->ino, false);
+	r = node == s->world.self ? 0 : push_drop(&push, g->origin, g->origin_name, g->ino, sealed_ns, false);
 	return r < 0 ? r : 1;
 }
 

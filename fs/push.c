@@ -553,10 +553,11 @@ int push_hold(const struct push *p, uint64_t dir, struct link_copy *copy)
 	return r < 0 ? r : push(p, dir, HOLD, copy, &none);
 }
 
-int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino, bool abandons)
+int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino,
+	      int64_t sealed_ns, bool abandons)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
-	struct link_drop d = { .ino = ino, .abandons = abandons };
+	struct link_drop d = { .ino = ino, .sealed_ns = sealed_ns, .abandons = abandons };
 	struct service_call *c;
 	int error, r = service_call_new(p->service, LINK_DROPPED, &c);
 

@@ -64,4 +64,5 @@ int push_hold(const struct push *p, uint64_t dir, struct link_copy *copy);
 int push_cover(const struct push *p, struct link_copy *copy);
 int push_settle(const struct push *p, struct link_copy *copy);
 /* The other node's copy is not wanted any more; `abandons`: by nobody (fs/abandon.h). */
-int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino, bool abandons);
+int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino,
+	      int64_t sealed_ns, bool abandons);

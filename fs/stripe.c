@@ -494,7 +494,7 @@ static int take(struct making *m)
 		return r;
 	r = look_for_parity(m);
 	if (r < 0)
-		nodes_drop(m->io->fs, &seal.from, seal.ino);
+		nodes_drop(m->io->fs, &seal.from, seal.ino, seal.sealed_ns);
 	return r;
 }
 
@@ -524,5 +524,5 @@ int stripe_drop(struct fs *fs, const struct stripe *s)
 	struct nodes_origin self = { .name = "stripe" };
 
 	memcpy(self.id, engine_store_id(fs->engine), sizeof(self.id));
-	return nodes_drop(fs, &self, s->number);
+	return nodes_drop(fs, &self, s->number, INT64_MAX);
 }

@@ -46,7 +46,7 @@
 #include "base/fp.h"
 #include "base/le.h"
 
-#define LINK_VERSION 8u
+#define LINK_VERSION 9u
 #define LINK_LEN_MAX (64u << 20) /* of a message; more is refused unread */
 #define LINK_CHUNKS_MAX 4096u /* that are asked for at once, ... */
 #define LINK_BYTES_MAX (16u << 20) /* with as many bytes together */
@@ -258,17 +258,17 @@ struct link_copy_wire {
 };
 static_assert(sizeof(struct link_copy_wire) == 132, "on the wire");
 
-/* DROP: that is not wanted any more; LINK_DROP_ABANDONS: nor is it to come back, as its node does not. DROPPED: le32, an
- * errno or 0. */
+/* DROP: that is not wanted any more, as far as it was sealed no later than sealed_ns; LINK_DROP_ABANDONS: nor is it to
+ * come back, as its node does not. DROPPED: le32, an errno or 0. */
 #define LINK_DROP_ABANDONS 1u
 struct link_drop_wire {
 	uint8_t node[16];
 	uint8_t origin[16];
 	uint8_t name[LINK_NAME_LEN];
-	struct le64 ino;
+	struct le64 ino, sealed_ns;
 	struct le32 flags, reserved;
 };
-static_assert(sizeof(struct link_drop_wire) == 112, "on the wire");
+static_assert(sizeof(struct link_drop_wire) == 120, "on the wire");
 
 /* --- as programs see them; what points, points into the bytes that were decoded --- */
 
@@ -337,6 +337,7 @@ struct link_drop {
 	uint8_t node[16], origin[16];
 	char name[LINK_NAME_LEN];
 	uint64_t ino;
+	int64_t sealed_ns; /* and before; INT64_MAX: whenever */
 	bool abandons;
 };
 

@@ -73,6 +73,7 @@ void link_encode_drop(uint64_t number, const struct link_drop *drop, struct buf 
 {
 	struct link_drop_wire d = {
 		.ino = le64_put(drop->ino),
+		.sealed_ns = le64_put((uint64_t)drop->sealed_ns),
 		.flags = le32_put(drop->abandons ? LINK_DROP_ABANDONS : 0),
 	};
 
@@ -231,6 +232,7 @@ int link_decode_drop(const void *p, size_t len, struct link_drop *ret)
 	memcpy(drop.node, d->node, sizeof(drop.node));
 	memcpy(drop.origin, d->origin, sizeof(drop.origin));
 	drop.ino = le64_get(d->ino);
+	drop.sealed_ns = (int64_t)le64_get(d->sealed_ns);
 	*ret = drop;
 	return 0;
 }

@@ -534,7 +534,7 @@ static void what_its_node_drops_goes_with_what_was_looked_at(void **state)
 	assert_int_equal(take_as(w, NS_COPY_KEPT), 0);
 	seal_anew(w, "added");
 	assert_int_equal(take_as(w, NS_COPY_CACHED), 0);
-	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top), 0);
+	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top, INT64_MAX), 0);
 	expect_nothing(w);
 }
 
@@ -683,7 +683,7 @@ static void what_is_open_can_be_read_after_its_copy_was_dropped(void **state)
 	assert_int_equal(names_lookup(w->fs[HERE], the_copy(w, &c), "twin", &st), 0); /* the kernel knows it */
 	twin = st.st_ino;
 	f = open_for(w->fs[HERE], twin, O_RDONLY);
-	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top), 0);
+	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top, INT64_MAX), 0);
 	assert_int_equal(nodes_next(w->fs[HERE], 0, &after, &c), 0);
 	assert_int_equal(nr_notes(w), 0);
 	assert_int_equal(content_read(f->content, got, PAGE, PAGE), PAGE);
@@ -691,7 +691,7 @@ static void what_is_open_can_be_read_after_its_copy_was_dropped(void **state)
 	file_close(w->fs[HERE], f);
 	names_forget(w->fs[HERE], &(struct names_forget){ twin, 1 }, 1);
 	assert_int_equal(ns_next_orphan(w->fs[HERE]->db, 0, &after), 0);
-	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top), 0); /* again is fine */
+	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top, INT64_MAX), 0); /* again is fine */
 }
 
 static void who_has_the_name_of_the_view_keeps_it(void **state)

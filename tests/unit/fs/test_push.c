@@ -261,7 +261,7 @@ static void healing_gives_the_partner_what_it_has_lost(void **state)
 	assert_int_equal(push_await_state(w), 0);
 	memcpy(origin.id, w->nodes[HERE].store_id, sizeof(origin.id));
 	for (int collects = 0; collects < 2; collects++) { /* while nodes collect together it takes a second try */
-		assert_int_equal(nodes_drop(w->fs[PARTNER], &origin, w->top), 0);
+		assert_int_equal(nodes_drop(w->fs[PARTNER], &origin, w->top, INT64_MAX), 0);
 		w->collect_at_copy = collects;
 		assert_int_equal(heal(w).nr_protected, 1);
 		push_expect_copy(w);
@@ -278,25 +278,18 @@ static ssize_t read_catalog(void *userdata, void *buf, size_t len)
 	return (ssize_t)n;
 }
 
-/* Node "other", which is lost, has sealed "theirs"; a copy of it is here, and its chunks with the partner, if anybody
- * gives them. */
-static void take_copy_of_other(struct push_world *w)
+/* Node "other", which is lost, has sealed "theirs", a directory of that number: a copy of it. */
+static void take_copy(struct push_world *w, unsigned to, uint64_t ino)
 {
-	_cleanup_(buf_release) struct buf catalog = BUF_EMPTY, head = BUF_EMPTY, culprit = BUF_EMPTY;
-	struct nodes_seal s = { .from.name = "other", .path = "theirs" };
+	_cleanup_(buf_release) struct buf catalog = BUF_EMPTY, head = BUF_EMPTY;
+	struct nodes_seal s = { .from.name = "other", .path = "theirs", .ino = ino };
 	struct cluster_node other = { .name = "other" };
-	struct names_new dir = { .mode = S_IFDIR | 0700 };
-	struct fs *there = w->fs[PARTNER];
-	struct catalog_head theirs;
+	struct catalog_head theirs = { .ino = ino };
 	struct ns_seal sealed;
 	struct cursor c;
-	struct stat st;
 
-	assert_int_equal(names_make(there, NS_ROOT_INO, "theirs", &dir, &push_owner, &st), 0);
-	push_write_bytes(there, st.st_ino, "file", "of the lost node", 16);
-	assert_int_equal(seal_directory(there, st.st_ino, &push_owner, &sealed, &culprit), 0);
-	assert_int_equal(catalog_write(there, st.st_ino, &(struct catalog_sink){ push_add, &catalog }), 0);
-	s.ino = theirs.ino = st.st_ino;
+	assert_int_equal(ns_get_seal(w->fs[PARTNER]->db, ino, &sealed), 1);
+	assert_int_equal(catalog_write(w->fs[PARTNER], ino, &(struct catalog_sink){ push_add, &catalog }), 0);
 	s.sealed_ns = theirs.sealed_ns = sealed.sealed_ns;
 	memcpy(s.from.id, w->nodes[OTHER].store_id, sizeof(s.from.id));
 	memcpy(theirs.store, s.from.id, sizeof(theirs.store));
@@ -304,8 +297,94 @@ static void take_copy_of_other(struct push_world *w)
 	memcpy(catalog.data, head.data, head.len);
 	c = cursor_of(catalog.data, catalog.len);
 	memcpy(other.id, s.from.id, sizeof(other.id));
-	assert_int_equal(nodes_take(w->fs[HERE], &s, &(struct nodes_source){ read_catalog, &c }, &other, NULL), 0);
+	assert_int_equal(nodes_take(w->fs[to], &s, &(struct nodes_source){ read_catalog, &c }, &other, NULL), 0);
+}
+
+/* A copy of it is here, and its chunks with the partner, if anybody gives them. */
+static uint64_t take_copy_of_other(struct push_world *w)
+{
+	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
+	struct cluster_node other = { .name = "other" };
+	struct names_new dir = { .mode = S_IFDIR | 0700 };
+	struct fs *there = w->fs[PARTNER];
+	struct ns_seal sealed;
+	struct stat st;
+
+	assert_int_equal(names_make(there, NS_ROOT_INO, "theirs", &dir, &push_owner, &st), 0);
+	push_write_bytes(there, st.st_ino, "file", "of the lost node", 16);
+	assert_int_equal(seal_directory(there, st.st_ino, &push_owner, &sealed, &culprit), 0);
+	take_copy(w, HERE, st.st_ino);
+	memcpy(other.id, w->nodes[OTHER].store_id, sizeof(other.id));
 	assert_int_equal(engine_cluster_meet(w->fs[HERE]->engine, &other, 1), 0);
+	return st.st_ino;
+}
+
+/* Its node is back, seals it anew, and gives that to the partner itself. */
+static void seal_others_anew(struct push_world *w, uint64_t ino)
+{
+	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
+	struct ns_seal sealed;
+
+	assert_int_equal(seal_undo(w->fs[PARTNER], ino, &push_owner, &culprit), 0);
+	assert_int_equal(seal_directory(w->fs[PARTNER], ino, &push_owner, &sealed, &culprit), 0);
+	take_copy(w, PARTNER, ino);
+}
+
+static int64_t kept_of_partner(struct push_world *w)
+{
+	struct ns_copy c;
+	uint64_t top;
+
+	assert_int_equal(push_nr_copies(w), 1);
+	assert_int_equal(nodes_next(w->fs[PARTNER], 0, &top, &c), 1);
+	assert_int_equal(c.state, NS_COPY_KEPT);
+	return c.sealed_ns;
+}
+
+/* This node has healed it, and hears later that its copy is not wanted any more: no more is that seal. */
+static void what_was_healed_is_dropped_and_not_what_is_newer(void **state)
+{
+	struct push_world *w = *state;
+	struct nodes_origin from = { .name = "other" };
+	uint64_t ino = take_copy_of_other(w), after;
+	int64_t healed, anew;
+	struct guard g;
+
+	memcpy(from.id, w->nodes[OTHER].store_id, sizeof(from.id));
+	for (int seals_anew = 0; seals_anew < 2; seals_anew++) {
+		push_agent_comes(w);
+		assert_int_equal(heal(w).nr_copies, 1 + seals_anew);
+		push_agent_goes(w);
+		healed = kept_of_partner(w);
+		if (seals_anew)
+			seal_others_anew(w, ino);
+		anew = kept_of_partner(w);
+		assert_true(seals_anew ? anew > healed : anew == healed);
+		assert_int_equal(nodes_drop(w->fs[HERE], &from, ino, INT64_MAX), 0);
+		push_agent_comes(w);
+		while (guard_next(w->fs[HERE]->db, 0, &after, &g) > 0)
+			sched_yield();
+		push_agent_goes(w);
+		if (!seals_anew) {
+			assert_int_equal(push_nr_copies(w), 0);
+			take_copy(w, HERE, ino);
+		}
+	}
+	assert_int_equal(kept_of_partner(w), anew);
+}
+
+/* Nor is what this node has, and nobody wants any more, put in its place. */
+static void what_is_healed_late_does_not_take_the_place_of_what_is_newer(void **state)
+{
+	struct push_world *w = *state;
+	uint64_t ino = take_copy_of_other(w);
+	int64_t anew;
+
+	seal_others_anew(w, ino);
+	anew = kept_of_partner(w);
+	push_agent_comes(w);
+	assert_int_equal(heal(w).error, 0);
+	assert_int_equal(kept_of_partner(w), anew);
 }
 
 static void what_no_node_has_any_more_is_told_by_name(void **state)
@@ -402,6 +481,8 @@ int main(void)
 		with_world(what_is_unsealed_is_dropped_there),
 		with_world(healing_gives_the_partner_what_it_has_lost),
 		with_world(what_no_node_has_any_more_is_told_by_name),
+		with_world(what_was_healed_is_dropped_and_not_what_is_newer),
+		with_world(what_is_healed_late_does_not_take_the_place_of_what_is_newer),
 		cmocka_unit_test_setup_teardown(parity_may_be_cut_off_at_any_message, push_set_up_parity, push_tear_down),
 		cmocka_unit_test_setup_teardown(parity_goes_with_the_seal, push_set_up_parity, push_tear_down),
 	};

@@ -286,7 +286,7 @@ static void protect(struct world *w, unsigned node, unsigned number)
 
 static void drop(struct world *w, unsigned node, unsigned number)
 {
-	struct link_drop d = { .ino = w->dirs[node][number].ino };
+	struct link_drop d = { .ino = w->dirs[node][number].ino, .sealed_ns = INT64_MAX };
 
 	memcpy(d.origin, w->nodes[node].id, sizeof(d.origin));
 	memcpy(d.name, w->nodes[node].name, sizeof(d.name));

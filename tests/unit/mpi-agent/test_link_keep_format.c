@@ -285,7 +285,7 @@ static void copies_have_slots_and_steps_that_can_be(void **state _unused_)
 static void what_is_dropped_comes_back(void **state _unused_)
 {
 	const struct link_drop d = {
-		.node = NODE, .origin = "who sealed it...", .name = "node-1", .ino = 12, .abandons = true
+		.node = NODE, .origin = "who sealed it...", .name = "node-1", .ino = 12, .sealed_ns = -5, .abandons = true
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, e = BUF_EMPTY;
 	struct link_drop back;
