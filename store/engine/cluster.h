@@ -66,9 +66,9 @@ struct cluster_calls {
 	bool (*is_there)(void *userdata);
 	/* A round with these (ascending, each once; perhaps none). -ENOTCONN, -ETIMEDOUT, -ECANCELED: without one. */
 	int (*decide)(void *userdata, const struct fp *offer, size_t nr, struct cluster_decision *ret);
-	/* What this node was to store is durable (0), or not; has_stored[node]: so it is there; not of this one: it came
-	 * too late, and the round was over without it. The same errors. NULL: nobody here wants to know, and nobody
-	 * waits. After each decide() that came to something. */
+	/* What this node was to store is durable (0), or not; has_stored[node]: so it is there; not of this one: it
+	 * came too late, and the round was over without it. The same errors. NULL: nobody here wants to know, and
+	 * nobody waits. After each decide() that came to something. */
 	int (*settle)(void *userdata, const struct cluster_decision *d, int stored, bool *has_stored);
 	/* 0: `got` says which of them; -ENOTCONN, -ETIMEDOUT: none. */
 	int (*fetch)(void *userdata, struct cluster_want *wants, size_t nr);

@@ -383,7 +383,7 @@ static int decide_and_collect(void *node, const struct fp *offer _unused_, size_
 	return 0;
 }
 
-static int nobody_has_stored(void *node _unused_, const struct cluster_decision *d, int stored _unused_, bool *has_stored)
+static int nobody_has(void *node _unused_, const struct cluster_decision *d, int stored _unused_, bool *has_stored)
 {
 	memset(has_stored, 0, d->nr_nodes * sizeof(*has_stored));
 	return 0;
@@ -409,7 +409,7 @@ static void who_is_late_for_a_round_does_not_go_by_what_others_had(void **state)
 	assert_int_equal(engine_sync(w->nodes[1].rig->e), 0);
 	w->open = true;
 	w->calls[0].decide = decide_and_collect;
-	w->calls[0].settle = nobody_has_stored;
+	w->calls[0].settle = nobody_has;
 	rig_write(w->nodes[0].rig, 10, MiB(1), 1);
 	world_commit(w, 1);
 	assert_int_equal(w->nodes[0].result, 0);

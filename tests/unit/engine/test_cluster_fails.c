@@ -69,7 +69,9 @@ void *__wrap_malloc(size_t len)
 
 void *__wrap_reallocarray(void *p, size_t nr, size_t len)
 {
-	return len == sizeof(struct pack_frame *) && atomic_load(&without_memory) ? NULL : __real_reallocarray(p, nr, len);
+	bool is_refused = len == sizeof(struct pack_frame *) && atomic_load(&without_memory);
+
+	return is_refused ? NULL : __real_reallocarray(p, nr, len);
 }
 
 /* --- rounds of one node --- */
