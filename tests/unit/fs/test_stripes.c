@@ -665,9 +665,10 @@ static int decide(void *userdata, const struct fp *offer _unused_, size_t nr, st
 	return 0;
 }
 
-static int settle(void *userdata _unused_, const struct cluster_decision *d _unused_, int stored,
-		  bool *has_stored _unused_)
+static int settle(void *userdata _unused_, const struct cluster_decision *d, int stored, bool *has_stored)
 {
+	if (has_stored)
+		has_stored[d->self] = stored == 0;
 	return stored;
 }
 
