@@ -26,6 +26,9 @@
 #define WORK_NS (UINT64_C(600) * 1000000000) /* for a node to make a catalog, and to lend */
 #define BUSY_NS (UINT64_C(30) * 1000000000) /* for one that has too many questions */
 #define BUSY_STEP_NS 50000000
+#define SILENT_MIN_NS (UINT64_C(2) * 1000000000) /* for one that has not answered in time: it is not asked, ... */
+#define SILENT_MAX_NS (UINT64_C(60) * 1000000000) /* and for twice as long each time that it does not */
+#define SILENT_MAX 16u /* nodes */
 #define ABANDONED_NS (UINT64_C(120) * 1000000000) /* twice as long as who abandons it waits for others */
 #define ABANDONED_MAX 256u /* at once */
 
@@ -33,6 +36,11 @@ struct heard {
 	uint8_t id[NS_STORE_ID_LEN];
 	uint64_t when_ns; /* 0: nothing */
 	struct others_seals seals; /* all that it has told */
+};
+
+struct silent {
+	uint8_t id[NS_STORE_ID_LEN];
+	uint64_t until_ns, pause_ns; /* 0: it answers */
 };
 
 /* Somebody makes a copy of it. On his stack. */
@@ -52,6 +60,7 @@ struct others {
 	struct mutex lock; /* leaf */
 	struct cond changed; /* a copy has been made, or not */
 	struct heard heard[HEARD_MAX] GUARDED_BY(lock);
+	struct silent silent[SILENT_MAX] GUARDED_BY(lock);
 	struct opening *opening GUARDED_BY(lock);
 	struct abandoned abandoned[ABANDONED_MAX] GUARDED_BY(lock);
 	unsigned next_abandoned GUARDED_BY(lock);
@@ -166,7 +175,61 @@ static void sort(struct others_seals *l)
 
 /* --- asking --- */
 
-/* As long as it says that it goes on with something, or has too much to do. */
+static struct silent *find_silent(struct others *o, const uint8_t *id) REQUIRES(o->lock)
+{
+	for (unsigned i = 0; i < SILENT_MAX; i++)
+		if (o->silent[i].pause_ns > 0 && is_id(o->silent[i].id, id))
+			return &o->silent[i];
+	return NULL;
+}
+
+static bool is_silent(struct others *o, const uint8_t *id)
+{
+	const struct silent *s;
+	bool yes;
+
+	mutex_lock(&o->lock);
+	s = find_silent(o, id);
+	yes = s && monotonic_ns() < s->until_ns;
+	mutex_unlock(&o->lock);
+	return yes;
+}
+
+/* In place of the one that is asked again first, if there are so many. */
+static struct silent *add_silent(struct others *o, const uint8_t *id) REQUIRES(o->lock)
+{
+	struct silent *s = &o->silent[0];
+
+	for (unsigned i = 1; i < SILENT_MAX; i++)
+		if (o->silent[i].until_ns < s->until_ns)
+			s = &o->silent[i];
+	*s = (struct silent){ .pause_ns = SILENT_MIN_NS / 2 };
+	memcpy(s->id, id, sizeof(s->id));
+	return s;
+}
+
+static void note_silence(struct others *o, const uint8_t *id, bool is_silent)
+{
+	uint64_t now = monotonic_ns();
+	struct silent *s;
+
+	mutex_lock(&o->lock);
+	s = find_silent(o, id);
+	if (s && !is_silent)
+		*s = (struct silent){ 0 };
+	if (!s && is_silent)
+		s = add_silent(o, id);
+	if (is_silent && now >= s->until_ns) { /* else somebody else has waited, too */
+		s->pause_ns = MIN(2 * s->pause_ns, SILENT_MAX_NS);
+		s->until_ns = now + s->pause_ns;
+	}
+	mutex_unlock(&o->lock);
+}
+
+/*
+ * As long as it says that it goes on with something, or has too much to do. Who does not answer in time is not asked for
+ * a while: else each name that is looked up waits for it, though others may have what it had.
+ */
 static int ask(struct others *o, const uint8_t *id, const struct question *q, struct buf *ret)
 {
 	uint64_t start = monotonic_ns();
@@ -174,10 +237,11 @@ static int ask(struct others *o, const uint8_t *id, const struct question *q, st
 	int r;
 
 	question_encode(q, &question);
-	r = buf_error(&question);
+	r = is_silent(o, id) ? -ETIMEDOUT : buf_error(&question);
 	while (r == 0) {
 		buf_clear(ret);
 		r = cluster_ask(o->fs->cluster, id, question.data, question.len, ret);
+		note_silence(o, id, r == -ETIMEDOUT);
 		if ((r != -EINPROGRESS || monotonic_ns() - start > WORK_NS) &&
 		    (r != -EBUSY || monotonic_ns() - start > BUSY_NS))
 			return r;

@@ -4,7 +4,8 @@
  *
  * A node that takes part is asked, and what it says is so. Of one that does not, this store may have copies, and so may
  * all others: they are asked, one after the other. What was heard is believed for a second, so that listing a directory
- * asks once.
+ * asks once. One that does not answer in time counts as one that does not take part, for 2 s at first and up to a minute
+ * when it goes on.
  *
  * A copy that is made here is made of references. Then whoever gave the catalog is to lend what it has of it (HOLD):
  * references first, so that from then on a collection of all nodes finds them, and then lending, in which the directory

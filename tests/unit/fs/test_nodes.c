@@ -568,6 +568,8 @@ static struct asked {
 	struct answers *answers;
 	enum question_kind kind;
 	void (*before)(struct world *w); /* once */
+	bool is_silent; /* it does not answer in time, ... */
+	unsigned nr; /* of so many questions */
 } asked;
 
 int __wrap_cluster_nodes(struct cluster *c, struct cluster_node **ret, uint32_t *ret_nr, uint32_t *ret_self);
@@ -590,6 +592,9 @@ int __wrap_cluster_ask(struct cluster *c _unused_, const uint8_t *id, const void
 {
 	struct question q;
 
+	asked.nr++;
+	if (asked.is_silent)
+		return -ETIMEDOUT;
 	assert_int_equal(question_decode(question, len, &q), 0);
 	assert_memory_equal(id, asked.w->owner.id, CLUSTER_ID_LEN);
 	if (asked.before && q.kind == asked.kind) {
@@ -668,6 +673,39 @@ static void what_is_kept_anew_stays_when_who_looked_is_too_late(void **state)
 	assert_int_equal(look(w, QUESTION_HOLD, unseal, &top), -ENOENT); /* of another one */
 	assert_int_equal(nr_notes(w), 1);
 	assert_int_not_equal(copy_in_state(w, NS_COPY_KEPT), 0);
+}
+
+static unsigned nr_asked_for_seals(struct world *w, struct others *o)
+{
+	_cleanup_(others_seals_release) struct others_seals seals = { 0 };
+	unsigned before = asked.nr;
+
+	assert_int_equal(others_seals(o, w->owner.id, &seals), 0);
+	assert_int_equal(seals.nr, 1); /* of what is kept here */
+	return asked.nr - before;
+}
+
+static void who_does_not_answer_is_not_asked_for_each_name(void **state)
+{
+	struct world *w = *state;
+	struct others *o;
+
+	keep(w);
+	assert_int_equal(others_new(w->fs[HERE], &o), 0);
+	asked = (struct asked){ .w = w, .is_silent = true };
+	assert_int_equal(nr_asked_for_seals(w, o), 1);
+	assert_int_equal(nr_asked_for_seals(w, o), 0);
+	others_forget(o);
+	assert_int_equal(nr_asked_for_seals(w, o), 0);
+	asked.is_silent = false; /* which is found some time, and then it is asked as ever */
+	assert_int_equal(answers_new(w->fs[OTHER], w->dir, &asked.answers), 0);
+	while (nr_asked_for_seals(w, o) == 0)
+		usleep(1000);
+	others_forget(o);
+	assert_int_equal(nr_asked_for_seals(w, o), 1);
+	others_free(o);
+	answers_free(asked.answers);
+	asked = (struct asked){ 0 };
 }
 
 static void what_is_open_can_be_read_after_its_copy_was_dropped(void **state)
@@ -970,6 +1008,7 @@ int main(void)
 		with_world(who_is_in_a_copy_goes_on_when_it_is_kept),
 		with_world(who_looks_while_it_is_being_kept_sees_what_is_kept),
 		with_world(what_is_kept_anew_stays_when_who_looked_is_too_late),
+		with_world(who_does_not_answer_is_not_asked_for_each_name),
 		with_world(what_is_open_can_be_read_after_its_copy_was_dropped),
 		with_world(who_has_the_name_of_the_view_keeps_it),
 		with_world(a_catalog_that_is_cut_or_changed_leaves_nothing),
