@@ -70,7 +70,7 @@ struct fetches {
 	uint64_t started_bytes;
 	struct ask *asks;
 	uint8_t *nr_asks; /* of these, by rank */
-	bool *late; /* by rank: it has not answered in time, and nothing since */
+	bool *late; /* by rank: it, or its daemon, has not answered in time, and given nothing since */
 	bool may_ask; /* more than the last time somebody looked */
 	uint64_t number; /* of the last ask */
 };
@@ -358,7 +358,16 @@ static void finish_ask(struct fetches *fs, struct ask *a)
 	ask_free(a);
 }
 
-int fetches_chunks(struct fetches *fs, uint32_t from, uint64_t number, struct message *message)
+/* An agent whose daemon says nothing answers with nothing, shortly before it is too late (serve.c). */
+static bool is_for_silent_daemon(const struct fetches *fs, const struct ask *a, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < a->nr; i++)
+		if (a->fetch->chunks[a->which[i]])
+			return false;
+	return now_ns + fs->waits->ask_ns / 2 >= a->until_ns;
+}
+
+int fetches_chunks(struct fetches *fs, uint32_t from, uint64_t number, uint64_t now_ns, struct message *message)
 {
 	struct ask *a = take_ask(fs, number, from);
 	int r;
@@ -367,6 +376,7 @@ int fetches_chunks(struct fetches *fs, uint32_t from, uint64_t number, struct me
 	if (!a)
 		return 0; /* late */
 	r = take_chunks(fs, a, message);
+	fs->late[from] = r == 0 && is_for_silent_daemon(fs, a, now_ns);
 	finish_ask(fs, a);
 	return r;
 }

@@ -230,7 +230,7 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct message
 		l->asked_ns = l->turn_ns;
 		return l->daemon->fd < 0 ? 0 : serve_get(l->serve, h->from, h->number, body, len);
 	case PEER_CHUNKS:
-		return fetches_chunks(l->fetches, h->from, h->number, message);
+		return fetches_chunks(l->fetches, h->from, h->number, l->turn_ns, message);
 	case PEER_ASK:
 	case PEER_FOUND:
 	case PEER_TELL:

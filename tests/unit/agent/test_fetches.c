@@ -110,7 +110,7 @@ static void answer(struct rig *rig, unsigned nth, bool has_it)
 	m.data = calloc(1, m.len);
 	memcpy(m.data + sizeof(struct peer_header_wire), b.data + sizeof(struct link_header_wire),
 	       b.len - sizeof(struct link_header_wire));
-	assert_int_equal(fetches_chunks(rig->fs, asked[nth].rank, asked[nth].number, &m), 0);
+	assert_int_equal(fetches_chunks(rig->fs, asked[nth].rank, asked[nth].number, rig->now_ns, &m), 0);
 	message_release(&m);
 	assert_true(fetches_progress(rig->fs, rig->now_ns) >= 0);
 }
@@ -179,6 +179,27 @@ static void an_answer_that_comes_late_is_one(void **state)
 	EXPECT_ASKED(1, 2, 1);
 }
 
+static void who_has_nothing_to_say_for_long_is_asked_last(void **state)
+{
+	struct rig *rig = *state;
+
+	fetch(rig);
+	answer(rig, 0, false); /* at once: it does not have it */
+	answer(rig, 1, true);
+	fetch(rig);
+	rig->now_ns += ASK_NS / 4 * 3; /* as agents do whose daemon says nothing */
+	answer(rig, 2, false);
+	answer(rig, 3, true);
+	fetch(rig);
+	EXPECT_ASKED(1, 2, 1, 2, 2);
+	answer(rig, 4, false);
+	answer(rig, 5, false);
+	rig->now_ns += ASK_NS / 4 * 3;
+	answer(rig, 6, true); /* slowly, but it does */
+	fetch(rig);
+	EXPECT_ASKED(1, 2, 1, 2, 2, 3, 1, 1);
+}
+
 /* It is asked once for a chunk, also if it becomes late, or answers something else, while others are. */
 static void nobody_is_asked_twice_for_a_chunk(void **state)
 {
@@ -209,6 +230,7 @@ int main(void)
 		with_rig(owners_are_asked_and_then_all_others),
 		with_rig(who_did_not_answer_in_time_is_asked_last),
 		with_rig(an_answer_that_comes_late_is_one),
+		with_rig(who_has_nothing_to_say_for_long_is_asked_last),
 		with_rig(nobody_is_asked_twice_for_a_chunk),
 	};
 
