@@ -44,8 +44,8 @@ struct nodes_source {
 };
 
 /*
- * Durable when this returns, in place of an older copy of the same directory of the same node; but a cached one never in
- * place of one that is kept. -EEXIST: the same seal is kept here already, and nothing was made. Nothing in the catalog
+ * Durable when this returns, in place of an older copy of the same directory of the same node; but a cached one never
+ * in place of one that is kept. -EEXIST: the same seal is kept here already, and nothing was made. Nothing in the catalog
  * is trusted: -EBADMSG, also if it is another directory's or another seal's than `s` says. -EINVAL: what `s` says is no
  * name or no path, or it is this node. -E2BIG: more than SEAL_INODES_MAX inodes. -EAGAIN: nodes collect together, and
  * did not come to an end for long. -EROFS, -ENOSPC; whatever `read` returns. What is not known here `owner` is believed
@@ -53,8 +53,8 @@ struct nodes_source {
  */
 int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_source *catalog,
 	       const struct cluster_node *owner, uint64_t *ret_top); /* ret_top: NULL is fine */
-/* All copies of that directory that was sealed then, or before. 0 also if there is none. What somebody has open stays readable for him, like a file that
- * is deleted. */
+/* All copies of that directory that was sealed then, or before. 0 also if there is none. What somebody has open stays
+ * readable for him, like a file that is deleted. */
 int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino, int64_t sealed_ns);
 int nodes_drop_copy(struct fs *fs, uint64_t top); /* likewise, this one */
 bool nodes_is_looked_at(struct fs *fs, uint64_t top); /* the kernel refers to it, or somebody in the daemon */

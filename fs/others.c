@@ -227,8 +227,8 @@ static void note_silence(struct others *o, const uint8_t *id, bool is_silent)
 }
 
 /*
- * As long as it says that it goes on with something, or has too much to do. Who does not answer in time is not asked for
- * a while: else each name that is looked up waits for it, though others may have what it had.
+ * As long as it says that it goes on with something, or has too much to do. Who does not answer in time is not asked
+ * for a while: else each name that is looked up waits for it, though others may have what it had.
  */
 static int ask(struct others *o, const uint8_t *id, const struct question *q, struct buf *ret)
 {
