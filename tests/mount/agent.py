@@ -10,12 +10,15 @@ repeats one byte. SCRIPT is a list of words, done one after the other; each prin
   serve       answer one FETCH with pages of BYTE: serve:BYTE
   stay        until killed
 """
+import os
+import re
 import socket
 import struct
 import sys
 
 HELLO, WELCOME, NODES, WANT, BEGIN, OFFER, DECISION, STORED, SETTLED, FETCH, GET, CHUNKS, REFUSED = range(1, 14)
-VERSION = 8  # LINK_VERSION of mpi-agent/link_format.h
+HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../mpi-agent/link_format.h")
+VERSION = int(re.search(r"#define LINK_VERSION (\d+)u", open(HEADER).read())[1])
 PAGE = 4096
 
 
