@@ -330,8 +330,8 @@ static int run_here(const struct run_request *q, const sigset_t *signals)
 		if (r == 0)
 			status = run_program(q, &nobody, &keeper, signals, s.mount.store, s.mount.point);
 		r = drain_and_report(&s);
-		run_keeper_end(&keeper);
 		e = run_mount_end(&s.mount);
+		run_keeper_end(&keeper);
 		if ((r < 0 || e < 0) && status == 0)
 			status = EXIT_OURS;
 	}

@@ -17,5 +17,5 @@ struct run_keeper {
 /* Once it is mounted. `grace_ns`: as of run_process_end_group(). 0/<0, told. */
 int run_keeper_start(struct run_keeper *k, struct run_mount *m, uint64_t grace_ns);
 void run_keeper_tell(const struct run_keeper *k, pid_t program); /* its process group */
-/* Before unmounting: it is not needed any more. */
+/* After unmounting: it is not needed any more. */
 void run_keeper_end(struct run_keeper *k);

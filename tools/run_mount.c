@@ -159,11 +159,19 @@ bool run_mount_is_alive(const struct run_mount *m)
 	return statfs(m->point, &s) == 0;
 }
 
+static bool is_mounted(const struct run_mount *m)
+{
+	_cleanup_(freep) char *store = find_mounted(m->point);
+
+	return store;
+}
+
+/* Whoever is killed while he does so has started somebody else who goes on. */
 static int unmount_alive(struct run_mount *m)
 {
 	const struct timespec again = { .tv_nsec = TRY_AGAIN_NS };
 
-	for (int i = 1; unmount(m, "-n", i < TRIES) < 0; i++) {
+	for (int i = 1; unmount(m, "-n", i < TRIES) < 0 && is_mounted(m); i++) {
 		if (i == TRIES) {
 			run_complain("%s: detached; what uses it keeps its daemon, and the store, until it ends",
 				     m->point);
@@ -183,14 +191,14 @@ int run_mount_end(struct run_mount *m)
 		return 0;
 	m->mounted = false;
 	if (run_mount_is_alive(m)) {
-		r = unmount_alive(m);
+		r = is_mounted(m) ? unmount_alive(m) : 0;
 	} else {
 		run_complain("%s: its daemon has died; %s has what was durable, and is sound at the next mount",
 			     m->point, m->store);
 		unmount(m, "-l", false);
 		r = -ENOTCONN;
 	}
-	if (m->made && rmdir(m->point) < 0)
+	if (m->made && rmdir(m->point) < 0 && errno != ENOENT)
 		run_complain_errno(-errno, "mountpoint %s", m->point);
 	return r;
 }

@@ -132,7 +132,7 @@ ended "$four" COMPLETED
 
 # 4. Agents of two mounts, by srun itself, are one world, and what both write is stored once.
 agents() {
-	local i
+	local i srun
 	head -c 32 /dev/urandom >"$WORK/key"
 	chmod 600 "$WORK/key"
 	head -c 4M /dev/urandom >"$WORK/pages"
@@ -142,13 +142,16 @@ agents() {
 	done
 	# shellcheck disable=SC2016
 	srun --mpi=pmix --ntasks=2 --overcommit sh -c 'CKPTFS_AGENT_HOST=host$SLURM_PROCID exec ckptfs-agent --mount "$0/m$SLURM_PROCID"' "$WORK" >"$WORK/srun.out" 2>&1 &
-	PIDS+=($!)
+	srun=$!
+	PIDS+=("$srun")
 	for i in 0 1; do await sh -c 'ckptfs-stat --json "$0" | grep -q "\"nodes\":2"' "$WORK/m$i"; done
 	for i in 0 1; do dd if="$WORK/pages" of="$WORK/m$i/state" bs=1M conv=fsync status=none & PIDS+=($!); done
 	wait "${PIDS[-1]}" "${PIDS[-2]}"
 	for i in 0 1; do cmp "$WORK/pages" "$WORK/m$i/state" || fail "mount $i has something else"; done
 	for i in 0 1; do umount "$WORK/m$i"; done # the agents end by that
 	await sh -c '! pgrep -f "ckptfs-agent --mount $0" >/dev/null' "$WORK"
+	wait "$srun" || true # whatever it says of how they ended
+	await is_idle # Slurm has done with it, too
 	[ "$(du -ck "$WORK"/s?/packs | tail -n 1 | cut -f 1)" -lt 6144 ] || { cat "$WORK/srun.out" >&2; fail "two nodes store the same"; }
 }
 if [ ! -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ]; then

@@ -159,6 +159,17 @@ await sh -c '! grep -q "$0/" /proc/mounts' "$WORK"
 gone "$program" || fail "the program goes on"
 await sh -c '! [ -e "$0" ]' "$WORK/a mount"
 
+# Also while it unmounts.
+for at in 0 1 3; do
+	start_run sh -c 'echo started; head -c 20M /dev/urandom >"$CKPTFS_MOUNT/large"'
+	await sh -c 'pgrep -f "umount.ckptfs -n $0" >/dev/null || ! pgrep -P "$1" >/dev/null' "$WORK/a mount" "$first"
+	sleep "0.0$at"
+	kill -KILL "$first" 2>/dev/null || true
+	{ wait "$first" || true; } 2>/dev/null
+	await sh -c '! grep -q "$0/" /proc/mounts' "$WORK"
+	await sh -c '! [ -e "$0" ]' "$WORK/a mount"
+done
+
 # Where nobody waits for orphans those that have ended are not taken for running: else this would last for the grace.
 cat >"$WORK/childless.py" <<'PY'
 import ctypes, subprocess, sys, time
@@ -255,8 +266,9 @@ nothing_mounted "after a drain that cannot be"
 # Killed at some moment of a drain: never half of an epoch under its name, and the next one goes on.
 exits 0 run bash -c 'mkdir "$CKPTFS_MOUNT/many" && for i in $(seq 12); do head -c 300K /dev/urandom >"$CKPTFS_MOUNT/many/$i"; done; ckptfs-seal -q "$CKPTFS_MOUNT/many"'
 for at in 1 5 11; do
-	ckptfs-run --quiet --store "$spaced" --mount "$WORK/a mount" --drain-to "$to" true &
+	ckptfs-run --quiet --store "$spaced" --mount "$WORK/a mount" --drain-to "$to" touch "$WORK/ran.$at" &
 	first=$!
+	await [ -e "$WORK/ran.$at" ] # what the last one has left may be as many
 	until [ "$(find "$to" -path '*/.many.*/*' | wc -l)" -ge $at ] || [ -e "$to/many" ]; do :; done
 	kill -KILL "$first" 2>/dev/null || true
 	{ wait "$first" || true; } 2>/dev/null
