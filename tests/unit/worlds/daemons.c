@@ -1,0 +1,583 @@
+/*
+ * A daemon, as an agent sees it: mpi-agent/service_round.c without its threads, and what the engine does of a round
+ * (sim_node.c). Whatever it says may be late, or the last that it says.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/engine/round.h"
+#include "worlds_internal.h"
+
+#define ROUND_NS (600 * MS) /* that it waits for an agent */
+#define SETTLE_NS (100 * MS) /* that a collection waits for a round */
+
+static unsigned number_of(const struct daemon *d)
+{
+	return sim_number_of(&ws->sim, d->node);
+}
+
+static enum sim_fault full_by_chance(void)
+{
+	return ws_faulty(100) ? SIM_FULL : SIM_FINE;
+}
+
+/* --- what it says --- */
+
+static void say(struct daemon *d, struct buf *b)
+{
+	uint64_t at_ns = ws->now_ns + ws_between(0, MS);
+
+	if (ws_faulty(60)) {
+		ws_trace("daemon %u: hangs", number_of(d));
+		d->is_hung = true;
+	}
+	if (ws_faulty(100))
+		at_ns += ws_between(MS, 2 * ws->waits.stored_ns);
+	if (d->is_hung || !d->is_connected)
+		buf_release(b);
+	else
+		wire_send(&d->out, at_ns, b);
+	if (ws_faulty(60))
+		daemon_crash(d);
+}
+
+static unsigned held_pages(const struct sim_node *n, struct fp *ret)
+{
+	unsigned nr = 0;
+
+	for (unsigned page = 0; page < SIM_PAGES; page++)
+		if (n->held[page])
+			ret[nr++] = sim_fp_of_page(page);
+	return nr;
+}
+
+static void want(struct daemon *d)
+{
+	struct buf b = BUF_EMPTY;
+	struct fp pages[SIM_PAGES];
+
+	if (!d->is_connected || !d->nodes || d->is_wanted || d->is_silent || d->begun != 0 || !d->node->is_up ||
+	    d->node->state != SIM_NODE_IDLE || held_pages(d->node, pages) == 0)
+		return;
+	d->is_wanted = true;
+	d->give_up_ns = ws->now_ns + ROUND_NS;
+	link_encode_plain(LINK_WANT, 0, &b);
+	say(d, &b);
+}
+
+static void tell(struct daemon *d)
+{
+	struct buf b = BUF_EMPTY;
+	struct fp pages[SIM_PAGES];
+	uint32_t nr = 0;
+
+	for (unsigned page = 0; page < SIM_PAGES; page++)
+		if (d->is_untold[page])
+			pages[nr++] = sim_fp_of_page(page);
+	if (nr == 0 || !d->is_connected)
+		return;
+	memset(d->is_untold, 0, sizeof(d->is_untold));
+	link_encode_tell(pages, nr, &b);
+	say(d, &b);
+}
+
+static void say_stored(struct daemon *d, uint64_t round, int r)
+{
+	struct buf b = BUF_EMPTY;
+
+	link_encode_stored(round, r, &b);
+	say(d, &b);
+}
+
+static void say_done(struct daemon *d, uint64_t number, const struct link_done *done)
+{
+	struct buf b = BUF_EMPTY;
+
+	link_encode_done(LINK_DONE, number, done, &b);
+	say(d, &b);
+}
+
+/* --- its store --- */
+
+static void commit_alone(struct daemon *d)
+{
+	bool was_held[SIM_PAGES];
+
+	memcpy(was_held, d->node->held, sizeof(was_held));
+	sim_commit_alone(&ws->sim, d->node, full_by_chance());
+	for (unsigned page = 0; page < SIM_PAGES; page++)
+		d->is_untold[page] |= was_held[page] && d->node->has[page];
+}
+
+static void store(struct daemon *d, enum sim_fault f, int *ret)
+{
+	*ret = sim_store(&ws->sim, d->node, f);
+	for (unsigned i = 0; i < d->node->part.nr; i++) /* where nothing was when the window was marked */
+		if (d->node->part.fates[i] == ROUND_LEND)
+			d->is_marked[d->node->part.pages[i]] = false;
+}
+
+/* The round goes on without this node. */
+static void leave_round(struct daemon *d)
+{
+	int r;
+
+	d->begun = 0;
+	d->offer_ns = d->store_ns = d->give_up_ns = NEVER;
+	if (d->node->state == SIM_NODE_OFFERED)
+		commit_alone(d);
+	if (d->node->state == SIM_NODE_STORING)
+		store(d, SIM_FINE, &r);
+	if (d->node->state == SIM_NODE_STORED)
+		sim_finish(&ws->sim, d->node, NULL, full_by_chance());
+}
+
+/* --- what it hears of rounds --- */
+
+static void on_nodes(struct daemon *d, const void *body, size_t len)
+{
+	if (link_decode_nodes(body, len, &d->nodes, &d->nr_nodes, &d->self) < 0)
+		abort();
+	for (uint32_t i = 0; i < d->nr_nodes; i++) {
+		memcpy(d->cluster[i].id, d->nodes[i].store_id, CLUSTER_ID_LEN);
+		d->has_met[d->nodes[i].store_id[1]] = true;
+	}
+}
+
+static void on_begin(struct daemon *d, uint64_t round)
+{
+	leave_round(d);
+	d->is_wanted = d->is_silent = false;
+	d->left = 0;
+	tell(d);
+	d->begun = round;
+	d->offer_ns = ws->now_ns + ws_between(0, 10 * MS);
+	if (ws_faulty(100))
+		d->offer_ns += ws_between(0, 2 * ws->waits.offer_ns);
+}
+
+static void offer(struct daemon *d)
+{
+	struct buf b = BUF_EMPTY;
+	struct fp pages[SIM_PAGES];
+	unsigned nr = held_pages(d->node, pages);
+
+	sim_on_begin(&ws->sim, d->node, d->begun);
+	link_encode_offer(d->begun, pages, nr, &b);
+	d->begun = 0;
+	d->offer_ns = NEVER;
+	d->give_up_ns = ws->now_ns + ROUND_NS;
+	say(d, &b);
+}
+
+static struct heard *heard_of(uint64_t round)
+{
+	struct heard *h = &ws->heard[round % ARRAY_SIZE(ws->heard)];
+
+	if (h->round != round)
+		*h = (struct heard){ .round = round };
+	return h;
+}
+
+/* What was not known to a node before is decided for all alike. */
+static void compare_decision(const struct daemon *d, uint64_t round, const struct link_owners *o, unsigned page)
+{
+	struct heard *h = heard_of(round);
+
+	if (o->nr == ws->sim.nr_owners && o->has == (1u << o->nr) - 1)
+		return;
+	if (h->is_decided[page] && (h->owners[page].nr != o->nr || h->owners[page].has != o->has ||
+				    memcmp(h->owners[page].owners, o->owners, sizeof(o->owners)) != 0))
+		sim_wrong(&ws->sim, "round %ju: node %u hears another decision on page %u than others",
+			  (uintmax_t)round, number_of(d), page);
+	h->is_decided[page] = true;
+	h->owners[page] = *o;
+}
+
+static void take_owners(struct daemon *d, struct sim_part *p, uint32_t i, const struct link_owners *o)
+{
+	struct sim_ref *ref = &p->refs[o->index];
+
+	d->owners[i] = (struct cluster_owners){ .index = o->index, .nr = o->nr, .has = o->has };
+	*ref = (struct sim_ref){ .is = true, .nr = o->nr, .has = o->has };
+	for (uint32_t k = 0; k < o->nr; k++) {
+		d->owners[i].owners[k] = o->owners[k];
+		ref->owners[k] = d->nodes[o->owners[k]].store_id[1];
+	}
+}
+
+static void on_decision(struct daemon *d, uint64_t round, const void *body, size_t len)
+{
+	struct sim_node *n = d->node;
+	struct sim_part p = { .round = round };
+	struct link_owners *owners;
+	uint32_t nr;
+
+	if (round == d->left) {
+		d->left = 0;
+		say_stored(d, round, -ECANCELED);
+		return;
+	}
+	if (n->state != SIM_NODE_OFFERED || round != n->part.round)
+		return;
+	if (link_decode_decision(body, len, n->part.nr, d->nr_nodes, &owners, &nr) < 0) {
+		sim_wrong(&ws->sim, "node %u: a decision that is none", number_of(d));
+		return;
+	}
+	for (uint32_t i = 0; i < nr; i++) {
+		compare_decision(d, round, &owners[i], n->part.pages[owners[i].index]);
+		take_owners(d, &p, i, &owners[i]);
+	}
+	free(owners);
+	p.d = (struct cluster_decision){
+		.nodes = d->cluster, .nr_nodes = d->nr_nodes, .self = d->self, .owners = d->owners, .nr = nr
+	};
+	sim_on_decision(&ws->sim, n, round, &p);
+	d->give_up_ns = NEVER;
+	d->store_ns = ws->now_ns + ws_between(0, 20 * MS);
+	if (ws_faulty(100))
+		d->store_ns += ws_between(0, 3 * ws->waits.stored_ns);
+}
+
+static void store_now(struct daemon *d)
+{
+	int r;
+
+	d->store_ns = NEVER;
+	if (ws_faulty(60)) {
+		daemon_crash(d);
+		return;
+	}
+	store(d, full_by_chance(), &r);
+	if (r < 0)
+		d->node->state = SIM_NODE_IDLE;
+	else
+		d->give_up_ns = ws->now_ns + ROUND_NS;
+	say_stored(d, d->node->part.round, r);
+}
+
+static void compare_settled(const struct daemon *d, uint64_t round, const uint8_t *stored)
+{
+	static const uint8_t nobody[WORLDS_NODES];
+	struct heard *h = heard_of(round);
+
+	if (memcmp(stored, nobody, d->nr_nodes) == 0)
+		return; /* perhaps it was late */
+	if (h->is_settled && memcmp(h->stored, stored, d->nr_nodes) != 0)
+		sim_wrong(&ws->sim, "round %ju: node %u hears of another end than others", (uintmax_t)round,
+			  number_of(d));
+	h->is_settled = true;
+	memcpy(h->stored, stored, d->nr_nodes);
+	ws->result->nr_rounds++;
+}
+
+static void on_settled(struct daemon *d, uint64_t round, const void *body, size_t len)
+{
+	bool has_stored[WORLDS_NODES];
+	const uint8_t *stored;
+
+	if (link_decode_settled(body, len, d->nr_nodes, &stored) < 0) {
+		sim_wrong(&ws->sim, "node %u: an end of a round that is none", number_of(d));
+		return;
+	}
+	if (d->node->state != SIM_NODE_STORED || round != d->node->part.round)
+		return;
+	compare_settled(d, round, stored);
+	for (uint32_t i = 0; i < d->nr_nodes; i++)
+		has_stored[i] = stored[i] == 1;
+	d->give_up_ns = NEVER;
+	sim_finish(&ws->sim, d->node, has_stored, full_by_chance());
+}
+
+static void give_up(struct daemon *d)
+{
+	if (ws->conf->faults_percent == 0)
+		sim_wrong(&ws->sim, "node %u waits in vain", number_of(d));
+	ws_trace("daemon %u: does not wait any longer", number_of(d));
+	if (d->node->state == SIM_NODE_OFFERED)
+		d->left = d->node->part.round;
+	if (d->node->state == SIM_NODE_IDLE)
+		commit_alone(d);
+	d->is_silent = true;
+	leave_round(d);
+}
+
+/* --- what other nodes want --- */
+
+static void on_lend(struct daemon *d, uint64_t number, const void *body, size_t len)
+{
+	struct buf b = BUF_EMPTY;
+	struct sim_node *n = d->node;
+	struct fp *pages;
+	uint8_t lent[SIM_PAGES];
+	uint32_t nr;
+
+	if (link_decode_lend(body, len, &pages, &nr) < 0 || nr > SIM_PAGES)
+		abort();
+	for (uint32_t i = 0; i < nr; i++) {
+		unsigned page = (unsigned)pages[i].hi - 1;
+
+		lent[i] = !d->is_collecting && (n->has[page] || ws_is_flaw(WORLDS_LENDS_UNLOOKED));
+		n->lent[page] |= lent[i] && n->has[page] && !ws_is_flaw(WORLDS_LENDS_UNNOTED);
+		ws->result->nr_lent += lent[i];
+	}
+	free(pages);
+	link_encode_lent(number, lent, nr, &b);
+	say(d, &b);
+}
+
+/* --- collecting together: store/engine/together.c --- */
+
+static uint64_t bit_of(const struct link_step *s, unsigned page)
+{
+	return (sim_fp_of_page(page).lo ^ s->seed) * UINT64_C(0x9e3779b97f4a7c15) % (s->len * UINT64_C(8));
+}
+
+static void mark(struct daemon *d)
+{
+	struct link_done done = { .kind = LINK_MARK, .window = d->mark.window };
+	bool is_settling = d->node->state == SIM_NODE_STORING || d->node->state == SIM_NODE_STORED;
+	uint8_t *filter;
+
+	d->is_collecting = true;
+	d->mark_ns = NEVER;
+	if (is_settling && !ws_is_flaw(WORLDS_MARKS_EARLY)) {
+		if (ws->now_ns < d->mark_until_ns) {
+			d->mark_ns = ws->now_ns + 2 * MS;
+			return;
+		}
+		d->is_collecting = false;
+		done.error = -EAGAIN;
+		say_done(d, d->mark_number, &done);
+		return;
+	}
+	filter = calloc(1, d->mark.len);
+	if (!filter)
+		abort();
+	for (unsigned page = 0; page < SIM_PAGES; page++)
+		if (d->node->elsewhere[page].is)
+			filter[bit_of(&d->mark, page) / 8] |= (uint8_t)(1u << bit_of(&d->mark, page) % 8);
+	memcpy(d->is_marked, d->node->lent, sizeof(d->is_marked));
+	done.len = d->mark.len;
+	done.filter = filter;
+	say_done(d, d->mark_number, &done);
+	free(filter);
+}
+
+static void unlend(struct daemon *d, const struct link_step *s, struct link_done *done)
+{
+	struct sim_node *n = d->node;
+
+	if (!d->is_collecting) {
+		done->error = -ECANCELED;
+		return;
+	}
+	for (unsigned page = 0; page < SIM_PAGES; page++) {
+		if (!n->lent[page] || !d->is_marked[page] ||
+		    (s->filter[bit_of(s, page) / 8] >> bit_of(s, page) % 8 & 1))
+			continue;
+		n->lent[page] = false;
+		n->has[page] = n->file[page] || n->acked[page];
+		done->nr_dropped++;
+		ws->result->nr_unlent++;
+		ws_trace("daemon %u: gives up %u", number_of(d), page);
+	}
+}
+
+static void prepare(const struct daemon *d, struct link_done *done)
+{
+	for (unsigned i = 0; i < ws->sim.nr_nodes; i++) {
+		bool is_here = false;
+
+		for (uint32_t k = 0; k < d->nr_nodes; k++)
+			is_here |= d->nodes[k].store_id[1] == i;
+		if (d->has_met[i] && !is_here && !ws_is_flaw(WORLDS_IGNORES_MISSING))
+			memcpy(done->missing, "away", 5);
+	}
+	for (unsigned page = 0; page < SIM_PAGES; page++)
+		done->nr_referred += d->node->elsewhere[page].is;
+}
+
+static void on_step(struct daemon *d, uint64_t number, const void *body, size_t len)
+{
+	struct link_step s;
+	struct link_done done;
+
+	if (link_decode_step(body, len, &s) < 0)
+		abort();
+	d->mark_ns = NEVER;
+	done = (struct link_done){ .kind = s.kind, .window = s.window };
+	ws_trace("daemon %u: step %d of %ju", number_of(d), (int)s.kind, (uintmax_t)number);
+	if (s.kind == LINK_MARK) {
+		d->mark = s;
+		d->mark_number = number;
+		d->mark_until_ns = ws->now_ns + SETTLE_NS;
+		mark(d);
+		return;
+	}
+	if (s.kind == LINK_PREPARE)
+		prepare(d, &done);
+	else
+		unlend(d, &s, &done);
+	say_done(d, number, &done);
+}
+
+static void on_collected(struct daemon *d, const void *body, size_t len)
+{
+	struct link_done done;
+
+	if (link_decode_done(body, len, &done) < 0)
+		abort();
+	ws->result->nr_collected += done.error == 0 && done.missing[0] == '\0';
+	d->is_collecting = false;
+	d->mark_ns = NEVER;
+}
+
+/* --- event by event --- */
+
+static void hear(struct daemon *d, const struct buf *message)
+{
+	const uint8_t *body = message->data + sizeof(struct link_header_wire);
+	struct link_header h;
+
+	if (link_decode_header(message->data, sizeof(struct link_header_wire), &h) < 0)
+		abort();
+	ws_trace("%ju us daemon %u: hears %d of %ju", (uintmax_t)ws->now_ns / 1000, number_of(d), (int)h.type,
+		 (uintmax_t)h.number);
+	switch (h.type) {
+	case LINK_NODES:
+		on_nodes(d, body, h.len);
+		break;
+	case LINK_BEGIN:
+		on_begin(d, h.number);
+		break;
+	case LINK_DECISION:
+		on_decision(d, h.number, body, h.len);
+		break;
+	case LINK_SETTLED:
+		on_settled(d, h.number, body, h.len);
+		break;
+	case LINK_LEND:
+		on_lend(d, h.number, body, h.len);
+		break;
+	case LINK_STEP:
+		on_step(d, h.number, body, h.len);
+		break;
+	case LINK_COLLECTED:
+		on_collected(d, body, h.len);
+		break;
+	case LINK_SHARED:
+		break;
+	default:
+		sim_wrong(&ws->sim, "node %u: hears %d", number_of(d), (int)h.type);
+	}
+}
+
+/* Programs do something, and perhaps somebody wants all to collect. */
+static void write_pages(struct daemon *d)
+{
+	struct sim_node *n = d->node;
+	struct buf b = BUF_EMPTY;
+
+	d->write_ns = d->nr_writes > 1 ? ws->now_ns + ws_between(MS, 150 * MS) : NEVER;
+	d->nr_writes--;
+	if (n->state == SIM_NODE_IDLE) {
+		if (!ws->conf->identical)
+			sim_delete_and_collect(&ws->sim, n);
+		sim_write_pages(&ws->sim, n);
+		if (!ws->conf->identical && sim_chance(&ws->sim, 20))
+			commit_alone(d); /* more than may be pending */
+	}
+	if (sim_chance(&ws->sim, 50))
+		tell(d);
+	if (sim_chance(&ws->sim, 30) && d->is_connected && d->nodes) {
+		link_encode_plain(LINK_WANT_COLLECT, 0, &b);
+		say(d, &b);
+	}
+}
+
+void daemon_init(struct daemon *d, struct sim_node *n)
+{
+	*d = (struct daemon){ .node = n, .closed_ns = NEVER };
+	wire_init(&d->in);
+	wire_init(&d->out);
+	d->write_ns = d->offer_ns = d->store_ns = d->give_up_ns = d->mark_ns = NEVER;
+}
+
+void daemon_connect(struct daemon *d)
+{
+	wire_release(&d->in);
+	wire_release(&d->out);
+	d->is_connected = true;
+	d->is_hung = false;
+	d->closed_ns = d->offer_ns = d->store_ns = d->give_up_ns = d->mark_ns = NEVER;
+	d->begun = 0;
+	d->nr_writes = 1 + sim_below(&ws->sim, 5);
+	d->write_ns = ws->now_ns + (ws->conf->identical ? 0 : ws_between(0, 20 * MS));
+}
+
+void daemon_disconnect(struct daemon *d)
+{
+	d->is_connected = false;
+	d->closed_ns = d->write_ns = d->mark_ns = NEVER;
+	wire_release(&d->in);
+	free(TAKE(d->nodes));
+	d->nr_nodes = 0;
+	d->is_wanted = d->is_silent = d->is_collecting = false;
+	d->left = 0;
+	if (d->node->is_up)
+		leave_round(d);
+}
+
+void daemon_crash(struct daemon *d)
+{
+	if (!d->node->is_up)
+		return;
+	sim_crash(&ws->sim, d->node);
+	memset(d->is_untold, 0, sizeof(d->is_untold));
+	d->offer_ns = d->store_ns = d->give_up_ns = NEVER;
+	d->begun = 0;
+	daemon_disconnect(d);
+}
+
+uint64_t daemon_next_ns(const struct daemon *d)
+{
+	const uint64_t all[] = { d->closed_ns, d->write_ns, d->offer_ns, d->store_ns, d->give_up_ns, d->mark_ns };
+	uint64_t ns = wire_next_ns(&d->in);
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		ns = MIN(ns, all[i]);
+	return d->node->is_up ? ns : NEVER;
+}
+
+bool daemon_is_busy(const struct daemon *d)
+{
+	struct fp pages[SIM_PAGES];
+
+	return d->node->is_up && (d->node->state != SIM_NODE_IDLE || d->begun != 0 || d->write_ns != NEVER ||
+				  held_pages(d->node, pages) > 0);
+}
+
+void daemon_step(struct daemon *d)
+{
+	_cleanup_(buf_release) struct buf message = BUF_EMPTY;
+	uint64_t now = ws->now_ns;
+
+	if (wire_take(&d->in, now, &message))
+		hear(d, &message);
+	else if (d->closed_ns <= now)
+		daemon_disconnect(d);
+	else if (d->write_ns <= now)
+		write_pages(d);
+	else if (d->offer_ns <= now)
+		offer(d);
+	else if (d->store_ns <= now)
+		store_now(d);
+	else if (d->mark_ns <= now)
+		mark(d);
+	else if (d->give_up_ns <= now)
+		give_up(d);
+	want(d);
+	sim_check(&ws->sim);
+}

@@ -1,0 +1,12 @@
+/* The reduction as it is. A thread has one at a time, and here several agents share a thread. */
+#include "mpi-agent/reduce.c"
+
+struct reduction *reduction_swap(struct reduction *red);
+
+struct reduction *reduction_swap(struct reduction *red)
+{
+	struct reduction *before = reducing;
+
+	reducing = red;
+	return before;
+}

@@ -1,0 +1,367 @@
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "worlds_internal.h"
+
+#define WORLDS 3u /* one after the other, in a run */
+#define END_NS (10000 * MS) /* within which an agent without a daemon has ended */
+#define TURNS_MAX 1000000u /* of all agents of a world */
+
+struct worlds *ws;
+
+/* --- the small things --- */
+
+uint64_t ws_between(uint64_t least, uint64_t most)
+{
+	return least + ((uint64_t)sim_below(&ws->sim, 1u << 30) * (most - least) >> 30);
+}
+
+bool ws_faulty(unsigned per_mille)
+{
+	if (ws->conf->faults_percent == 0 || sim_below(&ws->sim, 100000) >= per_mille * ws->conf->faults_percent)
+		return false;
+	ws->result->nr_faults++;
+	return true;
+}
+
+void ws_trace(const char *fmt, ...)
+{
+	va_list args;
+
+	if (!ws->conf->trace)
+		return;
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+bool ws_is_flaw(enum worlds_flaw flaw)
+{
+	return ws->conf->flaw == flaw;
+}
+
+/* What an agent takes for random is, too, but the same each time. */
+ssize_t __wrap_getrandom(void *p, size_t len, unsigned flags);
+ssize_t __wrap_getrandom(void *p, size_t len, unsigned flags)
+{
+	(void)flags;
+	for (size_t i = 0; i < len; i++)
+		((uint8_t *)p)[i] = (uint8_t)sim_below(&ws->sim, 256);
+	return (ssize_t)len;
+}
+
+/* --- a world --- */
+
+static unsigned choose_members(unsigned *members)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < ws->sim.nr_nodes; i++) {
+		struct sim_node *n = &ws->sim.nodes[i];
+
+		if (!n->is_up)
+			sim_mount(&ws->sim, n);
+		if (nr + ws->sim.nr_nodes - i <= 2 || !ws_faulty(2000))
+			members[nr++] = i;
+	}
+	for (unsigned i = nr; i > 1; i--) { /* ranks are in any order */
+		unsigned k = sim_below(&ws->sim, i), m = members[i - 1];
+
+		members[i - 1] = members[k];
+		members[k] = m;
+	}
+	return nr;
+}
+
+static void agent_init(struct agent *a, unsigned rank, const unsigned *members)
+{
+	*a = (struct agent){ .daemon = &ws->daemons[members[rank]], .wake_ns = ws->now_ns };
+	a->w = (struct world){ .rank = rank,
+			       .nr = ws->nr,
+			       .rounds = mpi_comm(0),
+			       .messages = mpi_comm(1),
+			       .nodes = a->nodes,
+			       .hosts = a->hosts,
+			       .by_store = a->by_store,
+			       .replicas = ws->sim.nr_owners,
+			       .popular_max = ws->popular_max };
+	for (unsigned i = 0; i < ws->nr; i++) {
+		const struct sim_node *n = &ws->sim.nodes[members[i]];
+
+		a->hosts[i] = a->nodes[i].host = n->host;
+		memcpy(a->nodes[i].store_id, n->id, sizeof(a->nodes[i].store_id));
+		snprintf(a->nodes[i].name, sizeof(a->nodes[i].name), "n%u", members[i]);
+	}
+	memset(&a->w.message_key, 1, sizeof(a->w.message_key));
+	memset(&a->w.set_key, 2, sizeof(a->w.set_key));
+	memset(&a->w.stored_key, 3, sizeof(a->w.stored_key));
+	link_init(&a->link, 1000); /* never used as one */
+	daemon_connect(a->daemon);
+	agent_begin(a);
+}
+
+static void world_begin(void)
+{
+	unsigned members[WORLDS_NODES];
+
+	ws->nr = choose_members(members);
+	ws->is_dead = false;
+	memset(ws->heard, 0, sizeof(ws->heard));
+	mpi_begin();
+	for (unsigned rank = 0; rank < ws->nr; rank++)
+		agent_init(&ws->agents[rank], rank, members);
+	ws->result->nr_worlds++;
+	ws_trace("%ju us: a world of %u", (uintmax_t)ws->now_ns / 1000, ws->nr);
+}
+
+/* The end of processes: agents have their last turns, in which nothing works. */
+static void world_end(void)
+{
+	ws->is_dead = true;
+	for (unsigned i = 0; i < ws->nr; i++) {
+		struct agent *a = &ws->agents[i];
+
+		for (unsigned n = 0; !a->is_over; n++) {
+			if (n > 10)
+				abort();
+			agent_turn(a);
+		}
+		if (a->daemon->is_connected)
+			daemon_disconnect(a->daemon);
+		wire_release(&a->daemon->out);
+	}
+	memory_free_all();
+	sim_check(&ws->sim);
+}
+
+static uint64_t agent_next_ns(const struct agent *a)
+{
+	uint64_t ns = a->wake_ns;
+
+	if (a->is_over || a->is_killed)
+		return NEVER;
+	if (a->link.fd >= 0)
+		ns = MIN(ns, a->daemon->is_connected ? wire_next_ns(&a->daemon->out) : ws->now_ns);
+	return MAX(ns, a->stopped_ns);
+}
+
+static void kill_agent(struct agent *a)
+{
+	ws_trace("agent %u: dies", a->w.rank);
+	a->is_killed = true;
+	if (a->daemon->is_connected)
+		a->daemon->closed_ns = MAX(a->daemon->in.last_ns, ws->now_ns + ws_between(0, MS));
+}
+
+static void look_at_end(struct agent *a)
+{
+	if (a->is_over) {
+		ws_trace("%ju us agent %u: is over: %d", (uintmax_t)ws->now_ns / 1000, a->w.rank, a->result);
+		if (ws->conf->faults_percent == 0 && a->result != 0)
+			sim_wrong(&ws->sim, "rank %u ends with error %d", a->w.rank, a->result);
+		return;
+	}
+	if (a->link.fd < 0 && a->ending_ns == 0)
+		a->ending_ns = ws->now_ns;
+	if (a->ending_ns > 0 && ws->now_ns > MAX(a->ending_ns, a->stopped_ns) + END_NS)
+		sim_wrong(&ws->sim, "rank %u has no daemon, and does not end", a->w.rank);
+}
+
+/* The next that happens. false: nothing ever will */
+static bool event(void)
+{
+	unsigned first = sim_below(&ws->sim, ws->nr);
+	uint64_t ns = NEVER;
+	struct agent *a = NULL;
+	struct daemon *d = NULL;
+
+	for (unsigned i = 0; i < ws->nr; i++) {
+		struct agent *x = &ws->agents[(first + i) % ws->nr];
+
+		if (agent_next_ns(x) < ns) {
+			ns = agent_next_ns(x);
+			a = x;
+			d = NULL;
+		}
+		if (daemon_next_ns(x->daemon) < ns) {
+			ns = daemon_next_ns(x->daemon);
+			d = x->daemon;
+		}
+	}
+	if (ns == NEVER)
+		return false;
+	ws->now_ns = MAX(ws->now_ns, ns);
+	if (d) {
+		daemon_step(d);
+	} else if (ws_faulty(1)) {
+		kill_agent(a);
+	} else {
+		agent_turn(a);
+		look_at_end(a);
+	}
+	return true;
+}
+
+static bool is_any(bool (*is)(const struct agent *a))
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < ws->nr; i++)
+		any |= is(&ws->agents[i]);
+	return any;
+}
+
+static bool runs(const struct agent *a)
+{
+	return !a->is_over && !a->is_killed;
+}
+
+static bool is_busy(const struct agent *a)
+{
+	return daemon_is_busy(a->daemon);
+}
+
+/* One daemon is unmounted. */
+static void begin_end(void)
+{
+	struct daemon *d = ws->agents[sim_below(&ws->sim, ws->nr)].daemon;
+
+	ws_trace("%ju us: daemon %u is unmounted", (uintmax_t)ws->now_ns / 1000, sim_number_of(&ws->sim, d->node));
+	daemon_disconnect(d);
+}
+
+static void world_run(void)
+{
+	uint64_t end_ns = ws->now_ns + ws_between(10 * MS, 500 * MS), kill_ns = NEVER, turns = ws->result->nr_turns;
+
+	world_begin();
+	if (ws_faulty(5000))
+		kill_ns = ws->now_ns + ws_between(0, 400 * MS);
+	while (!ws->sim_result.failed && is_any(runs) && ws->now_ns < kill_ns && event()) {
+		if (ws->now_ns >= end_ns && (ws->conf->faults_percent > 0 || !is_any(is_busy))) {
+			begin_end();
+			end_ns = NEVER;
+		}
+		if (ws->result->nr_turns - turns > TURNS_MAX)
+			sim_wrong(&ws->sim, "a world goes on for ever");
+	}
+	if (ws->now_ns >= kill_ns)
+		ws_trace("%ju us: the world dies", (uintmax_t)ws->now_ns / 1000);
+	world_end();
+}
+
+/* --- a run --- */
+
+static enum sim_flaw flaw_of_store(enum worlds_flaw flaw)
+{
+	switch (flaw) {
+	case WORLDS_REFERS_EARLY:
+		return SIM_REFERS_EARLY;
+	case WORLDS_LENDS_LATE:
+		return SIM_LENDS_LATE;
+	case WORLDS_ALWAYS_STORED:
+		return SIM_ALWAYS_STORED;
+	case WORLDS_SILENCE_IS_CONSENT:
+		return SIM_SILENCE_IS_CONSENT;
+	default:
+		return SIM_RIGHT;
+	}
+}
+
+/* Where nothing goes wrong and all have the same: as often as it is to be, and no more. */
+static void check_copies(void)
+{
+	unsigned nr_hosts = 0;
+
+	for (unsigned i = 0; i < ws->sim.nr_nodes; i++) {
+		bool is_first = true;
+
+		for (unsigned k = 0; k < i; k++)
+			is_first &= ws->sim.nodes[k].host != ws->sim.nodes[i].host;
+		nr_hosts += is_first;
+	}
+	for (unsigned page = 0; page < SIM_PAGES; page++) {
+		unsigned nr = 0;
+
+		for (unsigned i = 0; i < ws->sim.nr_nodes; i++)
+			nr += ws->sim.nodes[i].has[page];
+		if (nr != MIN(ws->sim.nr_owners, nr_hosts))
+			sim_wrong(&ws->sim, "page %u is on %u nodes, not on %u", page, nr,
+				  MIN(ws->sim.nr_owners, nr_hosts));
+	}
+}
+
+/* So that in some runs others are not waited for, though nothing is wrong with them. */
+static void shorten(uint64_t *ns)
+{
+	if (sim_chance(&ws->sim, 30))
+		*ns = ws_between(MS, *ns);
+}
+
+static void set_up(struct worlds *w)
+{
+	struct sim *s = &w->sim;
+
+	s->nr_nodes = 2 + sim_below(s, WORLDS_NODES - 1);
+	s->nr_owners = 1 + sim_below(s, OWNERS_MAX);
+	w->now_ns = 1000000 * MS;
+	w->popular_max = !w->conf->identical && sim_chance(s, 20) ? 1 + sim_below(s, SIM_PAGES) : 4 * SIM_PAGES;
+	w->rounds_conf.lookup = sim_chance(s, 80);
+	w->rounds_conf.remember = sim_chance(s, 80) ? 64 << 10 : sim_below(s, 4) << 10;
+	w->waits = (struct waits){ .offer_ns = 60 * MS,
+				   .lookup_ns = 40 * MS,
+				   .stored_ns = 80 * MS,
+				   .ask_ns = 50 * MS,
+				   .fetch_ns = 100 * MS,
+				   .stall_ns = 300 * MS,
+				   .prepare_ns = 200 * MS,
+				   .window_ns = 200 * MS,
+				   .keep_ns = 200 * MS,
+				   .end_ns = 200 * MS };
+	if (w->conf->faults_percent > 0) {
+		shorten(&w->waits.lookup_ns);
+		shorten(&w->waits.stored_ns);
+		shorten(&w->waits.prepare_ns);
+		shorten(&w->waits.window_ns);
+	}
+	for (unsigned i = 0; i < s->nr_nodes; i++) {
+		s->nodes[i] = (struct sim_node){ .is_up = true, .id = { 1, (uint8_t)i } };
+		s->nodes[i].host = sim_chance(s, 25) ? sim_below(s, i + 1) : i;
+		daemon_init(&w->daemons[i], &s->nodes[i]);
+	}
+	ws_trace("%u nodes, %u owners, %ju pages in a set, %zu bytes to remember%s", s->nr_nodes, s->nr_owners,
+		 (uintmax_t)w->popular_max, w->rounds_conf.remember, w->rounds_conf.lookup ? ", look-ups" : "");
+}
+
+static void no_log(void *userdata, enum log_level level, const char *line)
+{
+	(void)level;
+	(void)userdata;
+	ws_trace("log: %s", line);
+}
+
+void worlds_run(const struct worlds_conf *conf, struct worlds_result *ret)
+{
+	struct worlds w = { .conf = conf, .result = ret };
+
+	*ret = (struct worlds_result){ 0 };
+	w.sim_conf = (struct sim_conf){ .identical = conf->identical, .flaw = flaw_of_store(conf->flaw), .trace = conf->trace };
+	w.sim = (struct sim){ .conf = &w.sim_conf, .result = &w.sim_result, .seed = conf->seed };
+	ws = &w;
+	log_to_function(no_log, NULL);
+	set_up(&w);
+	for (unsigned i = 0; i < WORLDS && !w.sim_result.failed; i++)
+		world_run();
+	if (conf->identical && conf->faults_percent == 0)
+		check_copies();
+	ret->failed = w.sim_result.failed;
+	memcpy(ret->why, w.sim_result.why, sizeof(ret->why));
+	ret->nr_elsewhere = w.sim_result.nr_elsewhere;
+	ws = NULL;
+}

@@ -1,0 +1,51 @@
+/*
+ * Whole worlds of agents in one thread: each agent is loop_run() of mpi-agent/loop.h with all that is below it, on a
+ * stack of its own, and MPI, clock, sockets and daemons are ours (worlds_internal.h). Which message comes when, who is
+ * slow, who dies and when is by chance; a run is a function of its configuration alone.
+ *
+ * Stores, and what must hold of them, are those of tests/unit/mpi-agent/sim.h, whose simulation has the agents
+ * modelled: what a node has acknowledged is readable at every moment. Besides:
+ *   - all daemons that hear how a round has ended hear the same, and likewise for what it has decided;
+ *   - an agent that has no daemon any more ends within bounded time, whatever others do;
+ *   - where nothing goes wrong no daemon waits in vain, and what all nodes have is stored as often as it is to be.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WORLDS_NODES 7u
+
+/* Mistakes of daemons that a run can be made with, to see that it finds them. */
+enum worlds_flaw {
+	WORLDS_RIGHT,
+	WORLDS_REFERS_EARLY, /* to others, before they have said that they have it */
+	WORLDS_LENDS_LATE, /* after it has said that it has stored */
+	WORLDS_ALWAYS_STORED, /* says so even if not */
+	WORLDS_SILENCE_IS_CONSENT, /* who hears no end of a round takes it for a good one */
+	WORLDS_LENDS_UNNOTED, /* says that it lends a page, and has not noted it */
+	WORLDS_LENDS_UNLOOKED, /* says so of a page that it may not have */
+	WORLDS_MARKS_EARLY, /* what it refers to, while a round may still add to that */
+	WORLDS_IGNORES_MISSING, /* collects though a node is away */
+	WORLDS_FLAWS,
+};
+
+struct worlds_conf {
+	uint64_t seed; /* of everything that is random */
+	unsigned faults_percent; /* of steps that something happens at; 0: nothing goes wrong */
+	bool identical; /* all nodes bring the same */
+	enum worlds_flaw flaw;
+	bool trace; /* to stderr */
+};
+
+struct worlds_result {
+	bool failed;
+	char why[160];
+	uint64_t nr_worlds, nr_rounds; /* rounds that a daemon has heard the end of */
+	uint64_t nr_elsewhere, nr_lent, nr_unlent; /* pages: not stored by who wrote them; lent when asked, given up */
+	uint64_t nr_collected; /* by all nodes together, to the end */
+	uint64_t nr_faults, nr_turns;
+};
+
+void worlds_run(const struct worlds_conf *conf, struct worlds_result *ret);
+void worlds_release(void); /* what runs have shared */
