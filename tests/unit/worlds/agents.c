@@ -119,7 +119,7 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t nr, const struct timespec *ts, const
 
 	(void)mask;
 	a->wake_ns = ws->now_ns + (uint64_t)ts->tv_nsec + ws_between(0, SLOW_NS);
-	if (ws_faulty(2)) { /* stopped, or on a machine that is */
+	if (ws_faulty(AGENT_STOPS)) { /* stopped, or on a machine that is */
 		uint64_t ns = ws_between(10 * MS, 2 * ws->waits.stall_ns);
 
 		ws_trace("agent %td: is not there for %ju ms", a - ws->agents, (uintmax_t)(ns / MS));

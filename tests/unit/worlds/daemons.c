@@ -9,8 +9,9 @@
 #include "store/engine/round.h"
 #include "worlds_internal.h"
 
-#define ROUND_NS (600 * MS) /* that it waits for an agent */
-#define SETTLE_NS (100 * MS) /* that a collection waits for a round */
+#define ROUND_NS (1000 * MS) /* that it waits for an agent, ... */
+#define ANSWER_NS (800 * MS) /* which has an answer before, whatever others do: all that it waits for itself */
+#define SETTLE_NS (20 * MS) /* that a collection waits for a round */
 
 static unsigned number_of(const struct daemon *d)
 {
@@ -19,7 +20,7 @@ static unsigned number_of(const struct daemon *d)
 
 static enum sim_fault full_by_chance(void)
 {
-	return ws_faulty(100) ? SIM_FULL : SIM_FINE;
+	return ws_faulty(DISK_FULL) ? SIM_FULL : SIM_FINE;
 }
 
 /* --- what it says --- */
@@ -28,17 +29,17 @@ static void say(struct daemon *d, struct buf *b)
 {
 	uint64_t at_ns = ws->now_ns + ws_between(0, MS);
 
-	if (ws_faulty(60)) {
+	if (ws_faulty(DAEMON_HANGS)) {
 		ws_trace("daemon %u: hangs", number_of(d));
 		d->is_hung = true;
 	}
-	if (ws_faulty(100))
+	if (ws_faulty(SLOW_WORD))
 		at_ns += ws_between(MS, 2 * ws->waits.stored_ns);
 	if (d->is_hung || !d->is_connected)
 		buf_release(b);
 	else
 		wire_send(&d->out, at_ns, b);
-	if (ws_faulty(60))
+	if (ws_faulty(DAEMON_CRASHES))
 		daemon_crash(d);
 }
 
@@ -153,7 +154,7 @@ static void on_begin(struct daemon *d, uint64_t round)
 	tell(d);
 	d->begun = round;
 	d->offer_ns = ws->now_ns + ws_between(0, 10 * MS);
-	if (ws_faulty(100))
+	if (ws_faulty(SLOW_OFFER))
 		d->offer_ns += ws_between(0, 2 * ws->waits.offer_ns);
 }
 
@@ -236,7 +237,7 @@ static void on_decision(struct daemon *d, uint64_t round, const void *body, size
 	sim_on_decision(&ws->sim, n, round, &p);
 	d->give_up_ns = NEVER;
 	d->store_ns = ws->now_ns + ws_between(0, 20 * MS);
-	if (ws_faulty(100))
+	if (ws_faulty(SLOW_STORE))
 		d->store_ns += ws_between(0, 3 * ws->waits.stored_ns);
 }
 
@@ -245,7 +246,7 @@ static void store_now(struct daemon *d)
 	int r;
 
 	d->store_ns = NEVER;
-	if (ws_faulty(60)) {
+	if (ws_faulty(DAEMON_CRASHES)) {
 		daemon_crash(d);
 		return;
 	}
@@ -290,9 +291,18 @@ static void on_settled(struct daemon *d, uint64_t round, const void *body, size_
 	sim_finish(&ws->sim, d->node, has_stored, full_by_chance());
 }
 
+/* By an agent that has heard it, and was there all the time. */
+static bool is_neglected(const struct daemon *d)
+{
+	const struct agent *a = d->agent;
+
+	return d->node->state != SIM_NODE_IDLE && d->is_connected && d->closed_ns == NEVER && !d->is_hung &&
+	       !a->is_killed && ws->now_ns >= MAX(d->out.last_ns, a->stopped_ns) + ANSWER_NS;
+}
+
 static void give_up(struct daemon *d)
 {
-	if (ws->conf->faults_percent == 0)
+	if (ws->conf->faults_percent == 0 || is_neglected(d))
 		sim_wrong(&ws->sim, "node %u waits in vain", number_of(d));
 	ws_trace("daemon %u: does not wait any longer", number_of(d));
 	if (d->node->state == SIM_NODE_OFFERED)
@@ -374,8 +384,7 @@ static void unlend(struct daemon *d, const struct link_step *s, struct link_done
 		return;
 	}
 	for (unsigned page = 0; page < SIM_PAGES; page++) {
-		if (!n->lent[page] || !d->is_marked[page] ||
-		    (s->filter[bit_of(s, page) / 8] >> bit_of(s, page) % 8 & 1))
+		if (!n->lent[page] || !d->is_marked[page] || (s->filter[bit_of(s, page) / 8] >> bit_of(s, page) % 8 & 1))
 			continue;
 		n->lent[page] = false;
 		n->has[page] = n->file[page] || n->acked[page];
@@ -480,7 +489,7 @@ static void write_pages(struct daemon *d)
 	struct sim_node *n = d->node;
 	struct buf b = BUF_EMPTY;
 
-	d->write_ns = d->nr_writes > 1 ? ws->now_ns + ws_between(MS, 150 * MS) : NEVER;
+	d->write_ns = d->nr_writes > 1 ? ws->now_ns + ws_between(MS, 100 * MS) : NEVER;
 	d->nr_writes--;
 	if (n->state == SIM_NODE_IDLE) {
 		if (!ws->conf->identical)
@@ -505,8 +514,9 @@ void daemon_init(struct daemon *d, struct sim_node *n)
 	d->write_ns = d->offer_ns = d->store_ns = d->give_up_ns = d->mark_ns = NEVER;
 }
 
-void daemon_connect(struct daemon *d)
+void daemon_connect(struct daemon *d, struct agent *a)
 {
+	d->agent = a;
 	wire_release(&d->in);
 	wire_release(&d->out);
 	d->is_connected = true;

@@ -106,7 +106,7 @@ static void *must(void *p)
 /* How long something is on its way. */
 static uint64_t delay_ns(void)
 {
-	if (ws_faulty(3))
+	if (ws_faulty(SLOW_MESSAGE))
 		return ws_between(MS, 2 * ws->waits.stall_ns);
 	return sim_chance(&ws->sim, 90) ? ws_between(1000, MS) : ws_between(MS, 10 * MS);
 }
@@ -299,8 +299,7 @@ static struct collective *come(MPI_Comm comm, enum kind kind, const void *in, vo
 	return c;
 }
 
-int MPI_Ireduce(const void *in, void *out, int nr, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
-		MPI_Request *ret)
+int MPI_Ireduce(const void *in, void *out, int nr, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm, MPI_Request *ret)
 {
 	struct collective *c = come(comm, REDUCE, in == MPI_IN_PLACE ? out : in, out, (size_t)nr * type->len, ret);
 
@@ -438,10 +437,10 @@ int MPI_Error_string(int code, char *text, int *len)
 }
 
 /* Of what is not simulated: the beginning of a world, chunks that are fetched, and a reduction that waits. */
-#define NOT_HERE(name, ...)         \
-	int name(__VA_ARGS__)       \
-	{                           \
-		abort();            \
+#define NOT_HERE(name, ...)   \
+	int name(__VA_ARGS__) \
+	{                     \
+		abort();      \
 	}
 NOT_HERE(MPI_Allgather, const void *a _unused_, int b _unused_, MPI_Datatype c _unused_, void *d _unused_,
 	 int e _unused_, MPI_Datatype f _unused_, MPI_Comm g _unused_)

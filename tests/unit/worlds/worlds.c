@@ -21,9 +21,9 @@ uint64_t ws_between(uint64_t least, uint64_t most)
 	return least + ((uint64_t)sim_below(&ws->sim, 1u << 30) * (most - least) >> 30);
 }
 
-bool ws_faulty(unsigned per_mille)
+bool ws_faulty(enum fault f)
 {
-	if (ws->conf->faults_percent == 0 || sim_below(&ws->sim, 100000) >= per_mille * ws->conf->faults_percent)
+	if (ws->per_100000[f] == 0 || sim_below(&ws->sim, 100000) >= ws->per_100000[f])
 		return false;
 	ws->result->nr_faults++;
 	return true;
@@ -67,7 +67,7 @@ static unsigned choose_members(unsigned *members)
 
 		if (!n->is_up)
 			sim_mount(&ws->sim, n);
-		if (nr + ws->sim.nr_nodes - i <= 2 || !ws_faulty(2000))
+		if (nr + ws->sim.nr_nodes - i <= 2 || !ws_faulty(NODE_AWAY))
 			members[nr++] = i;
 	}
 	for (unsigned i = nr; i > 1; i--) { /* ranks are in any order */
@@ -102,7 +102,7 @@ static void agent_init(struct agent *a, unsigned rank, const unsigned *members)
 	memset(&a->w.set_key, 2, sizeof(a->w.set_key));
 	memset(&a->w.stored_key, 3, sizeof(a->w.stored_key));
 	link_init(&a->link, 1000); /* never used as one */
-	daemon_connect(a->daemon);
+	daemon_connect(a->daemon, a);
 	agent_begin(a);
 }
 
@@ -112,6 +112,7 @@ static void world_begin(void)
 
 	ws->nr = choose_members(members);
 	ws->is_dead = false;
+	ws->died_ns = NEVER;
 	memset(ws->heard, 0, sizeof(ws->heard));
 	mpi_begin();
 	for (unsigned rank = 0; rank < ws->nr; rank++)
@@ -155,6 +156,7 @@ static void kill_agent(struct agent *a)
 {
 	ws_trace("agent %u: dies", a->w.rank);
 	a->is_killed = true;
+	ws->died_ns = MIN(ws->died_ns, ws->now_ns);
 	if (a->daemon->is_connected)
 		a->daemon->closed_ns = MAX(a->daemon->in.last_ns, ws->now_ns + ws_between(0, MS));
 }
@@ -171,6 +173,8 @@ static void look_at_end(struct agent *a)
 		a->ending_ns = ws->now_ns;
 	if (a->ending_ns > 0 && ws->now_ns > MAX(a->ending_ns, a->stopped_ns) + END_NS)
 		sim_wrong(&ws->sim, "rank %u has no daemon, and does not end", a->w.rank);
+	if (ws->died_ns != NEVER && ws->now_ns > MAX(ws->died_ns, a->stopped_ns) + END_NS)
+		sim_wrong(&ws->sim, "rank %u goes on without one that has died", a->w.rank);
 }
 
 /* The next that happens. false: nothing ever will */
@@ -199,7 +203,7 @@ static bool event(void)
 	ws->now_ns = MAX(ws->now_ns, ns);
 	if (d) {
 		daemon_step(d);
-	} else if (ws_faulty(1)) {
+	} else if (ws_faulty(AGENT_DIES)) {
 		kill_agent(a);
 	} else {
 		agent_turn(a);
@@ -241,10 +245,10 @@ static void world_run(void)
 	uint64_t end_ns = ws->now_ns + ws_between(10 * MS, 500 * MS), kill_ns = NEVER, turns = ws->result->nr_turns;
 
 	world_begin();
-	if (ws_faulty(5000))
+	if (ws_faulty(WORLD_DIES))
 		kill_ns = ws->now_ns + ws_between(0, 400 * MS);
 	while (!ws->sim_result.failed && is_any(runs) && ws->now_ns < kill_ns && event()) {
-		if (ws->now_ns >= end_ns && (ws->conf->faults_percent > 0 || !is_any(is_busy))) {
+		if (ws->now_ns >= end_ns && ws->died_ns == NEVER && (ws->conf->faults_percent > 0 || !is_any(is_busy))) {
 			begin_end();
 			end_ns = NEVER;
 		}
@@ -297,6 +301,20 @@ static void check_copies(void)
 	}
 }
 
+/* In each run other things go wrong, some of them often: one that ends everything hides what would come later. */
+static void choose_faults(struct worlds *w)
+{
+	static const unsigned usual[NR_FAULTS] = {
+		[SLOW_MESSAGE] = 3,  [AGENT_STOPS] = 2,	    [AGENT_DIES] = 1,	[NODE_AWAY] = 2000,
+		[WORLD_DIES] = 5000, [SLOW_WORD] = 100,	    [SLOW_OFFER] = 100, [SLOW_STORE] = 100,
+		[DAEMON_HANGS] = 60, [DAEMON_CRASHES] = 60, [DISK_FULL] = 100,
+	};
+	static const unsigned times[] = { 0, 0, 1, 1, 8 };
+
+	for (enum fault f = 0; f < NR_FAULTS; f++)
+		w->per_100000[f] = usual[f] * w->conf->faults_percent * times[sim_below(&w->sim, ARRAY_SIZE(times))];
+}
+
 /* So that in some runs others are not waited for, though nothing is wrong with them. */
 static void shorten(uint64_t *ns)
 {
@@ -324,6 +342,7 @@ static void set_up(struct worlds *w)
 				   .window_ns = 200 * MS,
 				   .keep_ns = 200 * MS,
 				   .end_ns = 200 * MS };
+	choose_faults(w);
 	if (w->conf->faults_percent > 0) {
 		shorten(&w->waits.lookup_ns);
 		shorten(&w->waits.stored_ns);
@@ -351,7 +370,8 @@ void worlds_run(const struct worlds_conf *conf, struct worlds_result *ret)
 	struct worlds w = { .conf = conf, .result = ret };
 
 	*ret = (struct worlds_result){ 0 };
-	w.sim_conf = (struct sim_conf){ .identical = conf->identical, .flaw = flaw_of_store(conf->flaw), .trace = conf->trace };
+	w.sim_conf =
+		(struct sim_conf){ .identical = conf->identical, .flaw = flaw_of_store(conf->flaw), .trace = conf->trace };
 	w.sim = (struct sim){ .conf = &w.sim_conf, .result = &w.sim_result, .seed = conf->seed };
 	ws = &w;
 	log_to_function(no_log, NULL);

@@ -6,8 +6,9 @@
  * Stores, and what must hold of them, are those of tests/unit/mpi-agent/sim.h, whose simulation has the agents
  * modelled: what a node has acknowledged is readable at every moment. Besides:
  *   - all daemons that hear how a round has ended hear the same, and likewise for what it has decided;
- *   - an agent that has no daemon any more ends within bounded time, whatever others do;
- *   - where nothing goes wrong no daemon waits in vain, and what all nodes have is stored as often as it is to be.
+ *   - an agent that has no daemon any more, or whose world has lost an agent, ends within bounded time;
+ *   - a daemon has an answer within bounded time, if its agent is there;
+ *   - where nothing goes wrong no daemon waits for a round in vain, and what all nodes have is stored as often as it is to be.
  */
 #pragma once
 

@@ -20,6 +20,22 @@
 #define MS UINT64_C(1000000)
 #define NEVER UINT64_MAX
 
+/* What goes wrong. */
+enum fault {
+	SLOW_MESSAGE, /* between agents; so are the next */
+	AGENT_STOPS, /* for a while */
+	AGENT_DIES, /* and the others do not hear of it */
+	NODE_AWAY, /* for the whole world */
+	WORLD_DIES,
+	SLOW_WORD, /* of a daemon; so are the next */
+	SLOW_OFFER,
+	SLOW_STORE,
+	DAEMON_HANGS, /* it says nothing more */
+	DAEMON_CRASHES,
+	DISK_FULL,
+	NR_FAULTS,
+};
+
 /* --- one direction of a socket: messages, and when each comes --- */
 
 struct packet {
@@ -39,10 +55,12 @@ uint64_t wire_next_ns(const struct wire *w);
 
 /* --- a daemon --- */
 
+struct agent;
 struct daemon {
 	struct sim_node *node;
 	/* its end of the socket */
 	bool is_connected;
+	struct agent *agent;
 	uint64_t closed_ns; /* when it sees that the agent is gone; NEVER: it is not */
 	struct wire in, out;
 	bool is_hung; /* says nothing more, for as long as it is connected */
@@ -89,6 +107,7 @@ struct worlds {
 	const struct worlds_conf *conf;
 	struct worlds_result *result;
 	uint64_t now_ns;
+	unsigned per_100000[NR_FAULTS]; /* in this run */
 	struct waits waits;
 	struct rounds_conf rounds_conf;
 	uint64_t popular_max;
@@ -98,6 +117,7 @@ struct worlds {
 	struct agent agents[WORLDS_NODES];
 	struct agent *current; /* whose turn it is; NULL: nobody's */
 	bool is_dead; /* nothing works any more; agents unwind */
+	uint64_t died_ns; /* when the first of its agents has; NEVER: all live */
 	/* What was heard of rounds, which must be the same everywhere: by round, of the last ones. */
 	struct heard {
 		uint64_t round;
@@ -109,7 +129,7 @@ struct worlds {
 extern struct worlds *ws; /* the one that is run */
 
 /* --- worlds.c --- */
-bool ws_faulty(unsigned per_mille); /* by chance, and as much as the configuration wants; counted */
+bool ws_faulty(enum fault f); /* by chance, and as much as the configuration wants; counted */
 uint64_t ws_between(uint64_t least, uint64_t most);
 _printf_(1, 2) void ws_trace(const char *fmt, ...);
 bool ws_is_flaw(enum worlds_flaw flaw);
@@ -120,7 +140,7 @@ void agent_turn(struct agent *a); /* until it naps, or is over */
 
 /* --- daemons.c --- */
 void daemon_init(struct daemon *d, struct sim_node *n);
-void daemon_connect(struct daemon *d);
+void daemon_connect(struct daemon *d, struct agent *a);
 void daemon_disconnect(struct daemon *d); /* by the daemon, or as it sees that the agent is gone */
 void daemon_crash(struct daemon *d);
 uint64_t daemon_next_ns(const struct daemon *d);
