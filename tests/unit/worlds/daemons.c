@@ -11,9 +11,8 @@
 
 #define ROUND_NS (1000 * MS) /* that it waits for an agent, ... */
 #define ANSWER_NS (800 * MS) /* which has an answer before, whatever others do: all that it waits for itself */
-#define SETTLE_NS (20 * MS) /* that a collection waits for a round */
 
-static unsigned number_of(const struct daemon *d)
+unsigned daemon_number(const struct daemon *d)
 {
 	return sim_number_of(&ws->sim, d->node);
 }
@@ -25,12 +24,12 @@ static enum sim_fault full_by_chance(void)
 
 /* --- what it says --- */
 
-static void say(struct daemon *d, struct buf *b)
+void daemon_say(struct daemon *d, struct buf *b)
 {
 	uint64_t at_ns = ws->now_ns + ws_between(0, MS);
 
 	if (ws_faulty(DAEMON_HANGS)) {
-		ws_trace("daemon %u: hangs", number_of(d));
+		ws_trace("daemon %u: hangs", daemon_number(d));
 		d->is_hung = true;
 	}
 	if (ws_faulty(SLOW_WORD))
@@ -64,7 +63,7 @@ static void want(struct daemon *d)
 	d->is_wanted = true;
 	d->give_up_ns = ws->now_ns + ROUND_NS;
 	link_encode_plain(LINK_WANT, 0, &b);
-	say(d, &b);
+	daemon_say(d, &b);
 }
 
 static void tell(struct daemon *d)
@@ -80,7 +79,7 @@ static void tell(struct daemon *d)
 		return;
 	memset(d->is_untold, 0, sizeof(d->is_untold));
 	link_encode_tell(pages, nr, &b);
-	say(d, &b);
+	daemon_say(d, &b);
 }
 
 static void say_stored(struct daemon *d, uint64_t round, int r)
@@ -88,15 +87,7 @@ static void say_stored(struct daemon *d, uint64_t round, int r)
 	struct buf b = BUF_EMPTY;
 
 	link_encode_stored(round, r, &b);
-	say(d, &b);
-}
-
-static void say_done(struct daemon *d, uint64_t number, const struct link_done *done)
-{
-	struct buf b = BUF_EMPTY;
-
-	link_encode_done(LINK_DONE, number, done, &b);
-	say(d, &b);
+	daemon_say(d, &b);
 }
 
 /* --- its store --- */
@@ -169,7 +160,7 @@ static void offer(struct daemon *d)
 	d->begun = 0;
 	d->offer_ns = NEVER;
 	d->give_up_ns = ws->now_ns + ROUND_NS;
-	say(d, &b);
+	daemon_say(d, &b);
 }
 
 static struct heard *heard_of(uint64_t round)
@@ -191,7 +182,7 @@ static void compare_decision(const struct daemon *d, uint64_t round, const struc
 	if (h->is_decided[page] && (h->owners[page].nr != o->nr || h->owners[page].has != o->has ||
 				    memcmp(h->owners[page].owners, o->owners, sizeof(o->owners)) != 0))
 		sim_wrong(&ws->sim, "round %ju: node %u hears another decision on page %u than others",
-			  (uintmax_t)round, number_of(d), page);
+			  (uintmax_t)round, daemon_number(d), page);
 	h->is_decided[page] = true;
 	h->owners[page] = *o;
 }
@@ -223,7 +214,7 @@ static void on_decision(struct daemon *d, uint64_t round, const void *body, size
 	if (n->state != SIM_NODE_OFFERED || round != n->part.round)
 		return;
 	if (link_decode_decision(body, len, n->part.nr, d->nr_nodes, &owners, &nr) < 0) {
-		sim_wrong(&ws->sim, "node %u: a decision that is none", number_of(d));
+		sim_wrong(&ws->sim, "node %u: a decision that is none", daemon_number(d));
 		return;
 	}
 	for (uint32_t i = 0; i < nr; i++) {
@@ -267,7 +258,7 @@ static void compare_settled(const struct daemon *d, uint64_t round, const uint8_
 		return; /* perhaps it was late */
 	if (h->is_settled && memcmp(h->stored, stored, d->nr_nodes) != 0)
 		sim_wrong(&ws->sim, "round %ju: node %u hears of another end than others", (uintmax_t)round,
-			  number_of(d));
+			  daemon_number(d));
 	h->is_settled = true;
 	memcpy(h->stored, stored, d->nr_nodes);
 	ws->result->nr_rounds++;
@@ -279,7 +270,7 @@ static void on_settled(struct daemon *d, uint64_t round, const void *body, size_
 	const uint8_t *stored;
 
 	if (link_decode_settled(body, len, d->nr_nodes, &stored) < 0) {
-		sim_wrong(&ws->sim, "node %u: an end of a round that is none", number_of(d));
+		sim_wrong(&ws->sim, "node %u: an end of a round that is none", daemon_number(d));
 		return;
 	}
 	if (d->node->state != SIM_NODE_STORED || round != d->node->part.round)
@@ -303,8 +294,8 @@ static bool is_neglected(const struct daemon *d)
 static void give_up(struct daemon *d)
 {
 	if (ws->conf->faults_percent == 0 || is_neglected(d))
-		sim_wrong(&ws->sim, "node %u waits in vain", number_of(d));
-	ws_trace("daemon %u: does not wait any longer", number_of(d));
+		sim_wrong(&ws->sim, "node %u waits in vain", daemon_number(d));
+	ws_trace("daemon %u: does not wait any longer", daemon_number(d));
 	if (d->node->state == SIM_NODE_OFFERED)
 		d->left = d->node->part.round;
 	if (d->node->state == SIM_NODE_IDLE)
@@ -334,113 +325,7 @@ static void on_lend(struct daemon *d, uint64_t number, const void *body, size_t 
 	}
 	free(pages);
 	link_encode_lent(number, lent, nr, &b);
-	say(d, &b);
-}
-
-/* --- collecting together: store/engine/together.c --- */
-
-static uint64_t bit_of(const struct link_step *s, unsigned page)
-{
-	return (sim_fp_of_page(page).lo ^ s->seed) * UINT64_C(0x9e3779b97f4a7c15) % (s->len * UINT64_C(8));
-}
-
-static void mark(struct daemon *d)
-{
-	struct link_done done = { .kind = LINK_MARK, .window = d->mark.window };
-	bool is_settling = d->node->state == SIM_NODE_STORING || d->node->state == SIM_NODE_STORED;
-	uint8_t *filter;
-
-	d->is_collecting = true;
-	d->mark_ns = NEVER;
-	if (is_settling && !ws_is_flaw(WORLDS_MARKS_EARLY)) {
-		if (ws->now_ns < d->mark_until_ns) {
-			d->mark_ns = ws->now_ns + 2 * MS;
-			return;
-		}
-		d->is_collecting = false;
-		done.error = -EAGAIN;
-		say_done(d, d->mark_number, &done);
-		return;
-	}
-	filter = calloc(1, d->mark.len);
-	if (!filter)
-		abort();
-	for (unsigned page = 0; page < SIM_PAGES; page++)
-		if (d->node->elsewhere[page].is)
-			filter[bit_of(&d->mark, page) / 8] |= (uint8_t)(1u << bit_of(&d->mark, page) % 8);
-	memcpy(d->is_marked, d->node->lent, sizeof(d->is_marked));
-	done.len = d->mark.len;
-	done.filter = filter;
-	say_done(d, d->mark_number, &done);
-	free(filter);
-}
-
-static void unlend(struct daemon *d, const struct link_step *s, struct link_done *done)
-{
-	struct sim_node *n = d->node;
-
-	if (!d->is_collecting) {
-		done->error = -ECANCELED;
-		return;
-	}
-	for (unsigned page = 0; page < SIM_PAGES; page++) {
-		if (!n->lent[page] || !d->is_marked[page] || (s->filter[bit_of(s, page) / 8] >> bit_of(s, page) % 8 & 1))
-			continue;
-		n->lent[page] = false;
-		n->has[page] = n->file[page] || n->acked[page];
-		done->nr_dropped++;
-		ws->result->nr_unlent++;
-		ws_trace("daemon %u: gives up %u", number_of(d), page);
-	}
-}
-
-static void prepare(const struct daemon *d, struct link_done *done)
-{
-	for (unsigned i = 0; i < ws->sim.nr_nodes; i++) {
-		bool is_here = false;
-
-		for (uint32_t k = 0; k < d->nr_nodes; k++)
-			is_here |= d->nodes[k].store_id[1] == i;
-		if (d->has_met[i] && !is_here && !ws_is_flaw(WORLDS_IGNORES_MISSING))
-			memcpy(done->missing, "away", 5);
-	}
-	for (unsigned page = 0; page < SIM_PAGES; page++)
-		done->nr_referred += d->node->elsewhere[page].is;
-}
-
-static void on_step(struct daemon *d, uint64_t number, const void *body, size_t len)
-{
-	struct link_step s;
-	struct link_done done;
-
-	if (link_decode_step(body, len, &s) < 0)
-		abort();
-	d->mark_ns = NEVER;
-	done = (struct link_done){ .kind = s.kind, .window = s.window };
-	ws_trace("daemon %u: step %d of %ju", number_of(d), (int)s.kind, (uintmax_t)number);
-	if (s.kind == LINK_MARK) {
-		d->mark = s;
-		d->mark_number = number;
-		d->mark_until_ns = ws->now_ns + SETTLE_NS;
-		mark(d);
-		return;
-	}
-	if (s.kind == LINK_PREPARE)
-		prepare(d, &done);
-	else
-		unlend(d, &s, &done);
-	say_done(d, number, &done);
-}
-
-static void on_collected(struct daemon *d, const void *body, size_t len)
-{
-	struct link_done done;
-
-	if (link_decode_done(body, len, &done) < 0)
-		abort();
-	ws->result->nr_collected += done.error == 0 && done.missing[0] == '\0';
-	d->is_collecting = false;
-	d->mark_ns = NEVER;
+	daemon_say(d, &b);
 }
 
 /* --- event by event --- */
@@ -452,7 +337,7 @@ static void hear(struct daemon *d, const struct buf *message)
 
 	if (link_decode_header(message->data, sizeof(struct link_header_wire), &h) < 0)
 		abort();
-	ws_trace("%ju us daemon %u: hears %d of %ju", (uintmax_t)ws->now_ns / 1000, number_of(d), (int)h.type,
+	ws_trace("%ju us daemon %u: hears %d of %ju", (uintmax_t)ws->now_ns / 1000, daemon_number(d), (int)h.type,
 		 (uintmax_t)h.number);
 	switch (h.type) {
 	case LINK_NODES:
@@ -471,15 +356,15 @@ static void hear(struct daemon *d, const struct buf *message)
 		on_lend(d, h.number, body, h.len);
 		break;
 	case LINK_STEP:
-		on_step(d, h.number, body, h.len);
+		daemon_on_step(d, h.number, body, h.len);
 		break;
 	case LINK_COLLECTED:
-		on_collected(d, body, h.len);
+		daemon_on_collected(d, body, h.len);
 		break;
 	case LINK_SHARED:
 		break;
 	default:
-		sim_wrong(&ws->sim, "node %u: hears %d", number_of(d), (int)h.type);
+		sim_wrong(&ws->sim, "node %u: hears %d", daemon_number(d), (int)h.type);
 	}
 }
 
@@ -502,7 +387,7 @@ static void write_pages(struct daemon *d)
 		tell(d);
 	if (sim_chance(&ws->sim, 30) && d->is_connected && d->nodes) {
 		link_encode_plain(LINK_WANT_COLLECT, 0, &b);
-		say(d, &b);
+		daemon_say(d, &b);
 	}
 }
 
@@ -585,7 +470,7 @@ void daemon_step(struct daemon *d)
 	else if (d->store_ns <= now)
 		store_now(d);
 	else if (d->mark_ns <= now)
-		mark(d);
+		daemon_mark(d);
 	else if (d->give_up_ns <= now)
 		give_up(d);
 	want(d);

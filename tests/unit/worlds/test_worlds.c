@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "worlds.h"
 
-#define RUNS 800u
+#define RUNS 600u
 #define FLAWED_RUNS 3000u /* within which a mistake must show */
 #define FAULTLESS_RUNS 150u
 

@@ -242,7 +242,8 @@ static void begin_end(void)
 
 static void world_run(void)
 {
-	uint64_t end_ns = ws->now_ns + ws_between(10 * MS, 500 * MS), kill_ns = NEVER, turns = ws->result->nr_turns;
+	uint64_t life_ns = sim_chance(&ws->sim, 80) ? ws_between(10 * MS, 400 * MS) : ws_between(400 * MS, 2500 * MS);
+	uint64_t end_ns = ws->now_ns + life_ns, kill_ns = NEVER, turns = ws->result->nr_turns;
 
 	world_begin();
 	if (ws_faulty(WORLD_DIES))

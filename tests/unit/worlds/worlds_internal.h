@@ -1,6 +1,7 @@
 /*
  * The parts of a simulation: worlds.c goes from event to event; agents.c is stacks and what an agent's loop calls
- * instead of the system; wires.c is what lies between agent and daemon; daemons.c is the daemons; mpi.c is MPI;
+ * instead of the system; wires.c is what lies between agent and daemon; daemons.c is the daemons, and
+ * daemon_collects.c what they do when nodes collect together; mpi.c is MPI; reduction.c lends it to several agents;
  * memory.c frees what agents leave behind, as the end of a process does.
  */
 #pragma once
@@ -146,6 +147,14 @@ void daemon_crash(struct daemon *d);
 uint64_t daemon_next_ns(const struct daemon *d);
 void daemon_step(struct daemon *d);
 bool daemon_is_busy(const struct daemon *d); /* with a round, or about to want one */
+
+unsigned daemon_number(const struct daemon *d);
+void daemon_say(struct daemon *d, struct buf *b); /* takes it */
+
+/* --- daemon_collects.c --- */
+void daemon_on_step(struct daemon *d, uint64_t number, const void *body, size_t len);
+void daemon_on_collected(struct daemon *d, const void *body, size_t len);
+void daemon_mark(struct daemon *d); /* as soon as no round is in the way */
 
 /* --- mpi.c --- */
 void mpi_begin(void);

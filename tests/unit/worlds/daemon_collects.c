@@ -1,0 +1,121 @@
+/* A daemon's part in collecting together: store/engine/together.c, for pages that are numbers. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worlds_internal.h"
+
+#define SETTLE_NS (20 * MS) /* that a collection waits for a round */
+
+static void say_done(struct daemon *d, uint64_t number, const struct link_done *done)
+{
+	struct buf b = BUF_EMPTY;
+
+	link_encode_done(LINK_DONE, number, done, &b);
+	daemon_say(d, &b);
+}
+
+static uint64_t bit_of(const struct link_step *s, unsigned page)
+{
+	return (sim_fp_of_page(page).lo ^ s->seed) * UINT64_C(0x9e3779b97f4a7c15) % (s->len * UINT64_C(8));
+}
+
+void daemon_mark(struct daemon *d)
+{
+	struct link_done done = { .kind = LINK_MARK, .window = d->mark.window };
+	bool is_settling = d->node->state == SIM_NODE_STORING || d->node->state == SIM_NODE_STORED;
+	uint8_t *filter;
+
+	d->is_collecting = true;
+	d->mark_ns = NEVER;
+	if (is_settling && !ws_is_flaw(WORLDS_MARKS_EARLY)) {
+		if (ws->now_ns < d->mark_until_ns) {
+			d->mark_ns = ws->now_ns + 2 * MS;
+			return;
+		}
+		d->is_collecting = false;
+		done.error = -EAGAIN;
+		say_done(d, d->mark_number, &done);
+		return;
+	}
+	filter = calloc(1, d->mark.len);
+	if (!filter)
+		abort();
+	for (unsigned page = 0; page < SIM_PAGES; page++)
+		if (d->node->elsewhere[page].is)
+			filter[bit_of(&d->mark, page) / 8] |= (uint8_t)(1u << bit_of(&d->mark, page) % 8);
+	memcpy(d->is_marked, d->node->lent, sizeof(d->is_marked));
+	done.len = d->mark.len;
+	done.filter = filter;
+	say_done(d, d->mark_number, &done);
+	free(filter);
+}
+
+static void unlend(struct daemon *d, const struct link_step *s, struct link_done *done)
+{
+	struct sim_node *n = d->node;
+
+	if (!d->is_collecting || s->seed != d->mark.seed) {
+		done->error = -ECANCELED;
+		return;
+	}
+	for (unsigned page = 0; page < SIM_PAGES; page++) {
+		if (!n->lent[page] || !d->is_marked[page] || (s->filter[bit_of(s, page) / 8] >> bit_of(s, page) % 8 & 1))
+			continue;
+		n->lent[page] = false;
+		n->has[page] = n->file[page] || n->acked[page];
+		done->nr_dropped++;
+		ws->result->nr_unlent++;
+		ws_trace("daemon %u: gives up %u", daemon_number(d), page);
+	}
+}
+
+static void prepare(const struct daemon *d, struct link_done *done)
+{
+	for (unsigned i = 0; i < ws->sim.nr_nodes; i++) {
+		bool is_here = false;
+
+		for (uint32_t k = 0; k < d->nr_nodes; k++)
+			is_here |= d->nodes[k].store_id[1] == i;
+		if (d->has_met[i] && !is_here && !ws_is_flaw(WORLDS_IGNORES_MISSING))
+			memcpy(done->missing, "away", 5);
+	}
+	for (unsigned page = 0; page < SIM_PAGES; page++)
+		done->nr_referred += d->node->elsewhere[page].is;
+}
+
+void daemon_on_step(struct daemon *d, uint64_t number, const void *body, size_t len)
+{
+	struct link_step s;
+	struct link_done done;
+
+	if (link_decode_step(body, len, &s) < 0)
+		abort();
+	d->mark_ns = NEVER;
+	done = (struct link_done){ .kind = s.kind, .window = s.window };
+	ws_trace("daemon %u: step %d of %ju", daemon_number(d), (int)s.kind, (uintmax_t)number);
+	if (s.kind == LINK_MARK) {
+		d->mark = s;
+		d->mark_number = number;
+		d->mark_until_ns = ws->now_ns + SETTLE_NS;
+		memset(d->is_marked, 0, sizeof(d->is_marked));
+		daemon_mark(d);
+		return;
+	}
+	if (s.kind == LINK_PREPARE)
+		prepare(d, &done);
+	else
+		unlend(d, &s, &done);
+	say_done(d, number, &done);
+}
+
+void daemon_on_collected(struct daemon *d, const void *body, size_t len)
+{
+	struct link_done done;
+
+	if (link_decode_done(body, len, &done) < 0)
+		abort();
+	ws->result->nr_collected += done.error == 0 && done.missing[0] == '\0';
+	d->is_collecting = false;
+	d->mark_ns = NEVER;
+}
