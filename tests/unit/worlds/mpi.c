@@ -216,7 +216,7 @@ static bool all_have_come(const struct collective *c)
 	return true;
 }
 
-/* In a tree of any shape, by the operation of whoever is the last to need it: of the thread, and of this agent. */
+/* In a tree of any shape. All merges are done by rank 0 here, when it looks: the thread's reduction is its own then. */
 static void reduce(struct collective *c)
 {
 	unsigned left[WORLDS_NODES], nr = ws->nr;
@@ -299,7 +299,8 @@ static struct collective *come(MPI_Comm comm, enum kind kind, const void *in, vo
 	return c;
 }
 
-int MPI_Ireduce(const void *in, void *out, int nr, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm, MPI_Request *ret)
+int MPI_Ireduce(const void *in, void *out, int nr, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
+		MPI_Request *ret)
 {
 	struct collective *c = come(comm, REDUCE, in == MPI_IN_PLACE ? out : in, out, (size_t)nr * type->len, ret);
 

@@ -305,7 +305,7 @@ static void check_copies(void)
 /* In each run other things go wrong, some of them often: one that ends everything hides what would come later. */
 static void choose_faults(struct worlds *w)
 {
-	static const unsigned usual[NR_FAULTS] = {
+	static const unsigned usual[NR_FAULTS] = { /* of 100,000, for each per cent of the configuration */
 		[SLOW_MESSAGE] = 3,  [AGENT_STOPS] = 2,	    [AGENT_DIES] = 1,	[NODE_AWAY] = 2000,
 		[WORLD_DIES] = 5000, [SLOW_WORD] = 100,	    [SLOW_OFFER] = 100, [SLOW_STORE] = 100,
 		[DAEMON_HANGS] = 60, [DAEMON_CRASHES] = 60, [DISK_FULL] = 100,

@@ -8,7 +8,8 @@
  *   - all daemons that hear how a round has ended hear the same, and likewise for what it has decided;
  *   - an agent that has no daemon any more, or whose world has lost an agent, ends within bounded time;
  *   - a daemon has an answer within bounded time, if its agent is there;
- *   - where nothing goes wrong no daemon waits for a round in vain, and what all nodes have is stored as often as it is to be.
+ *   - where nothing goes wrong no daemon waits for a round in vain, and what all nodes have is stored as often as it is
+ *     to be.
  */
 #pragma once
 
