@@ -28,7 +28,7 @@ void daemon_mark(struct daemon *d)
 
 	d->is_collecting = true;
 	d->mark_ns = NEVER;
-	if (is_settling && !ws_is_flaw(WORLDS_MARKS_EARLY)) {
+	if (is_settling) {
 		if (ws->now_ns < d->mark_until_ns) {
 			d->mark_ns = ws->now_ns + 2 * MS;
 			return;

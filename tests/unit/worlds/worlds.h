@@ -27,7 +27,6 @@ enum worlds_flaw {
 	WORLDS_SILENCE_IS_CONSENT, /* who hears no end of a round takes it for a good one */
 	WORLDS_LENDS_UNNOTED, /* says that it lends a page, and has not noted it */
 	WORLDS_LENDS_UNLOOKED, /* says so of a page that it may not have */
-	WORLDS_MARKS_EARLY, /* what it refers to, while a round may still add to that */
 	WORLDS_IGNORES_MISSING, /* collects though a node is away */
 	WORLDS_FLAWS,
 };
