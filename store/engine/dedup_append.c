@@ -64,6 +64,7 @@ static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e
 		if (b->cause[i] != UNKNOWN)
 			continue;
 		a = b->alone[i] ? ADDR_NONE : batch_find_in_memory(e, b->fps[i]);
+		/* what is not sure, and came since it was asked for, costs a look into the index with the lock held: seldom */
 		if (addr_is_none(a) || addr_equal(a, b->refused[i]) || packs_is_damaged(e->packs, a) ||
 		    (a.pack != PLACEHOLDER && !shares_is_sure(e, a, &b->look))) {
 			r = b->alone[i] ? 0 : claim_page(e, b->fps[i], i);
